@@ -1,0 +1,135 @@
+//! How a job failed: the rank that failed first, with its own error, and what became of the others.
+
+use crate::progress::LastSeen;
+use std::fmt;
+
+/// A job that did not end well. Displayed as one sentence; [`report`](Failure::report) says more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure<E> {
+    /// World rank that failed first.
+    pub rank: usize,
+    /// How it failed.
+    pub kind: Kind<E>,
+    /// The other ranks. Boxed because results carry a failure about by value.
+    pub others: Box<Others>,
+}
+
+/// How the first rank failed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Kind<E> {
+    /// Its body returned an error.
+    Error(E),
+    /// Its body panicked: the place and the message.
+    Panic(String),
+    /// It raised the abort signal for this reason, and then did not return.
+    Stuck(String),
+    /// It raised the abort signal for this reason, and then every rank returned without an error.
+    Raised(String),
+    /// It could not be started.
+    NotStarted(String),
+}
+
+/// What became of the ranks besides the first that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// Further ranks that failed, in the order in which they ended; mostly they were stopped by the first.
+    pub failed: Vec<(usize, String)>,
+    /// Ranks that had not returned when the grace was over. Their threads are left behind.
+    pub stuck: Vec<usize>,
+    /// What every rank was last doing when the first failed; for the stuck, when they were given up.
+    pub last_seen: Vec<LastSeen>,
+}
+
+impl<E> Failure<E> {
+    /// The first rank's own error, if it returned one.
+    pub fn error(&self) -> Option<&E> {
+        match &self.kind {
+            Kind::Error(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl<E: fmt::Display> Failure<E> {
+    /// Everything known, a line each: the failure, the ranks that failed after it, and what each rank was last doing.
+    pub fn report(&self) -> String {
+        let Others { failed, last_seen, .. } = &*self.others;
+        let mut lines = vec![self.to_string()];
+        lines.extend(failed.iter().map(|(rank, reason)| format!("then rank {rank} failed: {reason}")));
+        lines.extend(last_seen.iter().map(LastSeen::to_string));
+        lines.join("\n")
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Kind<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Error(error) => error.fmt(f),
+            Kind::Panic(reason) | Kind::Stuck(reason) | Kind::Raised(reason) | Kind::NotStarted(reason) => {
+                f.write_str(reason)
+            }
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Failure<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::NotStarted(_) => write!(f, "rank {} did not start: {}", self.rank, self.kind)?,
+            _ => write!(f, "rank {} failed: {}", self.rank, self.kind)?,
+        }
+        self.others.stuck.iter().try_for_each(|&rank| self.others.write_stuck(rank, f))
+    }
+}
+
+impl Others {
+    fn write_stuck(&self, rank: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.last_seen.iter().find(|seen| seen.rank == rank) {
+            Some(LastSeen { what, age, .. }) => {
+                write!(f, "; rank {rank} is stuck, last in `{what}` {:.1} s ago", age.as_secs_f64())
+            }
+            None => write!(f, "; rank {rank} is stuck"),
+        }
+    }
+}
+
+impl<E: fmt::Display + fmt::Debug> std::error::Error for Failure<E> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn sample() -> Failure<&'static str> {
+        let seen =
+            |rank, what: &str, age| LastSeen { rank, what: what.into(), age: Duration::from_secs(age) };
+        let last_seen = vec![seen(0, "step 17 forward", 61), seen(1, "step 16 backward", 66)];
+        let others = Others { failed: vec![(2, "stopped".into())], stuck: vec![1], last_seen };
+        Failure { rank: 3, kind: Kind::Error("no more tokens"), others: Box::new(others) }
+    }
+
+    #[test]
+    fn one_sentence_names_the_first_and_the_stuck() {
+        let text = "rank 3 failed: no more tokens; rank 1 is stuck, last in `step 16 backward` 66.0 s ago";
+        assert_eq!(sample().to_string(), text);
+        let kind = Kind::<String>::NotStarted("no thread".into());
+        let failure = Failure { rank: 2, kind, others: Box::default() };
+        assert_eq!(failure.to_string(), "rank 2 did not start: no thread");
+    }
+
+    #[test]
+    fn the_report_has_every_rank() {
+        let report = sample().report();
+        let lines: Vec<_> = report.lines().skip(1).collect();
+        assert_eq!(lines[0], "then rank 2 failed: stopped");
+        assert_eq!(lines[1], "rank 0 was last in `step 17 forward` 61.0 s ago");
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn a_failure_with_hals_error_is_small_enough_for_results() {
+        // Clippy calls an error large from 128 bytes on.
+        assert!(size_of::<Failure<hal::Error>>() < 128, "{} bytes", size_of::<Failure<hal::Error>>());
+    }
+}

@@ -1,0 +1,104 @@
+//! Where the ranks of a local job meet.
+
+use super::channel::Channel;
+use super::exchange::LocalExchange;
+use crate::lock::lock;
+use crate::world::Rendezvous;
+use hal::{AbortSignal, Exchange, Result};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// What all ranks of the job share: who has ended, the signal to end, and the exchanges that not all have opened yet.
+pub(super) struct Board {
+    pub(super) timeout: Duration,
+    pub(super) abort: Arc<AbortSignal>,
+    ended: Vec<AtomicBool>,
+    bookings: Mutex<HashMap<(String, Vec<usize>), Booking>>,
+}
+
+/// The exchanges of one label and one list of members.
+struct Booking {
+    /// How many exchanges each member has opened.
+    opened: Vec<u64>,
+    /// Exchanges that some member has opened and another has not, by their number, with the count of openings.
+    pending: HashMap<u64, (Arc<Channel>, usize)>,
+}
+
+impl Board {
+    pub(super) fn new(num_ranks: usize, timeout: Duration) -> Self {
+        let ended = (0..num_ranks).map(|_| AtomicBool::new(false)).collect();
+        Self { timeout, abort: Arc::new(AbortSignal::new()), ended, bookings: Mutex::default() }
+    }
+
+    /// Notes that `rank` will come to no exchange any more. A rank that failed has raised the signal before.
+    pub(super) fn end(&self, rank: usize) {
+        self.ended[rank].store(true, Ordering::Release);
+    }
+
+    /// Whether `rank` has ended.
+    pub(super) fn has_ended(&self, rank: usize) -> bool {
+        self.ended[rank].load(Ordering::Acquire)
+    }
+
+    /// The next exchange of `members` under `label` for the member with this index.
+    pub(super) fn open(self: &Arc<Self>, label: &str, members: &[usize], index: usize) -> LocalExchange {
+        let mut bookings = lock(&self.bookings);
+        let booking =
+            bookings.entry((label.into(), members.to_vec())).or_insert_with(|| Booking::new(members));
+        LocalExchange::new(self.clone(), booking.open(label, members, index), index)
+    }
+}
+
+impl Booking {
+    fn new(members: &[usize]) -> Self {
+        Self { opened: vec![0; members.len()], pending: HashMap::new() }
+    }
+
+    fn open(&mut self, label: &str, members: &[usize], index: usize) -> Arc<Channel> {
+        let number = self.opened[index];
+        self.opened[index] += 1;
+        let make = || (Arc::new(Channel::new(label, members)), 0);
+        let (channel, openings) = self.pending.entry(number).or_insert_with(make);
+        *openings += 1;
+        let (channel, complete) = (channel.clone(), *openings == members.len());
+        if complete {
+            self.pending.remove(&number);
+        }
+        channel
+    }
+}
+
+/// One rank's access to the board.
+pub(super) struct Seat {
+    pub(super) board: Arc<Board>,
+    pub(super) rank: usize,
+}
+
+impl Rendezvous for Seat {
+    fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
+        let index = members.iter().position(|&member| member == self.rank);
+        let index = index.expect("a bug in Fascicle: World::exchange lets only members through");
+        Ok(Arc::new(self.board.open(label, members, index)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_meet_in_the_order_of_their_openings_and_nothing_stays_pending() {
+        let mut booking = Booking::new(&[4, 7]);
+        let first = [booking.open("pair", &[4, 7], 0), booking.open("pair", &[4, 7], 0)];
+        let second = [booking.open("pair", &[4, 7], 1), booking.open("pair", &[4, 7], 1)];
+        assert!(Arc::ptr_eq(&first[0], &second[0]) && Arc::ptr_eq(&first[1], &second[1]));
+        assert!(!Arc::ptr_eq(&first[0], &first[1]));
+        assert!(booking.pending.is_empty());
+    }
+}

@@ -1,0 +1,127 @@
+//! The rounds of one exchange: each member lays down its part, and takes the parts of all once all are there.
+
+use crate::lock::lock;
+use hal::Result;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// What the members of one exchange share.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) label: String,
+    /// World ranks in the order of the group.
+    pub(super) members: Vec<usize>,
+    rounds: Mutex<HashMap<u64, Round>>,
+    completed: Condvar,
+}
+
+/// The parts of all members, in their order.
+type Parts = Arc<Vec<Vec<u8>>>;
+
+#[derive(Debug)]
+struct Round {
+    /// What came so far; empty once `all` is there.
+    arrived: Vec<Option<Vec<u8>>>,
+    all: Option<Parts>,
+    /// Members that will not look at this round again.
+    done: usize,
+}
+
+impl Channel {
+    pub(super) fn new(label: &str, members: &[usize]) -> Self {
+        let (rounds, completed) = (Mutex::default(), Condvar::new());
+        Self { label: label.into(), members: members.to_vec(), rounds, completed }
+    }
+
+    /// Lays down a member's part of round `sequence`, which it does once.
+    pub(super) fn put(&self, sequence: u64, index: usize, part: Vec<u8>) {
+        let mut rounds = lock(&self.rounds);
+        let round = rounds.entry(sequence).or_insert_with(|| Round::new(self.members.len()));
+        round.arrived[index] = Some(part);
+        if round.arrived.iter().all(Option::is_some) {
+            round.all = Some(Arc::new(std::mem::take(&mut round.arrived).into_iter().flatten().collect()));
+            self.completed.notify_all();
+        }
+    }
+
+    /// Waits for the parts of round `sequence`, to which this member has put its own.
+    ///
+    /// While parts are missing, `verdict` sees whose (world ranks) at least every `poll`; its error ends the wait.
+    pub(super) fn take(
+        &self,
+        sequence: u64,
+        poll: Duration,
+        verdict: impl Fn(Vec<usize>) -> Result<()>,
+    ) -> Result<Parts> {
+        let mut rounds = lock(&self.rounds);
+        loop {
+            let round =
+                rounds.get(&sequence).expect("a bug in Fascicle: a round goes only when all have left");
+            let outcome = match &round.all {
+                Some(all) => Some(Ok(all.clone())),
+                None => verdict(self.missing(round)).err().map(Err),
+            };
+            if let Some(outcome) = outcome {
+                self.leave(&mut rounds, sequence);
+                return outcome;
+            }
+            rounds = self.completed.wait_timeout(rounds, poll).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// World ranks whose part has not come.
+    fn missing(&self, round: &Round) -> Vec<usize> {
+        let parts = self.members.iter().zip(&round.arrived);
+        parts.filter(|(_, part)| part.is_none()).map(|(&rank, _)| rank).collect()
+    }
+
+    /// Counts a member as done with a round, and removes the round with the last.
+    fn leave(&self, rounds: &mut HashMap<u64, Round>, sequence: u64) {
+        if let Some(round) = rounds.get_mut(&sequence) {
+            round.done += 1;
+            if round.done == self.members.len() {
+                rounds.remove(&sequence);
+            }
+        }
+    }
+}
+
+impl Round {
+    fn new(size: usize) -> Self {
+        Self { arrived: vec![None; size], all: None, done: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hal::Error;
+
+    const POLL: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_round_is_gone_once_all_took_it() {
+        let channel = Channel::new("pair", &[4, 7]);
+        channel.put(0, 1, vec![7]);
+        channel.put(0, 0, vec![4]);
+        for _ in 0..2 {
+            assert_eq!(*channel.take(0, POLL, |_| Ok(())).unwrap(), [vec![4], vec![7]]);
+        }
+        assert!(lock(&channel.rounds).is_empty());
+    }
+
+    #[test]
+    fn a_member_that_gave_up_holds_no_round() {
+        let channel = Channel::new("pair", &[4, 7]);
+        channel.put(0, 0, vec![4]);
+        let gave_up =
+            channel.take(0, POLL, |missing| Err(Error::invalid("take", format!("{missing:?}"), "all")));
+        assert_eq!(gave_up.unwrap_err().to_string(), "take: [7], needs all");
+        channel.put(0, 1, vec![7]);
+        assert!(channel.take(0, POLL, |_| Ok(())).is_ok());
+        assert!(lock(&channel.rounds).is_empty());
+    }
+}

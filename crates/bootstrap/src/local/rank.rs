@@ -1,0 +1,77 @@
+//! One rank's thread, and what the threads of a job share.
+
+use super::board::{Board, Seat};
+use super::{Options, panics};
+use crate::failure::Kind;
+use crate::progress::{LastSeen, Progress};
+use crate::world::{Launcher, Parts, Place, World};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+/// How a rank ended.
+pub(super) type Outcome<T, E> = Result<T, Kind<E>>;
+
+/// What the ranks of a job and the thread that started them share.
+pub(super) struct Job {
+    pub(super) board: Arc<Board>,
+    pub(super) progress: Arc<Progress>,
+    num_ranks: usize,
+    at_failure: OnceLock<Vec<LastSeen>>,
+}
+
+impl Job {
+    pub(super) fn new(options: &Options) -> Self {
+        let board = Arc::new(Board::new(options.ranks, options.timeout));
+        let progress = Arc::new(Progress::new(0, options.ranks));
+        Self { board, progress, num_ranks: options.ranks, at_failure: OnceLock::new() }
+    }
+
+    /// Ends the job because of `rank`, unless it is ending already.
+    pub(super) fn fail(&self, rank: usize, reason: &str) {
+        self.board.abort.raise(rank, reason);
+        self.at_failure();
+    }
+
+    /// What the ranks were doing when this was first asked, which is done as soon as a failure is known.
+    pub(super) fn at_failure(&self) -> &[LastSeen] {
+        self.at_failure.get_or_init(|| self.progress.last_seen())
+    }
+
+    fn world(&self, rank: usize) -> World {
+        let members: Vec<_> = (0..self.num_ranks).collect();
+        let size = self.num_ranks;
+        World::new(Parts {
+            place: Place { rank, size, node: 0, num_nodes: 1, local_rank: rank, local_size: size },
+            launcher: Launcher::Local,
+            timeout: self.board.timeout,
+            abort: self.board.abort.clone(),
+            progress: self.progress.clone(),
+            rendezvous: Box::new(Seat { board: self.board.clone(), rank }),
+            everyone: Arc::new(self.board.open("world", &members, rank)),
+        })
+    }
+}
+
+/// Runs `body` as `rank`, on the rank's own thread, and tells the job how it ended.
+pub(super) fn run_rank<T, E: fmt::Display>(
+    job: &Job,
+    rank: usize,
+    body: impl FnOnce(World) -> Result<T, E>,
+) -> Outcome<T, E> {
+    // The error is put into words in here because its Display is the caller's code too, and may panic.
+    let told = || body(job.world(rank)).map_err(|error| (error.to_string(), error));
+    let outcome = match panics::watch(rank, told) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err((reason, error))) => Err((reason, Kind::Error(error))),
+        Err(said) => Err((said.clone(), Kind::Panic(said))),
+    };
+    match &outcome {
+        Ok(_) => job.progress.beat(rank, "returned"),
+        Err((reason, _)) => job.fail(rank, reason),
+    }
+    // After the signal: a waiting rank that sees this one ended must find its reason.
+    job.board.end(rank);
+    outcome.map_err(|(_, kind)| kind)
+}

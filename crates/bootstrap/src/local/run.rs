@@ -1,0 +1,144 @@
+//! Starts the ranks, and waits for their ends.
+
+use super::judge::{Evidence, judge};
+use super::rank::{Job, Outcome, run_rank};
+use super::{Options, panics};
+use crate::World;
+use crate::failure::{Failure, Kind};
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread::{Builder, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// Stack of a rank's thread. Deep models recurse in their tape; memory is taken only as it is touched.
+const STACK_BYTES: usize = 16 << 20;
+
+/// How often the starting thread looks for an abort that no ended rank told of.
+const POLL: Duration = Duration::from_millis(25);
+
+/// A rank, and how it ended.
+type End<T, E> = (usize, Outcome<T, E>);
+
+/// Runs `body` once a rank, each on a thread named `rank 0`, `rank 1` and so on, and gives their values in that order.
+///
+/// A rank that returns an error or panics raises the abort signal, which ends every wait on an exchange, and the waits
+/// of all upper layers that watch the signal. A panic is printed in one line. Two jobs may run at a time.
+///
+/// # Errors
+/// [`Failure`] with the error of the rank that failed first. It comes at the latest `options.grace` after the signal was
+/// raised, and then names the ranks that have not returned. Their threads cannot be ended from outside: they still hold
+/// what they own, so the program should report the failure and exit.
+///
+/// # Examples
+/// ```
+/// use fascicle_bootstrap::local::{Options, run};
+///
+/// let sums = run(Options::new(4), |world| {
+///     let parts = world.everyone().all_gather(&[world.rank() as u8])?;
+///     Ok::<u8, hal::Error>(parts.concat().iter().sum())
+/// })?;
+/// assert_eq!(sums, [6, 6, 6, 6]);
+/// # Ok::<(), fascicle_bootstrap::Failure<hal::Error>>(())
+/// ```
+pub fn run<T, E>(
+    options: Options,
+    body: impl Fn(World) -> Result<T, E> + Send + Sync + 'static,
+) -> Result<Vec<T>, Failure<E>>
+where
+    T: Send + 'static,
+    E: fmt::Display + Send + 'static,
+{
+    if options.ranks == 0 {
+        let kind = Kind::NotStarted("run: 0 ranks, needs at least 1".into());
+        return Err(Failure { rank: 0, kind, others: Box::default() });
+    }
+    panics::install_hook();
+    let job = Arc::new(Job::new(&options));
+    let (sender, receiver) = channel();
+    let (threads, not_started) = start(&job, options.ranks, Arc::new(body), sender);
+    let mut ends = gather(&job, &receiver, threads.len(), options.grace);
+    let stuck = leave_stuck(threads, &ends);
+    ends.extend(not_started);
+    judge(evidence(&job, ends, stuck))
+}
+
+/// Starts the ranks in order, and stops at one whose thread the system refuses.
+fn start<T, E, F>(
+    job: &Arc<Job>,
+    num_ranks: usize,
+    body: Arc<F>,
+    sender: Sender<End<T, E>>,
+) -> (Vec<JoinHandle<()>>, Option<End<T, E>>)
+where
+    T: Send + 'static,
+    E: fmt::Display + Send + 'static,
+    F: Fn(World) -> Result<T, E> + Send + Sync + 'static,
+{
+    let mut threads = Vec::with_capacity(num_ranks);
+    for rank in 0..num_ranks {
+        let (job_of_rank, body, sender) = (job.clone(), body.clone(), sender.clone());
+        let work = move || drop(sender.send((rank, run_rank(&job_of_rank, rank, &*body))));
+        match Builder::new().name(format!("rank {rank}")).stack_size(STACK_BYTES).spawn(work) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => return (threads, Some(refused(job, rank, num_ranks, &error))),
+        }
+    }
+    (threads, None)
+}
+
+/// Ends the job because `rank` got no thread. The ranks after it count as ended too: nobody must wait for them.
+fn refused<T, E>(job: &Job, rank: usize, num_ranks: usize, error: &io::Error) -> End<T, E> {
+    let reason = format!("thread {rank} of {num_ranks}, stack {} MiB: {error}", STACK_BYTES >> 20);
+    job.fail(rank, &reason);
+    (rank..num_ranks).for_each(|missing| job.board.end(missing));
+    (rank, Err(Kind::NotStarted(reason)))
+}
+
+/// Waits until the ranks have ended, but no longer than `grace` once the abort signal is raised.
+fn gather<T, E>(
+    job: &Job,
+    receiver: &Receiver<End<T, E>>,
+    num_started: usize,
+    grace: Duration,
+) -> Vec<End<T, E>> {
+    let mut ends = Vec::with_capacity(num_started);
+    let mut aborted: Option<Instant> = None;
+    while ends.len() < num_started && aborted.is_none_or(|since| since.elapsed() < grace) {
+        match receiver.recv_timeout(POLL) {
+            Ok(end) => ends.push(end),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if aborted.is_none() && job.board.abort.raised().is_some() {
+            job.at_failure();
+            aborted = Some(Instant::now());
+        }
+    }
+    ends
+}
+
+/// Joins the threads of ranks that ended, and names the others.
+fn leave_stuck<T, E>(threads: Vec<JoinHandle<()>>, ends: &[End<T, E>]) -> Vec<usize> {
+    let mut ended = vec![false; threads.len()];
+    ends.iter().for_each(|(rank, _)| ended[*rank] = true);
+    let mut stuck = Vec::new();
+    for (rank, thread) in threads.into_iter().enumerate() {
+        match ended[rank] {
+            // It has sent its end, so it is on its last lines, and they cannot panic.
+            true => drop(thread.join()),
+            false => stuck.push(rank),
+        }
+    }
+    stuck
+}
+
+fn evidence<T, E>(job: &Job, ends: Vec<End<T, E>>, stuck: Vec<usize>) -> Evidence<T, E> {
+    let raised = job.board.abort.raised().map(|(rank, reason)| (rank, reason.to_owned()));
+    let (at_failure, now) = (job.at_failure().to_vec(), job.progress.last_seen());
+    Evidence { ends, stuck, raised, at_failure, now }
+}

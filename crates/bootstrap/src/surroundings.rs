@@ -1,0 +1,136 @@
+//! Whether something like `mpirun` or `srun` started this process, and how often.
+//!
+//! A program without MPI that is started eight times would run eight separate trainings, each believing that it is the
+//! only one. It asks here first, and explains itself instead.
+
+/// How this process was started, as far as the environment tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Number of processes that the launcher started together; `None` when no launcher is seen.
+    pub processes: Option<usize>,
+    /// The launcher, as in `srun`.
+    pub launcher_name: Option<&'static str>,
+    /// The environment variable that told.
+    pub variable: Option<&'static str>,
+}
+
+/// Several processes were started of a program that cannot join them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "start: {launcher_name} started {processes} processes ({variable}={processes}), needs 1: this program was built \
+     without MPI, so each process would train on its own; start it once and let it run its ranks as threads, build it \
+     with the feature `mpi`, or unset {variable} if only one process runs"
+)]
+pub struct LaunchedMany {
+    /// Number of processes.
+    pub processes: usize,
+    /// What started them.
+    pub launcher_name: &'static str,
+    /// The environment variable that told.
+    pub variable: &'static str,
+}
+
+/// Variables that hold the number of processes, who sets them, and one that is set beside them in every process. The
+/// innermost launcher comes first: `mpirun` within a Slurm job sees Slurm's variables too.
+///
+/// `SLURM_NTASKS` is not among them: it is set for a batch script too, which runs once whatever its value.
+const LAUNCHERS: [(&str, &str, &str); 5] = [
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun (Open MPI)"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "mpirun (MVAPICH2)"),
+    ("PMI_SIZE", "PMI_RANK", "mpirun or srun (PMI)"),
+    ("FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
+];
+
+/// How this process was started.
+pub fn detect() -> Surroundings {
+    detect_in(|name| std::env::var(name).ok())
+}
+
+/// Refuses to go on in one of several processes that were started together; for programs without MPI.
+///
+/// # Errors
+/// [`LaunchedMany`], which says what started the processes and what to do instead.
+pub fn refuse_if_launched_many() -> Result<(), LaunchedMany> {
+    refuse(detect())
+}
+
+fn refuse(surroundings: Surroundings) -> Result<(), LaunchedMany> {
+    match surroundings {
+        Surroundings {
+            processes: Some(processes),
+            launcher_name: Some(launcher_name),
+            variable: Some(variable),
+        } if processes > 1 => Err(LaunchedMany { processes, launcher_name, variable }),
+        _ => Ok(()),
+    }
+}
+
+fn detect_in(get: impl Fn(&str) -> Option<String>) -> Surroundings {
+    let number = |name: &str| get(name)?.trim().parse::<usize>().ok();
+    // A shell on a terminal of the job (`srun --pty bash`, `salloc`) has Slurm's variables, and the same number from
+    // Slurm's PMI, without being one of several.
+    let of_terminal = get("SLURM_PTY_PORT").and_then(|_| number("SLURM_STEP_NUM_TASKS"));
+    let counted = |variable: &str, beside: &str| {
+        let of_slurm = matches!(variable, "PMI_SIZE" | "SLURM_STEP_NUM_TASKS");
+        get(beside).and(number(variable)).filter(|&processes| !(of_slurm && of_terminal == Some(processes)))
+    };
+    let seen = LAUNCHERS.into_iter().find_map(|(variable, beside, launcher_name)| {
+        let processes = Some(counted(variable, beside)?);
+        Some(Surroundings { processes, launcher_name: Some(launcher_name), variable: Some(variable) })
+    });
+    seen.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn under(variables: &[(&str, &str)]) -> Surroundings {
+        detect_in(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+    }
+
+    #[test]
+    fn sees_each_launcher() {
+        for (variable, beside, name) in LAUNCHERS {
+            let seen = under(&[(variable, "8"), (beside, "3")]);
+            assert_eq!(
+                (seen.processes, seen.launcher_name, seen.variable),
+                (Some(8), Some(name), Some(variable))
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_seen_without_a_launcher_or_with_nonsense() {
+        assert_eq!(under(&[]), Surroundings::default());
+        assert_eq!(under(&[("PMI_SIZE", "many"), ("PMI_RANK", "0")]), Surroundings::default());
+    }
+
+    #[test]
+    fn a_batch_script_runs_once() {
+        let seen = under(&[("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "1")]);
+        assert_eq!(seen, Surroundings::default());
+    }
+
+    #[test]
+    fn a_shell_on_a_terminal_of_the_job_is_one_process() {
+        let shell = [("SLURM_PTY_PORT", "34889"), ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")];
+        assert_eq!(under(&shell), Surroundings::default());
+        let with_pmi = [&shell[..], &[("PMI_SIZE", "4"), ("PMI_RANK", "0")]].concat();
+        assert_eq!(under(&with_pmi), Surroundings::default());
+        let mpirun_in_it =
+            [&shell[..], &[("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1")]].concat();
+        assert_eq!(under(&mpirun_in_it).processes, Some(2));
+    }
+
+    #[test]
+    fn only_several_processes_are_refused() {
+        let one = under(&[("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_PROCID", "0")]);
+        assert_eq!((one.processes, refuse(one)), (Some(1), Ok(())));
+        assert_eq!(refuse(Surroundings::default()), Ok(()));
+        let many = refuse(under(&[("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_PROCID", "5")])).unwrap_err();
+        let text = "start: srun started 8 processes (SLURM_STEP_NUM_TASKS=8), needs 1: ";
+        assert!(many.to_string().starts_with(text), "{many}");
+    }
+}

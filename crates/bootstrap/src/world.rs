@@ -1,0 +1,208 @@
+//! What a rank knows about its job, whichever launcher started it.
+
+use crate::progress::{LastSeen, Progress};
+use hal::{AbortSignal, Error, Exchange, Result};
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+
+/// What started the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Launcher {
+    /// [`local::run`](crate::local::run): threads of one process.
+    Local,
+    /// `mpirun` or `srun`: one process a rank.
+    Mpi,
+}
+
+impl Launcher {
+    /// Lower-case name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Launcher::Local => "local",
+            Launcher::Mpi => "mpi",
+        }
+    }
+}
+
+/// One rank's view of the job. A handle: clones share everything and cost one reference count.
+///
+/// It serves its rank while that rank runs. Work that a clone does after the rank's body has returned finds no partner,
+/// because the others already count the rank as ended.
+#[derive(Clone)]
+pub struct World {
+    shared: Arc<Parts>,
+}
+
+/// What a launcher fills in for one rank.
+pub(crate) struct Parts {
+    pub(crate) place: Place,
+    pub(crate) launcher: Launcher,
+    pub(crate) timeout: Duration,
+    pub(crate) abort: Arc<AbortSignal>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) rendezvous: Box<dyn Rendezvous>,
+    pub(crate) everyone: Arc<dyn Exchange>,
+}
+
+/// Where a rank is, among all and within its host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) node: usize,
+    pub(crate) num_nodes: usize,
+    pub(crate) local_rank: usize,
+    pub(crate) local_size: usize,
+}
+
+/// How a launcher makes exchanges for one rank.
+pub(crate) trait Rendezvous: Send + Sync {
+    /// This rank's end of the next exchange of `members` under `label`. `members` holds each rank once, this one too.
+    fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>>;
+}
+
+impl World {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self { shared: Arc::new(parts) }
+    }
+
+    /// Index of this rank in the job.
+    pub fn rank(&self) -> usize {
+        self.shared.place.rank
+    }
+
+    /// Number of ranks in the job.
+    pub fn size(&self) -> usize {
+        self.shared.place.size
+    }
+
+    /// Index of this rank's host.
+    pub fn node(&self) -> usize {
+        self.shared.place.node
+    }
+
+    /// Number of hosts.
+    pub fn num_nodes(&self) -> usize {
+        self.shared.place.num_nodes
+    }
+
+    /// Index of this rank among those on its host.
+    pub fn local_rank(&self) -> usize {
+        self.shared.place.local_rank
+    }
+
+    /// Number of ranks on this rank's host.
+    pub fn local_size(&self) -> usize {
+        self.shared.place.local_size
+    }
+
+    /// What started the ranks.
+    pub fn launcher(&self) -> Launcher {
+        self.shared.launcher
+    }
+
+    /// How long a rank waits for others before it reports which did not come.
+    pub fn timeout(&self) -> Duration {
+        self.shared.timeout
+    }
+
+    /// The signal that ends the job. Every wait above this crate watches it too.
+    pub fn abort(&self) -> &Arc<AbortSignal> {
+        &self.shared.abort
+    }
+
+    /// The exchange of all ranks; the same one at every call, so its calls count on from each other.
+    pub fn everyone(&self) -> Arc<dyn Exchange> {
+        self.shared.everyone.clone()
+    }
+
+    /// This rank's end of a new exchange of `members`, which are world ranks in the order of the group.
+    ///
+    /// Nothing is sent yet. Repeated calls with the same label and members give independent exchanges: the first of one
+    /// member belongs to the first of the others, the second to the second.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when `members` lacks this rank, names one twice, or names one that does not exist.
+    pub fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
+        let refuse = |needed: String| Error::invalid(format!("exchange `{label}`"), found(members), needed);
+        let mut seen = HashSet::with_capacity(members.len());
+        for &member in members {
+            if member >= self.size() {
+                return Err(refuse(format!("ranks below {}", self.size())));
+            }
+            if !seen.insert(member) {
+                return Err(refuse(format!("rank {member} only once")));
+            }
+        }
+        if !seen.contains(&self.rank()) {
+            return Err(refuse(format!("the calling rank {} among them", self.rank())));
+        }
+        self.shared.rendezvous.exchange(label, members)
+    }
+
+    /// Notes what this rank is doing now, as in `step 17 forward`, for the report of a job that stops.
+    ///
+    /// Cheap enough for every step and collective: an uncontended lock, a short copy and a look at the clock.
+    pub fn beat(&self, what: &str) {
+        self.shared.progress.beat(self.rank(), what);
+    }
+
+    /// What the ranks that this process can see were last doing: all of them under [`Launcher::Local`], else this one.
+    pub fn last_seen(&self) -> Vec<LastSeen> {
+        self.shared.progress.last_seen()
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "World({}, {:?})", self.launcher().name(), self.shared.place)
+    }
+}
+
+/// The members in words, cut short where a job is large.
+fn found(members: &[usize]) -> String {
+    match members.get(..16) {
+        Some(first) if members.len() > 16 => format!("members {first:?} and {} more", members.len() - 16),
+        _ => format!("members {members:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::{Options, run};
+
+    fn refusal(members: &'static [usize]) -> String {
+        let texts = run(Options::new(2), move |world| match world.rank() {
+            0 => Ok::<_, Error>(world.exchange("pair", members).err().map(|error| error.to_string())),
+            _ => Ok(None),
+        });
+        texts.unwrap().swap_remove(0).unwrap()
+    }
+
+    #[test]
+    fn refuses_members_that_are_no_group_of_this_rank() {
+        assert_eq!(refusal(&[1]), "exchange `pair`: members [1], needs the calling rank 0 among them");
+        assert_eq!(refusal(&[0, 1, 0]), "exchange `pair`: members [0, 1, 0], needs rank 0 only once");
+        assert_eq!(refusal(&[0, 2]), "exchange `pair`: members [0, 2], needs ranks below 2");
+        assert_eq!(refusal(&[]), "exchange `pair`: members [], needs the calling rank 0 among them");
+    }
+
+    #[test]
+    fn many_members_are_cut_short() {
+        let all: Vec<_> = (0..20).collect();
+        assert!(found(&all).ends_with("15] and 4 more"), "{}", found(&all));
+    }
+
+    #[test]
+    fn a_world_tells_its_place_on_one_host() {
+        let worlds = run(Options::new(3), Ok::<World, Error>).unwrap();
+        for (rank, world) in worlds.iter().enumerate() {
+            assert_eq!(
+                (world.rank(), world.size(), world.local_rank(), world.local_size()),
+                (rank, 3, rank, 3)
+            );
+            assert_eq!((world.node(), world.num_nodes(), world.launcher()), (0, 1, Launcher::Local));
+            assert_eq!(world.timeout(), Options::DEFAULT_TIMEOUT);
+        }
+    }
+}

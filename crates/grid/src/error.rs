@@ -1,0 +1,203 @@
+//! What can be wrong with a grid, an order, a layout or a model's fit; every message carries its numbers.
+
+use crate::demands::Unmet;
+use crate::{Axis, Coordinates, Degrees};
+
+/// The result of this crate's fallible calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A mistake in what was asked of a grid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A word is no axis.
+    #[error("axis: found `{found}`, needed one of x, y, z, data, pipeline{}", did_you_mean(.nearest))]
+    UnknownAxis {
+        /// The word.
+        found: String,
+        /// The accepted spelling nearest to it, if one is near.
+        nearest: Option<&'static str>,
+    },
+    /// A text of degrees has an entry that is not `axis=degree`.
+    #[error("grid `{text}`: found `{found}`, needed axis=degree, as in x=2,pipeline=4")]
+    Entry {
+        /// The entry.
+        found: String,
+        /// The whole text.
+        text: String,
+    },
+    /// A text of degrees names something that is no axis.
+    #[error("grid `{text}`: {unknown}")]
+    EntryAxis {
+        /// What was found in place of an axis.
+        unknown: Box<Error>,
+        /// The whole text.
+        text: String,
+    },
+    /// A text of degrees gives an axis something that is not a whole number of at least 1.
+    #[error("grid `{text}`: found {axis}={found}, needed a whole number of at least 1")]
+    EntryDegree {
+        /// The axis.
+        axis: Axis,
+        /// What it was given.
+        found: String,
+        /// The whole text.
+        text: String,
+    },
+    /// A text of degrees names an axis twice, perhaps under two spellings.
+    #[error("grid `{text}`: found axis {axis} twice, as {first} and as {second}, needed it once")]
+    EntryTwice {
+        /// The axis.
+        axis: Axis,
+        /// The degree that came first.
+        first: usize,
+        /// The degree that came second.
+        second: usize,
+        /// The whole text.
+        text: String,
+    },
+    /// A degree is 0.
+    #[error("grid {degrees}: found degree 0 on axis {axis}, needed at least 1")]
+    ZeroDegree {
+        /// The axis.
+        axis: Axis,
+        /// All degrees.
+        degrees: Degrees,
+    },
+    /// The number of ranks does not fit a `usize`.
+    #[error("grid {degrees}: the product of the degrees is above {}", usize::MAX)]
+    TooLarge {
+        /// All degrees.
+        degrees: Degrees,
+    },
+    /// The degrees do not multiply to the number of ranks.
+    #[error(
+        "grid: found {num_ranks} ranks, needed {} = {product}{}",
+        factors(.degrees),
+        grids_of(.nearest, *.num_ranks)
+    )]
+    WorldSize {
+        /// The degrees asked for.
+        degrees: Degrees,
+        /// Their product.
+        product: usize,
+        /// The number of ranks there are.
+        num_ranks: usize,
+        /// Degrees near to those asked for whose product is right, nearest first.
+        nearest: Vec<Degrees>,
+    },
+    /// An order does not name every axis exactly once.
+    #[error(
+        "axis order: found `{}`, needed x, y, z, data and pipeline once each{}{}",
+        names(.found), listed("; missing: ", .missing), listed("; repeated: ", .repeated)
+    )]
+    NotAPermutation {
+        /// The axes in the order given.
+        found: Vec<Axis>,
+        /// The axes that are not in it.
+        missing: Vec<Axis>,
+        /// The axes that are in it more than once.
+        repeated: Vec<Axis>,
+    },
+    /// A rank is not in the world.
+    #[error("grid {degrees}: found rank {rank}, needed less than {world_size}")]
+    RankOutOfRange {
+        /// The rank.
+        rank: usize,
+        /// The number of ranks.
+        world_size: usize,
+        /// All degrees.
+        degrees: Degrees,
+    },
+    /// A coordinate is not below the degree of its axis.
+    #[error("grid {degrees}: found coordinates {coordinates}, needed {axis} less than {}", .degrees.get(*.axis))]
+    CoordinateOutOfRange {
+        /// The first axis on which that happens.
+        axis: Axis,
+        /// The coordinates.
+        coordinates: Coordinates,
+        /// All degrees.
+        degrees: Degrees,
+    },
+    /// A layout cuts by the same axis twice.
+    #[error(
+        "layout: found axis {axis} in dim {first_dim} and again in dim {second_dim}, needed at most one cut per axis"
+    )]
+    CutTwice {
+        /// The axis.
+        axis: Axis,
+        /// The dim that it cuts first.
+        first_dim: usize,
+        /// The dim in which it comes again (the same one, perhaps).
+        second_dim: usize,
+    },
+    /// A layout is written in a way that cannot be read.
+    #[error("layout `{text}`: found no brackets, needed dims between [ and ], as in [x z | y] or [- | x]")]
+    LayoutText {
+        /// The whole text.
+        text: String,
+    },
+    /// A tensor has more or fewer dims than its layout.
+    #[error("layout {layout}: found shape {shape:?} of {} dims, needed {num_dims}", .shape.len())]
+    NumDims {
+        /// The layout, written.
+        layout: String,
+        /// The dims that it has.
+        num_dims: usize,
+        /// The tensor's shape.
+        shape: Vec<usize>,
+    },
+    /// A model cannot be cut as the grid asks.
+    #[error("grid {degrees} does not fit the model: {}{}", unmet_list(.unmet), fitting(.degrees, .nearest))]
+    Demands {
+        /// The degrees asked for.
+        degrees: Degrees,
+        /// Everything that does not fit.
+        unmet: Vec<Unmet>,
+        /// Degrees near to those asked for that fit, nearest first.
+        nearest: Vec<Degrees>,
+    },
+}
+
+fn did_you_mean(nearest: &Option<&'static str>) -> String {
+    nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+fn factors(degrees: &Degrees) -> String {
+    let factors: Vec<_> = degrees.iter().map(|(axis, degree)| format!("{degree} ({axis})")).collect();
+    factors.join(" x ")
+}
+
+fn names(axes: &[Axis]) -> String {
+    axes.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",")
+}
+
+fn listed(before: &str, axes: &[Axis]) -> String {
+    if axes.is_empty() { String::new() } else { format!("{before}{}", names(axes)) }
+}
+
+fn grids_of(nearest: &[Degrees], num_ranks: usize) -> String {
+    if nearest.is_empty() {
+        return String::new();
+    }
+    format!("; the nearest grids of {num_ranks} ranks: {}", alternatives(nearest))
+}
+
+fn alternatives(nearest: &[Degrees]) -> String {
+    nearest.iter().map(Degrees::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+fn unmet_list(unmet: &[Unmet]) -> String {
+    unmet.iter().map(Unmet::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn fitting(degrees: &Degrees, nearest: &[Degrees]) -> String {
+    let Some(Ok(num_ranks)) = nearest.first().map(Degrees::world_size) else {
+        return "; no grid of that many ranks or a few less fits it".to_owned();
+    };
+    let alternatives = alternatives(nearest);
+    if degrees.world_size() == Ok(num_ranks) {
+        return format!("; the nearest grids of {num_ranks} ranks that fit: {alternatives}");
+    }
+    format!("; no grid of that many ranks fits, the nearest of {num_ranks} ranks that do: {alternatives}")
+}

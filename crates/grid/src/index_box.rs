@@ -1,0 +1,128 @@
+//! A box of indices: the piece of a tensor that starts somewhere and has a shape.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Runs;
+
+/// The indices from `start` up to `start + shape`, dim by dim. Both have one entry per dim.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct IndexBox {
+    /// The first index on every dim.
+    pub start: Vec<usize>,
+    /// How many indices there are on every dim.
+    pub shape: Vec<usize>,
+}
+
+impl IndexBox {
+    /// The box of a whole tensor.
+    pub fn full(shape: &[usize]) -> Self {
+        IndexBox { start: vec![0; shape.len()], shape: shape.to_vec() }
+    }
+
+    /// The number of dims.
+    pub fn num_dims(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// One past the last index on every dim.
+    pub fn end(&self) -> Vec<usize> {
+        self.start.iter().zip(&self.shape).map(|(start, len)| start + len).collect()
+    }
+
+    /// How many elements lie in the box; one when it has no dims.
+    pub fn num_elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether no element lies in the box.
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// The elements that lie in both boxes; `None` when there are none or the boxes differ in their number of dims.
+    pub fn intersect(&self, other: &IndexBox) -> Option<IndexBox> {
+        if self.num_dims() != other.num_dims() {
+            return None;
+        }
+        let start: Vec<usize> = self.start.iter().zip(&other.start).map(|(a, b)| *a.max(b)).collect();
+        let end = self.end().into_iter().zip(other.end()).map(|(a, b)| a.min(b));
+        let shape = end.zip(&start).map(|(end, start)| end.saturating_sub(*start)).collect();
+        let both = IndexBox { start, shape };
+        (!both.is_empty()).then_some(both)
+    }
+
+    /// Whether the other box lies within this one, dim by dim.
+    pub fn contains(&self, other: &IndexBox) -> bool {
+        let starts = self.start.iter().zip(&other.start).all(|(outer, inner)| outer <= inner);
+        let ends = self.end().iter().zip(other.end()).all(|(outer, inner)| inner <= *outer);
+        self.num_dims() == other.num_dims() && starts && ends
+    }
+
+    /// Whether an index lies within the box.
+    pub fn contains_index(&self, index: &[usize]) -> bool {
+        self.contains(&IndexBox { start: index.to_vec(), shape: vec![1; index.len()] })
+    }
+
+    /// The same elements, counted from the start of `outer`: where this box lies in the memory that holds `outer`.
+    ///
+    /// # Panics
+    /// When the box does not lie within `outer`.
+    #[must_use]
+    pub fn relative_to(&self, outer: &IndexBox) -> IndexBox {
+        assert!(outer.contains(self), "IndexBox::relative_to: a bug: {self:?} is not within {outer:?}");
+        let start = self.start.iter().zip(&outer.start).map(|(inner, outer)| inner - outer).collect();
+        IndexBox { start, shape: self.shape.clone() }
+    }
+
+    /// The longest runs of neighbouring elements that the box has in a row-major array, as (offset, length), ascending.
+    ///
+    /// # Panics
+    /// When the box does not lie within the array.
+    ///
+    /// ```
+    /// use fascicle_grid::IndexBox;
+    /// let columns = IndexBox { start: vec![0, 1], shape: vec![2, 2] };
+    /// assert_eq!(columns.contiguous_runs(&[2, 4]).collect::<Vec<_>>(), [(1, 2), (5, 2)]);
+    /// ```
+    pub fn contiguous_runs(&self, within_shape: &[usize]) -> Runs {
+        Runs::new(self, within_shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index_box(start: &[usize], shape: &[usize]) -> IndexBox {
+        IndexBox { start: start.to_vec(), shape: shape.to_vec() }
+    }
+
+    #[test]
+    fn intersections_by_hand() {
+        let a = index_box(&[0, 2], &[4, 4]);
+        let b = index_box(&[3, 0], &[2, 3]);
+        assert_eq!(a.intersect(&b), Some(index_box(&[3, 2], &[1, 1])));
+        assert_eq!(a.intersect(&index_box(&[4, 2], &[1, 1])), None);
+        assert_eq!(a.intersect(&index_box(&[0], &[4])), None);
+        assert_eq!(index_box(&[], &[]).intersect(&index_box(&[], &[])), Some(index_box(&[], &[])));
+    }
+
+    #[test]
+    fn containment_and_relative_position() {
+        let outer = index_box(&[2, 4], &[4, 4]);
+        let inner = index_box(&[3, 4], &[1, 2]);
+        assert!(outer.contains(&inner) && outer.contains(&outer) && !inner.contains(&outer));
+        assert!(
+            outer.contains_index(&[5, 7]) && !outer.contains_index(&[6, 7]) && !outer.contains_index(&[5])
+        );
+        assert_eq!(inner.relative_to(&outer), index_box(&[1, 0], &[1, 2]));
+        assert_eq!(outer.end(), [6, 8]);
+        assert_eq!((outer.num_elements(), IndexBox::full(&[]).num_elements()), (16, 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "is not within")]
+    fn a_box_outside_has_no_relative_position() {
+        let _ = index_box(&[0], &[2]).relative_to(&index_box(&[1], &[4]));
+    }
+}

@@ -1,0 +1,51 @@
+//! The process grid as pure arithmetic: which rank sits where, with whom it talks, and which piece of a tensor it holds.
+//!
+//! Read in this order: [`Axis`], [`Degrees`], [`AxisOrder`] and [`Coordinates`] are the words; [`Grid`] joins them and
+//! answers questions about ranks and groups; [`shard_range`], [`Layout`] and [`IndexBox`] say what a rank holds of a
+//! tensor; [`factorisations`] and [`Demands`] say which grids there are and which of them a model can use.
+//!
+//! Nothing here talks to a device or to another process. What a grid costs on a machine is the planner's question.
+//!
+//! ```
+//! use fascicle_grid::{Axis, AxisOrder, Grid, Layout};
+//!
+//! let grid = Grid::for_ranks("x=2,z=2,data=2".parse()?, AxisOrder::default(), 8)?;
+//! assert_eq!(grid.group(5, Axis::Z), [5, 7]);
+//!
+//! // A weight of 6 x 8 whose columns are cut by X and then by Z.
+//! let weight = Layout::cut(vec![vec![], vec![Axis::X, Axis::Z]])?;
+//! assert_eq!(weight.local_shape(&[6, 8], &grid, &grid.coordinates(5)), [6, 2]);
+//! # Ok::<(), fascicle_grid::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod axis;
+mod coordinates;
+mod degrees;
+mod degrees_text;
+mod demands;
+mod error;
+mod factorisations;
+mod grid;
+mod groups;
+mod index_box;
+mod layout;
+mod layout_text;
+mod nearest;
+mod order;
+mod runs;
+mod shard;
+
+pub use axis::{Axis, NUM_AXES};
+pub use coordinates::Coordinates;
+pub use degrees::Degrees;
+pub use demands::{Demands, Unmet};
+pub use error::{Error, Result};
+pub use factorisations::factorisations;
+pub use grid::Grid;
+pub use index_box::IndexBox;
+pub use layout::Layout;
+pub use order::AxisOrder;
+pub use runs::Runs;
+pub use shard::{shard_index, shard_range};

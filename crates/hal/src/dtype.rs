@@ -1,0 +1,72 @@
+//! Element types as run-time values.
+
+use std::fmt;
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// IEEE double.
+    F64,
+    /// IEEE single.
+    F32,
+    /// bfloat16: the upper half of a single.
+    Bf16,
+    /// IEEE half.
+    F16,
+    /// Signed 32-bit integer.
+    I32,
+    /// Unsigned 32-bit integer; token ids.
+    U32,
+}
+
+impl DType {
+    /// Every element type.
+    pub const ALL: [DType; 6] = [DType::F64, DType::F32, DType::Bf16, DType::F16, DType::I32, DType::U32];
+
+    /// Size of one element in bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            DType::F64 => 8,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::Bf16 | DType::F16 => 2,
+        }
+    }
+
+    /// Whether elements are floating-point numbers.
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F64 | DType::F32 | DType::Bf16 | DType::F16)
+    }
+
+    /// The type in which sums over elements of this type are held: f64 for f64, f32 for every other float.
+    ///
+    /// Gradients, statistics and optimiser state use it.
+    pub const fn accumulator(self) -> DType {
+        match self {
+            DType::Bf16 | DType::F16 => DType::F32,
+            other => other,
+        }
+    }
+
+    /// Lower-case name as written in configurations and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F64 => "f64",
+            DType::F32 => "f32",
+            DType::Bf16 => "bf16",
+            DType::F16 => "f16",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+        }
+    }
+
+    /// The type of that [`name`](DType::name), if there is one.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

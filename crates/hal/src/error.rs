@@ -1,0 +1,160 @@
+//! What can go wrong at and below the seam.
+
+use crate::{DType, DeviceId};
+use std::{fmt, time::Duration};
+
+/// Result with [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure, with the numbers that explain it. Displayed as `operation: found, needed, where`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Error {
+    /// An argument does not fit the operation: a user's mistake, found before anything was queued.
+    Invalid {
+        /// The operation that refused.
+        operation: String,
+        /// What it was given.
+        found: String,
+        /// What it takes.
+        needed: String,
+    },
+    /// A call into a vendor's library failed.
+    Vendor {
+        /// The call, with its telling arguments.
+        call: String,
+        /// The library's status code.
+        code: i64,
+        /// The code in words.
+        reason: String,
+        /// The device concerned.
+        device: DeviceId,
+    },
+    /// A device has not enough memory.
+    OutOfMemory {
+        /// The device concerned.
+        device: DeviceId,
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes that the device has free.
+        free: usize,
+        /// Bytes that tensors hold.
+        in_use: usize,
+        /// Bytes held in the shell's cache for reuse.
+        cached: usize,
+        /// Sizes in bytes of the largest live buffers, largest first.
+        largest: Vec<usize>,
+    },
+    /// The device cannot do this.
+    Unsupported {
+        /// What was asked for.
+        operation: String,
+        /// For elements of which type.
+        dtype: DType,
+        /// The device concerned.
+        device: DeviceId,
+    },
+    /// The device's buffers hold no numbers that could be read.
+    NoValues {
+        /// The device concerned.
+        device: DeviceId,
+    },
+    /// Ranks of one group made different calls.
+    Mismatch {
+        /// The group, as in `axis Y`.
+        group: String,
+        /// Number of the collective within the group, from 0.
+        sequence: u64,
+        /// World rank and call of one rank.
+        one: (usize, String),
+        /// World rank and call of another.
+        other: (usize, String),
+    },
+    /// Ranks did not come to a collective in time.
+    Timeout {
+        /// The group, as in `axis Y`.
+        group: String,
+        /// World rank that waited.
+        rank: usize,
+        /// The call it waited in.
+        operation: String,
+        /// Number of the collective within the group, from 0.
+        sequence: u64,
+        /// World ranks that had not come.
+        missing: Vec<usize>,
+        /// How long it waited.
+        waited: Duration,
+    },
+    /// Another rank failed, and the job ends.
+    Aborted {
+        /// World rank that failed first.
+        rank: usize,
+        /// Its failure.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Invalid`].
+    pub fn invalid(
+        operation: impl Into<String>,
+        found: impl Into<String>,
+        needed: impl Into<String>,
+    ) -> Self {
+        Error::Invalid { operation: operation.into(), found: found.into(), needed: needed.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Invalid { operation, found, needed } => write!(f, "{operation}: {found}, needs {needed}"),
+            Error::Vendor { call, code, reason, device } => {
+                write!(f, "{call} on {device}: code {code}, {reason}")
+            }
+            Error::OutOfMemory { device, asked, free, in_use, cached, largest } => {
+                write!(f, "allocate({asked} bytes, {}) on {device}: out of memory, ", Bytes(*asked))?;
+                write!(f, "{} free, {} in use, {} cached", Bytes(*free), Bytes(*in_use), Bytes(*cached))?;
+                let sizes: Vec<_> = largest.iter().map(|&bytes| Bytes(bytes).to_string()).collect();
+                if sizes.is_empty() { Ok(()) } else { write!(f, "; largest tensors: {}", sizes.join(", ")) }
+            }
+            Error::Unsupported { operation, dtype, device } => {
+                write!(f, "{operation}: {device} does not support {dtype}")
+            }
+            Error::NoValues { device } => write!(f, "download: buffers of {device} hold no values to read"),
+            Error::Mismatch { group, sequence, one, other } => write!(
+                f,
+                "collective {sequence} of {group}: rank {} calls {}, but rank {} calls {}",
+                one.0, one.1, other.0, other.1
+            ),
+            Error::Timeout { group, rank, operation, sequence, missing, waited } => write!(
+                f,
+                "{operation} (collective {sequence} of {group}): rank {rank} waited {:.1} s for rank{} {}",
+                waited.as_secs_f64(),
+                if missing.len() == 1 { "" } else { "s" },
+                missing.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+            ),
+            Error::Aborted { rank, reason } => {
+                write!(f, "the job ended because rank {rank} failed: {reason}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A number of bytes in the unit that reads best.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes(pub usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        match self.0 {
+            0..1024 => write!(f, "{} B", self.0),
+            1024..1_048_576 => write!(f, "{:.1} KiB", bytes / 1024.0),
+            1_048_576..1_073_741_824 => write!(f, "{:.1} MiB", bytes / 1_048_576.0),
+            _ => write!(f, "{:.1} GiB", bytes / 1_073_741_824.0),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Look-up in a table whose rows may be cut in shards.
+
+use crate::RawSlice;
+
+/// `out[i] = table[ids[i] - first_row]`, or 0 where that row is not held here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmbeddingForward {
+    /// table_rows x columns, any float type.
+    pub table: RawSlice,
+    /// rows, u32.
+    pub ids: RawSlice,
+    /// rows x columns, of the type of the table.
+    pub out: RawSlice,
+    /// Number of ids.
+    pub rows: usize,
+    /// Columns of the table.
+    pub columns: usize,
+    /// Rows of the table held here.
+    pub table_rows: usize,
+    /// Global index of the first of them.
+    pub first_row: usize,
+}
+
+/// `d_table[ids[i] - first_row] += d_out[i]`, in the order of i; rows not held here are skipped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmbeddingBackward {
+    /// rows x columns, any float type.
+    pub d_out: RawSlice,
+    /// rows, u32.
+    pub ids: RawSlice,
+    /// table_rows x columns, of the accumulator type; added to.
+    pub d_table: RawSlice,
+    /// Number of ids.
+    pub rows: usize,
+    /// Columns of the table.
+    pub columns: usize,
+    /// Rows of the table held here.
+    pub table_rows: usize,
+    /// Global index of the first of them.
+    pub first_row: usize,
+}

@@ -1,0 +1,120 @@
+//! The kernels that a vendor offers, as plain descriptions.
+//!
+//! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a vendor
+//! dispatches in one place, a simulated vendor costs them in one place, and a trace names them in one place. One file
+//! for each family: [`elementwise`], [`norm`], [`attention`], [`loss`], [`embedding`], [`optimiser`], [`layout`].
+//!
+//! Throughout: matrices are row-major and dense (`rows x columns`), arithmetic is held in the accumulator of the
+//! element type, an `out` may be the very same slice as one input of equal type where the kernel is elementwise, and
+//! overlaps nothing otherwise.
+
+pub mod attention;
+pub mod elementwise;
+pub mod embedding;
+pub mod layout;
+pub mod loss;
+pub mod norm;
+pub mod optimiser;
+
+pub use attention::{AttentionBackward, AttentionDropout, AttentionForward, AttentionShape, Rope};
+pub use elementwise::{
+    AddBias, Axpby, Binary, BinaryOp, Cast, ColumnSum, Dropout, Fill, Region, Swiglu, SwigluBackward, Unary,
+    UnaryBackward, UnaryOp,
+};
+pub use embedding::{EmbeddingBackward, EmbeddingForward};
+pub use layout::Copy2d;
+pub use loss::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics};
+pub use norm::{CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums};
+pub use optimiser::{AdamW, AdamWTensor, ClipScale, Sgd, SgdTensor, SumSquares};
+
+use crate::{Result, Stream};
+use std::fmt;
+
+/// A kernel and its arguments.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "each variant is its argument's documented struct")]
+pub enum Kernel {
+    Fill(Fill),
+    Cast(Cast),
+    Axpby(Axpby),
+    Binary(Binary),
+    Unary(Unary),
+    UnaryBackward(UnaryBackward),
+    Swiglu(Swiglu),
+    SwigluBackward(SwigluBackward),
+    AddBias(AddBias),
+    ColumnSum(ColumnSum),
+    Dropout(Dropout),
+    Moments(Moments),
+    CombineMoments(CombineMoments),
+    Normalize(Normalize),
+    NormalizeSums(NormalizeSums),
+    NormalizeBackward(NormalizeBackward),
+    Rope(Rope),
+    AttentionForward(AttentionForward),
+    AttentionBackward(AttentionBackward),
+    SoftmaxStatistics(SoftmaxStatistics),
+    CombineSoftmax(CombineSoftmax),
+    CrossEntropyBackward(CrossEntropyBackward),
+    EmbeddingForward(EmbeddingForward),
+    EmbeddingBackward(EmbeddingBackward),
+    SumSquares(SumSquares),
+    ClipScale(ClipScale),
+    AdamW(AdamW),
+    Sgd(Sgd),
+    Copy2d(Copy2d),
+}
+
+impl Kernel {
+    /// Name as it stands in traces and messages.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Kernel::Fill(_) => "fill",
+            Kernel::Cast(_) => "cast",
+            Kernel::Axpby(_) => "axpby",
+            Kernel::Binary(_) => "binary",
+            Kernel::Unary(_) => "unary",
+            Kernel::UnaryBackward(_) => "unary_backward",
+            Kernel::Swiglu(_) => "swiglu",
+            Kernel::SwigluBackward(_) => "swiglu_backward",
+            Kernel::AddBias(_) => "add_bias",
+            Kernel::ColumnSum(_) => "column_sum",
+            Kernel::Dropout(_) => "dropout",
+            Kernel::Moments(_) => "norm_moments",
+            Kernel::CombineMoments(_) => "norm_combine",
+            Kernel::Normalize(_) => "normalize",
+            Kernel::NormalizeSums(_) => "normalize_sums",
+            Kernel::NormalizeBackward(_) => "normalize_backward",
+            Kernel::Rope(_) => "rope",
+            Kernel::AttentionForward(_) => "attention_forward",
+            Kernel::AttentionBackward(_) => "attention_backward",
+            Kernel::SoftmaxStatistics(_) => "softmax_statistics",
+            Kernel::CombineSoftmax(_) => "softmax_combine",
+            Kernel::CrossEntropyBackward(_) => "cross_entropy_backward",
+            Kernel::EmbeddingForward(_) => "embedding_forward",
+            Kernel::EmbeddingBackward(_) => "embedding_backward",
+            Kernel::SumSquares(_) => "sum_squares",
+            Kernel::ClipScale(_) => "clip_scale",
+            Kernel::AdamW(_) => "adamw",
+            Kernel::Sgd(_) => "sgd",
+            Kernel::Copy2d(_) => "copy_2d",
+        }
+    }
+}
+
+/// A device's kernels.
+///
+/// # Safety
+/// An implementation reads and writes only the memory that the arguments name.
+pub unsafe trait Kernels: Send + Sync + fmt::Debug {
+    /// Queues a kernel.
+    ///
+    /// # Safety
+    /// Every slice is live until the kernel has run, has the type and length that the kernel's documentation asks for,
+    /// and overlaps others only where that documentation allows it; ids and targets that index memory may hold any
+    /// value, and those out of range are skipped.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`](crate::Error::Vendor); [`Error::Unsupported`](crate::Error::Unsupported) for an element type.
+    unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()>;
+}

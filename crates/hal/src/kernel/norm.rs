@@ -1,0 +1,115 @@
+//! LayerNorm and RMSNorm over rows that may be cut in several shards.
+//!
+//! A norm runs in two steps, so that the statistics of a row can be combined over ranks between them: [`Moments`] of
+//! the local columns, [`CombineMoments`] of all shards, [`Normalize`]. Backward likewise: [`NormalizeSums`] locally, a
+//! sum over ranks, [`NormalizeBackward`]. With one shard the combination is skipped.
+
+use crate::RawSlice;
+
+/// Which statistics a norm divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NormKind {
+    /// Mean and variance, with gain and bias.
+    Layer,
+    /// Root of the mean square, with gain only.
+    Rms,
+}
+
+/// Sizes that the norm's kernels share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormShape {
+    /// Which norm.
+    pub kind: NormKind,
+    /// Rows held here.
+    pub rows: usize,
+    /// Columns held here.
+    pub columns: usize,
+    /// Columns of the whole row.
+    pub global_columns: usize,
+    /// Added to the variance, or to the mean square.
+    pub epsilon: f64,
+}
+
+/// Mean and centred sum of squares of the local columns of every row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moments {
+    /// Sizes.
+    pub shape: NormShape,
+    /// rows x columns, any float type.
+    pub x: RawSlice,
+    /// rows x 2, of the accumulator type: `Layer` gives (mean, sum of (x - mean)^2), `Rms` gives (0, sum of x^2).
+    pub moments: RawSlice,
+}
+
+/// Combines the moments of equally long shards into those of the whole row, in the order of shards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CombineMoments {
+    /// Sizes; every shard has `columns` columns.
+    pub shape: NormShape,
+    /// shards x rows x 2.
+    pub parts: RawSlice,
+    /// Number of shards: `global_columns / columns`.
+    pub shards: usize,
+    /// rows x 2.
+    pub moments: RawSlice,
+}
+
+/// `out = gain * (x - mean) * rstd (+ bias)`, with `rstd` from the moments of the whole row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Normalize {
+    /// Sizes.
+    pub shape: NormShape,
+    /// rows x columns.
+    pub x: RawSlice,
+    /// rows x 2, of the whole rows.
+    pub moments: RawSlice,
+    /// columns, of the type of `x`.
+    pub gain: RawSlice,
+    /// columns, of the type of `x`; none for `Rms`.
+    pub bias: Option<RawSlice>,
+    /// rows x columns, of the type of `x`; overlaps nothing.
+    pub out: RawSlice,
+}
+
+/// Local sums that the gradient of a norm needs, and the gradients of gain and bias.
+///
+/// With xhat = (x - mean) * rstd and g = d_out * gain, row by row: `sums[r] = (sum of g, sum of g * xhat)`; and column
+/// by column: `d_gain[c] += sum over r of d_out * xhat`, `d_bias[c] += sum over r of d_out`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NormalizeSums {
+    /// Sizes.
+    pub shape: NormShape,
+    /// rows x columns.
+    pub x: RawSlice,
+    /// rows x 2, of the whole rows.
+    pub moments: RawSlice,
+    /// columns, of the type of `x`.
+    pub gain: RawSlice,
+    /// rows x columns, of the type of `x`.
+    pub d_out: RawSlice,
+    /// rows x 2, of the accumulator type.
+    pub sums: RawSlice,
+    /// columns, of the accumulator type; added to.
+    pub d_gain: RawSlice,
+    /// columns, of the accumulator type; added to; none for `Rms`.
+    pub d_bias: Option<RawSlice>,
+}
+
+/// `d_x = rstd * (g - (sum of g + xhat * sum of g * xhat) / global_columns)`; `Rms` leaves the first sum out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NormalizeBackward {
+    /// Sizes.
+    pub shape: NormShape,
+    /// rows x columns.
+    pub x: RawSlice,
+    /// rows x 2, of the whole rows.
+    pub moments: RawSlice,
+    /// columns, of the type of `x`.
+    pub gain: RawSlice,
+    /// rows x columns, of the type of `x`.
+    pub d_out: RawSlice,
+    /// rows x 2, summed over the shards.
+    pub sums: RawSlice,
+    /// rows x columns, of the type of `x`; may be `d_out`.
+    pub d_x: RawSlice,
+}

@@ -1,0 +1,95 @@
+//! Updates of many tensors in one launch, with norm, clipping and the check for overflow left on the device.
+
+use crate::RawSlice;
+
+/// `out[0] += sum over all slices of the squares of their elements`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SumSquares {
+    /// Any float types.
+    pub slices: Vec<RawSlice>,
+    /// One element, f64; added to.
+    pub out: RawSlice,
+}
+
+/// The factor that clips gradients to a norm, from the sum of their squares.
+///
+/// With norm = gradient_scale * sqrt(sum_squares): `out[0] = gradient_scale * min(1, max_norm / (norm + 1e-6))`,
+/// `out[1] = norm`. When the sum is not finite, `out[0]` is NaN and `out[1]` is that norm; an update with it is skipped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClipScale {
+    /// One element, f64.
+    pub sum_squares: RawSlice,
+    /// Two elements, f64: factor and norm.
+    pub out: RawSlice,
+    /// Largest norm; none leaves only `gradient_scale`.
+    pub max_norm: Option<f64>,
+    /// Factor of every gradient: 1 / loss scale.
+    pub gradient_scale: f64,
+}
+
+/// One tensor of an [`AdamW`] step; all slices are equally long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdamWTensor {
+    /// Master weights, f32 or f64; updated.
+    pub weights: RawSlice,
+    /// Gradients, of the type of the weights.
+    pub gradients: RawSlice,
+    /// First moments, of the type of the weights; updated.
+    pub first: RawSlice,
+    /// Second moments, of the type of the weights; updated.
+    pub second: RawSlice,
+    /// Copy of the weights in the compute type; written when given.
+    pub compute: Option<RawSlice>,
+    /// Decoupled weight decay of this tensor.
+    pub weight_decay: f64,
+}
+
+/// AdamW (Loshchilov and Hutter, arXiv:1711.05101) over many tensors, as PyTorch computes it.
+///
+/// g = factor * gradient; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
+/// w = w - rate * decay * w - rate * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon).
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdamW {
+    /// The tensors.
+    pub tensors: Vec<AdamWTensor>,
+    /// `factor`, from [`ClipScale`]: f64; when it is NaN nothing is updated.
+    pub factor: RawSlice,
+    /// Learning rate.
+    pub rate: f64,
+    /// Decay of the first moments.
+    pub beta1: f64,
+    /// Decay of the second moments.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub epsilon: f64,
+    /// Number of this update, from 1.
+    pub step: u64,
+}
+
+/// One tensor of an [`Sgd`] step; all slices are equally long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SgdTensor {
+    /// Master weights, f32 or f64; updated.
+    pub weights: RawSlice,
+    /// Gradients, of the type of the weights.
+    pub gradients: RawSlice,
+    /// Momentum, of the type of the weights; updated; none without momentum.
+    pub velocity: Option<RawSlice>,
+    /// Copy of the weights in the compute type; written when given.
+    pub compute: Option<RawSlice>,
+    /// Weight decay of this tensor, added to the gradient.
+    pub weight_decay: f64,
+}
+
+/// Stochastic gradient descent: g = factor * gradient + decay * w; u = momentum u + g; w = w - rate * u.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sgd {
+    /// The tensors.
+    pub tensors: Vec<SgdTensor>,
+    /// As in [`AdamW`].
+    pub factor: RawSlice,
+    /// Learning rate.
+    pub rate: f64,
+    /// Decay of the velocity.
+    pub momentum: f64,
+}

@@ -1,0 +1,37 @@
+//! The contracts between Fascicle's algorithms and a vendor.
+//!
+//! Object-safe traits and plain types, nothing else: memory is an address and a size, a handle is pointer-sized, the
+//! element type is a value at run time. A vendor crate (cpu, cuda, rocm, sim) implements the six traits; the crate
+//! `tensor` wraps them in a safe shell, and only that shell calls them.
+//!
+//! Read in this order: [`dtype`], [`buffer`], [`device`], [`stream`], [`blas`], [`kernel`], [`communicator`],
+//! [`error`]. Who validates what is decided once: the shell checks lengths, devices, dtypes and contiguity in release
+//! builds too, and a vendor reports only what nobody could foresee (out of memory, a lost device, a peer that fails).
+//!
+//! The traits are `unsafe` to implement because the shell trusts their answers: an id must be true, an address must be
+//! real, work queued on one stream must run in order.
+
+#![forbid(unsafe_op_in_unsafe_fn)]
+
+pub mod abort;
+pub mod blas;
+pub mod buffer;
+pub mod communicator;
+pub mod device;
+pub mod dtype;
+pub mod error;
+pub mod exchange;
+pub mod kernel;
+pub mod random;
+pub mod stream;
+
+pub use abort::AbortSignal;
+pub use blas::{Blas, Gemm, Matrix};
+pub use buffer::{RawBuffer, RawSlice};
+pub use communicator::{Collective, Communicator, Counts, GroupId, Join, ReduceOp};
+pub use device::{Capabilities, Device, DeviceId, Memory, Vendor};
+pub use dtype::DType;
+pub use error::{Error, Result};
+pub use exchange::Exchange;
+pub use kernel::{Kernel, Kernels};
+pub use stream::{Event, RawStream, Stream, StreamKind};

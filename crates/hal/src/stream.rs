@@ -1,0 +1,100 @@
+//! Queues of work and the events that order them.
+
+use crate::{DeviceId, RawBuffer, Result};
+use std::{fmt, sync::Arc};
+
+/// What a stream is for; a vendor may give kinds different priorities or mechanisms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamKind {
+    /// Products and kernels.
+    Compute,
+    /// Collectives and messages that should run beside compute.
+    Communication,
+}
+
+/// A vendor's own stream handle, read only by objects of the same vendor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawStream(pub u64);
+
+/// A queue whose work runs in order.
+///
+/// # Safety
+/// Work queued on one stream runs in the order in which it was queued; work queued after [`wait`](Stream::wait) runs
+/// after the event; an event is complete only when all work queued before it is.
+pub unsafe trait Stream: Send + Sync + fmt::Debug {
+    /// The device on which the work runs.
+    fn device_id(&self) -> DeviceId;
+
+    /// The vendor's own handle.
+    fn raw(&self) -> RawStream;
+
+    /// What the stream is for.
+    fn kind(&self) -> StreamKind;
+
+    /// Queues a copy within the device.
+    ///
+    /// # Safety
+    /// Both regions are live until the copy has run, are of equal size, and do not overlap.
+    unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()>;
+
+    /// Queues a copy from the host; `src` may be reused as soon as the call returns.
+    ///
+    /// # Safety
+    /// `dst` is live until the copy has run and holds exactly `src.len()` bytes.
+    unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()>;
+
+    /// Copies to the host, after all work queued so far; the host waits.
+    ///
+    /// # Safety
+    /// `src` is live and holds exactly `dst.len()` bytes.
+    ///
+    /// # Errors
+    /// [`Error::NoValues`](crate::Error::NoValues) on a device whose buffers hold none.
+    unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()>;
+
+    /// Marks the point that the queue has reached.
+    ///
+    /// # Errors
+    /// The stream's earlier failure, if it had one.
+    fn record(&self) -> Result<Arc<dyn Event>>;
+
+    /// Makes work queued from now on wait for `event`; the host does not wait, unless it is itself the device.
+    ///
+    /// # Errors
+    /// The failure of the event's stream, if it had one.
+    fn wait(&self, event: &dyn Event) -> Result<()>;
+
+    /// Waits, on the host, for everything queued so far.
+    ///
+    /// # Errors
+    /// The first failure of queued work.
+    fn synchronize(&self) -> Result<()>;
+}
+
+/// A point in a stream.
+///
+/// # Safety
+/// [`is_complete`](Event::is_complete) says true only when all work before the point has run, or will never run
+/// because the stream failed.
+pub unsafe trait Event: Send + Sync + fmt::Debug {
+    /// The vendor's own handle.
+    fn raw(&self) -> u64;
+
+    /// Whether the stream has passed the point.
+    ///
+    /// # Errors
+    /// The failure of the stream, if it had one.
+    fn is_complete(&self) -> Result<bool>;
+
+    /// Waits, on the host, until the stream has passed the point.
+    ///
+    /// # Errors
+    /// The failure of the stream, if it had one.
+    fn synchronize(&self) -> Result<()>;
+
+    /// When the stream passed the point, in microseconds since the device was opened; `None` while it has not.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`](crate::Error::Vendor) when the device does not answer.
+    fn time_us(&self) -> Result<Option<f64>>;
+}

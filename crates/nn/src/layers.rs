@@ -1,0 +1,74 @@
+//! Layers that a model is made of.
+
+use parallel::{
+    Context, DTensor, Parameter, Result,
+    tensor::{self as ops, norm::NormKind},
+};
+use tensor::Tensor;
+
+/// Y = X W + b.
+#[derive(Clone, Debug)]
+pub struct Linear(ops::Linear);
+
+impl Linear {
+    pub(crate) fn new(layer: ops::Linear) -> Linear {
+        Linear(layer)
+    }
+
+    /// The layer over a table of out x in, such as that of an embedding.
+    pub fn over_table(table: &Embedding) -> Linear {
+        Linear(ops::Linear::over_table(&table.table))
+    }
+
+    /// Applies the layer to the last dim of `x`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](parallel::Error::Invalid) when its features are not what the layer reads.
+    pub fn forward(&self, x: &DTensor) -> Result<DTensor> {
+        Ok(ops::linear(x, &[&self.0])?.swap_remove(0))
+    }
+
+    /// Applies several layers to the same `x`, whose gradient is then reduced once for all.
+    ///
+    /// # Errors
+    /// As [`forward`](Linear::forward).
+    pub fn forward_all<const N: usize>(layers: [&Linear; N], x: &DTensor) -> Result<[DTensor; N]> {
+        let outputs = ops::linear(x, &layers.map(|layer| &layer.0))?;
+        Ok(outputs.try_into().expect("one output for each layer"))
+    }
+}
+
+/// LayerNorm or RMSNorm of the last dim.
+#[derive(Clone, Debug)]
+pub struct Norm {
+    pub(crate) kind: NormKind,
+    pub(crate) gain: Parameter,
+    pub(crate) bias: Option<Parameter>,
+    pub(crate) epsilon: f64,
+}
+
+impl Norm {
+    /// Normalises every row of `x` by the statistics of its whole features.
+    ///
+    /// # Errors
+    /// Those of the collectives.
+    pub fn forward(&self, x: &DTensor) -> Result<DTensor> {
+        ops::norm(x, self.kind, &self.gain, self.bias.as_ref(), self.epsilon)
+    }
+}
+
+/// A look-up table.
+#[derive(Clone, Debug)]
+pub struct Embedding {
+    pub(crate) table: Parameter,
+}
+
+impl Embedding {
+    /// The rows with these ids, which are this rank's, of type u32.
+    ///
+    /// # Errors
+    /// Those of the collectives.
+    pub fn forward(&self, context: &Context, ids: &Tensor) -> Result<DTensor> {
+        ops::embedding(context, &self.table, ids)
+    }
+}

@@ -1,0 +1,20 @@
+//! Layers, models, the builder and `auto_parallelize`.
+//!
+//! A model is ordinary code: it asks a [`Builder`] for layers and applies them to [`DTensor`]s. The same function
+//! builds the serial model on a grid of one rank and the parallel one on any other; where a layer reads another layout
+//! than the one before emits, the library inserts the collective and notes it in the context's report.
+//!
+//! Read in this order: `builder`, `layers`, `model`, [`gpt`].
+
+#![forbid(unsafe_code)]
+
+mod builder;
+pub mod gpt;
+mod layers;
+mod model;
+
+pub use builder::{Builder, LinearOptions};
+pub use gpt::{Batch, Family, Gpt, GptConfig, MicroBatch};
+pub use layers::{Embedding, Linear, Norm};
+pub use model::{Model, auto_parallelize};
+pub use parallel::DTensor;

@@ -1,0 +1,277 @@
+//! What one rank knows: its place on the grid, its device, its streams and groups, and where in the run it is.
+
+use crate::{
+    Counters, Parameter,
+    group::{Group, Purpose},
+    report::Report,
+    tensor::{gather::Gatherer, scatter::Scatterer},
+};
+use ::tensor::{Device, Error, Result, Stream, StreamKind};
+use bootstrap::World;
+use grid::{Axis, Coordinates, Grid};
+use std::{
+    cell::{Cell, Ref, RefCell, RefMut},
+    collections::HashMap,
+    fmt,
+    rc::Rc,
+    sync::Arc,
+};
+
+/// Which collectives run beside compute. The results are the same with each on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// OAR: the all-reduce of dX runs beside the product dW.
+    pub all_reduce: bool,
+    /// ORS: the reduce-scatter of dW runs behind the backward of earlier layers.
+    pub reduce_scatter: bool,
+    /// OAG: the all-gather of the next layer's weights runs beside the current layer.
+    pub all_gather: bool,
+    /// The all-reduce of gradients over Data runs, bucket by bucket, behind the last backward.
+    pub data: bool,
+}
+
+impl Overlap {
+    /// Everything overlapped.
+    pub const ALL: Overlap = Overlap { all_reduce: true, reduce_scatter: true, all_gather: true, data: true };
+    /// Nothing overlapped.
+    pub const NONE: Overlap =
+        Overlap { all_reduce: false, reduce_scatter: false, all_gather: false, data: false };
+}
+
+/// Choices that change how a step runs, and not what it computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Which collectives run beside compute.
+    pub overlap: Overlap,
+    /// Bytes of gathered weights that may wait for their use.
+    pub gather_budget: usize,
+    /// Keep gathered weights from a layer's forward to its backward instead of gathering them again.
+    pub keep_gathered: bool,
+    /// Largest bucket of gradients, in bytes.
+    pub bucket_bytes: usize,
+    /// Compare the ranks' calls before each collective.
+    pub checked: bool,
+    /// Seed of initial values and dropout.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            overlap: Overlap::ALL,
+            gather_budget: 256 << 20,
+            keep_gathered: false,
+            bucket_bytes: 25 << 20,
+            checked: false,
+            seed: 1,
+        }
+    }
+}
+
+/// Where in the run the current forward pass is: all that random masks depend on besides the seed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Number of the training step.
+    pub step: u64,
+    /// Global index, within the batch, of the first sequence of this rank's current micro-batch.
+    pub first_sequence: usize,
+    /// Whether dropout acts.
+    pub training: bool,
+}
+
+/// The view of one rank, shared by everything it runs. Cloning clones the handle.
+#[derive(Clone)]
+pub struct Context(Rc<Inner>);
+
+struct Inner {
+    world: World,
+    grid: Grid,
+    coordinates: Coordinates,
+    device: Device,
+    settings: Settings,
+    streams: RefCell<HashMap<&'static str, Stream>>,
+    groups: RefCell<HashMap<(String, Purpose), Rc<Group>>>,
+    counters: RefCell<Counters>,
+    report: RefCell<Report>,
+    position: Cell<Position>,
+    gatherer: RefCell<Gatherer>,
+    scatterer: RefCell<Scatterer>,
+    // Told of each addend that has been queued into a gradient; the buckets listen.
+    listener: RefCell<Option<Listener>>,
+}
+
+/// Called with each parameter into whose gradient an addend has been queued.
+pub(crate) type Listener = Rc<dyn Fn(&Context, &Parameter) -> Result<()>>;
+
+impl Context {
+    /// The view of this rank of `world` on `grid`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the grid has another number of ranks than the world.
+    pub fn new(world: World, grid: Grid, device: Device, settings: Settings) -> Result<Context> {
+        if grid.world_size() != world.size() {
+            let found = format!("grid {} of {} ranks", grid.degrees(), grid.world_size());
+            return Err(Error::invalid("grid", found, format!("{}, the number of ranks", world.size())));
+        }
+        let coordinates = grid.coordinates(world.rank());
+        Ok(Context(Rc::new(Inner {
+            world,
+            grid,
+            coordinates,
+            device,
+            settings,
+            streams: RefCell::default(),
+            groups: RefCell::default(),
+            counters: RefCell::default(),
+            report: RefCell::default(),
+            position: Cell::default(),
+            gatherer: RefCell::default(),
+            scatterer: RefCell::default(),
+            listener: RefCell::new(None),
+        })))
+    }
+
+    /// This rank's place among all ranks.
+    pub fn world(&self) -> &World {
+        &self.0.world
+    }
+
+    /// The grid of ranks.
+    pub fn grid(&self) -> &Grid {
+        &self.0.grid
+    }
+
+    /// This rank's coordinates on the grid.
+    pub fn coordinates(&self) -> &Coordinates {
+        &self.0.coordinates
+    }
+
+    /// Number of ranks along `axis`.
+    pub fn degree(&self, axis: Axis) -> usize {
+        self.0.grid.degree(axis)
+    }
+
+    /// This rank's index along `axis`.
+    pub fn index(&self, axis: Axis) -> usize {
+        self.0.coordinates.get(axis)
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// How steps run.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Where in the run the current forward pass is.
+    pub fn position(&self) -> Position {
+        self.0.position.get()
+    }
+
+    /// Says where in the run the next forward pass is, and gives the position before.
+    pub fn set_position(&self, position: Position) -> Position {
+        self.0.position.replace(position)
+    }
+
+    /// Bytes that collectives have moved so far.
+    pub fn counters(&self) -> RefMut<'_, Counters> {
+        self.0.counters.borrow_mut()
+    }
+
+    /// What the library decided by itself, such as changes of layout.
+    pub fn report(&self) -> RefMut<'_, Report> {
+        self.0.report.borrow_mut()
+    }
+
+    /// The weights' gatherer.
+    pub(crate) fn gatherer(&self) -> &RefCell<Gatherer> {
+        &self.0.gatherer
+    }
+
+    /// Weight gradients on their way through a reduce-scatter.
+    pub(crate) fn scatterer(&self) -> &RefCell<Scatterer> {
+        &self.0.scatterer
+    }
+
+    /// Has `listener` called from now on, or nobody.
+    pub(crate) fn listen(&self, listener: Option<Listener>) {
+        *self.0.listener.borrow_mut() = listener;
+    }
+
+    /// Notes that an addend has been queued into the gradient of `parameter`.
+    pub(crate) fn gradient_added(&self, parameter: &Parameter) -> Result<()> {
+        parameter.contributed();
+        let listener = self.0.listener.borrow().clone();
+        listener.map_or(Ok(()), |listener| listener(self, parameter))
+    }
+
+    /// The communication stream of that name, made at its first use.
+    pub(crate) fn stream(&self, name: &'static str) -> Result<Stream> {
+        if let Some(stream) = self.0.streams.borrow().get(name) {
+            return Ok(stream.clone());
+        }
+        let stream = self.0.device.create_stream(StreamKind::Communication, name)?;
+        self.0.streams.borrow_mut().insert(name, stream.clone());
+        Ok(stream)
+    }
+
+    /// This rank's group along `axis`; `None` when the axis has one rank. Made, collectively, at its first use.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] naming the ranks that did not come; [`Error::Aborted`].
+    pub fn group(&self, axis: Axis, purpose: Purpose) -> Result<Option<Rc<Group>>> {
+        if self.degree(axis) == 1 {
+            return Ok(None);
+        }
+        let members = self.0.grid.group(self.world().rank(), axis);
+        self.group_of(format!("axis {}", axis.name()), axis, &members, purpose).map(Some)
+    }
+
+    /// The group of these ranks, which lie along `axis`. Made, collectively, at its first use.
+    ///
+    /// # Errors
+    /// As [`group`](Context::group).
+    pub fn group_of(
+        &self,
+        label: String,
+        axis: Axis,
+        members: &[usize],
+        purpose: Purpose,
+    ) -> Result<Rc<Group>> {
+        let key = (label, purpose);
+        if let Some(group) = self.0.groups.borrow().get(&key) {
+            return Ok(group.clone());
+        }
+        let group = Rc::new(Group::join(self, &key.0, axis, members, purpose)?);
+        self.0.groups.borrow_mut().insert(key, group.clone());
+        Ok(group)
+    }
+
+    /// The host exchange of the ranks that share this rank's coordinates on all axes but `axes`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn exchange(&self, label: &str, axes: &[Axis]) -> Result<Arc<dyn hal::Exchange>> {
+        let members = self.0.grid.group_over(self.world().rank(), axes);
+        self.world().exchange(label, &members)
+    }
+
+    /// Forgets what the last step left behind, and starts a pass of weights' gathers of that kind.
+    pub fn begin(&self, pass: &'static str) {
+        self.0.gatherer.borrow_mut().begin(pass);
+    }
+
+    /// What collectives have moved, for reading.
+    pub fn counted(&self) -> Ref<'_, Counters> {
+        self.0.counters.borrow()
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context(rank {} at {})", self.0.world.rank(), self.0.coordinates)
+    }
+}

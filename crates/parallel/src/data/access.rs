@@ -1,0 +1,109 @@
+//! Reading and writing single parameters: initial values, checkpoints, tests.
+
+use super::{ParameterSet, bucket::Bucket};
+use crate::Parameter;
+use ::tensor::{Error, Result, Tensor};
+
+/// What belongs to a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Its weights, in the accumulator type.
+    Weights,
+    /// A state tensor of the optimiser, by its number.
+    State(usize),
+    /// Its gradient.
+    Gradient,
+}
+
+impl ParameterSet {
+    /// Sets every parameter to its initial values, and the optimiser's state to zero.
+    pub(super) fn initialise(&self) -> Result<()> {
+        let seed = self.0.context.settings().seed;
+        for bucket in &self.0.buckets {
+            let initial = bucket.parameters.iter().map(|parameter| parameter.initial_values(seed));
+            self.fill(bucket, Part::Weights, initial.collect())?;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with the numbers that this rank's shard of each parameter has in `part`, in the order of buckets.
+    ///
+    /// Collective where the state is sharded: every rank must call it.
+    ///
+    /// # Errors
+    /// [`Error::NoValues`] on a device without values; those of the collectives and of `visit`.
+    pub fn read<E: From<Error>>(
+        &self,
+        part: Part,
+        mut visit: impl FnMut(&Parameter, Vec<f64>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        for bucket in &self.0.buckets {
+            let numbers = self.whole(bucket, part)?.to_f64()?;
+            for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
+                visit(parameter, numbers[place.clone()].to_vec())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets `part` of each parameter to what `numbers` gives for its shard.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when their number is not that of the shard; those of `numbers`.
+    pub fn write<E: From<Error>>(
+        &self,
+        part: Part,
+        mut numbers: impl FnMut(&Parameter) -> std::result::Result<Vec<f64>, E>,
+    ) -> std::result::Result<(), E> {
+        for bucket in &self.0.buckets {
+            let given =
+                bucket.parameters.iter().map(&mut numbers).collect::<std::result::Result<Vec<_>, E>>()?;
+            self.fill(bucket, part, given)?;
+        }
+        Ok(())
+    }
+
+    fn whole(&self, bucket: &Bucket, part: Part) -> Result<Tensor> {
+        let context = &self.0.context;
+        match part {
+            Part::Weights if bucket.master.is_none() => Ok(bucket.values.clone()),
+            Part::Weights => bucket.whole(context, &bucket.weights()?),
+            Part::State(index) => bucket.whole(context, state(bucket, index)?),
+            Part::Gradient => bucket
+                .gradients
+                .clone()
+                .ok_or_else(|| Error::invalid("gradients", "none", "a set that trains")),
+        }
+    }
+
+    fn fill(&self, bucket: &Bucket, part: Part, given: Vec<Vec<f64>>) -> Result<()> {
+        let mut flat = vec![0.0; bucket.values.num_elements()];
+        for ((parameter, place), numbers) in bucket.parameters.iter().zip(&bucket.places).zip(given) {
+            if numbers.len() != place.len() {
+                let found = format!("{} numbers", numbers.len());
+                return Err(Error::invalid(
+                    format!("parameter {}", parameter.name()),
+                    found,
+                    place.len().to_string(),
+                ));
+            }
+            flat[place.clone()].copy_from_slice(&numbers);
+        }
+        let own = &flat[bucket.range.clone()];
+        match part {
+            Part::State(index) => state(bucket, index)?.upload_f64(own),
+            Part::Gradient => {
+                bucket.gradients.as_ref().map_or(Ok(()), |gradients| gradients.upload_f64(&flat))
+            }
+            Part::Weights => {
+                bucket.values.upload_f64(&flat)?;
+                bucket.master.as_ref().map_or(Ok(()), |master| master.upload_f64(own))
+            }
+        }
+    }
+}
+
+fn state(bucket: &Bucket, index: usize) -> Result<&Tensor> {
+    let needed = format!("a number below {}", bucket.state.len());
+    bucket.state.get(index).ok_or_else(|| Error::invalid("optimiser state", index.to_string(), needed))
+}

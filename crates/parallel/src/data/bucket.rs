@@ -1,0 +1,135 @@
+//! A flat buffer of parameters that are reduced, updated and gathered together.
+
+use crate::{Context, Parameter, Purpose, counters::Subject};
+use ::tensor::{DType, ReduceOp, Result, Stream, Tensor};
+use grid::{Axis, shard_range};
+use hal::Counts;
+use std::ops::Range;
+
+// Parameters start at multiples of this many elements, so that vector loads of each are aligned.
+const ALIGNMENT: usize = 16;
+
+/// Parameters whose gradients are summed over the same axes, one behind the other in memory.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    pub(super) parameters: Vec<Parameter>,
+    /// Where each parameter lies in the flat buffers.
+    pub(super) places: Vec<Range<usize>>,
+    /// World ranks of other pipeline stages that hold the same parameter, this rank included.
+    pub(super) tied: Option<Vec<usize>>,
+    pub(super) sum_axes: Vec<Axis>,
+    pub(super) values: Tensor,
+    /// Weights in the accumulator type, for `range`; the values themselves where they have that type.
+    pub(super) master: Option<Tensor>,
+    pub(super) gradients: Option<Tensor>,
+    pub(super) state: Vec<Tensor>,
+    /// What this rank updates: all, or its share over Data.
+    pub(super) range: Range<usize>,
+    counts: Counts,
+}
+
+impl Bucket {
+    pub(super) fn allocate(
+        context: &Context,
+        parameters: Vec<Parameter>,
+        tied: Option<Vec<usize>>,
+        options: &super::SetOptions,
+    ) -> Result<Bucket> {
+        let places = places(&parameters);
+        let len = places.last().map_or(0, |place| place.end).next_multiple_of(ALIGNMENT);
+        let device = context.device();
+        let accumulator = options.dtype.accumulator();
+        let zeros = |dtype: DType, len: usize| Tensor::zeros(device, dtype, &[len]);
+        let values = zeros(options.dtype, len)?;
+        let shards = if options.sharded { context.degree(Axis::Data) } else { 1 };
+        let range = shard_range(len, shards, if shards == 1 { 0 } else { context.index(Axis::Data) });
+        let separate = options.dtype != accumulator && options.trains;
+        let master = separate.then(|| zeros(accumulator, range.len())).transpose()?;
+        let gradients = options.trains.then(|| zeros(accumulator, len)).transpose()?;
+        let state =
+            (0..options.num_states).map(|_| zeros(accumulator, range.len())).collect::<Result<_>>()?;
+        for (parameter, place) in parameters.iter().zip(&places) {
+            let view = |flat: &Tensor| flat.rows(place.start, place.len())?.reshape(parameter.local_shape());
+            parameter.place(view(&values)?, gradients.as_ref().map(view).transpose()?);
+        }
+        let sum_axes = parameters.first().map_or(Vec::new(), Parameter::sum_axes);
+        let counts = Counts::Uneven((0..shards).map(|rank| shard_range(len, shards, rank).len()).collect());
+        Ok(Bucket { parameters, places, tied, sum_axes, values, master, gradients, state, range, counts })
+    }
+
+    /// Queues the sum of the gradients over all replicas; with sharded state, only this rank's range of it is whole.
+    pub(super) fn reduce(&self, context: &Context, stream: &Stream) -> Result<()> {
+        let Some(gradients) = &self.gradients else { return Ok(()) };
+        for &axis in &self.sum_axes {
+            let Some(group) = context.group(axis, Purpose::Bucket)? else { continue };
+            if axis == Axis::Data && self.is_sharded() {
+                let own = gradients.rows(self.range.start, self.range.len())?;
+                group.reduce_scatter(context, Subject::Gradients, stream, gradients, &own, &self.counts)?;
+            } else {
+                group.all_reduce(context, Subject::Gradients, stream, gradients, ReduceOp::Sum)?;
+            }
+        }
+        self.reduce_tied(context, stream)
+    }
+
+    // The copies on two stages each hold the gradient of their own use; both take the sum.
+    fn reduce_tied(&self, context: &Context, stream: &Stream) -> Result<()> {
+        let (Some(members), Some(gradients)) = (&self.tied, &self.gradients) else { return Ok(()) };
+        let label = format!("tied {}", self.parameters[0].name());
+        let group = context.group_of(label, Axis::Pipeline, members, Purpose::Bucket)?;
+        let own = gradients.rows(self.range.start, self.range.len())?;
+        group.all_reduce(context, Subject::Gradients, stream, &own, ReduceOp::Sum)
+    }
+
+    /// Gives every replica the values that the others have updated.
+    pub(super) fn gather_values(&self, context: &Context) -> Result<()> {
+        if !self.is_sharded() {
+            return Ok(());
+        }
+        let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else { return Ok(()) };
+        let own = self.values.rows(self.range.start, self.range.len())?;
+        let compute = context.device().compute();
+        group.all_gather(context, Subject::Gradients, &compute, &own, &self.values, &self.counts)
+    }
+
+    /// The whole of a tensor of which every replica holds its range.
+    pub(super) fn whole(&self, context: &Context, part: &Tensor) -> Result<Tensor> {
+        if !self.is_sharded() {
+            return Ok(part.clone());
+        }
+        let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else { return Ok(part.clone()) };
+        let whole = Tensor::empty(part.device(), part.dtype(), &[self.values.num_elements()])?;
+        group.all_gather(
+            context,
+            Subject::Gradients,
+            &context.device().compute(),
+            part,
+            &whole,
+            &self.counts,
+        )?;
+        Ok(whole)
+    }
+
+    /// Weights in the accumulator type, for `range`.
+    pub(super) fn weights(&self) -> Result<Tensor> {
+        match &self.master {
+            Some(master) => Ok(master.clone()),
+            None => self.values.rows(self.range.start, self.range.len()),
+        }
+    }
+
+    /// Whether replicas hold the optimiser's state in shares.
+    pub(super) fn is_sharded(&self) -> bool {
+        self.range.len() < self.values.num_elements()
+    }
+}
+
+fn places(parameters: &[Parameter]) -> Vec<Range<usize>> {
+    let mut start: usize = 0;
+    let mut place = |parameter: &Parameter| {
+        let begin = start.next_multiple_of(ALIGNMENT);
+        start = begin + parameter.num_elements();
+        begin..start
+    };
+    parameters.iter().map(&mut place).collect()
+}

@@ -1,0 +1,14 @@
+//! Data parallelism: all parameters of a rank in flat buffers, their gradients reduced in buckets behind backward.
+//!
+//! `bucket` is one flat buffer of values, gradients and optimiser state, and its reduction; [`ParameterSet`] holds all
+//! of a rank and decides when a bucket is final; `update` turns them into what an optimiser takes; `norm` gives the
+//! global norm; `access` reads and writes single parameters, for initial values and checkpoints.
+
+mod access;
+mod bucket;
+mod norm;
+mod set;
+mod update;
+
+pub use access::Part;
+pub use set::{ParameterSet, SetOptions, Tied};

@@ -1,0 +1,50 @@
+//! The norm of all gradients, each element counted once.
+
+use super::{ParameterSet, bucket::Bucket};
+use crate::{Purpose, counters::Subject};
+use ::tensor::{DType, ReduceOp, Result, Tensor, ops::optimiser};
+use grid::Axis;
+
+impl ParameterSet {
+    /// The sum of the squares of all gradients of the model: one f64, the same on every rank.
+    ///
+    /// A shard counts on one of the ranks that hold it; a tied parameter on the first stage that has it.
+    ///
+    /// # Cost
+    /// One pass over the gradients held here; one number reduced over each axis.
+    /// # Errors
+    /// Those of the collectives.
+    pub fn gradient_sum_squares(&self) -> Result<Tensor> {
+        let context = &self.0.context;
+        let sum = Tensor::zeros(context.device(), DType::F64, &[1])?;
+        let mut counted = Vec::new();
+        for bucket in &self.0.buckets {
+            self.counted_slices(bucket, &mut counted)?;
+        }
+        optimiser::sum_squares(&counted.iter().collect::<Vec<_>>(), &sum)?;
+        let compute = context.device().compute();
+        for axis in Axis::ALL {
+            // Without sharded state, replicas along Data hold the same gradients and count the same.
+            if axis == Axis::Data && !self.0.options.sharded {
+                continue;
+            }
+            if let Some(group) = context.group(axis, Purpose::Main)? {
+                group.all_reduce(context, Subject::Clipping, &compute, &sum, ReduceOp::Sum)?;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn counted_slices(&self, bucket: &Bucket, counted: &mut Vec<Tensor>) -> Result<()> {
+        let context = &self.0.context;
+        let first = bucket.tied.as_ref().is_none_or(|members| members[0] == context.world().rank());
+        let Some(gradients) = bucket.gradients.as_ref().filter(|_| first) else { return Ok(()) };
+        for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
+            let (start, end) = (place.start.max(bucket.range.start), place.end.min(bucket.range.end));
+            if start < end && parameter.counts_in_norm(context) {
+                counted.push(gradients.rows(start, end - start)?);
+            }
+        }
+        Ok(())
+    }
+}

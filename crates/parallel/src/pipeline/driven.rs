@@ -1,0 +1,136 @@
+//! AxoNN's message-driven schedule: a stage acts on whichever message has arrived.
+//!
+//! The ranks of one stage compute together, so they must act in one order: the first of them watches the messages and
+//! tells the others. Replicas along Data are on their own until gradients are reduced.
+
+use super::{
+    schedule::{Decision, MessageDriven, Pass, Ready},
+    stage::Stage,
+};
+use ::tensor::{Error, Event, Result};
+use grid::Axis;
+use hal::Exchange;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+// How long the host sleeps between two looks at the messages.
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// Runs a step of `num_micro_batches`.
+pub(super) fn run(stage: &mut Stage<'_>, num_micro_batches: usize, in_flight: usize) -> Result<()> {
+    let (index, stages) = (stage.context.index(Axis::Pipeline), stage.context.degree(Axis::Pipeline));
+    let refuse =
+        |error| Error::invalid("message-driven schedule", format!("{error}"), "counts of at least 1");
+    let mut policy = MessageDriven::new(index, stages, num_micro_batches, in_flight).map_err(refuse)?;
+    let mut inbox = Inbox { index, stages, num_micro_batches, ..Inbox::default() };
+    let peers = stage.context.exchange("stage decisions", &Axis::tensor())?;
+    inbox.post(stage)?;
+    while let Some((pass, micro_batch)) = decide(stage, &mut policy, &inbox, &peers)? {
+        match pass {
+            Pass::Forward => {
+                stage.forward(micro_batch, 0)?;
+                inbox.activation = None;
+                if index + 1 < stages {
+                    stage.send_activation(micro_batch, 0, index + 1)?;
+                }
+            }
+            Pass::Backward => {
+                stage.backward(micro_batch, 0)?;
+                inbox.gradient = None;
+                if index > 0 {
+                    stage.send_gradient(micro_batch, 0, index - 1)?;
+                }
+            }
+        }
+        inbox.post(stage)?;
+    }
+    Ok(())
+}
+
+// The next receipt of each direction, queued before it is needed.
+#[derive(Default)]
+struct Inbox {
+    index: usize,
+    stages: usize,
+    num_micro_batches: usize,
+    num_activations: usize,
+    num_gradients: usize,
+    activation: Option<Event>,
+    gradient: Option<Event>,
+}
+
+impl Inbox {
+    fn post(&mut self, stage: &mut Stage<'_>) -> Result<()> {
+        if self.index > 0 && self.activation.is_none() && self.num_activations < self.num_micro_batches {
+            let stream = stage.recv_activation(self.num_activations, 0, self.index - 1)?;
+            self.activation = Some(stream.record()?);
+            self.num_activations += 1;
+        }
+        if self.index + 1 < self.stages
+            && self.gradient.is_none()
+            && self.num_gradients < self.num_micro_batches
+        {
+            let stream = stage.recv_gradient(self.num_gradients, 0, self.index + 1)?;
+            self.gradient = Some(stream.record()?);
+            self.num_gradients += 1;
+        }
+        Ok(())
+    }
+
+    fn ready(&self) -> Result<Ready> {
+        let arrived = |event: &Option<Event>| event.as_ref().map_or(Ok(false), Event::is_complete);
+        Ok(Ready { activation: arrived(&self.activation)?, gradient: arrived(&self.gradient)? })
+    }
+}
+
+// The first rank of the stage decides; the others learn what it decided.
+fn decide(
+    stage: &Stage<'_>,
+    policy: &mut MessageDriven,
+    inbox: &Inbox,
+    peers: &Arc<dyn Exchange>,
+) -> Result<Option<(Pass, usize)>> {
+    if peers.rank() == 0 {
+        let decision = watch(stage, policy, inbox)?;
+        if peers.size() > 1 {
+            peers.broadcast(0, &encode(decision))?;
+        }
+        return Ok(decision);
+    }
+    decode(&peers.broadcast(0, &[])?)
+}
+
+fn watch(stage: &Stage<'_>, policy: &mut MessageDriven, inbox: &Inbox) -> Result<Option<(Pass, usize)>> {
+    let world = stage.context.world();
+    let start = Instant::now();
+    loop {
+        match policy.next(inbox.ready()?) {
+            Decision::Run(pass, micro_batch) => return Ok(Some((pass, micro_batch))),
+            Decision::Done => return Ok(None),
+            Decision::Wait => std::thread::sleep(PAUSE),
+        }
+        world.abort().check()?;
+        if start.elapsed() > world.timeout() {
+            let found =
+                format!("no message for {:.1} s on rank {}", start.elapsed().as_secs_f64(), world.rank());
+            return Err(Error::invalid("message-driven schedule", found, "one from a neighbouring stage"));
+        }
+    }
+}
+
+fn encode(decision: Option<(Pass, usize)>) -> Vec<u8> {
+    let Some((pass, micro_batch)) = decision else { return Vec::new() };
+    let mut bytes = vec![u8::from(pass == Pass::Backward)];
+    bytes.extend((micro_batch as u64).to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Result<Option<(Pass, usize)>> {
+    let Some((&backward, rest)) = bytes.split_first() else { return Ok(None) };
+    let micro_batch = rest.try_into().map(u64::from_le_bytes).map_err(|_| {
+        Error::invalid("message-driven schedule", format!("a decision of {} bytes", bytes.len()), "9 or none")
+    })?;
+    Ok(Some((if backward == 1 { Pass::Backward } else { Pass::Forward }, micro_batch as usize)))
+}

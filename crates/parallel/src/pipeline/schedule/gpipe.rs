@@ -1,0 +1,19 @@
+//! GPipe: all forwards, then all backwards.
+
+use super::{Result, Schedule, program::Task, shape::Shape};
+
+/// All micro-batches forward, then all backward in the same order.
+///
+/// Every stage keeps the activations of all micro-batches; idle time is (p-1)/(m+p-1) of the whole.
+///
+/// # Errors
+/// When a count is zero or absurdly large.
+/// # Source
+/// GPipe (arXiv:1811.06965), section 2.
+pub fn gpipe(num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
+    let shape = Shape::new("gpipe", num_stages, 1, num_micro_batches)?;
+    let micro_batches = || 0..num_micro_batches;
+    Ok(Schedule::from_tasks(shape, |_| {
+        micro_batches().map(|i| Task::forward(i, 0)).chain(micro_batches().map(|i| Task::backward(i, 0)))
+    }))
+}

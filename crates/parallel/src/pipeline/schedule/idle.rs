@@ -1,0 +1,67 @@
+//! How long stages stand idle.
+
+use super::{
+    Result, Schedule, ScheduleError, check,
+    execute::{Cost, Sends, Span, execute},
+};
+
+/// Times of a schedule whose messages take no time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Idle {
+    /// From the first pass to the end of the last.
+    pub makespan_us: f64,
+    /// For each stage the part of that time in which it computes nothing, 0 to 1.
+    pub stages: Vec<f64>,
+    /// The same over all stages.
+    pub fraction: f64,
+}
+
+/// Measures the bubble: runs the schedule in virtual time with the given cost of one pass through one chunk.
+///
+/// # Errors
+/// When the schedule breaks a rule, or the times are not finite numbers from 0 of which one is above 0.
+pub fn idle(schedule: &Schedule, forward_us: f64, backward_us: f64) -> Result<Idle> {
+    let sound = |time: f64| time.is_finite() && time >= 0.0;
+    if !(sound(forward_us) && sound(backward_us) && forward_us + backward_us > 0.0) {
+        let found = format!("forward {forward_us} us, backward {backward_us} us");
+        let needed = "finite times from 0, one of them above 0".to_string();
+        return Err(ScheduleError::Invalid { operation: "idle", found, needed });
+    }
+    let spans = spans(schedule, Cost { forward_us, backward_us })?;
+    Ok(summary(&spans))
+}
+
+/// When each pass of each stage runs.
+pub(super) fn spans(schedule: &Schedule, cost: Cost) -> Result<Vec<Vec<Span>>> {
+    check(schedule)?;
+    execute(schedule, Sends::Queued, cost).map_err(ScheduleError::Deadlock)
+}
+
+fn summary(spans: &[Vec<Span>]) -> Idle {
+    let makespan_us = spans.iter().flatten().map(|span| span.end_us).fold(0.0, f64::max);
+    let busy_us = |list: &Vec<Span>| list.iter().map(|span| span.end_us - span.start_us).sum::<f64>();
+    let stages: Vec<f64> = spans.iter().map(|list| 1.0 - busy_us(list) / makespan_us).collect();
+    let fraction = stages.iter().sum::<f64>() / stages.len() as f64;
+    Idle { makespan_us, stages, fraction }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{gpipe, idle};
+
+    #[test]
+    fn two_stages_by_hand() {
+        let idle = idle(&gpipe(2, 3).unwrap(), 1.0, 2.0).unwrap();
+        assert_eq!(idle.makespan_us, 12.0);
+        assert_eq!(idle.stages, [0.25, 0.25]);
+        assert_eq!(idle.fraction, 0.25);
+    }
+
+    #[test]
+    fn times_that_are_none_are_refused() {
+        for (forward_us, backward_us) in [(0.0, 0.0), (-1.0, 2.0), (1.0, f64::NAN), (f64::INFINITY, 1.0)] {
+            let text = idle(&gpipe(2, 3).unwrap(), forward_us, backward_us).unwrap_err().to_string();
+            assert!(text.starts_with(&format!("idle: forward {forward_us} us")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Pipeline schedules as data: who runs which pass of which micro-batch when, and which messages go where.
+//!
+//! A schedule is a list of actions for each stage, made by a pure function, printed, timed and checked without
+//! running a network. Read in this order: `action`, `shape` (virtual stages and neighbours), `program` (the list
+//! itself), one file for each schedule (`gpipe`, `one_forward_one_backward`, `interleaved`, `message_driven`),
+//! `kind` (the choice by name), then `check` with its parts (`positions`, `channels`, `execute`), `idle`, `text`,
+//! and `partition`, which cuts the layers into stages. It does not move data: that is the engine's work.
+
+mod action;
+mod channels;
+mod check;
+mod error;
+mod execute;
+mod gpipe;
+mod idle;
+mod interleaved;
+mod kind;
+mod message_driven;
+mod one_forward_one_backward;
+mod partition;
+mod positions;
+mod program;
+mod shape;
+mod simulate;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, Pass};
+pub use channels::Channel;
+pub use check::{Report, check};
+pub use error::{Result, ScheduleError};
+pub use execute::{Deadlock, Stuck};
+pub use gpipe::gpipe;
+pub use idle::{Idle, idle};
+pub use interleaved::interleaved;
+pub use kind::{ScheduleKind, build};
+pub use message_driven::{Decision, MessageDriven, Ready};
+pub use one_forward_one_backward::one_forward_one_backward;
+pub use partition::{assign, balance};
+pub use program::Schedule;
+pub use shape::Place;
+pub use simulate::{Hop, Pace, simulate};

@@ -1,0 +1,45 @@
+//! 1F1B with a flush: forwards and backwards take turns, so that few activations are kept.
+
+use super::{Result, Schedule, program::Task, shape::Shape};
+
+/// Warm-up of `stages - index - 1` forwards, then one forward and one backward in turn, then the rest of the backwards.
+///
+/// Stage `index` keeps at most min(m, p - index) activations; idle time is that of GPipe, (p-1)/(m+p-1).
+///
+/// # Errors
+/// When a count is zero or absurdly large.
+/// # Source
+/// PipeDream-Flush (arXiv:2006.09503); Megatron-LM (arXiv:2104.04473), section 2.2.1.
+pub fn one_forward_one_backward(num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
+    let shape = Shape::new("1f1b", num_stages, 1, num_micro_batches)?;
+    let forwards = || (0..num_micro_batches).map(|i| Task::forward(i, 0));
+    let backwards = || (0..num_micro_batches).map(|i| Task::backward(i, 0));
+    Ok(Schedule::from_tasks(shape, |stage| take_turns(forwards(), backwards(), num_stages - stage - 1)))
+}
+
+/// `warm_up` forwards, then a forward and a backward in turn while there are forwards, then the remaining backwards.
+pub(super) fn take_turns(
+    mut forwards: impl Iterator<Item = Task>,
+    mut backwards: impl Iterator<Item = Task>,
+    warm_up: usize,
+) -> Vec<Task> {
+    let mut tasks: Vec<Task> = forwards.by_ref().take(warm_up).collect();
+    for forward in forwards {
+        tasks.push(forward);
+        tasks.extend(backwards.next());
+    }
+    tasks.extend(backwards);
+    tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_stages_as_in_the_paper() {
+        let text = one_forward_one_backward(4, 5).unwrap().to_string();
+        let row = text.lines().nth(2).unwrap();
+        assert_eq!(row, "stage 2 | .  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .  .");
+    }
+}

@@ -1,0 +1,71 @@
+//! Look-up tables on the grid: rows over X (and Z, as any weight), hidden features over Y.
+
+use super::{DTensor, gather, scatter};
+use crate::{Context, Init, Parameter, Purpose, counters::Subject};
+use ::tensor::{ReduceOp, Result, Tensor, Var, ops};
+use grid::{Axis, Layout, shard_range};
+
+/// Declares a table of `rows` x `hidden` whose rows are the vocabulary: cut over X, gathered never.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) from the declaration.
+pub fn declare_vocabulary(
+    context: &Context,
+    name: &str,
+    rows: usize,
+    hidden: usize,
+    init: Init,
+) -> Result<Parameter> {
+    let layout = Layout::cut(vec![vec![Axis::X, Axis::Z], vec![Axis::Y]]).expect("each axis cuts once");
+    Parameter::declare(context, name, &[rows, hidden], layout, init, true)
+}
+
+/// Declares a table of `rows` x `hidden` that every rank of X holds, such as that of positions.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) from the declaration.
+pub fn declare_positions(
+    context: &Context,
+    name: &str,
+    rows: usize,
+    hidden: usize,
+    init: Init,
+) -> Result<Parameter> {
+    let layout = Layout::cut(vec![vec![Axis::Z], vec![Axis::Y]]).expect("each axis cuts once");
+    Parameter::declare(context, name, &[rows, hidden], layout, init, true)
+}
+
+/// The rows of `table` with these ids.
+///
+/// # Shapes
+/// `ids`: this rank's rows, u32. The result: ids x hidden/Y, the same on all ranks of X.
+/// # Cost
+/// An all-gather of the table's block over Z; for a vocabulary an all-reduce of the result over X. Backward: a
+/// reduce-scatter of the block's gradient over Z.
+/// # Errors
+/// Those of the collectives.
+pub fn embedding(context: &Context, table: &Parameter, ids: &Tensor) -> Result<DTensor> {
+    let block = gather::gather(context, table, Subject::Embedding)?;
+    let cut_by_x = table.layout().cuts(Axis::X).is_some();
+    let first_row = match cut_by_x {
+        true => shard_range(table.global_shape()[0], context.degree(Axis::X), context.index(Axis::X)).start,
+        false => 0,
+    };
+    let out = ops::embedding(&block, ids, first_row)?;
+    if let (true, Some(group)) = (cut_by_x, context.group(Axis::X, Purpose::Main)?) {
+        group.all_reduce(context, Subject::Embedding, &context.device().compute(), &out, ReduceOp::Sum)?;
+    }
+    let hidden = table.global_shape()[1];
+    let (saved, table, ids) = (context.clone(), table.clone(), ids.clone());
+    let var = Var::record_one("embedding", &[], out, true, move |d_out| {
+        let accumulator = d_out.dtype().accumulator();
+        scatter::accumulate(&saved, &table, Subject::Embedding, accumulator, |into, beta| {
+            if beta == 0.0 {
+                into.fill(0.0)?;
+            }
+            ops::embedding_backward(&d_out, &ids, into, first_row)
+        })?;
+        Ok(Vec::new())
+    });
+    DTensor::new(context, var, hidden, Some(Axis::Y))
+}

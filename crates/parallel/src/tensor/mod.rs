@@ -1,0 +1,28 @@
+//! The layers' parallel operations: 3D tensor parallelism.
+//!
+//! Activations are [`DTensor`]s: sequences cut over Data and Z, features cut over Y or X or whole. A **normal** layer
+//! reads features cut by Y and emits features cut by X, a **transposed** one the other way round, so that layers which
+//! alternate need no redistribution. Weights are cut over both, and their rows once more over Z.
+//!
+//! Read in this order: `dtensor`, [`linear`], `gather` and `scatter` (weights over Z, with OAG and ORS), [`norm`],
+//! [`embedding`], [`attention`], [`loss`], `dropout`, `redistribute`, [`recompute`].
+
+pub mod attention;
+mod dropout;
+mod dtensor;
+pub mod embedding;
+pub(crate) mod gather;
+pub mod linear;
+pub mod loss;
+pub mod norm;
+pub mod recompute;
+mod redistribute;
+pub(crate) mod scatter;
+
+pub use attention::{AttentionOptions, attention, rope};
+pub use dtensor::DTensor;
+pub use embedding::embedding;
+pub use linear::{Kind, Linear, Storage, linear};
+pub use loss::{Loss, cross_entropy, whole_logits};
+pub use norm::norm;
+pub use recompute::recompute;

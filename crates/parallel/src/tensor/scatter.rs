@@ -1,0 +1,73 @@
+//! Summing weight gradients over Z, behind the backward of earlier layers where that is asked for (ORS).
+
+use crate::{Context, Parameter, Purpose, counters::Subject};
+use ::tensor::{Result, Tensor, ops};
+use grid::Axis;
+use std::collections::VecDeque;
+
+/// Shards of gradients whose reduce-scatter has been issued, oldest first.
+#[derive(Default)]
+pub(crate) struct Scatterer {
+    pending: VecDeque<(Parameter, Tensor)>,
+}
+
+// So many reduce-scatters may be on their way before the oldest is added to its gradient. A fixed number and not "those
+// that are complete", so that all ranks add, and hand gradients to buckets, in the same order.
+const DEPTH: usize = 4;
+
+/// Adds the sum over Z of `block`, a gradient for the whole block of `parameter`, to this rank's shard of the gradient.
+///
+/// # Cost
+/// A reduce-scatter of the block over Z. With ORS it runs behind what follows.
+/// # Errors
+/// Those of the collective, here or later.
+pub(crate) fn scatter(
+    context: &Context,
+    parameter: &Parameter,
+    subject: Subject,
+    block: Tensor,
+) -> Result<()> {
+    let group = context.group(Axis::Z, Purpose::Scatter)?.expect("a scattered parameter has ranks on Z");
+    let part = Tensor::empty(context.device(), block.dtype(), parameter.local_shape())?;
+    let behind = context.settings().overlap.reduce_scatter;
+    let stream = if behind { context.stream("scatter gradients")? } else { context.device().compute() };
+    group.reduce_scatter(context, subject, &stream, &block, &part, &parameter.block_counts(context))?;
+    context.scatterer().borrow_mut().pending.push_back((parameter.clone(), part));
+    settle(context, if behind { DEPTH } else { 0 })
+}
+
+/// Adds the oldest shards to their gradients until at most `left` are on their way.
+///
+/// # Errors
+/// Those of the collectives that end here.
+pub(crate) fn settle(context: &Context, left: usize) -> Result<()> {
+    loop {
+        let mut scatterer = context.scatterer().borrow_mut();
+        if scatterer.pending.len() <= left {
+            return Ok(());
+        }
+        let Some((parameter, part)) = scatterer.pending.pop_front() else { return Ok(()) };
+        drop(scatterer);
+        ops::axpby(1.0, &part, 1.0, &parameter.gradient())?;
+        context.gradient_added(&parameter)?;
+    }
+}
+
+/// Adds `block`, a gradient computed in the accumulator type by `into`, to the gradient of `parameter`.
+///
+/// Without ranks on Z, `into` adds straight to the gradient; otherwise it fills a block of its own.
+pub(crate) fn accumulate(
+    context: &Context,
+    parameter: &Parameter,
+    subject: Subject,
+    block_dtype: ::tensor::DType,
+    into: impl FnOnce(&Tensor, f64) -> Result<()>,
+) -> Result<()> {
+    if !parameter.is_scattered(context) {
+        into(&parameter.gradient(), 1.0)?;
+        return context.gradient_added(parameter);
+    }
+    let block = Tensor::empty(context.device(), block_dtype, &parameter.block_shape(context))?;
+    into(&block, 0.0)?;
+    scatter(context, parameter, subject, block)
+}

@@ -1,0 +1,144 @@
+//! A tensor with its place on the tape.
+
+use super::node::{Gradients, Node, Place};
+use crate::{Device, Tensor};
+use hal::Result;
+use std::{cell::RefCell, fmt, rc::Rc};
+
+/// A tensor that takes part in differentiation.
+#[derive(Clone)]
+pub struct Var {
+    tensor: Tensor,
+    pub(super) place: Option<Place>,
+}
+
+/// Where the gradient of a [`tracked`](Var::tracked) tensor arrives.
+#[derive(Clone, Debug, Default)]
+pub struct Gradient(Rc<RefCell<Option<Tensor>>>);
+
+impl Gradient {
+    /// Takes the gradient out; `None` while no backward pass has reached the tensor.
+    pub fn take(&self) -> Option<Tensor> {
+        self.0.borrow_mut().take()
+    }
+}
+
+impl Var {
+    /// A tensor through which no gradient flows.
+    pub fn constant(tensor: Tensor) -> Var {
+        Var { tensor, place: None }
+    }
+
+    /// A tensor whose gradient is wanted, and where it will arrive.
+    pub fn tracked(tensor: Tensor) -> (Var, Gradient) {
+        let gradient = Gradient::default();
+        let cell = gradient.clone();
+        let var = Var::leaf(tensor, move |arrived| {
+            *cell.0.borrow_mut() = Some(arrived);
+            Ok(())
+        });
+        (var, gradient)
+    }
+
+    /// A tensor whose gradient is handed to `arrived`, once in a backward pass.
+    pub fn leaf(tensor: Tensor, arrived: impl FnOnce(Tensor) -> Result<()> + 'static) -> Var {
+        let device = tensor.device().clone();
+        let take = move |mut gradients: Gradients| {
+            gradients.pop().flatten().map_or(Ok(()), arrived)?;
+            Ok(Vec::new())
+        };
+        let node = device.with_gradients(|| record(&device, "leaf", Vec::new(), 1, take));
+        Var { tensor, place: Some(Place { node, output: 0 }) }
+    }
+
+    /// Records an operation: `outputs` were computed from `inputs`, and `backward` turns one gradient for each output
+    /// into one for each input.
+    ///
+    /// Nothing is recorded where no input wants a gradient, unless `keeps` says that the operation has parameters of
+    /// its own that do; and nothing within [`Device::without_gradients`].
+    pub fn record(
+        name: &'static str,
+        inputs: &[&Var],
+        outputs: Vec<Tensor>,
+        keeps: bool,
+        backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static,
+    ) -> Vec<Var> {
+        let Some(device) = outputs.first().map(|tensor| tensor.device().clone()) else { return Vec::new() };
+        let wanted = keeps || inputs.iter().any(|input| input.place.is_some());
+        if !wanted || !device.0.gradients.get() {
+            return outputs.into_iter().map(Var::constant).collect();
+        }
+        let places = inputs.iter().map(|input| input.place.clone()).collect();
+        let node = record(&device, name, places, outputs.len(), backward);
+        let place = |output| Some(Place { node: node.clone(), output });
+        outputs.into_iter().enumerate().map(|(output, tensor)| Var { tensor, place: place(output) }).collect()
+    }
+
+    /// As [`record`](Var::record), for an operation with one output.
+    pub fn record_one(
+        name: &'static str,
+        inputs: &[&Var],
+        output: Tensor,
+        keeps: bool,
+        backward: impl FnOnce(Tensor) -> Result<Gradients> + 'static,
+    ) -> Var {
+        let num_inputs = inputs.len();
+        let one = move |mut gradients: Gradients| match gradients.pop().flatten() {
+            Some(gradient) => backward(gradient),
+            None => Ok(vec![None; num_inputs]),
+        };
+        Var::record(name, inputs, vec![output], keeps, one).swap_remove(0)
+    }
+
+    /// The tensor.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// The tensor, without its place on the tape.
+    pub fn into_tensor(self) -> Tensor {
+        self.tensor
+    }
+
+    /// Whether a backward pass would reach something from here.
+    pub fn wants_gradient(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// The same value, through which no gradient flows.
+    pub fn detach(&self) -> Var {
+        Var::constant(self.tensor.clone())
+    }
+
+    /// The same value under another shape.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) when the number of elements differs.
+    pub fn reshape(&self, shape: &[usize]) -> Result<Var> {
+        let before = self.tensor.shape().to_vec();
+        let out = self.tensor.reshape(shape)?;
+        Ok(Var::record_one("reshape", &[self], out, false, move |d_out| {
+            Ok(vec![Some(d_out.reshape(&before)?)])
+        }))
+    }
+}
+
+fn record(
+    device: &Device,
+    name: &'static str,
+    inputs: Vec<Option<Place>>,
+    num_outputs: usize,
+    backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static,
+) -> Rc<Node> {
+    let id = device.0.next_node.get();
+    device.0.next_node.set(id + 1);
+    let backward = RefCell::new(Some(Box::new(backward) as super::node::Backward));
+    Rc::new(Node { id, name, inputs: RefCell::new(inputs), num_outputs, backward })
+}
+
+impl fmt::Debug for Var {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.place.as_ref().map_or("constant", |place| place.node.name);
+        write!(f, "Var({:?}, {from})", self.tensor)
+    }
+}

@@ -1,0 +1,124 @@
+//! A device as one rank drives it: its streams, products, kernels and memory.
+
+use crate::{MemoryUse, Stream, StreamKind, memory::Allocator, trace::Tracer};
+use hal::{DType, DeviceId, Error, Result};
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    rc::Rc,
+    sync::Arc,
+};
+
+/// A device, shared by everything that one rank makes on it. Cloning clones the handle.
+#[derive(Clone)]
+pub struct Device(pub(crate) Rc<Inner>);
+
+pub(crate) struct Inner {
+    // Dropped in this order: streams finish their work before the memory that it uses is given back.
+    pub(crate) compute: RefCell<Option<Stream>>,
+    pub(crate) blas: Arc<dyn hal::Blas>,
+    pub(crate) kernels: Arc<dyn hal::Kernels>,
+    pub(crate) memory: Allocator,
+    pub(crate) tracer: RefCell<Option<Tracer>>,
+    pub(crate) gradients: Cell<bool>,
+    pub(crate) next_node: Cell<u64>,
+    pub(crate) hal: Arc<dyn hal::Device>,
+}
+
+impl Device {
+    /// Takes over a vendor's device and makes its compute stream.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`] when a stream, the products' handle or the kernels cannot be made.
+    pub fn new(hal: Arc<dyn hal::Device>) -> Result<Device> {
+        let device = Device(Rc::new(Inner {
+            compute: RefCell::new(None),
+            blas: hal.create_blas()?,
+            kernels: hal.kernels()?,
+            memory: Allocator::new(hal.clone()),
+            tracer: RefCell::new(None),
+            gradients: Cell::new(true),
+            next_node: Cell::new(0),
+            hal,
+        }));
+        let compute = device.create_stream(StreamKind::Compute, "compute")?;
+        *device.0.compute.borrow_mut() = Some(compute);
+        Ok(device)
+    }
+
+    /// Vendor and ordinal.
+    pub fn id(&self) -> DeviceId {
+        self.0.hal.id()
+    }
+
+    /// What the device can do.
+    pub fn capabilities(&self) -> &hal::Capabilities {
+        self.0.hal.capabilities()
+    }
+
+    /// Whether tensors of that type can be made and computed with.
+    pub fn supports(&self, dtype: DType) -> bool {
+        self.capabilities().dtypes.contains(&dtype)
+    }
+
+    /// The stream on which all products and kernels run.
+    pub fn compute(&self) -> Stream {
+        self.0.compute.borrow().clone().expect("a device has its compute stream from `new` on")
+    }
+
+    /// Makes another stream; `name` stands in traces.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`].
+    pub fn create_stream(&self, kind: StreamKind, name: &str) -> Result<Stream> {
+        Ok(Stream::new(self.0.hal.create_stream(kind)?, name))
+    }
+
+    /// The vendor's device, to join groups with.
+    pub fn hal(&self) -> &Arc<dyn hal::Device> {
+        &self.0.hal
+    }
+
+    /// Bytes in use, cached, and at the peak.
+    pub fn memory_use(&self) -> MemoryUse {
+        self.0.memory.usage()
+    }
+
+    /// Starts a new peak from what is in use now.
+    pub fn reset_peak_memory(&self) {
+        self.0.memory.reset_peak();
+    }
+
+    /// Runs `work` without recording it for a backward pass: validation, generation, the first pass of a recomputed block.
+    pub fn without_gradients<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.0.gradients.replace(false);
+        let result = work();
+        self.0.gradients.set(before);
+        result
+    }
+
+    /// Runs `work` recording it, also within [`without_gradients`](Device::without_gradients).
+    pub fn with_gradients<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.0.gradients.replace(true);
+        let result = work();
+        self.0.gradients.set(before);
+        result
+    }
+
+    pub(crate) fn same(&self, other: &Device) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn require(&self, operation: &str, dtype: DType) -> Result<()> {
+        match self.supports(dtype) {
+            true => Ok(()),
+            false => Err(Error::Unsupported { operation: operation.into(), dtype, device: self.id() }),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.id())
+    }
+}

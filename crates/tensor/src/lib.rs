@@ -1,0 +1,36 @@
+//! The safe shell over the seam: what algorithms are written against.
+//!
+//! Concrete types without a parameter for the vendor: [`Device`], [`Stream`], [`Tensor`], [`Communicator`], and the
+//! autograd tape in [`autograd`]. Everything is checked here, once, in release builds too: lengths, devices, element
+//! types, overlap.
+//!
+//! # Ordering and memory
+//! A tensor's storage remembers which streams use it. Work queued on another stream waits for them by itself, and
+//! memory returns to the allocator's cache together with the events that must pass before it is used again. So no safe
+//! code can read what is still being written, or free what queued work still uses; overlap comes from queueing on
+//! another stream and from not touching the result too early.
+//!
+//! # Threads
+//! A rank is one thread, and a device's objects stay on it (they are not `Send`): what another thread needs goes
+//! through the host.
+//!
+//! Read in this order: `device`, `stream`, `memory`, `storage`, `tensor`, [`ops`], `communicator`, [`autograd`].
+
+pub mod autograd;
+mod communicator;
+mod device;
+mod memory;
+pub mod ops;
+mod storage;
+mod stream;
+#[allow(clippy::module_inception, reason = "the type that the crate is named for")]
+mod tensor;
+pub mod trace;
+
+pub use autograd::Var;
+pub use communicator::Communicator;
+pub use device::Device;
+pub use hal::{DType, Error, ReduceOp, Result, StreamKind};
+pub use memory::MemoryUse;
+pub use stream::{Event, Stream};
+pub use tensor::{Scalar, Tensor};

@@ -1,0 +1,155 @@
+//! The caching allocator: freed blocks are kept by size and used again, in the order of streams.
+
+use crate::{Event, Stream};
+use hal::{Error, RawBuffer, Result};
+use std::{cell::RefCell, collections::BTreeMap, fmt, sync::Arc};
+
+/// Bytes of a device's memory that tensors and the cache hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Held by live tensors.
+    pub in_use: usize,
+    /// The most that live tensors held at a time.
+    pub peak: usize,
+    /// Freed, and kept for the next tensor of that size.
+    pub cached: usize,
+}
+
+pub(crate) struct Allocator {
+    device: Arc<dyn hal::Device>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    // Free blocks by size; each with the events that must pass before its next use.
+    free: BTreeMap<usize, Vec<(RawBuffer, Vec<Event>)>>,
+    live: BTreeMap<usize, usize>,
+    usage: MemoryUse,
+}
+
+// A block may be used for a request if at most this share of it is wasted.
+const WASTE: usize = 8;
+
+// Sizes are rounded so that requests that differ a little share blocks: to 1/8 of the next lower power of two.
+fn rounded(bytes: usize) -> usize {
+    let bytes = bytes.max(256);
+    let step = (bytes.next_power_of_two() / 16).max(256);
+    bytes.div_ceil(step) * step
+}
+
+impl Allocator {
+    pub(crate) fn new(device: Arc<dyn hal::Device>) -> Allocator {
+        Allocator { device, state: RefCell::default() }
+    }
+
+    /// A block of at least `bytes`, and whether it was used before. Work on `stream` may use it at once.
+    pub(crate) fn take(&self, bytes: usize, stream: &Stream) -> Result<(RawBuffer, bool)> {
+        let bytes = rounded(bytes);
+        let cached = self.state.borrow_mut().reuse(bytes);
+        let (block, reused) = match cached {
+            Some((block, events)) => {
+                events.iter().try_for_each(|event| stream.wait(event))?;
+                (block, true)
+            }
+            None => (self.fresh(bytes)?, false),
+        };
+        self.state.borrow_mut().enter(block.bytes);
+        Ok((block, reused))
+    }
+
+    /// Takes a block back, to be used again after `events`.
+    pub(crate) fn give_back(&self, block: RawBuffer, events: Vec<Event>) {
+        let mut state = self.state.borrow_mut();
+        state.leave(block.bytes);
+        state.free.entry(block.bytes).or_default().push((block, events));
+    }
+
+    pub(crate) fn usage(&self) -> MemoryUse {
+        self.state.borrow().usage
+    }
+
+    pub(crate) fn reset_peak(&self) {
+        let usage = &mut self.state.borrow_mut().usage;
+        usage.peak = usage.in_use;
+    }
+
+    // One retry with the cache emptied; then the error, with what the cache and the tensors hold.
+    fn fresh(&self, bytes: usize) -> Result<RawBuffer> {
+        match self.device.allocate(bytes) {
+            Err(Error::OutOfMemory { .. }) => {
+                self.empty_cache();
+                self.device.allocate(bytes).map_err(|error| self.explain(error))
+            }
+            other => other,
+        }
+    }
+
+    fn empty_cache(&self) {
+        let free = std::mem::take(&mut self.state.borrow_mut().free);
+        self.state.borrow_mut().usage.cached = 0;
+        for (block, events) in free.into_values().flatten() {
+            // A stream that failed runs nothing any more, so its error does not keep the block in use.
+            let _ = events.iter().try_for_each(Event::synchronize);
+            // SAFETY: the block came from `allocate`, is in no list any more, and the events of its last uses have passed.
+            unsafe { self.device.deallocate(block) }
+        }
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        let state = self.state.borrow();
+        match error {
+            Error::OutOfMemory { device, asked, free, .. } => Error::OutOfMemory {
+                device,
+                asked,
+                free,
+                in_use: state.usage.in_use,
+                cached: state.usage.cached,
+                largest: state.live.iter().rev().flat_map(|(&bytes, &n)| vec![bytes; n]).take(3).collect(),
+            },
+            other => other,
+        }
+    }
+}
+
+impl State {
+    fn reuse(&mut self, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
+        let (&size, blocks) =
+            self.free.range_mut(bytes..=bytes + bytes / WASTE).find(|(_, blocks)| !blocks.is_empty())?;
+        self.usage.cached -= size;
+        // The last freed is the one most likely still in the processor's caches, unless its events are still open.
+        let ready = |(_, events): &(RawBuffer, Vec<Event>)| {
+            events.iter().all(|event| event.is_complete().unwrap_or(true))
+        };
+        let index = blocks.iter().rposition(ready).unwrap_or(0);
+        Some(blocks.remove(index))
+    }
+
+    fn enter(&mut self, bytes: usize) {
+        *self.live.entry(bytes).or_default() += 1;
+        self.usage.in_use += bytes;
+        self.usage.peak = self.usage.peak.max(self.usage.in_use);
+    }
+
+    fn leave(&mut self, bytes: usize) {
+        let count = self.live.get_mut(&bytes).expect("every live block was entered");
+        *count -= 1;
+        if *count == 0 {
+            self.live.remove(&bytes);
+        }
+        self.usage.in_use -= bytes;
+        self.usage.cached += bytes;
+    }
+}
+
+impl Drop for Allocator {
+    fn drop(&mut self) {
+        self.empty_cache();
+    }
+}
+
+impl fmt::Debug for Allocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Allocator({:?})", self.usage())
+    }
+}

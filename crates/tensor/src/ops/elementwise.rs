@@ -1,0 +1,200 @@
+//! Elementwise operations.
+
+use super::{disjoint, float, launch, same_length, same_or_disjoint, same_type};
+use crate::Tensor;
+use hal::{
+    DType, Error, Kernel, Result,
+    kernel::{
+        AddBias, Axpby, Binary, Cast, ColumnSum, Dropout, Swiglu, SwigluBackward, Unary, UnaryBackward,
+    },
+    random::Key,
+};
+
+pub use hal::kernel::{BinaryOp, Region, UnaryOp};
+
+/// The tensor in another float type; the very same tensor when it has that type already.
+///
+/// # Errors
+/// [`Error::Invalid`] for integers.
+pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    if x.dtype() == dtype {
+        return Ok(x.clone());
+    }
+    let out = Tensor::empty(x.device(), dtype, x.shape())?;
+    cast_into(x, &out)?;
+    Ok(out)
+}
+
+/// Copies `x` into `out`, rounded to its float type.
+///
+/// # Errors
+/// [`Error::Invalid`] for integers, other lengths or overlap.
+pub fn cast_into(x: &Tensor, out: &Tensor) -> Result<()> {
+    float("cast", x)?;
+    float("cast", out)?;
+    same_length("cast", x, &[out])?;
+    disjoint("cast", out, &[x])?;
+    launch(x.device(), &[x], &[out], Kernel::Cast(Cast { x: x.raw(), out: out.raw() }))
+}
+
+/// `y = alpha * x + beta * y`, in place; the float types may differ.
+///
+/// # Errors
+/// [`Error::Invalid`] for other lengths or overlap.
+pub fn axpby(alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
+    float("axpby", x)?;
+    float("axpby", y)?;
+    same_length("axpby", x, &[y])?;
+    same_or_disjoint("axpby", y, &[x])?;
+    launch(x.device(), &[x], &[y], Kernel::Axpby(Axpby { x: x.raw(), y: y.raw(), alpha, beta }))
+}
+
+/// `a op b`, element by element.
+///
+/// # Errors
+/// [`Error::Invalid`] for other lengths or types.
+pub fn binary(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let out = Tensor::empty(a.device(), a.dtype(), a.shape())?;
+    binary_into(op, a, b, &out)?;
+    Ok(out)
+}
+
+/// `out = a op b`; `out` may be `a` or `b`.
+///
+/// # Errors
+/// [`Error::Invalid`] for other lengths or types.
+pub fn binary_into(op: BinaryOp, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
+    float("binary", a)?;
+    same_type("binary", a, &[b, out])?;
+    same_length("binary", a, &[b, out])?;
+    same_or_disjoint("binary", out, &[a, b])?;
+    let kernel = Kernel::Binary(Binary { op, a: a.raw(), b: b.raw(), out: out.raw() });
+    launch(a.device(), &[a, b], &[out], kernel)
+}
+
+/// `a + b`.
+///
+/// # Errors
+/// As [`binary`].
+pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    binary(BinaryOp::Add, a, b)
+}
+
+/// `op(x)`, element by element.
+///
+/// # Errors
+/// [`Error::Invalid`] for integers.
+pub fn unary(op: UnaryOp, x: &Tensor) -> Result<Tensor> {
+    float("unary", x)?;
+    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    launch(x.device(), &[x], &[&out], Kernel::Unary(Unary { op, x: x.raw(), out: out.raw() }))?;
+    Ok(out)
+}
+
+/// `d_out * op'(x)`; written over `d_out` where nobody else holds it.
+///
+/// # Errors
+/// [`Error::Invalid`] for other lengths or types.
+pub fn unary_backward(op: UnaryOp, x: &Tensor, d_out: Tensor) -> Result<Tensor> {
+    same_type("unary_backward", x, &[&d_out])?;
+    same_length("unary_backward", x, &[&d_out])?;
+    let d_x = own_or_new(&d_out)?;
+    let kernel = Kernel::UnaryBackward(UnaryBackward { op, x: x.raw(), d_out: d_out.raw(), d_x: d_x.raw() });
+    launch(x.device(), &[x, &d_out], &[&d_x], kernel)?;
+    Ok(d_x)
+}
+
+/// `silu(gate) * up`.
+///
+/// # Errors
+/// [`Error::Invalid`] for other lengths or types.
+pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    float("swiglu", gate)?;
+    same_type("swiglu", gate, &[up])?;
+    same_length("swiglu", gate, &[up])?;
+    let out = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
+    let kernel = Kernel::Swiglu(Swiglu { gate: gate.raw(), up: up.raw(), out: out.raw() });
+    launch(gate.device(), &[gate, up], &[&out], kernel)?;
+    Ok(out)
+}
+
+/// Gradients of [`swiglu`]: of gate and of up.
+///
+/// # Errors
+/// As [`swiglu`].
+pub fn swiglu_backward(gate: &Tensor, up: &Tensor, d_out: &Tensor) -> Result<(Tensor, Tensor)> {
+    same_type("swiglu_backward", gate, &[up, d_out])?;
+    same_length("swiglu_backward", gate, &[up, d_out])?;
+    let d_gate = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
+    let d_up = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
+    let kernel = Kernel::SwigluBackward(SwigluBackward {
+        gate: gate.raw(),
+        up: up.raw(),
+        d_out: d_out.raw(),
+        d_gate: d_gate.raw(),
+        d_up: d_up.raw(),
+    });
+    launch(gate.device(), &[gate, up, d_out], &[&d_gate, &d_up], kernel)?;
+    Ok((d_gate, d_up))
+}
+
+/// Adds `bias` to every row of `x`, in place.
+///
+/// # Errors
+/// [`Error::Invalid`] when the bias is not as long as a row, or of another type.
+pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<()> {
+    float("add_bias", x)?;
+    super::holds("add_bias", "bias", bias, x.columns(), x.dtype())?;
+    disjoint("add_bias", x, &[bias])?;
+    let kernel = AddBias { x: x.raw(), bias: bias.raw(), rows: x.num_rows(), columns: x.columns() };
+    launch(x.device(), &[bias], &[x], Kernel::AddBias(kernel))
+}
+
+/// Adds the sum of all rows of `x` to `out`.
+///
+/// # Errors
+/// [`Error::Invalid`] when `out` is not as long as a row, or of neither the type of `x` nor its accumulator.
+pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
+    float("column_sum", x)?;
+    if out.num_elements() != x.columns()
+        || (out.dtype() != x.dtype() && out.dtype() != x.dtype().accumulator())
+    {
+        let needed = format!("{} elements of {} or {}", x.columns(), x.dtype(), x.dtype().accumulator());
+        return Err(Error::invalid("column_sum", format!("{out:?}"), needed));
+    }
+    disjoint("column_sum", out, &[x])?;
+    let kernel = ColumnSum { x: x.raw(), out: out.raw(), rows: x.num_rows(), columns: x.columns() };
+    launch(x.device(), &[x], &[out], Kernel::ColumnSum(kernel))
+}
+
+/// Drops elements by the draws for their global indices and scales the others; its own gradient, with the same key.
+///
+/// # Errors
+/// [`Error::Invalid`] when the region has other sizes than `x`, or the probability is not in [0, 1).
+pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result<Tensor> {
+    float("dropout", x)?;
+    if !(0.0..1.0).contains(&probability) {
+        return Err(Error::invalid("dropout", format!("probability {probability}"), "one in [0, 1)"));
+    }
+    if region.rows * region.columns != x.num_elements()
+        || region.first_column + region.columns > region.global_columns
+    {
+        return Err(Error::invalid(
+            "dropout",
+            format!("{region:?}"),
+            format!("a region of the size of {x:?}"),
+        ));
+    }
+    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    let kernel = Dropout { x: x.raw(), out: out.raw(), probability, key, region };
+    launch(x.device(), &[x], &[&out], Kernel::Dropout(kernel))?;
+    Ok(out)
+}
+
+// A gradient that nobody else holds may be overwritten by the next one.
+fn own_or_new(gradient: &Tensor) -> Result<Tensor> {
+    match gradient.is_unshared() {
+        true => Ok(gradient.clone()),
+        false => Tensor::empty(gradient.device(), gradient.dtype(), gradient.shape()),
+    }
+}

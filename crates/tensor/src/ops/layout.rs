@@ -1,0 +1,99 @@
+//! Moving blocks of columns, and whole tensors.
+
+use super::{disjoint, launch, same_length, same_type};
+use crate::Tensor;
+use hal::{Error, Kernel, Result, kernel::Copy2d};
+
+/// A copy of `count` columns of the last dim, from `start` on.
+///
+/// # Errors
+/// [`Error::Invalid`] when they do not lie within the dim.
+pub fn columns(x: &Tensor, start: usize, count: usize) -> Result<Tensor> {
+    check_columns("columns", x, start, count)?;
+    let mut shape = x.shape().to_vec();
+    shape[x.shape().len() - 1] = count;
+    let out = Tensor::empty(x.device(), x.dtype(), &shape)?;
+    block(x, start, x.columns(), &out, 0, count, count)?;
+    Ok(out)
+}
+
+/// Overwrites columns of `x` from `start` on by those of `part`.
+///
+/// # Errors
+/// [`Error::Invalid`] when they do not lie within the dim, or rows or types differ.
+pub fn set_columns(x: &Tensor, start: usize, part: &Tensor) -> Result<()> {
+    same_type("set_columns", x, &[part])?;
+    check_columns("set_columns", x, start, part.columns())?;
+    if x.num_rows() != part.num_rows() {
+        return Err(Error::invalid("set_columns", format!("{part:?}"), format!("{} rows", x.num_rows())));
+    }
+    disjoint("set_columns", x, &[part])?;
+    block(part, 0, part.columns(), x, start, x.columns(), part.columns())
+}
+
+/// Parts of equal rows side by side.
+///
+/// # Errors
+/// [`Error::Invalid`] without parts, or when rows or types differ.
+pub fn join_columns(parts: &[Tensor]) -> Result<Tensor> {
+    let Some(first) = parts.first() else {
+        return Err(Error::invalid("join_columns", "no parts", "at least 1"));
+    };
+    let mut shape = first.shape().to_vec();
+    shape[first.shape().len() - 1] = parts.iter().map(Tensor::columns).sum();
+    let out = Tensor::empty(first.device(), first.dtype(), &shape)?;
+    let mut start = 0;
+    for part in parts {
+        set_columns(&out, start, part)?;
+        start += part.columns();
+    }
+    Ok(out)
+}
+
+/// Copies all elements of `src` to `dst`.
+///
+/// # Errors
+/// [`Error::Invalid`] when length or type differ or the two overlap.
+pub fn copy(src: &Tensor, dst: &Tensor) -> Result<()> {
+    same_type("copy", src, &[dst])?;
+    same_length("copy", src, &[dst])?;
+    disjoint("copy", dst, &[src])?;
+    src.device().compute().queue("copy", &[src], &[dst], |stream| {
+        // SAFETY: both are live, kept by their storage, of equal size and disjoint (checked above).
+        unsafe { stream.copy(dst.raw_bytes(), src.raw_bytes()) }
+    })
+}
+
+fn check_columns(operation: &str, x: &Tensor, start: usize, count: usize) -> Result<()> {
+    let have = x.columns();
+    if x.shape().is_empty() || start.checked_add(count).is_none_or(|end| end > have) {
+        let found = format!("columns {start}..{start}+{count} of {x:?}");
+        return Err(Error::invalid(operation, found, format!("at most {have}")));
+    }
+    Ok(())
+}
+
+fn block(
+    src: &Tensor,
+    src_start: usize,
+    src_leading: usize,
+    dst: &Tensor,
+    dst_start: usize,
+    dst_leading: usize,
+    columns: usize,
+) -> Result<()> {
+    let rows = src.num_rows();
+    if rows == 0 || columns == 0 {
+        return Ok(());
+    }
+    let span = |leading: usize| (rows - 1) * leading + columns;
+    let kernel = Copy2d {
+        src: src.raw().part(src_start, span(src_leading)),
+        src_leading,
+        dst: dst.raw().part(dst_start, span(dst_leading)),
+        dst_leading,
+        rows,
+        columns,
+    };
+    launch(src.device(), &[src], &[dst], Kernel::Copy2d(kernel))
+}

@@ -1,0 +1,100 @@
+//! Cross-entropy over a vocabulary that may be cut in shards.
+
+use super::{float, holds, launch};
+use crate::Tensor;
+use hal::{
+    DType, Kernel, Result,
+    kernel::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics},
+};
+
+/// Where the local columns of logits lie within the vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VocabularyShard {
+    /// Global index of the first local column.
+    pub first_column: usize,
+    /// Global columns that are not padding.
+    pub vocabulary: usize,
+}
+
+/// Maximum, sum of exponentials and target logit of the local columns.
+///
+/// # Shapes
+/// `logits`: rows x columns. `targets`: rows, u32. The result: rows x 3, of the accumulator type.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
+pub fn statistics(logits: &Tensor, targets: &Tensor, shard: VocabularyShard) -> Result<Tensor> {
+    float("softmax_statistics", logits)?;
+    let (rows, columns) = (logits.num_rows(), logits.columns());
+    holds("softmax_statistics", "targets", targets, rows, DType::U32)?;
+    let out = Tensor::empty(logits.device(), logits.dtype().accumulator(), &[rows, 3])?;
+    let kernel = SoftmaxStatistics {
+        logits: logits.raw(),
+        targets: targets.raw(),
+        statistics: out.raw(),
+        rows,
+        columns,
+        first_column: shard.first_column,
+        vocabulary: shard.vocabulary,
+    };
+    launch(logits.device(), &[logits, targets], &[&out], Kernel::SoftmaxStatistics(kernel))?;
+    Ok(out)
+}
+
+/// Log-sum-exp of every row, and `scale` times the sum of the rows' losses.
+///
+/// # Shapes
+/// `parts`: shards x rows x 3. The results: rows, and one element; both of the accumulator type.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
+pub fn combine(parts: &Tensor, targets: &Tensor, shards: usize, scale: f64) -> Result<(Tensor, Tensor)> {
+    let rows = targets.num_elements();
+    holds("softmax_combine", "statistics", parts, shards * rows * 3, parts.dtype().accumulator())?;
+    holds("softmax_combine", "targets", targets, rows, DType::U32)?;
+    let log_sum_exp = Tensor::empty(parts.device(), parts.dtype(), &[rows])?;
+    let loss = Tensor::zeros(parts.device(), parts.dtype(), &[1])?;
+    let kernel = CombineSoftmax {
+        parts: parts.raw(),
+        shards,
+        rows,
+        targets: targets.raw(),
+        log_sum_exp: log_sum_exp.raw(),
+        loss: loss.raw(),
+        scale,
+    };
+    launch(parts.device(), &[parts, targets], &[&log_sum_exp, &loss], Kernel::CombineSoftmax(kernel))?;
+    Ok((log_sum_exp, loss))
+}
+
+/// Overwrites `logits` by their gradient.
+///
+/// # Shapes
+/// As [`statistics`] and [`combine`]; `d_loss`: one element of the accumulator type.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
+pub fn backward(
+    logits: &Tensor,
+    targets: &Tensor,
+    log_sum_exp: &Tensor,
+    d_loss: &Tensor,
+    shard: VocabularyShard,
+    scale: f64,
+) -> Result<()> {
+    float("cross_entropy_backward", logits)?;
+    let (rows, columns) = (logits.num_rows(), logits.columns());
+    let accumulator = logits.dtype().accumulator();
+    holds("cross_entropy_backward", "targets", targets, rows, DType::U32)?;
+    holds("cross_entropy_backward", "log-sum-exp", log_sum_exp, rows, accumulator)?;
+    holds("cross_entropy_backward", "gradient", d_loss, 1, accumulator)?;
+    let kernel = CrossEntropyBackward {
+        logits: logits.raw(),
+        targets: targets.raw(),
+        log_sum_exp: log_sum_exp.raw(),
+        d_loss: d_loss.raw(),
+        rows,
+        columns,
+        first_column: shard.first_column,
+        vocabulary: shard.vocabulary,
+        scale,
+    };
+    launch(logits.device(), &[targets, log_sum_exp, d_loss], &[logits], Kernel::CrossEntropyBackward(kernel))
+}

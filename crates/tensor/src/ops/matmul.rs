@@ -1,0 +1,101 @@
+//! Matrix products.
+
+use super::{disjoint, float, same_type};
+use crate::Tensor;
+use hal::{Error, Gemm, Matrix, Result};
+
+/// Which factors a product takes transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transpose {
+    /// A B.
+    None,
+    /// A^T B.
+    First,
+    /// A B^T.
+    Second,
+}
+
+/// The product of two matrices; all dims of `a` and `b` but the last count as rows.
+///
+/// # Shapes
+/// `None`: m x k, k x n. `First`: k x m, k x n. `Second`: m x k, n x k. The result is m x n, of the type of `a`.
+/// # Errors
+/// [`Error::Invalid`] when the contracted sizes differ.
+pub fn matmul(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Tensor> {
+    let (m, n, _) = sizes(a, b, transpose)?;
+    let mut shape = vec![m, n];
+    if transpose != Transpose::First {
+        shape = [&a.shape()[..a.shape().len().saturating_sub(1)], &[n]].concat();
+    }
+    let out = Tensor::empty(a.device(), a.dtype(), &shape)?;
+    product(a, b, transpose, &out, 1.0, 0.0)?;
+    Ok(out)
+}
+
+/// `out = alpha * product + beta * out`; `out` has the type of the factors or its accumulator.
+///
+/// # Shapes
+/// As [`matmul`](fn@matmul); `out` holds m x n elements.
+/// # Errors
+/// [`Error::Invalid`] when sizes or types do not fit or `out` overlaps a factor.
+pub fn matmul_into(
+    a: &Tensor,
+    b: &Tensor,
+    transpose: Transpose,
+    out: &Tensor,
+    alpha: f64,
+    beta: f64,
+) -> Result<()> {
+    let (m, n, _) = sizes(a, b, transpose)?;
+    let fits =
+        out.num_elements() == m * n && (out.dtype() == a.dtype() || out.dtype() == a.dtype().accumulator());
+    if !fits {
+        let needed = format!("{m} x {n} elements of {} or {}", a.dtype(), a.dtype().accumulator());
+        return Err(Error::invalid("matmul", format!("result {out:?}"), needed));
+    }
+    disjoint("matmul", out, &[a, b])?;
+    product(a, b, transpose, out, alpha, beta)
+}
+
+fn sizes(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<(usize, usize, usize)> {
+    float("matmul", a)?;
+    same_type("matmul", a, &[b])?;
+    let (a_rows, a_columns, b_rows, b_columns) = (a.num_rows(), a.columns(), b.num_rows(), b.columns());
+    let (m, k, n, k_of_b) = match transpose {
+        Transpose::None => (a_rows, a_columns, b_columns, b_rows),
+        Transpose::First => (a_columns, a_rows, b_columns, b_rows),
+        Transpose::Second => (a_rows, a_columns, b_rows, b_columns),
+    };
+    match k == k_of_b {
+        true => Ok((m, n, k)),
+        false => {
+            let found = format!("{a:?} and {b:?} (transpose {transpose:?})");
+            Err(Error::invalid("matmul", found, format!("equal contracted sizes, not {k} and {k_of_b}")))
+        }
+    }
+}
+
+fn product(a: &Tensor, b: &Tensor, transpose: Transpose, out: &Tensor, alpha: f64, beta: f64) -> Result<()> {
+    let (m, n, k) = sizes(a, b, transpose)?;
+    let matrix =
+        |tensor: &Tensor, transposed| Matrix { data: tensor.raw(), leading: tensor.columns(), transposed };
+    let gemm = Gemm {
+        m,
+        n,
+        k,
+        a: matrix(a, transpose == Transpose::First),
+        b: matrix(b, transpose == Transpose::Second),
+        c: Matrix { data: out.raw(), leading: n, transposed: false },
+        alpha,
+        beta,
+    };
+    let device = a.device();
+    if !device.same(b.device()) || !device.same(out.device()) {
+        return Err(Error::invalid("matmul", "tensors of several devices", "tensors of one device"));
+    }
+    device.compute().queue("matmul", &[a, b], &[out], |stream| {
+        // SAFETY: the matrices are live and kept by their storage; `sizes` and the callers have checked that they hold
+        // m x k, k x n and m x n elements and that the result overlaps neither factor.
+        unsafe { device.0.blas.gemm(stream, &gemm) }
+    })
+}

@@ -1,0 +1,162 @@
+//! LayerNorm and RMSNorm, in the steps between which statistics are combined over ranks.
+
+use super::{disjoint, float, holds, launch, same_length, same_type};
+use crate::Tensor;
+use hal::{
+    Kernel, Result,
+    kernel::{CombineMoments, Moments, Normalize, NormalizeBackward, NormalizeSums},
+};
+
+pub use hal::kernel::{NormKind, NormShape};
+
+/// Sizes of a norm of the last dim of `x`, which is a shard of a row of `global_columns`.
+pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) -> NormShape {
+    NormShape { kind, rows: x.num_rows(), columns: x.columns(), global_columns, epsilon }
+}
+
+/// Mean and centred sum of squares of the local columns.
+///
+/// # Shapes
+/// `x`: rows x columns. The result: rows x 2, of the accumulator type.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when `x` has another size than the shape says.
+pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
+    check(shape, x)?;
+    let out = Tensor::empty(x.device(), x.dtype().accumulator(), &[shape.rows, 2])?;
+    let kernel = Kernel::Moments(Moments { shape, x: x.raw(), moments: out.raw() });
+    launch(x.device(), &[x], &[&out], kernel)?;
+    Ok(out)
+}
+
+/// The moments of whole rows from those of all shards.
+///
+/// # Shapes
+/// `parts`: shards x rows x 2. The result: rows x 2.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when `parts` has another size.
+pub fn combine(shape: NormShape, parts: &Tensor) -> Result<Tensor> {
+    let shards = shape.global_columns / shape.columns.max(1);
+    holds("norm_combine", "moments", parts, shards * shape.rows * 2, parts.dtype().accumulator())?;
+    let out = Tensor::empty(parts.device(), parts.dtype(), &[shape.rows, 2])?;
+    let kernel = CombineMoments { shape, parts: parts.raw(), shards, moments: out.raw() };
+    launch(parts.device(), &[parts], &[&out], Kernel::CombineMoments(kernel))?;
+    Ok(out)
+}
+
+/// The normalised rows, with gain and bias.
+///
+/// # Shapes
+/// `x` and the result: rows x columns. `moments`: rows x 2. `gain`, `bias`: columns.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
+pub fn normalize(
+    shape: NormShape,
+    x: &Tensor,
+    moments: &Tensor,
+    gain: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
+    check(shape, x)?;
+    holds("normalize", "moments", moments, shape.rows * 2, x.dtype().accumulator())?;
+    holds("normalize", "gain", gain, shape.columns, x.dtype())?;
+    bias.map_or(Ok(()), |bias| holds("normalize", "bias", bias, shape.columns, x.dtype()))?;
+    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    let kernel = Normalize {
+        shape,
+        x: x.raw(),
+        moments: moments.raw(),
+        gain: gain.raw(),
+        bias: bias.map(Tensor::raw),
+        out: out.raw(),
+    };
+    let reads: Vec<_> = [x, moments, gain].into_iter().chain(bias).collect();
+    launch(x.device(), &reads, &[&out], Kernel::Normalize(kernel))?;
+    Ok(out)
+}
+
+/// The row sums that the gradient needs, to be summed over shards; adds to the gradients of gain and bias.
+///
+/// # Shapes
+/// `d_out`: rows x columns. `d_gain`, `d_bias`: columns, of the accumulator type. The result: rows x 2.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
+pub fn sums(
+    shape: NormShape,
+    x: &Tensor,
+    moments: &Tensor,
+    gain: &Tensor,
+    d_out: &Tensor,
+    d_gain: &Tensor,
+    d_bias: Option<&Tensor>,
+) -> Result<Tensor> {
+    check_backward(shape, x, moments, gain, d_out)?;
+    let accumulator = x.dtype().accumulator();
+    holds("normalize_sums", "gradient of gain", d_gain, shape.columns, accumulator)?;
+    d_bias.map_or(Ok(()), |bias| {
+        holds("normalize_sums", "gradient of bias", bias, shape.columns, accumulator)
+    })?;
+    let out = Tensor::empty(x.device(), accumulator, &[shape.rows, 2])?;
+    let kernel = NormalizeSums {
+        shape,
+        x: x.raw(),
+        moments: moments.raw(),
+        gain: gain.raw(),
+        d_out: d_out.raw(),
+        sums: out.raw(),
+        d_gain: d_gain.raw(),
+        d_bias: d_bias.map(Tensor::raw),
+    };
+    let writes: Vec<_> = [&out, d_gain].into_iter().chain(d_bias).collect();
+    launch(x.device(), &[x, moments, gain, d_out], &writes, Kernel::NormalizeSums(kernel))?;
+    Ok(out)
+}
+
+/// The gradient of the norm's input.
+///
+/// # Shapes
+/// As [`sums`]; `sums` is summed over the shards. The result: rows x columns.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
+pub fn backward(
+    shape: NormShape,
+    x: &Tensor,
+    moments: &Tensor,
+    gain: &Tensor,
+    d_out: &Tensor,
+    sums: &Tensor,
+) -> Result<Tensor> {
+    check_backward(shape, x, moments, gain, d_out)?;
+    holds("normalize_backward", "sums", sums, shape.rows * 2, x.dtype().accumulator())?;
+    let d_x = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    let kernel = NormalizeBackward {
+        shape,
+        x: x.raw(),
+        moments: moments.raw(),
+        gain: gain.raw(),
+        d_out: d_out.raw(),
+        sums: sums.raw(),
+        d_x: d_x.raw(),
+    };
+    launch(x.device(), &[x, moments, gain, d_out, sums], &[&d_x], Kernel::NormalizeBackward(kernel))?;
+    Ok(d_x)
+}
+
+fn check(shape: NormShape, x: &Tensor) -> Result<()> {
+    float("norm", x)?;
+    holds("norm", "input", x, shape.rows * shape.columns, x.dtype())
+}
+
+fn check_backward(
+    shape: NormShape,
+    x: &Tensor,
+    moments: &Tensor,
+    gain: &Tensor,
+    d_out: &Tensor,
+) -> Result<()> {
+    check(shape, x)?;
+    same_type("norm", x, &[gain, d_out])?;
+    same_length("norm", x, &[d_out])?;
+    disjoint("norm", x, &[moments])?;
+    holds("norm", "moments", moments, shape.rows * 2, x.dtype().accumulator())?;
+    holds("norm", "gain", gain, shape.columns, x.dtype())
+}

@@ -1,0 +1,79 @@
+//! A tensor's memory, and which streams use it.
+
+use crate::{Device, Event, Stream};
+use hal::{RawBuffer, Result};
+use std::cell::RefCell;
+
+/// A block of device memory, shared by the tensors that view it.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    device: Device,
+    block: RawBuffer,
+    uses: RefCell<Vec<Use>>,
+}
+
+/// The last use of a block by one stream.
+#[derive(Debug)]
+struct Use {
+    stream: Stream,
+    // None: a compute stream's use, whose event is recorded when another stream asks for it.
+    event: Option<Event>,
+    wrote: bool,
+}
+
+impl Storage {
+    pub(crate) fn new(device: &Device, bytes: usize) -> Result<Storage> {
+        let compute = device.compute();
+        let (block, reused) = device.0.memory.take(bytes, &compute)?;
+        // A reused block counts as written by the compute stream: another stream must not overtake its earlier users.
+        let uses = if reused { vec![Use { stream: compute, event: None, wrote: true }] } else { Vec::new() };
+        Ok(Storage { device: device.clone(), block, uses: RefCell::new(uses) })
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn block(&self) -> RawBuffer {
+        self.block
+    }
+
+    /// Makes `stream` wait for the other streams' uses: for writers, and before a write for readers too.
+    pub(crate) fn order_after(&self, stream: &Stream, write: bool) -> Result<()> {
+        let mut uses = self.uses.borrow_mut();
+        for earlier in
+            uses.iter_mut().filter(|earlier| !earlier.stream.is(stream) && (write || earlier.wrote))
+        {
+            let event = match earlier.event.take() {
+                Some(event) => event,
+                None => earlier.stream.record()?,
+            };
+            stream.wait(&event)?;
+            earlier.event = Some(event);
+        }
+        if write {
+            uses.retain(|earlier| earlier.stream.is(stream));
+        }
+        Ok(())
+    }
+
+    /// Remembers that `stream` has queued a use, which ends at `event`.
+    pub(crate) fn note_use(&self, stream: &Stream, event: Option<&Event>, wrote: bool) {
+        let mut uses = self.uses.borrow_mut();
+        match uses.iter_mut().find(|earlier| earlier.stream.is(stream)) {
+            Some(own) => {
+                own.event = event.cloned();
+                own.wrote |= wrote;
+            }
+            None => uses.push(Use { stream: stream.clone(), event: event.cloned(), wrote }),
+        }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        // Uses of the compute stream need no event: the block is next used on that stream, or after it.
+        let events = self.uses.get_mut().drain(..).filter_map(|earlier| earlier.event).collect();
+        self.device.0.memory.give_back(self.block, events);
+    }
+}

@@ -1,0 +1,272 @@
+//! Tensors: a shape and an element type over a piece of device memory.
+
+use crate::{Device, storage::Storage};
+use bytemuck::Pod;
+use hal::{DType, Error, Kernel, RawBuffer, RawSlice, Result, kernel::Fill};
+use std::{fmt, rc::Rc};
+
+/// A Rust type that is an element type.
+pub trait Scalar: Pod {
+    /// Its run-time value.
+    const DTYPE: DType;
+}
+
+macro_rules! scalar {
+    ($($type:ty => $dtype:ident),*) => {
+        $(impl Scalar for $type {
+            const DTYPE: DType = DType::$dtype;
+        })*
+    };
+}
+
+scalar!(f64 => F64, f32 => F32, half::bf16 => Bf16, half::f16 => F16, i32 => I32, u32 => U32);
+
+/// A dense row-major tensor on a device. Cloning clones the handle; both see the same elements.
+///
+/// Tensors of one storage may be views of the same memory ([`reshape`](Tensor::reshape), [`rows`](Tensor::rows)).
+#[derive(Clone)]
+pub struct Tensor {
+    storage: Rc<Storage>,
+    // In elements, from the start of the storage.
+    offset: usize,
+    shape: Vec<usize>,
+    dtype: DType,
+}
+
+impl Tensor {
+    /// A tensor whose elements are whatever the memory held: write it before reading it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Unsupported`] for an element type that the device lacks.
+    pub fn empty(device: &Device, dtype: DType, shape: &[usize]) -> Result<Tensor> {
+        device.require("tensor", dtype)?;
+        let count = shape.iter().try_fold(1usize, |count, &size| count.checked_mul(size));
+        let bytes = count.and_then(|count| count.checked_mul(dtype.bytes()));
+        let bytes = bytes
+            .ok_or_else(|| Error::invalid("tensor", format!("shape {shape:?}"), "fewer than 2^64 bytes"))?;
+        let storage = Rc::new(Storage::new(device, bytes)?);
+        Ok(Tensor { storage, offset: 0, shape: shape.to_vec(), dtype })
+    }
+
+    /// A tensor of equal elements.
+    ///
+    /// # Errors
+    /// As [`empty`](Tensor::empty).
+    pub fn full(device: &Device, dtype: DType, shape: &[usize], value: f64) -> Result<Tensor> {
+        let tensor = Tensor::empty(device, dtype, shape)?;
+        tensor.fill(value)?;
+        Ok(tensor)
+    }
+
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    /// As [`empty`](Tensor::empty).
+    pub fn zeros(device: &Device, dtype: DType, shape: &[usize]) -> Result<Tensor> {
+        Tensor::full(device, dtype, shape, 0.0)
+    }
+
+    /// A tensor of these elements.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when their number is not that of the shape; as [`empty`](Tensor::empty).
+    pub fn from_slice<T: Scalar>(device: &Device, shape: &[usize], elements: &[T]) -> Result<Tensor> {
+        let tensor = Tensor::empty(device, T::DTYPE, shape)?;
+        tensor.upload(elements)?;
+        Ok(tensor)
+    }
+
+    /// A float tensor of these numbers, rounded to `dtype`.
+    ///
+    /// # Errors
+    /// As [`from_slice`](Tensor::from_slice).
+    pub fn from_f64(device: &Device, dtype: DType, shape: &[usize], numbers: &[f64]) -> Result<Tensor> {
+        let tensor = Tensor::empty(device, dtype, shape)?;
+        tensor.upload_f64(numbers)?;
+        Ok(tensor)
+    }
+
+    /// Sets every element.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`].
+    pub fn fill(&self, value: f64) -> Result<()> {
+        let kernel = Kernel::Fill(Fill { out: self.raw(), value });
+        crate::ops::launch(self.device(), &[], &[self], kernel)
+    }
+
+    /// Copies elements from the host.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when type or number differ from the tensor's.
+    pub fn upload<T: Scalar>(&self, elements: &[T]) -> Result<()> {
+        if T::DTYPE != self.dtype || elements.len() != self.num_elements() {
+            let found = format!("{} elements of {}", elements.len(), T::DTYPE);
+            return Err(Error::invalid(
+                "upload",
+                found,
+                format!("{} of {}", self.num_elements(), self.dtype),
+            ));
+        }
+        let bytes = bytemuck::cast_slice(elements);
+        self.device().compute().queue("upload", &[], &[self], |stream| {
+            // SAFETY: the tensor is live, and holds exactly these bytes (checked above).
+            unsafe { stream.upload(self.raw_bytes(), bytes) }
+        })
+    }
+
+    /// Copies numbers from the host, rounded to the tensor's float type.
+    ///
+    /// # Errors
+    /// As [`upload`](Tensor::upload).
+    pub fn upload_f64(&self, numbers: &[f64]) -> Result<()> {
+        match self.dtype {
+            DType::F64 => self.upload(numbers),
+            DType::F32 => self.upload(&numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
+            DType::Bf16 => self.upload(&numbers.iter().map(|&x| half::bf16::from_f64(x)).collect::<Vec<_>>()),
+            DType::F16 => self.upload(&numbers.iter().map(|&x| half::f16::from_f64(x)).collect::<Vec<_>>()),
+            other => Err(Error::invalid("upload", format!("a tensor of {other}"), "a float type")),
+        }
+    }
+
+    /// Copies the elements to the host, after all work that writes them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another type than the tensor's; [`Error::NoValues`] on a device whose buffers hold none.
+    pub fn to_vec<T: Scalar>(&self) -> Result<Vec<T>> {
+        if T::DTYPE != self.dtype {
+            return Err(Error::invalid(
+                "to_vec",
+                format!("{}", T::DTYPE),
+                format!("{}, the tensor's type", self.dtype),
+            ));
+        }
+        let mut elements = vec![T::zeroed(); self.num_elements()];
+        let bytes = bytemuck::cast_slice_mut(&mut elements);
+        self.device().compute().queue("download", &[self], &[], |stream| {
+            // SAFETY: the tensor is live, and holds exactly as many bytes as `elements`.
+            unsafe { stream.download(bytes, self.raw_bytes()) }
+        })?;
+        Ok(elements)
+    }
+
+    /// Copies the elements of a float tensor to the host as f64.
+    ///
+    /// # Errors
+    /// As [`to_vec`](Tensor::to_vec).
+    pub fn to_f64(&self) -> Result<Vec<f64>> {
+        match self.dtype {
+            DType::F64 => self.to_vec::<f64>(),
+            DType::F32 => Ok(self.to_vec::<f32>()?.into_iter().map(f64::from).collect()),
+            DType::Bf16 => Ok(self.to_vec::<half::bf16>()?.into_iter().map(f64::from).collect()),
+            DType::F16 => Ok(self.to_vec::<half::f16>()?.into_iter().map(f64::from).collect()),
+            other => Err(Error::invalid("to_f64", format!("a tensor of {other}"), "a float type")),
+        }
+    }
+
+    /// The only element of a one-element float tensor, on the host.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another number of elements; as [`to_vec`](Tensor::to_vec).
+    pub fn item(&self) -> Result<f64> {
+        if self.num_elements() != 1 {
+            return Err(Error::invalid("item", format!("{} elements", self.num_elements()), "1"));
+        }
+        Ok(self.to_f64()?[0])
+    }
+
+    /// The same elements under another shape.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the number of elements differs.
+    pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
+        if shape.iter().product::<usize>() != self.num_elements() {
+            let needed = format!("{} elements, as {:?} has", self.num_elements(), self.shape);
+            return Err(Error::invalid("reshape", format!("{shape:?}"), needed));
+        }
+        Ok(Tensor { shape: shape.to_vec(), ..self.clone() })
+    }
+
+    /// A view of `count` indices of the first dim, from `start` on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when they do not lie within the dim.
+    pub fn rows(&self, start: usize, count: usize) -> Result<Tensor> {
+        let have = self.shape.first().copied().unwrap_or(0);
+        if start.checked_add(count).is_none_or(|end| end > have) {
+            return Err(Error::invalid(
+                "rows",
+                format!("{start}..{start}+{count}"),
+                format!("at most {have} rows"),
+            ));
+        }
+        let stride: usize = self.shape[1..].iter().product();
+        let mut shape = self.shape.clone();
+        shape[0] = count;
+        Ok(Tensor { offset: self.offset + start * stride, shape, ..self.clone() })
+    }
+
+    /// Sizes of the dims, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Size of the last dim; 1 for a tensor without dims.
+    pub fn columns(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// Product of all dims but the last.
+    pub fn num_rows(&self) -> usize {
+        self.shape.iter().rev().skip(1).product()
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Number of elements.
+    pub fn num_elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.num_elements() * self.dtype.bytes()
+    }
+
+    /// The device that holds the tensor.
+    pub fn device(&self) -> &Device {
+        self.storage.device()
+    }
+
+    /// Whether no other tensor shares the memory.
+    pub fn is_unshared(&self) -> bool {
+        Rc::strong_count(&self.storage) == 1
+    }
+
+    /// Whether the two share an element.
+    pub fn overlaps(&self, other: &Tensor) -> bool {
+        Rc::ptr_eq(&self.storage, &other.storage) && self.raw().overlaps(&other.raw())
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    pub(crate) fn raw(&self) -> RawSlice {
+        let addr = self.storage.block().addr + (self.offset * self.dtype.bytes()) as u64;
+        RawSlice { addr, len: self.num_elements(), dtype: self.dtype }
+    }
+
+    pub(crate) fn raw_bytes(&self) -> RawBuffer {
+        RawBuffer { addr: self.raw().addr, bytes: self.bytes() }
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({} {:?} on {})", self.dtype, self.shape, self.device().id())
+    }
+}

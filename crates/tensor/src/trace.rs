@@ -1,0 +1,73 @@
+//! Spans of work on streams, for a timeline of a step.
+//!
+//! While tracing is on, every piece of queued work is put between two events. Their times are read when the spans are
+//! collected, so the device is not held up meanwhile.
+
+use crate::{Device, Event, Stream};
+use hal::Result;
+
+/// A piece of work on a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// Name of the operation.
+    pub name: &'static str,
+    /// Name of the stream.
+    pub stream: String,
+    /// Start, in microseconds since the device was opened.
+    pub start_us: f64,
+    /// Duration in microseconds.
+    pub duration_us: f64,
+    /// Bytes that the work writes.
+    pub bytes: usize,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Tracer {
+    open: Vec<(&'static str, Stream, Event, Event, usize)>,
+}
+
+/// Starts recording spans on `device`.
+pub fn start(device: &Device) {
+    *device.0.tracer.borrow_mut() = Some(Tracer::default());
+}
+
+/// Stops recording and gives the spans, after all their work has run.
+///
+/// # Errors
+/// The failure of a stream.
+pub fn finish(device: &Device) -> Result<Vec<Span>> {
+    let tracer = device.0.tracer.borrow_mut().take().unwrap_or_default();
+    tracer
+        .open
+        .into_iter()
+        .map(|(name, stream, start, end, bytes)| close(name, &stream, &start, &end, bytes))
+        .collect()
+}
+
+fn close(name: &'static str, stream: &Stream, start: &Event, end: &Event, bytes: usize) -> Result<Span> {
+    end.synchronize()?;
+    let start_us = start.time_us()?.unwrap_or(0.0);
+    let duration_us = end.time_us()?.unwrap_or(start_us) - start_us;
+    Ok(Span { name, stream: stream.name().into(), start_us, duration_us, bytes })
+}
+
+pub(crate) fn begin(device: &Device, stream: &Stream) -> Result<Option<Event>> {
+    if device.0.tracer.borrow().is_none() {
+        return Ok(None);
+    }
+    stream.record().map(Some)
+}
+
+pub(crate) fn end(
+    device: &Device,
+    stream: &Stream,
+    name: &'static str,
+    start: Event,
+    bytes: usize,
+) -> Result<()> {
+    let end = stream.record()?;
+    if let Some(tracer) = device.0.tracer.borrow_mut().as_mut() {
+        tracer.open.push((name, stream.clone(), start, end, bytes));
+    }
+    Ok(())
+}

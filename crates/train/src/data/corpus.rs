@@ -1,0 +1,141 @@
+//! Tokens with their name and vocabulary: what a data set is cut from.
+
+use std::ops::Range;
+
+use super::{Content, Error, Result, Tokenizer, Tokens};
+
+/// Files below this size are checked whole when opened; larger ones as they are read.
+const CHECK_WHOLE_BELOW_TOKENS: usize = 1 << 27;
+
+/// Tokens looked at in one go by the check.
+const CHECK_TOKENS: usize = 1 << 16;
+
+/// A row of tokens that belong to one vocabulary.
+#[derive(Debug)]
+pub struct Corpus {
+    name: String,
+    tokens: Tokens,
+    vocabulary_size: usize,
+    num_skipped: usize,
+}
+
+impl Corpus {
+    /// Tokenises `content`, or takes its tokens as they are.
+    ///
+    /// Tokens are compared with the vocabulary here, except in files of more than 2^27 tokens: reading those through
+    /// would delay the start by minutes, so their tokens are compared as they are read.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode`]; [`Error::TokenRange`] for a token outside the vocabulary; [`Error::Empty`].
+    pub fn new(content: Content, tokenizer: &Tokenizer) -> Result<Corpus> {
+        let vocabulary_size = tokenizer.vocabulary_size();
+        let corpus = match content {
+            Content::Tokens { name, tokens } => Corpus { name, tokens, vocabulary_size, num_skipped: 0 },
+            Content::Text(text) => {
+                let tokens = tokenizer.encode_documents(&text.documents)?;
+                Corpus { name: text.name, tokens, vocabulary_size, num_skipped: text.num_skipped }
+            }
+        };
+        if corpus.tokens.is_empty() {
+            return Err(Error::Empty { name: corpus.name });
+        }
+        if corpus.len() < CHECK_WHOLE_BELOW_TOKENS {
+            corpus.check()?;
+        }
+        Ok(corpus)
+    }
+
+    /// Where the tokens come from.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many tokens there are.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether there are none, which [`Corpus::new`] excludes.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// All tokens are below this.
+    pub fn vocabulary_size(&self) -> usize {
+        self.vocabulary_size
+    }
+
+    /// Files of a folder left out because they were not UTF-8.
+    pub fn num_skipped(&self) -> usize {
+        self.num_skipped
+    }
+
+    /// Appends the tokens of `range` to `out`, compared with the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::TokenRange`] with the first token outside it.
+    ///
+    /// # Panics
+    /// When `range` ends past the tokens: the caller's bug.
+    pub fn extend_into(&self, range: Range<usize>, out: &mut Vec<u32>) -> Result<()> {
+        let (before, start) = (out.len(), range.start);
+        self.tokens.extend_into(range, out);
+        match out[before..].iter().position(|&token| token as usize >= self.vocabulary_size) {
+            None => Ok(()),
+            Some(at) => Err(self.outside(out[before + at], start + at)),
+        }
+    }
+
+    /// Compares every token with the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::TokenRange`] with the first token outside it.
+    pub fn check(&self) -> Result<()> {
+        let mut tokens = Vec::with_capacity(CHECK_TOKENS.min(self.len()));
+        for start in (0..self.len()).step_by(CHECK_TOKENS) {
+            tokens.clear();
+            self.extend_into(start..self.len().min(start + CHECK_TOKENS), &mut tokens)?;
+        }
+        Ok(())
+    }
+
+    fn outside(&self, token: u32, position: usize) -> Error {
+        let (name, vocabulary_size) = (self.name.clone(), self.vocabulary_size);
+        Error::TokenRange { name, token, position, vocabulary_size }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Source;
+
+    fn numbers(ids: Vec<u32>) -> Content {
+        Content::Tokens { name: "a.u32".into(), tokens: Tokens::from_ids(ids) }
+    }
+
+    #[test]
+    fn text_and_numbers_become_tokens() {
+        let content = Source::Embedded(b"abc".to_vec()).read().unwrap();
+        let corpus = Corpus::new(content, &Tokenizer::bytes()).unwrap();
+        assert_eq!((corpus.len(), corpus.vocabulary_size(), corpus.num_skipped()), (3, 256, 0));
+        let mut out = Vec::new();
+        corpus.extend_into(1..3, &mut out).unwrap();
+        assert_eq!(out, [98, 99]);
+        assert_eq!(Corpus::new(numbers(vec![0, 4]), &Tokenizer::ids(5)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_token_outside_the_vocabulary_is_placed() {
+        let mut ids = vec![1; CHECK_TOKENS + 10];
+        ids[CHECK_TOKENS + 3] = 5;
+        let error = Corpus::new(numbers(ids), &Tokenizer::ids(5)).unwrap_err().to_string();
+        assert_eq!(error, "data: a.u32: token 5 at position 65539 is outside the vocabulary of 5");
+    }
+
+    #[test]
+    fn nothing_is_an_error() {
+        let error = Corpus::new(numbers(Vec::new()), &Tokenizer::ids(5)).unwrap_err().to_string();
+        assert_eq!(error, "data: a.u32 is empty");
+    }
+}

@@ -1,0 +1,241 @@
+//! The batches of a run.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Corpus, Error, Order, OrderMode, Result, Source, Tokenizer, TokenizerChoice, validation_start};
+
+/// How a corpus is cut and in which order it is read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Tokens of a sequence.
+    pub context: usize,
+    /// Share of the tokens, at the end, that is kept for validation: above 0, below 1.
+    pub validation_fraction: f64,
+    /// How training sequences are picked.
+    pub order: OrderMode,
+    /// The seed of the order.
+    pub seed: u64,
+    /// Sequences in a step, over all ranks and micro-batches.
+    pub global_batch: usize,
+    /// Batches in one validation; they are spread evenly over the validation part.
+    pub validation_batches: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            context: 128,
+            validation_fraction: 0.1,
+            order: OrderMode::default(),
+            seed: 0,
+            global_batch: 8,
+            validation_batches: 8,
+        }
+    }
+}
+
+/// A piece of a global batch.
+///
+/// # Shapes
+/// `inputs` and `targets`: sequences x context, row-major.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The tokens that the model reads.
+    pub inputs: Vec<u32>,
+    /// For each of them, the token that follows it.
+    pub targets: Vec<u32>,
+}
+
+/// Tokens, their training and validation parts, and the order.
+///
+/// Cheap to clone: clones share the tokens, so the ranks of one process hold them once.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    training: Part,
+    validation: Part,
+    order: Order,
+    validation_batches: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Part {
+    corpus: Arc<Corpus>,
+    range: Range<usize>,
+}
+
+impl Dataset {
+    /// Reads `source` and makes the tokenizer that `choice` asks for.
+    ///
+    /// # Errors
+    /// Those of [`Source::read`], [`TokenizerChoice::build`], [`Corpus::new`] and [`Dataset::split`].
+    pub fn open(
+        source: &Source,
+        choice: &TokenizerChoice,
+        settings: &Settings,
+    ) -> Result<(Dataset, Tokenizer)> {
+        let content = source.read()?;
+        let tokenizer = choice.build(&content)?;
+        let corpus = Corpus::new(content, &tokenizer)?;
+        Ok((Dataset::split(corpus, settings)?, tokenizer))
+    }
+
+    /// Cuts `corpus` by position: the first part trains, the rest validates.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for settings without sense; [`Error::TooShort`] when a part cannot hold one sequence.
+    pub fn split(corpus: Corpus, settings: &Settings) -> Result<Dataset> {
+        check_fraction(settings.validation_fraction)?;
+        let cut = corpus.len() - (corpus.len() as f64 * settings.validation_fraction).round() as usize;
+        let corpus = Arc::new(corpus);
+        let training = Part { range: 0..cut, corpus: corpus.clone() };
+        Dataset::new(training, Part { range: cut..corpus.len(), corpus }, settings)
+    }
+
+    /// Takes two corpora, as `train.bin` and `val.bin`; the validation fraction is not used.
+    ///
+    /// # Errors
+    /// As [`Dataset::split`], and [`Error::Setting`] when their vocabularies differ.
+    pub fn pair(training: Corpus, validation: Corpus, settings: &Settings) -> Result<Dataset> {
+        if training.vocabulary_size() != validation.vocabulary_size() {
+            let found = format!("{} and {}", training.vocabulary_size(), validation.vocabulary_size());
+            return Err(Error::Setting {
+                setting: "vocabulary of training and validation",
+                found,
+                needed: "one tokenizer for both",
+            });
+        }
+        Dataset::new(Part::whole(training), Part::whole(validation), settings)
+    }
+
+    fn new(training: Part, validation: Part, settings: &Settings) -> Result<Dataset> {
+        let &Settings { context, order: mode, seed, global_batch, validation_batches, .. } = settings;
+        at_least_one("context", context)?;
+        at_least_one("global batch", global_batch)?;
+        at_least_one("validation batches", validation_batches)?;
+        check_lengths(&training, &validation, context)?;
+        let order = Order { mode, seed, context, length: training.range.len(), global_batch };
+        Ok(Dataset { training, validation, order, validation_batches })
+    }
+
+    /// The sequences at `range` of the global batch of `step`: the same whatever the pieces it is asked for in.
+    ///
+    /// # Errors
+    /// [`Error::BatchRange`] when `range` leaves the global batch; [`Error::TokenRange`] from a large token file.
+    pub fn batch(&self, step: u64, range: Range<usize>) -> Result<Batch> {
+        self.check_range("batch", &range)?;
+        self.training.batch(self.order.context, range.map(|index| self.order.start(step, index)))
+    }
+
+    /// The sequences at `range` of validation batch `batch_index`: the same in every validation.
+    ///
+    /// Batches past the settings' number begin again.
+    ///
+    /// # Errors
+    /// As [`Dataset::batch`].
+    pub fn validation_batch(&self, batch_index: usize, range: Range<usize>) -> Result<Batch> {
+        self.check_range("validation_batch", &range)?;
+        let Order { context, global_batch, .. } = self.order;
+        let (total, length) =
+            (self.validation_batches.saturating_mul(global_batch), self.validation.range.len());
+        let first = (batch_index % self.validation_batches).saturating_mul(global_batch);
+        self.validation.batch(
+            context,
+            range.map(|index| validation_start(first.saturating_add(index), total, context, length)),
+        )
+    }
+
+    /// Tokens of the training part.
+    pub fn num_training_tokens(&self) -> usize {
+        self.training.range.len()
+    }
+
+    /// Tokens of the validation part.
+    pub fn num_validation_tokens(&self) -> usize {
+        self.validation.range.len()
+    }
+
+    /// Batches in one validation.
+    pub fn validation_batches(&self) -> usize {
+        self.validation_batches
+    }
+
+    /// All tokens are below this.
+    pub fn vocabulary_size(&self) -> usize {
+        self.training.corpus.vocabulary_size()
+    }
+
+    /// The order of the training part.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// How often the training tokens have been gone through after `steps`; in random order, on average.
+    pub fn epochs(&self, steps: u64) -> f64 {
+        steps as f64 * self.order.global_batch as f64 / self.order.num_windows() as f64
+    }
+
+    fn check_range(&self, operation: &'static str, range: &Range<usize>) -> Result<()> {
+        let (start, end, global_batch) = (range.start, range.end, self.order.global_batch);
+        match start <= end && end <= global_batch {
+            true => Ok(()),
+            false => Err(Error::BatchRange { operation, start, end, global_batch }),
+        }
+    }
+}
+
+impl Part {
+    fn whole(corpus: Corpus) -> Part {
+        Part { range: 0..corpus.len(), corpus: Arc::new(corpus) }
+    }
+
+    /// The sequences that begin at `starts`.
+    fn batch(&self, context: usize, starts: impl ExactSizeIterator<Item = usize>) -> Result<Batch> {
+        let room = || Vec::with_capacity(starts.len() * context);
+        let (mut inputs, mut targets) = (room(), room());
+        for start in starts {
+            let first = self.range.start + start;
+            self.corpus.extend_into(first..first + context, &mut inputs)?;
+            self.corpus.extend_into(first + 1..first + context + 1, &mut targets)?;
+        }
+        Ok(Batch { inputs, targets })
+    }
+}
+
+fn check_lengths(training: &Part, validation: &Part, context: usize) -> Result<()> {
+    let (needed, counts) = (context.saturating_add(1), (training.range.len(), validation.range.len()));
+    if counts.0.min(counts.1) >= needed {
+        return Ok(());
+    }
+    // Of two files the short one is named; of one file there is but one name.
+    let short = if counts.0 < needed { training } else { validation };
+    let name = short.corpus.name().to_owned();
+    Err(Error::TooShort {
+        name,
+        found: counts.0 + counts.1,
+        training: counts.0,
+        validation: counts.1,
+        needed,
+    })
+}
+
+fn check_fraction(fraction: f64) -> Result<()> {
+    match fraction > 0.0 && fraction < 1.0 {
+        true => Ok(()),
+        false => Err(Error::Setting {
+            setting: "validation fraction",
+            found: fraction.to_string(),
+            needed: "a number above 0 and below 1",
+        }),
+    }
+}
+
+fn at_least_one(setting: &'static str, found: usize) -> Result<()> {
+    match found {
+        0 => Err(Error::Setting { setting, found: found.to_string(), needed: "at least 1" }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Which sequence is at which place of which step.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::permutation::Permutation;
+use super::{Error, random};
+
+/// How training sequences are picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OrderMode {
+    /// Each sequence starts anywhere, drawn anew: sequences overlap, and some tokens come more often than others.
+    #[default]
+    Random,
+    /// Windows lie side by side, and each epoch goes through all of them once, in an order of its own.
+    Epoch,
+}
+
+impl FromStr for OrderMode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<OrderMode, Error> {
+        match text {
+            "random" => Ok(OrderMode::Random),
+            "epoch" => Ok(OrderMode::Epoch),
+            _ => Err(Error::Setting { setting: "order", found: text.into(), needed: "random or epoch" }),
+        }
+    }
+}
+
+/// The order of the training part: a pure function of its fields, the step and the place in the global batch.
+///
+/// Ranks, grids and micro-batches do not enter, so every grid sees the same sequences in the same places.
+/// In epoch mode the size of the global batch does enter: the places of all steps are counted through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    /// How sequences are picked.
+    pub mode: OrderMode,
+    /// The seed of the order; weights and dropout have their own keys.
+    pub seed: u64,
+    /// Tokens of a sequence.
+    pub context: usize,
+    /// Tokens of the training part, at least `context + 1`.
+    pub length: usize,
+    /// Sequences in a step.
+    pub global_batch: usize,
+}
+
+/// Keeps the draws of the two modes apart under one seed.
+const RANDOM_KEY: u64 = 1;
+const EPOCH_KEY: u64 = 2;
+
+impl Order {
+    /// The first token of the sequence at `index` of the global batch of `step`, within the training part.
+    ///
+    /// The sequence and its last target end inside the part: the result is at most `length - context - 1`.
+    pub fn start(&self, step: u64, index: usize) -> usize {
+        match self.mode {
+            OrderMode::Random => {
+                random::below(self.length - self.context, &[self.seed, RANDOM_KEY, step, index as u64])
+            }
+            OrderMode::Epoch => self.window(step, index) * self.context,
+        }
+    }
+
+    /// Windows side by side in the training part; the last needs one more token for its last target.
+    pub fn num_windows(&self) -> usize {
+        (self.length - 1) / self.context
+    }
+
+    /// Which window epoch mode puts there.
+    fn window(&self, step: u64, index: usize) -> usize {
+        let place = u128::from(step) * self.global_batch as u128 + index as u128;
+        let windows = self.num_windows() as u128;
+        let (epoch, within) = ((place / windows) as u64, (place % windows) as usize);
+        Permutation::new(self.num_windows(), random::word(&[self.seed, EPOCH_KEY, epoch])).apply(within)
+    }
+}
+
+/// The first token of validation sequence `sequence` out of `total`, spread evenly over a part of `length` tokens.
+///
+/// Sequences past `total` begin again. They do not overlap as long as `total` windows fit side by side.
+pub fn validation_start(sequence: usize, total: usize, context: usize, length: usize) -> usize {
+    let last_start = (length - context - 1) as u128;
+    let place = (sequence % total.max(1)) as u128;
+    (place * last_start / total.saturating_sub(1).max(1) as u128) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn order(mode: OrderMode, seed: u64, context: usize, extra: usize, global_batch: usize) -> Order {
+        Order { mode, seed, context, length: context + 1 + extra, global_batch }
+    }
+
+    proptest! {
+        #[test]
+        fn sequences_stay_inside(
+            seed: u64, context in 1usize..200, extra in 0usize..5000, global_batch in 1usize..64,
+            step: u64, place: prop::sample::Index, epoch: bool,
+        ) {
+            let mode = if epoch { OrderMode::Epoch } else { OrderMode::Random };
+            let order = order(mode, seed, context, extra, global_batch);
+            let start = order.start(step, place.index(global_batch));
+            prop_assert!(start + context < order.length);
+        }
+
+        #[test]
+        fn an_epoch_sees_each_window_once(
+            seed: u64, context in 1usize..20, extra in 0usize..2000, global_batch in 1usize..17, epoch in 0usize..3,
+        ) {
+            let order = order(OrderMode::Epoch, seed, context, extra, global_batch);
+            let windows = order.num_windows();
+            let mut starts: Vec<usize> = (epoch * windows..(epoch + 1) * windows)
+                .map(|place| order.start((place / global_batch) as u64, place % global_batch))
+                .collect();
+            starts.sort_unstable();
+            prop_assert_eq!(starts, (0..windows).map(|window| window * context).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn validation_is_even_and_apart(context in 1usize..50, extra in 0usize..3000, share in 1usize..5) {
+            let length = context + 1 + extra;
+            let total = ((length - 1) / context / share).max(1);
+            let starts: Vec<usize> = (0..total).map(|at| validation_start(at, total, context, length)).collect();
+            prop_assert!(starts.iter().all(|start| start + context < length));
+            prop_assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= context));
+            prop_assert_eq!(validation_start(total, total, context, length), starts[0]);
+        }
+    }
+
+    #[test]
+    fn random_reaches_both_ends() {
+        let order = order(OrderMode::Random, 3, 4, 9, 1);
+        let starts: Vec<usize> = (0..500).map(|step| order.start(step, 0)).collect();
+        assert_eq!(starts.iter().min(), Some(&0));
+        assert_eq!(starts.iter().max(), Some(&9));
+    }
+
+    #[test]
+    fn epochs_differ() {
+        let order = order(OrderMode::Epoch, 3, 1, 99, 100);
+        let first: Vec<usize> = (0..100).map(|index| order.start(0, index)).collect();
+        let second: Vec<usize> = (0..100).map(|index| order.start(1, index)).collect();
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn modes_have_names() {
+        assert_eq!("epoch".parse::<OrderMode>().unwrap(), OrderMode::Epoch);
+        assert_eq!(serde_json::to_string(&OrderMode::Random).unwrap(), "\"random\"");
+        let error = "shuffled".parse::<OrderMode>().unwrap_err();
+        assert_eq!(error.to_string(), "data: order is shuffled, needs random or epoch");
+    }
+}

@@ -1,0 +1,176 @@
+//! Where data lies, and how it is read: `directory` for folders of text, `token_file` for rows of numbers.
+
+mod directory;
+mod token_file;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Error, Result, Tokens};
+pub use token_file::TokenType;
+
+/// A place that holds text or tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// One file of UTF-8 text.
+    TextFile(PathBuf),
+    /// The text files of a folder and those below it, in sorted order; one document a file.
+    Directory {
+        /// The folder.
+        path: PathBuf,
+        /// Extensions to read, without the dot.
+        extensions: Vec<String>,
+    },
+    /// A file of little-endian numbers without a header, mapped and not read whole.
+    ///
+    /// Whoever runs the program promises that the file is neither truncated nor rewritten while it is mapped.
+    TokenFile {
+        /// The file.
+        path: PathBuf,
+        /// How wide a token is.
+        dtype: TokenType,
+    },
+    /// Text built into the program.
+    Embedded(Vec<u8>),
+}
+
+/// What a source holds.
+#[derive(Debug)]
+pub enum Content {
+    /// Text, still to be tokenised.
+    Text(Text),
+    /// Numbers already.
+    Tokens {
+        /// Where they come from, for messages.
+        name: String,
+        /// The numbers.
+        tokens: Tokens,
+    },
+}
+
+/// The text of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    /// Where it comes from, for messages.
+    pub name: String,
+    /// One entry a file.
+    pub documents: Vec<String>,
+    /// Files left out because they were not UTF-8.
+    pub num_skipped: usize,
+}
+
+impl Source {
+    /// Tells from `path` what kind of source it is.
+    ///
+    /// A folder is a [`Source::Directory`] over `extensions`. A file is a [`Source::TokenFile`] when `dtype` is given
+    /// or its extension is `u16` or `u32`, and text otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] without such a path; [`Error::TokenTypeUnknown`] for a `.bin` file without `dtype`.
+    pub fn detect(path: &Path, extensions: &[String], dtype: Option<TokenType>) -> Result<Source> {
+        let metadata = fs::metadata(path).map_err(|error| Error::io("reading", path, error))?;
+        let path = path.to_path_buf();
+        if metadata.is_dir() {
+            return Ok(Source::Directory { path, extensions: extensions.to_vec() });
+        }
+        match dtype.or_else(|| TokenType::of_extension(&path)) {
+            Some(dtype) => Ok(Source::TokenFile { path, dtype }),
+            None if path.extension().is_some_and(|extension| extension == "bin") => {
+                Err(Error::TokenTypeUnknown { path })
+            }
+            None => Ok(Source::TextFile(path)),
+        }
+    }
+
+    /// What messages call this source.
+    pub fn name(&self) -> String {
+        match self {
+            Source::TextFile(path) | Source::Directory { path, .. } | Source::TokenFile { path, .. } => {
+                path.display().to_string()
+            }
+            Source::Embedded(_) => "the embedded text".to_owned(),
+        }
+    }
+
+    /// Reads the text, or maps the tokens.
+    ///
+    /// # Errors
+    /// A missing path, an empty source, text that is not UTF-8 (in a folder such files are counted and left out),
+    /// a token file that ends within a token, or the system's refusal.
+    pub fn read(&self) -> Result<Content> {
+        match self {
+            Source::TextFile(path) => {
+                let bytes = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+                self.single_text(bytes)
+            }
+            Source::Directory { path, extensions } => directory::read(path, extensions).map(Content::Text),
+            Source::TokenFile { path, dtype } => {
+                Ok(Content::Tokens { name: self.name(), tokens: token_file::open(path, *dtype)? })
+            }
+            Source::Embedded(bytes) => self.single_text(bytes.clone()),
+        }
+    }
+
+    /// A source of one document.
+    fn single_text(&self, bytes: Vec<u8>) -> Result<Content> {
+        let name = self.name();
+        if bytes.is_empty() {
+            return Err(Error::Empty { name });
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Content::Text(Text { name, documents: vec![text], num_skipped: 0 })),
+            Err(error) => Err(Error::InvalidUtf8 { name, position: error.utf8_error().valid_up_to() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sentence(source: Source) -> String {
+        source.read().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn kinds_are_told_by_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let detect = |name: &str, dtype| {
+            let path = folder.path().join(name);
+            fs::write(&path, "text").unwrap();
+            Source::detect(&path, &[], dtype)
+        };
+        assert!(matches!(detect("a.txt", None), Ok(Source::TextFile(_))));
+        assert!(matches!(detect("a.u16", None), Ok(Source::TokenFile { dtype: TokenType::U16, .. })));
+        assert!(matches!(detect("a.u32", None), Ok(Source::TokenFile { dtype: TokenType::U32, .. })));
+        let wide = Some(TokenType::U32);
+        assert!(matches!(detect("a.bin", wide), Ok(Source::TokenFile { dtype: TokenType::U32, .. })));
+        let error = detect("a.bin", None).unwrap_err().to_string();
+        assert!(error.ends_with("a.bin may hold u16 or u32 tokens: set the token type"), "{error}");
+        let found = Source::detect(folder.path(), &["rs".into()], None).unwrap();
+        assert_eq!(
+            found,
+            Source::Directory { path: folder.path().to_path_buf(), extensions: vec!["rs".into()] }
+        );
+        let error = Source::detect(&folder.path().join("gone"), &[], None).unwrap_err().to_string();
+        assert!(error.ends_with("gone does not exist"), "{error}");
+    }
+
+    #[test]
+    fn faults_are_named() {
+        assert_eq!(sentence(Source::Embedded(Vec::new())), "data: the embedded text is empty");
+        assert_eq!(
+            sentence(Source::Embedded(vec![b'a', b'b', 0xff])),
+            "data: the embedded text is not UTF-8 at byte 2"
+        );
+        assert_eq!(sentence(Source::TextFile("gone.txt".into())), "data: gone.txt does not exist");
+    }
+
+    #[test]
+    fn one_file_is_one_document() {
+        let Content::Text(text) = Source::Embedded(b"two\nlines".to_vec()).read().unwrap() else {
+            panic!("bug: text expected")
+        };
+        assert_eq!((text.documents, text.num_skipped), (vec!["two\nlines".to_owned()], 0));
+    }
+}

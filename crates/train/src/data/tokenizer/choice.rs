@@ -1,0 +1,78 @@
+//! The tokenizer that a configuration asks for.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Tokenizer;
+use crate::data::{Content, Error, Result};
+
+/// Which tokenizer to make; the character table and the file are read only when it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenizerChoice {
+    /// One token a byte.
+    #[default]
+    Bytes,
+    /// One token a character, by the characters of the data.
+    Characters,
+    /// A `tokenizer.json` file.
+    File(PathBuf),
+    /// Numbers of a token file, with this vocabulary.
+    Ids(usize),
+}
+
+impl TokenizerChoice {
+    /// Makes the tokenizer, for `content` where it depends on it.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for characters without text, or an empty vocabulary; [`Error::Missing`], [`Error::Io`] and
+    /// [`Error::Tokenizer`] from the file.
+    pub fn build(&self, content: &Content) -> Result<Tokenizer> {
+        match (self, content) {
+            (TokenizerChoice::Bytes, _) => Ok(Tokenizer::bytes()),
+            (TokenizerChoice::Characters, Content::Text(text)) => Ok(Tokenizer::characters(&text.documents)),
+            (TokenizerChoice::Characters, Content::Tokens { .. }) => {
+                Err(misfit("characters over a token file", "ids, bytes or a tokenizer file"))
+            }
+            (TokenizerChoice::File(path), _) => {
+                let json = fs::read_to_string(path).map_err(|error| Error::io("reading", path, error))?;
+                Tokenizer::json(&path.display().to_string(), &json)
+            }
+            (TokenizerChoice::Ids(0), _) => Err(misfit("ids of 0 tokens", "a vocabulary of at least 1")),
+            (TokenizerChoice::Ids(vocabulary_size), _) => Ok(Tokenizer::ids(*vocabulary_size)),
+        }
+    }
+}
+
+fn misfit(found: &str, needed: &'static str) -> Error {
+    Error::Setting { setting: "tokenizer", found: found.to_owned(), needed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Source, Tokens};
+
+    #[test]
+    fn each_choice_makes_its_tokenizer() {
+        let content = Source::Embedded(b"abba".to_vec()).read().unwrap();
+        let sizes = [TokenizerChoice::Bytes, TokenizerChoice::Characters, TokenizerChoice::Ids(9)]
+            .map(|choice| choice.build(&content).unwrap().vocabulary_size());
+        assert_eq!(sizes, [256, 2, 9]);
+        let gone = TokenizerChoice::File("gone.json".into()).build(&content);
+        assert!(matches!(gone, Err(Error::Missing { .. })));
+    }
+
+    #[test]
+    fn choices_without_sense_are_refused() {
+        let content = Content::Tokens { name: "a.u16".into(), tokens: Tokens::from_ids(vec![1]) };
+        let error = TokenizerChoice::Characters.build(&content).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "data: tokenizer is characters over a token file, needs ids, bytes or a tokenizer file"
+        );
+        assert!(TokenizerChoice::Ids(0).build(&content).is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! A `tokenizer.json` file, read by the `tokenizers` crate.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::data::{Error, Result};
+
+/// Long texts are cut after a line end into pieces of at most this size: the library keeps many times the text in
+/// memory while it works, and it works on several pieces at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Pieces given to the library at a time, which bounds the memory.
+const PIECES_AT_ONCE: usize = 32;
+
+/// Names under which known tokenizers keep their end of text.
+const DOCUMENT_ENDS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
+
+/// A tokenizer with the text that it was read from.
+#[derive(Clone)]
+pub(super) struct JsonTokenizer {
+    name: String,
+    content: Arc<str>,
+    tokenizer: Arc<tokenizers::Tokenizer>,
+    vocabulary_size: usize,
+    /// The token that ends a document, where the vocabulary has one.
+    pub(super) document_end: Option<u32>,
+}
+
+impl JsonTokenizer {
+    pub(super) fn parse(name: &str, content: &str) -> Result<JsonTokenizer> {
+        let mut tokenizer =
+            tokenizers::Tokenizer::from_bytes(content).map_err(|error| fault(name, &error))?;
+        tokenizer.with_truncation(None).map_err(|error| fault(name, &error))?;
+        tokenizer.with_padding(None);
+        // The largest token and not their number: a vocabulary may have holes.
+        let last = tokenizer.get_vocab(true).into_values().max();
+        let vocabulary_size = last.ok_or_else(|| fault(name, &"its vocabulary is empty"))? as usize + 1;
+        let document_end = DOCUMENT_ENDS.iter().find_map(|end| tokenizer.token_to_id(end));
+        let (name, content, tokenizer) = (name.to_owned(), content.into(), Arc::new(tokenizer));
+        Ok(JsonTokenizer { name, content, tokenizer, vocabulary_size, document_end })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file's text.
+    pub(super) fn content(&self) -> &str {
+        &self.content
+    }
+
+    pub(super) fn vocabulary_size(&self) -> usize {
+        self.vocabulary_size
+    }
+
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        let mut tokens = Vec::new();
+        for group in pieces(text, PIECE_BYTES).chunks(PIECES_AT_ONCE) {
+            let encoded = self.tokenizer.encode_batch_fast(group.to_vec(), false);
+            for piece in encoded.map_err(|error| fault(&self.name, &error))? {
+                tokens.extend_from_slice(piece.get_ids());
+            }
+        }
+        Ok(tokens)
+    }
+
+    pub(super) fn decode(&self, tokens: &[u32]) -> String {
+        // The library leaves out tokens that it does not know; an error can only come from its decoder's own rules.
+        self.tokenizer.decode(tokens, false).unwrap_or_else(|_| char::REPLACEMENT_CHARACTER.to_string())
+    }
+}
+
+impl fmt::Debug for JsonTokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JsonTokenizer({}, {} tokens)", self.name, self.vocabulary_size)
+    }
+}
+
+fn fault(name: &str, reason: &dyn fmt::Display) -> Error {
+    Error::Tokenizer { name: name.to_owned(), reason: reason.to_string() }
+}
+
+/// Cuts `text` into pieces of at most `limit` bytes (4 or more, a character's length), after a line end if there is one.
+fn pieces(text: &str, limit: usize) -> Vec<&str> {
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    while rest.len() > limit {
+        let cut =
+            rest.as_bytes()[..limit].iter().rposition(|&byte| byte == b'\n').map(|line_end| line_end + 1);
+        let cut = cut.unwrap_or_else(|| character_boundary(rest, limit));
+        let (piece, after) = rest.split_at(cut);
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
+}
+
+/// The last place up to `limit` that does not split a character.
+fn character_boundary(text: &str, limit: usize) -> usize {
+    (0..=limit).rev().find(|&place| text.is_char_boundary(place)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Words of three letters, whole; small enough to read.
+    const WORDS: &str = r#"{
+        "version": "1.0",
+        "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},
+        "padding": null, "normalizer": null, "post_processor": null, "decoder": null,
+        "added_tokens": [{"id": 7, "content": "<|endoftext|>", "single_word": false, "lstrip": false,
+                          "rstrip": false, "normalized": false, "special": true}],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "the": 1, "cat": 2, "sat": 3, "<|endoftext|>": 7},
+                  "unk_token": "<unk>"}
+    }"#;
+
+    #[test]
+    fn words_become_tokens_whatever_the_file_truncates() {
+        let json = JsonTokenizer::parse("words.json", WORDS).unwrap();
+        assert_eq!(json.encode("the cat sat the dog").unwrap(), [1, 2, 3, 1, 0]);
+        assert_eq!(json.decode(&[1, 2]), "the cat");
+        assert_eq!(json.vocabulary_size(), 8, "the vocabulary has a hole, its last token is 7");
+        assert_eq!(json.document_end, Some(7));
+        assert_eq!(format!("{json:?}"), "JsonTokenizer(words.json, 8 tokens)");
+    }
+
+    #[test]
+    fn other_json_is_refused_by_name() {
+        let error = JsonTokenizer::parse("a.json", "{}").unwrap_err().to_string();
+        assert!(error.starts_with("data: tokenizer a.json: "), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_the_text(text in "[a\né]{0,60}", limit in 4usize..20) {
+            let pieces = pieces(&text, limit);
+            prop_assert_eq!(pieces.concat(), text.clone());
+            prop_assert!(pieces.iter().all(|piece| piece.len() <= limit));
+        }
+    }
+
+    #[test]
+    fn cuts_are_at_line_ends() {
+        assert_eq!(pieces("ab\ncd\nefghijk", 7), ["ab\ncd\n", "efghijk"]);
+    }
+}

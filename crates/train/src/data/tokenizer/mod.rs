@@ -1,0 +1,186 @@
+//! Text to numbers and back: one enum, with a file for each kind that needs one and `choice` for configurations.
+
+mod characters;
+mod choice;
+mod ids;
+mod json;
+mod saved;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Result, Tokens};
+use characters::CharacterTable;
+pub use choice::TokenizerChoice;
+use json::JsonTokenizer;
+use saved::Saved;
+
+/// Turns text into tokens and back.
+///
+/// Serialises with all that it needs (a character table, the whole of a tokenizer file), so a checkpoint rebuilds it
+/// on a machine that has only the checkpoint.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(into = "Saved", try_from = "Saved")]
+pub struct Tokenizer(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Bytes,
+    Characters(CharacterTable),
+    Json(JsonTokenizer),
+    Ids { vocabulary_size: usize },
+}
+
+/// Byte tokens: every value of a byte.
+const NUM_BYTES: usize = 256;
+
+impl Tokenizer {
+    /// Each byte of the text is a token; reads any text, in any language.
+    pub fn bytes() -> Tokenizer {
+        Tokenizer(Kind::Bytes)
+    }
+
+    /// Each character that occurs in `documents` is a token, numbered in the order of Unicode.
+    pub fn characters(documents: &[String]) -> Tokenizer {
+        Tokenizer(Kind::Characters(CharacterTable::of(documents)))
+    }
+
+    /// The tokenizer of a `tokenizer.json` file of the `tokenizers` library, given by its content.
+    ///
+    /// `name` is for messages. Truncation and padding that the file asks for are turned off: they serve batches of
+    /// questions and would cut training text.
+    ///
+    /// # Errors
+    /// [`super::Error::Tokenizer`] when the content describes no tokenizer.
+    pub fn json(name: &str, content: &str) -> Result<Tokenizer> {
+        Ok(Tokenizer(Kind::Json(JsonTokenizer::parse(name, content)?)))
+    }
+
+    /// Numbers are tokens already; text is numbers with spaces between. For token files without a tokenizer.
+    pub fn ids(vocabulary_size: usize) -> Tokenizer {
+        Tokenizer(Kind::Ids { vocabulary_size })
+    }
+
+    /// The tokens of `text`.
+    ///
+    /// # Errors
+    /// [`super::Error::UnknownCharacter`] from a character table; [`super::Error::Tokenizer`] from a tokenizer file,
+    /// or for text that is no number; [`super::Error::TokenRange`] for a number outside the vocabulary.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        match &self.0 {
+            Kind::Bytes => Ok(text.bytes().map(u32::from).collect()),
+            Kind::Characters(table) => table.encode(text),
+            Kind::Json(json) => json.encode(text),
+            Kind::Ids { vocabulary_size } => ids::encode(text, *vocabulary_size),
+        }
+    }
+
+    /// The text of `tokens`.
+    ///
+    /// Bytes that make no character, and tokens that a character table does not have, become U+FFFD.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        match &self.0 {
+            Kind::Bytes => decode_bytes(tokens),
+            Kind::Characters(table) => table.decode(tokens),
+            Kind::Json(json) => json.decode(tokens),
+            Kind::Ids { .. } => ids::decode(tokens),
+        }
+    }
+
+    /// All tokens are below this.
+    pub fn vocabulary_size(&self) -> usize {
+        match &self.0 {
+            Kind::Bytes => NUM_BYTES,
+            Kind::Characters(table) => table.len(),
+            Kind::Json(json) => json.vocabulary_size(),
+            Kind::Ids { vocabulary_size } => *vocabulary_size,
+        }
+    }
+
+    /// What reports call it: `bytes`, `characters`, `ids` or the name of its file.
+    pub fn name(&self) -> &str {
+        match &self.0 {
+            Kind::Bytes => "bytes",
+            Kind::Characters(_) => "characters",
+            Kind::Json(json) => json.name(),
+            Kind::Ids { .. } => "ids",
+        }
+    }
+
+    /// The tokens of several documents in a row.
+    ///
+    /// Between two documents stands the file's end-of-text token where the tokenizer has one, else a line end.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_documents(&self, documents: &[String]) -> Result<Tokens> {
+        if let Kind::Bytes = self.0 {
+            return Ok(Tokens::from_bytes(documents.join(SEPARATOR).into_bytes()));
+        }
+        let mut tokens = Vec::new();
+        for (index, document) in documents.iter().enumerate() {
+            if index > 0 {
+                self.push_separator(&mut tokens)?;
+            }
+            tokens.extend(self.encode(document)?);
+        }
+        Ok(Tokens::from_ids(tokens))
+    }
+
+    fn push_separator(&self, tokens: &mut Vec<u32>) -> Result<()> {
+        match &self.0 {
+            Kind::Json(JsonTokenizer { document_end: Some(end), .. }) => tokens.push(*end),
+            Kind::Ids { .. } => {}
+            _ => tokens.extend(self.encode(SEPARATOR)?),
+        }
+        Ok(())
+    }
+}
+
+/// Stands between documents where no token was made for it.
+const SEPARATOR: &str = "\n";
+
+fn decode_bytes(tokens: &[u32]) -> String {
+    // 0xFF begins no UTF-8 character, so a token that is no byte decodes to U+FFFD like any other stray byte.
+    let bytes: Vec<u8> = tokens.iter().map(|&token| u8::try_from(token).unwrap_or(0xFF)).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(tokens: &Tokens) -> Vec<u32> {
+        let mut out = Vec::new();
+        tokens.extend_into(0..tokens.len(), &mut out);
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn text_survives_the_way_there_and_back(text: String) {
+            let characters = Tokenizer::characters(std::slice::from_ref(&text));
+            for tokenizer in [Tokenizer::bytes(), characters] {
+                let tokens = tokenizer.encode(&text).unwrap();
+                prop_assert!(tokens.iter().all(|&token| (token as usize) < tokenizer.vocabulary_size()));
+                prop_assert_eq!(tokenizer.decode(&tokens), text.clone());
+            }
+        }
+    }
+
+    #[test]
+    fn stray_bytes_become_replacement_characters() {
+        assert_eq!(Tokenizer::bytes().decode(&[104, 0xC3, 105, 300]), "h\u{fffd}i\u{fffd}");
+        assert_eq!(Tokenizer::bytes().vocabulary_size(), 256);
+    }
+
+    #[test]
+    fn documents_are_kept_apart() {
+        let documents = vec!["ab".to_owned(), "ba".to_owned()];
+        let tokens = Tokenizer::bytes().encode_documents(&documents).unwrap();
+        assert_eq!(all(&tokens), [97, 98, 10, 98, 97]);
+        let characters = Tokenizer::characters(&documents);
+        assert_eq!(all(&characters.encode_documents(&documents).unwrap()), [1, 2, 0, 2, 1]);
+        assert_eq!(characters.vocabulary_size(), 3);
+    }
+}

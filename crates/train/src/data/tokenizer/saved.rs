@@ -1,0 +1,110 @@
+//! A tokenizer as a checkpoint keeps it.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CharacterTable, JsonTokenizer, Kind, Tokenizer};
+use crate::data::{Error, Result};
+
+/// What is written down: all that rebuilding takes.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(super) enum Saved {
+    Bytes,
+    Characters { table: String },
+    Json { name: String, content: String },
+    Ids { vocabulary_size: usize },
+}
+
+impl From<Tokenizer> for Saved {
+    fn from(tokenizer: Tokenizer) -> Saved {
+        match tokenizer.0 {
+            Kind::Bytes => Saved::Bytes,
+            Kind::Characters(table) => Saved::Characters { table: table.text() },
+            Kind::Json(json) => {
+                Saved::Json { name: json.name().to_owned(), content: json.content().to_owned() }
+            }
+            Kind::Ids { vocabulary_size } => Saved::Ids { vocabulary_size },
+        }
+    }
+}
+
+impl TryFrom<Saved> for Tokenizer {
+    type Error = Error;
+
+    fn try_from(saved: Saved) -> Result<Tokenizer> {
+        match saved {
+            Saved::Bytes => Ok(Tokenizer::bytes()),
+            Saved::Characters { table } => {
+                Ok(Tokenizer(Kind::Characters(CharacterTable::from_text(&table)?)))
+            }
+            Saved::Json { name, content } => {
+                Ok(Tokenizer(Kind::Json(JsonTokenizer::parse(&name, &content)?)))
+            }
+            Saved::Ids { vocabulary_size } => Ok(Tokenizer::ids(vocabulary_size)),
+        }
+    }
+}
+
+impl Tokenizer {
+    /// Writes the tokenizer to `path` as JSON, beside it first and then renamed, so no torn file is ever found.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system refuses.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let aside = path.with_extension("aside");
+        let json = serde_json::to_vec(self).map_err(|error| fault(path, &error))?;
+        fs::write(&aside, json).map_err(|error| Error::io("writing", &aside, error))?;
+        fs::rename(&aside, path).map_err(|error| Error::io("writing", path, error))
+    }
+
+    /// Reads what [`Tokenizer::save`] wrote.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], [`Error::Io`], or [`Error::Tokenizer`] when the file describes none.
+    pub fn load(path: &Path) -> Result<Tokenizer> {
+        let json = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+        serde_json::from_slice(&json).map_err(|error| fault(path, &error))
+    }
+}
+
+fn fault(path: &Path, error: &serde_json::Error) -> Error {
+    Error::Tokenizer { name: path.display().to_string(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: &str = r#"{"version": "1.0", "added_tokens": [],
+        "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "the": 1}, "unk_token": "<unk>"}}"#;
+
+    #[test]
+    fn every_kind_is_rebuilt() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokenizer.json");
+        let characters = Tokenizer::characters(&["the the".to_owned()]);
+        let json = Tokenizer::json("words.json", WORDS).unwrap();
+        for (tokenizer, text) in
+            [(Tokenizer::bytes(), "the"), (characters, "the"), (json, "the"), (Tokenizer::ids(50), "4 49")]
+        {
+            tokenizer.save(&path).unwrap();
+            let loaded = Tokenizer::load(&path).unwrap();
+            assert_eq!(loaded.name(), tokenizer.name());
+            assert_eq!(loaded.vocabulary_size(), tokenizer.vocabulary_size());
+            assert_eq!(loaded.encode(text).unwrap(), tokenizer.encode(text).unwrap());
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left aside");
+    }
+
+    #[test]
+    fn a_spoilt_file_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), r#"{"kind":"characters","table":"ba"}"#).unwrap();
+        let error = Tokenizer::load(file.path()).unwrap_err().to_string();
+        assert!(error.contains("table of 2 characters is not sorted"), "{error}");
+        assert!(matches!(Tokenizer::load(Path::new("gone.json")), Err(Error::Missing { .. })));
+    }
+}

@@ -1,0 +1,96 @@
+//! A long row of tokens, kept as small as it came.
+
+use std::fmt;
+use std::ops::Range;
+
+use memmap2::Mmap;
+
+use super::source::TokenType;
+
+/// Tokens in memory or in a mapped file; reading copies them out as `u32`.
+pub struct Tokens(Store);
+
+enum Store {
+    /// One byte a token, for the byte tokenizer: text costs what it holds.
+    Bytes(Vec<u8>),
+    Ids(Vec<u32>),
+    /// A file of little-endian tokens, whole by construction.
+    Mapped {
+        map: Mmap,
+        dtype: TokenType,
+    },
+}
+
+impl Tokens {
+    /// Tokens that are bytes.
+    pub fn from_bytes(bytes: Vec<u8>) -> Tokens {
+        Tokens(Store::Bytes(bytes))
+    }
+
+    /// Tokens of any vocabulary.
+    pub fn from_ids(ids: Vec<u32>) -> Tokens {
+        Tokens(Store::Ids(ids))
+    }
+
+    /// Tokens of a mapped file, whose length the caller has checked to be whole tokens.
+    pub(super) fn from_map(map: Mmap, dtype: TokenType) -> Tokens {
+        Tokens(Store::Mapped { map, dtype })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Store::Bytes(bytes) => bytes.len(),
+            Store::Ids(ids) => ids.len(),
+            Store::Mapped { map, dtype } => map.len() / dtype.bytes(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends the tokens of `range` to `out`.
+    ///
+    /// # Panics
+    /// When `range` ends past the tokens: the caller's bug.
+    pub fn extend_into(&self, range: Range<usize>, out: &mut Vec<u32>) {
+        match &self.0 {
+            Store::Bytes(bytes) => out.extend(bytes[range].iter().map(|&byte| u32::from(byte))),
+            Store::Ids(ids) => out.extend_from_slice(&ids[range]),
+            Store::Mapped { map, dtype } => {
+                let width = dtype.bytes();
+                dtype.extend_into(&map[range.start * width..range.end * width], out);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.0 {
+            Store::Bytes(_) => "bytes",
+            Store::Ids(_) => "ids",
+            Store::Mapped { dtype, .. } => dtype.name(),
+        };
+        write!(f, "Tokens({} {kind})", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_stores_in_memory_read_alike() {
+        let (bytes, ids) = (Tokens::from_bytes(vec![1, 2, 255]), Tokens::from_ids(vec![1, 2, 255]));
+        for tokens in [&bytes, &ids] {
+            let mut out = vec![9];
+            tokens.extend_into(1..3, &mut out);
+            assert_eq!(out, [9, 2, 255]);
+            assert_eq!((tokens.len(), tokens.is_empty()), (3, false));
+        }
+        assert_eq!(format!("{bytes:?} {ids:?}"), "Tokens(3 bytes) Tokens(3 ids)");
+    }
+}

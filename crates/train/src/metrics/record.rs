@@ -1,0 +1,118 @@
+//! One step of a run, and the file that holds them all.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{Error, Result};
+
+/// What is known of one step.
+///
+/// JSON has no word for NaN and infinity: such a number is written as `null` and read back as NaN.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The step.
+    pub step: u64,
+    /// Mean training loss over the step's tokens, in nats.
+    #[serde(deserialize_with = "number_or_nan")]
+    pub loss: f64,
+    /// Norm of the whole gradient, before clipping.
+    #[serde(deserialize_with = "number_or_nan")]
+    pub grad_norm: f64,
+    /// Learning rate.
+    #[serde(deserialize_with = "number_or_nan")]
+    pub lr: f64,
+    /// Tokens of all ranks in a second.
+    #[serde(deserialize_with = "number_or_nan")]
+    pub tokens_per_s: f64,
+    /// Seconds that the step took.
+    #[serde(deserialize_with = "number_or_nan")]
+    pub step_s: f64,
+    /// Validation loss, on the steps that validate.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_number_or_nan")]
+    pub val_loss: Option<f64>,
+    /// The factor on the loss in half precision.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_number_or_nan")]
+    pub loss_scale: Option<f64>,
+}
+
+fn number_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+/// Called only when the field is there, so a `null` is a number that was not finite.
+fn some_number_or_nan<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<f64>, D::Error> {
+    number_or_nan(deserializer).map(Some)
+}
+
+/// Reads `metrics.jsonl`.
+///
+/// A last line without its end is left out: the run may be writing it, or was killed while it did.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be read; [`Error::Line`] for a whole line that is no record.
+pub fn read(path: &Path) -> Result<Vec<Record>> {
+    let text = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+    whole_lines(&text).enumerate().map(|(index, line)| parse(path, index + 1, line)).collect()
+}
+
+/// The lines that have their end, without it.
+pub(super) fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"))
+}
+
+pub(super) fn parse(path: &Path, line: usize, text: &[u8]) -> Result<Record> {
+    serde_json::from_slice(text).map_err(|error| {
+        let (path, reason) = (path.to_path_buf(), error.to_string());
+        Error::Line { path, line, reason }
+    })
+}
+
+#[cfg(test)]
+pub(super) fn sample(step: u64, loss: f64) -> Record {
+    let (grad_norm, lr, tokens_per_s, step_s) = (1.5, 1e-3, 2048.0, 0.5);
+    Record { step, loss, grad_norm, lr, tokens_per_s, step_s, val_loss: None, loss_scale: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn there_and_back(record: &Record) -> Record {
+        serde_json::from_str(&serde_json::to_string(record).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn optional_fields_are_left_out() {
+        let json = serde_json::to_string(&sample(3, 2.5)).unwrap();
+        assert_eq!(
+            json,
+            r#"{"step":3,"loss":2.5,"grad_norm":1.5,"lr":0.001,"tokens_per_s":2048.0,"step_s":0.5}"#
+        );
+        let full = Record { val_loss: Some(2.25), loss_scale: Some(1024.0), ..sample(4, 2.0) };
+        assert_eq!(there_and_back(&full), full);
+    }
+
+    #[test]
+    fn a_diverged_step_is_still_json() {
+        let record = Record { grad_norm: f64::INFINITY, val_loss: Some(f64::NAN), ..sample(3, f64::NAN) };
+        let back = there_and_back(&record);
+        assert!(back.loss.is_nan() && back.grad_norm.is_nan());
+        assert!(back.val_loss.is_some_and(f64::is_nan));
+        assert_eq!(back.loss_scale, None);
+    }
+
+    #[test]
+    fn a_spoilt_line_is_numbered_and_a_torn_one_left_out() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let line = serde_json::to_string(&sample(1, 2.0)).unwrap();
+        fs::write(file.path(), format!("{line}\n{line}\n{}", &line[..20])).unwrap();
+        assert_eq!(read(file.path()).unwrap().len(), 2);
+        fs::write(file.path(), format!("{line}\nstep 2\n")).unwrap();
+        let error = read(file.path()).unwrap_err().to_string();
+        assert!(error.contains(" line 2: "), "{error}");
+    }
+}
