@@ -108,6 +108,13 @@ impl ParameterSet {
         &self.0.options
     }
 
+    /// Whether this rank's copy of a parameter is the one that counts: of two stages that share it, the first's.
+    pub fn is_first_copy(&self, parameter: &Parameter) -> bool {
+        let bucket = self.0.bucket_of.get(parameter.name()).map(|&index| &self.0.buckets[index]);
+        let members = bucket.and_then(|bucket| bucket.tied.as_ref());
+        members.is_none_or(|members| members[0] == self.0.context.world().rank())
+    }
+
     /// Number of elements that this rank holds.
     pub fn num_local_elements(&self) -> usize {
         self.0.parameters.iter().map(Parameter::num_elements).sum()

@@ -73,7 +73,7 @@ pub fn run(
     model: &dyn Stages,
     d_loss: &Tensor,
 ) -> Result<Vec<(usize, Tensor)>> {
-    let mut stage = Stage::new(context, model, plan.num_chunks(), d_loss);
+    let mut stage = Stage::new(context, model, plan.num_chunks(), d_loss)?;
     match plan {
         Plan::Listed(schedule) => listed(&mut stage, &schedule.stages[context.index(Axis::Pipeline)])?,
         Plan::Driven { num_micro_batches, in_flight } => {

@@ -20,7 +20,7 @@ pub fn forward(
     let device = context.device().clone();
     device.without_gradients(|| {
         let nothing = Tensor::zeros(&device, ::tensor::DType::F32, &[1])?;
-        let mut stage = Stage::new(context, model, num_chunks, &nothing);
+        let mut stage = Stage::new(context, model, num_chunks, &nothing)?;
         let mut outputs = Vec::new();
         for chunk in 0..num_chunks {
             for micro_batch in 0..num_micro_batches {

@@ -70,9 +70,12 @@ impl<'a> Stage<'a> {
         model: &'a dyn Stages,
         num_chunks: usize,
         d_loss: &'a Tensor,
-    ) -> Self {
+    ) -> Result<Self> {
+        // Joining a group waits for the other stages: all join here, before any of them waits for a message.
+        context.group(Axis::Pipeline, Purpose::Activation)?;
+        context.group(Axis::Pipeline, Purpose::Gradient)?;
         let (in_flight, activations, gradients) = Default::default();
-        Stage { context, model, d_loss, num_chunks, in_flight, activations, gradients, losses: Vec::new() }
+        Ok(Stage { context, model, d_loss, num_chunks, in_flight, activations, gradients, losses: Vec::new() })
     }
 
     /// Runs a chunk forward on what has been received, or handed over, for it.

@@ -1,0 +1,167 @@
+//! `fascicle bench collectives`: all_reduce, all_gather and reduce_scatter between ranks of this process.
+
+use crate::{
+    device,
+    failure::{Failure, Outcome},
+    numbers::{Spread, rounded},
+    output,
+    ranks::Team,
+};
+use bootstrap::World;
+use clap::Args;
+use hal::{Counts, Driver, GroupId, Join, error::Bytes};
+use parallel::Operation;
+use serde::Serialize;
+use std::time::Instant;
+use tensor::{Communicator, DType, Device, ReduceOp, Tensor};
+
+const OPERATIONS: [Operation; 3] = [Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter];
+
+/// 1 KiB to 64 MiB, each four times the last.
+const BYTES: [usize; 9] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26];
+
+/// Calls of warm-up, and calls that count.
+const WARM_UP: usize = 3;
+
+/// Arguments of `fascicle bench collectives`.
+#[derive(Args, Debug)]
+pub(crate) struct Collectives {
+    /// Number of ranks
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    ranks: usize,
+    /// Threads that each rank computes with
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// Sizes of the whole buffers; by default 1 KiB to 64 MiB
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    bytes: Vec<usize>,
+    /// Print one line of JSON for each operation and size
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Line {
+    operation: &'static str,
+    ranks: usize,
+    /// Bytes of the whole buffer: what a rank holds before a reduction or after a gather.
+    bytes: usize,
+    us: f64,
+    min_us: f64,
+    max_us: f64,
+    algbw_gbs: f64,
+    busbw_gbs: f64,
+}
+
+impl Collectives {
+    /// Prints a line for each operation and size.
+    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
+        let driver = device::preferred(drivers)?;
+        let sizes = self.sizes()?;
+        output::note(&device::described(driver, self.threads)?);
+        let lines = Team::new(self.ranks, self.threads).run(driver, move |world, device| {
+            let group = join(world, device)?;
+            let cases = OPERATIONS.iter().flat_map(|&operation| sizes.iter().map(move |&bytes| (operation, bytes)));
+            cases.map(|(operation, bytes)| measure(device, &group, operation, bytes)).collect::<train::Result<Vec<_>>>()
+        });
+        let lines = lines?.swap_remove(0);
+        lines.iter().try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
+    }
+
+    // Whole f32 for each rank.
+    fn sizes(&self) -> Outcome<Vec<usize>> {
+        if self.ranks < 2 {
+            return Err(Failure::usage(format!("--ranks: found {}, needs at least 2", self.ranks)));
+        }
+        let unit = 4 * self.ranks;
+        match self.bytes.iter().find(|&&bytes| bytes == 0 || bytes % unit != 0) {
+            Some(bytes) => Err(Failure::usage(format!("--bytes: found {bytes}, needs a multiple of {unit}"))),
+            None if self.bytes.is_empty() => Ok(BYTES.map(|bytes| bytes.next_multiple_of(unit)).into()),
+            None => Ok(self.bytes.clone()),
+        }
+    }
+}
+
+fn join(world: &World, device: &Device) -> train::Result<Communicator> {
+    let everyone = world.everyone();
+    let own_id = if world.rank() == 0 { device.hal().create_group()?.0 } else { Vec::new() };
+    let join = Join {
+        id: GroupId(everyone.broadcast(0, &own_id)?),
+        label: "all ranks".into(),
+        rank: world.rank(),
+        members: (0..world.size()).collect(),
+        timeout: world.timeout(),
+        abort: world.abort().clone(),
+    };
+    Ok(Communicator::join(device, join, None)?)
+}
+
+fn measure(device: &Device, group: &Communicator, operation: Operation, bytes: usize) -> train::Result<Line> {
+    let seconds = timed(device, group, operation, bytes / 4)?;
+    let spread = Spread::of(&seconds[WARM_UP..]);
+    let bandwidth = bytes as f64 / spread.median / 1e9;
+    let us = |seconds: f64| rounded(seconds * 1e6, 2);
+    Ok(Line {
+        operation: operation.name(),
+        ranks: group.size(),
+        bytes,
+        us: us(spread.median),
+        min_us: us(spread.min),
+        max_us: us(spread.max),
+        algbw_gbs: rounded(bandwidth, 4),
+        busbw_gbs: rounded(bandwidth * operation.ring_bytes(1, group.size()), 4),
+    })
+}
+
+// Seconds of each call on this rank, warm-up included: the ranks leave a barrier, and the call's work has run.
+fn timed(device: &Device, group: &Communicator, operation: Operation, count: usize) -> train::Result<Vec<f64>> {
+    let whole = Tensor::zeros(device, DType::F32, &[count])?;
+    let part = Tensor::zeros(device, DType::F32, &[count / group.size()])?;
+    let (stream, counts) = (device.compute(), Counts::Even(count / group.size()));
+    let mut seconds = Vec::new();
+    for _ in 0..WARM_UP + calls(count) {
+        group.barrier(&stream)?;
+        stream.synchronize()?;
+        let begun = Instant::now();
+        match operation {
+            Operation::AllGather => group.all_gather(&stream, &part, &whole, &counts)?,
+            Operation::ReduceScatter => group.reduce_scatter(&stream, &whole, &part, &counts, ReduceOp::Sum)?,
+            _ => group.all_reduce(&stream, &whole, ReduceOp::Sum)?,
+        }
+        stream.synchronize()?;
+        seconds.push(begun.elapsed().as_secs_f64());
+    }
+    Ok(seconds)
+}
+
+// Small calls are many: they scatter more, and cost nothing.
+fn calls(count: usize) -> usize {
+    ((1 << 24) / count.max(1)).clamp(15, 200)
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let Line { operation, ranks, us, min_us, max_us, algbw_gbs, .. } = self;
+        let bytes = Bytes(self.bytes).to_string();
+        format!("{operation:<15}{ranks} ranks {bytes:>10}{us:>12.1} us  [{min_us:.1} .. {max_us:.1}]  {algbw_gbs:.3} GB/s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(ranks: usize, bytes: &[usize]) -> Outcome<Vec<usize>> {
+        Collectives { ranks, threads: 1, bytes: bytes.into(), json: false }.sizes()
+    }
+
+    #[test]
+    fn sizes_divide_among_the_ranks() {
+        assert_eq!(sizes(2, &[]).unwrap(), BYTES);
+        assert_eq!(sizes(3, &[]).unwrap()[..2], [1032, 4104]);
+        assert_eq!(sizes(4, &[32]).unwrap(), [32]);
+        assert_eq!(sizes(4, &[24]), Err(Failure::Usage("--bytes: found 24, needs a multiple of 16".into())));
+        assert_eq!(sizes(1, &[]), Err(Failure::Usage("--ranks: found 1, needs at least 2".into())));
+        assert_eq!((calls(256), calls(1 << 24)), (200, 15));
+    }
+}

@@ -1,0 +1,199 @@
+//! `fascicle bench gemm`: the products of the benchmark's model.
+
+use crate::{
+    device,
+    failure::{Failure, Outcome},
+    machine,
+    numbers::{Spread, rounded},
+    output,
+    ranks::Team,
+};
+use clap::Args;
+use hal::{Driver, random::Key};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use tensor::{
+    Device, Tensor,
+    ops::{Transpose, matmul_into},
+};
+
+/// A shape is measured at least so often, and for at least so long.
+const FEWEST_CALLS: usize = 7;
+const SHORTEST: Duration = Duration::from_millis(400);
+
+/// Arguments of `fascicle bench gemm`.
+#[derive(Args, Debug)]
+pub(crate) struct Gemm {
+    /// Threads; by default all cores
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Tokens of a batch: rows of the activations
+    #[arg(long, value_name = "N", default_value_t = 2048)]
+    tokens: usize,
+    /// Width of the model
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    hidden: usize,
+    /// Rows of the head's table
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    vocabulary: usize,
+    /// Print one line of JSON for each shape
+    #[arg(long)]
+    json: bool,
+}
+
+/// A product as a layer asks for it: `m x k` times `k x n`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Product {
+    pub(super) what: &'static str,
+    pub(super) transpose: Transpose,
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Line {
+    what: &'static str,
+    form: &'static str,
+    m: usize,
+    n: usize,
+    k: usize,
+    threads: usize,
+    us: f64,
+    min_us: f64,
+    max_us: f64,
+    gflops: f64,
+}
+
+impl Gemm {
+    /// Prints a line for each shape.
+    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
+        let driver = device::preferred(drivers)?;
+        let threads = self.threads.unwrap_or_else(machine::cores);
+        if [self.tokens, self.hidden, self.vocabulary].contains(&0) {
+            return Err(Failure::usage("bench gemm: found a size of 0, needs at least 1"));
+        }
+        output::note(&device::described(driver, threads)?);
+        let products = self.products();
+        let lines = Team::new(1, threads).run(driver, move |_, device| {
+            products.iter().map(|product| line(device, product, threads)).collect::<train::Result<Vec<_>>>()
+        });
+        let lines = lines?.swap_remove(0);
+        lines.iter().try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
+    }
+
+    // Forward, gradient of the input, gradient of the weights; the head's table is stored the other way round.
+    fn products(&self) -> Vec<Product> {
+        let (t, h, v) = (self.tokens, self.hidden, self.vocabulary);
+        let product = |what, transpose, m, n, k| Product { what, transpose, m, n, k };
+        let (none, first, second) = (Transpose::None, Transpose::First, Transpose::Second);
+        vec![
+            product("attention forward", none, t, h, h),
+            product("attention d_input", second, t, h, h),
+            product("attention d_weight", first, h, h, t),
+            product("mlp up forward", none, t, 4 * h, h),
+            product("mlp up d_input", second, t, h, 4 * h),
+            product("mlp up d_weight", first, h, 4 * h, t),
+            product("mlp down forward", none, t, h, 4 * h),
+            product("mlp down d_input", second, t, 4 * h, h),
+            product("mlp down d_weight", first, 4 * h, h, t),
+            product("head forward", second, t, v, h),
+            product("head d_input", none, t, h, v),
+            product("head d_weight", first, v, h, t),
+        ]
+    }
+}
+
+impl Product {
+    /// Floating-point operations.
+    pub(super) fn flop(&self) -> f64 {
+        2.0 * self.m as f64 * self.n as f64 * self.k as f64
+    }
+
+    /// Seconds of each call after two of warm-up.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn measure(&self, device: &Device) -> train::Result<Vec<f64>> {
+        let [a, b, out] = self.operands(device)?;
+        let compute = device.compute();
+        let call = || -> train::Result<f64> {
+            let begun = Instant::now();
+            matmul_into(&a, &b, self.transpose, &out, 1.0, 0.0)?;
+            compute.synchronize()?;
+            Ok(begun.elapsed().as_secs_f64())
+        };
+        (call()?, call()?);
+        let (begun, mut seconds) = (Instant::now(), Vec::new());
+        while seconds.len() < FEWEST_CALLS || begun.elapsed() < SHORTEST {
+            seconds.push(call()?);
+        }
+        Ok(seconds)
+    }
+
+    fn operands(&self, device: &Device) -> train::Result<[Tensor; 3]> {
+        let &Product { m, n, k, .. } = self;
+        let (a, b) = match self.transpose {
+            Transpose::None => ([m, k], [k, n]),
+            Transpose::First => ([k, m], [k, n]),
+            Transpose::Second => ([m, k], [n, k]),
+        };
+        let random = |shape: [usize; 2], name: &str| -> train::Result<Tensor> {
+            let key = Key::new(1, name, 0);
+            let numbers: Vec<f32> = (0..shape[0] * shape[1]).map(|index| key.uniform(index as u64) - 0.5).collect();
+            Ok(Tensor::from_slice(device, &shape, &numbers)?)
+        };
+        let out = Tensor::zeros(device, tensor::DType::F32, &[m, n])?;
+        Ok([random(a, "bench a")?, random(b, "bench b")?, out])
+    }
+
+    fn form(&self) -> &'static str {
+        match self.transpose {
+            Transpose::None => "NN",
+            Transpose::First => "TN",
+            Transpose::Second => "NT",
+        }
+    }
+}
+
+fn line(device: &Device, product: &Product, threads: usize) -> train::Result<Line> {
+    let spread = Spread::of(&product.measure(device)?);
+    let us = |seconds: f64| rounded(seconds * 1e6, 1);
+    let &Product { what, m, n, k, .. } = product;
+    Ok(Line {
+        what,
+        form: product.form(),
+        m,
+        n,
+        k,
+        threads,
+        us: us(spread.median),
+        min_us: us(spread.min),
+        max_us: us(spread.max),
+        gflops: rounded(product.flop() / spread.median / 1e9, 1),
+    })
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let Line { what, form, m, n, k, us, min_us, max_us, gflops, .. } = self;
+        let shape = format!("{m} x {n} x {k}");
+        format!("{what:<19}{form}  {shape:<20}{us:>10.1} us  [{min_us:.1} .. {max_us:.1}]  {gflops:.1} Gflop/s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steps_products_are_three_times_the_forward_ones() {
+        let gemm = Gemm { threads: None, tokens: 2048, hidden: 512, vocabulary: 8192, json: false };
+        let flop = |word: &str| -> f64 {
+            let products = gemm.products().into_iter().filter(|product| product.what.ends_with(word));
+            products.map(|product| product.flop()).sum()
+        };
+        assert_eq!(flop("forward"), 2.0 * 2048.0 * 512.0 * (512.0 + 8.0 * 512.0 + 8192.0));
+        assert_eq!((flop("d_input"), flop("d_weight")), (flop("forward"), flop("forward")));
+    }
+}

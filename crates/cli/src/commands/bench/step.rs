@@ -1,0 +1,211 @@
+//! `fascicle bench step`: whole training steps of one model on one batch, to compare with other systems.
+
+use super::{
+    gemm::Product,
+    workload::{self, Running, Sizes},
+};
+use crate::{
+    device,
+    failure::{Failure, Outcome},
+    machine,
+    numbers::{Spread, rounded},
+    output,
+    ranks::Team,
+};
+use bootstrap::World;
+use clap::Args;
+use hal::Driver;
+use parallel::{Context, data::Part};
+use serde::Serialize;
+use std::{path::PathBuf, sync::Arc, time::Instant};
+use tensor::{Device, ops::Transpose};
+use train::{Config, checkpoint::PlainFile, trainer::Trainer};
+
+/// Steps that are left out of the figures.
+const WARM_UP: usize = 2;
+
+/// Arguments of `fascicle bench step`.
+#[derive(Args, Debug)]
+pub(crate) struct Step {
+    #[command(flatten)]
+    sizes: Sizes,
+    #[command(flatten)]
+    running: Running,
+    /// Steps, the first two of them warm-up
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    steps: u64,
+    /// Begin with the weights of this safetensors file, and train on its `ids` if it has any
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Line {
+    mode: &'static str,
+    grid: String,
+    ranks: usize,
+    threads: usize,
+    steps: u64,
+    step_s: f64,
+    min_s: f64,
+    max_s: f64,
+    loss: f64,
+    losses: Vec<f64>,
+    peak_mib: Option<f64>,
+    tensors_mib: f64,
+    gflops: f64,
+    peak_gflops: f64,
+    share_of_peak: f64,
+}
+
+// What one rank measured.
+struct Measured {
+    seconds: Vec<f64>,
+    losses: Vec<f64>,
+    peak_mib: Option<f64>,
+    tensor_bytes: usize,
+    peak_gflops: f64,
+}
+
+struct Plan {
+    config: Config,
+    weights: Option<PlainFile>,
+    ids: Vec<u32>,
+}
+
+impl Step {
+    /// Prints the figures.
+    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
+        let driver = device::preferred(drivers)?;
+        let config = workload::config(&self.sizes, &self.running, self.steps)?;
+        let described = device::described(driver, config.parallel.threads)?;
+        output::note(&format!("grid {}, each rank {described}", config.parallel.grid));
+        let team = Team::of(&config)?;
+        let plan = Arc::new(self.plan(config.clone())?);
+        let ranks = team.run(driver, move |world, device| plan.measure(world, device))?;
+        let line = self.line(&config, &ranks);
+        if self.json { output::json(&line) } else { output::result(&line.text()) }
+    }
+
+    fn plan(&self, config: Config) -> Outcome<Plan> {
+        let weights = self.weights.as_ref().map(|path| PlainFile::open(path)).transpose().map_err(Failure::usage)?;
+        let ids = match &weights {
+            Some(file) if file.info("ids").is_ok() => stored_ids(file, &config)?,
+            _ => workload::random_ids(&config.model, config.training.batch),
+        };
+        Ok(Plan { config, weights, ids })
+    }
+
+    fn line(&self, config: &Config, ranks: &[Measured]) -> Line {
+        let first = &ranks[0];
+        let kept = first.seconds.get(WARM_UP..).filter(|kept| !kept.is_empty()).unwrap_or(&first.seconds);
+        let spread = Spread::of(kept);
+        let tokens = config.training.batch * config.model.context;
+        let gflops = config.model.flop_per_token() * tokens as f64 / spread.median / 1e9;
+        let peak_gflops: f64 = ranks.iter().map(|rank| rank.peak_gflops).sum();
+        let tensor_bytes = ranks.iter().map(|rank| rank.tensor_bytes).max().unwrap_or(0);
+        Line {
+            mode: workload::mode(&config.parallel.grid),
+            grid: config.parallel.grid.to_string(),
+            ranks: ranks.len(),
+            threads: config.parallel.threads,
+            steps: self.steps,
+            step_s: rounded(spread.median, 5),
+            min_s: rounded(spread.min, 5),
+            max_s: rounded(spread.max, 5),
+            loss: rounded(first.losses.last().copied().unwrap_or(f64::NAN), 6),
+            losses: first.losses.iter().map(|loss| rounded(*loss, 6)).collect(),
+            peak_mib: first.peak_mib.map(|mib| rounded(mib, 1)),
+            tensors_mib: rounded(tensor_bytes as f64 / (1 << 20) as f64, 1),
+            gflops: rounded(gflops, 2),
+            peak_gflops: rounded(peak_gflops, 1),
+            share_of_peak: rounded(gflops / peak_gflops, 4),
+        }
+    }
+}
+
+fn stored_ids(file: &PlainFile, config: &Config) -> Outcome<Vec<u32>> {
+    let ids = file.read_u32("ids").map_err(Failure::usage)?;
+    let (found, needed) = (ids.len(), config.training.batch * (config.model.context + 1));
+    let largest = ids.iter().copied().max().unwrap_or(0) as usize;
+    if found != needed {
+        return Err(Failure::usage(format!("--weights: `ids` holds {found} tokens, needs batch x (context + 1) = {needed}")));
+    }
+    match largest < config.model.vocabulary {
+        true => Ok(ids),
+        false => {
+            let sentence = format!("--weights: `ids` holds token {largest}, needs less than {}", config.model.vocabulary);
+            Err(Failure::usage(sentence))
+        }
+    }
+}
+
+impl Plan {
+    fn measure(&self, world: &World, device: &Device) -> train::Result<Measured> {
+        let (seconds, losses) = self.steps(world, device)?;
+        let tensor_bytes = device.memory_use().peak;
+        let everyone = world.everyone();
+        // Read before the products below take memory of their own.
+        everyone.barrier()?;
+        let peak_mib = machine::peak_resident_mib();
+        everyone.barrier()?;
+        let peak_gflops = peak_gflops(device)?;
+        Ok(Measured { seconds, losses, peak_mib, tensor_bytes, peak_gflops })
+    }
+
+    fn steps(&self, world: &World, device: &Device) -> train::Result<(Vec<f64>, Vec<f64>)> {
+        let config = &self.config;
+        let context = Context::new(world.clone(), config.grid()?, device.clone(), config.settings())?;
+        let mut trainer = Trainer::new(&context, config)?;
+        if let Some(file) = &self.weights {
+            let parameters = &trainer.model().parameters;
+            parameters.write::<train::Error>(Part::Weights, |parameter| {
+                Ok(file.read_f64(parameter.name(), parameter.index())?)
+            })?;
+        }
+        let (everyone, mut seconds, mut losses) = (world.everyone(), Vec::new(), Vec::new());
+        for step in 0..config.training.steps {
+            world.beat(&format!("step {step}"));
+            let batch = workload::batch(&context, config, &self.ids, step)?;
+            everyone.barrier()?;
+            let begun = Instant::now();
+            losses.push(trainer.step_on(&batch)?.loss);
+            device.compute().synchronize()?;
+            everyone.barrier()?;
+            seconds.push(begun.elapsed().as_secs_f64());
+        }
+        Ok((seconds, losses))
+    }
+}
+
+// The best that products reach on this rank while all ranks run them.
+fn peak_gflops(device: &Device) -> train::Result<f64> {
+    let product = Product { what: "peak", transpose: Transpose::None, m: 1024, n: 1024, k: 1024 };
+    let spread = Spread::of(&product.measure(device)?);
+    Ok(product.flop() / spread.min / 1e9)
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let ms = |seconds: f64| 1e3 * seconds;
+        let memory = self.peak_mib.map_or("unknown".into(), |mib| format!("{mib:.0} MiB"));
+        format!(
+            "{} on {}: {:.1} ms a step [{:.1} .. {:.1}], loss {:.5} after {} steps, {:.1} Gflop/s = {:.0} % of the \
+             products' {:.1}, {memory} resident at the peak, {:.0} MiB of tensors on a rank",
+            self.mode,
+            self.grid,
+            ms(self.step_s),
+            ms(self.min_s),
+            ms(self.max_s),
+            self.loss,
+            self.steps,
+            self.gflops,
+            100.0 * self.share_of_peak,
+            self.peak_gflops,
+            self.tensors_mib
+        )
+    }
+}

@@ -1,0 +1,125 @@
+//! `fascicle doctor`: what this build carries and what this machine has.
+
+use crate::{failure::Outcome, machine, numbers::counted, output};
+use clap::Args;
+use hal::{Driver, Vendor, error::Bytes};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Arguments of `fascicle doctor`.
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Findings {
+    version: &'static str,
+    vendors: Vec<VendorFindings>,
+    mpi: &'static str,
+    cores: usize,
+    processor: String,
+    vectors: &'static str,
+    memory_bytes: Option<usize>,
+    available_bytes: Option<usize>,
+    launcher: Option<&'static str>,
+    launched_processes: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct VendorFindings {
+    vendor: &'static str,
+    compiled_in: bool,
+    usable: bool,
+    findings: Vec<String>,
+}
+
+impl Doctor {
+    /// Prints what was found.
+    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
+        let findings = Findings::look(drivers);
+        match self.json {
+            true => output::json(&findings),
+            false => output::result(&findings.text()),
+        }
+    }
+}
+
+impl Findings {
+    fn look(drivers: &[Driver]) -> Findings {
+        let launched = bootstrap::detect();
+        let (memory_bytes, available_bytes) = machine::memory().unzip();
+        Findings {
+            version: env!("CARGO_PKG_VERSION"),
+            vendors: [Vendor::Cpu, Vendor::Cuda, Vendor::Rocm].map(|vendor| probe(drivers, vendor)).into(),
+            mpi: "not compiled in",
+            cores: machine::cores(),
+            processor: machine::processor(),
+            vectors: machine::vectors(),
+            memory_bytes,
+            available_bytes,
+            launcher: launched.launcher_name,
+            launched_processes: launched.processes,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("fascicle {}\n", self.version);
+        let mut line = |name: &str, value: String| writeln!(text, "{name:<10}{value}").unwrap_or_default();
+        for vendor in &self.vendors {
+            line(vendor.vendor, vendor.word().into());
+            vendor.findings.iter().for_each(|finding| line("", finding.clone()));
+        }
+        line("mpi", self.mpi.into());
+        line("launcher", self.launched());
+        line("processor", format!("{}, {}, vectors: {}", self.processor, counted(self.cores, "core"), self.vectors));
+        line("memory", self.memory());
+        text.trim_end().to_owned()
+    }
+
+    fn launched(&self) -> String {
+        match (self.launcher, self.launched_processes) {
+            (Some(name), Some(processes)) => format!("{name} started {}", counted(processes, "process")),
+            _ => "none: ranks run as threads of one process".into(),
+        }
+    }
+
+    fn memory(&self) -> String {
+        match (self.memory_bytes, self.available_bytes) {
+            (Some(all), Some(available)) => format!("{} available of {}", Bytes(available), Bytes(all)),
+            _ => "unknown: the system does not tell".into(),
+        }
+    }
+}
+
+impl VendorFindings {
+    fn word(&self) -> &'static str {
+        match (self.compiled_in, self.usable) {
+            (false, _) => "not compiled in",
+            (true, false) => "compiled in, no device",
+            (true, true) => "usable",
+        }
+    }
+}
+
+fn probe(drivers: &[Driver], vendor: Vendor) -> VendorFindings {
+    let probe = drivers.iter().find(|driver| driver.vendor == vendor).map(|driver| (driver.probe)());
+    let (compiled_in, usable) = (probe.is_some(), probe.as_ref().is_some_and(|probe| probe.usable));
+    let findings = probe.map_or_else(Vec::new, |probe| probe.findings);
+    VendorFindings { vendor: vendor.name(), compiled_in, usable, findings }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_vendors_says_so() {
+        let text = Findings::look(&[]).text();
+        for part in ["cpu       not compiled in", "cuda      not compiled in", "mpi       not compiled in", "memory    "] {
+            assert!(text.contains(part), "{part} not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `fascicle generate`: text from a checkpoint.
+
+use super::checkpoint;
+use crate::{
+    device,
+    failure::{Failure, Outcome},
+    machine, output,
+    ranks::Team,
+};
+use clap::Args;
+use grid::{Degrees, Grid};
+use hal::Driver;
+use serde::Serialize;
+use std::{path::PathBuf, time::Instant};
+use train::{
+    Config,
+    data::Tokenizer,
+    generate::{Request, described, generate},
+};
+
+/// Arguments of `fascicle generate`.
+#[derive(Args, Debug)]
+pub(crate) struct Generate {
+    /// A checkpoint, or the directory of a run, whose newest one is taken
+    #[arg(long, value_name = "DIR")]
+    checkpoint: PathBuf,
+    /// Text to go on from; by default the beginning of a line
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// Tokens to add
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    tokens: usize,
+    /// Above 1 flattens the choice of a token, below 1 sharpens it; 0 takes the likeliest
+    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    temperature: f64,
+    /// Consider only the likeliest so many; 0 means all
+    #[arg(long, value_name = "K", default_value_t = 40)]
+    top_k: usize,
+    /// Seed of the draws
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Ranks along each axis; by default one rank
+    #[arg(long, value_name = "AXIS=N,...")]
+    grid: Option<Degrees>,
+    /// Number of ranks; without --grid they lie along X
+    #[arg(long, value_name = "N")]
+    ranks: Option<usize>,
+    /// Threads that each rank computes with; by default the cores are shared out
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Print prompt, text and time as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Written {
+    checkpoint: PathBuf,
+    step: u64,
+    prompt: String,
+    text: String,
+    tokens: usize,
+    seconds: f64,
+}
+
+impl Generate {
+    /// Writes the text to stdout.
+    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
+        let driver = device::preferred(drivers)?;
+        let path = checkpoint::newest(&self.checkpoint)?;
+        let reader = checkpoint::open(&path)?;
+        let (mut config, tokenizer) = described(&reader).map_err(Failure::run)?;
+        let request = self.request(&tokenizer)?;
+        let team = self.team(&mut config)?;
+        let begun = Instant::now();
+        let (asked, opened) = (request.clone(), path.clone());
+        let texts = team.run(driver, move |world, device| {
+            let reader = train::checkpoint::Reader::open(&opened)?;
+            generate(world, device, &config, &tokenizer, &reader, &asked)
+        });
+        let text = texts?.swap_remove(0);
+        let seconds = begun.elapsed().as_secs_f64();
+        let Request { prompt, tokens, .. } = request;
+        match self.json {
+            true => output::json(&Written { checkpoint: path, step: reader.step(), prompt, text, tokens, seconds }),
+            false => output::result(&text),
+        }
+    }
+
+    fn request(&self, tokenizer: &Tokenizer) -> Outcome<Request> {
+        let &Generate { tokens, temperature, top_k, seed, .. } = self;
+        if !(temperature.is_finite() && temperature >= 0.0) {
+            return Err(Failure::usage(format!("--temperature: found {temperature}, needs a number from 0")));
+        }
+        let prompt = self.prompt.clone().unwrap_or_else(|| super::train::prompt(tokenizer));
+        let known = tokenizer.encode(&prompt).map_err(|error| Failure::usage(format!("--prompt: {error}")))?;
+        match known.is_empty() {
+            true => Err(Failure::usage("--prompt: found no token, needs at least 1")),
+            false => Ok(Request { prompt, tokens, temperature, top_k, seed }),
+        }
+    }
+
+    fn team(&self, config: &mut Config) -> Outcome<Team> {
+        let degrees = match (self.grid, self.ranks) {
+            (Some(grid), _) => grid,
+            (None, ranks) => Degrees { x: ranks.unwrap_or(1), ..Degrees::default() },
+        };
+        let ranks = self.ranks.map_or_else(|| degrees.world_size(), Ok).map_err(train::Error::from)?;
+        Grid::for_ranks(degrees, config.parallel.order, ranks).map_err(train::Error::from)?;
+        // A batch of one sequence asks nothing of the grid: ranks along Z and Data all hold it.
+        config.model.demands(0, 1, 1).check(&degrees).map_err(train::Error::from)?;
+        config.parallel.grid = degrees;
+        Ok(Team::new(ranks, self.threads.unwrap_or_else(|| (machine::cores() / ranks).max(1))))
+    }
+}

@@ -1,0 +1,225 @@
+//! `fascicle train`: from a configuration and flags to a run directory.
+
+use crate::{
+    corpus::{self, Opened},
+    device,
+    explain::Explanation,
+    failure::{Failure, Outcome},
+    interrupt, output,
+    overrides::Overrides,
+    progress::Progress,
+    ranks::Team,
+    report::{Ending, Facts},
+    run_dir,
+};
+use bootstrap::World;
+use clap::Args;
+use hal::Driver;
+use parallel::Context;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tensor::Device;
+use train::{
+    Config, Summary,
+    checkpoint::Reader,
+    data::Tokenizer,
+    generate::{Request, generate},
+    trainer::{Run, Trainer},
+};
+
+/// Characters, about, that a trained model writes at the end.
+const SAMPLE_CHARACTERS: usize = 200;
+
+/// Arguments of `fascicle train`.
+#[derive(Args, Debug)]
+pub(crate) struct Train {
+    /// Configuration file; by default a small GPT on 8 ranks
+    #[arg(conflicts_with = "resume")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Run directory; by default runs/ and the time
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Go on with the run in this directory, on the same or another grid
+    #[arg(long, value_name = "DIR")]
+    resume: Option<PathBuf>,
+    /// Run one step, tell what it does on each axis, and end
+    #[arg(long)]
+    explain: bool,
+    /// Record one step's work on every stream in trace.json
+    #[arg(long)]
+    trace: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Train {
+    /// Trains, or explains a step.
+    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
+        let driver = device::preferred(drivers)?;
+        let (config, opened) = self.prepare()?;
+        let described = device::described(driver, config.parallel.threads)?;
+        match self.explain {
+            true => self.explain(driver, config, opened),
+            false => self.train(driver, described, config, opened),
+        }
+    }
+
+    // Everything that can be refused is refused before the data is read, except for what depends on it.
+    fn prepare(&self) -> Outcome<(Config, Opened)> {
+        let mut config = self.overrides.applied(self.base()?)?;
+        self.overrides.choose_grid(&mut config)?;
+        let mut early = config.clone();
+        early.model.vocabulary = match early.model.vocabulary {
+            0 => usize::MAX >> 16,
+            known => known,
+        };
+        early.check()?;
+        Team::of(&early)?;
+        let here = std::env::current_dir().map_err(|error| Failure::run(format!("current folder: {error}")))?;
+        let source = corpus::source(&mut config, self.resume.is_some(), &here)?;
+        let opened = corpus::open(&mut config, &source)?;
+        config.check()?;
+        Ok((config, opened))
+    }
+
+    fn base(&self) -> Outcome<Config> {
+        match (&self.resume, &self.config) {
+            (Some(dir), _) => Config::read(&dir.join("config.toml")).map_err(Failure::usage),
+            (None, Some(path)) => Config::read(path).map_err(Failure::usage),
+            (None, None) => Ok(Config::default()),
+        }
+    }
+
+    fn train(&self, driver: Driver, device: String, config: Config, opened: Opened) -> Outcome {
+        let (resume, first_step) = self.resumed(config.training.steps)?;
+        let dir = match (&self.resume, &self.out) {
+            (Some(dir), _) | (None, Some(dir)) => dir.clone(),
+            (None, None) => run_dir::fresh()?,
+        };
+        // The first steps are not like the others: buffers are made, and the order of gathers is learnt.
+        let traced = (first_step + 2).min(config.training.steps - 1);
+        let facts = Facts {
+            config: config.clone(),
+            data: opened.name,
+            tokenizer: opened.tokenizer.name().to_owned(),
+            device,
+            dir: dir.clone(),
+        };
+        let (data, tokenizer) = (opened.data, opened.tokenizer);
+        let run = Run { config, data, tokenizer, dir, resume, trace_step: self.trace.then_some(traced) };
+        run.prepare()?;
+        self.launch(driver, run, facts)
+    }
+
+    // The newest checkpoint of the run to go on with, and its step.
+    fn resumed(&self, steps: u64) -> Outcome<(Option<PathBuf>, u64)> {
+        let Some(dir) = &self.resume else { return Ok((None, 0)) };
+        let path = super::checkpoint::newest(dir)?;
+        let done = super::checkpoint::open(&path)?.step();
+        if done >= steps {
+            let shown = dir.display();
+            let sentence = format!("--resume {shown}: {done} of {steps} steps are done; needs --steps above {done}");
+            return Err(Failure::Usage(sentence));
+        }
+        Ok((Some(path), done))
+    }
+
+    fn launch(&self, driver: Driver, run: Run, facts: Facts) -> Outcome {
+        let team = Team::of(&run.config)?;
+        let (dir, progress) = (run.dir.clone(), Arc::new(Progress::new(facts)));
+        let (screen, stop) = (progress.clone(), interrupt::watch(progress.clone()));
+        let ranks = team.run(driver, move |world, device| {
+            let summary = train::trainer::run(world, device, &run, &*progress, &stop)?;
+            if world.rank() == 0 {
+                // Nothing is left to save: from now on an interrupt ends the program at once.
+                stop.ask();
+                progress.leave();
+            }
+            let sample = sample(world, device, &run, &summary)?;
+            Ok((summary, sample))
+        });
+        screen.leave();
+        let first = ranks.map_err(|failure| with_way_on(failure, &dir))?.swap_remove(0);
+        let ending = Ending::new(dir, first.0, first.1);
+        output::note(&ending.text());
+        match self.json {
+            true => output::json(&ending),
+            false => output::result(&ending.run.display().to_string()),
+        }
+    }
+
+    fn explain(&self, driver: Driver, config: Config, opened: Opened) -> Outcome {
+        let (asked, data) = (config.clone(), opened.data);
+        let ranks = Team::of(&config)?.run(driver, move |world, device| {
+            let context = Context::new(world.clone(), asked.grid()?, device.clone(), asked.settings())?;
+            let mut trainer = Trainer::new(&context, &asked)?;
+            context.counters().reset();
+            trainer.step(&data, 0)?;
+            Ok((context.counted().clone(), context.report().clone()))
+        });
+        let (counters, report) = ranks?.swap_remove(0);
+        let explanation = Explanation::new(&config, 0, &counters, &report)?;
+        match self.json {
+            true => output::json(&explanation),
+            false => output::result(&explanation.text(columns())),
+        }
+    }
+}
+
+// What the model writes after its training, on the ranks that trained it; nothing where the run was stopped.
+fn sample(world: &World, device: &Device, run: &Run, summary: &Summary) -> train::Result<Option<String>> {
+    let Some(path) = summary.checkpoint.as_ref().filter(|_| !summary.stopped) else { return Ok(None) };
+    world.beat("sample");
+    let reader = Reader::open(path)?;
+    let request = Request { prompt: prompt(&run.tokenizer), tokens: sample_tokens(&run.tokenizer), ..Request::default() };
+    generate(world, device, &run.config, &run.tokenizer, &reader, &request).map(Some)
+}
+
+/// A beginning that the tokenizer knows: a new line where it has one.
+pub(super) fn prompt(tokenizer: &Tokenizer) -> String {
+    let is_known = |text: &&str| tokenizer.encode(text).is_ok_and(|tokens| !tokens.is_empty());
+    let known = ["\n", " ", "0"].into_iter().find(is_known);
+    known.map_or_else(|| tokenizer.decode(&[0]), str::to_owned)
+}
+
+// A token of a learnt vocabulary is about four characters.
+fn sample_tokens(tokenizer: &Tokenizer) -> usize {
+    match tokenizer.name() {
+        "bytes" | "characters" => SAMPLE_CHARACTERS,
+        _ => SAMPLE_CHARACTERS / 4,
+    }
+}
+
+// A failed run that has a checkpoint can go on from there.
+fn with_way_on(failure: Failure, dir: &Path) -> Failure {
+    match (failure, super::checkpoint::newest(dir)) {
+        (Failure::Run(text), Ok(path)) => {
+            let (dir, path) = (dir.display(), path.display());
+            Failure::Run(format!("{text}\nthe last checkpoint is {path}; to go on: fascicle train --resume {dir}"))
+        }
+        (failure, _) => failure,
+    }
+}
+
+// Columns of the terminal, where the shell tells them.
+fn columns() -> usize {
+    std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(120)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tokenizer_knows_its_prompt() {
+        assert_eq!(prompt(&Tokenizer::bytes()), "\n");
+        assert_eq!(prompt(&Tokenizer::ids(9)), "0");
+        assert_eq!(prompt(&Tokenizer::characters(&["ba".into()])), "a");
+        assert_eq!((sample_tokens(&Tokenizer::bytes()), sample_tokens(&Tokenizer::ids(9))), (200, 50));
+    }
+}

@@ -1,0 +1,134 @@
+//! Where the text of a run comes from.
+
+use crate::failure::{Failure, Outcome};
+use std::path::{Path, PathBuf};
+use train::{
+    Config,
+    data::{Dataset, Settings, Source, Tokenizer},
+};
+
+/// A few of this program's own sources, for runs outside of any repository.
+const OWN_SOURCES: [&str; 9] = [
+    include_str!("overrides.rs"),
+    include_str!("sets.rs"),
+    include_str!("report.rs"),
+    include_str!("progress.rs"),
+    include_str!("explain.rs"),
+    include_str!("commands/train.rs"),
+    include_str!("commands/checkpoint.rs"),
+    include_str!("commands/bench/step.rs"),
+    include_str!("commands/bench/collectives.rs"),
+];
+
+/// The data of a run, open.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    /// The batches, shared by all ranks.
+    pub(crate) data: Dataset,
+    /// How text becomes tokens.
+    pub(crate) tokenizer: Tokenizer,
+    /// Where it comes from, in words.
+    pub(crate) name: String,
+}
+
+/// Decides where the data comes from, and writes the decision down, so that a resumed run finds the same.
+///
+/// Without a path these are the Rust sources of the repository around `here`, or those built into the program. A resumed
+/// run whose configuration has no path began with the built-in ones.
+pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome<Source> {
+    let data = &mut config.data;
+    if let Some(path) = &data.path {
+        let path = std::path::absolute(path).map_err(|error| Failure::usage(format!("data.path: {error}")))?;
+        let source = Source::detect(&path, &data.extensions, data.token_type).map_err(train::Error::from)?;
+        data.path = Some(path);
+        return Ok(source);
+    }
+    match repository(here).filter(|_| !resumed) {
+        Some(root) => {
+            (data.path, data.extensions) = (Some(root.clone()), vec!["rs".into()]);
+            Ok(Source::Directory { path: root, extensions: vec!["rs".into()] })
+        }
+        None => Ok(Source::Embedded(OWN_SOURCES.concat().into_bytes())),
+    }
+}
+
+/// Reads the data, and sets the model's vocabulary by it where the configuration leaves that open.
+pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
+    let settings = Settings {
+        context: config.model.context,
+        validation_fraction: config.data.validation_fraction,
+        order: config.data.order,
+        seed: config.seed,
+        global_batch: config.training.batch,
+        validation_batches: config.training.validation_batches,
+    };
+    let opened = Dataset::open(source, &config.data.tokenizer, &settings);
+    let (data, tokenizer) = opened.map_err(train::Error::from)?;
+    fit_vocabulary(config, tokenizer.vocabulary_size())?;
+    Ok(Opened { data, tokenizer, name: name(source) })
+}
+
+fn fit_vocabulary(config: &mut Config, needed: usize) -> Outcome {
+    let found = &mut config.model.vocabulary;
+    match *found {
+        0 => *found = needed,
+        size if size < needed => {
+            let sentence = format!("model.vocabulary: found {size}, needs at least {needed}, the tokenizer's");
+            return Err(Failure::Usage(sentence));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn name(source: &Source) -> String {
+    match source {
+        Source::Embedded(text) => {
+            format!("{} of this program's own sources, built in (no --data, no repository here)", hal::error::Bytes(text.len()))
+        }
+        Source::Directory { path, extensions } => format!("{} ({} files)", path.display(), extensions.join(", ")),
+        other => other.name(),
+    }
+}
+
+// The innermost folder from `here` upwards that looks like this project: a workspace with a folder of crates.
+fn repository(here: &Path) -> Option<PathBuf> {
+    let is_root = |folder: &&Path| folder.join("Cargo.toml").is_file() && folder.join("crates").is_dir();
+    here.ancestors().find(is_root).map(Path::to_path_buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_around_is_found_and_written_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("crates/one/src");
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::write(folder.path().join("Cargo.toml"), "").unwrap();
+        let mut config = Config::default();
+        let found = source(&mut config, false, &inner).unwrap();
+        assert_eq!(found, Source::Directory { path: folder.path().into(), extensions: vec!["rs".into()] });
+        assert_eq!(config.data.path.as_deref(), Some(folder.path()));
+        assert!(matches!(source(&mut Config::default(), true, &inner), Ok(Source::Embedded(_))));
+    }
+
+    #[test]
+    fn without_one_the_built_in_text_trains_the_default_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        let found = source(&mut config, false, folder.path()).unwrap();
+        let opened = open(&mut config, &found).unwrap();
+        assert!(opened.data.num_training_tokens() > 20_000, "{}", opened.data.num_training_tokens());
+        assert_eq!((config.model.vocabulary, config.data.path), (256, None));
+    }
+
+    #[test]
+    fn a_vocabulary_below_the_tokenizers_is_refused() {
+        let mut config = Config::default();
+        config.model.vocabulary = 100;
+        let refusal = open(&mut config, &Source::Embedded(vec![b'a'; 10_000])).unwrap_err();
+        assert_eq!(refusal, Failure::Usage("model.vocabulary: found 100, needs at least 256, the tokenizer's".into()));
+    }
+}

@@ -1,0 +1,241 @@
+//! What a step does on each axis, for `train --explain`.
+
+use crate::failure::{Failure, Outcome};
+use grid::{Axis, Grid};
+use hal::error::Bytes;
+use parallel::{Counters, pipeline::schedule, report::Report};
+use serde::Serialize;
+use std::fmt::Write;
+use train::Config;
+
+/// One step, explained, as seen by one rank.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Explanation {
+    grid: String,
+    rank: usize,
+    coordinates: String,
+    axes: Vec<AxisUse>,
+    layout_changes: Vec<Change>,
+    schedule: Option<Timeline>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct AxisUse {
+    axis: &'static str,
+    degree: usize,
+    role: &'static str,
+    members: Vec<usize>,
+    traffic: Vec<Traffic>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Traffic {
+    operation: &'static str,
+    subject: String,
+    calls: u64,
+    /// Bytes of the whole buffers.
+    bytes: u64,
+    /// Bytes that a ring would have this rank send.
+    ring_bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Change {
+    place: String,
+    from: Option<&'static str>,
+    to: Option<&'static str>,
+    gathered_bytes: usize,
+    times: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Timeline {
+    name: String,
+    stages: usize,
+    micro_batches: usize,
+    timeline: String,
+    bubble: f64,
+    peak_activations: Vec<usize>,
+}
+
+impl Explanation {
+    /// From what `rank` counted and noted in one step.
+    pub(crate) fn new(config: &Config, rank: usize, counters: &Counters, report: &Report) -> Outcome<Explanation> {
+        let grid = config.grid()?;
+        let used = Axis::ALL.into_iter().filter(|&axis| grid.degree(axis) > 1);
+        Ok(Explanation {
+            grid: grid.degrees().to_string(),
+            rank,
+            coordinates: grid.coordinates(rank).to_string(),
+            axes: used.map(|axis| axis_use(&grid, axis, rank, counters)).collect(),
+            layout_changes: changes(report),
+            schedule: timeline(config)?,
+        })
+    }
+
+    /// For people.
+    pub(crate) fn text(&self, columns: usize) -> String {
+        let mut text = format!("one step on grid {}, as rank {} at {} sees it\n", self.grid, self.rank, self.coordinates);
+        if self.axes.is_empty() {
+            text += "\none rank: no collective runs, and nothing is sent\n";
+        }
+        self.axes.iter().for_each(|axis| text += &axis.text());
+        text += &self.changes_text();
+        self.schedule.iter().for_each(|timeline| text += &timeline.text(columns));
+        text.trim_end().to_owned()
+    }
+
+    fn changes_text(&self) -> String {
+        if self.layout_changes.is_empty() {
+            return "\nlayout changes: none, every layer reads what the one before emits\n".into();
+        }
+        let mut text = "\nlayout changes that the library inserted\n".to_owned();
+        for change in &self.layout_changes {
+            let cut = |axis: Option<&str>| axis.map_or("whole".into(), |axis| format!("cut by {axis}"));
+            let cost = match change.gathered_bytes {
+                0 => "a local cut".into(),
+                bytes => format!("an all-gather of {}", Bytes(bytes)),
+            };
+            let (place, from, to) = (&change.place, cut(change.from), cut(change.to));
+            writeln!(text, "  {place}: features {from} -> {to}, {cost}, {} times", change.times).unwrap_or_default();
+        }
+        text
+    }
+}
+
+fn axis_use(grid: &Grid, axis: Axis, rank: usize, counters: &Counters) -> AxisUse {
+    let degree = grid.degree(axis);
+    let of_axis = counters.iter().filter(|(counted, ..)| *counted == axis);
+    let traffic = of_axis.map(|(_, operation, subject, count)| Traffic {
+        operation: operation.name(),
+        subject: format!("{subject:?}").to_lowercase(),
+        calls: count.calls,
+        bytes: count.bytes,
+        ring_bytes: operation.ring_bytes(count.bytes, degree) as u64,
+    });
+    AxisUse { axis: axis.name(), degree, role: axis.role(), members: grid.group(rank, axis), traffic: traffic.collect() }
+}
+
+impl AxisUse {
+    fn text(&self) -> String {
+        let members: Vec<String> = self.members.iter().map(usize::to_string).collect();
+        let mut text = format!("\n{}={}: ranks {}\n  {}\n", self.axis, self.degree, members.join(", "), self.role);
+        for line in &self.traffic {
+            let (bytes, ring) = (Bytes(line.bytes as usize).to_string(), Bytes(line.ring_bytes as usize).to_string());
+            let sent = if line.ring_bytes > 0 { format!(", a ring sends {ring}") } else { String::new() };
+            let (operation, subject) = (line.operation, &line.subject);
+            writeln!(text, "  {operation:<15}{subject:<11}{:>6} calls {bytes:>11}{sent}", line.calls).unwrap_or_default();
+        }
+        text
+    }
+}
+
+fn changes(report: &Report) -> Vec<Change> {
+    let change = |(change, times): (&parallel::report::Redistribution, usize)| Change {
+        place: change.place.clone(),
+        from: change.from.map(Axis::name),
+        to: change.to.map(Axis::name),
+        gathered_bytes: change.gathered_bytes,
+        times,
+    };
+    report.redistributions().map(change).collect()
+}
+
+fn timeline(config: &Config) -> Outcome<Option<Timeline>> {
+    let (stages, micro_batches) = (config.parallel.grid.pipeline, config.training.micro_batches);
+    if stages == 1 {
+        return Ok(None);
+    }
+    let kind = config.parallel.schedule;
+    let built = schedule::build(kind, stages, micro_batches).map_err(Failure::usage)?;
+    let checked = schedule::check(&built).map_err(Failure::usage)?;
+    let idle = schedule::idle(&built, 1.0, 2.0).map_err(Failure::usage)?;
+    Ok(Some(Timeline {
+        name: kind.to_string(),
+        stages,
+        micro_batches,
+        timeline: built.to_text(usize::MAX),
+        bubble: idle.fraction,
+        peak_activations: checked.peak_live,
+    }))
+}
+
+impl Timeline {
+    fn text(&self, columns: usize) -> String {
+        let peaks: Vec<String> = self.peak_activations.iter().map(usize::to_string).collect();
+        let picture = self.picture(columns).lines().map(|row| format!("  {row}\n")).collect::<String>();
+        format!(
+            "\nschedule {} over {} stages, {} micro-batches (F forward, B backward, . idle)\n{picture}  \
+             bubble {:.0} % where a backward takes twice a forward; activations kept at most, by stage: {}\n",
+            self.name,
+            self.stages,
+            self.micro_batches,
+            100.0 * self.bubble,
+            peaks.join(", ")
+        )
+    }
+
+    // Drawn again where the whole picture is too wide.
+    fn picture(&self, columns: usize) -> String {
+        let widest = self.timeline.lines().map(str::len).max().unwrap_or(0);
+        let narrow = || {
+            let built = schedule::build(self.name.parse().ok()?, self.stages, self.micro_batches).ok()?;
+            Some(built.to_text(columns.saturating_sub(2)))
+        };
+        if widest + 2 <= columns { None } else { narrow() }.unwrap_or_else(|| self.timeline.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parallel::{Operation, counters::Subject, report::Redistribution};
+
+    fn config() -> Config {
+        let mut config = Config::default();
+        config.model.vocabulary = 256;
+        config
+    }
+
+    fn explained(config: &Config) -> Explanation {
+        let (mut counters, mut report) = (Counters::default(), Report::default());
+        counters.add(Axis::Z, Operation::AllGather, Subject::Linear, 4 << 20);
+        counters.add(Axis::Z, Operation::AllGather, Subject::Linear, 4 << 20);
+        let place = "blocks.0.mlp.up".into();
+        report.note(Redistribution { place, from: Some(Axis::X), to: None, gathered_bytes: 2048 });
+        Explanation::new(config, 0, &counters, &report).unwrap()
+    }
+
+    #[test]
+    fn each_axis_is_told_with_members_and_traffic() {
+        let text = explained(&config()).text(80);
+        for part in [
+            "one step on grid x=2,y=1,z=2,data=1,pipeline=2, as rank 0 at x=0,y=0,z=0,data=0,pipeline=0 sees it",
+            "\nz=2: ranks 0, 2\n  cuts the sequences of the batch",
+            "  all_gather     linear          2 calls     8.0 MiB, a ring sends 4.0 MiB\n",
+            "  blocks.0.mlp.up: features cut by x -> whole, an all-gather of 2.0 KiB, 1 times\n",
+            "schedule 1f1b over 2 stages, 2 micro-batches",
+            "  stage 0 | F0 F1 B0 .  B1",
+            "bubble 33 % where a backward takes twice a forward; activations kept at most, by stage: 2, 1",
+        ] {
+            assert!(text.contains(part), "{part:?} not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn one_rank_has_nothing_to_explain() {
+        let mut config = config();
+        config.parallel.grid = grid::Degrees::default();
+        let alone = Explanation::new(&config, 0, &Counters::default(), &Report::default()).unwrap().text(80);
+        assert!(alone.contains("no collective runs") && !alone.contains("schedule"), "{alone}");
+    }
+
+    #[test]
+    fn a_wide_timeline_loses_its_middle_for_people_only() {
+        let mut config = config();
+        (config.training.batch, config.training.micro_batches) = (128, 64);
+        let explanation = explained(&config);
+        assert!(explanation.text(60).lines().filter(|line| line.contains("stage ")).all(|line| line.len() <= 90));
+        assert!(explanation.text(60).contains(" ~ ") && !explanation.schedule.unwrap().timeline.contains('~'));
+    }
+}

@@ -1,0 +1,79 @@
+//! How a command ends when it does not succeed.
+
+use crate::output;
+use std::fmt;
+
+/// Result of a command or a part of it.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Why a command did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The user asked for what cannot be; in one sentence.
+    Usage(String),
+    /// The work failed: one sentence, and perhaps lines that say more.
+    Run(String),
+    /// Whoever read the results has closed the pipe, and wants no more of them.
+    PipeClosed,
+}
+
+impl Failure {
+    /// Exit status of failed work.
+    pub(crate) const FAILED: u8 = 1;
+    /// Exit status of wrong use.
+    pub(crate) const WRONG_USE: u8 = 2;
+
+    /// A wrong use, in one sentence.
+    pub(crate) fn usage(error: impl fmt::Display) -> Failure {
+        Failure::Usage(error.to_string())
+    }
+
+    /// Failed work, in one sentence.
+    pub(crate) fn run(error: impl fmt::Display) -> Failure {
+        Failure::Run(error.to_string())
+    }
+
+    /// The exit status.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Failure::Usage(_) => Failure::WRONG_USE,
+            Failure::Run(_) => Failure::FAILED,
+            Failure::PipeClosed => 0,
+        }
+    }
+
+    /// Tells the user.
+    pub(crate) fn say(&self) {
+        match self {
+            Failure::Usage(sentence) | Failure::Run(sentence) => output::note(&format!("fascicle: {sentence}")),
+            Failure::PipeClosed => {}
+        }
+    }
+}
+
+// Errors before any rank runs: of the configuration, the grid and the data the user's, of anything else the machine's.
+impl From<train::Error> for Failure {
+    fn from(error: train::Error) -> Failure {
+        match &error {
+            train::Error::Data(_) => Failure::usage(error),
+            _ if error.is_usage() => Failure::usage(error),
+            _ => Failure::run(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_tell_wrong_use_from_failed_work() {
+        let wrong = train::Error::Config("training.steps: found 0, needs at least 1".into());
+        assert_eq!(Failure::from(wrong).status(), 2);
+        let missing = train::data::Error::Missing { path: "gone".into() };
+        assert_eq!(Failure::from(train::Error::Data(missing)).status(), 2);
+        let lost = hal::Error::Aborted { rank: 1, reason: "lost".into() };
+        assert_eq!(Failure::from(train::Error::Parallel(lost)).status(), 1);
+        assert_eq!(Failure::PipeClosed.status(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! The program `fascicle`, over whichever vendors it is given.
+//!
+//! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides` and
+//! `sets` (flags over a configuration), `corpus` (where text comes from), `ranks` (threads that train), `report` and
+//! `progress` (what a person sees), `failure` (how a command ends).
+//!
+//! Results go to stdout, everything for people to stderr, `--json` makes results readable for programs. The exit
+//! status is 0 when the work is done, 1 when it failed, 2 when the program was used wrongly.
+
+#![forbid(unsafe_code)]
+
+mod calendar;
+mod commands;
+mod corpus;
+mod device;
+mod explain;
+mod failure;
+mod interrupt;
+mod machine;
+mod numbers;
+mod output;
+mod overrides;
+mod progress;
+mod ranks;
+mod report;
+mod run_dir;
+mod sets;
+
+use clap::Parser;
+use commands::Command;
+use failure::Failure;
+use std::{
+    panic::{self, AssertUnwindSafe, PanicHookInfo},
+    process::ExitCode,
+};
+
+/// Trains networks that do not fit one accelerator.
+#[derive(Debug, Parser)]
+#[command(name = "fascicle", version, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Runs the program on the arguments of this process, over the vendors that it carries, the preferred ones first.
+///
+/// The exit status is 0 when the work is done, 1 when it failed, 2 for wrong use. After a failure ranks may still be
+/// stuck in their threads: the caller returns the status from its own `main` without waiting for anything.
+pub fn main(drivers: &[hal::Driver]) -> ExitCode {
+    panic::set_hook(Box::new(say_bug));
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help goes to stdout and faults to stderr; who closed the pipe does not want to read either.
+            error.print().ok();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let run = AssertUnwindSafe(|| arguments.command.run(drivers));
+    match panic::catch_unwind(run) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => {
+            failure.say();
+            ExitCode::from(failure.status())
+        }
+        // The hook has said what there is to say.
+        Err(_) => ExitCode::from(Failure::FAILED),
+    }
+}
+
+// A panic is a bug of ours: one line, with the place that a report of it needs.
+fn say_bug(info: &PanicHookInfo<'_>) {
+    let place = info.location().map_or("an unknown place".into(), ToString::to_string);
+    let message = info.payload_as_str().unwrap_or("no message");
+    output::note(&format!("fascicle: a bug at {place}: {message}"));
+}

@@ -1,0 +1,96 @@
+//! Numbers as people read them.
+
+use std::time::Duration;
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap_or("")).collect();
+    groups.join(",")
+}
+
+/// A count and its noun: `1 rank`, `8 ranks`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let end = match noun {
+        _ if count == 1 => "",
+        _ if noun.ends_with('s') || noun.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {noun}{end}", grouped(count as u64))
+}
+
+/// A time as `0.8 s`, `42 s`, `3 min 05 s` or `2 h 07 min`.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// Median, smallest and largest of several measurements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    /// The middle one.
+    pub(crate) median: f64,
+    /// The smallest.
+    pub(crate) min: f64,
+    /// The largest.
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of these values; NaN and infinities of none.
+    pub(crate) fn of(values: &[f64]) -> Spread {
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Spread { median: median(values), min, max }
+    }
+}
+
+// The middle of the values, or the mean of the two in the middle; NaN of none.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match (sorted.len(), sorted.len() % 2) {
+        (0, _) => f64::NAN,
+        (_, 1) => sorted[half],
+        _ => (sorted[half - 1] + sorted[half]) / 2.0,
+    }
+}
+
+/// A number rounded to so many digits behind the point, for JSON.
+pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_come_in_groups_of_three() {
+        let cases = [(0u64, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")];
+        cases.into_iter().for_each(|(number, text)| assert_eq!(grouped(number), text));
+        assert_eq!((counted(1, "rank"), counted(1024, "rank")), ("1 rank".into(), "1,024 ranks".into()));
+        assert_eq!((counted(2, "batch"), counted(0, "process")), ("2 batches".into(), "0 processes".into()));
+    }
+
+    #[test]
+    fn times_keep_two_units() {
+        let cases = [(0.84, "0.8 s"), (42.7, "42 s"), (185.0, "3 min 05 s"), (7630.0, "2 h 07 min")];
+        cases.into_iter().for_each(|(s, text)| assert_eq!(duration(Duration::from_secs_f64(s)), text));
+    }
+
+    #[test]
+    fn the_median_does_not_ask_for_order() {
+        assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])), (2.0, 2.5));
+        assert!(median(&[]).is_nan());
+        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(rounded(0.123456, 3), 0.123);
+    }
+}

@@ -1,0 +1,205 @@
+//! Flags that stand over a configuration.
+
+use crate::{
+    failure::{Failure, Outcome},
+    sets,
+};
+use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
+use grid::{Axis, Degrees};
+use parallel::pipeline::ScheduleKind;
+use std::{cmp::Reverse, path::PathBuf};
+use train::{
+    Config,
+    config::{OverlapNames, Precision, overlap_from_names},
+};
+
+/// Flags that stand over a configuration; what is not given stays as it is.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Overrides {
+    /// Number of ranks; without --grid the grid is chosen to fit
+    #[arg(long, value_name = "N")]
+    pub(crate) ranks: Option<usize>,
+    /// Ranks along each axis, as in x=2,z=2,pipeline=2; axes not named have 1
+    #[arg(long, value_name = "AXIS=N,...")]
+    pub(crate) grid: Option<Degrees>,
+    /// gpipe, 1f1b, interleaved[:CHUNKS] or message-driven[:IN_FLIGHT]
+    #[arg(long)]
+    schedule: Option<ScheduleKind>,
+    /// Text file, folder of text files, or token file (.u16, .u32)
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// Steps in all
+    #[arg(long, value_name = "N")]
+    pub(crate) steps: Option<u64>,
+    /// Sequences in the global batch
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// Micro-batches that each replica's share of the batch is cut into
+    #[arg(long, value_name = "N")]
+    micro_batches: Option<usize>,
+    /// Type that the model computes in
+    #[arg(long, value_parser = precisions())]
+    precision: Option<Precision>,
+    /// Collectives that run beside compute: any of oar,ors,oag,data, or all, or none
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    overlap: Option<Vec<String>>,
+    /// Threads that each rank computes with
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Seed of initial values, data order and dropout
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Share the optimiser's state over the Data axis (ZeRO stage 1)
+    #[arg(long)]
+    sharded_optimiser: bool,
+    /// Seconds that a rank waits for others before the run ends
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Any key of the configuration, as in training.learning_rate=1e-3; may be given often
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+impl Overrides {
+    /// The configuration with these flags: first `--set`, then the others.
+    pub(crate) fn applied(&self, config: Config) -> Outcome<Config> {
+        let mut config = sets::applied(config, &self.settings)?;
+        self.over_training(&mut config);
+        self.over_parallel(&mut config)?;
+        replace(&mut config.seed, self.seed);
+        if let Some(path) = &self.data {
+            config.data.path = Some(path.clone());
+        }
+        Ok(config)
+    }
+
+    fn over_training(&self, config: &mut Config) {
+        let training = &mut config.training;
+        replace(&mut training.steps, self.steps);
+        replace(&mut training.batch, self.batch);
+        replace(&mut training.micro_batches, self.micro_batches);
+        replace(&mut training.precision, self.precision);
+    }
+
+    fn over_parallel(&self, config: &mut Config) -> Outcome {
+        let parallel = &mut config.parallel;
+        replace(&mut parallel.schedule, self.schedule);
+        replace(&mut parallel.threads, self.threads);
+        replace(&mut parallel.timeout_s, self.timeout);
+        parallel.sharded_optimiser |= self.sharded_optimiser;
+        if let Some(names) = &self.overlap {
+            let overlap = overlap_from_names(names).map_err(|error| Failure::usage(format!("--{error}")))?;
+            parallel.overlap = OverlapNames(overlap);
+        }
+        if self.ranks.is_some() || self.grid.is_some() {
+            parallel.ranks = self.ranks;
+        }
+        replace(&mut parallel.grid, self.grid);
+        Ok(())
+    }
+
+    /// Chooses a grid where only the number of ranks is given; the model's vocabulary must be known.
+    ///
+    /// The configured grid stays if it has that many ranks; else the fitting one that is nearest to it is taken.
+    pub(crate) fn choose_grid(&self, config: &mut Config) -> Outcome {
+        let (Some(ranks), None) = (self.ranks, self.grid) else { return Ok(()) };
+        let wished = config.parallel.grid;
+        if wished.world_size() == Ok(ranks) {
+            return Ok(());
+        }
+        let chunks = config.parallel.schedule.num_chunks();
+        let demands = config.model.demands(config.training.batch, config.training.micro_batches, chunks);
+        config.parallel.grid = nearest(wished, demands.fits(ranks)).ok_or_else(|| none_fits(&demands, wished, ranks))?;
+        Ok(())
+    }
+}
+
+fn replace<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn precisions() -> impl TypedValueParser<Value = Precision> {
+    PossibleValuesParser::new(["f32", "f64", "bf16", "f16"]).try_map(|name| toml::Value::String(name).try_into())
+}
+
+// Fewest doublings and halvings first. Of equals the one with more replicas, which talk least, then with fewer stages.
+fn nearest(wished: Degrees, candidates: Vec<Degrees>) -> Option<Degrees> {
+    let log = |degrees: &Degrees, axis| (degrees.get(axis) as f64).log2();
+    let steps = |degrees: &Degrees| -> f64 {
+        Axis::ALL.iter().map(|&axis| (log(degrees, axis) - log(&wished, axis)).abs()).sum()
+    };
+    let key = |degrees: &Degrees| ((steps(degrees) * 1e6).round() as u64, Reverse(degrees.data), degrees.pipeline, degrees.z);
+    candidates.into_iter().min_by_key(key)
+}
+
+// The sentence of the grid that would come nearest: what does not fit, and which smaller grids would.
+fn none_fits(demands: &grid::Demands, wished: Degrees, ranks: usize) -> Failure {
+    let Some(closest) = nearest(wished, grid::factorisations(ranks)) else {
+        return Failure::usage(format!("--ranks: found {ranks}, needs at least 1"));
+    };
+    let reason = demands.check(&closest).err().map_or_else(String::new, |error| error.to_string());
+    Failure::usage(format!("--ranks {ranks}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        overrides: Overrides,
+    }
+
+    fn configured(words: &str) -> Outcome<Config> {
+        let line = Line::try_parse_from(["test"].into_iter().chain(words.split_whitespace()));
+        let overrides = line.map_err(Failure::usage)?.overrides;
+        let mut config = Config::default();
+        config.model.vocabulary = 256;
+        let mut config = overrides.applied(config)?;
+        overrides.choose_grid(&mut config)?;
+        Ok(config)
+    }
+
+    fn grid(words: &str) -> String {
+        configured(words).unwrap().parallel.grid.to_string()
+    }
+
+    #[test]
+    fn flags_stand_over_settings_and_settings_over_the_configuration() {
+        let words = "--set training.steps=5 --set training.batch=32 --steps 7 --overlap oar,data --precision bf16 --seed 4";
+        let config = configured(words).unwrap();
+        assert_eq!((config.training.steps, config.training.batch, config.seed), (7, 32, 4));
+        assert_eq!(config.training.precision, Precision::Bf16);
+        assert_eq!(Vec::<String>::from(config.parallel.overlap), ["oar", "data"]);
+        assert_eq!(configured("--overlap none").unwrap().parallel.overlap.0, parallel::Overlap::NONE);
+    }
+
+    #[test]
+    fn a_number_of_ranks_finds_its_grid() {
+        let default = Config::default().parallel.grid;
+        assert_eq!(grid("--ranks 8"), default.to_string());
+        assert_eq!(grid("--ranks 1"), Degrees::default().to_string());
+        assert_eq!(grid("--ranks 4"), "x=2,y=1,z=2,data=1,pipeline=1");
+        assert_eq!(grid("--ranks 16"), "x=2,y=1,z=2,data=2,pipeline=2");
+        assert_eq!(grid("--ranks 8 --grid y=2,data=4"), "x=1,y=2,z=1,data=4,pipeline=1");
+        assert_eq!(configured("--grid y=2,data=4").unwrap().parallel.ranks, None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_with_what_can() {
+        let sentence = |words| match configured(words) {
+            Err(Failure::Usage(sentence)) => sentence,
+            other => panic!("{words}: {other:?}"),
+        };
+        let seven = sentence("--ranks 7");
+        assert!(seven.starts_with("--ranks 7: grid ") && seven.contains("the nearest of "), "{seven}");
+        assert_eq!(sentence("--ranks 0"), "--ranks: found 0, needs at least 1");
+        assert_eq!(sentence("--overlap sideways"), "--overlap: found `sideways`, needs oar, ors, oag, data, all or none");
+        assert!(sentence("--grid x=0").contains("x=0"));
+        assert!(sentence("--precision f8").contains("[possible values: f32, f64, bf16, f16]"));
+    }
+}

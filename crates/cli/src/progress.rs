@@ -1,0 +1,153 @@
+//! What a person sees while a run goes on: a bar on a terminal, a line now and then elsewhere.
+
+use crate::{
+    numbers::{duration, grouped},
+    output,
+    report::Facts,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    io::{IsTerminal, stderr},
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use train::{
+    Observer,
+    metrics::{Record, Throughput},
+    trainer::Started,
+};
+
+/// How long nothing is printed where there is no terminal.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// Shows a run's progress on stderr.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    facts: Facts,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    throughput: Throughput,
+    num_steps: u64,
+    tokens_per_step: u64,
+    bar: Option<ProgressBar>,
+    last_line: Option<Instant>,
+}
+
+impl Progress {
+    /// Before the run; `facts` are told when it begins.
+    pub(crate) fn new(facts: Facts) -> Progress {
+        let state = State { throughput: Throughput::new(0), num_steps: 0, tokens_per_step: 0, bar: None, last_line: None };
+        Progress { facts, state: Mutex::new(state) }
+    }
+
+    /// Prints a line, above the bar if there is one.
+    pub(crate) fn say(&self, line: &str) {
+        self.state().say(line);
+    }
+
+    /// Takes the bar away: the run is over.
+    pub(crate) fn leave(&self) {
+        if let Some(bar) = self.state().bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Progress {
+    fn started(&self, started: &Started) {
+        let mut state = self.state();
+        state.say(&self.facts.beginning(started));
+        state.throughput = Throughput::new(started.num_steps - started.first_step);
+        (state.num_steps, state.tokens_per_step) = (started.num_steps, started.tokens_per_step as u64);
+        state.bar = stderr().is_terminal().then(|| bar(started));
+    }
+
+    fn step(&self, record: &Record) {
+        let mut state = self.state();
+        let elapsed = Duration::try_from_secs_f64(record.step_s).unwrap_or_default();
+        let tokens = state.tokens_per_step;
+        state.throughput.update(tokens, elapsed);
+        match state.bar.clone() {
+            Some(bar) => state.move_bar(&bar, record),
+            None => state.line(record),
+        }
+    }
+
+    fn checkpoint(&self, path: &Path) {
+        self.say(&format!("checkpoint {}", path.display()));
+    }
+}
+
+impl State {
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| output::note(line)),
+            None => output::note(line),
+        }
+    }
+
+    fn move_bar(&self, bar: &ProgressBar, record: &Record) {
+        bar.set_position(record.step);
+        bar.set_message(self.numbers(record));
+        if record.val_loss.is_some() {
+            self.say(&self.sentence(record));
+        }
+    }
+
+    fn line(&mut self, record: &Record) {
+        let is_due = self.last_line.is_none_or(|last| last.elapsed() >= QUIET);
+        if is_due || record.val_loss.is_some() || record.step == self.num_steps {
+            self.last_line = Some(Instant::now());
+            self.say(&self.sentence(record));
+        }
+    }
+
+    fn sentence(&self, record: &Record) -> String {
+        format!("step {} of {}: {}", record.step, self.num_steps, self.numbers(record))
+    }
+
+    fn numbers(&self, record: &Record) -> String {
+        let validation = record.val_loss.map_or(String::new(), |loss| format!(", validation {loss:.4}"));
+        let speed = grouped(self.throughput.tokens_per_s() as u64);
+        let left = self.throughput.time_left().filter(|left| !left.is_zero());
+        let left = left.map_or(String::new(), |left| format!(", {} left", duration(left)));
+        format!("loss {:.4}{validation}, {speed} tokens/s{left}", record.loss)
+    }
+}
+
+fn bar(started: &Started) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(started.num_steps).with_style(style.progress_chars("=> "));
+    bar.set_position(started.first_step);
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(step: u64, val_loss: Option<f64>) -> Record {
+        Record { step, loss: 2.5, grad_norm: 1.0, lr: 1e-3, tokens_per_s: 4096.0, step_s: 0.5, val_loss, loss_scale: None }
+    }
+
+    #[test]
+    fn a_line_has_loss_speed_and_time_left() {
+        let mut throughput = Throughput::new(10);
+        throughput.update(2048, Duration::from_millis(500));
+        let mut state = State { throughput, num_steps: 10, tokens_per_step: 2048, bar: None, last_line: None };
+        assert_eq!(state.sentence(&record(1, None)), "step 1 of 10: loss 2.5000, 4,096 tokens/s, 4.5 s left");
+        (0..9).for_each(|_| state.throughput.update(2048, Duration::from_millis(500)));
+        assert_eq!(
+            state.sentence(&record(10, Some(2.25))),
+            "step 10 of 10: loss 2.5000, validation 2.2500, 4,096 tokens/s"
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! What a run tells before it begins and when it is over.
+
+use crate::{
+    machine,
+    numbers::{counted, duration, grouped},
+    run_dir,
+};
+use grid::Axis;
+use nn::Family;
+use parallel::pipeline::schedule;
+use serde::Serialize;
+use std::{fmt::Write, path::PathBuf, time::Duration};
+use train::{Config, Summary, trainer::Started};
+
+/// What is known of a run before it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// What the run is asked to be, with its vocabulary.
+    pub(crate) config: Config,
+    /// Where the data comes from.
+    pub(crate) data: String,
+    /// What turns text into tokens.
+    pub(crate) tokenizer: String,
+    /// The device of a rank.
+    pub(crate) device: String,
+    /// The run's folder.
+    pub(crate) dir: PathBuf,
+}
+
+impl Facts {
+    /// The report at the start.
+    pub(crate) fn beginning(&self, started: &Started) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| writeln!(text, "{name:<11}{value}").unwrap_or_default();
+        line("model", self.model(started.num_parameters));
+        line("data", self.data(started));
+        line("grid", grid(&self.config));
+        let axes = self.config.parallel.grid.iter().filter(|(_, degree)| *degree > 1);
+        axes.for_each(|(axis, degree)| line("", self.axis(axis, degree)));
+        line("batch", self.batch(started.tokens_per_step));
+        line("numerics", self.numerics());
+        line("overlap", overlap(&self.config));
+        line("device", self.device.clone());
+        line("steps", steps(started));
+        line("run", self.dir.display().to_string());
+        text.trim_end().to_owned()
+    }
+
+    fn model(&self, num_parameters: usize) -> String {
+        let model = &self.config.model;
+        let family = match model.family {
+            Family::Gpt2 => "GPT-2",
+            Family::Llama => "Llama",
+        };
+        let head = if model.tied_head { "tied head" } else { "a head of its own" };
+        format!(
+            "{family}: {}, width {}, {} of {}, context {}, vocabulary {}, {head}: {} parameters",
+            counted(model.layers, "layer"),
+            model.hidden,
+            counted(model.heads, "head"),
+            model.head_size(),
+            model.context,
+            grouped(model.vocabulary as u64),
+            grouped(num_parameters as u64)
+        )
+    }
+
+    fn data(&self, started: &Started) -> String {
+        format!(
+            "{}: {} tokens to train on, {} to validate, tokenizer {}",
+            self.data,
+            grouped(started.num_training_tokens as u64),
+            grouped(started.num_validation_tokens as u64),
+            self.tokenizer
+        )
+    }
+
+    fn axis(&self, axis: Axis, degree: usize) -> String {
+        let schedule = match axis {
+            Axis::Pipeline => self.schedule(degree),
+            _ => String::new(),
+        };
+        format!("{axis}={degree} {}{schedule}", axis.role())
+    }
+
+    fn schedule(&self, stages: usize) -> String {
+        let (kind, micro_batches) = (self.config.parallel.schedule, self.config.training.micro_batches);
+        let idle = schedule::build(kind, stages, micro_batches).and_then(|built| schedule::idle(&built, 1.0, 2.0));
+        let bubble = idle.map_or(String::new(), |idle| format!(", bubble {:.0} %", 100.0 * idle.fraction));
+        format!("; schedule {kind}{bubble}")
+    }
+
+    fn batch(&self, tokens: usize) -> String {
+        let (training, grid) = (&self.config.training, self.config.parallel.grid);
+        let micro = training.batch / (grid.data * training.micro_batches).max(1);
+        format!(
+            "{} of {} tokens = {} x {} of {}, each over {}",
+            counted(training.batch, "sequence"),
+            grouped((tokens / training.batch.max(1)) as u64),
+            counted(grid.data, "replica"),
+            counted(training.micro_batches, "micro-batch"),
+            micro,
+            counted(grid.z, "rank")
+        )
+    }
+
+    fn numerics(&self) -> String {
+        let (training, parallel) = (&self.config.training, &self.config.parallel);
+        let shared = match parallel.sharded_optimiser && parallel.grid.data > 1 {
+            true => format!(", its state shared by {} replicas", parallel.grid.data),
+            false => String::new(),
+        };
+        format!(
+            "{}; {:?} at {} after {} of warm-up{shared}",
+            training.precision.dtype(),
+            training.optimiser,
+            training.learning_rate,
+            counted(training.warmup_steps as usize, "step")
+        )
+    }
+}
+
+fn grid(config: &Config) -> String {
+    let parallel = &config.parallel;
+    let ranks = parallel.grid.world_size().unwrap_or(0);
+    let threads = counted(parallel.threads, "thread");
+    let cores = counted(machine::cores(), "core");
+    format!("{}: {} with {threads} each, on {cores}", parallel.grid, counted(ranks, "rank"))
+}
+
+fn overlap(config: &Config) -> String {
+    let names = Vec::<String>::from(config.parallel.overlap);
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+fn steps(started: &Started) -> String {
+    match started.first_step {
+        0 => grouped(started.num_steps),
+        done => format!("{} to {}, resumed", grouped(done + 1), grouped(started.num_steps)),
+    }
+}
+
+/// How a run ended, for people and programs.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Ending {
+    /// The run's folder.
+    pub(crate) run: PathBuf,
+    /// Steps done in all.
+    pub(crate) steps: u64,
+    /// Loss of the last step.
+    pub(crate) loss: f64,
+    /// Validation loss after it.
+    pub(crate) validation_loss: f64,
+    /// Seconds of training in this run.
+    pub(crate) seconds: f64,
+    /// Whether it was asked to end early.
+    pub(crate) stopped: bool,
+    /// The last checkpoint.
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Most bytes that tensors held on rank 0's device at a time.
+    pub(crate) peak_bytes: usize,
+    /// Text that the model wrote.
+    pub(crate) sample: Option<String>,
+}
+
+impl Ending {
+    /// From what rank 0 knows.
+    pub(crate) fn new(run: PathBuf, summary: Summary, sample: Option<String>) -> Ending {
+        let Summary { steps, loss, validation_loss, seconds, stopped, checkpoint, peak_bytes, .. } = summary;
+        Ending { run, steps, loss, validation_loss, seconds, stopped, checkpoint, peak_bytes, sample }
+    }
+
+    /// The report at the end.
+    pub(crate) fn text(&self) -> String {
+        let how = if self.stopped { "stopped after step" } else { "done: step" };
+        let time = duration(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
+        let mut text = format!(
+            "{how} {}: loss {:.4}, validation loss {:.4}, {time}, peak of {} on rank 0",
+            self.steps,
+            self.loss,
+            self.validation_loss,
+            hal::error::Bytes(self.peak_bytes)
+        );
+        if let Some(sample) = &self.sample {
+            text += &format!("\nthe model writes:\n{}", indented(sample.trim_matches('\n')));
+        }
+        let dir = self.run.display();
+        text += &format!("\nrun directory {dir}: {}", run_dir::contents(&self.run).join(", "));
+        if self.stopped {
+            text += &format!("\nto go on: fascicle train --resume {dir}");
+        }
+        text
+    }
+}
+
+// Behind a bar, so that it cannot be taken for the program's own words; without what could move the cursor.
+fn indented(text: &str) -> String {
+    let printable = |letter: char| if letter.is_control() && letter != '\n' { ' ' } else { letter };
+    let lines = text.split('\n').map(|line| format!("  | {}", line.chars().map(printable).collect::<String>()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        let mut config = Config::default();
+        config.model.vocabulary = 256;
+        let [data, tokenizer, device] = ["notes", "bytes", "cpu: one"].map(str::to_owned);
+        Facts { config, data, tokenizer, device, dir: "runs/a".into() }
+    }
+
+    fn started(first_step: u64) -> Started {
+        Started {
+            first_step,
+            num_steps: 600,
+            num_parameters: 842_112,
+            num_training_tokens: 90_000,
+            num_validation_tokens: 10_000,
+            tokens_per_step: 2048,
+        }
+    }
+
+    #[test]
+    fn the_beginning_names_model_axes_and_batch() {
+        let text = facts().beginning(&started(0));
+        for part in [
+            "842,112 parameters",
+            "notes: 90,000 tokens to train on, 10,000 to validate, tokenizer bytes",
+            "x=2,y=1,z=2,data=1,pipeline=2: 8 ranks with 1 thread each",
+            "pipeline=2 cuts the layers into stages",
+            "; schedule 1f1b, bubble 33 %",
+            "16 sequences of 128 tokens = 1 replica x 2 micro-batches of 8, each over 2 ranks",
+            "oar, ors, oag, data",
+            "runs/a",
+        ] {
+            assert!(text.contains(part), "{part} not in\n{text}");
+        }
+        assert!(!text.contains("y=1 cuts") && !text.contains("data=1 holds"), "{text}");
+        assert!(facts().beginning(&started(200)).contains("201 to 600, resumed"));
+    }
+
+    #[test]
+    fn a_stopped_run_says_how_to_go_on() {
+        let summary = Summary {
+            steps: 12,
+            loss: 2.0,
+            validation_loss: 2.125,
+            seconds: 61.0,
+            stopped: true,
+            checkpoint: None,
+            peak_bytes: 1 << 20,
+            explanation: String::new(),
+        };
+        let text = Ending::new("runs/a".into(), summary.clone(), None).text();
+        assert!(text.starts_with("stopped after step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s"), "{text}");
+        assert!(text.ends_with("to go on: fascicle train --resume runs/a"), "{text}");
+        let done = Summary { stopped: false, ..summary };
+        let text = Ending::new("runs/a".into(), done, Some("\nfn\u{1b}main\n".into())).text();
+        assert!(text.contains("the model writes:\n  | fn main\n"), "{text}");
+    }
+}

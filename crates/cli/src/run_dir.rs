@@ -1,0 +1,58 @@
+//! The folder of a run: its name, and what it holds.
+
+use crate::{
+    calendar,
+    failure::{Failure, Outcome},
+};
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+/// Makes a folder for a new run, named by the time, in `runs` of the current folder.
+pub(crate) fn fresh() -> Outcome<PathBuf> {
+    fresh_in(Path::new("runs"), &calendar::stamp())
+}
+
+// Making the folder is what claims its name: two runs of the same second get two folders.
+fn fresh_in(runs: &Path, stamp: &str) -> Outcome<PathBuf> {
+    let refuse = |path: &Path, error| Failure::run(format!("run directory {}: {error}", path.display()));
+    fs::create_dir_all(runs).map_err(|error| refuse(runs, error))?;
+    let mut dir = runs.join(stamp);
+    for number in 2.. {
+        match fs::create_dir(&dir) {
+            Ok(()) => break,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => dir = runs.join(format!("{stamp}-{number}")),
+            Err(error) => return Err(refuse(&dir, error)),
+        }
+    }
+    Ok(dir)
+}
+
+/// What the folder holds, by name; folders end with a slash.
+pub(crate) fn contents(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    let name = |entry: fs::DirEntry| {
+        let slash = if entry.path().is_dir() { "/" } else { "" };
+        format!("{}{slash}", entry.file_name().to_string_lossy())
+    };
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_one_second_get_folders_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let names = [(); 3].map(|()| fresh_in(&runs, "2026-01-01-000000").unwrap());
+        let names = names.map(|dir| dir.file_name().unwrap().to_string_lossy().into_owned());
+        assert_eq!(names, ["2026-01-01-000000", "2026-01-01-000000-2", "2026-01-01-000000-3"]);
+        assert_eq!(contents(&runs), ["2026-01-01-000000-2/", "2026-01-01-000000-3/", "2026-01-01-000000/"]);
+    }
+}

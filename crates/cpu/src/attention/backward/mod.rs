@@ -1,0 +1,204 @@
+//! The backward pass; [`memory`] is what it reads and where it computes.
+
+mod memory;
+
+use super::{
+    BLOCK,
+    blocks::pieces,
+    lanes::Lanes,
+    multiply::{Left, Multiply, Right},
+    pack::{padded, panels, rows, unpack},
+    place::{Head, Task},
+    softmax::{dot, gradients},
+};
+use crate::element::{Element, Real};
+use crate::{pool::Pool, product::scratch::with_scratch};
+use hal::kernel::AttentionBackward;
+use memory::{Piece, Queries, Rows, Scratch};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Computes the gradients of all heads.
+///
+/// # Safety
+/// As [`super::backward`], of elements of type `T`.
+pub(super) unsafe fn run<T: Element<Acc: Lanes>>(args: &AttentionBackward, pool: &Pool) {
+    let shape = &args.shape;
+    pool.split(Task::count(shape), 1, |tasks| {
+        with_scratch(Scratch::<T::Acc>::len(shape), |memory| {
+            let scratch = Scratch::of(shape, memory);
+            pulp::Arch::new().dispatch(Backward::<T> { args, tasks, scratch });
+        });
+    });
+}
+
+/// Some of the tasks, on one thread; made only by [`run`], whose caller vouches for the slices.
+struct Backward<'a, T: Element> {
+    args: &'a AttentionBackward,
+    tasks: Range<usize>,
+    scratch: Scratch<'a, T::Acc>,
+}
+
+impl<T: Element<Acc: Lanes>> WithSimd for Backward<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        for index in self.tasks.clone() {
+            let task = Task::of(&self.args.shape, index);
+            self.lay_out_keys_and_values(task);
+            for head in task.heads(&self.args.shape) {
+                // SAFETY: `run`'s caller vouches for the slices; no other task has this query head.
+                let queries = unsafe { Queries::<T>::of(self.args, task.sequence, head) };
+                self.head(simd, queries);
+            }
+            self.write_keys_and_values(task);
+        }
+    }
+}
+
+impl<T: Element<Acc: Lanes>> Backward<'_, T> {
+    #[inline(always)]
+    fn lay_out_keys_and_values(&mut self, task: Task) {
+        let (args, shape, scratch) = (self.args, &self.args.shape, &mut self.scratch);
+        // SAFETY: `run`'s caller vouches for both slices, which nobody writes.
+        let [k, v] = [args.k, args.v].map(|memory| unsafe {
+            Head::<T>::of(memory, shape, shape.kv_heads, task.sequence, task.kv_head)
+        });
+        rows(&v, 0, T::Acc::ONE, scratch.keys);
+        panels(scratch.keys, shape.head_size, scratch.value_panels);
+        rows(&k, 0, T::Acc::ONE, scratch.keys);
+        panels(scratch.keys, shape.head_size, scratch.key_panels);
+        scratch.d_keys.fill(T::Acc::ZERO);
+        scratch.d_values.fill(T::Acc::ZERO);
+    }
+
+    #[inline(always)]
+    fn write_keys_and_values(&mut self, task: Task) {
+        let (args, shape) = (self.args, &self.args.shape);
+        // SAFETY: `run`'s caller vouches for both slices; no other task has this key and value head.
+        let [mut d_k, mut d_v] = [args.d_k, args.d_v].map(|memory| unsafe {
+            Head::<T>::of(memory, shape, shape.kv_heads, task.sequence, task.kv_head)
+        });
+        unpack(self.scratch.d_keys, |_| T::Acc::ONE, &mut d_k, 0);
+        unpack(self.scratch.d_values, |_| T::Acc::ONE, &mut d_v, 0);
+    }
+
+    #[inline(always)]
+    fn head<S: Simd>(&mut self, simd: S, mut head: Queries<T>) {
+        let (tokens, len) = (padded(self.args.shape.sequence), padded(self.args.shape.head_size));
+        let scale = T::Acc::of(self.args.shape.scale);
+        for start in (0..tokens).step_by(BLOCK) {
+            let count = BLOCK.min(tokens - start);
+            let row_values = self.lay_out_queries(&head, start, count);
+            for (rows, keys) in pieces(start, count) {
+                let piece = Piece { start, rows, keys };
+                self.scores(simd, &piece);
+                self.score_gradients(&head, &row_values, &piece);
+                self.sum_gradients(simd, &piece);
+            }
+            unpack(&mut self.scratch.d_queries[..count * len], |_| scale, &mut head.d_q, start);
+        }
+    }
+
+    #[inline(always)]
+    fn lay_out_queries(&mut self, head: &Queries<T>, start: usize, count: usize) -> Rows<T::Acc> {
+        let (shape, scratch) = (&self.args.shape, &mut self.scratch);
+        let len = padded(shape.head_size);
+        rows(&head.q, start, T::Acc::of(shape.scale), &mut scratch.queries[..count * len]);
+        rows(&head.d_out, start, T::Acc::ONE, &mut scratch.d_outs[..count * len]);
+        let outs = &mut scratch.d_queries[..count * len];
+        rows(&head.out, start, T::Acc::ONE, outs);
+        let mut values = Rows { log_sum_exp: [T::Acc::ZERO; BLOCK], delta: [T::Acc::ZERO; BLOCK] };
+        let real = count.min(shape.sequence - start);
+        values.log_sum_exp[..real].copy_from_slice(&head.log_sum_exp.row(0)[start..][..real]);
+        for ((delta, out), d_out) in
+            values.delta.iter_mut().zip(outs.chunks_exact(len)).zip(scratch.d_outs.chunks_exact(len))
+        {
+            *delta = dot(out, d_out);
+        }
+        values
+    }
+
+    /// The scores of a piece, and the gradients of its weights.
+    #[inline(always)]
+    fn scores<S: Simd>(&mut self, simd: S, piece: &Piece) {
+        let (depth, scratch) = (self.args.shape.head_size, &mut self.scratch);
+        let len = padded(depth);
+        let factors = [
+            (&mut *scratch.scores, &*scratch.queries, &*scratch.key_panels),
+            (&mut *scratch.d_scores, &*scratch.d_outs, &*scratch.value_panels),
+        ];
+        for (out, left, right) in factors {
+            let multiply = Multiply {
+                out: &mut out[piece.rows.start * BLOCK..],
+                out_step: BLOCK,
+                rows: piece.rows.len(),
+                columns: piece.keys.len(),
+                left: Left { data: &left[piece.rows.start * len..], row_step: len, depth_step: 1 },
+                right: Right { data: &right[piece.keys.start * len..], step: BLOCK },
+                depth,
+                add: false,
+            };
+            multiply.run(simd);
+        }
+    }
+
+    /// Turns a piece's scores into weights, and the gradients of weights into those of scores.
+    #[inline(always)]
+    fn score_gradients(&mut self, head: &Queries<T>, values: &Rows<T::Acc>, piece: &Piece) {
+        let columns = piece.keys.len();
+        let mut keep = [T::Acc::ONE; BLOCK];
+        for row in piece.rows.clone() {
+            let query = piece.start + row;
+            let scores = &mut self.scratch.scores[row * BLOCK..][..columns];
+            let d_scores = &mut self.scratch.d_scores[row * BLOCK..][..columns];
+            if query >= self.args.shape.sequence {
+                scores.fill(T::Acc::ZERO);
+                d_scores.fill(T::Acc::ZERO);
+                continue;
+            }
+            if let Some(mask) = &head.mask {
+                mask.factors(query, piece.keys.start, &mut keep[..columns]);
+            }
+            let keep = head.mask.map(|_| &keep[..columns]);
+            let count = columns.min(query + 1 - piece.keys.start);
+            gradients(scores, d_scores, keep, count, values.log_sum_exp[row], values.delta[row]);
+        }
+    }
+
+    /// Adds a piece's share to the gradients of queries, keys and values.
+    #[inline(always)]
+    fn sum_gradients<S: Simd>(&mut self, simd: S, piece: &Piece) {
+        let (len, scratch) = (padded(self.args.shape.head_size), &mut self.scratch);
+        let (row, key) = (piece.rows.start, piece.keys.start);
+        let d_queries = Multiply {
+            out: &mut scratch.d_queries[row * len..],
+            out_step: len,
+            rows: piece.rows.len(),
+            columns: len,
+            left: Left { data: &scratch.d_scores[row * BLOCK..], row_step: BLOCK, depth_step: 1 },
+            right: Right { data: &scratch.keys[key * len..], step: len },
+            depth: piece.keys.len(),
+            add: key > 0,
+        };
+        d_queries.run(simd);
+        let factors = [
+            (&mut *scratch.d_values, &*scratch.scores, &*scratch.d_outs),
+            (&mut *scratch.d_keys, &*scratch.d_scores, &*scratch.queries),
+        ];
+        for (out, left, right) in factors {
+            let multiply = Multiply {
+                out: &mut out[key * len..],
+                out_step: len,
+                rows: piece.keys.len(),
+                columns: len,
+                left: Left { data: &left[row * BLOCK..], row_step: 1, depth_step: BLOCK },
+                right: Right { data: &right[row * len..], step: len },
+                depth: piece.rows.len(),
+                add: true,
+            };
+            multiply.run(simd);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Which weights dropout keeps.
+
+use super::BLOCK;
+use crate::element::Real;
+use hal::kernel::{AttentionDropout, AttentionShape};
+
+/// Dropout of the weights of one query head of one sequence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mask {
+    dropout: AttentionDropout,
+    first: u64,
+    sequence: u64,
+    // A word's upper 24 bits below this drop its weight.
+    threshold: u32,
+}
+
+impl Mask {
+    /// The mask of head `head` of sequence `sequence`, both counted among those held here.
+    pub(super) fn of(shape: &AttentionShape, sequence: usize, head: usize) -> Option<Self> {
+        let dropout = shape.dropout?;
+        let sequence_index = (dropout.first_sequence + sequence) * dropout.global_heads;
+        let head_index = (sequence_index + dropout.first_head + head) as u64;
+        let tokens = shape.sequence as u64;
+        // uniform < probability, for a uniform of 24 bits, without rounding.
+        let threshold = (dropout.probability * f64::from(1 << 24)).ceil() as u32;
+        Some(Mask { dropout, first: head_index * tokens * tokens, sequence: tokens, threshold })
+    }
+
+    /// Fills `keep` with the factors, 0 or 1 / (1 - probability), of query `query` on the keys from `key` on.
+    #[inline(always)]
+    pub(super) fn factors<R: Real>(&self, query: usize, key: usize, keep: &mut [R]) {
+        let kept = R::of(1.0 / (1.0 - self.dropout.probability));
+        let start = self.first + query as u64 * self.sequence + key as u64;
+        for (block, keep) in keep.chunks_mut(BLOCK).enumerate() {
+            let words = self.words(start + (block * BLOCK) as u64);
+            let skipped = (start % 4) as usize;
+            for (keep, word) in keep.iter_mut().zip(&words.as_flattened()[skipped..]) {
+                *keep = if word >> 8 < self.threshold { R::ZERO } else { kept };
+            }
+        }
+    }
+
+    /// The random words from the block of four that holds index `start` on: enough for BLOCK indices from `start`.
+    #[inline(always)]
+    fn words(&self, start: u64) -> [[u32; 4]; BLOCK / 4 + 1] {
+        let mut words = [[0; 4]; BLOCK / 4 + 1];
+        for (index, words) in words.iter_mut().enumerate() {
+            *words = self.dropout.key.block(start / 4 + index as u64);
+        }
+        words
+    }
+}

@@ -1,0 +1,214 @@
+//! The forward pass.
+
+use super::{
+    BLOCK, GROUP,
+    blocks::{Parts, pieces},
+    dropout::Mask,
+    lanes::Lanes,
+    multiply::{Left, Multiply, Right},
+    pack::{padded, panels, panels_len, rows, unpack},
+    place::{Head, Task},
+    softmax::exponentials,
+};
+use crate::element::{Element, Real};
+use crate::{pool::Pool, product::scratch::with_scratch};
+use hal::kernel::{AttentionForward, AttentionShape};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Computes all heads.
+///
+/// # Safety
+/// As [`super::forward`], of elements of type `T`.
+pub(super) unsafe fn run<T: Element<Acc: Lanes>>(args: &AttentionForward, pool: &Pool) {
+    let shape = &args.shape;
+    pool.split(Task::count(shape), 1, |tasks| {
+        with_scratch(Scratch::<T::Acc>::len(shape), |memory| {
+            let scratch = Scratch::of(shape, memory);
+            pulp::Arch::new().dispatch(Forward::<T> { args, tasks, scratch });
+        });
+    });
+}
+
+/// The rows of a query head.
+struct Queries<'a, T: Element> {
+    q: Head<'a, T>,
+    out: Head<'a, T>,
+    log_sum_exp: Head<'a, T::Acc>,
+    mask: Option<Mask>,
+}
+
+impl<T: Element> Queries<'_, T> {
+    /// # Safety
+    /// As [`super::forward`]; nobody else uses the outputs of this head.
+    unsafe fn of(args: &AttentionForward, sequence: usize, head: usize) -> Self {
+        let shape = &args.shape;
+        // SAFETY: the caller vouches for the slices.
+        let rows = |memory| unsafe { Head::of(memory, shape, shape.heads, sequence, head) };
+        Queries {
+            q: rows(args.q),
+            out: rows(args.out),
+            // SAFETY: as above.
+            log_sum_exp: unsafe { Head::sums(args.log_sum_exp, shape, sequence, head) },
+            mask: Mask::of(shape, sequence, head),
+        }
+    }
+}
+
+/// A thread's memory.
+struct Scratch<'a, R> {
+    // The keys of the sequence as panels, and its values as rows.
+    keys: &'a mut [R],
+    values: &'a mut [R],
+    // A block of queries (and, before that, of keys), its scores on all keys, and its outputs.
+    queries: &'a mut [R],
+    scores: &'a mut [R],
+    outs: &'a mut [R],
+    // Factors of dropout for a row.
+    keep: &'a mut [R],
+}
+
+impl<'a, R> Scratch<'a, R> {
+    fn sizes(shape: &AttentionShape) -> [usize; 6] {
+        let (tokens, len) = (padded(shape.sequence), padded(shape.head_size));
+        let keys = panels_len(shape.sequence, shape.head_size);
+        [keys, tokens * len, BLOCK * len, BLOCK * score_step(shape), BLOCK * len, tokens]
+    }
+
+    fn len(shape: &AttentionShape) -> usize {
+        Self::sizes(shape).into_iter().sum()
+    }
+
+    fn of(shape: &AttentionShape, memory: &'a mut [R]) -> Self {
+        let mut parts = Parts(memory);
+        let [keys, values, queries, scores, outs, keep] = Self::sizes(shape).map(|len| parts.next(len));
+        Scratch { keys, values, queries, scores, outs, keep }
+    }
+}
+
+/// Elements from one row of scores to the next: not a power of two, so that rows fall into different sets of a cache.
+fn score_step(shape: &AttentionShape) -> usize {
+    padded(shape.sequence) + GROUP
+}
+
+/// Some of the tasks, on one thread; made only by [`run`], whose caller vouches for the slices.
+struct Forward<'a, T: Element> {
+    args: &'a AttentionForward,
+    tasks: Range<usize>,
+    scratch: Scratch<'a, T::Acc>,
+}
+
+impl<T: Element<Acc: Lanes>> WithSimd for Forward<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        for index in self.tasks.clone() {
+            let task = Task::of(&self.args.shape, index);
+            self.lay_out_keys_and_values(task);
+            for head in task.heads(&self.args.shape) {
+                // SAFETY: `run`'s caller vouches for the slices; no other task has this query head.
+                let queries = unsafe { Queries::<T>::of(self.args, task.sequence, head) };
+                self.head(simd, queries);
+            }
+        }
+    }
+}
+
+impl<T: Element<Acc: Lanes>> Forward<'_, T> {
+    #[inline(always)]
+    fn lay_out_keys_and_values(&mut self, task: Task) {
+        let (args, shape) = (self.args, &self.args.shape);
+        // SAFETY: `run`'s caller vouches for both slices, which nobody writes.
+        let [k, v] = [args.k, args.v].map(|memory| unsafe {
+            Head::<T>::of(memory, shape, shape.kv_heads, task.sequence, task.kv_head)
+        });
+        let (tokens, len) = (padded(shape.sequence), padded(shape.head_size));
+        for start in (0..tokens).step_by(BLOCK) {
+            let block = &mut self.scratch.queries[..BLOCK.min(tokens - start) * len];
+            rows(&k, start, T::Acc::ONE, block);
+            panels(block, shape.head_size, &mut self.scratch.keys[start * len..]);
+        }
+        rows(&v, 0, T::Acc::ONE, self.scratch.values);
+    }
+
+    #[inline(always)]
+    fn head<S: Simd>(&mut self, simd: S, mut head: Queries<T>) {
+        let (tokens, len) = (padded(self.args.shape.sequence), padded(self.args.shape.head_size));
+        for start in (0..tokens).step_by(BLOCK) {
+            let count = BLOCK.min(tokens - start);
+            let scale = T::Acc::of(self.args.shape.scale);
+            rows(&head.q, start, scale, &mut self.scratch.queries[..count * len]);
+            self.scores(simd, start, count);
+            let mut sums = [T::Acc::ONE; BLOCK];
+            for (row, sum) in sums[..count].iter_mut().enumerate() {
+                *sum = self.weights(&mut head, start + row, row);
+            }
+            self.outs(simd, start, count);
+            unpack(
+                &mut self.scratch.outs[..count * len],
+                |row| T::Acc::ONE / sums[row],
+                &mut head.out,
+                start,
+            );
+        }
+    }
+
+    /// The scores of the block of `count` queries from `start` on.
+    #[inline(always)]
+    fn scores<S: Simd>(&mut self, simd: S, start: usize, count: usize) {
+        let (len, out_step) = (padded(self.args.shape.head_size), score_step(&self.args.shape));
+        for (rows, keys) in pieces(start, count) {
+            let multiply = Multiply {
+                out: &mut self.scratch.scores[rows.start * out_step + keys.start..],
+                out_step,
+                rows: rows.len(),
+                columns: keys.len(),
+                left: Left { data: &self.scratch.queries[rows.start * len..], row_step: len, depth_step: 1 },
+                right: Right { data: &self.scratch.keys[keys.start * len..], step: BLOCK },
+                depth: self.args.shape.head_size,
+                add: false,
+            };
+            multiply.run(simd);
+        }
+    }
+
+    /// Turns the scores of a query, in row `row`, into weights; returns what they are yet to be divided by.
+    #[inline(always)]
+    fn weights(&mut self, head: &mut Queries<T>, query: usize, row: usize) -> T::Acc {
+        let (count, step) = (query + 1, score_step(&self.args.shape));
+        let scores = &mut self.scratch.scores[row * step..][..padded(count)];
+        if query >= self.args.shape.sequence {
+            scores.fill(T::Acc::ZERO);
+            return T::Acc::ONE;
+        }
+        let (largest, sum) = exponentials(scores, count);
+        head.log_sum_exp.row_mut(0)[query] = largest + sum.ln();
+        if let Some(mask) = &head.mask {
+            let keep = &mut self.scratch.keep[..count];
+            mask.factors(query, 0, keep);
+            scores.iter_mut().zip(keep).for_each(|(weight, keep)| *weight *= *keep);
+        }
+        sum
+    }
+
+    /// The outputs of a block of queries, from their weights.
+    #[inline(always)]
+    fn outs<S: Simd>(&mut self, simd: S, start: usize, count: usize) {
+        let (len, row_step) = (padded(self.args.shape.head_size), score_step(&self.args.shape));
+        for (rows, keys) in pieces(start, count) {
+            let weights = &self.scratch.scores[rows.start * row_step + keys.start..];
+            let multiply = Multiply {
+                out: &mut self.scratch.outs[rows.start * len..],
+                out_step: len,
+                rows: rows.len(),
+                columns: len,
+                left: Left { data: weights, row_step, depth_step: 1 },
+                right: Right { data: &self.scratch.values[keys.start * len..], step: len },
+                depth: keys.len(),
+                add: keys.start > 0,
+            };
+            multiply.run(simd);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Where a head's rows lie.
+
+use hal::{RawSlice, kernel::AttentionShape};
+use std::marker::PhantomData;
+
+/// One key and value head of one sequence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task {
+    pub(super) sequence: usize,
+    pub(super) kv_head: usize,
+}
+
+impl Task {
+    /// Number of tasks of a shape.
+    pub(super) fn count(shape: &AttentionShape) -> usize {
+        shape.sequences * shape.kv_heads
+    }
+
+    /// The task of that index.
+    pub(super) fn of(shape: &AttentionShape, index: usize) -> Self {
+        Task { sequence: index / shape.kv_heads, kv_head: index % shape.kv_heads }
+    }
+
+    /// The query heads that read its keys and values.
+    pub(super) fn heads(self, shape: &AttentionShape) -> std::ops::Range<usize> {
+        let group = shape.heads / shape.kv_heads;
+        self.kv_head * group..(self.kv_head + 1) * group
+    }
+}
+
+/// The rows of one head of one sequence within a slice of elements `T`.
+#[derive(Debug)]
+pub(super) struct Head<'a, T> {
+    first: *mut T,
+    step: usize,
+    rows: usize,
+    len: usize,
+    memory: PhantomData<&'a [T]>,
+}
+
+impl<'a, T> Head<'a, T> {
+    /// The rows of head `head` of `heads`, for the tokens of sequence `sequence`.
+    ///
+    /// # Safety
+    /// For as long as `'a`, `memory` is live, holds (sequences * sequence) x (heads * head_size) elements `T`, and
+    /// nobody writes these rows but through this value.
+    pub(super) unsafe fn of(
+        memory: RawSlice,
+        shape: &AttentionShape,
+        heads: usize,
+        sequence: usize,
+        head: usize,
+    ) -> Self {
+        let step = heads * shape.head_size;
+        let start = sequence * shape.sequence * step + head * shape.head_size;
+        let first = (memory.addr as *mut T).wrapping_add(start);
+        Head { first, step, rows: shape.sequence, len: shape.head_size, memory: PhantomData }
+    }
+
+    /// The logarithms of sums of one head: one row of `sequence` elements.
+    ///
+    /// # Safety
+    /// As [`of`](Self::of), for sequences x heads x sequence elements.
+    pub(super) unsafe fn sums(
+        memory: RawSlice,
+        shape: &AttentionShape,
+        sequence: usize,
+        head: usize,
+    ) -> Self {
+        let len = shape.sequence;
+        let first = (memory.addr as *mut T).wrapping_add((sequence * shape.heads + head) * len);
+        Head { first, step: len, rows: 1, len, memory: PhantomData }
+    }
+
+    /// Number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Elements of a row.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// A row to read.
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize) -> &[T] {
+        assert!(row < self.rows, "row {row} of a head of {} tokens", self.rows);
+        // SAFETY: `of` was promised that the row is there, and that nobody else writes it.
+        unsafe { std::slice::from_raw_parts(self.first.wrapping_add(row * self.step), self.len) }
+    }
+
+    /// A row to write.
+    #[inline(always)]
+    pub(super) fn row_mut(&mut self, row: usize) -> &mut [T] {
+        assert!(row < self.rows, "row {row} of a head of {} tokens", self.rows);
+        // SAFETY: as in `row`; the value is borrowed mutably for as long as the row.
+        unsafe { std::slice::from_raw_parts_mut(self.first.wrapping_add(row * self.step), self.len) }
+    }
+}

@@ -1,0 +1,88 @@
+//! Rows of scores to rows of weights.
+
+use super::{GROUP, lanes::Lanes};
+
+/// Turns the scores of a row into weights that are not yet divided by their sum.
+///
+/// The first `count` scores count; the others, up to the row's end, become weights of 0. The row's length is a
+/// multiple of [`GROUP`]. Returns the largest score and the sum of the weights, which are exp(score - largest).
+#[inline(always)]
+pub(super) fn exponentials<R: Lanes>(row: &mut [R], count: usize) -> (R, R) {
+    row[count..].fill(R::LOWEST);
+    let largest = largest(row);
+    let mut sums = [R::ZERO; GROUP];
+    for group in row.as_chunks_mut::<GROUP>().0 {
+        for (x, sum) in group.iter_mut().zip(&mut sums) {
+            *x = (*x - largest).exp();
+            *sum += *x;
+        }
+    }
+    (largest, fold(sums, |a, b| a + b))
+}
+
+#[inline(always)]
+fn largest<R: Lanes>(row: &[R]) -> R {
+    let mut largest = [R::LOWEST; GROUP];
+    for group in row.as_chunks::<GROUP>().0 {
+        for (x, largest) in group.iter().zip(&mut largest) {
+            *largest = x.max(*largest);
+        }
+    }
+    fold(largest, R::max)
+}
+
+/// Turns the scores of a row into weights, and the gradients of the weights into those of the scores.
+///
+/// The first `count` of each count; the others become 0. `keep` is what each weight is multiplied by after the
+/// softmax (dropout); `scores` becomes the weights times `keep`.
+#[inline(always)]
+pub(super) fn gradients<R: Lanes>(
+    scores: &mut [R],
+    d_weights: &mut [R],
+    keep: Option<&[R]>,
+    count: usize,
+    log_sum_exp: R,
+    delta: R,
+) {
+    scores[count..].fill(R::LOWEST);
+    d_weights[count..].fill(R::ZERO);
+    match keep {
+        None => {
+            for (score, d_weight) in scores.iter_mut().zip(d_weights) {
+                let weight = (*score - log_sum_exp).exp();
+                (*score, *d_weight) = (weight, weight * (*d_weight - delta));
+            }
+        }
+        Some(keep) => {
+            for ((score, d_weight), &keep) in scores.iter_mut().zip(d_weights).zip(keep) {
+                let weight = (*score - log_sum_exp).exp();
+                (*score, *d_weight) = (weight * keep, weight * (keep * *d_weight - delta));
+            }
+        }
+    }
+}
+
+/// The sum of products of two rows of equal length, a multiple of [`GROUP`].
+#[inline(always)]
+pub(super) fn dot<R: Lanes>(a: &[R], b: &[R]) -> R {
+    let mut sums = [R::ZERO; GROUP];
+    for (a, b) in a.as_chunks::<GROUP>().0.iter().zip(b.as_chunks::<GROUP>().0) {
+        for ((a, b), sum) in a.iter().zip(b).zip(&mut sums) {
+            *sum += *a * *b;
+        }
+    }
+    fold(sums, |a, b| a + b)
+}
+
+/// Folds the halves of a group onto each other until one number is left: four short steps instead of fifteen.
+#[inline(always)]
+fn fold<R: Lanes>(mut lanes: [R; GROUP], join: impl Fn(R, R) -> R) -> R {
+    let mut half = GROUP / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] = join(lanes[lane], lanes[lane + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}

@@ -1,0 +1,97 @@
+//! Attention by its definition, in f64, with the whole matrix of weights.
+
+use hal::kernel::AttentionShape;
+
+/// Inputs, outputs and gradients in f64, laid out as the kernels have them.
+#[derive(Clone, Default)]
+pub(super) struct Values {
+    pub(super) q: Vec<f64>,
+    pub(super) k: Vec<f64>,
+    pub(super) v: Vec<f64>,
+    pub(super) out: Vec<f64>,
+    pub(super) log_sum_exp: Vec<f64>,
+    pub(super) d_out: Vec<f64>,
+    pub(super) d_q: Vec<f64>,
+    pub(super) d_k: Vec<f64>,
+    pub(super) d_v: Vec<f64>,
+}
+
+/// Index of the first element of a head's row.
+fn place(shape: &AttentionShape, heads: usize, sequence: usize, head: usize, token: usize) -> usize {
+    ((sequence * shape.sequence + token) * heads + head) * shape.head_size
+}
+
+/// What the documentation says of dropout, one index at a time.
+pub(super) fn keep(shape: &AttentionShape, sequence: usize, head: usize, query: usize, key: usize) -> f64 {
+    let Some(dropout) = shape.dropout else { return 1.0 };
+    let matrix = (dropout.first_sequence + sequence) * dropout.global_heads + dropout.first_head + head;
+    let index = (matrix * shape.sequence + query) * shape.sequence + key;
+    let dropped = f64::from(dropout.key.uniform(index as u64)) < dropout.probability;
+    if dropped { 0.0 } else { 1.0 / (1.0 - dropout.probability) }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The weights of a query before dropout, and the logarithm of their sum.
+fn weights(shape: &AttentionShape, values: &Values, [sequence, head, query]: [usize; 3]) -> (Vec<f64>, f64) {
+    let (size, kv_head) = (shape.head_size, head / (shape.heads / shape.kv_heads));
+    let q = &values.q[place(shape, shape.heads, sequence, head, query)..][..size];
+    let score =
+        |key| shape.scale * dot(q, &values.k[place(shape, shape.kv_heads, sequence, kv_head, key)..][..size]);
+    let scores: Vec<f64> = (0..=query).map(score).collect();
+    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
+    let log = largest + sum.ln();
+    (scores.iter().map(|score| (score - log).exp()).collect(), log)
+}
+
+fn queries(shape: &AttentionShape) -> impl Iterator<Item = [usize; 3]> {
+    let AttentionShape { sequences, heads, sequence: tokens, .. } = *shape;
+    (0..sequences).flat_map(move |s| (0..heads).flat_map(move |h| (0..tokens).map(move |i| [s, h, i])))
+}
+
+/// Fills in the outputs.
+pub(super) fn forward(shape: &AttentionShape, values: &mut Values) {
+    values.out = vec![0.0; values.q.len()];
+    values.log_sum_exp.clear();
+    for at @ [sequence, head, query] in queries(shape) {
+        let (weights, log) = weights(shape, values, at);
+        values.log_sum_exp.push(log);
+        let kv_head = head / (shape.heads / shape.kv_heads);
+        let out = place(shape, shape.heads, sequence, head, query);
+        for (key, weight) in weights.iter().enumerate() {
+            let weight = weight * keep(shape, sequence, head, query, key);
+            let v = place(shape, shape.kv_heads, sequence, kv_head, key);
+            (0..shape.head_size).for_each(|e| values.out[out + e] += weight * values.v[v + e]);
+        }
+    }
+}
+
+/// Fills in the gradients, from the definition of the softmax's derivative.
+pub(super) fn backward(shape: &AttentionShape, values: &mut Values) {
+    values.d_q = vec![0.0; values.q.len()];
+    values.d_k = vec![0.0; values.k.len()];
+    values.d_v = vec![0.0; values.v.len()];
+    let size = shape.head_size;
+    for at @ [sequence, head, query] in queries(shape) {
+        let (weights, _) = weights(shape, values, at);
+        let kv_head = head / (shape.heads / shape.kv_heads);
+        let i = place(shape, shape.heads, sequence, head, query);
+        let j = |key| place(shape, shape.kv_heads, sequence, kv_head, key);
+        let keeps: Vec<f64> = (0..=query).map(|key| keep(shape, sequence, head, query, key)).collect();
+        let d_out = values.d_out[i..][..size].to_vec();
+        let d_weights: Vec<f64> =
+            (0..=query).map(|key| keeps[key] * dot(&d_out, &values.v[j(key)..][..size])).collect();
+        let mean = dot(&weights, &d_weights);
+        for key in 0..=query {
+            let d_score = shape.scale * weights[key] * (d_weights[key] - mean);
+            for (e, d_out) in d_out.iter().enumerate() {
+                values.d_v[j(key) + e] += weights[key] * keeps[key] * d_out;
+                values.d_q[i + e] += d_score * values.k[j(key) + e];
+                values.d_k[j(key) + e] += d_score * values.q[i + e];
+            }
+        }
+    }
+}

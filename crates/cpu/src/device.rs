@@ -1,0 +1,134 @@
+//! The device of one rank: its share of this machine.
+
+use crate::stream::{HostStream, now_us};
+use crate::wait::Running;
+use crate::{collectives, kernels, machine, memory::Allocator, pool::Pool, product};
+use hal::{
+    Blas, Capabilities, Communicator, DType, Device, DeviceId, Gemm, GroupId, Join, Kernel, Kernels, Memory,
+    RawBuffer, Result, Stream, StreamKind, Vendor,
+};
+use std::sync::Arc;
+
+/// What one rank gets of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Threads that the rank computes with, its own included.
+    pub threads: usize,
+    /// Bytes that it may allocate; by default what the machine has available.
+    pub memory_bytes: Option<usize>,
+    /// Its number among the ranks of this process.
+    pub ordinal: usize,
+}
+
+impl Default for Options {
+    /// One thread, the machine's memory, ordinal 0.
+    fn default() -> Options {
+        Options { threads: 1, memory_bytes: None, ordinal: 0 }
+    }
+}
+
+/// Opens the device of one rank. Ranks are threads of one process, and each opens its own.
+///
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) for a number of threads that cannot be had.
+pub fn open(options: Options) -> Result<Arc<dyn Device>> {
+    let id = DeviceId { vendor: Vendor::Cpu, ordinal: options.ordinal };
+    let pool = Arc::new(Pool::new(options.threads)?);
+    let memory = Allocator::new(id, options.memory_bytes);
+    // Starts the clock that dates events.
+    now_us();
+    Ok(Arc::new(Host {
+        id,
+        capabilities: capabilities(&pool, &memory),
+        memory,
+        _running: Running::more(pool.threads()),
+        pool,
+    }))
+}
+
+fn capabilities(pool: &Pool, memory: &Allocator) -> Capabilities {
+    let threads = match pool.threads() {
+        1 => "1 thread".into(),
+        threads => format!("{threads} threads"),
+    };
+    let memory = hal::error::Bytes(memory.memory().total);
+    let description = format!("{threads} of {}, {}, {memory}", machine::processor(), machine::vectors());
+    Capabilities { dtypes: DType::ALL.into(), holds_values: true, overlaps_streams: true, description }
+}
+
+#[derive(Debug)]
+struct Host {
+    id: DeviceId,
+    capabilities: Capabilities,
+    memory: Allocator,
+    pool: Arc<Pool>,
+    // Until the device is dropped its rank counts among those that want a processor.
+    _running: Running,
+}
+
+// SAFETY: the id is that of the options; the allocator hands out memory of the stated size, aligned to 64 bytes and
+// disjoint from every other; streams, kernels, products and communicators touch only what their arguments name.
+unsafe impl Device for Host {
+    fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        Ok(self.memory.memory())
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
+        self.memory.allocate(bytes)
+    }
+
+    unsafe fn deallocate(&self, buffer: RawBuffer) {
+        // SAFETY: the caller vouches for the same: from this device, once, out of use.
+        unsafe { self.memory.deallocate(buffer) }
+    }
+
+    fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
+        Ok(Arc::new(HostStream::new(self.id, kind)))
+    }
+
+    fn create_blas(&self) -> Result<Arc<dyn Blas>> {
+        Ok(Arc::new(HostKernels { pool: self.pool.clone() }))
+    }
+
+    fn kernels(&self) -> Result<Arc<dyn Kernels>> {
+        Ok(Arc::new(HostKernels { pool: self.pool.clone() }))
+    }
+
+    fn create_group(&self) -> Result<GroupId> {
+        Ok(collectives::create_group())
+    }
+
+    fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
+        collectives::join(join)
+    }
+}
+
+/// Kernels and products on a rank's threads.
+#[derive(Debug)]
+struct HostKernels {
+    pool: Arc<Pool>,
+}
+
+// SAFETY: `execute` touches only the memory that the kernel names.
+unsafe impl Kernels for HostKernels {
+    unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()> {
+        // SAFETY: the caller vouches for the kernel's slices until it has run.
+        unsafe { HostStream::of(stream)?.launch(kernel, &self.pool, kernels::execute) }
+    }
+}
+
+// SAFETY: `gemm` touches only the three matrices.
+unsafe impl Blas for HostKernels {
+    unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()> {
+        // SAFETY: the caller vouches for the three matrices until the product has run.
+        unsafe { HostStream::of(stream)?.launch(gemm, &self.pool, product::gemm) }
+    }
+}

@@ -1,0 +1,149 @@
+//! Fill, cast, scaled sum, the four operations.
+
+use super::{
+    block::{GRAIN, blocks, map, split, zip},
+    dispatch::dispatch,
+    memory::Shared,
+};
+use crate::{
+    element::{Element, Real},
+    pool::Pool,
+};
+use bytemuck::Pod;
+use hal::{
+    DType, RawSlice, Result,
+    kernel::{Axpby, Binary, BinaryOp, Cast, Fill},
+};
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn fill(args: &Fill, pool: &Pool) -> Result<()> {
+    match args.out.dtype {
+        DType::I32 => {
+            // SAFETY: passed on from the caller; the type is the slice's own.
+            unsafe { set_all(args.out, args.value as i32, pool) };
+            Ok(())
+        }
+        DType::U32 => {
+            // SAFETY: passed on from the caller; the type is the slice's own.
+            unsafe { set_all(args.out, args.value as u32, pool) };
+            Ok(())
+        }
+        float => dispatch!("fill", float, T => {
+            // SAFETY: passed on from the caller; the type is the slice's own.
+            unsafe { set_all(args.out, T::nearest(args.value), pool) };
+            Ok(())
+        }),
+    }
+}
+
+/// # Safety
+/// `out` is live memory of elements of type `T` that nothing else uses.
+unsafe fn set_all<T: Pod + Send + Sync>(out: RawSlice, value: T, pool: &Pool) {
+    // SAFETY: passed on from the caller; the threads get disjoint parts.
+    let out = unsafe { Shared::<T>::new(out) };
+    pool.split(out.len(), GRAIN, |range| {
+        // SAFETY: the ranges are disjoint, and nothing else uses the memory.
+        unsafe { out.part_mut(range) }.fill(value);
+    });
+}
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn cast(args: &Cast, pool: &Pool) -> Result<()> {
+    dispatch!("cast", args.x.dtype, X => dispatch!("cast", args.out.dtype, Y => {
+        // SAFETY: passed on from the caller; the type is the slice's own.
+        let x = unsafe { Shared::<X>::new(args.x) };
+        // SAFETY: passed on from the caller; the type is the slice's own.
+        let out = unsafe { Shared::<Y>::new(args.out) };
+        convert(x, out, pool);
+        Ok(())
+    }))
+}
+
+fn convert<X: Element, Y: Element>(x: Shared<X>, out: Shared<Y>, pool: &Pool) {
+    split(
+        pool,
+        out.len(),
+        GRAIN,
+        #[inline(always)]
+        |range| out.convert(x, range.start, range.len()),
+    );
+}
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn axpby(args: &Axpby, pool: &Pool) -> Result<()> {
+    dispatch!("axpby", args.x.dtype, X => dispatch!("axpby", args.y.dtype, Y => {
+        // SAFETY: passed on from the caller; the type is the slice's own.
+        let x = unsafe { Shared::<X>::new(args.x) };
+        // SAFETY: passed on from the caller; the type is the slice's own.
+        let y = unsafe { Shared::<Y>::new(args.y) };
+        let (alpha, beta) = (Real::of(args.alpha), Real::of(args.beta));
+        if args.beta == 0.0 { scale(x, y, alpha, pool) } else { scaled_sum(x, y, alpha, beta, pool) }
+        Ok(())
+    }))
+}
+
+// Apart from `scaled_sum`: the old `y` may be anything, NaN included.
+fn scale<X: Element, Y: Element>(x: Shared<X>, y: Shared<Y>, alpha: Y::Acc, pool: &Pool) {
+    split(
+        pool,
+        y.len(),
+        GRAIN,
+        #[inline(always)]
+        |range| {
+            blocks(
+                range,
+                #[inline(always)]
+                |start, len| {
+                    let mut values = x.load::<Y::Acc>(start, len);
+                    for value in &mut values {
+                        *value *= alpha;
+                    }
+                    y.store(start, len, values);
+                },
+            )
+        },
+    );
+}
+
+fn scaled_sum<X: Element, Y: Element>(x: Shared<X>, y: Shared<Y>, alpha: Y::Acc, beta: Y::Acc, pool: &Pool) {
+    split(
+        pool,
+        y.len(),
+        GRAIN,
+        #[inline(always)]
+        |range| {
+            blocks(
+                range,
+                #[inline(always)]
+                |start, len| {
+                    let read = [x.load::<Y::Acc>(start, len), y.load::<Y::Acc>(start, len)];
+                    let [sum] = zip(
+                        read,
+                        #[inline(always)]
+                        |[x, y]| [alpha * x + beta * y],
+                    );
+                    y.store(start, len, sum);
+                },
+            )
+        },
+    );
+}
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn binary(args: &Binary, pool: &Pool) -> Result<()> {
+    dispatch!("binary", args.a.dtype, T => {
+        // SAFETY: passed on from the caller; the type is the slices' own.
+        let [a, b, out] = unsafe { Shared::<T>::all([args.a, args.b, args.out]) };
+        match args.op {
+            BinaryOp::Add => map(pool, [a, b], [out], #[inline(always)] |[a, b]| [a + b]),
+            BinaryOp::Sub => map(pool, [a, b], [out], #[inline(always)] |[a, b]| [a - b]),
+            BinaryOp::Mul => map(pool, [a, b], [out], #[inline(always)] |[a, b]| [a * b]),
+            BinaryOp::Div => map(pool, [a, b], [out], #[inline(always)] |[a, b]| [a / b]),
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,73 @@
+//! The reference kernels: what each computes is written in [`hal::kernel`], how is written here.
+//!
+//! [`simd`] compiles a loop for the processor's vectors, [`memory`] and [`block`] are the loop that every kernel runs,
+//! [`reduce`] the one order of every sum; then one file for each family. A result depends on sizes and on the processor's
+//! arithmetic, never on the number of threads: threads share outputs, not sums.
+
+mod activation;
+mod block;
+mod columns;
+mod dispatch;
+mod dropout;
+mod elementwise;
+mod embedding;
+mod layout;
+mod loss;
+mod memory;
+mod norm;
+mod norm_backward;
+mod optimiser;
+mod reduce;
+mod rope;
+pub(crate) mod simd;
+mod squares;
+#[cfg(test)]
+mod tests;
+
+use crate::{attention, pool::Pool};
+use hal::{Kernel, Result};
+
+/// Runs a kernel to its end on the threads of `pool`.
+///
+/// # Safety
+/// The contract of [`hal::Kernels::launch`], for host memory: every slice is live, has the type and length that the
+/// kernel's documentation asks for, overlaps others only where that allows it, and is used by nothing else meanwhile.
+///
+/// # Errors
+/// [`hal::Error::Unsupported`] for an element type that the kernel does not take.
+pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
+    // SAFETY: one of these runs, under the caller's own promise.
+    unsafe {
+        match kernel {
+            Kernel::Fill(args) => elementwise::fill(args, pool),
+            Kernel::Cast(args) => elementwise::cast(args, pool),
+            Kernel::Axpby(args) => elementwise::axpby(args, pool),
+            Kernel::Binary(args) => elementwise::binary(args, pool),
+            Kernel::Unary(args) => activation::unary(args, pool),
+            Kernel::UnaryBackward(args) => activation::unary_backward(args, pool),
+            Kernel::Swiglu(args) => activation::swiglu(args, pool),
+            Kernel::SwigluBackward(args) => activation::swiglu_backward(args, pool),
+            Kernel::AddBias(args) => columns::add_bias(args, pool),
+            Kernel::ColumnSum(args) => columns::column_sum(args, pool),
+            Kernel::Dropout(args) => dropout::dropout(args, pool),
+            Kernel::Moments(args) => norm::moments(args, pool),
+            Kernel::CombineMoments(args) => norm::combine_moments(args),
+            Kernel::Normalize(args) => norm::normalize(args, pool),
+            Kernel::NormalizeSums(args) => norm_backward::normalize_sums(args, pool),
+            Kernel::NormalizeBackward(args) => norm_backward::normalize_backward(args, pool),
+            Kernel::Rope(args) => rope::rope(args, pool),
+            Kernel::AttentionForward(args) => attention::forward(args, pool),
+            Kernel::AttentionBackward(args) => attention::backward(args, pool),
+            Kernel::SoftmaxStatistics(args) => loss::softmax_statistics(args, pool),
+            Kernel::CombineSoftmax(args) => loss::combine_softmax(args),
+            Kernel::CrossEntropyBackward(args) => loss::cross_entropy_backward(args, pool),
+            Kernel::EmbeddingForward(args) => embedding::embedding_forward(args, pool),
+            Kernel::EmbeddingBackward(args) => embedding::embedding_backward(args, pool),
+            Kernel::SumSquares(args) => squares::sum_squares(args, pool),
+            Kernel::ClipScale(args) => squares::clip_scale(args),
+            Kernel::AdamW(args) => optimiser::adamw(args, pool),
+            Kernel::Sgd(args) => optimiser::sgd(args, pool),
+            Kernel::Copy2d(args) => layout::copy_2d(args, pool),
+        }
+    }
+}

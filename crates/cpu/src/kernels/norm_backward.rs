@@ -1,0 +1,153 @@
+//! LayerNorm and RMSNorm, backward.
+
+use super::{
+    block::{blocks, grain_of_rows, split},
+    columns::{Partials, add_block},
+    dispatch::dispatch,
+    memory::{BLOCK, Shared},
+    norm::statistics,
+    reduce::{Lanes, total},
+};
+use crate::{
+    element::{Element, Real},
+    pool::Pool,
+};
+use hal::{
+    Result,
+    kernel::{NormKind, NormShape, NormalizeBackward, NormalizeSums},
+};
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn normalize_sums(args: &NormalizeSums, pool: &Pool) -> Result<()> {
+    dispatch!("normalize_sums", args.x.dtype, T => {
+        // SAFETY: passed on from the caller; the type is the slices' own.
+        let inputs = unsafe { Shared::<T>::all([args.x, args.d_out, args.gain]) };
+        // SAFETY: passed on from the caller, which gives these of the accumulator type.
+        let [moments, sums, d_gain] = unsafe { Shared::all([args.moments, args.sums, args.d_gain]) };
+        let partials = sums_of_rows(args.shape, moments, inputs, sums, pool).add_to(d_gain, 0, pool);
+        if let Some(d_bias) = args.d_bias {
+            // SAFETY: passed on from the caller, which gives it of the accumulator type.
+            partials.add_to(unsafe { Shared::<<T as Element>::Acc>::new(d_bias) }, 1, pool);
+        }
+        Ok(())
+    })
+}
+
+// One pass over x and d_out for the sums of both directions: rows at once, columns in parts of rows.
+fn sums_of_rows<T: Element>(
+    shape: NormShape,
+    moments: Shared<T::Acc>,
+    [x, d_out, gain]: [Shared<T>; 3],
+    sums: Shared<T::Acc>,
+    pool: &Pool,
+) -> Partials<T::Acc> {
+    let columns = shape.columns;
+    let mut partials = Partials::new(shape.rows, columns, 2);
+    partials.compute(
+        pool,
+        #[inline(always)]
+        |rows, part| {
+            for row in rows {
+                let at = row * columns;
+                let inputs = [x.sub(at, columns), d_out.sub(at, columns), gain];
+                let [g, g_xhat] = sums_of_row(statistics(shape, moments, row), inputs, part);
+                sums.set(2 * row, g);
+                sums.set(2 * row + 1, g_xhat);
+            }
+        },
+    );
+    partials
+}
+
+/// The sums of one row; adds the row to the sums of its columns, d_gain's before d_bias's in `part`.
+///
+/// What fills up a short block counts for nothing: its d_out is 0.
+#[inline(always)]
+fn sums_of_row<T: Element>(
+    (mean, rstd): (T::Acc, T::Acc),
+    [x, d_out, gain]: [Shared<T>; 3],
+    part: Shared<T::Acc>,
+) -> [T::Acc; 2] {
+    let columns = x.len();
+    let mut sum_g: Lanes<T::Acc> = [Real::ZERO; BLOCK];
+    let mut sum_g_xhat = sum_g;
+    blocks(
+        0..columns,
+        #[inline(always)]
+        |column, len| {
+            let (x, d) = (x.load::<T::Acc>(column, len), d_out.load::<T::Acc>(column, len));
+            let gain = gain.load::<T::Acc>(column, len);
+            let mut d_gain: Lanes<T::Acc> = [Real::ZERO; BLOCK];
+            for i in 0..BLOCK {
+                let xhat = (x[i] - mean) * rstd;
+                d_gain[i] = d[i] * xhat;
+                sum_g[i] += d[i] * gain[i];
+                sum_g_xhat[i] += d_gain[i] * gain[i];
+            }
+            add_block(part, column, d_gain, len);
+            add_block(part, columns + column, d, len);
+        },
+    );
+    [total(sum_g), total(sum_g_xhat)]
+}
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn normalize_backward(args: &NormalizeBackward, pool: &Pool) -> Result<()> {
+    dispatch!("normalize_backward", args.x.dtype, T => {
+        // SAFETY: passed on from the caller; the type is the slices' own.
+        let arrays = unsafe { Shared::<T>::all([args.x, args.d_out, args.gain, args.d_x]) };
+        // SAFETY: passed on from the caller, which gives these of the accumulator type.
+        let [moments, sums] = unsafe { Shared::all([args.moments, args.sums]) };
+        gradient_of_rows(args.shape, moments, sums, arrays, pool);
+        Ok(())
+    })
+}
+
+fn gradient_of_rows<T: Element>(
+    shape: NormShape,
+    moments: Shared<T::Acc>,
+    sums: Shared<T::Acc>,
+    [x, d_out, gain, d_x]: [Shared<T>; 4],
+    pool: &Pool,
+) {
+    let columns = shape.columns;
+    split(
+        pool,
+        shape.rows,
+        grain_of_rows(columns),
+        #[inline(always)]
+        |rows| {
+            for row in rows {
+                let (mean, rstd) = statistics(shape, moments, row);
+                let (mean_g, mean_g_xhat) = means(shape, sums, row);
+                blocks(
+                    0..columns,
+                    #[inline(always)]
+                    |column, len| {
+                        let at = row * columns + column;
+                        let (x, mut d) = (x.load::<T::Acc>(at, len), d_out.load::<T::Acc>(at, len));
+                        let gain = gain.load::<T::Acc>(column, len);
+                        for i in 0..BLOCK {
+                            let xhat = (x[i] - mean) * rstd;
+                            d[i] = rstd * (d[i] * gain[i] - (mean_g + xhat * mean_g_xhat));
+                        }
+                        d_x.store(at, len, d);
+                    },
+                );
+            }
+        },
+    );
+}
+
+/// Means of g and of g * xhat over the whole row; `Rms` has no mean to correct for.
+#[inline(always)]
+fn means<A: Real>(shape: NormShape, sums: Shared<A>, row: usize) -> (A, A) {
+    let columns = A::of(shape.global_columns as f64);
+    let mean_g = match shape.kind {
+        NormKind::Layer => sums.get(2 * row) / columns,
+        NormKind::Rms => A::ZERO,
+    };
+    (mean_g, sums.get(2 * row + 1) / columns)
+}

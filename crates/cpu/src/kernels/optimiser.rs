@@ -1,0 +1,200 @@
+//! AdamW and stochastic gradient descent.
+
+use super::{
+    block::{GRAIN, blocks, split},
+    dispatch::{dispatch, dispatch_accumulator},
+    memory::{BLOCK, Shared},
+};
+use crate::{
+    element::{Element, Real},
+    pool::Pool,
+};
+use hal::{
+    RawSlice, Result,
+    kernel::{AdamW, AdamWTensor, Sgd, SgdTensor},
+};
+
+/// The factor of all gradients; none when the update is to be skipped.
+///
+/// # Safety
+/// `factor` is one live f64 that nothing writes to.
+unsafe fn factor(factor: RawSlice) -> Option<f64> {
+    // SAFETY: passed on from the caller.
+    let factor = unsafe { Shared::<f64>::new(factor) }.get(0);
+    (!factor.is_nan()).then_some(factor)
+}
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn adamw(args: &AdamW, pool: &Pool) -> Result<()> {
+    // SAFETY: passed on from the caller.
+    let Some(factor) = (unsafe { factor(args.factor) }) else { return Ok(()) };
+    args.tensors.iter().try_for_each(|tensor| {
+        let compute = tensor.compute.map_or(tensor.weights.dtype, |compute| compute.dtype);
+        dispatch_accumulator!("adamw", tensor.weights.dtype, A => dispatch!("adamw", compute, C => {
+            // SAFETY: passed on from the caller; the types are the slices' own.
+            unsafe { adamw_tensor::<A, C>(args, tensor, factor, pool) };
+            Ok(())
+        }))
+    })
+}
+
+/// # Safety
+/// The slices of `tensor` are live, of these types, and nothing else uses those that are updated.
+unsafe fn adamw_tensor<A: Real, C: Element>(args: &AdamW, tensor: &AdamWTensor, factor: f64, pool: &Pool) {
+    // SAFETY: passed on from the caller.
+    let state = unsafe { Shared::<A>::all([tensor.weights, tensor.gradients, tensor.first, tensor.second]) };
+    // SAFETY: passed on from the caller.
+    let compute = tensor.compute.map(|compute| unsafe { Shared::<C>::new(compute) });
+    adamw_blocks(AdamWNumbers::new(args, tensor.weight_decay, factor), state, compute, pool);
+}
+
+/// What every element of a tensor shares, rounded once.
+#[derive(Clone, Copy)]
+struct AdamWNumbers<A> {
+    factor: A,
+    keep: A,
+    one_minus_beta1: A,
+    beta2: A,
+    one_minus_beta2: A,
+    root_of_correction2: A,
+    epsilon: A,
+    step_size: A,
+}
+
+impl<A: Real> AdamWNumbers<A> {
+    fn new(args: &AdamW, weight_decay: f64, factor: f64) -> Self {
+        let correction = |beta: f64| 1.0 - beta.powf(args.step as f64);
+        AdamWNumbers {
+            factor: A::of(factor),
+            keep: A::of(1.0 - args.rate * weight_decay),
+            one_minus_beta1: A::of(1.0 - args.beta1),
+            beta2: A::of(args.beta2),
+            one_minus_beta2: A::of(1.0 - args.beta2),
+            root_of_correction2: A::of(correction(args.beta2).sqrt()),
+            epsilon: A::of(args.epsilon),
+            step_size: A::of(args.rate / correction(args.beta1)),
+        }
+    }
+
+    /// New weight, first and second moment, in the order of operations that PyTorch has.
+    #[inline(always)]
+    fn update(self, weight: A, gradient: A, first: A, second: A) -> (A, A, A) {
+        let gradient = self.factor * gradient;
+        let first = first + self.one_minus_beta1 * (gradient - first);
+        let second = self.beta2 * second + self.one_minus_beta2 * gradient * gradient;
+        let root = second.sqrt() / self.root_of_correction2 + self.epsilon;
+        (self.keep * weight - self.step_size * (first / root), first, second)
+    }
+}
+
+fn adamw_blocks<A: Real, C: Element>(
+    numbers: AdamWNumbers<A>,
+    [weights, gradients, first, second]: [Shared<A>; 4],
+    compute: Option<Shared<C>>,
+    pool: &Pool,
+) {
+    split(
+        pool,
+        weights.len(),
+        GRAIN,
+        #[inline(always)]
+        |range| {
+            blocks(
+                range,
+                #[inline(always)]
+                |start, len| {
+                    let (mut w, g) = (weights.load::<A>(start, len), gradients.load::<A>(start, len));
+                    let (mut m, mut v) = (first.load::<A>(start, len), second.load::<A>(start, len));
+                    for i in 0..BLOCK {
+                        (w[i], m[i], v[i]) = numbers.update(w[i], g[i], m[i], v[i]);
+                    }
+                    weights.store(start, len, w);
+                    first.store(start, len, m);
+                    second.store(start, len, v);
+                    write_compute(compute, weights, start, len);
+                },
+            )
+        },
+    );
+}
+
+/// Copies new weights to their compute type, if they have one.
+#[inline(always)]
+fn write_compute<A: Real, C: Element>(
+    compute: Option<Shared<C>>,
+    weights: Shared<A>,
+    start: usize,
+    len: usize,
+) {
+    if let Some(compute) = compute {
+        compute.convert(weights, start, len);
+    }
+}
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn sgd(args: &Sgd, pool: &Pool) -> Result<()> {
+    // SAFETY: passed on from the caller.
+    let Some(factor) = (unsafe { factor(args.factor) }) else { return Ok(()) };
+    args.tensors.iter().try_for_each(|tensor| {
+        let compute = tensor.compute.map_or(tensor.weights.dtype, |compute| compute.dtype);
+        dispatch_accumulator!("sgd", tensor.weights.dtype, A => dispatch!("sgd", compute, C => {
+            // SAFETY: passed on from the caller; the types are the slices' own.
+            unsafe { sgd_tensor::<A, C>(args, tensor, factor, pool) };
+            Ok(())
+        }))
+    })
+}
+
+/// # Safety
+/// The slices of `tensor` are live, of these types, and nothing else uses those that are updated.
+unsafe fn sgd_tensor<A: Real, C: Element>(args: &Sgd, tensor: &SgdTensor, factor: f64, pool: &Pool) {
+    // SAFETY: passed on from the caller.
+    let state = unsafe { Shared::<A>::all([tensor.weights, tensor.gradients]) };
+    // SAFETY: passed on from the caller.
+    let velocity = tensor.velocity.map(|velocity| unsafe { Shared::<A>::new(velocity) });
+    // SAFETY: passed on from the caller.
+    let compute = tensor.compute.map(|compute| unsafe { Shared::<C>::new(compute) });
+    let numbers = [factor, tensor.weight_decay, args.momentum, args.rate].map(A::of);
+    sgd_blocks(numbers, state, velocity, compute, pool);
+}
+
+fn sgd_blocks<A: Real, C: Element>(
+    [factor, decay, momentum, rate]: [A; 4],
+    [weights, gradients]: [Shared<A>; 2],
+    velocity: Option<Shared<A>>,
+    compute: Option<Shared<C>>,
+    pool: &Pool,
+) {
+    split(
+        pool,
+        weights.len(),
+        GRAIN,
+        #[inline(always)]
+        |range| {
+            blocks(
+                range,
+                #[inline(always)]
+                |start, len| {
+                    let (mut w, mut u) = (weights.load::<A>(start, len), gradients.load::<A>(start, len));
+                    for i in 0..BLOCK {
+                        u[i] = factor * u[i] + decay * w[i];
+                    }
+                    if let Some(velocity) = velocity {
+                        let old = velocity.load::<A>(start, len);
+                        for i in 0..BLOCK {
+                            u[i] += momentum * old[i];
+                        }
+                        velocity.store(start, len, u);
+                    }
+                    for i in 0..BLOCK {
+                        w[i] = w[i] - rate * u[i];
+                    }
+                    weights.store(start, len, w);
+                    write_compute(compute, weights, start, len);
+                },
+            )
+        },
+    );
+}

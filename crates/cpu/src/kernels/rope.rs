@@ -1,0 +1,118 @@
+//! Rotary position embedding.
+
+use super::{
+    block::{blocks, grain_of_rows, split},
+    dispatch::dispatch,
+    memory::Shared,
+};
+use crate::{
+    element::{Element, Real},
+    pool::Pool,
+};
+use hal::{Result, kernel::Rope};
+
+/// # Safety
+/// As for [`execute`](super::execute).
+pub(super) unsafe fn rope(args: &Rope, pool: &Pool) -> Result<()> {
+    dispatch!("rope", args.x.dtype, T => {
+        // SAFETY: passed on from the caller; the type is the slices' own.
+        let [x, out] = unsafe { Shared::<T>::all([args.x, args.out]) };
+        turn_rows(x, out, args, pool);
+        Ok(())
+    })
+}
+
+fn turn_rows<T: Element>(x: Shared<T>, out: Shared<T>, args: &Rope, pool: &Pool) {
+    let (half, columns) = (args.head_size / 2, args.heads * args.head_size);
+    let turns = Turns::new(args);
+    split(
+        pool,
+        args.rows,
+        grain_of_rows(columns),
+        #[inline(always)]
+        |rows| {
+            let mut cosines = vec![T::Acc::ZERO; half];
+            let mut sines = cosines.clone();
+            // SAFETY: the vector outlives the loop, and is this thread's own.
+            let cosines = unsafe { Shared::of(&mut cosines) };
+            // SAFETY: the vector outlives the loop, and is this thread's own.
+            let sines = unsafe { Shared::of(&mut sines) };
+            for row in rows {
+                turns.write(row % args.sequence, cosines, sines);
+                for head in 0..args.heads {
+                    turn_head(x, out, row * columns + head * args.head_size, cosines, sines);
+                }
+            }
+        },
+    );
+}
+
+/// Turns the pairs (e, e + half) of the head that begins at `start`.
+#[inline(always)]
+fn turn_head<T: Element>(
+    x: Shared<T>,
+    out: Shared<T>,
+    start: usize,
+    cosines: Shared<T::Acc>,
+    sines: Shared<T::Acc>,
+) {
+    let half = cosines.len();
+    blocks(
+        0..half,
+        #[inline(always)]
+        |e, len| {
+            let (cos, sin) = (cosines.load::<T::Acc>(e, len), sines.load::<T::Acc>(e, len));
+            let (mut a, mut b) = (x.load::<T::Acc>(start + e, len), x.load::<T::Acc>(start + half + e, len));
+            for i in 0..cos.len() {
+                let (left, right) = (a[i], b[i]);
+                a[i] = left * cos[i] - right * sin[i];
+                b[i] = right * cos[i] + left * sin[i];
+            }
+            out.store(start + e, len, a);
+            out.store(start + half + e, len, b);
+        },
+    );
+}
+
+const FINE: usize = 64;
+
+/// Cosine and sine of every angle `position * frequency`, as products of two small tables in f64.
+///
+/// Position p turns by as much as p - p % 64 and p % 64 together, so 64 + sequence / 64 rows of sines are enough, where a
+/// sine for each position would cost more than the rotation itself.
+struct Turns {
+    half: usize,
+    fine: Vec<(f64, f64)>,
+    coarse: Vec<(f64, f64)>,
+}
+
+impl Turns {
+    fn new(args: &Rope) -> Turns {
+        let half = args.head_size / 2;
+        let sign = if args.backward { -1.0 } else { 1.0 };
+        let frequency = |e: usize| sign * args.base.powf(-2.0 * e as f64 / args.head_size as f64);
+        let frequencies: Vec<f64> = (0..half).map(frequency).collect();
+        let row = |position: usize| {
+            frequencies
+                .iter()
+                .map(move |frequency| (position as f64 * frequency).sin_cos())
+                .map(|(s, c)| (c, s))
+        };
+        let positions = args.sequence.min(args.rows);
+        let fine = (0..FINE.min(positions)).flat_map(row).collect();
+        let coarse = (0..positions.div_ceil(FINE)).flat_map(|block| row(block * FINE)).collect();
+        Turns { half, fine, coarse }
+    }
+
+    #[inline(always)]
+    fn write<A: Real>(&self, position: usize, cosines: Shared<A>, sines: Shared<A>) {
+        let row = |index: usize| index * self.half..(index + 1) * self.half;
+        let coarse = &self.coarse[row(position / FINE)];
+        let fine = &self.fine[row(position % FINE)];
+        for e in 0..self.half {
+            let ((c, s), (cos, sin)) = (coarse[e], fine[e]);
+            cosines.set(e, A::of(c * cos - s * sin));
+            sines.set(e, A::of(s * cos + c * sin));
+        }
+    }
+}

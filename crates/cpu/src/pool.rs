@@ -1,0 +1,62 @@
+//! The threads of one rank, and the loop that kernels run on them.
+
+use hal::{Error, Result};
+use std::ops::Range;
+
+/// The threads that one rank computes with: the calling one alone, or a pool of several.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    threads: usize,
+    workers: Option<rayon::ThreadPool>,
+}
+
+impl Pool {
+    /// A pool of `threads` threads; one means the caller's own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for zero threads or when the system refuses to start them.
+    pub(crate) fn new(threads: usize) -> Result<Pool> {
+        let refuse = |reason: String| {
+            Error::invalid("cpu", format!("{threads} threads per rank ({reason})"), "at least 1")
+        };
+        match threads {
+            0 => Err(refuse("none to compute with".into())),
+            1 => Ok(Pool { threads, workers: None }),
+            _ => {
+                let workers = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+                Ok(Pool { threads, workers: Some(workers.map_err(|error| refuse(error.to_string()))?) })
+            }
+        }
+    }
+
+    /// Number of threads.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Runs `work` where rayon's own loops use this pool.
+    pub(crate) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match &self.workers {
+            None => work(),
+            Some(workers) => workers.install(work),
+        }
+    }
+
+    /// Splits `0..len` into one range a thread, each of at least `grain` items (but the last), and runs `work` on each.
+    ///
+    /// Where the cuts lie never changes a result, only who computes it: kernels write disjoint outputs per item.
+    pub(crate) fn split(&self, len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
+        let parts = (len / grain.max(1)).clamp(1, self.threads);
+        if parts == 1 {
+            return work(0..len);
+        }
+        let part = |index: usize| index * len / parts..(index + 1) * len / parts;
+        self.install(|| {
+            rayon::scope(|scope| {
+                let work = &work;
+                (1..parts).for_each(|index| scope.spawn(move |_| work(part(index))));
+                work(part(0));
+            });
+        });
+    }
+}

@@ -1,0 +1,77 @@
+//! Strided matrices, and the call into the `gemm` crate.
+
+use crate::{element::Real, pool::Pool};
+use hal::Matrix;
+
+/// Where a matrix lies: its first element, and the steps from a row and from a column to the next, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strided<T> {
+    pub(super) data: *mut T,
+    pub(super) row: usize,
+    pub(super) column: usize,
+}
+
+// SAFETY: a place in memory is a plain value; whoever uses it vouches for what lies there.
+unsafe impl<T: Send> Send for Strided<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Strided<T> {}
+
+impl<T> Strided<T> {
+    /// The operand that the seam's matrix stands for, its transposition done by the steps.
+    pub(super) fn of(matrix: Matrix) -> Self {
+        let (row, column) = if matrix.transposed { (1, matrix.leading) } else { (matrix.leading, 1) };
+        Strided { data: matrix.data.addr as *mut T, row, column }
+    }
+
+    /// The part of this matrix from a row and a column on.
+    pub(super) fn from(self, row: usize, column: usize) -> Self {
+        Strided { data: self.data.wrapping_add(row * self.row + column * self.column), ..self }
+    }
+}
+
+/// c = alpha * a b + beta * c, with a of m x k and b of k x n; `beta` 0 does not read `c`.
+///
+/// # Safety
+/// The matrices are live, hold their shapes, and `c` overlaps neither factor and is used by nobody else.
+pub(super) unsafe fn multiply<R: Real>(
+    [m, n, k]: [usize; 3],
+    c: Strided<R>,
+    a: Strided<R>,
+    b: Strided<R>,
+    alpha: R,
+    beta: R,
+    pool: &Pool,
+) {
+    let step = |elements: usize| elements as isize;
+    let threads = match pool.threads() {
+        1 => gemm::Parallelism::None,
+        threads => gemm::Parallelism::Rayon(threads),
+    };
+    pool.install(|| {
+        let (c, a, b) = (&c, &a, &b);
+        // SAFETY: the caller vouches for the three matrices; `gemm` calls the factor of the old result alpha.
+        unsafe {
+            gemm::gemm(
+                m,
+                n,
+                k,
+                c.data,
+                step(c.column),
+                step(c.row),
+                beta != R::ZERO,
+                a.data.cast_const(),
+                step(a.column),
+                step(a.row),
+                b.data.cast_const(),
+                step(b.column),
+                step(b.row),
+                beta,
+                alpha,
+                false,
+                false,
+                false,
+                threads,
+            );
+        }
+    });
+}

@@ -1,0 +1,85 @@
+//! Matrix products, over the `gemm` crate.
+//!
+//! Read in this order: [`call`] is the one place that calls that crate; [`blocked`] cuts a product into blocks, so that
+//! transposed and 16-bit operands can be laid out anew, block by block, where its kernel reads them fastest; [`stage`]
+//! does so; [`transpose`] is the SIMD transpose, [`convert`] turns rows of one element type into another, [`scratch`]
+//! holds each thread's spare memory.
+//!
+//! Cuts depend on the sizes alone, and `gemm` shares out columns and rows but never a sum over k: a product has the
+//! same bits on any number of threads.
+
+mod blocked;
+mod call;
+pub(crate) mod convert;
+pub(crate) mod scratch;
+mod stage;
+pub(crate) mod transpose;
+
+#[cfg(test)]
+mod tests;
+
+use crate::element::Element;
+use crate::pool::Pool;
+use blocked::{Factor, Product};
+use call::{Strided, multiply};
+use hal::{DType, Error, Gemm, Result};
+use half::{bf16, f16};
+
+/// Computes a product.
+///
+/// # Safety
+/// As [`hal::Blas::gemm`]: the matrices are live host memory that holds their shapes, and `c` overlaps neither input.
+///
+/// # Errors
+/// [`Error::Invalid`] for a combination of element types that the seam does not name.
+pub(crate) unsafe fn gemm(args: &Gemm, pool: &Pool) -> Result<()> {
+    let types = (args.a.data.dtype, args.b.data.dtype, args.c.data.dtype);
+    // SAFETY: the caller vouches for the matrices; each arm reads them as the types found in them.
+    unsafe {
+        match types {
+            (DType::F64, DType::F64, DType::F64) => double(args, pool),
+            (DType::F32, DType::F32, DType::F32) => single::<f32, f32>(args, pool),
+            (DType::Bf16, DType::Bf16, DType::Bf16) => single::<bf16, bf16>(args, pool),
+            (DType::Bf16, DType::Bf16, DType::F32) => single::<bf16, f32>(args, pool),
+            (DType::F16, DType::F16, DType::F16) => single::<f16, f16>(args, pool),
+            (DType::F16, DType::F16, DType::F32) => single::<f16, f32>(args, pool),
+            (a, b, c) => {
+                let found = format!("{a} x {b} into {c}");
+                return Err(Error::invalid(
+                    "gemm",
+                    found,
+                    "two factors of one float type, into it or its accumulator",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A product of f64 matrices as they lie.
+///
+/// # Safety
+/// As [`gemm`], of f64.
+unsafe fn double(args: &Gemm, pool: &Pool) {
+    let [a, b] = [args.a, args.b].map(Strided::<f64>::of);
+    let c = Strided::of(args.c);
+    // SAFETY: the caller vouches for the three matrices.
+    unsafe { multiply([args.m, args.n, args.k], c, a, b, args.alpha, args.beta, pool) }
+}
+
+/// A product held in f32.
+///
+/// # Safety
+/// As [`gemm`], of factors of type `T` and a result of type `C`.
+unsafe fn single<T: Element<Acc = f32>, C: Element<Acc = f32>>(args: &Gemm, pool: &Pool) {
+    let product = Product::<T, C> {
+        sizes: [args.m, args.n, args.k],
+        a: Factor::left(args.a, args.n),
+        b: Factor::right(args.b, args.m),
+        c: Strided::of(args.c),
+        alpha: args.alpha as f32,
+        beta: args.beta as f32,
+    };
+    // SAFETY: the caller vouches for the three matrices.
+    unsafe { product.run(pool) }
+}

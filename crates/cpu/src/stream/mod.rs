@@ -1,0 +1,202 @@
+//! Streams of the host: [`inline`] runs work on the calling thread, [`queue`] on a thread of its own.
+//!
+//! The host is the device, so a compute stream has nothing to gain from a queue: a call has run when it returns. A
+//! communication stream runs beside it on a worker thread, so that collectives overlap with compute. [`event`] marks
+//! points in either.
+
+mod event;
+mod inline;
+mod queue;
+
+pub(crate) use event::now_us;
+pub(crate) use queue::cancelled;
+
+use crate::{pool::Pool, wait::lock};
+use event::Passed;
+use hal::{DeviceId, Error, Event, RawBuffer, RawStream, Result, Stream, StreamKind, Vendor};
+use inline::Inline;
+use queue::Queue;
+use std::sync::{Arc, Mutex};
+
+/// A stream of this vendor.
+#[derive(Debug)]
+pub(crate) struct HostStream {
+    device: DeviceId,
+    engine: Engine,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Inline(Inline),
+    Queue(Queue),
+}
+
+impl HostStream {
+    /// A stream of that kind.
+    pub(crate) fn new(device: DeviceId, kind: StreamKind) -> HostStream {
+        let engine = match kind {
+            StreamKind::Compute => Engine::Inline(Inline::default()),
+            StreamKind::Communication => Engine::Queue(Queue::new(device)),
+        };
+        HostStream { device, engine }
+    }
+
+    /// The stream behind the seam's trait object.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a stream of another vendor.
+    pub(crate) fn of(stream: &dyn Stream) -> Result<&HostStream> {
+        let device = stream.device_id();
+        if device.vendor != Vendor::Cpu {
+            return Err(Error::invalid("stream", format!("one of {device}"), "one of the cpu vendor"));
+        }
+        let address = stream.raw().0 as *const HostStream;
+        // SAFETY: ids are true (contract of `hal::Stream`), so this is a `HostStream`, whose `raw` is its own address; the
+        // borrow of `stream` keeps it alive as long as the result is used.
+        Ok(unsafe { &*address })
+    }
+
+    /// Runs a job, or queues it.
+    ///
+    /// # Errors
+    /// The stream's earlier failure, or the job's own when it runs at once.
+    pub(crate) fn submit(&self, job: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+        match &self.engine {
+            Engine::Inline(inline) => inline.run(job),
+            Engine::Queue(queue) => queue.submit(Box::new(job)),
+        }
+    }
+
+    /// Runs or queues a kernel or product; its arguments are copied only when they must outlive the call.
+    ///
+    /// # Safety
+    /// What `work` asks for holds until the work has run.
+    ///
+    /// # Errors
+    /// As [`submit`](HostStream::submit).
+    pub(crate) unsafe fn launch<A: Clone + Send + 'static>(
+        &self,
+        arguments: &A,
+        pool: &Arc<Pool>,
+        work: unsafe fn(&A, &Pool) -> Result<()>,
+    ) -> Result<()> {
+        match &self.engine {
+            // SAFETY: the caller vouches for what `work` asks.
+            Engine::Inline(inline) => inline.run(|| unsafe { work(arguments, pool) }),
+            Engine::Queue(queue) => {
+                let (arguments, pool) = (arguments.clone(), pool.clone());
+                // SAFETY: the caller vouches for what `work` asks until the job has run.
+                queue.submit(Box::new(move || unsafe { work(&arguments, &pool) }))
+            }
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.engine {
+            Engine::Inline(inline) => inline.check(),
+            Engine::Queue(queue) => queue.check(),
+        }
+    }
+}
+
+// SAFETY: both engines run jobs one after another in the order of submission; events are made by the engine at the
+// point that they mark; the id is the one that the stream was made with, and `raw` is its own address.
+unsafe impl Stream for HostStream {
+    fn device_id(&self) -> DeviceId {
+        self.device
+    }
+
+    fn raw(&self) -> RawStream {
+        RawStream(std::ptr::from_ref(self) as u64)
+    }
+
+    fn kind(&self) -> StreamKind {
+        match self.engine {
+            Engine::Inline(_) => StreamKind::Compute,
+            Engine::Queue(_) => StreamKind::Communication,
+        }
+    }
+
+    unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()> {
+        self.submit(move || {
+            // SAFETY: the caller vouches for both regions until the copy has run, for equal sizes and no overlap.
+            unsafe { std::ptr::copy_nonoverlapping(src.addr as *const u8, dst.addr as *mut u8, src.bytes) };
+            Ok(())
+        })
+    }
+
+    unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()> {
+        let write = move |src: &[u8]| {
+            // SAFETY: the caller vouches that `dst` is live until the copy has run and holds exactly `src.len()` bytes.
+            unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), dst.addr as *mut u8, src.len()) };
+            Ok(())
+        };
+        match &self.engine {
+            Engine::Inline(inline) => inline.run(|| write(src)),
+            Engine::Queue(queue) => {
+                let src = src.to_vec();
+                queue.submit(Box::new(move || write(&src)))
+            }
+        }
+    }
+
+    unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()> {
+        // SAFETY: the caller vouches that `src` is live and holds exactly `dst.len()` bytes; order in the stream keeps
+        // writers away.
+        let bytes = move || unsafe { host_bytes(src) };
+        match &self.engine {
+            Engine::Inline(inline) => inline.run(|| {
+                dst.copy_from_slice(bytes());
+                Ok(())
+            }),
+            Engine::Queue(queue) => {
+                let content = Arc::new(Mutex::new(Vec::new()));
+                let target = content.clone();
+                queue.submit(Box::new(move || {
+                    *lock(&target) = bytes().to_vec();
+                    Ok(())
+                }))?;
+                queue.synchronize()?;
+                dst.copy_from_slice(&lock(&content));
+                Ok(())
+            }
+        }
+    }
+
+    fn record(&self) -> Result<Arc<dyn Event>> {
+        self.check()?;
+        match &self.engine {
+            Engine::Inline(_) => Ok(Arc::new(Passed::now())),
+            Engine::Queue(queue) => Ok(queue.record()),
+        }
+    }
+
+    fn wait(&self, event: &dyn Event) -> Result<()> {
+        if let (Engine::Queue(queue), Some(marker)) = (&self.engine, event::pending(event.raw())) {
+            return queue.wait(marker);
+        }
+        // A point passed long ago, or one of which only the host can learn that it has passed.
+        event.synchronize()?;
+        self.check()
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        match &self.engine {
+            Engine::Inline(inline) => inline.check(),
+            Engine::Queue(queue) => queue.synchronize(),
+        }
+    }
+}
+
+/// # Safety
+/// `buffer` is live, and nothing writes to it while the bytes are in use.
+unsafe fn host_bytes<'a>(buffer: RawBuffer) -> &'a [u8] {
+    if buffer.bytes == 0 {
+        return &[];
+    }
+    // SAFETY: the caller vouches for the region; the allocator hands it out initialised.
+    unsafe { std::slice::from_raw_parts(buffer.addr as *const u8, buffer.bytes) }
+}
+
+#[cfg(test)]
+mod tests;

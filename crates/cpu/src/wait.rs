@@ -1,0 +1,158 @@
+//! How a thread of this vendor waits for another: it spins while a processor is free, yields a little, then sleeps.
+
+use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest sleep of a thread that also watches for an abort.
+pub(crate) const POLL: Duration = Duration::from_millis(50);
+
+// Spinning answers fastest, but holds the processor: if the peer waits for that very one, only yielding lets it come.
+const SPIN: Duration = Duration::from_micros(3);
+// A thread that sleeps costs its waker a system call and itself a wake-up, some 10 us each; waiting awake for about as
+// long as both is never much worse than either choice made with foresight.
+const AWAKE: Duration = Duration::from_micros(40);
+// With fewer processors than threads, so many times.
+const YIELDS: usize = 3;
+
+/// Threads of this process that want a processor now; more than there are means that spinning steals time.
+static RUNNING: AtomicIsize = AtomicIsize::new(0);
+
+/// Counts threads as running until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Running(isize);
+
+impl Running {
+    /// `threads` more that run.
+    pub(crate) fn more(threads: usize) -> Running {
+        Running::change(threads as isize)
+    }
+
+    fn change(threads: isize) -> Running {
+        RUNNING.fetch_add(threads, Ordering::Relaxed);
+        Running(threads)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// Processors that this process may use.
+pub(crate) fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+fn processor_is_free() -> bool {
+    RUNNING.load(Ordering::Relaxed) <= processors() as isize
+}
+
+/// The content of a mutex, also after a panic elsewhere: this vendor's states are consistent whenever they are unlocked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells waiting threads that something has changed; what, they look up themselves.
+///
+/// A waiter reads [`seen`](Signal::seen), looks whether what it waits for is there, and only then waits, so a change in
+/// between is not lost.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Signal {
+    changes: AtomicU64,
+    sleepers: AtomicUsize,
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Signal {
+    /// Number of changes so far, for [`wait`](Signal::wait).
+    pub(crate) fn seen(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// Tells of a change.
+    pub(crate) fn raise(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        // Sequentially consistent with the sleeper's own pair: it counts itself, then looks for changes.
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            drop(lock(&self.lock));
+            self.wake.notify_all();
+        }
+    }
+
+    /// Waits for a change after `seen`, at most about `limit`; whether there was one.
+    pub(crate) fn wait(&self, seen: u64, limit: Duration) -> bool {
+        let start = Instant::now();
+        self.spin(seen, start) || self.give_way(seen, start) || self.sleep(seen, limit)
+    }
+
+    fn spin(&self, seen: u64, start: Instant) -> bool {
+        while processor_is_free() && start.elapsed() < SPIN {
+            for _ in 0..32 {
+                if self.seen() != seen {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        false
+    }
+
+    fn give_way(&self, seen: u64, start: Instant) -> bool {
+        for turn in 0.. {
+            if self.seen() != seen {
+                return true;
+            }
+            let awake = turn < YIELDS || (processor_is_free() && start.elapsed() < AWAKE);
+            if !awake {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    fn sleep(&self, seen: u64, limit: Duration) -> bool {
+        let _asleep = Running::change(-1);
+        let guard = lock(&self.lock);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let slept = self.wake.wait_timeout_while(guard, limit, |()| self.seen() == seen);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        drop(slept);
+        self.seen() != seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_change_is_lost() {
+        let (ping, pong) = (Signal::default(), Signal::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0..2000 {
+                    while !ping.wait(turn, POLL) {}
+                    pong.raise();
+                }
+            });
+            for turn in 0..2000 {
+                ping.raise();
+                while !pong.wait(turn, POLL) {}
+            }
+        });
+        assert_eq!((ping.seen(), pong.seen()), (2000, 2000));
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_limit() {
+        let start = Instant::now();
+        assert!(!Signal::default().wait(0, Duration::from_millis(5)));
+        assert!(start.elapsed() >= Duration::from_millis(5));
+    }
+}

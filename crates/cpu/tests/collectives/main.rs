@@ -1,0 +1,8 @@
+//! Collectives between ranks that are threads, through the seam: values, failures, streams.
+
+mod failures;
+mod harness;
+mod reference;
+mod speed;
+mod streams;
+mod values;

@@ -1,0 +1,75 @@
+//! How far two outcomes are apart.
+
+use crate::Outcome;
+use std::{collections::BTreeMap, fmt};
+
+/// The largest relative differences between two outcomes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Difference {
+    /// Of the losses.
+    pub loss: f64,
+    /// Of the gradients' norms.
+    pub norm: f64,
+    /// Of the gradients, each tensor by its largest element, with the tensor's name.
+    pub gradient: (f64, String),
+    /// Of the weights, likewise.
+    pub weight: (f64, String),
+}
+
+impl Difference {
+    /// The largest of losses, norms and gradients.
+    pub fn largest(&self) -> f64 {
+        self.loss.max(self.norm).max(self.gradient.0)
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { loss, norm, gradient, weight } = self;
+        write!(f, "loss {loss:.1e}, norm {norm:.1e}, gradient {:.1e} ({}), ", gradient.0, gradient.1)?;
+        write!(f, "weight {:.1e} ({})", weight.0, weight.1)
+    }
+}
+
+/// The differences of `found` from `expected`, relative to what is expected.
+pub fn difference(found: &Outcome, expected: &Outcome) -> Difference {
+    Difference {
+        loss: series(&found.losses, &expected.losses),
+        norm: series(&found.norms, &expected.norms),
+        gradient: tensors(&found.gradients, &expected.gradients),
+        weight: tensors(&found.weights, &expected.weights),
+    }
+}
+
+fn series(found: &[f64], expected: &[f64]) -> f64 {
+    if found.len() != expected.len() {
+        return f64::INFINITY;
+    }
+    let relative = |(a, b): (&f64, &f64)| worst((a - b).abs() / b.abs());
+    found.iter().zip(expected).map(relative).fold(0.0, f64::max)
+}
+
+// A key bias has no true gradient: softmax does not see it. What rounding leaves there is compared with 1e-3 of the
+// largest gradient of all, as are all tensors that are as good as zero.
+fn tensors(found: &BTreeMap<String, Vec<f64>>, expected: &BTreeMap<String, Vec<f64>>) -> (f64, String) {
+    let size = |tensor: &Vec<f64>| tensor.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
+    let floor = 1e-3 * expected.values().map(size).fold(0.0, f64::max);
+    let mut largest = (0.0, String::new());
+    for (name, tensor) in found {
+        let relative = match expected.get(name) {
+            Some(other) if other.len() == tensor.len() => {
+                let apart = tensor.iter().zip(other).map(|(a, b)| worst((a - b).abs())).fold(0.0, f64::max);
+                apart / size(other).max(floor)
+            }
+            _ => f64::INFINITY,
+        };
+        if relative > largest.0 {
+            largest = (relative, name.clone());
+        }
+    }
+    largest
+}
+
+fn worst(difference: f64) -> f64 {
+    if difference.is_nan() { f64::INFINITY } else { difference }
+}

@@ -1,0 +1,112 @@
+//! Training as a pure function: a configuration in, losses and whole gradients out.
+
+use crate::ranks;
+use grid::IndexBox;
+use hal::random::Key;
+use parallel::{Context, Counters, data::Part};
+use std::{collections::BTreeMap, sync::Arc};
+use train::{Config, config::Precision, trainer::Trainer};
+
+/// What training gave.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Loss of each step.
+    pub losses: Vec<f64>,
+    /// Norm of the gradients of each step.
+    pub norms: Vec<f64>,
+    /// The whole gradient of each parameter after the last step, row-major.
+    pub gradients: BTreeMap<String, Vec<f64>>,
+    /// The whole weights after the last step.
+    pub weights: BTreeMap<String, Vec<f64>>,
+    /// What each rank's collectives moved in the last step.
+    pub counters: Vec<Counters>,
+}
+
+/// A small model and batch that fit every grid of up to 8 ranks, with sizes that do not divide where they need not.
+pub fn config(precision: Precision) -> Config {
+    let mut config = Config::default();
+    config.model.layers = 4;
+    config.model.hidden = 32;
+    config.model.heads = 8;
+    config.model.context = 6;
+    config.model.vocabulary = 37;
+    config.training.batch = 16;
+    config.training.micro_batches = 2;
+    config.training.precision = precision;
+    config.training.warmup_steps = 3;
+    config.training.steps = 10;
+    config.training.learning_rate = 1e-2;
+    config.training.clip_norm = 0.7;
+    config
+}
+
+/// The tokens of a step: the same for every grid.
+pub fn fixed_tokens(config: &Config, step: u64, sequences: std::ops::Range<usize>) -> train::data::Batch {
+    let (length, vocabulary) = (config.model.context, config.model.vocabulary as u32);
+    let key = Key::new(99, "tokens", step);
+    let token = |sequence: usize, place: usize| key.word((sequence * (length + 1) + place) as u64) % vocabulary;
+    let all = |shift: usize| sequences.clone().flat_map(move |s| (0..length).map(move |p| token(s, p + shift)));
+    train::data::Batch { inputs: all(0).collect(), targets: all(1).collect() }
+}
+
+type Shard = (String, Vec<usize>, IndexBox, Vec<f64>);
+
+/// Trains for the configured steps on the configured grid.
+///
+/// # Panics
+/// When a rank fails, or two ranks report different losses: this is for tests.
+pub fn train(config: &Config) -> Outcome {
+    let grid = config.grid().unwrap_or_else(|error| panic!("{error}"));
+    let shared = Arc::new(config.clone());
+    let results = ranks(grid.world_size(), move |world, device| {
+        let config = &*shared;
+        let context = Context::new(world, grid, device, config.settings())?;
+        let mut trainer = Trainer::new(&context, config)?;
+        let (mut losses, mut norms) = (Vec::new(), Vec::new());
+        for step in 0..config.training.steps {
+            let tokens = |range| Ok(fixed_tokens(config, step, range));
+            let batch = trainer.shares().cut(&context, step, tokens)?;
+            context.counters().reset();
+            let result = trainer.step_on(&batch)?;
+            losses.push(result.loss);
+            norms.push(result.gradient_norm);
+        }
+        let counters = context.counted().clone();
+        // The gradients of the last step were left in place; with a sharded optimiser only a share of them is whole.
+        let gradients = if config.parallel.sharded_optimiser { Vec::new() } else { shards(&trainer, Part::Gradient)? };
+        Ok((losses, norms, gradients, shards(&trainer, Part::Weights)?, counters))
+    });
+    let mut outcome = Outcome { losses: results[0].0.clone(), norms: results[0].1.clone(), ..Outcome::default() };
+    for (rank, (losses, norms, gradients, weights, counters)) in results.into_iter().enumerate() {
+        assert_eq!(losses, outcome.losses, "rank {rank} reports other losses than rank 0");
+        assert_eq!(norms, outcome.norms, "rank {rank} reports other norms than rank 0");
+        gradients.into_iter().for_each(|shard| place(&mut outcome.gradients, shard));
+        weights.into_iter().for_each(|shard| place(&mut outcome.weights, shard));
+        outcome.counters.push(counters);
+    }
+    outcome
+}
+
+fn shards(trainer: &Trainer, part: Part) -> train::Result<Vec<Shard>> {
+    let mut shards = Vec::new();
+    trainer.model().parameters.read::<train::Error>(part, |parameter, numbers| {
+        let shape = parameter.global_shape().to_vec();
+        shards.push((parameter.name().to_owned(), shape, parameter.index().clone(), numbers));
+        Ok(())
+    })?;
+    Ok(shards)
+}
+
+// Replicas must agree bit for bit: they hold the same sums.
+fn place(whole: &mut BTreeMap<String, Vec<f64>>, (name, shape, index, numbers): Shard) {
+    let count = shape.iter().product();
+    let target = whole.entry(name.clone()).or_insert_with(|| vec![f64::NAN; count]);
+    let mut taken = 0;
+    for (start, len) in index.contiguous_runs(&shape) {
+        for (old, new) in target[start..start + len].iter_mut().zip(&numbers[taken..taken + len]) {
+            assert!(old.is_nan() || *old == *new, "{name}: replicas differ, {old} and {new}");
+            *old = *new;
+        }
+        taken += len;
+    }
+}

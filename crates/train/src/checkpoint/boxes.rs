@@ -1,0 +1,131 @@
+//! Small arithmetic on boxes: whether they fit, how they are shown, cut into slabs and copied into one another.
+
+use grid::{IndexBox, Runs};
+use hal::DType;
+
+/// A box as `[0..4, 2..6]`.
+pub(super) fn show(index: &IndexBox) -> String {
+    let dims = index.start.iter().zip(&index.shape);
+    let ranges: Vec<_> = dims.map(|(start, len)| format!("{start}..{}", start.saturating_add(*len))).collect();
+    format!("[{}]", ranges.join(", "))
+}
+
+/// Whether a box has the shape's number of dims and lies within it; no sum overflows.
+pub(super) fn fits(index: &IndexBox, shape: &[usize]) -> bool {
+    let ends = index.start.iter().zip(&index.shape).map(|(start, len)| start.checked_add(*len));
+    let within = ends.zip(shape).all(|(end, len)| end.is_some_and(|end| end <= *len));
+    within && index.start.len() == shape.len() && index.shape.len() == shape.len()
+}
+
+/// The bytes of an array; `None` when no machine could count them.
+pub(super) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
+    shape.iter().try_fold(dtype.bytes(), |product, len| product.checked_mul(*len))
+}
+
+/// Cuts a box into slabs of at most `max_elements`, in row-major order, so that their elements, one slab after the
+/// other, are the box's own.
+pub(super) fn slabs(index: &IndexBox, max_elements: usize) -> Vec<IndexBox> {
+    let longer = index.shape.iter().position(|len| *len > 1);
+    let Some(dim) = longer.filter(|_| index.num_elements() > max_elements) else {
+        return vec![index.clone()];
+    };
+    let (mut front, mut back) = (index.clone(), index.clone());
+    front.shape[dim] /= 2;
+    back.start[dim] += front.shape[dim];
+    back.shape[dim] -= front.shape[dim];
+    [slabs(&front, max_elements), slabs(&back, max_elements)].concat()
+}
+
+/// Copies the elements that lie in both boxes from the memory that holds one to the memory that holds the other.
+/// Returns their number.
+///
+/// # Panics
+/// When the memory is shorter than its box.
+pub(super) fn copy_overlap(
+    (source, source_index): (&[u8], &IndexBox),
+    (target, target_index): (&mut [u8], &IndexBox),
+    element_bytes: usize,
+) -> usize {
+    let Some(both) = source_index.intersect(target_index) else { return 0 };
+    let from = both.relative_to(source_index).contiguous_runs(&source_index.shape);
+    let to = both.relative_to(target_index).contiguous_runs(&target_index.shape);
+    for (from, to, len) in (Common { from, to, from_run: (0, 0), to_run: (0, 0) }) {
+        let [from, to, len] = [from, to, len].map(|elements| elements * element_bytes);
+        target[to..to + len].copy_from_slice(&source[from..from + len]);
+    }
+    both.num_elements()
+}
+
+/// The runs of two arrays of the same elements, cut where either array jumps: (from, to, length).
+struct Common {
+    from: Runs,
+    to: Runs,
+    from_run: (usize, usize),
+    to_run: (usize, usize),
+}
+
+impl Iterator for Common {
+    type Item = (usize, usize, usize);
+
+    fn next(&mut self) -> Option<(usize, usize, usize)> {
+        if self.from_run.1 == 0 {
+            self.from_run = self.from.next()?;
+        }
+        if self.to_run.1 == 0 {
+            self.to_run = self.to.next()?;
+        }
+        let len = self.from_run.1.min(self.to_run.1);
+        let common = (self.from_run.0, self.to_run.0, len);
+        for run in [&mut self.from_run, &mut self.to_run] {
+            *run = (run.0 + len, run.1 - len);
+        }
+        Some(common)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(start: &[usize], shape: &[usize]) -> IndexBox {
+        IndexBox { start: start.to_vec(), shape: shape.to_vec() }
+    }
+
+    #[test]
+    fn a_box_fits_or_not() {
+        assert!(fits(&index(&[1, 2], &[3, 0]), &[4, 2]) && fits(&index(&[], &[]), &[]));
+        for outside in [index(&[1, 0], &[4, 1]), index(&[0], &[1]), index(&[usize::MAX, 0], &[2, 1])] {
+            assert!(!fits(&outside, &[4, 2]), "{}", show(&outside));
+        }
+        assert_eq!(show(&index(&[1, 0], &[4, 2])), "[1..5, 0..2]");
+        assert_eq!(num_bytes(&[3, 4], DType::Bf16), Some(24));
+        assert_eq!(num_bytes(&[usize::MAX, 2], DType::Bf16), None);
+    }
+
+    #[test]
+    fn slabs_are_the_box_in_its_own_order() {
+        let whole = index(&[1, 0, 2], &[3, 5, 7]);
+        let numbers: Vec<u8> = (0..105).collect();
+        for max in [1, 2, 3, 6, 8, 34, 35, 104, 105, 200] {
+            let mut joined = Vec::new();
+            for slab in slabs(&whole, max) {
+                let mut part = vec![0; slab.num_elements()];
+                assert!(part.len() <= max);
+                copy_overlap((&numbers, &whole), (&mut part, &slab), 1);
+                joined.extend(part);
+            }
+            assert_eq!(joined, numbers, "slabs of {max}");
+        }
+        assert_eq!(slabs(&index(&[], &[]), 1), [index(&[], &[])]);
+    }
+
+    #[test]
+    fn an_overlap_is_copied_to_its_place() {
+        let (source, target) = (index(&[0, 1], &[2, 3]), index(&[1, 0], &[2, 3]));
+        let mut bytes = vec![0; 12];
+        let from: Vec<u8> = (1..13).collect();
+        assert_eq!(copy_overlap((&from, &source), (&mut bytes, &target), 2), 2);
+        assert_eq!(bytes, [0, 0, 7, 8, 9, 10, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(copy_overlap((&from, &source), (&mut bytes, &index(&[2, 0], &[2, 3])), 2), 0);
+    }
+}

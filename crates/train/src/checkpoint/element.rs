@@ -1,0 +1,72 @@
+//! Element types in files: their names in JSON and in safetensors headers, and their numbers.
+
+use half::{bf16, f16};
+use hal::DType;
+
+/// The name that safetensors headers have for an element type.
+pub(super) fn header_name(dtype: DType) -> String {
+    dtype.name().to_uppercase()
+}
+
+/// The element type that a safetensors header calls so, if there is one here.
+pub(super) fn from_header(dtype: safetensors::Dtype) -> Option<DType> {
+    DType::from_name(&format!("{dtype:?}").to_lowercase())
+}
+
+/// Little-endian floats of the type as numbers; `None` for integers.
+///
+/// # Panics
+/// When the bytes are no whole number of elements.
+pub(super) fn numbers(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
+    match dtype {
+        DType::F64 => Some(each(bytes, f64::from_le_bytes)),
+        DType::F32 => Some(each(bytes, |bytes| f32::from_le_bytes(bytes).into())),
+        DType::Bf16 => Some(each(bytes, |bytes| bf16::from_le_bytes(bytes).into())),
+        DType::F16 => Some(each(bytes, |bytes| f16::from_le_bytes(bytes).into())),
+        DType::I32 | DType::U32 => None,
+    }
+}
+
+fn each<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+    let (elements, rest) = bytes.as_chunks::<N>();
+    assert!(rest.is_empty(), "numbers: a bug: {} bytes are no elements of {N} bytes", bytes.len());
+    elements.iter().map(|element| number(*element)).collect()
+}
+
+/// Element types by name, for serde's `with`.
+pub(super) mod by_name {
+    use hal::DType;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(dtype.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DType, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        DType::from_name(&name).ok_or_else(|| D::Error::custom(format!("found element type {name}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_has_a_header_name_that_leads_back() {
+        for dtype in DType::ALL {
+            let quoted = format!("\"{}\"", header_name(dtype));
+            assert_eq!(from_header(serde_json::from_str(&quoted).unwrap()), Some(dtype));
+        }
+        assert_eq!(from_header(safetensors::Dtype::F8_E4M3), None);
+    }
+
+    #[test]
+    fn numbers_come_from_every_float_type() {
+        assert_eq!(numbers(DType::F64, &0.1_f64.to_le_bytes()), Some(vec![0.1]));
+        assert_eq!(numbers(DType::F32, &[1.5_f32.to_le_bytes(), (-2_f32).to_le_bytes()].concat()).unwrap(), [1.5, -2.0]);
+        assert_eq!(numbers(DType::Bf16, &[0x80, 0x3f]), Some(vec![1.0]));
+        assert_eq!(numbers(DType::F16, &[0x00, 0xc0]), Some(vec![-2.0]));
+        assert_eq!(numbers(DType::U32, &[0; 4]), None);
+    }
+}

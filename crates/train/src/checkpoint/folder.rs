@@ -1,0 +1,218 @@
+//! The checkpoints folder: names, which checkpoints it holds, tidying and pruning.
+//!
+//! | name | what it is |
+//! |---|---|
+//! | `step-00000120` | a complete checkpoint |
+//! | `.writing-step-00000120` | one that is being written, or that a dead process left |
+//! | `.old-step-00000120` | the complete one that is being replaced; stands in for it until the new one is in place |
+//! | `.removed-step-00000120` | one that is being removed |
+
+use super::{
+    Error, Result,
+    disk::{Disk, Local},
+};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// What a folder's name says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Final,
+    Writing,
+    Old,
+    Removed,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Final, Kind::Writing, Kind::Old, Kind::Removed];
+
+    const fn prefix(self) -> &'static str {
+        match self {
+            Kind::Final => "step-",
+            Kind::Writing => ".writing-step-",
+            Kind::Old => ".old-step-",
+            Kind::Removed => ".removed-step-",
+        }
+    }
+
+    /// The folder of this kind for a step.
+    pub(super) fn path(self, checkpoints_dir: &Path, step: u64) -> PathBuf {
+        checkpoints_dir.join(format!("{}{step:08}", self.prefix()))
+    }
+
+    /// What a name says; `None` for names of other things.
+    pub(super) fn parse(name: &str) -> Option<(Kind, u64)> {
+        Kind::ALL.into_iter().find_map(|kind| {
+            let digits = name.strip_prefix(kind.prefix())?;
+            let plain = digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
+            plain.then(|| digits.parse().ok()).flatten().map(|step| (kind, step))
+        })
+    }
+}
+
+/// The name of a path, as far as it is text.
+pub(super) fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// All folders of a checkpoints folder by kind and step.
+fn entries(checkpoints_dir: &Path) -> Result<Vec<(Kind, u64)>> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Error::Missing { path: checkpoints_dir.to_owned() },
+        _ => Error::io("listing", checkpoints_dir)(error),
+    };
+    let listed: io::Result<Vec<_>> = fs::read_dir(checkpoints_dir).map_err(failed)?.collect();
+    let names = listed.map_err(Error::io("listing", checkpoints_dir))?;
+    let mut entries: Vec<_> =
+        names.iter().filter_map(|entry| Kind::parse(entry.file_name().to_str()?)).collect();
+    entries.sort_unstable();
+    Ok(entries)
+}
+
+/// The complete checkpoints of a folder, by ascending step.
+pub(super) fn complete(checkpoints_dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    let mut found: Vec<(u64, PathBuf)> = Vec::new();
+    for (kind, step) in entries(checkpoints_dir)? {
+        let path = kind.path(checkpoints_dir, step);
+        let stands = kind == Kind::Final || kind == Kind::Old && !Kind::Final.path(checkpoints_dir, step).exists();
+        if stands && path.join(MANIFEST).is_file() {
+            found.push((step, path));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The checkpoint that is meant by its own path, its checkpoints folder or its run's folder; of several the newest.
+pub(super) fn resolve(path: &Path) -> Result<PathBuf> {
+    if !path.exists() {
+        return Err(Error::Missing { path: path.to_owned() });
+    }
+    let is_checkpoint = matches!(Kind::parse(name(path)), Some((Kind::Final | Kind::Old, _)));
+    if is_checkpoint || path.join(MANIFEST).is_file() {
+        return Ok(path.to_owned());
+    }
+    let of_run = path.join("checkpoints");
+    let checkpoints_dir = if of_run.is_dir() { of_run } else { path.to_owned() };
+    let newest = complete(&checkpoints_dir)?.pop();
+    newest.map(|(_, path)| path).ok_or(Error::None { path: checkpoints_dir })
+}
+
+/// Finishes what a process that died had begun: a replaced checkpoint comes back or goes, removals are completed.
+pub(super) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
+    for (kind, step) in entries(checkpoints_dir)? {
+        let path = kind.path(checkpoints_dir, step);
+        let in_place = Kind::Final.path(checkpoints_dir, step);
+        match kind {
+            Kind::Old if !in_place.exists() => {
+                disk.rename(&path, &in_place).map_err(Error::io("renaming", &path))?;
+            }
+            Kind::Old | Kind::Removed => disk.remove(&path).map_err(Error::io("removing", &path))?,
+            Kind::Final | Kind::Writing => {}
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the newest `keep` complete checkpoints of a folder, at least one, and removes the older ones.
+///
+/// What a writer that died left of steps before the newest goes too. Folders without a manifest and anything else
+/// in the folder stay.
+///
+/// # Errors
+/// [`Error::Io`] when the folder cannot be listed or a checkpoint cannot be removed.
+pub fn prune(checkpoints_dir: &Path, keep: usize) -> Result<()> {
+    prune_on(&Local, checkpoints_dir, keep)
+}
+
+pub(super) fn prune_on(disk: &dyn Disk, checkpoints_dir: &Path, keep: usize) -> Result<()> {
+    tidy(disk, checkpoints_dir)?;
+    let complete = complete(checkpoints_dir)?;
+    let num_removed = complete.len().saturating_sub(keep.max(1));
+    for (step, path) in &complete[..num_removed] {
+        // Under another name first: half removed it must not pass for a checkpoint.
+        let removed = Kind::Removed.path(checkpoints_dir, *step);
+        disk.rename(path, &removed).map_err(Error::io("renaming", path))?;
+        disk.remove(&removed).map_err(Error::io("removing", &removed))?;
+    }
+    let newest = complete.last().map_or(0, |(step, _)| *step);
+    for (_, step) in entries(checkpoints_dir)?.iter().filter(|(kind, step)| *kind == Kind::Writing && *step < newest) {
+        let path = Kind::Writing.path(checkpoints_dir, *step);
+        disk.remove(&path).map_err(Error::io("removing", &path))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_kinds() {
+        assert_eq!(name(&Kind::Final.path(Path::new("a"), 120)), "step-00000120");
+        assert_eq!(Kind::parse("step-00000120"), Some((Kind::Final, 120)));
+        assert_eq!(Kind::parse(".old-step-1234567890"), Some((Kind::Old, 1_234_567_890)));
+        for other in ["step-120", "step-0000012x", "step-+0000012", "xstep-00000120", "step-99999999999999999999"] {
+            assert_eq!(Kind::parse(other), None, "{other}");
+        }
+    }
+
+    fn folder(names: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for name in names {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            fs::write(dir.path().join(name).join(MANIFEST), name).unwrap();
+        }
+        dir
+    }
+
+    fn left(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn pruning_keeps_the_newest() {
+        let names = ["step-00000040", "step-00000080", "step-00000120", ".writing-step-00000060", "notes"];
+        let dir = folder(&names);
+        fs::create_dir(dir.path().join(".writing-step-00000160")).unwrap();
+        fs::create_dir(dir.path().join("step-00000010")).unwrap();
+        prune(dir.path(), 2).unwrap();
+        let kept = [".writing-step-00000160", "notes", "step-00000010", "step-00000080", "step-00000120"];
+        assert_eq!(left(dir.path()), kept);
+        prune(dir.path(), 0).unwrap();
+        assert_eq!(resolve(dir.path()).unwrap(), dir.path().join("step-00000120"));
+    }
+
+    #[test]
+    fn a_replaced_checkpoint_stands_in_until_the_new_one_is_there() {
+        let dir = folder(&["step-00000040", ".old-step-00000080"]);
+        assert_eq!(resolve(dir.path()).unwrap(), dir.path().join(".old-step-00000080"));
+        tidy(&Local, dir.path()).unwrap();
+        assert_eq!(left(dir.path()), ["step-00000040", "step-00000080"]);
+        let dir = folder(&["step-00000080", ".old-step-00000080", ".removed-step-00000040"]);
+        assert_eq!(resolve(dir.path()).unwrap(), dir.path().join("step-00000080"));
+        tidy(&Local, dir.path()).unwrap();
+        assert_eq!(left(dir.path()), ["step-00000080"]);
+    }
+
+    #[test]
+    fn a_run_its_checkpoints_and_a_checkpoint_lead_to_the_same() {
+        let run = tempfile::tempdir().unwrap();
+        let checkpoint = run.path().join("checkpoints/step-00000007");
+        let said = || resolve(run.path()).unwrap_err().to_string();
+        assert!(said().ends_with("holds no complete checkpoint (a folder step-* with a manifest.json)"), "{}", said());
+        fs::create_dir_all(&checkpoint).unwrap();
+        fs::write(checkpoint.join(MANIFEST), "").unwrap();
+        for path in [run.path(), &run.path().join("checkpoints"), &checkpoint] {
+            assert_eq!(resolve(path).unwrap(), checkpoint);
+        }
+        assert!(matches!(resolve(&run.path().join("gone")), Err(Error::Missing { .. })));
+    }
+}

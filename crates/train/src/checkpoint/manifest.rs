@@ -1,0 +1,211 @@
+//! `manifest.json`: what a checkpoint holds and where.
+//!
+//! The first line carries the CRC-32 of everything after it, so that a flipped bit in a shape or an offset is found too.
+
+use super::{
+    Fault,
+    boxes::{fits, num_bytes},
+    element,
+    tiling::{self, Tile, Tiling},
+};
+use grid::{IndexBox, Layout};
+use hal::DType;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    path::{Component, Path},
+};
+
+/// The format's number; a manifest of another one is refused.
+pub(super) const FORMAT: u64 = 1;
+
+/// What a checkpoint holds besides tensors: free JSON, kept as given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sections {
+    /// The model's configuration.
+    pub model: Value,
+    /// The trainer's place in the data, seeds, loss scale, and whatever else it goes on with.
+    pub trainer: Value,
+    /// How text becomes tokens.
+    pub tokenizer: Value,
+    /// The grid that wrote it.
+    pub grid: Value,
+}
+
+/// What a tensor is, over all ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorInfo {
+    /// The type of its elements as stored.
+    #[serde(with = "element::by_name")]
+    pub dtype: DType,
+    /// Its shape.
+    pub global_shape: Vec<usize>,
+    /// Which axes cut it, on any grid.
+    pub layout: Layout,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub(super) format: u64,
+    pub(super) step: u64,
+    pub(super) files: Vec<FileEntry>,
+    pub(super) tensors: BTreeMap<String, TensorEntry>,
+    pub(super) sections: Sections,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct FileEntry {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) crc32: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct TensorEntry {
+    pub(super) info: TensorInfo,
+    pub(super) pieces: Vec<Placed>,
+}
+
+/// A piece and its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Placed {
+    /// Position of the file in the list of files.
+    pub(super) file: usize,
+    /// Where in the file its bytes begin.
+    pub(super) offset: u64,
+    pub(super) index: IndexBox,
+}
+
+impl Manifest {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let body = serde_json::to_string(self).expect("a bug: a manifest is plain values");
+        let rest = &body[1..];
+        format!("{}{rest}", first_line(rest)).into_bytes()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, Fault> {
+        let damaged = |reason: String| Fault::Manifest { reason };
+        let text = std::str::from_utf8(bytes).map_err(|error| damaged(error.to_string()))?;
+        let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
+        let is_whole = text.strip_suffix(rest) == Some(&first_line(rest));
+        let format = serde_json::from_str(text).map(|Format { format }| format);
+        match format {
+            // A later format may carry its sum elsewhere: its number is believed.
+            Ok(found) if found != FORMAT => return Err(Fault::Format { found, needed: FORMAT }),
+            Err(error) => return Err(damaged(error.to_string())),
+            Ok(_) if !is_whole => return Err(damaged("its CRC-32 is not that of its text".into())),
+            Ok(_) => {}
+        }
+        let manifest: Manifest = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+        manifest.check().map_err(damaged)?;
+        Ok(manifest)
+    }
+
+    /// Whether everything it refers to can be there, so that reading need not ask again.
+    fn check(&self) -> Result<(), String> {
+        for file in &self.files {
+            let mut parts = Path::new(&file.name).components();
+            if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+                return Err(format!("file {:?} is not beside it", file.name));
+            }
+        }
+        self.tensors.iter().try_for_each(|(name, tensor)| {
+            self.check_tensor(tensor).map_err(|reason| format!("tensor {name}: {reason}"))
+        })
+    }
+
+    fn check_tensor(&self, TensorEntry { info, pieces }: &TensorEntry) -> Result<(), String> {
+        info.layout.check(&info.global_shape).map_err(|error| error.to_string())?;
+        num_bytes(&info.global_shape, info.dtype).ok_or("its bytes cannot be counted")?;
+        for Placed { file, offset, index } in pieces {
+            let file = self.files.get(*file).ok_or("a piece lies in a file that is not listed")?;
+            let bytes = num_bytes(&index.shape, info.dtype).and_then(|bytes| u64::try_from(bytes).ok());
+            let end = bytes.and_then(|bytes| offset.checked_add(bytes));
+            if !fits(index, &info.global_shape) || end.is_none_or(|end| end > file.bytes) {
+                return Err(format!("a piece leaves the tensor or {} ({} bytes)", file.name, file.bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that every tensor is covered exactly once.
+    pub(super) fn check_tiling<'a>(&'a self) -> Result<(), (&'a str, Tiling)> {
+        self.tensors.iter().try_for_each(|(name, tensor)| {
+            let tile = |piece: &'a Placed| Tile { index: &piece.index, file: &self.files[piece.file].name };
+            let tiles: Vec<_> = tensor.pieces.iter().map(tile).collect();
+            tiling::check(&tensor.info.global_shape, &tiles).map_err(|fault| (name.as_str(), fault))
+        })
+    }
+}
+
+/// All that is asked of a manifest of an unknown format.
+#[derive(Deserialize)]
+struct Format {
+    format: u64,
+}
+
+fn first_line(rest: &str) -> String {
+    format!("{{\"crc32\":\"{:08x}\",\n", crc32fast::hash(rest.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn manifest() -> Manifest {
+        let info = TensorInfo { dtype: DType::Bf16, global_shape: vec![4, 2], layout: "[x | -]".parse().unwrap() };
+        let whole = Placed { file: 0, offset: 64, index: IndexBox::full(&[4, 2]) };
+        Manifest {
+            format: FORMAT,
+            step: 7,
+            files: vec![FileEntry { name: "shard-00000.safetensors".into(), bytes: 80, crc32: 1 }],
+            tensors: BTreeMap::from([("w".into(), TensorEntry { info, pieces: vec![whole] })]),
+            sections: Sections { trainer: json!({"seed": 3}), ..Sections::default() },
+        }
+    }
+
+    fn said(manifest: &Manifest) -> String {
+        Manifest::decode(&manifest.encode()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn it_comes_back_and_is_json() {
+        let bytes = manifest().encode();
+        assert_eq!(Manifest::decode(&bytes).unwrap(), manifest());
+        let json: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!((&json["step"], &json["tensors"]["w"]["info"]["dtype"]), (&json!(7), &json!("bf16")));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let bytes = manifest().encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Manifest::decode(&flipped).is_err(), "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(Manifest::decode(&bytes[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let changed = |change: &dyn Fn(&mut Manifest)| {
+            let mut manifest = manifest();
+            change(&mut manifest);
+            said(&manifest)
+        };
+        assert_eq!(changed(&|m| m.format = 2), "manifest.json has format 2, this program reads 1");
+        let beside = "manifest.json is damaged: file \"../a\" is not beside it";
+        assert_eq!(changed(&|m| m.files[0].name = "../a".into()), beside);
+        let leaves = "manifest.json is damaged: tensor w: a piece leaves the tensor or shard-00000.safetensors (79 bytes)";
+        assert_eq!(changed(&|m| m.files[0].bytes = 79), leaves);
+        let piece = |change: fn(&mut Placed)| changed(&|m| change(&mut m.tensors.get_mut("w").unwrap().pieces[0]));
+        assert!(piece(|piece| piece.index.start[0] = 1).contains("leaves the tensor"));
+        assert!(piece(|piece| piece.offset = u64::MAX).contains("leaves the tensor"));
+        assert!(piece(|piece| piece.file = 1).contains("a file that is not listed"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Plain safetensors files, from wherever: weights to start from.
+
+use super::{
+    Error, Result, TensorInfo,
+    boxes::{copy_overlap, fits},
+    element,
+    map::map,
+};
+use grid::{IndexBox, Layout};
+use hal::DType;
+use memmap2::Mmap;
+use safetensors::{SafeTensors, tensor::Metadata};
+use std::path::{Path, PathBuf};
+
+/// The element types that we have.
+const KNOWN: &str = "f64, f32, bf16, f16, i32 or u32";
+
+/// A safetensors file with whole tensors, mapped.
+#[derive(Debug)]
+pub struct PlainFile {
+    path: PathBuf,
+    mapped: Mmap,
+    header: Metadata,
+    data_offset: usize,
+}
+
+impl PlainFile {
+    /// Opens a safetensors file.
+    ///
+    /// The file is mapped: as long as this value lives, no program may shorten or overwrite it. Replacing it by
+    /// another one of the same name does no harm.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], [`Error::Io`]; [`Error::NotSafetensors`] for another kind of file, and for one that is cut
+    /// short.
+    pub fn open(path: impl AsRef<Path>) -> Result<PlainFile> {
+        let path = path.as_ref().to_owned();
+        if !path.exists() {
+            return Err(Error::Missing { path });
+        }
+        let mapped = map(&path)?;
+        let read = SafeTensors::read_metadata(&mapped);
+        let (header_bytes, header) = read.map_err(|error| {
+            let reason = error.to_string();
+            Error::NotSafetensors { path: path.clone(), bytes: mapped.len() as u64, reason }
+        })?;
+        // Eight bytes of the file say how long the header is.
+        Ok(PlainFile { path, mapped, header, data_offset: 8 + header_bytes })
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of all tensors, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = self.header.offset_keys();
+        names.sort_unstable();
+        names
+    }
+
+    /// Whether there is a tensor of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.header.info(name).is_some()
+    }
+
+    /// A tensor's shape.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`].
+    pub fn shape(&self, name: &str) -> Result<&[usize]> {
+        Ok(&self.header(name)?.shape)
+    }
+
+    /// What a tensor is; no axis cuts it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`]; [`Error::Dtype`] when we have no such element type.
+    pub fn info(&self, name: &str) -> Result<TensorInfo> {
+        let header = self.header(name)?;
+        let other = || Error::Dtype { name: name.to_owned(), found: header.dtype.to_string(), needed: KNOWN };
+        let dtype = element::from_header(header.dtype).ok_or_else(other)?;
+        let global_shape = header.shape.clone();
+        Ok(TensorInfo { dtype, layout: Layout::replicated(global_shape.len()), global_shape })
+    }
+
+    /// A box of a tensor as numbers.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`], [`Error::Outside`]; [`Error::Dtype`] when its elements are none of our floats.
+    pub fn read_f64(&self, name: &str, index: &IndexBox) -> Result<Vec<f64>> {
+        let (dtype, bytes) = self.read(name, index)?;
+        element::numbers(dtype, &bytes).ok_or_else(|| Error::not_float(name, dtype))
+    }
+
+    /// A whole tensor of u32, such as token ids.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`]; [`Error::Dtype`] when its elements are others.
+    pub fn read_u32(&self, name: &str) -> Result<Vec<u32>> {
+        match self.read(name, &IndexBox::full(self.shape(name)?))? {
+            (DType::U32, bytes) => Ok(bytes.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)).collect()),
+            (other, _) => Err(Error::Dtype { name: name.to_owned(), found: other.to_string(), needed: "u32" }),
+        }
+    }
+
+    fn read(&self, name: &str, index: &IndexBox) -> Result<(DType, Vec<u8>)> {
+        let TensorInfo { dtype, global_shape: shape, .. } = self.info(name)?;
+        if !fits(index, &shape) {
+            return Err(Error::Outside { name: name.to_owned(), index: index.clone(), shape });
+        }
+        let (start, end) = self.header(name)?.data_offsets;
+        let source = &self.mapped[self.data_offset..][start..end];
+        let mut bytes = vec![0; index.num_elements() * dtype.bytes()];
+        copy_overlap((source, &IndexBox::full(&shape)), (&mut bytes, index), dtype.bytes());
+        Ok((dtype, bytes))
+    }
+
+    fn header(&self, name: &str) -> Result<&safetensors::tensor::TensorInfo> {
+        self.header.info(name).ok_or_else(|| Error::UnknownTensor {
+            path: self.path.clone(),
+            name: name.to_owned(),
+            num_tensors: self.header.tensors().len(),
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! Reads boxes of tensors from a checkpoint, whatever grid wrote it.
+
+use super::{
+    Error, Fault, Result, Sections, TensorInfo, Tiling,
+    boxes::{copy_overlap, fits},
+    element,
+    folder::{MANIFEST, resolve},
+    manifest::{Manifest, Placed, TensorEntry},
+    map::map,
+};
+use grid::IndexBox;
+use memmap2::Mmap;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+/// A complete checkpoint, open for reading. Files are mapped when they are first needed.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    pub(super) manifest: Manifest,
+    maps: Vec<OnceLock<Mmap>>,
+}
+
+impl Reader {
+    /// Opens a checkpoint, or the newest complete one of a checkpoints folder or a run's folder.
+    ///
+    /// The manifest is checked as a whole, the other files for presence and length; [`Reader::verify`] reads them too.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] and [`Error::None`] when there is none; [`Error::Damaged`] when it is not as it was written,
+    /// with the name of an earlier one that is; [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
+        Reader::open_exactly(&resolve(path.as_ref())?).map_err(Error::with_offer)
+    }
+
+    /// Opens the checkpoint of that very path; errors offer nothing.
+    pub(super) fn open_exactly(path: &Path) -> Result<Reader> {
+        let damaged = |fault| Error::damaged(path, fault);
+        let bytes = fs::read(path.join(MANIFEST)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => damaged(Fault::NoManifest),
+            _ => Error::io("reading", path.join(MANIFEST))(error),
+        })?;
+        let manifest = Manifest::decode(&bytes).map_err(damaged)?;
+        let maps = manifest.files.iter().map(|_| OnceLock::new()).collect();
+        let reader = Reader { path: path.to_owned(), manifest, maps };
+        (0..reader.manifest.files.len()).try_for_each(|file| reader.check_length(file))?;
+        Ok(reader)
+    }
+
+    /// The checkpoint's folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Steps of training that led to it.
+    pub fn step(&self) -> u64 {
+        self.manifest.step
+    }
+
+    /// What it holds besides tensors.
+    pub fn sections(&self) -> &Sections {
+        &self.manifest.sections
+    }
+
+    /// The names of all tensors, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.manifest.tensors.keys().map(String::as_str)
+    }
+
+    /// What a tensor is.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`].
+    pub fn info(&self, name: &str) -> Result<&TensorInfo> {
+        Ok(&self.tensor(name)?.info)
+    }
+
+    /// A box of a tensor, row-major and little-endian, put together from the pieces that hold elements of it.
+    ///
+    /// Only the bytes that are needed are read from disk; sums are not checked, as that would take reading all.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`], [`Error::Outside`]; [`Error::Damaged`] or [`Error::Io`] when a file has gone or
+    /// shrunk since the checkpoint was opened.
+    pub fn read(&self, name: &str, index: &IndexBox) -> Result<Vec<u8>> {
+        let TensorEntry { info, pieces } = self.tensor(name)?;
+        if !fits(index, &info.global_shape) {
+            let shape = info.global_shape.clone();
+            return Err(Error::Outside { name: name.to_owned(), index: index.clone(), shape });
+        }
+        let element_bytes = info.dtype.bytes();
+        let mut bytes = vec![0; index.num_elements() * element_bytes];
+        let mut found = 0;
+        for piece in pieces.iter().filter(|piece| piece.index.intersect(index).is_some()) {
+            let source = self.piece_bytes(piece, element_bytes)?;
+            found += copy_overlap((source, &piece.index), (&mut bytes, index), element_bytes);
+        }
+        match found == index.num_elements() {
+            true => Ok(bytes),
+            false => Err(self.incomplete(name, index, found)),
+        }
+    }
+
+    /// As [`Reader::read`], as numbers from whatever float type is stored.
+    ///
+    /// # Errors
+    /// [`Error::Dtype`] for integers; and as [`Reader::read`].
+    pub fn read_f64(&self, name: &str, index: &IndexBox) -> Result<Vec<f64>> {
+        let dtype = self.info(name)?.dtype;
+        let not_float = || Error::not_float(name, dtype);
+        if !dtype.is_float() {
+            return Err(not_float());
+        }
+        element::numbers(dtype, &self.read(name, index)?).ok_or_else(not_float)
+    }
+
+    pub(super) fn tensor(&self, name: &str) -> Result<&TensorEntry> {
+        self.manifest.tensors.get(name).ok_or_else(|| Error::UnknownTensor {
+            path: self.path.clone(),
+            name: name.to_owned(),
+            num_tensors: self.manifest.tensors.len(),
+        })
+    }
+
+    pub(super) fn file_path(&self, file: usize) -> PathBuf {
+        self.path.join(&self.manifest.files[file].name)
+    }
+
+    pub(super) fn check_length(&self, file: usize) -> Result<()> {
+        let (path, entry) = (self.file_path(file), &self.manifest.files[file]);
+        let found = match fs::metadata(&path) {
+            Ok(metadata) => Some(metadata.len()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::io("looking at", path)(error)),
+        };
+        let (file, needed) = (entry.name.clone(), entry.bytes);
+        match found {
+            Some(found) if found == needed => Ok(()),
+            Some(found) => Err(Error::damaged(&self.path, Fault::Length { file, found, needed })),
+            None => Err(Error::damaged(&self.path, Fault::NoFile { file, needed })),
+        }
+    }
+
+    fn piece_bytes(&self, piece: &Placed, element_bytes: usize) -> Result<&[u8]> {
+        let len = piece.index.num_elements() * element_bytes;
+        let start = usize::try_from(piece.offset).expect("a bug: a file was mapped that is longer than memory");
+        Ok(&self.mapped(piece.file)?[start..start + len])
+    }
+
+    fn mapped(&self, file: usize) -> Result<&Mmap> {
+        if let Some(mapped) = self.maps[file].get() {
+            return Ok(mapped);
+        }
+        let mapped = map(&self.file_path(file))?;
+        let (found, entry) = (mapped.len() as u64, &self.manifest.files[file]);
+        if found != entry.bytes {
+            let fault = Fault::Length { file: entry.name.clone(), found, needed: entry.bytes };
+            return Err(Error::damaged(&self.path, fault));
+        }
+        // Another thread may have been faster; then this map is dropped.
+        Ok(self.maps[file].get_or_init(|| mapped))
+    }
+
+    fn incomplete(&self, name: &str, index: &IndexBox, found: usize) -> Error {
+        let fault = Tiling::Gap { missing: index.clone(), found, needed: index.num_elements() };
+        Error::damaged(&self.path, Fault::Tiling { name: name.to_owned(), fault })
+    }
+}

@@ -1,0 +1,86 @@
+//! The same tensors, cut for another grid.
+
+use super::{
+    Error, Reader, Result, Sections, Writer,
+    boxes::slabs,
+    disk::Local,
+    shard::{PieceRecord, write_records},
+    stream::Emit,
+};
+use grid::{Axis, Coordinates, Grid, IndexBox};
+use std::path::{Path, PathBuf};
+
+/// What is held of a tensor at a time while it is copied.
+const SLAB_BYTES: usize = 16 << 20;
+
+/// Writes a checkpoint of the same step as the ranks of another grid would write it: one file per rank that owns
+/// elements, with its boxes by the tensors' layouts.
+///
+/// Of ranks with the same elements the one at coordinate 0 of the axes that replicate them owns them. A tensor lives on
+/// the pipeline stage that `stage_of` gives for its name. Memory holds one slab of 16 MiB at a time. The source is
+/// verified first, as its faults would get new, valid sums. The section `grid` becomes the new grid's; the others are
+/// copied. `checkpoints_dir` may be the source's own: the new checkpoint then takes its place.
+///
+/// # Errors
+/// [`Error::Stage`] when `stage_of` names a stage that the grid does not have; those of [`Reader::verify`] and of
+/// [`Writer`].
+pub fn reshard(
+    reader: &Reader,
+    checkpoints_dir: &Path,
+    grid: &Grid,
+    stage_of: &dyn Fn(&str) -> usize,
+) -> Result<PathBuf> {
+    check_stages(reader, grid, stage_of)?;
+    reader.verify()?;
+    let writer = Writer::begin(checkpoints_dir, reader.step())?;
+    let mut records = Vec::new();
+    for rank in 0..grid.world_size() {
+        let pieces = owned(reader, grid, &grid.coordinates(rank), stage_of);
+        if !pieces.is_empty() {
+            let sources: Vec<_> = pieces.iter().map(|piece| (piece.name.clone(), piece.index.clone())).collect();
+            records.push(write_records(&Local, writer.dir(), rank, pieces, &mut |piece, emit| {
+                copy(reader, &sources[piece].0, &sources[piece].1, emit)
+            })?);
+        }
+    }
+    let new_grid = serde_json::to_value(grid).expect("a bug: a grid is plain values");
+    writer.commit(records, Sections { grid: new_grid, ..reader.sections().clone() })
+}
+
+/// Passes a box of a tensor on, slab by slab.
+pub(super) fn copy(reader: &Reader, name: &str, index: &IndexBox, emit: &mut Emit<'_>) -> Result<()> {
+    let max_elements = SLAB_BYTES / reader.info(name)?.dtype.bytes();
+    slabs(index, max_elements).iter().try_for_each(|slab| emit(&reader.read(name, slab)?))
+}
+
+fn check_stages(reader: &Reader, grid: &Grid, stage_of: &dyn Fn(&str) -> usize) -> Result<()> {
+    let num_stages = grid.degree(Axis::Pipeline);
+    let placed = reader.names().map(|name| (name, stage_of(name)));
+    match placed.into_iter().find(|(_, stage)| *stage >= num_stages) {
+        None => Ok(()),
+        Some((name, stage)) => Err(Error::Stage { name: name.to_owned(), stage, num_stages }),
+    }
+}
+
+/// The pieces that the rank at these coordinates owns.
+fn owned(reader: &Reader, grid: &Grid, at: &Coordinates, stage_of: &dyn Fn(&str) -> usize) -> Vec<PieceRecord> {
+    let pieces = reader.manifest.tensors.iter().filter_map(|(name, tensor)| {
+        let info = &tensor.info;
+        let is_first = Axis::ALL.into_iter().filter(|axis| info.layout.cuts(*axis).is_none()).all(|axis| {
+            let owner = if axis == Axis::Pipeline { stage_of(name) } else { 0 };
+            at[axis] == owner
+        });
+        let index = info.layout.local_box(&info.global_shape, grid, at);
+        // A tensor without elements is recorded nonetheless; an empty shard of one that has some is not.
+        let holds = !index.is_empty() || info.global_shape.contains(&0);
+        (is_first && holds).then(|| PieceRecord {
+            name: name.clone(),
+            dtype: info.dtype,
+            global_shape: info.global_shape.clone(),
+            layout: info.layout.clone(),
+            index,
+            offset: 0,
+        })
+    });
+    pieces.collect()
+}

@@ -1,0 +1,189 @@
+//! One rank's file: boxes of global tensors.
+
+use super::{
+    Error, Result,
+    boxes::{fits, num_bytes},
+    disk::{Disk, Local},
+    element,
+    manifest::FileEntry,
+    stream::{self, Emit, Entry, Written},
+};
+use grid::{IndexBox, Layout};
+use hal::DType;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+/// What a rank holds of a tensor.
+#[derive(Clone, Debug)]
+pub struct Piece<'a> {
+    /// The tensor's global name.
+    pub name: &'a str,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Its shape, over all ranks.
+    pub global_shape: &'a [usize],
+    /// Which axes cut it; kept so that it can be cut for another grid.
+    pub layout: &'a Layout,
+    /// The elements held here.
+    pub index: IndexBox,
+    /// Their bytes, row-major and little-endian.
+    pub bytes: &'a [u8],
+}
+
+/// What rank 0 needs to know of a shard file; travels as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShardRecord {
+    pub(super) rank: usize,
+    pub(super) file: FileEntry,
+    pub(super) pieces: Vec<PieceRecord>,
+}
+
+/// A piece, and where in the file its bytes begin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PieceRecord {
+    pub(super) name: String,
+    #[serde(with = "element::by_name")]
+    pub(super) dtype: DType,
+    pub(super) global_shape: Vec<usize>,
+    pub(super) layout: Layout,
+    pub(super) index: IndexBox,
+    pub(super) offset: u64,
+}
+
+/// Writes a rank's pieces into the folder that a [`Writer`](super::Writer) made, and syncs them.
+///
+/// Pieces without elements are not stored, only recorded. The bytes of other ranks' replicas must not be written too:
+/// every element is stored once.
+///
+/// # Errors
+/// [`Error::Piece`] when a piece does not fit its tensor; [`Error::NoSpace`] or [`Error::Io`] when the file cannot be
+/// written; what was written of it is removed then.
+pub fn write_shard(writing_dir: &Path, rank: usize, pieces: &[Piece<'_>]) -> Result<ShardRecord> {
+    write_shard_on(&Local, writing_dir, rank, pieces)
+}
+
+pub(super) fn write_shard_on(
+    disk: &dyn Disk,
+    writing_dir: &Path,
+    rank: usize,
+    pieces: &[Piece<'_>],
+) -> Result<ShardRecord> {
+    for piece in pieces {
+        let needed = num_bytes(&piece.index.shape, piece.dtype);
+        if needed != Some(piece.bytes.len()) {
+            let needed = needed.map_or("fewer elements".into(), |needed| format!("{needed} bytes"));
+            return Err(refused(&piece.record(), rank, format!("{} bytes", piece.bytes.len()), needed));
+        }
+    }
+    let records = pieces.iter().map(Piece::record).collect();
+    write_records(disk, writing_dir, rank, records, &mut |index, emit| emit(pieces[index].bytes))
+}
+
+impl Piece<'_> {
+    fn record(&self) -> PieceRecord {
+        PieceRecord {
+            name: self.name.to_owned(),
+            dtype: self.dtype,
+            global_shape: self.global_shape.to_vec(),
+            layout: self.layout.clone(),
+            index: self.index.clone(),
+            offset: 0,
+        }
+    }
+}
+
+/// Writes the pieces that the records describe; `fill` is asked for the bytes of each by its index.
+pub(super) fn write_records(
+    disk: &dyn Disk,
+    writing_dir: &Path,
+    rank: usize,
+    mut pieces: Vec<PieceRecord>,
+    fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
+) -> Result<ShardRecord> {
+    check(rank, &pieces)?;
+    let stored: Vec<usize> = (0..pieces.len()).filter(|index| !pieces[*index].index.is_empty()).collect();
+    let entries: Vec<Entry> = stored.iter().map(|index| pieces[*index].entry()).collect();
+    let metadata = BTreeMap::from([("fascicle".to_owned(), description(rank, &pieces))]);
+    let name = format!("shard-{rank:05}.safetensors");
+    let path = writing_dir.join(&name);
+    let Written { bytes, crc32, offsets } =
+        stream::write(disk, &path, &entries, &metadata, &mut |entry, emit| fill(stored[entry], emit))?;
+    stored.iter().zip(offsets).for_each(|(index, offset)| pieces[*index].offset = offset);
+    Ok(ShardRecord { rank, file: FileEntry { name, bytes, crc32 }, pieces })
+}
+
+impl PieceRecord {
+    /// Unique within the file: no two pieces of a tensor begin at the same element.
+    fn key(&self) -> String {
+        let start: Vec<_> = self.index.start.iter().map(usize::to_string).collect();
+        format!("{}@{}", self.name, start.join(","))
+    }
+
+    fn entry(&self) -> Entry {
+        Entry { key: self.key(), dtype: self.dtype, shape: self.index.shape.clone() }
+    }
+}
+
+/// What the keys stand for, for readers that have only this file.
+fn description(rank: usize, pieces: &[PieceRecord]) -> String {
+    let piece = |piece: &PieceRecord| {
+        let fields = json!({"name": piece.name, "global_shape": piece.global_shape, "start": piece.index.start});
+        (piece.key(), fields)
+    };
+    let stored = pieces.iter().filter(|piece| !piece.index.is_empty());
+    let pieces: serde_json::Map<String, Value> = stored.map(piece).collect();
+    json!({"rank": rank, "pieces": pieces}).to_string()
+}
+
+fn check(rank: usize, pieces: &[PieceRecord]) -> Result<()> {
+    let mut keys = BTreeSet::new();
+    for piece in pieces {
+        piece.layout.check(&piece.global_shape)?;
+        let refuse = |found: String, needed: &str| Err(refused(piece, rank, found, needed));
+        if num_bytes(&piece.global_shape, piece.dtype).is_none() {
+            return refuse(format!("shape {:?}", piece.global_shape), "one whose bytes can be counted");
+        }
+        if !fits(&piece.index, &piece.global_shape) {
+            return refuse("a box outside".into(), &format!("one within shape {:?}", piece.global_shape));
+        }
+        if piece.name == "__metadata__" {
+            return refuse("a name that safetensors files reserve".into(), "another");
+        }
+        if !piece.index.is_empty() && !keys.insert(piece.key()) {
+            return refuse("a second piece that begins there".into(), "one");
+        }
+    }
+    Ok(())
+}
+
+fn refused(piece: &PieceRecord, rank: usize, found: String, needed: impl Into<String>) -> Error {
+    Error::Piece { name: piece.name.clone(), index: piece.index.clone(), rank, found, needed: needed.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_that_do_not_fit_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::replicated(2);
+        let said = |name, start: usize, bytes: usize| {
+            let index = IndexBox { start: vec![start, 0], shape: vec![2, 2] };
+            let bytes = vec![0; bytes];
+            let piece = Piece { name, dtype: DType::F32, global_shape: &[4, 2], layout: &layout, index, bytes: &bytes };
+            write_shard(dir.path(), 3, &[piece.clone(), piece]).unwrap_err().to_string()
+        };
+        let place = |start: usize| format!("box [{start}..{}, 0..2] of rank 3: found", start + 2);
+        let needed = "checkpoint: tensor w,";
+        assert_eq!(said("w", 0, 12), format!("{needed} {} 12 bytes, needs 16 bytes", place(0)));
+        assert_eq!(said("w", 3, 16), format!("{needed} {} a box outside, needs one within shape [4, 2]", place(3)));
+        assert_eq!(said("w", 1, 16), format!("{needed} {} a second piece that begins there, needs one", place(1)));
+        assert!(said("__metadata__", 0, 16).contains("a name that safetensors files reserve"));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

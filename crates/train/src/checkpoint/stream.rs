@@ -1,0 +1,172 @@
+//! Writes a safetensors file front to back, without ever holding it.
+//!
+//! The header comes first and gives every tensor's place, so shapes are needed beforehand and bytes only when their
+//! turn comes. Length and CRC-32 are taken from what passes by.
+
+use super::{Error, Result, boxes::num_bytes, disk::{Disk, Stored}, element::header_name};
+use hal::DType;
+use serde_json::{Map, Value, json};
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// One tensor of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<usize>,
+}
+
+impl Entry {
+    fn num_bytes(&self) -> usize {
+        num_bytes(&self.shape, self.dtype).expect("a bug: the size of a stored tensor was checked before")
+    }
+}
+
+/// What a written file is known by.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) bytes: u64,
+    pub(super) crc32: u32,
+    /// Where in the file each entry's bytes begin, in the order in which the entries were given.
+    pub(super) offsets: Vec<u64>,
+}
+
+/// Takes the next bytes of a tensor.
+pub(super) type Emit<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+
+/// Writes and syncs a file; `fill` is asked for each entry's bytes by its index. A file that fails is removed.
+///
+/// # Panics
+/// When `fill` emits another number of bytes than the entry has.
+pub(super) fn write(
+    disk: &dyn Disk,
+    path: &Path,
+    entries: &[Entry],
+    metadata: &BTreeMap<String, String>,
+    fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
+) -> Result<Written> {
+    let plan = Plan::new(entries, metadata);
+    let file = disk.create(path).map_err(|source| Error::writing(path, plan.total, 0, source))?;
+    let written = Output::new(file, path, plan.total).write(&plan, entries, fill);
+    match written {
+        Ok((bytes, crc32)) => Ok(Written { bytes, crc32, offsets: plan.offsets }),
+        Err(error) => {
+            // The first failure is the one to report; what cannot be removed now goes with its folder.
+            let _ = disk.remove(path);
+            Err(error)
+        }
+    }
+}
+
+/// Where everything goes.
+struct Plan {
+    /// The header with its length in front.
+    header: Vec<u8>,
+    /// Entries in the order of the file: wide elements first, so that each is aligned to its own size.
+    order: Vec<usize>,
+    offsets: Vec<u64>,
+    total: u64,
+}
+
+impl Plan {
+    fn new(entries: &[Entry], metadata: &BTreeMap<String, String>) -> Plan {
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        order.sort_by_key(|index| Reverse(entries[*index].dtype.bytes()));
+        let mut offsets = vec![0; entries.len()];
+        let data_bytes = order.iter().fold(0, |offset, index| {
+            offsets[*index] = offset;
+            offset + entries[*index].num_bytes() as u64
+        });
+        let header = header(entries, &offsets, metadata);
+        let front = header.len() as u64;
+        offsets.iter_mut().for_each(|offset| *offset += front);
+        Plan { header, order, offsets, total: front + data_bytes }
+    }
+}
+
+fn header(entries: &[Entry], offsets: &[u64], metadata: &BTreeMap<String, String>) -> Vec<u8> {
+    let mut fields: Map<String, Value> = entries.iter().zip(offsets).map(described).collect();
+    fields.insert("__metadata__".into(), json!(metadata));
+    let mut text = Value::Object(fields).to_string().into_bytes();
+    // Spaces up to a multiple of 8, as the format asks: then the data begins aligned.
+    text.resize(text.len().next_multiple_of(8), b' ');
+    [&(text.len() as u64).to_le_bytes()[..], &text].concat()
+}
+
+fn described((entry, offset): (&Entry, &u64)) -> (String, Value) {
+    let end = offset + entry.num_bytes() as u64;
+    let fields = json!({
+        "dtype": header_name(entry.dtype),
+        "shape": entry.shape,
+        "data_offsets": [offset, end],
+    });
+    (entry.key.clone(), fields)
+}
+
+/// A file with its length and sum so far.
+struct Output<'a> {
+    file: BufWriter<Summed>,
+    path: &'a Path,
+    total: u64,
+}
+
+impl<'a> Output<'a> {
+    fn new(file: Box<dyn Stored>, path: &'a Path, total: u64) -> Self {
+        let summed = Summed { file, hasher: crc32fast::Hasher::new(), bytes: 0 };
+        Output { file: BufWriter::with_capacity(BUFFER_BYTES, summed), path, total }
+    }
+
+    fn write(
+        mut self,
+        plan: &Plan,
+        entries: &[Entry],
+        fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
+    ) -> Result<(u64, u32)> {
+        self.emit(&plan.header)?;
+        for index in &plan.order {
+            let mut left = entries[*index].num_bytes();
+            fill(*index, &mut |bytes| {
+                left = left.checked_sub(bytes.len()).expect("a bug: more bytes than the tensor has");
+                self.emit(bytes)
+            })?;
+            assert_eq!(left, 0, "a bug: fewer bytes than {} has", entries[*index].key);
+        }
+        self.file.flush().and_then(|()| self.file.get_mut().file.sync()).map_err(|source| self.failed(source))?;
+        let summed = self.file.get_ref();
+        Ok((summed.bytes, summed.hasher.clone().finalize()))
+    }
+
+    fn emit(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> Error {
+        Error::writing(self.path, self.total, self.file.get_ref().bytes, source)
+    }
+}
+
+struct Summed {
+    file: Box<dyn Stored>,
+    hasher: crc32fast::Hasher,
+    bytes: u64,
+}
+
+impl Write for Summed {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let taken = self.file.write(buffer)?;
+        self.hasher.update(&buffer[..taken]);
+        self.bytes += taken as u64;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

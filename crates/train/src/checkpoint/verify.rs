@@ -1,0 +1,120 @@
+//! Whether a checkpoint is as it was written, and which other one can be offered when it is not.
+
+use super::{
+    Error, Fault, Reader, Result,
+    folder::{self, Kind, complete},
+};
+use hal::Bytes;
+use serde::Serialize;
+use std::{
+    collections::BTreeSet,
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// What was found whole.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VerifyReport {
+    /// The checkpoint's step.
+    pub step: u64,
+    /// Files whose length and CRC-32 are those written.
+    pub num_files: usize,
+    /// Their bytes.
+    pub num_bytes: u64,
+    /// Tensors that the files cover exactly once.
+    pub num_tensors: usize,
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = Bytes(usize::try_from(self.num_bytes).unwrap_or(usize::MAX));
+        write!(f, "step {} is whole: {} tensors, ", self.step, self.num_tensors)?;
+        write!(f, "each element stored once, in {} files ({bytes}) with the CRC-32 written", self.num_files)
+    }
+}
+
+impl Reader {
+    /// Reads every file and checks its CRC-32, and that every tensor is covered exactly once.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for the first fault, with the name of an earlier checkpoint that is whole; [`Error::Io`].
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_exactly().map_err(Error::with_offer)
+    }
+
+    /// As [`Reader::verify`], but reads only the files that hold these tensors.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTensor`]; and as [`Reader::verify`].
+    pub fn verify_files_for(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
+        let mut files = BTreeSet::new();
+        for name in names {
+            files.extend(self.tensor(name.as_ref())?.pieces.iter().map(|piece| piece.file));
+        }
+        files.into_iter().try_for_each(|file| self.check_sum(file)).map_err(Error::with_offer)
+    }
+
+    fn verify_exactly(&self) -> Result<VerifyReport> {
+        self.manifest.check_tiling().map_err(|(name, fault)| {
+            Error::damaged(self.path(), Fault::Tiling { name: name.to_owned(), fault })
+        })?;
+        let files = &self.manifest.files;
+        (0..files.len()).try_for_each(|file| self.check_sum(file))?;
+        Ok(VerifyReport {
+            step: self.step(),
+            num_files: files.len(),
+            num_bytes: files.iter().map(|file| file.bytes).sum(),
+            num_tensors: self.manifest.tensors.len(),
+        })
+    }
+
+    fn check_sum(&self, file: usize) -> Result<()> {
+        self.check_length(file)?;
+        let (path, entry) = (self.file_path(file), &self.manifest.files[file]);
+        let found = sum(&path).map_err(Error::io("reading", path))?;
+        if found == entry.crc32 {
+            return Ok(());
+        }
+        let (file, bytes, needed) = (entry.name.clone(), entry.bytes, entry.crc32);
+        Err(Error::damaged(self.path(), Fault::Crc { file, bytes, found, needed }))
+    }
+}
+
+/// The CRC-32 of a file; read, not mapped, so that a file that shrinks meanwhile is an error and no signal.
+fn sum(path: &Path) -> io::Result<u32> {
+    let (mut file, mut hasher) = (File::open(path)?, crc32fast::Hasher::new());
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finalize()),
+            len => hasher.update(&buffer[..len]),
+        }
+    }
+}
+
+impl Error {
+    /// Adds to damage the name of the newest earlier checkpoint beside it that is whole.
+    pub(super) fn with_offer(self) -> Error {
+        match self {
+            Error::Damaged { path, fault, .. } => {
+                let offer = whole_before(&path);
+                Error::Damaged { path, fault, offer }
+            }
+            other => other,
+        }
+    }
+}
+
+fn whole_before(path: &Path) -> Option<String> {
+    // A name such as `run/.` or `.` has no step in it.
+    let path = path.canonicalize().ok()?;
+    let (_, step) = Kind::parse(folder::name(&path))?;
+    let earlier = complete(path.parent()?).ok()?.into_iter().rev().filter(|(other, _)| *other < step);
+    let is_whole = |path: &Path| Reader::open_exactly(path).and_then(|reader| reader.verify_exactly()).is_ok();
+    let mut whole = earlier.filter(|(_, path)| is_whole(path));
+    whole.next().map(|(_, path)| folder::name(&path).to_owned())
+}

@@ -1,0 +1,178 @@
+//! From shard records to a complete checkpoint.
+
+use super::{
+    Error, Fault, Result, Sections, ShardRecord, TensorInfo,
+    disk::{Disk, Local},
+    folder::{Kind, MANIFEST, tidy},
+    manifest::{FORMAT, Manifest, Placed, TensorEntry},
+    shard::PieceRecord,
+};
+use std::{
+    collections::{BTreeMap, btree_map},
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A checkpoint that is being written; rank 0 has it. Dropped before [`Writer::commit`], it removes what was written.
+#[derive(Debug)]
+pub struct Writer {
+    disk: Arc<dyn Disk>,
+    checkpoints_dir: PathBuf,
+    writing: PathBuf,
+    step: u64,
+    committed: bool,
+}
+
+impl Writer {
+    /// Makes the hidden folder into which all ranks write the checkpoint of a step.
+    ///
+    /// One that a dead process left is removed first, and what else such a process left half done is put in order.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the folder cannot be made, as in a place that may not be written to.
+    pub fn begin(checkpoints_dir: &Path, step: u64) -> Result<Writer> {
+        Writer::begin_on(Arc::new(Local), checkpoints_dir, step)
+    }
+
+    pub(super) fn begin_on(disk: Arc<dyn Disk>, checkpoints_dir: &Path, step: u64) -> Result<Writer> {
+        disk.create_dir(checkpoints_dir).map_err(Error::io("making", checkpoints_dir))?;
+        tidy(&*disk, checkpoints_dir)?;
+        let writing = Kind::Writing.path(checkpoints_dir, step);
+        disk.remove(&writing).map_err(Error::io("removing", &writing))?;
+        disk.create_dir(&writing).map_err(Error::io("making", &writing))?;
+        Ok(Writer { disk, checkpoints_dir: checkpoints_dir.to_owned(), writing, step, committed: false })
+    }
+
+    /// The folder to pass to [`write_shard`](super::write_shard).
+    pub fn dir(&self) -> &Path {
+        &self.writing
+    }
+
+    /// Makes the checkpoint complete and gives it its name; one of the same step is replaced.
+    ///
+    /// Until the new one is in place the one that it replaces can be read.
+    ///
+    /// # Errors
+    /// [`Error::Disagree`] when ranks describe a tensor differently; [`Error::Tiling`] when their boxes do not tile it;
+    /// [`Error::Damaged`] when a shard file is not there in its full length; [`Error::NoSpace`] or [`Error::Io`] when
+    /// the disk refuses. What was written is removed then, and the checkpoints that were there stay.
+    pub fn commit(mut self, records: Vec<ShardRecord>, sections: Sections) -> Result<PathBuf> {
+        let manifest = manifest(self.step, records, sections)?;
+        self.check_files(&manifest)?;
+        self.write_manifest(&manifest.encode())?;
+        self.disk.sync_dir(&self.writing).map_err(Error::io("syncing", &self.writing))?;
+        let path = self.put_in_place()?;
+        self.disk.sync_dir(&self.checkpoints_dir).map_err(Error::io("syncing", &self.checkpoints_dir))?;
+        Ok(path)
+    }
+
+    fn check_files(&self, manifest: &Manifest) -> Result<()> {
+        manifest.files.iter().try_for_each(|file| {
+            let found = fs::metadata(self.writing.join(&file.name)).map(|metadata| metadata.len()).ok();
+            let (name, needed) = (file.name.clone(), file.bytes);
+            match found {
+                Some(found) if found == needed => Ok(()),
+                Some(found) => Err(Fault::Length { file: name, found, needed }),
+                None => Err(Fault::NoFile { file: name, needed }),
+            }
+            .map_err(|fault| Error::damaged(&self.writing, fault))
+        })
+    }
+
+    fn write_manifest(&self, bytes: &[u8]) -> Result<()> {
+        let path = self.writing.join(MANIFEST);
+        let write = || {
+            let mut file = self.disk.create(&path)?;
+            file.write_all(bytes)?;
+            file.sync()
+        };
+        write().map_err(|source| Error::writing(&path, bytes.len() as u64, 0, source))
+    }
+
+    /// The moment at which the checkpoint exists is a rename.
+    fn put_in_place(&mut self) -> Result<PathBuf> {
+        let [path, old] = [Kind::Final, Kind::Old].map(|kind| kind.path(&self.checkpoints_dir, self.step));
+        let replaces = path.exists();
+        if replaces {
+            self.disk.remove(&old).map_err(Error::io("removing", &old))?;
+            self.disk.rename(&path, &old).map_err(Error::io("renaming", &path))?;
+        }
+        if let Err(source) = self.disk.rename(&self.writing, &path) {
+            if replaces {
+                // Should this fail too, readers still find the old one under its other name.
+                let _ = self.disk.rename(&old, &path);
+            }
+            return Err(Error::io("renaming", &self.writing)(source));
+        }
+        self.committed = true;
+        if replaces {
+            // The checkpoint is there, whatever becomes of the old one; the next writer tries again, and reports.
+            let _ = self.disk.remove(&old);
+        }
+        Ok(path)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.committed {
+            // The failure that led here is reported; what cannot be removed now, the next writer removes.
+            let _ = self.disk.remove(&self.writing);
+        }
+    }
+}
+
+/// The manifest that the records make, if the ranks agree and their boxes tile every tensor.
+fn manifest(step: u64, mut records: Vec<ShardRecord>, sections: Sections) -> Result<Manifest> {
+    records.sort_by_key(|record| record.rank);
+    let files = records.iter().map(|record| record.file.clone()).collect();
+    let mut tensors = BTreeMap::new();
+    for (file, record) in records.into_iter().enumerate() {
+        for piece in record.pieces {
+            add(&mut tensors, file, record.rank, piece)?;
+        }
+    }
+    let tensors = tensors.into_iter().map(|(name, (_, tensor))| (name, tensor)).collect();
+    let manifest = Manifest { format: FORMAT, step, files, tensors, sections };
+    let tiled = manifest.check_tiling().map_err(|(name, fault)| Error::Tiling { name: name.to_owned(), fault });
+    tiled.map(|()| manifest)
+}
+
+/// Adds a piece to its tensor, which is kept with the first rank that described it.
+fn add(
+    tensors: &mut BTreeMap<String, (usize, TensorEntry)>,
+    file: usize,
+    rank: usize,
+    piece: PieceRecord,
+) -> Result<()> {
+    let PieceRecord { name, dtype, global_shape, layout, index, offset } = piece;
+    let info = TensorInfo { dtype, global_shape, layout };
+    let (_, tensor) = match tensors.entry(name) {
+        btree_map::Entry::Vacant(entry) => entry.insert((rank, TensorEntry { info, pieces: vec![] })),
+        btree_map::Entry::Occupied(entry) => {
+            let (first_rank, tensor) = entry.get();
+            agree(entry.key(), (*first_rank, &tensor.info), (rank, &info))?;
+            entry.into_mut()
+        }
+    };
+    if !index.is_empty() {
+        tensor.pieces.push(Placed { file, offset, index });
+    }
+    Ok(())
+}
+
+fn agree(name: &str, first: (usize, &TensorInfo), second: (usize, &TensorInfo)) -> Result<()> {
+    let words: [(&'static str, fn(&TensorInfo) -> String); 3] = [
+        ("dtype", |info| info.dtype.to_string()),
+        ("shape", |info| format!("{:?}", info.global_shape)),
+        ("layout", |info| info.layout.to_string()),
+    ];
+    if first.1 == second.1 {
+        return Ok(());
+    }
+    let said = words.map(|(what, word)| (what, word(first.1), word(second.1)));
+    let differs = said.into_iter().find(|(_, one, other)| one != other);
+    let (what, one, other) = differs.expect("a bug: two descriptions differ in nothing that is named");
+    Err(Error::Disagree { name: name.to_owned(), what, first: (first.0, one), second: (second.0, other) })
+}

@@ -1,0 +1,111 @@
+//! What a run is asked to be: one value, read from TOML, checked before anything runs.
+
+mod parse;
+mod sections;
+pub mod suggest;
+
+pub use sections::{
+    DataConfig, Optimiser, ParallelConfig, Precision, RateSchedule, TrainingConfig, overlap_from_names,
+};
+
+use crate::{Error, Result};
+use grid::Grid;
+use nn::GptConfig;
+use parallel::{Settings, pipeline::Plan};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// A whole configuration. Every key has a default; an unknown one is refused with the nearest that exists.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Seed of initial values, data order and dropout.
+    pub seed: u64,
+    /// Sizes of the model.
+    pub model: GptConfig,
+    /// Where the data comes from.
+    pub data: DataConfig,
+    /// Steps, batch, optimiser, validation, checkpoints.
+    pub training: TrainingConfig,
+    /// Grid, schedule, overlap, threads.
+    pub parallel: ParallelConfig,
+}
+
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be read; [`Error::Config`] with the place of a mistake.
+    pub fn read(path: &Path) -> Result<Config> {
+        let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
+        Config::parse(&text).map_err(|error| Error::Config(format!("{}: {error}", path.display())))
+    }
+
+    /// Reads a configuration from TOML.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with line and key, and the nearest key for one that does not exist.
+    pub fn parse(text: &str) -> Result<Config> {
+        parse::config(text)
+    }
+
+    /// The configuration as TOML.
+    ///
+    /// # Errors
+    /// [`Error::Config`] never, for a configuration that was read.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| Error::Config(format!("configuration: {error}")))
+    }
+
+    /// The grid, once the vocabulary is known and everything fits it.
+    ///
+    /// # Errors
+    /// [`Error::Grid`] or [`Error::Config`], in one sentence with the numbers and the nearest grids that would work.
+    pub fn grid(&self) -> Result<Grid> {
+        let degrees = self.parallel.grid;
+        let ranks = self.parallel.ranks.map_or_else(|| degrees.world_size(), Ok)?;
+        let grid = Grid::for_ranks(degrees, self.parallel.order, ranks)?;
+        let training = &self.training;
+        let chunks = self.parallel.schedule.num_chunks();
+        let demands = self.model.demands(training.batch, training.micro_batches, chunks);
+        demands.check(&degrees)?;
+        Ok(grid)
+    }
+
+    /// Everything that can be checked without a device: the model's sizes, the training's numbers, the grid, the schedule.
+    ///
+    /// # Errors
+    /// [`Error::Config`] or [`Error::Grid`].
+    pub fn check(&self) -> Result<()> {
+        self.model.check().map_err(as_config)?;
+        self.training.check()?;
+        self.grid()?;
+        self.plan().map(drop)
+    }
+
+    /// The schedule for the grid's stages.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when it cannot be built.
+    pub fn plan(&self) -> Result<Plan> {
+        let stages = self.parallel.grid.pipeline;
+        Plan::new(self.parallel.schedule, stages, self.training.micro_batches).map_err(as_config)
+    }
+
+    /// What the layers need to know of the configuration.
+    pub fn settings(&self) -> Settings {
+        let parallel = &self.parallel;
+        Settings {
+            overlap: parallel.overlap.0,
+            gather_budget: parallel.gather_budget_mib << 20,
+            keep_gathered: parallel.keep_gathered,
+            bucket_bytes: parallel.bucket_mib << 20,
+            checked: parallel.checked,
+            seed: self.seed,
+        }
+    }
+}
+
+fn as_config(error: hal::Error) -> Error {
+    Error::Config(error.to_string())
+}

@@ -1,0 +1,305 @@
+//! The sections of a configuration.
+
+use crate::{
+    Error, Result,
+    data::{OrderMode, TokenType, TokenizerChoice},
+};
+use grid::{AxisOrder, Degrees};
+use parallel::{Overlap, pipeline::ScheduleKind};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use tensor::DType;
+
+/// Where the data comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataConfig {
+    /// A text file, a folder of text files, or a file of tokens; none means the Rust sources around this program.
+    pub path: Option<PathBuf>,
+    /// Which files of a folder.
+    pub extensions: Vec<String>,
+    /// How text becomes tokens.
+    pub tokenizer: TokenizerChoice,
+    /// Element type of a file of tokens.
+    pub token_type: Option<TokenType>,
+    /// Share of the data, at its end, kept for validation.
+    pub validation_fraction: f64,
+    /// How sequences are picked.
+    pub order: OrderMode,
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        DataConfig {
+            path: None,
+            extensions: vec!["rs".into(), "txt".into(), "md".into()],
+            tokenizer: TokenizerChoice::Bytes,
+            token_type: None,
+            validation_fraction: 0.1,
+            order: OrderMode::Random,
+        }
+    }
+}
+
+/// The types that a model computes in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// Everything in f64.
+    F64,
+    /// Everything in f32.
+    #[default]
+    F32,
+    /// Products and activations in bf16; weights, gradients and state in f32.
+    Bf16,
+    /// As bf16, in f16, with a dynamic scale of the loss.
+    F16,
+}
+
+impl Precision {
+    /// Type of activations and of the weights' working copy.
+    pub const fn dtype(self) -> DType {
+        match self {
+            Precision::F64 => DType::F64,
+            Precision::F32 => DType::F32,
+            Precision::Bf16 => DType::Bf16,
+            Precision::F16 => DType::F16,
+        }
+    }
+}
+
+/// Which optimiser.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Optimiser {
+    /// Adam with decoupled weight decay.
+    #[default]
+    AdamW,
+    /// Stochastic gradient descent, with momentum if that is not 0.
+    Sgd,
+}
+
+/// How the learning rate goes on after its warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RateSchedule {
+    /// Down to the lowest rate by half a cosine.
+    #[default]
+    Cosine,
+    /// Down to the lowest rate along a line.
+    Linear,
+    /// As it is.
+    Constant,
+}
+
+/// Steps, batch, optimiser, validation, checkpoints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainingConfig {
+    /// Number of steps.
+    pub steps: u64,
+    /// Sequences in the global batch.
+    pub batch: usize,
+    /// Micro-batches that each replica's share of it is cut into.
+    pub micro_batches: usize,
+    /// The types that the model computes in.
+    pub precision: Precision,
+    /// Which optimiser.
+    pub optimiser: Optimiser,
+    /// Highest learning rate.
+    pub learning_rate: f64,
+    /// Lowest learning rate, reached at the last step.
+    pub lowest_rate: f64,
+    /// Steps in which the rate grows from 0.
+    pub warmup_steps: u64,
+    /// How it goes on.
+    pub rate_schedule: RateSchedule,
+    /// Weight decay of matrices.
+    pub weight_decay: f64,
+    /// AdamW's decay of the first moments.
+    pub beta1: f64,
+    /// AdamW's decay of the second moments.
+    pub beta2: f64,
+    /// AdamW's addend to the root of the second moments.
+    pub epsilon: f64,
+    /// SGD's momentum.
+    pub momentum: f64,
+    /// Largest norm of the gradients; 0 means any.
+    pub clip_norm: f64,
+    /// Steps from one validation to the next; 0 means only at the end.
+    pub validate_every: u64,
+    /// Batches of a validation.
+    pub validation_batches: usize,
+    /// Steps from one checkpoint to the next; 0 means only at the end.
+    pub checkpoint_every: u64,
+    /// How many checkpoints are kept.
+    pub keep_checkpoints: usize,
+    /// Initial scale of the loss in f16.
+    pub loss_scale: f64,
+}
+
+impl Default for TrainingConfig {
+    fn default() -> Self {
+        TrainingConfig {
+            steps: 600,
+            batch: 16,
+            micro_batches: 2,
+            precision: Precision::F32,
+            optimiser: Optimiser::AdamW,
+            learning_rate: 2e-3,
+            lowest_rate: 2e-4,
+            warmup_steps: 50,
+            rate_schedule: RateSchedule::Cosine,
+            weight_decay: 0.1,
+            beta1: 0.9,
+            beta2: 0.99,
+            epsilon: 1e-8,
+            momentum: 0.0,
+            clip_norm: 1.0,
+            validate_every: 100,
+            validation_batches: 8,
+            checkpoint_every: 200,
+            keep_checkpoints: 3,
+            loss_scale: 65_536.0,
+        }
+    }
+}
+
+impl TrainingConfig {
+    /// What is wrong with the numbers.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for the first count of 0 or rate that is no positive number.
+    pub fn check(&self) -> Result<()> {
+        let counts = [("steps", self.steps as usize), ("batch", self.batch), ("micro_batches", self.micro_batches)];
+        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(Error::Config(format!("training.{name}: found 0, needs at least 1")));
+        }
+        let positive = [
+            ("learning_rate", self.learning_rate),
+            ("epsilon", self.epsilon),
+            ("loss_scale", self.loss_scale),
+        ];
+        if let Some((name, value)) = positive.into_iter().find(|(_, value)| !(value.is_finite() && *value > 0.0)) {
+            return Err(Error::Config(format!("training.{name}: found {value}, needs a number above 0")));
+        }
+        let shares = [("beta1", self.beta1), ("beta2", self.beta2), ("momentum", self.momentum)];
+        match shares.into_iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
+            None => Ok(()),
+            Some((name, value)) => Err(Error::Config(format!("training.{name}: found {value}, needs one in [0, 1)"))),
+        }
+    }
+
+    /// Number of state tensors that the optimiser keeps for each weight.
+    pub fn num_states(&self) -> usize {
+        match self.optimiser {
+            Optimiser::AdamW => 2,
+            Optimiser::Sgd => usize::from(self.momentum > 0.0),
+        }
+    }
+
+    /// The learning rate of a step, from 0.
+    pub fn rate(&self, step: u64) -> f64 {
+        if step < self.warmup_steps {
+            return self.learning_rate * (step + 1) as f64 / self.warmup_steps as f64;
+        }
+        let left = (self.steps.saturating_sub(self.warmup_steps)).max(1) as f64;
+        let progress = ((step - self.warmup_steps) as f64 / left).min(1.0);
+        let share = match self.rate_schedule {
+            RateSchedule::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * progress).cos()),
+            RateSchedule::Linear => 1.0 - progress,
+            RateSchedule::Constant => return self.learning_rate,
+        };
+        self.lowest_rate + share * (self.learning_rate - self.lowest_rate)
+    }
+}
+
+/// Grid, schedule, overlap, threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ParallelConfig {
+    /// Number of ranks; by default what the grid has.
+    pub ranks: Option<usize>,
+    /// Ranks along each axis.
+    pub grid: Degrees,
+    /// Which axis varies fastest over ranks.
+    pub order: AxisOrder,
+    /// How micro-batches go through stages.
+    pub schedule: ScheduleKind,
+    /// Which collectives run beside compute: `oar`, `ors`, `oag`, `data`.
+    pub overlap: OverlapNames,
+    /// Bytes, in MiB, of gathered weights that may wait for their use.
+    pub gather_budget_mib: usize,
+    /// Keep gathered weights from a layer's forward to its backward.
+    pub keep_gathered: bool,
+    /// Largest bucket of gradients, in MiB.
+    pub bucket_mib: usize,
+    /// Share the optimiser's state over Data (ZeRO stage 1).
+    pub sharded_optimiser: bool,
+    /// Threads that each rank computes with.
+    pub threads: usize,
+    /// Seconds that a rank waits for others before the run ends.
+    pub timeout_s: f64,
+    /// Compare the ranks' calls before each collective.
+    pub checked: bool,
+}
+
+impl Default for ParallelConfig {
+    fn default() -> Self {
+        ParallelConfig {
+            ranks: None,
+            grid: Degrees { x: 2, y: 1, z: 2, data: 1, pipeline: 2 },
+            order: AxisOrder::default(),
+            schedule: ScheduleKind::default(),
+            overlap: OverlapNames(Overlap::ALL),
+            gather_budget_mib: 256,
+            keep_gathered: false,
+            bucket_mib: 25,
+            sharded_optimiser: false,
+            threads: 1,
+            timeout_s: 60.0,
+            checked: false,
+        }
+    }
+}
+
+/// [`Overlap`] as a list of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct OverlapNames(pub Overlap);
+
+impl TryFrom<Vec<String>> for OverlapNames {
+    type Error = String;
+
+    fn try_from(names: Vec<String>) -> std::result::Result<Self, String> {
+        overlap_from_names(&names).map(OverlapNames)
+    }
+}
+
+impl From<OverlapNames> for Vec<String> {
+    fn from(OverlapNames(overlap): OverlapNames) -> Vec<String> {
+        let Overlap { all_reduce, reduce_scatter, all_gather, data } = overlap;
+        let all = [("oar", all_reduce), ("ors", reduce_scatter), ("oag", all_gather), ("data", data)];
+        all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
+    }
+}
+
+/// The overlap that a list of names stands for.
+///
+/// # Errors
+/// One sentence with the name that is none of `oar`, `ors`, `oag`, `data`, `all`, `none`.
+pub fn overlap_from_names(names: &[String]) -> std::result::Result<Overlap, String> {
+    let mut overlap = Overlap::NONE;
+    for name in names {
+        match name.as_str() {
+            "oar" => overlap.all_reduce = true,
+            "ors" => overlap.reduce_scatter = true,
+            "oag" => overlap.all_gather = true,
+            "data" => overlap.data = true,
+            "all" => overlap = Overlap::ALL,
+            "none" => overlap = Overlap::NONE,
+            other => return Err(format!("overlap: found `{other}`, needs oar, ors, oag, data, all or none")),
+        }
+    }
+    Ok(overlap)
+}

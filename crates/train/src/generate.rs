@@ -1,0 +1,149 @@
+//! Text from a checkpoint, on any grid.
+//!
+//! Each token runs the whole window through the model again; keys and values are not kept between tokens.
+
+use crate::{Config, Error, Result, checkpoint::Reader, data::Tokenizer, trainer::{read_weights, stored_sections}};
+use bootstrap::World;
+use grid::Axis;
+use hal::random::Key;
+use nn::{Batch, Gpt, MicroBatch, Model, gpt::Wanted};
+use parallel::{
+    Context,
+    data::{Part, SetOptions},
+    pipeline::{self, Output},
+    tensor::whole_logits,
+};
+use tensor::{Device, Tensor};
+
+/// What to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The text to go on from.
+    pub prompt: String,
+    /// Number of tokens to add.
+    pub tokens: usize,
+    /// Flattens (above 1) or sharpens (below 1) the choice; 0 takes the likeliest token.
+    pub temperature: f64,
+    /// Only the likeliest so many are considered; 0 means all.
+    pub top_k: usize,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Request { prompt: "\n".into(), tokens: 256, temperature: 0.8, top_k: 40, seed: 1 }
+    }
+}
+
+/// The configuration and tokenizer that a checkpoint was written with.
+///
+/// # Errors
+/// [`Error::Checkpoint`] or [`Error::Config`] when the checkpoint cannot be read.
+pub fn described(reader: &Reader) -> Result<(Config, Tokenizer)> {
+    let stored = stored_sections(reader)?;
+    Ok((stored.config, stored.tokenizer))
+}
+
+/// Goes on from the prompt, on this rank of the configuration's grid; every rank gives the same text.
+///
+/// # Errors
+/// [`Error::Data`] for a prompt that the tokenizer does not know; those of checkpoint, layers and collectives.
+pub fn generate(
+    world: &World,
+    device: &Device,
+    config: &Config,
+    tokenizer: &Tokenizer,
+    reader: &Reader,
+    request: &Request,
+) -> Result<String> {
+    let grid = grid::Grid::for_ranks(config.parallel.grid, config.parallel.order, world.size())?;
+    let context = Context::new(world.clone(), grid, device.clone(), config.settings())?;
+    let dtype = config.training.precision.dtype();
+    let model = Gpt::build(&context, &config.model, 1, SetOptions::inference(dtype))?;
+    model.parameters.write(Part::Weights, |parameter| read_weights(reader, parameter))?;
+    let mut ids = tokenizer.encode(&request.prompt)?;
+    if ids.is_empty() {
+        return Err(Error::Config("prompt: found no token, needs at least 1".into()));
+    }
+    for index in 0..request.tokens {
+        let logits = next_logits(&context, &model, &ids, config)?;
+        ids.push(pick(&logits, request, index as u64));
+    }
+    Ok(tokenizer.decode(&ids))
+}
+
+// The logits after the last token, on every rank: those of the last stage, told to the others on the host.
+fn next_logits(context: &Context, model: &Model<Gpt>, ids: &[u32], config: &Config) -> Result<Vec<f64>> {
+    let window = &ids[ids.len().saturating_sub(config.model.context)..];
+    let inputs = Tensor::from_slice(context.device(), &[1, window.len()], window)?;
+    let micro_batch = MicroBatch { targets: inputs.clone(), inputs, first_sequence: 0 };
+    let batch = Batch { step: 0, micro_batches: vec![micro_batch], num_tokens: 1 };
+    context.begin("generation");
+    let step = model.module.step(&batch, Wanted::Logits, config.training.precision.dtype());
+    let outputs = pipeline::forward(context, 1, 1, &step)?;
+    let logits = match outputs.into_iter().next() {
+        Some(Output::Logits(logits)) => {
+            let flat = logits.tensor().reshape(&[window.len(), logits.tensor().columns()])?;
+            let last = flat.rows(window.len() - 1, 1)?;
+            let var = tensor::Var::constant(last);
+            let last = parallel::DTensor::new(context, var, logits.features(), logits.cut())?;
+            whole_logits(&last, config.model.vocabulary)?
+        }
+        _ => Vec::new(),
+    };
+    from_last_stage(context, logits)
+}
+
+fn from_last_stage(context: &Context, logits: Vec<f64>) -> Result<Vec<f64>> {
+    let stages = context.degree(Axis::Pipeline);
+    if stages == 1 {
+        return Ok(logits);
+    }
+    let bytes: Vec<u8> = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
+    let told = context.exchange("logits", &[Axis::Pipeline])?.broadcast(stages - 1, &bytes)?;
+    Ok(told.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().expect("chunks of 8"))).collect())
+}
+
+fn pick(logits: &[f64], request: &Request, index: u64) -> u32 {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    if request.temperature <= 0.0 {
+        return order[0] as u32;
+    }
+    if request.top_k > 0 {
+        order.truncate(request.top_k);
+    }
+    let best = logits[order[0]];
+    let weights: Vec<f64> = order.iter().map(|&id| ((logits[id] - best) / request.temperature).exp()).collect();
+    let mut left = f64::from(Key::new(request.seed, "generate", 0).uniform(index)) * weights.iter().sum::<f64>();
+    for (id, weight) in order.iter().zip(&weights) {
+        left -= weight;
+        if left < 0.0 {
+            return *id as u32;
+        }
+    }
+    order[order.len() - 1] as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temperature_0_takes_the_likeliest_and_top_1_leaves_no_choice() {
+        let logits = [0.1, 2.0, -1.0, 1.9];
+        let greedy = Request { temperature: 0.0, ..Request::default() };
+        assert_eq!(pick(&logits, &greedy, 0), 1);
+        let top = Request { top_k: 1, temperature: 5.0, ..Request::default() };
+        assert!((0..20).all(|index| pick(&logits, &top, index) == 1));
+    }
+
+    #[test]
+    fn draws_follow_the_probabilities() {
+        let logits = [0.0, (3.0f64).ln()];
+        let request = Request { temperature: 1.0, top_k: 0, ..Request::default() };
+        let ones = (0..4000).filter(|&index| pick(&logits, &request, index) == 1).count();
+        assert!((2880..3120).contains(&ones), "{ones} of 4000, expected 3000");
+    }
+}

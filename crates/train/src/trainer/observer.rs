@@ -1,0 +1,71 @@
+//! Who is told of a run's progress, and who may end it.
+
+use crate::metrics::Record;
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// Told of a run's progress, on rank 0.
+pub trait Observer: Send + Sync {
+    /// The run begins.
+    fn started(&self, _started: &Started) {}
+    /// A step is done.
+    fn step(&self, _record: &Record) {}
+    /// A checkpoint is whole.
+    fn checkpoint(&self, _path: &std::path::Path) {}
+}
+
+/// What is known when a run begins.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The step that comes first: 0, or where a resumed run goes on.
+    pub first_step: u64,
+    /// Steps in all.
+    pub num_steps: u64,
+    /// Weights of the model.
+    pub num_parameters: usize,
+    /// Tokens to train on.
+    pub num_training_tokens: usize,
+    /// Tokens to validate on.
+    pub num_validation_tokens: usize,
+    /// Tokens of a step.
+    pub tokens_per_step: usize,
+}
+
+/// Asks a run to end after the step that it is in, with a checkpoint.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    /// Asks for it. May be called from a signal handler.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked for.
+    pub fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How a run ended; the same on every rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Steps done in all.
+    pub steps: u64,
+    /// Loss of the last step.
+    pub loss: f64,
+    /// Validation loss after it.
+    pub validation_loss: f64,
+    /// Wall-clock seconds of training in this run, validation and checkpoints included.
+    pub seconds: f64,
+    /// Whether it was asked to end early.
+    pub stopped: bool,
+    /// The last checkpoint.
+    pub checkpoint: Option<PathBuf>,
+    /// Most bytes that tensors held on this rank's device at a time.
+    pub peak_bytes: usize,
+    /// What collectives moved, and what changes of layout the library inserted, for `--explain`; of this rank.
+    pub explanation: String,
+}

@@ -1,0 +1,17 @@
+//! Fascicle trains neural networks that do not fit one accelerator.
+//!
+//! 3D tensor parallelism, pipelining and hybrid data parallelism are written once, over a seam that each vendor
+//! implements. This crate re-exports the parts; [`prelude`] is what most programs need.
+#![doc = include_str!("../docs/first-model.md")]
+
+pub mod launch;
+pub mod prelude;
+pub mod registry;
+
+pub use ::tensor;
+pub use bootstrap;
+pub use grid;
+pub use hal;
+pub use nn;
+pub use parallel;
+pub use train;

@@ -1,0 +1,191 @@
+//! The serial program is the oracle: every grid gives its losses and gradients.
+//!
+//! Sums over shards are taken in another order than the serial program's, so results differ by rounding alone: the
+//! tolerance is that of the type, with room for ten steps of an optimiser that feeds differences back.
+
+use grid::{Degrees, factorisations};
+use nn::Family;
+use parallel::{Overlap, pipeline::ScheduleKind};
+use testkit::{Outcome, config, difference, train};
+use train::{Config, config::Precision};
+
+const F64: f64 = 1e-9;
+const F32: f64 = 1e-4;
+
+fn all_grids() -> Vec<Degrees> {
+    [1, 2, 4, 8].into_iter().flat_map(factorisations).collect()
+}
+
+fn serial(config: &Config) -> Outcome {
+    train(&on(config, Degrees::default()))
+}
+
+fn on(config: &Config, grid: Degrees) -> Config {
+    let mut config = config.clone();
+    config.parallel.grid = grid;
+    config
+}
+
+fn check(config: &Config, expected: &Outcome, tolerance: f64) {
+    let found = train(config);
+    let difference = difference(&found, expected);
+    assert!(difference.largest() <= tolerance, "grid {}: {difference}", config.parallel.grid);
+}
+
+fn check_all(config: &Config, tolerance: f64) {
+    let expected = serial(config);
+    assert!(expected.losses[9] < expected.losses[0], "the model learns: {:?}", expected.losses);
+    all_grids().into_iter().for_each(|grid| check(&on(config, grid), &expected, tolerance));
+}
+
+fn llama(mut config: Config) -> Config {
+    config.model.family = Family::Llama;
+    config.model.hidden = 64;
+    config.model.heads = 16;
+    config.model.kv_heads = 8;
+    config.model.mlp_hidden = 40;
+    config
+}
+
+#[test]
+fn gpt2_tied_with_dropout_in_f64() {
+    let mut config = config(Precision::F64);
+    config.model.dropout = 0.2;
+    check_all(&config, F64);
+}
+
+#[test]
+fn gpt2_untied_in_f64() {
+    let mut config = config(Precision::F64);
+    config.model.tied_head = false;
+    config.model.pad_vocabulary_to = 16;
+    check_all(&config, F64);
+}
+
+#[test]
+fn llama_untied_with_dropout_in_f64() {
+    let mut config = llama(config(Precision::F64));
+    config.model.tied_head = false;
+    config.model.dropout = 0.1;
+    check_all(&config, F64);
+}
+
+#[test]
+fn llama_tied_recomputed_in_f64() {
+    let mut config = llama(config(Precision::F64));
+    config.model.recompute = true;
+    check_all(&config, F64);
+}
+
+#[test]
+fn gpt2_in_f32() {
+    check_all(&config(Precision::F32), F32);
+}
+
+#[test]
+fn llama_in_f32() {
+    check_all(&llama(config(Precision::F32)), F32);
+}
+
+#[test]
+fn every_schedule() {
+    let mut config = config(Precision::F64);
+    config.model.dropout = 0.1;
+    config.training.micro_batches = 4;
+    let expected = serial(&config);
+    let schedules = [
+        ScheduleKind::GPipe,
+        ScheduleKind::OneForwardOneBackward,
+        ScheduleKind::Interleaved { chunks: 2 },
+        ScheduleKind::MessageDriven { in_flight: None },
+        ScheduleKind::MessageDriven { in_flight: Some(1) },
+    ];
+    for schedule in schedules {
+        for (x, z, data, pipeline) in [(1, 1, 1, 1), (1, 1, 1, 2), (1, 1, 1, 4), (2, 1, 1, 4), (2, 2, 1, 2), (1, 2, 2, 2)] {
+            let mut config = on(&config, Degrees { x, y: 1, z, data, pipeline });
+            config.parallel.schedule = schedule;
+            check(&config, &expected, F64);
+        }
+    }
+}
+
+#[test]
+fn one_micro_batch_goes_through_a_pipeline() {
+    let mut config = config(Precision::F64);
+    config.training.micro_batches = 1;
+    let expected = serial(&config);
+    for pipeline in [2, 4, 8] {
+        check(&on(&config, Degrees { pipeline, ..Degrees::default() }), &expected, F64);
+    }
+}
+
+#[test]
+fn every_overlap_switch_gives_the_same_bits() {
+    let config = on(&config(Precision::F32), Degrees { x: 2, y: 1, z: 2, data: 2, pipeline: 1 });
+    let with = |overlap: Overlap| {
+        let mut config = config.clone();
+        config.parallel.overlap.0 = overlap;
+        train(&config)
+    };
+    let none = with(Overlap::NONE);
+    let single = [
+        Overlap { all_reduce: true, ..Overlap::NONE },
+        Overlap { reduce_scatter: true, ..Overlap::NONE },
+        Overlap { all_gather: true, ..Overlap::NONE },
+        Overlap { data: true, ..Overlap::NONE },
+        Overlap::ALL,
+    ];
+    for overlap in single {
+        let found = with(overlap);
+        assert_eq!(found.losses, none.losses, "{overlap:?}");
+        assert_eq!(found.gradients, none.gradients, "{overlap:?}");
+    }
+}
+
+#[test]
+fn sharded_optimiser_state_keeps_the_weights() {
+    let config = config(Precision::F64);
+    let expected = serial(&config);
+    for (x, data, pipeline) in [(1, 2, 1), (1, 8, 1), (2, 2, 2), (1, 4, 2)] {
+        let mut config = on(&config, Degrees { x, y: 1, z: 1, data, pipeline });
+        config.parallel.sharded_optimiser = true;
+        let difference = difference(&train(&config), &expected);
+        let largest = difference.loss.max(difference.norm).max(difference.weight.0);
+        assert!(largest <= F64, "grid {}: {difference}", config.parallel.grid);
+    }
+}
+
+#[test]
+fn kept_weights_small_buckets_and_checked_mode_keep_the_bits() {
+    let config = on(&config(Precision::F32), Degrees { x: 2, y: 1, z: 2, data: 2, pipeline: 1 });
+    let plain = train(&config);
+    let mut other = config;
+    other.parallel.keep_gathered = true;
+    other.parallel.bucket_mib = 0;
+    other.parallel.gather_budget_mib = 0;
+    other.parallel.checked = true;
+    let found = train(&other);
+    assert_eq!(found.losses, plain.losses);
+    assert_eq!(found.gradients, plain.gradients);
+}
+
+#[test]
+fn the_same_grid_and_seed_give_the_same_bits() {
+    for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
+        let config = on(&config(precision), Degrees { x: 2, y: 2, z: 1, data: 1, pipeline: 2 });
+        let (first, second) = (train(&config), train(&config));
+        assert_eq!(first.losses, second.losses, "{precision:?}");
+        assert_eq!(first.weights, second.weights, "{precision:?}");
+    }
+}
+
+#[test]
+fn sixteen_bit_types_follow_the_f32_program() {
+    let expected = serial(&config(Precision::F32));
+    for (precision, tolerance) in [(Precision::Bf16, 2e-2), (Precision::F16, 5e-3)] {
+        for grid in [Degrees::default(), Degrees { x: 2, y: 2, z: 2, ..Degrees::default() }] {
+            let difference = difference(&train(&on(&config(precision), grid)), &expected);
+            assert!(difference.loss <= tolerance, "{precision:?} on {grid}: {difference}");
+        }
+    }
+}
