@@ -15,7 +15,8 @@ pub fn launch<T: Send + 'static>(
     body: impl Fn(&Context) -> Result<T> + Send + Sync + 'static,
 ) -> Result<Vec<T>> {
     let ranks = run(Options::new(grid.world_size()), move |world| {
-        let device = Device::new(cpu::open(cpu::Options { ordinal: world.local_rank(), ..Default::default() })?)?;
+        let device =
+            Device::new(cpu::open(cpu::Options { ordinal: world.local_rank(), ..Default::default() })?)?;
         body(&Context::new(world, grid, device, settings)?)
     });
     ranks.map_err(|failure| match failure.error() {

@@ -1,7 +1,9 @@
 //! The serial program is the oracle: every grid gives its losses and gradients.
 //!
-//! Sums over shards are taken in another order than the serial program's, so results differ by rounding alone: the
-//! tolerance is that of the type, with room for ten steps of an optimiser that feeds differences back.
+//! Sums over shards are taken in another order than the serial program's, so results differ by rounding alone. In f64
+//! losses, norms and gradients are compared over ten steps. In f32 losses are, and gradients at equal weights: later
+//! ones are those of other weights, because AdamW divides by the size of a gradient and so makes a whole step of what
+//! rounding leaves in one that is zero (that of a key's bias, which softmax does not see).
 
 use grid::{Degrees, factorisations};
 use nn::Family;
@@ -29,7 +31,11 @@ fn on(config: &Config, grid: Degrees) -> Config {
 fn check(config: &Config, expected: &Outcome, tolerance: f64) {
     let found = train(config);
     let difference = difference(&found, expected);
-    assert!(difference.largest() <= tolerance, "grid {}: {difference}", config.parallel.grid);
+    let largest = match config.training.precision {
+        Precision::F64 => difference.largest(),
+        _ => difference.largest_at_equal_weights(),
+    };
+    assert!(largest <= tolerance, "grid {}: {difference}", config.parallel.grid);
 }
 
 fn check_all(config: &Config, tolerance: f64) {
@@ -101,7 +107,9 @@ fn every_schedule() {
         ScheduleKind::MessageDriven { in_flight: Some(1) },
     ];
     for schedule in schedules {
-        for (x, z, data, pipeline) in [(1, 1, 1, 1), (1, 1, 1, 2), (1, 1, 1, 4), (2, 1, 1, 4), (2, 2, 1, 2), (1, 2, 2, 2)] {
+        for (x, z, data, pipeline) in
+            [(1, 1, 1, 1), (1, 1, 1, 2), (1, 1, 1, 4), (2, 1, 1, 4), (2, 2, 1, 2), (1, 2, 2, 2)]
+        {
             let mut config = on(&config, Degrees { x, y: 1, z, data, pipeline });
             config.parallel.schedule = schedule;
             check(&config, &expected, F64);

@@ -38,7 +38,8 @@ pub(crate) struct Opened {
 pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome<Source> {
     let data = &mut config.data;
     if let Some(path) = &data.path {
-        let path = std::path::absolute(path).map_err(|error| Failure::usage(format!("data.path: {error}")))?;
+        let path =
+            std::path::absolute(path).map_err(|error| Failure::usage(format!("data.path: {error}")))?;
         let source = Source::detect(&path, &data.extensions, data.token_type).map_err(train::Error::from)?;
         data.path = Some(path);
         return Ok(source);
@@ -73,7 +74,8 @@ fn fit_vocabulary(config: &mut Config, needed: usize) -> Outcome {
     match *found {
         0 => *found = needed,
         size if size < needed => {
-            let sentence = format!("model.vocabulary: found {size}, needs at least {needed}, the tokenizer's");
+            let sentence =
+                format!("model.vocabulary: found {size}, needs at least {needed}, the tokenizer's");
             return Err(Failure::Usage(sentence));
         }
         _ => {}
@@ -84,9 +86,14 @@ fn fit_vocabulary(config: &mut Config, needed: usize) -> Outcome {
 fn name(source: &Source) -> String {
     match source {
         Source::Embedded(text) => {
-            format!("{} of this program's own sources, built in (no --data, no repository here)", hal::error::Bytes(text.len()))
+            format!(
+                "{} of this program's own sources, built in (no --data, no repository here)",
+                hal::error::Bytes(text.len())
+            )
         }
-        Source::Directory { path, extensions } => format!("{} ({} files)", path.display(), extensions.join(", ")),
+        Source::Directory { path, extensions } => {
+            format!("{} ({} files)", path.display(), extensions.join(", "))
+        }
         other => other.name(),
     }
 }
@@ -129,6 +136,9 @@ mod tests {
         let mut config = Config::default();
         config.model.vocabulary = 100;
         let refusal = open(&mut config, &Source::Embedded(vec![b'a'; 10_000])).unwrap_err();
-        assert_eq!(refusal, Failure::Usage("model.vocabulary: found 100, needs at least 256, the tokenizer's".into()));
+        assert_eq!(
+            refusal,
+            Failure::Usage("model.vocabulary: found 100, needs at least 256, the tokenizer's".into())
+        );
     }
 }

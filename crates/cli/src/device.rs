@@ -9,7 +9,9 @@ pub(crate) fn preferred(drivers: &[Driver]) -> Outcome<Driver> {
     usable.ok_or_else(|| {
         let names: Vec<_> = drivers.iter().map(|driver| driver.vendor.name()).collect();
         let names = if names.is_empty() { "none".into() } else { names.join(", ") };
-        Failure::run(format!("device: none usable among the vendors of this build ({names}); see `fascicle doctor`"))
+        Failure::run(format!(
+            "device: none usable among the vendors of this build ({names}); see `fascicle doctor`"
+        ))
     })
 }
 

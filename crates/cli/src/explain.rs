@@ -60,7 +60,12 @@ struct Timeline {
 
 impl Explanation {
     /// From what `rank` counted and noted in one step.
-    pub(crate) fn new(config: &Config, rank: usize, counters: &Counters, report: &Report) -> Outcome<Explanation> {
+    pub(crate) fn new(
+        config: &Config,
+        rank: usize,
+        counters: &Counters,
+        report: &Report,
+    ) -> Outcome<Explanation> {
         let grid = config.grid()?;
         let used = Axis::ALL.into_iter().filter(|&axis| grid.degree(axis) > 1);
         Ok(Explanation {
@@ -75,7 +80,10 @@ impl Explanation {
 
     /// For people.
     pub(crate) fn text(&self, columns: usize) -> String {
-        let mut text = format!("one step on grid {}, as rank {} at {} sees it\n", self.grid, self.rank, self.coordinates);
+        let mut text = format!(
+            "one step on grid {}, as rank {} at {} sees it\n",
+            self.grid, self.rank, self.coordinates
+        );
         if self.axes.is_empty() {
             text += "\none rank: no collective runs, and nothing is sent\n";
         }
@@ -97,7 +105,8 @@ impl Explanation {
                 bytes => format!("an all-gather of {}", Bytes(bytes)),
             };
             let (place, from, to) = (&change.place, cut(change.from), cut(change.to));
-            writeln!(text, "  {place}: features {from} -> {to}, {cost}, {} times", change.times).unwrap_or_default();
+            let times = if change.times == 1 { "once".into() } else { format!("{} times", change.times) };
+            writeln!(text, "  {place}: features {from} -> {to}, {cost}, {times}").unwrap_or_default();
         }
         text
     }
@@ -113,18 +122,28 @@ fn axis_use(grid: &Grid, axis: Axis, rank: usize, counters: &Counters) -> AxisUs
         bytes: count.bytes,
         ring_bytes: operation.ring_bytes(count.bytes, degree) as u64,
     });
-    AxisUse { axis: axis.name(), degree, role: axis.role(), members: grid.group(rank, axis), traffic: traffic.collect() }
+    AxisUse {
+        axis: axis.name(),
+        degree,
+        role: axis.role(),
+        members: grid.group(rank, axis),
+        traffic: traffic.collect(),
+    }
 }
 
 impl AxisUse {
     fn text(&self) -> String {
         let members: Vec<String> = self.members.iter().map(usize::to_string).collect();
-        let mut text = format!("\n{}={}: ranks {}\n  {}\n", self.axis, self.degree, members.join(", "), self.role);
+        let mut text =
+            format!("\n{}={}: ranks {}\n  {}\n", self.axis, self.degree, members.join(", "), self.role);
         for line in &self.traffic {
-            let (bytes, ring) = (Bytes(line.bytes as usize).to_string(), Bytes(line.ring_bytes as usize).to_string());
+            let (bytes, ring) =
+                (Bytes(line.bytes as usize).to_string(), Bytes(line.ring_bytes as usize).to_string());
             let sent = if line.ring_bytes > 0 { format!(", a ring sends {ring}") } else { String::new() };
             let (operation, subject) = (line.operation, &line.subject);
-            writeln!(text, "  {operation:<15}{subject:<11}{:>6} calls {bytes:>11}{sent}", line.calls).unwrap_or_default();
+            let calls = if line.calls == 1 { "call " } else { "calls" };
+            writeln!(text, "  {operation:<15}{subject:<11}{:>6} {calls} {bytes:>11}{sent}", line.calls)
+                .unwrap_or_default();
         }
         text
     }
@@ -213,7 +232,7 @@ mod tests {
             "one step on grid x=2,y=1,z=2,data=1,pipeline=2, as rank 0 at x=0,y=0,z=0,data=0,pipeline=0 sees it",
             "\nz=2: ranks 0, 2\n  cuts the sequences of the batch",
             "  all_gather     linear          2 calls     8.0 MiB, a ring sends 4.0 MiB\n",
-            "  blocks.0.mlp.up: features cut by x -> whole, an all-gather of 2.0 KiB, 1 times\n",
+            "  blocks.0.mlp.up: features cut by x -> whole, an all-gather of 2.0 KiB, once\n",
             "schedule 1f1b over 2 stages, 2 micro-batches",
             "  stage 0 | F0 F1 B0 .  B1",
             "bubble 33 % where a backward takes twice a forward; activations kept at most, by stage: 2, 1",
@@ -235,7 +254,11 @@ mod tests {
         let mut config = config();
         (config.training.batch, config.training.micro_batches) = (128, 64);
         let explanation = explained(&config);
-        assert!(explanation.text(60).lines().filter(|line| line.contains("stage ")).all(|line| line.len() <= 90));
-        assert!(explanation.text(60).contains(" ~ ") && !explanation.schedule.unwrap().timeline.contains('~'));
+        assert!(
+            explanation.text(60).lines().filter(|line| line.contains("stage ")).all(|line| line.len() <= 90)
+        );
+        assert!(
+            explanation.text(60).contains(" ~ ") && !explanation.schedule.unwrap().timeline.contains('~')
+        );
     }
 }

@@ -45,20 +45,18 @@ impl Failure {
     /// Tells the user.
     pub(crate) fn say(&self) {
         match self {
-            Failure::Usage(sentence) | Failure::Run(sentence) => output::note(&format!("fascicle: {sentence}")),
+            Failure::Usage(sentence) | Failure::Run(sentence) => {
+                output::note(&format!("fascicle: {sentence}"))
+            }
             Failure::PipeClosed => {}
         }
     }
 }
 
-// Errors before any rank runs: of the configuration, the grid and the data the user's, of anything else the machine's.
+// Errors before any rank runs.
 impl From<train::Error> for Failure {
     fn from(error: train::Error) -> Failure {
-        match &error {
-            train::Error::Data(_) => Failure::usage(error),
-            _ if error.is_usage() => Failure::usage(error),
-            _ => Failure::run(error),
-        }
+        if error.is_usage() { Failure::usage(error) } else { Failure::run(error) }
     }
 }
 
@@ -71,7 +69,7 @@ mod tests {
         let wrong = train::Error::Config("training.steps: found 0, needs at least 1".into());
         assert_eq!(Failure::from(wrong).status(), 2);
         let missing = train::data::Error::Missing { path: "gone".into() };
-        assert_eq!(Failure::from(train::Error::Data(missing)).status(), 2);
+        assert_eq!(Failure::from(train::Error::Data(missing)).status(), 1);
         let lost = hal::Error::Aborted { rank: 1, reason: "lost".into() };
         assert_eq!(Failure::from(train::Error::Parallel(lost)).status(), 1);
         assert_eq!(Failure::PipeClosed.status(), 0);

@@ -36,7 +36,7 @@ use std::{
 
 /// Trains networks that do not fit one accelerator.
 #[derive(Debug, Parser)]
-#[command(name = "fascicle", version, propagate_version = true)]
+#[command(name = "fascicle", version, propagate_version = true, args_override_self = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -17,7 +17,8 @@ pub(crate) fn result(text: &str) -> Outcome {
 
 /// Prints a result as one line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> Outcome {
-    let line = serde_json::to_string(value).map_err(|error| Failure::run(format!("result as JSON: {error}")))?;
+    let line =
+        serde_json::to_string(value).map_err(|error| Failure::run(format!("result as JSON: {error}")))?;
     result(&line)
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Overrides {
     #[arg(long)]
     sharded_optimiser: bool,
     /// Seconds that a rank waits for others before the run ends
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     timeout: Option<f64>,
     /// Any key of the configuration, as in training.learning_rate=1e-3; may be given often
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -109,7 +109,8 @@ impl Overrides {
         }
         let chunks = config.parallel.schedule.num_chunks();
         let demands = config.model.demands(config.training.batch, config.training.micro_batches, chunks);
-        config.parallel.grid = nearest(wished, demands.fits(ranks)).ok_or_else(|| none_fits(&demands, wished, ranks))?;
+        config.parallel.grid =
+            nearest(wished, demands.fits(ranks)).ok_or_else(|| none_fits(&demands, wished, ranks))?;
         Ok(())
     }
 }
@@ -121,7 +122,8 @@ fn replace<T>(place: &mut T, value: Option<T>) {
 }
 
 fn precisions() -> impl TypedValueParser<Value = Precision> {
-    PossibleValuesParser::new(["f32", "f64", "bf16", "f16"]).try_map(|name| toml::Value::String(name).try_into())
+    PossibleValuesParser::new(["f32", "f64", "bf16", "f16"])
+        .try_map(|name| toml::Value::String(name).try_into())
 }
 
 // Fewest doublings and halvings first. Of equals the one with more replicas, which talk least, then with fewer stages.
@@ -130,7 +132,9 @@ fn nearest(wished: Degrees, candidates: Vec<Degrees>) -> Option<Degrees> {
     let steps = |degrees: &Degrees| -> f64 {
         Axis::ALL.iter().map(|&axis| (log(degrees, axis) - log(&wished, axis)).abs()).sum()
     };
-    let key = |degrees: &Degrees| ((steps(degrees) * 1e6).round() as u64, Reverse(degrees.data), degrees.pipeline, degrees.z);
+    let key = |degrees: &Degrees| {
+        ((steps(degrees) * 1e6).round() as u64, Reverse(degrees.data), degrees.pipeline, degrees.z)
+    };
     candidates.into_iter().min_by_key(key)
 }
 
@@ -149,6 +153,7 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
+    #[command(args_override_self = true)]
     struct Line {
         #[command(flatten)]
         overrides: Overrides,
@@ -170,7 +175,7 @@ mod tests {
 
     #[test]
     fn flags_stand_over_settings_and_settings_over_the_configuration() {
-        let words = "--set training.steps=5 --set training.batch=32 --steps 7 --overlap oar,data --precision bf16 --seed 4";
+        let words = "--set training.steps=5 --set training.batch=32 --steps 6 --steps 7 --overlap oar,data --precision bf16 --seed 4";
         let config = configured(words).unwrap();
         assert_eq!((config.training.steps, config.training.batch, config.seed), (7, 32, 4));
         assert_eq!(config.training.precision, Precision::Bf16);
@@ -198,7 +203,10 @@ mod tests {
         let seven = sentence("--ranks 7");
         assert!(seven.starts_with("--ranks 7: grid ") && seven.contains("the nearest of "), "{seven}");
         assert_eq!(sentence("--ranks 0"), "--ranks: found 0, needs at least 1");
-        assert_eq!(sentence("--overlap sideways"), "--overlap: found `sideways`, needs oar, ors, oag, data, all or none");
+        assert_eq!(
+            sentence("--overlap sideways"),
+            "--overlap: found `sideways`, needs oar, ors, oag, data, all or none"
+        );
         assert!(sentence("--grid x=0").contains("x=0"));
         assert!(sentence("--precision f8").contains("[possible values: f32, f64, bf16, f16]"));
     }

@@ -40,7 +40,13 @@ struct State {
 impl Progress {
     /// Before the run; `facts` are told when it begins.
     pub(crate) fn new(facts: Facts) -> Progress {
-        let state = State { throughput: Throughput::new(0), num_steps: 0, tokens_per_step: 0, bar: None, last_line: None };
+        let state = State {
+            throughput: Throughput::new(0),
+            num_steps: 0,
+            tokens_per_step: 0,
+            bar: None,
+            last_line: None,
+        };
         Progress { facts, state: Mutex::new(state) }
     }
 
@@ -124,7 +130,8 @@ impl State {
 }
 
 fn bar(started: &Started) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(started.num_steps).with_style(style.progress_chars("=> "));
     bar.set_position(started.first_step);
     bar
@@ -135,14 +142,24 @@ mod tests {
     use super::*;
 
     fn record(step: u64, val_loss: Option<f64>) -> Record {
-        Record { step, loss: 2.5, grad_norm: 1.0, lr: 1e-3, tokens_per_s: 4096.0, step_s: 0.5, val_loss, loss_scale: None }
+        Record {
+            step,
+            loss: 2.5,
+            grad_norm: 1.0,
+            lr: 1e-3,
+            tokens_per_s: 4096.0,
+            step_s: 0.5,
+            val_loss,
+            loss_scale: None,
+        }
     }
 
     #[test]
     fn a_line_has_loss_speed_and_time_left() {
         let mut throughput = Throughput::new(10);
         throughput.update(2048, Duration::from_millis(500));
-        let mut state = State { throughput, num_steps: 10, tokens_per_step: 2048, bar: None, last_line: None };
+        let mut state =
+            State { throughput, num_steps: 10, tokens_per_step: 2048, bar: None, last_line: None };
         assert_eq!(state.sentence(&record(1, None)), "step 1 of 10: loss 2.5000, 4,096 tokens/s, 4.5 s left");
         (0..9).for_each(|_| state.throughput.update(2048, Duration::from_millis(500)));
         assert_eq!(

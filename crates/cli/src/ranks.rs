@@ -29,7 +29,8 @@ impl Team {
     /// The team that a configuration asks for.
     pub(crate) fn of(config: &train::Config) -> Outcome<Team> {
         let parallel = &config.parallel;
-        let timeout = Duration::try_from_secs_f64(parallel.timeout_s).ok().filter(|timeout| !timeout.is_zero());
+        let timeout =
+            Duration::try_from_secs_f64(parallel.timeout_s).ok().filter(|timeout| !timeout.is_zero());
         let refuse = || {
             let found = parallel.timeout_s;
             Failure::usage(format!("parallel.timeout_s: found {found}, needs a number of seconds above 0"))
@@ -62,7 +63,8 @@ mod tests {
 
     #[test]
     fn a_timeout_that_is_no_time_is_refused() {
-        for (seconds, fits) in [(60.0, true), (0.0, false), (-1.0, false), (f64::NAN, false), (1e300, false)] {
+        for (seconds, fits) in [(60.0, true), (0.0, false), (-1.0, false), (f64::NAN, false), (1e300, false)]
+        {
             let mut config = train::Config::default();
             (config.model.vocabulary, config.parallel.timeout_s) = (256, seconds);
             assert_eq!(Team::of(&config).is_ok(), fits, "{seconds}");

@@ -85,7 +85,8 @@ impl Facts {
 
     fn schedule(&self, stages: usize) -> String {
         let (kind, micro_batches) = (self.config.parallel.schedule, self.config.training.micro_batches);
-        let idle = schedule::build(kind, stages, micro_batches).and_then(|built| schedule::idle(&built, 1.0, 2.0));
+        let idle =
+            schedule::build(kind, stages, micro_batches).and_then(|built| schedule::idle(&built, 1.0, 2.0));
         let bubble = idle.map_or(String::new(), |idle| format!(", bubble {:.0} %", 100.0 * idle.fraction));
         format!("; schedule {kind}{bubble}")
     }
@@ -93,14 +94,16 @@ impl Facts {
     fn batch(&self, tokens: usize) -> String {
         let (training, grid) = (&self.config.training, self.config.parallel.grid);
         let micro = training.batch / (grid.data * training.micro_batches).max(1);
+        let over = match grid.z {
+            1 => String::new(),
+            z => format!(", each over {z} ranks"),
+        };
         format!(
-            "{} of {} tokens = {} x {} of {}, each over {}",
+            "{} of {} tokens = {} x {} of {micro}{over}",
             counted(training.batch, "sequence"),
             grouped((tokens / training.batch.max(1)) as u64),
             counted(grid.data, "replica"),
-            counted(training.micro_batches, "micro-batch"),
-            micro,
-            counted(grid.z, "rank")
+            counted(training.micro_batches, "micro-batch")
         )
     }
 
@@ -124,8 +127,9 @@ fn grid(config: &Config) -> String {
     let parallel = &config.parallel;
     let ranks = parallel.grid.world_size().unwrap_or(0);
     let threads = counted(parallel.threads, "thread");
+    let each = if ranks == 1 { "" } else { " each" };
     let cores = counted(machine::cores(), "core");
-    format!("{}: {} with {threads} each, on {cores}", parallel.grid, counted(ranks, "rank"))
+    format!("{}: {} with {threads}{each}, on {cores}", parallel.grid, counted(ranks, "rank"))
 }
 
 fn overlap(config: &Config) -> String {
@@ -196,7 +200,8 @@ impl Ending {
 // Behind a bar, so that it cannot be taken for the program's own words; without what could move the cursor.
 fn indented(text: &str) -> String {
     let printable = |letter: char| if letter.is_control() && letter != '\n' { ' ' } else { letter };
-    let lines = text.split('\n').map(|line| format!("  | {}", line.chars().map(printable).collect::<String>()));
+    let lines =
+        text.split('\n').map(|line| format!("  | {}", line.chars().map(printable).collect::<String>()));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -254,7 +259,10 @@ mod tests {
             explanation: String::new(),
         };
         let text = Ending::new("runs/a".into(), summary.clone(), None).text();
-        assert!(text.starts_with("stopped after step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s"), "{text}");
+        assert!(
+            text.starts_with("stopped after step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s"),
+            "{text}"
+        );
         assert!(text.ends_with("to go on: fascicle train --resume runs/a"), "{text}");
         let done = Summary { stopped: false, ..summary };
         let text = Ending::new("runs/a".into(), done, Some("\nfn\u{1b}main\n".into())).text();

@@ -23,7 +23,9 @@ fn fresh_in(runs: &Path, stamp: &str) -> Outcome<PathBuf> {
     for number in 2.. {
         match fs::create_dir(&dir) {
             Ok(()) => break,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => dir = runs.join(format!("{stamp}-{number}")),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                dir = runs.join(format!("{stamp}-{number}"))
+            }
             Err(error) => return Err(refuse(&dir, error)),
         }
     }

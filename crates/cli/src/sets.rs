@@ -11,13 +11,15 @@ pub(crate) fn applied(config: Config, settings: &[String]) -> Outcome<Config> {
     if settings.is_empty() {
         return Ok(config);
     }
-    let mut table: Table = config.to_toml()?.parse().map_err(|error| Failure::usage(format!("--set: {error}")))?;
+    let mut table: Table =
+        config.to_toml()?.parse().map_err(|error| Failure::usage(format!("--set: {error}")))?;
     for setting in settings {
         let (key, value) = parsed(setting)?;
         put(&mut table, &key, value);
     }
     let text = toml::to_string(&table).map_err(|error| Failure::usage(format!("--set: {error}")))?;
-    Config::parse(&text).map_err(|error| Failure::usage(format!("--set: {}", without_line(&error.to_string()))))
+    Config::parse(&text)
+        .map_err(|error| Failure::usage(format!("--set: {}", without_line(&error.to_string()))))
 }
 
 // The key's parts and the value, once they make a configuration by themselves.

@@ -7,7 +7,12 @@ use hal::{Driver, Probe, Vendor};
 pub fn driver() -> Driver {
     Driver {
         vendor: Vendor::Cpu,
-        open: |options| open(Options { threads: options.threads, memory_bytes: None, ordinal: options.ordinal }),
-        probe: || Probe { usable: true, findings: vec![format!("{}, {}", machine::processor(), machine::vectors())] },
+        open: |options| {
+            open(Options { threads: options.threads, memory_bytes: None, ordinal: options.ordinal })
+        },
+        probe: || Probe {
+            usable: true,
+            findings: vec![format!("{}, {}", machine::processor(), machine::vectors())],
+        },
     }
 }

@@ -11,6 +11,7 @@
 mod attention;
 mod collectives;
 mod device;
+mod driver;
 mod element;
 mod kernels;
 mod machine;
@@ -22,3 +23,4 @@ mod view;
 mod wait;
 
 pub use device::{Options, open};
+pub use driver::driver;

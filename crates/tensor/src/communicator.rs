@@ -136,21 +136,6 @@ impl Communicator {
         self.run(stream, &[send.0], &[recv.0], vec![send_call, recv_call])
     }
 
-    /// All-gathers several tensors in one group: each `send` into its `recv`, with its counts.
-    ///
-    /// # Errors
-    /// As [`all_gather`](Communicator::all_gather).
-    pub fn all_gather_many(&self, stream: &Stream, parts: &[(&Tensor, &Tensor, Counts)]) -> Result<()> {
-        let mut calls = Vec::with_capacity(parts.len());
-        for (send, recv, counts) in parts {
-            self.check_parts("all_gather", recv, send, counts)?;
-            calls.push(Collective::AllGather { send: send.raw(), recv: recv.raw(), counts: counts.clone() });
-        }
-        let reads: Vec<_> = parts.iter().map(|part| part.0).collect();
-        let writes: Vec<_> = parts.iter().map(|part| part.1).collect();
-        self.run(stream, &reads, &writes, calls)
-    }
-
     /// Queues a point that the stream passes once every rank's stream has reached it.
     ///
     /// # Errors

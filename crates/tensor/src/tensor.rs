@@ -115,7 +115,7 @@ impl Tensor {
         })
     }
 
-    /// Copies numbers from the host, rounded to the tensor's float type.
+    /// Copies numbers from the host, rounded to the tensor's float type; to 16 bits through f32, as kernels round.
     ///
     /// # Errors
     /// As [`upload`](Tensor::upload).
@@ -123,8 +123,12 @@ impl Tensor {
         match self.dtype {
             DType::F64 => self.upload(numbers),
             DType::F32 => self.upload(&numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
-            DType::Bf16 => self.upload(&numbers.iter().map(|&x| half::bf16::from_f64(x)).collect::<Vec<_>>()),
-            DType::F16 => self.upload(&numbers.iter().map(|&x| half::f16::from_f64(x)).collect::<Vec<_>>()),
+            DType::Bf16 => {
+                self.upload(&numbers.iter().map(|&x| half::bf16::from_f32(x as f32)).collect::<Vec<_>>())
+            }
+            DType::F16 => {
+                self.upload(&numbers.iter().map(|&x| half::f16::from_f32(x as f32)).collect::<Vec<_>>())
+            }
             other => Err(Error::invalid("upload", format!("a tensor of {other}"), "a float type")),
         }
     }

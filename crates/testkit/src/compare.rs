@@ -10,23 +10,31 @@ pub struct Difference {
     pub loss: f64,
     /// Of the gradients' norms.
     pub norm: f64,
-    /// Of the gradients, each tensor by its largest element, with the tensor's name.
+    /// Of the gradients of the first step, each tensor by its largest element, with the tensor's name.
+    pub first_gradient: (f64, String),
+    /// Of the gradients of the last step, likewise.
     pub gradient: (f64, String),
     /// Of the weights, likewise.
     pub weight: (f64, String),
 }
 
 impl Difference {
-    /// The largest of losses, norms and gradients.
+    /// The largest of losses, norms and gradients, over all steps.
     pub fn largest(&self) -> f64 {
-        self.loss.max(self.norm).max(self.gradient.0)
+        self.loss.max(self.norm).max(self.first_gradient.0).max(self.gradient.0)
+    }
+
+    /// The largest of losses over all steps, and gradients at equal weights.
+    pub fn largest_at_equal_weights(&self) -> f64 {
+        self.loss.max(self.first_gradient.0)
     }
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { loss, norm, gradient, weight } = self;
-        write!(f, "loss {loss:.1e}, norm {norm:.1e}, gradient {:.1e} ({}), ", gradient.0, gradient.1)?;
+        let Difference { loss, norm, first_gradient: first, gradient, weight } = self;
+        write!(f, "loss {loss:.1e}, norm {norm:.1e}, first gradient {:.1e} ({}), ", first.0, first.1)?;
+        write!(f, "last gradient {:.1e} ({}), ", gradient.0, gradient.1)?;
         write!(f, "weight {:.1e} ({})", weight.0, weight.1)
     }
 }
@@ -36,6 +44,7 @@ pub fn difference(found: &Outcome, expected: &Outcome) -> Difference {
     Difference {
         loss: series(&found.losses, &expected.losses),
         norm: series(&found.norms, &expected.norms),
+        first_gradient: tensors(&found.first_gradients, &expected.first_gradients),
         gradient: tensors(&found.gradients, &expected.gradients),
         weight: tensors(&found.weights, &expected.weights),
     }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+pub mod contract;
 mod training;
 
 pub use compare::{Difference, difference};

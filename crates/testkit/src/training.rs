@@ -2,7 +2,6 @@
 
 use crate::ranks;
 use grid::IndexBox;
-use hal::random::Key;
 use parallel::{Context, Counters, data::Part};
 use std::{collections::BTreeMap, sync::Arc};
 use train::{Config, config::Precision, trainer::Trainer};
@@ -14,7 +13,9 @@ pub struct Outcome {
     pub losses: Vec<f64>,
     /// Norm of the gradients of each step.
     pub norms: Vec<f64>,
-    /// The whole gradient of each parameter after the last step, row-major.
+    /// The whole gradient of each parameter in the first step, row-major.
+    pub first_gradients: BTreeMap<String, Vec<f64>>,
+    /// The same in the last step.
     pub gradients: BTreeMap<String, Vec<f64>>,
     /// The whole weights after the last step.
     pub weights: BTreeMap<String, Vec<f64>>,
@@ -40,12 +41,13 @@ pub fn config(precision: Precision) -> Config {
     config
 }
 
-/// The tokens of a step: the same for every grid.
+/// The tokens of a step, the same for every grid: each sequence counts up from a start of its own, by 3.
 pub fn fixed_tokens(config: &Config, step: u64, sequences: std::ops::Range<usize>) -> train::data::Batch {
-    let (length, vocabulary) = (config.model.context, config.model.vocabulary as u32);
-    let key = Key::new(99, "tokens", step);
-    let token = |sequence: usize, place: usize| key.word((sequence * (length + 1) + place) as u64) % vocabulary;
-    let all = |shift: usize| sequences.clone().flat_map(move |s| (0..length).map(move |p| token(s, p + shift)));
+    let (length, vocabulary) = (config.model.context, config.model.vocabulary);
+    let start = |sequence: usize| (sequence * 7 + step as usize * 5) * 11;
+    let token = move |sequence: usize, place: usize| ((start(sequence) + 3 * place) % vocabulary) as u32;
+    let all =
+        |shift: usize| sequences.clone().flat_map(move |s| (0..length).map(move |p| token(s, p + shift)));
     train::data::Batch { inputs: all(0).collect(), targets: all(1).collect() }
 }
 
@@ -62,7 +64,7 @@ pub fn train(config: &Config) -> Outcome {
         let config = &*shared;
         let context = Context::new(world, grid, device, config.settings())?;
         let mut trainer = Trainer::new(&context, config)?;
-        let (mut losses, mut norms) = (Vec::new(), Vec::new());
+        let (mut losses, mut norms, mut first) = (Vec::new(), Vec::new(), Vec::new());
         for step in 0..config.training.steps {
             let tokens = |range| Ok(fixed_tokens(config, step, range));
             let batch = trainer.shares().cut(&context, step, tokens)?;
@@ -70,21 +72,33 @@ pub fn train(config: &Config) -> Outcome {
             let result = trainer.step_on(&batch)?;
             losses.push(result.loss);
             norms.push(result.gradient_norm);
+            if step == 0 {
+                first = gradients(&trainer)?;
+            }
         }
         let counters = context.counted().clone();
-        // The gradients of the last step were left in place; with a sharded optimiser only a share of them is whole.
-        let gradients = if config.parallel.sharded_optimiser { Vec::new() } else { shards(&trainer, Part::Gradient)? };
-        Ok((losses, norms, gradients, shards(&trainer, Part::Weights)?, counters))
+        let last = gradients(&trainer)?;
+        Ok((losses, norms, [first, last], shards(&trainer, Part::Weights)?, counters))
     });
-    let mut outcome = Outcome { losses: results[0].0.clone(), norms: results[0].1.clone(), ..Outcome::default() };
-    for (rank, (losses, norms, gradients, weights, counters)) in results.into_iter().enumerate() {
+    let mut outcome =
+        Outcome { losses: results[0].0.clone(), norms: results[0].1.clone(), ..Outcome::default() };
+    for (rank, (losses, norms, [first, last], weights, counters)) in results.into_iter().enumerate() {
         assert_eq!(losses, outcome.losses, "rank {rank} reports other losses than rank 0");
         assert_eq!(norms, outcome.norms, "rank {rank} reports other norms than rank 0");
-        gradients.into_iter().for_each(|shard| place(&mut outcome.gradients, shard));
+        first.into_iter().for_each(|shard| place(&mut outcome.first_gradients, shard));
+        last.into_iter().for_each(|shard| place(&mut outcome.gradients, shard));
         weights.into_iter().for_each(|shard| place(&mut outcome.weights, shard));
         outcome.counters.push(counters);
     }
     outcome
+}
+
+// A step leaves its gradients in place; with a sharded optimiser only a share of them is whole.
+fn gradients(trainer: &Trainer) -> train::Result<Vec<Shard>> {
+    match trainer.model().parameters.options().sharded {
+        true => Ok(Vec::new()),
+        false => shards(trainer, Part::Gradient),
+    }
 }
 
 fn shards(trainer: &Trainer, part: Part) -> train::Result<Vec<Shard>> {

@@ -2,7 +2,12 @@
 //!
 //! Each token runs the whole window through the model again; keys and values are not kept between tokens.
 
-use crate::{Config, Error, Result, checkpoint::Reader, data::Tokenizer, trainer::{read_weights, stored_sections}};
+use crate::{
+    Config, Error, Result,
+    checkpoint::Reader,
+    data::Tokenizer,
+    trainer::{read_weights, stored_sections},
+};
 use bootstrap::World;
 use grid::Axis;
 use hal::random::Key;
@@ -115,8 +120,10 @@ fn pick(logits: &[f64], request: &Request, index: u64) -> u32 {
         order.truncate(request.top_k);
     }
     let best = logits[order[0]];
-    let weights: Vec<f64> = order.iter().map(|&id| ((logits[id] - best) / request.temperature).exp()).collect();
-    let mut left = f64::from(Key::new(request.seed, "generate", 0).uniform(index)) * weights.iter().sum::<f64>();
+    let weights: Vec<f64> =
+        order.iter().map(|&id| ((logits[id] - best) / request.temperature).exp()).collect();
+    let mut left =
+        f64::from(Key::new(request.seed, "generate", 0).uniform(index)) * weights.iter().sum::<f64>();
     for (id, weight) in order.iter().zip(&weights) {
         left -= weight;
         if left < 0.0 {

@@ -74,7 +74,10 @@ impl Findings {
         }
         line("mpi", self.mpi.into());
         line("launcher", self.launched());
-        line("processor", format!("{}, {}, vectors: {}", self.processor, counted(self.cores, "core"), self.vectors));
+        line(
+            "processor",
+            format!("{}, {}, vectors: {}", self.processor, counted(self.cores, "core"), self.vectors),
+        );
         line("memory", self.memory());
         text.trim_end().to_owned()
     }
@@ -118,7 +121,12 @@ mod tests {
     #[test]
     fn a_build_without_vendors_says_so() {
         let text = Findings::look(&[]).text();
-        for part in ["cpu       not compiled in", "cuda      not compiled in", "mpi       not compiled in", "memory    "] {
+        for part in [
+            "cpu       not compiled in",
+            "cuda      not compiled in",
+            "mpi       not compiled in",
+            "memory    ",
+        ] {
             assert!(text.contains(part), "{part} not in\n{text}");
         }
     }

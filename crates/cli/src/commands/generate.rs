@@ -31,7 +31,7 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "N", default_value_t = 256)]
     tokens: usize,
     /// Above 1 flattens the choice of a token, below 1 sharpens it; 0 takes the likeliest
-    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    #[arg(long, value_name = "T", default_value_t = 0.8, allow_negative_numbers = true)]
     temperature: f64,
     /// Consider only the likeliest so many; 0 means all
     #[arg(long, value_name = "K", default_value_t = 40)]
@@ -67,8 +67,8 @@ impl Generate {
     /// Writes the text to stdout.
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
         let driver = device::preferred(drivers)?;
-        let path = checkpoint::newest(&self.checkpoint)?;
-        let reader = checkpoint::open(&path)?;
+        let reader = checkpoint::open(&self.checkpoint)?;
+        let path = reader.path().to_owned();
         let (mut config, tokenizer) = described(&reader).map_err(Failure::run)?;
         let request = self.request(&tokenizer)?;
         let team = self.team(&mut config)?;
@@ -82,7 +82,14 @@ impl Generate {
         let seconds = begun.elapsed().as_secs_f64();
         let Request { prompt, tokens, .. } = request;
         match self.json {
-            true => output::json(&Written { checkpoint: path, step: reader.step(), prompt, text, tokens, seconds }),
+            true => output::json(&Written {
+                checkpoint: path,
+                step: reader.step(),
+                prompt,
+                text,
+                tokens,
+                seconds,
+            }),
             false => output::result(&text),
         }
     }
@@ -93,7 +100,8 @@ impl Generate {
             return Err(Failure::usage(format!("--temperature: found {temperature}, needs a number from 0")));
         }
         let prompt = self.prompt.clone().unwrap_or_else(|| super::train::prompt(tokenizer));
-        let known = tokenizer.encode(&prompt).map_err(|error| Failure::usage(format!("--prompt: {error}")))?;
+        let known =
+            tokenizer.encode(&prompt).map_err(|error| Failure::usage(format!("--prompt: {error}")))?;
         match known.is_empty() {
             true => Err(Failure::usage("--prompt: found no token, needs at least 1")),
             false => Ok(Request { prompt, tokens, temperature, top_k, seed }),

@@ -80,7 +80,8 @@ impl Train {
         };
         early.check()?;
         Team::of(&early)?;
-        let here = std::env::current_dir().map_err(|error| Failure::run(format!("current folder: {error}")))?;
+        let here =
+            std::env::current_dir().map_err(|error| Failure::run(format!("current folder: {error}")))?;
         let source = corpus::source(&mut config, self.resume.is_some(), &here)?;
         let opened = corpus::open(&mut config, &source)?;
         config.check()?;
@@ -89,7 +90,7 @@ impl Train {
 
     fn base(&self) -> Outcome<Config> {
         match (&self.resume, &self.config) {
-            (Some(dir), _) => Config::read(&dir.join("config.toml")).map_err(Failure::usage),
+            (Some(dir), _) => Ok(Config::read(&dir.join("config.toml"))?),
             (None, Some(path)) => Config::read(path).map_err(Failure::usage),
             (None, None) => Ok(Config::default()),
         }
@@ -119,14 +120,15 @@ impl Train {
     // The newest checkpoint of the run to go on with, and its step.
     fn resumed(&self, steps: u64) -> Outcome<(Option<PathBuf>, u64)> {
         let Some(dir) = &self.resume else { return Ok((None, 0)) };
-        let path = super::checkpoint::newest(dir)?;
-        let done = super::checkpoint::open(&path)?.step();
+        let newest = super::checkpoint::open(dir)?;
+        let done = newest.step();
         if done >= steps {
             let shown = dir.display();
-            let sentence = format!("--resume {shown}: {done} of {steps} steps are done; needs --steps above {done}");
+            let sentence =
+                format!("--resume {shown}: {done} of {steps} steps are done; needs --steps above {done}");
             return Err(Failure::Usage(sentence));
         }
-        Ok((Some(path), done))
+        Ok((Some(newest.path().to_owned()), done))
     }
 
     fn launch(&self, driver: Driver, run: Run, facts: Facts) -> Outcome {
@@ -176,7 +178,11 @@ fn sample(world: &World, device: &Device, run: &Run, summary: &Summary) -> train
     let Some(path) = summary.checkpoint.as_ref().filter(|_| !summary.stopped) else { return Ok(None) };
     world.beat("sample");
     let reader = Reader::open(path)?;
-    let request = Request { prompt: prompt(&run.tokenizer), tokens: sample_tokens(&run.tokenizer), ..Request::default() };
+    let request = Request {
+        prompt: prompt(&run.tokenizer),
+        tokens: sample_tokens(&run.tokenizer),
+        ..Request::default()
+    };
     generate(world, device, &run.config, &run.tokenizer, &reader, &request).map(Some)
 }
 
@@ -197,10 +203,12 @@ fn sample_tokens(tokenizer: &Tokenizer) -> usize {
 
 // A failed run that has a checkpoint can go on from there.
 fn with_way_on(failure: Failure, dir: &Path) -> Failure {
-    match (failure, super::checkpoint::newest(dir)) {
-        (Failure::Run(text), Ok(path)) => {
-            let (dir, path) = (dir.display(), path.display());
-            Failure::Run(format!("{text}\nthe last checkpoint is {path}; to go on: fascicle train --resume {dir}"))
+    match (failure, Reader::open(dir)) {
+        (Failure::Run(text), Ok(reader)) => {
+            let (dir, path) = (dir.display(), reader.path().display());
+            Failure::Run(format!(
+                "{text}\nthe last checkpoint is {path}; to go on: fascicle train --resume {dir}"
+            ))
         }
         (failure, _) => failure,
     }

@@ -3,6 +3,9 @@
 use crate::{element::Real, pool::Pool};
 use hal::Matrix;
 
+// Products of fewer multiplications than this take less time than waking another thread.
+const WORTH_SHARING: usize = 1 << 20;
+
 /// Where a matrix lies: its first element, and the steps from a row and from a column to the next, in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strided<T> {
@@ -43,11 +46,10 @@ pub(super) unsafe fn multiply<R: Real>(
     pool: &Pool,
 ) {
     let step = |elements: usize| elements as isize;
-    let threads = match pool.threads() {
-        1 => gemm::Parallelism::None,
-        threads => gemm::Parallelism::Rayon(threads),
-    };
-    pool.install(|| {
+    let (one, small) = (pool.threads() == 1, m.saturating_mul(n).saturating_mul(k) < WORTH_SHARING);
+    let threads =
+        if one || small { gemm::Parallelism::None } else { gemm::Parallelism::Rayon(pool.threads()) };
+    let product = || {
         let (c, a, b) = (&c, &a, &b);
         // SAFETY: the caller vouches for the three matrices; `gemm` calls the factor of the old result alpha.
         unsafe {
@@ -73,5 +75,6 @@ pub(super) unsafe fn multiply<R: Real>(
                 threads,
             );
         }
-    });
+    };
+    if small { product() } else { pool.install(product) }
 }

@@ -145,6 +145,7 @@ impl ParameterSet {
     /// # Errors
     /// Those of the collectives.
     pub fn end_backward(&self) -> Result<()> {
+        crate::tensor::scatter::settle(&self.0.context, 0)?;
         self.0.context.listen(None);
         for index in 0..self.0.buckets.len() {
             self.reduce(index)?;

@@ -5,7 +5,7 @@ use super::{
     schedule::{self, Action, Schedule, ScheduleKind},
     stage::Stage,
 };
-use crate::{Context, tensor::scatter};
+use crate::Context;
 use ::tensor::{Error, Result, Tensor};
 use grid::Axis;
 
@@ -80,7 +80,6 @@ pub fn run(
             driven::run(&mut stage, *num_micro_batches, *in_flight)?
         }
     }
-    scatter::settle(context, 0)?;
     Ok(stage.into_losses())
 }
 

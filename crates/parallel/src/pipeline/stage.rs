@@ -75,7 +75,16 @@ impl<'a> Stage<'a> {
         context.group(Axis::Pipeline, Purpose::Activation)?;
         context.group(Axis::Pipeline, Purpose::Gradient)?;
         let (in_flight, activations, gradients) = Default::default();
-        Ok(Stage { context, model, d_loss, num_chunks, in_flight, activations, gradients, losses: Vec::new() })
+        Ok(Stage {
+            context,
+            model,
+            d_loss,
+            num_chunks,
+            in_flight,
+            activations,
+            gradients,
+            losses: Vec::new(),
+        })
     }
 
     /// Runs a chunk forward on what has been received, or handed over, for it.

@@ -1,6 +1,6 @@
 //! Cross-entropy over a vocabulary that may be cut in shards.
 
-use super::{float, holds, launch};
+use super::{disjoint, float, holds, launch};
 use crate::Tensor;
 use hal::{
     DType, Kernel, Result,
@@ -85,6 +85,7 @@ pub fn backward(
     holds("cross_entropy_backward", "targets", targets, rows, DType::U32)?;
     holds("cross_entropy_backward", "log-sum-exp", log_sum_exp, rows, accumulator)?;
     holds("cross_entropy_backward", "gradient", d_loss, 1, accumulator)?;
+    disjoint("cross_entropy_backward", logits, &[log_sum_exp, d_loss])?;
     let kernel = CrossEntropyBackward {
         logits: logits.raw(),
         targets: targets.raw(),

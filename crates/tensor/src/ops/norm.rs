@@ -95,6 +95,8 @@ pub fn sums(
     d_bias.map_or(Ok(()), |bias| {
         holds("normalize_sums", "gradient of bias", bias, shape.columns, accumulator)
     })?;
+    disjoint("normalize_sums", d_gain, &[x, moments, gain, d_out])?;
+    d_bias.map_or(Ok(()), |d_bias| disjoint("normalize_sums", d_bias, &[x, moments, gain, d_out, d_gain]))?;
     let out = Tensor::empty(x.device(), accumulator, &[shape.rows, 2])?;
     let kernel = NormalizeSums {
         shape,
@@ -156,7 +158,6 @@ fn check_backward(
     check(shape, x)?;
     same_type("norm", x, &[gain, d_out])?;
     same_length("norm", x, &[d_out])?;
-    disjoint("norm", x, &[moments])?;
     holds("norm", "moments", moments, shape.rows * 2, x.dtype().accumulator())?;
     holds("norm", "gain", gain, shape.columns, x.dtype())
 }

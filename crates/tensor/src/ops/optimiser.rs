@@ -10,6 +10,7 @@ use hal::{DType, Error, Kernel, Result, kernel};
 /// [`Error::Invalid`] when `out` is not one f64.
 pub fn sum_squares(tensors: &[&Tensor], out: &Tensor) -> Result<()> {
     holds("sum_squares", "result", out, 1, DType::F64)?;
+    super::disjoint("sum_squares", out, tensors)?;
     let slices = tensors.iter().map(|tensor| tensor.raw()).collect();
     launch(out.device(), tensors, &[out], Kernel::SumSquares(kernel::SumSquares { slices, out: out.raw() }))
 }
@@ -112,7 +113,28 @@ fn apply(device: &Device, updates: &[Update], factor: &Tensor, kernel: Kernel) -
             .collect()
     };
     let writes: Vec<Tensor> = updates.iter().flat_map(written).collect();
-    launch(device, &reads, &writes.iter().collect::<Vec<_>>(), kernel)
+    let writes: Vec<&Tensor> = writes.iter().collect();
+    apart(&reads, &writes)?;
+    launch(device, &reads, &writes, kernel)
+}
+
+// Nothing is updated twice, and no gradient is written over. In the order of addresses, each piece must begin after the
+// end of every written one before it, and a written one after the end of all.
+fn apart(reads: &[&Tensor], writes: &[&Tensor]) -> Result<()> {
+    let tag = |written: bool| move |tensor: &&Tensor| (tensor.raw(), written);
+    let mut all: Vec<_> = reads.iter().map(tag(false)).chain(writes.iter().map(tag(true))).collect();
+    all.retain(|(slice, _)| slice.len > 0);
+    all.sort_by_key(|(slice, _)| slice.addr);
+    let (mut end, mut end_written) = (0, 0);
+    for (slice, written) in all {
+        if slice.addr < if written { end } else { end_written } {
+            let needed = "disjoint weights, gradients and state";
+            return Err(Error::invalid("optimiser", "tensors that overlap", needed));
+        }
+        end = end.max(slice.addr + slice.bytes() as u64);
+        end_written = if written { end_written.max(slice.addr + slice.bytes() as u64) } else { end_written };
+    }
+    Ok(())
 }
 
 fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {

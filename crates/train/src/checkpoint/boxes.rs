@@ -6,7 +6,8 @@ use hal::DType;
 /// A box as `[0..4, 2..6]`.
 pub(super) fn show(index: &IndexBox) -> String {
     let dims = index.start.iter().zip(&index.shape);
-    let ranges: Vec<_> = dims.map(|(start, len)| format!("{start}..{}", start.saturating_add(*len))).collect();
+    let ranges: Vec<_> =
+        dims.map(|(start, len)| format!("{start}..{}", start.saturating_add(*len))).collect();
     format!("[{}]", ranges.join(", "))
 }
 

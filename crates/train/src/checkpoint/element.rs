@@ -1,7 +1,7 @@
 //! Element types in files: their names in JSON and in safetensors headers, and their numbers.
 
-use half::{bf16, f16};
 use hal::DType;
+use half::{bf16, f16};
 
 /// The name that safetensors headers have for an element type.
 pub(super) fn header_name(dtype: DType) -> String {
@@ -64,7 +64,10 @@ mod tests {
     #[test]
     fn numbers_come_from_every_float_type() {
         assert_eq!(numbers(DType::F64, &0.1_f64.to_le_bytes()), Some(vec![0.1]));
-        assert_eq!(numbers(DType::F32, &[1.5_f32.to_le_bytes(), (-2_f32).to_le_bytes()].concat()).unwrap(), [1.5, -2.0]);
+        assert_eq!(
+            numbers(DType::F32, &[1.5_f32.to_le_bytes(), (-2_f32).to_le_bytes()].concat()).unwrap(),
+            [1.5, -2.0]
+        );
         assert_eq!(numbers(DType::Bf16, &[0x80, 0x3f]), Some(vec![1.0]));
         assert_eq!(numbers(DType::F16, &[0x00, 0xc0]), Some(vec![-2.0]));
         assert_eq!(numbers(DType::U32, &[0; 4]), None);

@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// A folder without a complete checkpoint.
     #[error("checkpoint: {} holds no complete checkpoint (a folder step-* with a manifest.json)", path.display())]
-    None {
+    NoCheckpoint {
         /// The folder searched.
         path: PathBuf,
     },
@@ -63,7 +63,7 @@ pub enum Error {
         /// The tensor.
         name: String,
         /// Where they do not.
-        fault: Tiling,
+        fault: Box<Tiling>,
     },
     /// Two ranks describe one tensor differently.
     #[error(
@@ -85,7 +85,7 @@ pub enum Error {
         /// The tensor.
         name: String,
         /// The piece.
-        index: IndexBox,
+        index: Box<IndexBox>,
         /// The rank that holds it.
         rank: usize,
         /// What it is.
@@ -213,7 +213,7 @@ pub enum Fault {
         /// The tensor.
         name: String,
         /// Where they do not.
-        fault: Tiling,
+        fault: Box<Tiling>,
     },
 }
 

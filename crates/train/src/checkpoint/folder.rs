@@ -78,7 +78,8 @@ pub(super) fn complete(checkpoints_dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
     for (kind, step) in entries(checkpoints_dir)? {
         let path = kind.path(checkpoints_dir, step);
-        let stands = kind == Kind::Final || kind == Kind::Old && !Kind::Final.path(checkpoints_dir, step).exists();
+        let stands =
+            kind == Kind::Final || kind == Kind::Old && !Kind::Final.path(checkpoints_dir, step).exists();
         if stands && path.join(MANIFEST).is_file() {
             found.push((step, path));
         }
@@ -99,7 +100,7 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf> {
     let of_run = path.join("checkpoints");
     let checkpoints_dir = if of_run.is_dir() { of_run } else { path.to_owned() };
     let newest = complete(&checkpoints_dir)?.pop();
-    newest.map(|(_, path)| path).ok_or(Error::None { path: checkpoints_dir })
+    newest.map(|(_, path)| path).ok_or(Error::NoCheckpoint { path: checkpoints_dir })
 }
 
 /// Finishes what a process that died had begun: a replaced checkpoint comes back or goes, removals are completed.
@@ -140,7 +141,9 @@ pub(super) fn prune_on(disk: &dyn Disk, checkpoints_dir: &Path, keep: usize) -> 
         disk.remove(&removed).map_err(Error::io("removing", &removed))?;
     }
     let newest = complete.last().map_or(0, |(step, _)| *step);
-    for (_, step) in entries(checkpoints_dir)?.iter().filter(|(kind, step)| *kind == Kind::Writing && *step < newest) {
+    for (_, step) in
+        entries(checkpoints_dir)?.iter().filter(|(kind, step)| *kind == Kind::Writing && *step < newest)
+    {
         let path = Kind::Writing.path(checkpoints_dir, *step);
         disk.remove(&path).map_err(Error::io("removing", &path))?;
     }
@@ -156,7 +159,9 @@ mod tests {
         assert_eq!(name(&Kind::Final.path(Path::new("a"), 120)), "step-00000120");
         assert_eq!(Kind::parse("step-00000120"), Some((Kind::Final, 120)));
         assert_eq!(Kind::parse(".old-step-1234567890"), Some((Kind::Old, 1_234_567_890)));
-        for other in ["step-120", "step-0000012x", "step-+0000012", "xstep-00000120", "step-99999999999999999999"] {
+        for other in
+            ["step-120", "step-0000012x", "step-+0000012", "xstep-00000120", "step-99999999999999999999"]
+        {
             assert_eq!(Kind::parse(other), None, "{other}");
         }
     }
@@ -171,8 +176,10 @@ mod tests {
     }
 
     fn left(dir: &Path) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -207,7 +214,11 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let checkpoint = run.path().join("checkpoints/step-00000007");
         let said = || resolve(run.path()).unwrap_err().to_string();
-        assert!(said().ends_with("holds no complete checkpoint (a folder step-* with a manifest.json)"), "{}", said());
+        assert!(
+            said().ends_with("holds no complete checkpoint (a folder step-* with a manifest.json)"),
+            "{}",
+            said()
+        );
         fs::create_dir_all(&checkpoint).unwrap();
         fs::write(checkpoint.join(MANIFEST), "").unwrap();
         for path in [run.path(), &run.path().join("checkpoints"), &checkpoint] {

@@ -2,7 +2,7 @@
 
 use super::Reader;
 use grid::Grid;
-use hal::Bytes;
+use hal::error::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use std::{fmt, path::PathBuf};
@@ -57,7 +57,8 @@ pub struct FileSummary {
 /// Says what a checkpoint holds; no tensor is read.
 pub fn inspect(reader: &Reader) -> Summary {
     let tensors = tensors(reader);
-    let elements = reader.manifest.tensors.values().map(|tensor| tensor.info.global_shape.iter().product::<usize>());
+    let elements =
+        reader.manifest.tensors.values().map(|tensor| tensor.info.global_shape.iter().product::<usize>());
     let file = |file: &super::manifest::FileEntry| FileSummary {
         name: file.name.clone(),
         num_bytes: file.bytes,
@@ -102,8 +103,16 @@ impl fmt::Display for Summary {
         let bytes = size(self.num_bytes);
         writeln!(f, "{} tensors, {} elements, {bytes}", self.tensors.len(), self.num_elements)?;
         let rows = self.tensors.iter().map(TensorSummary::row);
-        table(f, [["tensor", "type", "shape", "cut by", "pieces", "size"].map(str::to_owned)].into_iter().chain(rows))?;
-        let rows = self.files.iter().map(|file| [file.name.clone(), file.crc32.clone(), size(file.num_bytes)]);
+        table(
+            f,
+            [["tensor", "type", "shape", "cut by", "pieces", "size"].map(str::to_owned)]
+                .into_iter()
+                .chain(rows),
+        )?;
+        let rows = self
+            .files
+            .iter()
+            .map(|file| [file.name.clone(), file.crc32.clone(), size(file.num_bytes).to_string()]);
         table(f, [["file", "crc-32", "size"].map(str::to_owned)].into_iter().chain(rows))
     }
 }
@@ -112,12 +121,19 @@ impl TensorSummary {
     fn row(&self) -> [String; 6] {
         let shape: Vec<_> = self.shape.iter().map(usize::to_string).collect();
         let pieces = self.num_pieces.to_string();
-        [self.name.clone(), self.dtype.clone(), shape.join(" x "), self.layout.clone(), pieces, size(self.num_bytes)]
+        [
+            self.name.clone(),
+            self.dtype.clone(),
+            shape.join(" x "),
+            self.layout.clone(),
+            pieces,
+            size(self.num_bytes).to_string(),
+        ]
     }
 }
 
-fn size(bytes: u64) -> String {
-    Bytes(usize::try_from(bytes).unwrap_or(usize::MAX)).to_string()
+fn size(bytes: u64) -> Bytes {
+    Bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// Rows in aligned columns, after an empty line.

@@ -130,7 +130,7 @@ impl Manifest {
     }
 
     /// Checks that every tensor is covered exactly once.
-    pub(super) fn check_tiling<'a>(&'a self) -> Result<(), (&'a str, Tiling)> {
+    pub(super) fn check_tiling<'a>(&'a self) -> Result<(), (&'a str, Box<Tiling>)> {
         self.tensors.iter().try_for_each(|(name, tensor)| {
             let tile = |piece: &'a Placed| Tile { index: &piece.index, file: &self.files[piece.file].name };
             let tiles: Vec<_> = tensor.pieces.iter().map(tile).collect();
@@ -155,7 +155,8 @@ mod tests {
     use serde_json::json;
 
     fn manifest() -> Manifest {
-        let info = TensorInfo { dtype: DType::Bf16, global_shape: vec![4, 2], layout: "[x | -]".parse().unwrap() };
+        let info =
+            TensorInfo { dtype: DType::Bf16, global_shape: vec![4, 2], layout: "[x | -]".parse().unwrap() };
         let whole = Placed { file: 0, offset: 64, index: IndexBox::full(&[4, 2]) };
         Manifest {
             format: FORMAT,
@@ -203,7 +204,8 @@ mod tests {
         assert_eq!(changed(&|m| m.files[0].name = "../a".into()), beside);
         let leaves = "manifest.json is damaged: tensor w: a piece leaves the tensor or shard-00000.safetensors (79 bytes)";
         assert_eq!(changed(&|m| m.files[0].bytes = 79), leaves);
-        let piece = |change: fn(&mut Placed)| changed(&|m| change(&mut m.tensors.get_mut("w").unwrap().pieces[0]));
+        let piece =
+            |change: fn(&mut Placed)| changed(&|m| change(&mut m.tensors.get_mut("w").unwrap().pieces[0]));
         assert!(piece(|piece| piece.index.start[0] = 1).contains("leaves the tensor"));
         assert!(piece(|piece| piece.offset = u64::MAX).contains("leaves the tensor"));
         assert!(piece(|piece| piece.file = 1).contains("a file that is not listed"));

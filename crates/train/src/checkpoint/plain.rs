@@ -101,7 +101,9 @@ impl PlainFile {
     pub fn read_u32(&self, name: &str) -> Result<Vec<u32>> {
         match self.read(name, &IndexBox::full(self.shape(name)?))? {
             (DType::U32, bytes) => Ok(bytes.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)).collect()),
-            (other, _) => Err(Error::Dtype { name: name.to_owned(), found: other.to_string(), needed: "u32" }),
+            (other, _) => {
+                Err(Error::Dtype { name: name.to_owned(), found: other.to_string(), needed: "u32" })
+            }
         }
     }
 

@@ -30,7 +30,7 @@ impl Reader {
     /// The manifest is checked as a whole, the other files for presence and length; [`Reader::verify`] reads them too.
     ///
     /// # Errors
-    /// [`Error::Missing`] and [`Error::None`] when there is none; [`Error::Damaged`] when it is not as it was written,
+    /// [`Error::Missing`] and [`Error::NoCheckpoint`] when there is none; [`Error::Damaged`] when it is not as it was written,
     /// with the name of an earlier one that is; [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_exactly(&resolve(path.as_ref())?).map_err(Error::with_offer)
@@ -146,7 +146,8 @@ impl Reader {
 
     fn piece_bytes(&self, piece: &Placed, element_bytes: usize) -> Result<&[u8]> {
         let len = piece.index.num_elements() * element_bytes;
-        let start = usize::try_from(piece.offset).expect("a bug: a file was mapped that is longer than memory");
+        let start =
+            usize::try_from(piece.offset).expect("a bug: a file was mapped that is longer than memory");
         Ok(&self.mapped(piece.file)?[start..start + len])
     }
 
@@ -165,7 +166,7 @@ impl Reader {
     }
 
     fn incomplete(&self, name: &str, index: &IndexBox, found: usize) -> Error {
-        let fault = Tiling::Gap { missing: index.clone(), found, needed: index.num_elements() };
+        let fault = Box::new(Tiling::Gap { missing: index.clone(), found, needed: index.num_elements() });
         Error::damaged(&self.path, Fault::Tiling { name: name.to_owned(), fault })
     }
 }

@@ -3,12 +3,15 @@
 use super::{
     Error, Reader, Result, Sections, Writer,
     boxes::slabs,
-    disk::Local,
+    disk::{Disk, Local},
     shard::{PieceRecord, write_records},
     stream::Emit,
 };
 use grid::{Axis, Coordinates, Grid, IndexBox};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// What is held of a tensor at a time while it is copied.
 const SLAB_BYTES: usize = 16 << 20;
@@ -30,15 +33,26 @@ pub fn reshard(
     grid: &Grid,
     stage_of: &dyn Fn(&str) -> usize,
 ) -> Result<PathBuf> {
+    reshard_on(Arc::new(Local), reader, checkpoints_dir, grid, stage_of)
+}
+
+pub(super) fn reshard_on(
+    disk: Arc<dyn Disk>,
+    reader: &Reader,
+    checkpoints_dir: &Path,
+    grid: &Grid,
+    stage_of: &dyn Fn(&str) -> usize,
+) -> Result<PathBuf> {
     check_stages(reader, grid, stage_of)?;
     reader.verify()?;
-    let writer = Writer::begin(checkpoints_dir, reader.step())?;
+    let writer = Writer::begin_on(disk.clone(), checkpoints_dir, reader.step())?;
     let mut records = Vec::new();
     for rank in 0..grid.world_size() {
         let pieces = owned(reader, grid, &grid.coordinates(rank), stage_of);
         if !pieces.is_empty() {
-            let sources: Vec<_> = pieces.iter().map(|piece| (piece.name.clone(), piece.index.clone())).collect();
-            records.push(write_records(&Local, writer.dir(), rank, pieces, &mut |piece, emit| {
+            let sources: Vec<_> =
+                pieces.iter().map(|piece| (piece.name.clone(), piece.index.clone())).collect();
+            records.push(write_records(&*disk, writer.dir(), rank, pieces, &mut |piece, emit| {
                 copy(reader, &sources[piece].0, &sources[piece].1, emit)
             })?);
         }
@@ -63,7 +77,12 @@ fn check_stages(reader: &Reader, grid: &Grid, stage_of: &dyn Fn(&str) -> usize) 
 }
 
 /// The pieces that the rank at these coordinates owns.
-fn owned(reader: &Reader, grid: &Grid, at: &Coordinates, stage_of: &dyn Fn(&str) -> usize) -> Vec<PieceRecord> {
+fn owned(
+    reader: &Reader,
+    grid: &Grid,
+    at: &Coordinates,
+    stage_of: &dyn Fn(&str) -> usize,
+) -> Vec<PieceRecord> {
     let pieces = reader.manifest.tensors.iter().filter_map(|(name, tensor)| {
         let info = &tensor.info;
         let is_first = Axis::ALL.into_iter().filter(|axis| info.layout.cuts(*axis).is_none()).all(|axis| {

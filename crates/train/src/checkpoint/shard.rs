@@ -131,7 +131,8 @@ impl PieceRecord {
 /// What the keys stand for, for readers that have only this file.
 fn description(rank: usize, pieces: &[PieceRecord]) -> String {
     let piece = |piece: &PieceRecord| {
-        let fields = json!({"name": piece.name, "global_shape": piece.global_shape, "start": piece.index.start});
+        let fields =
+            json!({"name": piece.name, "global_shape": piece.global_shape, "start": piece.index.start});
         (piece.key(), fields)
     };
     let stored = pieces.iter().filter(|piece| !piece.index.is_empty());
@@ -161,7 +162,13 @@ fn check(rank: usize, pieces: &[PieceRecord]) -> Result<()> {
 }
 
 fn refused(piece: &PieceRecord, rank: usize, found: String, needed: impl Into<String>) -> Error {
-    Error::Piece { name: piece.name.clone(), index: piece.index.clone(), rank, found, needed: needed.into() }
+    Error::Piece {
+        name: piece.name.clone(),
+        index: Box::new(piece.index.clone()),
+        rank,
+        found,
+        needed: needed.into(),
+    }
 }
 
 #[cfg(test)]
@@ -175,14 +182,27 @@ mod tests {
         let said = |name, start: usize, bytes: usize| {
             let index = IndexBox { start: vec![start, 0], shape: vec![2, 2] };
             let bytes = vec![0; bytes];
-            let piece = Piece { name, dtype: DType::F32, global_shape: &[4, 2], layout: &layout, index, bytes: &bytes };
+            let piece = Piece {
+                name,
+                dtype: DType::F32,
+                global_shape: &[4, 2],
+                layout: &layout,
+                index,
+                bytes: &bytes,
+            };
             write_shard(dir.path(), 3, &[piece.clone(), piece]).unwrap_err().to_string()
         };
         let place = |start: usize| format!("box [{start}..{}, 0..2] of rank 3: found", start + 2);
         let needed = "checkpoint: tensor w,";
         assert_eq!(said("w", 0, 12), format!("{needed} {} 12 bytes, needs 16 bytes", place(0)));
-        assert_eq!(said("w", 3, 16), format!("{needed} {} a box outside, needs one within shape [4, 2]", place(3)));
-        assert_eq!(said("w", 1, 16), format!("{needed} {} a second piece that begins there, needs one", place(1)));
+        assert_eq!(
+            said("w", 3, 16),
+            format!("{needed} {} a box outside, needs one within shape [4, 2]", place(3))
+        );
+        assert_eq!(
+            said("w", 1, 16),
+            format!("{needed} {} a second piece that begins there, needs one", place(1))
+        );
         assert!(said("__metadata__", 0, 16).contains("a name that safetensors files reserve"));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -3,7 +3,12 @@
 //! The header comes first and gives every tensor's place, so shapes are needed beforehand and bytes only when their
 //! turn comes. Length and CRC-32 are taken from what passes by.
 
-use super::{Error, Result, boxes::num_bytes, disk::{Disk, Stored}, element::header_name};
+use super::{
+    Error, Result,
+    boxes::num_bytes,
+    disk::{Disk, Stored},
+    element::header_name,
+};
 use hal::DType;
 use serde_json::{Map, Value, json};
 use std::{
@@ -138,7 +143,10 @@ impl<'a> Output<'a> {
             })?;
             assert_eq!(left, 0, "a bug: fewer bytes than {} has", entries[*index].key);
         }
-        self.file.flush().and_then(|()| self.file.get_mut().file.sync()).map_err(|source| self.failed(source))?;
+        self.file
+            .flush()
+            .and_then(|()| self.file.get_mut().file.sync())
+            .map_err(|source| self.failed(source))?;
         let summed = self.file.get_ref();
         Ok((summed.bytes, summed.hasher.clone().finalize()))
     }

@@ -59,21 +59,21 @@ impl Tile<'_> {
 }
 
 /// Checks that the boxes tile a tensor of that shape, whose elements can be counted.
-pub(super) fn check(shape: &[usize], tiles: &[Tile<'_>]) -> Result<(), Tiling> {
+pub(super) fn check(shape: &[usize], tiles: &[Tile<'_>]) -> Result<(), Box<Tiling>> {
     if let Some(tile) = tiles.iter().find(|tile| !fits(tile.index, shape)) {
         let (index, file) = tile.owned();
-        return Err(Tiling::Outside { index, file, shape: shape.to_vec() });
+        return Err(Box::new(Tiling::Outside { index, file, shape: shape.to_vec() }));
     }
     let tiles: Vec<_> = tiles.iter().copied().filter(|tile| !tile.index.is_empty()).collect();
     if let Some((first, second)) = overlapping(&tiles) {
-        return Err(Tiling::Overlap { first: first.owned(), second: second.owned() });
+        return Err(Box::new(Tiling::Overlap { first: first.owned(), second: second.owned() }));
     }
     // Boxes within the tensor that share nothing cover it if they count as many elements.
     let found = tiles.iter().map(|tile| tile.index.num_elements()).sum();
     let needed = shape.iter().product();
     match found == needed {
         true => Ok(()),
-        false => Err(Tiling::Gap { missing: missing(shape, &tiles), found, needed }),
+        false => Err(Box::new(Tiling::Gap { missing: missing(shape, &tiles), found, needed })),
     }
 }
 

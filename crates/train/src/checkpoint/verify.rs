@@ -4,7 +4,7 @@ use super::{
     Error, Fault, Reader, Result,
     folder::{self, Kind, complete},
 };
-use hal::Bytes;
+use hal::error::Bytes;
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
@@ -114,7 +114,8 @@ fn whole_before(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let (_, step) = Kind::parse(folder::name(&path))?;
     let earlier = complete(path.parent()?).ok()?.into_iter().rev().filter(|(other, _)| *other < step);
-    let is_whole = |path: &Path| Reader::open_exactly(path).and_then(|reader| reader.verify_exactly()).is_ok();
+    let is_whole =
+        |path: &Path| Reader::open_exactly(path).and_then(|reader| reader.verify_exactly()).is_ok();
     let mut whole = earlier.filter(|(_, path)| is_whole(path));
     whole.next().map(|(_, path)| folder::name(&path).to_owned())
 }

@@ -135,7 +135,8 @@ fn manifest(step: u64, mut records: Vec<ShardRecord>, sections: Sections) -> Res
     }
     let tensors = tensors.into_iter().map(|(name, (_, tensor))| (name, tensor)).collect();
     let manifest = Manifest { format: FORMAT, step, files, tensors, sections };
-    let tiled = manifest.check_tiling().map_err(|(name, fault)| Error::Tiling { name: name.to_owned(), fault });
+    let tiled =
+        manifest.check_tiling().map_err(|(name, fault)| Error::Tiling { name: name.to_owned(), fault });
     tiled.map(|()| manifest)
 }
 
@@ -163,16 +164,15 @@ fn add(
 }
 
 fn agree(name: &str, first: (usize, &TensorInfo), second: (usize, &TensorInfo)) -> Result<()> {
-    let words: [(&'static str, fn(&TensorInfo) -> String); 3] = [
-        ("dtype", |info| info.dtype.to_string()),
-        ("shape", |info| format!("{:?}", info.global_shape)),
-        ("layout", |info| info.layout.to_string()),
-    ];
     if first.1 == second.1 {
         return Ok(());
     }
-    let said = words.map(|(what, word)| (what, word(first.1), word(second.1)));
-    let differs = said.into_iter().find(|(_, one, other)| one != other);
-    let (what, one, other) = differs.expect("a bug: two descriptions differ in nothing that is named");
+    let words = |info: &TensorInfo| {
+        let shape = format!("{:?}", info.global_shape);
+        [("dtype", info.dtype.to_string()), ("shape", shape), ("layout", info.layout.to_string())]
+    };
+    let mut said = words(first.1).into_iter().zip(words(second.1));
+    let differs = said.find(|(one, other)| one != other);
+    let ((what, one), (_, other)) = differs.expect("a bug: two descriptions differ in nothing that is named");
     Err(Error::Disagree { name: name.to_owned(), what, first: (first.0, one), second: (second.0, other) })
 }

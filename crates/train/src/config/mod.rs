@@ -5,7 +5,8 @@ mod sections;
 pub mod suggest;
 
 pub use sections::{
-    DataConfig, Optimiser, ParallelConfig, Precision, RateSchedule, TrainingConfig, overlap_from_names,
+    DataConfig, Optimiser, OverlapNames, ParallelConfig, Precision, RateSchedule, TrainingConfig,
+    overlap_from_names,
 };
 
 use crate::{Error, Result};

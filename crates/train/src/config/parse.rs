@@ -32,13 +32,19 @@ mod tests {
     fn a_misspelt_key_gets_its_line_and_the_nearest_key() {
         let text = "seed = 3\n[training]\nlerning_rate = 1e-3\n";
         let message = config(text).unwrap_err().to_string();
-        assert_eq!(message, "line 3: found `lerning_rate`, which does not exist here; did you mean `learning_rate`?");
+        assert_eq!(
+            message,
+            "line 3: found `lerning_rate`, which does not exist here; did you mean `learning_rate`?"
+        );
     }
 
     #[test]
     fn a_key_unlike_all_others_gets_the_list() {
         let message = config("[parallel]\nzzzzzzzz = 1\n").unwrap_err().to_string();
-        assert!(message.starts_with("line 2: found `zzzzzzzz`, needs one of ranks, grid, order"), "{message}");
+        assert!(
+            message.starts_with("line 2: found `zzzzzzzz`, needs one of ranks, grid, order"),
+            "{message}"
+        );
     }
 
     #[test]

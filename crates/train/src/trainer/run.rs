@@ -36,7 +36,13 @@ pub struct Run {
 ///
 /// # Errors
 /// Whatever ends a run; see [`Error`].
-pub fn run(world: &World, device: &Device, run: &Run, observer: &dyn Observer, stop: &Stop) -> Result<Summary> {
+pub fn run(
+    world: &World,
+    device: &Device,
+    run: &Run,
+    observer: &dyn Observer,
+    stop: &Stop,
+) -> Result<Summary> {
     let context = Context::new(world.clone(), run.config.grid()?, device.clone(), run.config.settings())?;
     let trainer = Trainer::new(&context, &run.config)?;
     let mut session = Session { run, context, trainer, records: None, last: None };
@@ -207,7 +213,8 @@ impl Session<'_> {
         let part = |rank: usize| self.run.dir.join(format!("trace-{rank}.json"));
         let mut writer = metrics::trace::TraceWriter::create(&part(rank))?;
         for span in trace::finish(self.context.device())? {
-            let out = metrics::trace::Span::new(rank, span.stream, span.name, span.start_us, span.duration_us);
+            let out =
+                metrics::trace::Span::new(rank, &span.stream, span.name, span.start_us, span.duration_us);
             writer.span(&out.with("bytes", span.bytes as f64).with("step", step as f64))?;
         }
         writer.finish()?;
@@ -231,7 +238,9 @@ impl Run {
         let config = self.dir.join("config.toml");
         if self.resume.is_none() && self.dir.join("metrics.jsonl").exists() {
             let dir = self.dir.display();
-            return Err(Error::Config(format!("{dir}: holds a run already; needs another --out, or --resume {dir}")));
+            return Err(Error::Config(format!(
+                "{dir}: holds a run already; needs another --out, or --resume {dir}"
+            )));
         }
         std::fs::create_dir_all(self.dir.join("checkpoints")).map_err(Error::file(&self.dir))?;
         std::fs::write(&config, self.config.to_toml()?).map_err(Error::file(&config))
@@ -239,6 +248,7 @@ impl Run {
 
     fn data_name(&self) -> String {
         let path = self.config.data.path.as_deref();
-        path.and_then(Path::file_name).map_or("the Rust sources here".into(), |name| name.to_string_lossy().into_owned())
+        path.and_then(Path::file_name)
+            .map_or("the Rust sources here".into(), |name| name.to_string_lossy().into_owned())
     }
 }

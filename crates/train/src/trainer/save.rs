@@ -26,7 +26,8 @@ pub struct Sections {
 
 /// The parts that are stored, each under a prefix of its own.
 fn parts(trainer: &Trainer) -> Vec<(String, Part)> {
-    let states = (0..trainer.config.training.num_states()).map(|index| (format!("state{index}/"), Part::State(index)));
+    let states =
+        (0..trainer.config.training.num_states()).map(|index| (format!("state{index}/"), Part::State(index)));
     [("weights/".to_owned(), Part::Weights)].into_iter().chain(states).collect()
 }
 
@@ -56,7 +57,9 @@ pub fn save(trainer: &Trainer, tokenizer: &Tokenizer, dir: &Path, step: u64, kee
     let pieces: Vec<Piece<'_>> = owned.iter().map(|owned| owned.piece(dtype)).collect();
     let record = match pieces.is_empty() {
         true => Ok(String::new()),
-        false => write_shard(&writing, world.rank(), &pieces).map_err(|error| error.to_string()).and_then(encode),
+        false => {
+            write_shard(&writing, world.rank(), &pieces).map_err(|error| error.to_string()).and_then(encode)
+        }
     };
     let records = gathered(&trainer.context, record)?;
     let committed = writer.map_or(Ok(String::new()), |writer| {
@@ -76,7 +79,8 @@ pub fn save(trainer: &Trainer, tokenizer: &Tokenizer, dir: &Path, step: u64, kee
 /// # Errors
 /// [`Error::Checkpoint`] when a tensor is missing, of another shape, or damaged.
 pub fn load(trainer: &mut Trainer, reader: &Reader, with_state: bool) -> Result<()> {
-    let parts: Vec<_> = parts(trainer).into_iter().filter(|(_, part)| with_state || *part == Part::Weights).collect();
+    let parts: Vec<_> =
+        parts(trainer).into_iter().filter(|(_, part)| with_state || *part == Part::Weights).collect();
     for (prefix, part) in parts {
         trainer.model.parameters.write(part, |parameter| read(reader, &prefix, parameter))?;
     }
@@ -115,7 +119,10 @@ pub(crate) fn read_weights(reader: &Reader, parameter: &Parameter) -> Result<Vec
 pub(crate) fn stored_sections(reader: &Reader) -> Result<Sections> {
     let value = reader.sections().trainer.clone();
     serde_json::from_value(value).map_err(|error| {
-        Error::Config(format!("checkpoint {}: its trainer section does not fit: {error}", reader.path().display()))
+        Error::Config(format!(
+            "checkpoint {}: its trainer section does not fit: {error}",
+            reader.path().display()
+        ))
     })
 }
 
@@ -194,7 +201,9 @@ fn shared(context: &Context, own: std::result::Result<String, String>) -> Result
 fn gathered(context: &Context, own: std::result::Result<String, String>) -> Result<Vec<ShardRecord>> {
     let all = agreed(context, own)?;
     let records = all.iter().filter(|text| !text.is_empty()).map(|text| serde_json::from_str(text));
-    records.collect::<serde_json::Result<_>>().map_err(|error| Error::Config(format!("checkpoint record: {error}")))
+    records
+        .collect::<serde_json::Result<_>>()
+        .map_err(|error| Error::Config(format!("checkpoint record: {error}")))
 }
 
 // The texts of all ranks, or the first failure among them.

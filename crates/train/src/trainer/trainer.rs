@@ -60,7 +60,14 @@ impl Trainer {
             Precision::F16 => LossScale::dynamic(training.loss_scale),
             _ => LossScale::none(),
         };
-        Ok(Trainer { context: context.clone(), config: config.clone(), model, plan, loss_scale, num_updates: 0 })
+        Ok(Trainer {
+            context: context.clone(),
+            config: config.clone(),
+            model,
+            plan,
+            loss_scale,
+            num_updates: 0,
+        })
     }
 
     /// The model on this rank.

@@ -61,11 +61,16 @@ impl Collectives {
         output::note(&device::described(driver, self.threads)?);
         let lines = Team::new(self.ranks, self.threads).run(driver, move |world, device| {
             let group = join(world, device)?;
-            let cases = OPERATIONS.iter().flat_map(|&operation| sizes.iter().map(move |&bytes| (operation, bytes)));
-            cases.map(|(operation, bytes)| measure(device, &group, operation, bytes)).collect::<train::Result<Vec<_>>>()
+            let cases =
+                OPERATIONS.iter().flat_map(|&operation| sizes.iter().map(move |&bytes| (operation, bytes)));
+            cases
+                .map(|(operation, bytes)| measure(device, &group, operation, bytes))
+                .collect::<train::Result<Vec<_>>>()
         });
         let lines = lines?.swap_remove(0);
-        lines.iter().try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
+        lines
+            .iter()
+            .try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
     }
 
     // Whole f32 for each rank.
@@ -114,24 +119,53 @@ fn measure(device: &Device, group: &Communicator, operation: Operation, bytes: u
 }
 
 // Seconds of each call on this rank, warm-up included: the ranks leave a barrier, and the call's work has run.
-fn timed(device: &Device, group: &Communicator, operation: Operation, count: usize) -> train::Result<Vec<f64>> {
-    let whole = Tensor::zeros(device, DType::F32, &[count])?;
-    let part = Tensor::zeros(device, DType::F32, &[count / group.size()])?;
+fn timed(
+    device: &Device,
+    group: &Communicator,
+    operation: Operation,
+    count: usize,
+) -> train::Result<Vec<f64>> {
+    let whole = Tensor::full(device, DType::F32, &[count], 1.0)?;
+    let part = Tensor::full(device, DType::F32, &[count / group.size()], 1.0)?;
     let (stream, counts) = (device.compute(), Counts::Even(count / group.size()));
     let mut seconds = Vec::new();
-    for _ in 0..WARM_UP + calls(count) {
+    for call in 0..WARM_UP + calls(count) {
         group.barrier(&stream)?;
         stream.synchronize()?;
         let begun = Instant::now();
         match operation {
             Operation::AllGather => group.all_gather(&stream, &part, &whole, &counts)?,
-            Operation::ReduceScatter => group.reduce_scatter(&stream, &whole, &part, &counts, ReduceOp::Sum)?,
+            Operation::ReduceScatter => {
+                group.reduce_scatter(&stream, &whole, &part, &counts, ReduceOp::Sum)?
+            }
             _ => group.all_reduce(&stream, &whole, ReduceOp::Sum)?,
         }
         stream.synchronize()?;
         seconds.push(begun.elapsed().as_secs_f64());
+        if call == 0 {
+            check(operation, group, &whole, &part)?;
+        }
     }
     Ok(seconds)
+}
+
+// A collective that moves nothing would be fast: ones must have become what they should. Then zeros go on, as sums of
+// sums would overflow.
+fn check(operation: Operation, group: &Communicator, whole: &Tensor, part: &Tensor) -> train::Result<()> {
+    let (result, expected) = match operation {
+        Operation::AllGather => (whole, 1.0),
+        Operation::ReduceScatter => (part, group.size() as f32),
+        _ => (whole, group.size() as f32),
+    };
+    let wrong = result.to_vec::<f32>()?.into_iter().find(|number| *number != expected);
+    whole.fill(0.0)?;
+    part.fill(0.0)?;
+    match wrong {
+        None => Ok(()),
+        Some(found) => {
+            Err(hal::Error::invalid(operation.name(), found.to_string(), expected.to_string()).into())
+        }
+    }
 }
 
 // Small calls are many: they scatter more, and cost nothing.
@@ -143,7 +177,9 @@ impl Line {
     fn text(&self) -> String {
         let Line { operation, ranks, us, min_us, max_us, algbw_gbs, .. } = self;
         let bytes = Bytes(self.bytes).to_string();
-        format!("{operation:<15}{ranks} ranks {bytes:>10}{us:>12.1} us  [{min_us:.1} .. {max_us:.1}]  {algbw_gbs:.3} GB/s")
+        format!(
+            "{operation:<15}{ranks} ranks {bytes:>10}{us:>12.1} us  [{min_us:.1} .. {max_us:.1}]  {algbw_gbs:.3} GB/s"
+        )
     }
 }
 

@@ -51,6 +51,13 @@ pub(super) struct Product {
     pub(super) k: usize,
 }
 
+/// A product with its matrices.
+#[derive(Debug)]
+pub(super) struct Ready {
+    product: Product,
+    operands: [Tensor; 3],
+}
+
 #[derive(Clone, Debug, Serialize)]
 struct Line {
     what: &'static str,
@@ -76,10 +83,12 @@ impl Gemm {
         output::note(&device::described(driver, threads)?);
         let products = self.products();
         let lines = Team::new(1, threads).run(driver, move |_, device| {
-            products.iter().map(|product| line(device, product, threads)).collect::<train::Result<Vec<_>>>()
+            products.iter().map(|&product| line(device, product, threads)).collect::<train::Result<Vec<_>>>()
         });
         let lines = lines?.swap_remove(0);
-        lines.iter().try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
+        lines
+            .iter()
+            .try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
     }
 
     // Forward, gradient of the input, gradient of the weights; the head's table is stored the other way round.
@@ -106,33 +115,22 @@ impl Gemm {
 
 impl Product {
     /// Floating-point operations.
-    pub(super) fn flop(&self) -> f64 {
+    pub(super) fn flop(self) -> f64 {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64
     }
 
-    /// Seconds of each call after two of warm-up.
+    /// Makes the matrices, and runs the product twice to warm up.
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn measure(&self, device: &Device) -> train::Result<Vec<f64>> {
-        let [a, b, out] = self.operands(device)?;
-        let compute = device.compute();
-        let call = || -> train::Result<f64> {
-            let begun = Instant::now();
-            matmul_into(&a, &b, self.transpose, &out, 1.0, 0.0)?;
-            compute.synchronize()?;
-            Ok(begun.elapsed().as_secs_f64())
-        };
-        (call()?, call()?);
-        let (begun, mut seconds) = (Instant::now(), Vec::new());
-        while seconds.len() < FEWEST_CALLS || begun.elapsed() < SHORTEST {
-            seconds.push(call()?);
-        }
-        Ok(seconds)
+    pub(super) fn ready(self, device: &Device) -> train::Result<Ready> {
+        let ready = Ready { product: self, operands: self.operands(device)? };
+        (ready.call()?, ready.call()?);
+        Ok(ready)
     }
 
-    fn operands(&self, device: &Device) -> train::Result<[Tensor; 3]> {
-        let &Product { m, n, k, .. } = self;
+    fn operands(self, device: &Device) -> train::Result<[Tensor; 3]> {
+        let Product { m, n, k, .. } = self;
         let (a, b) = match self.transpose {
             Transpose::None => ([m, k], [k, n]),
             Transpose::First => ([k, m], [k, n]),
@@ -140,14 +138,15 @@ impl Product {
         };
         let random = |shape: [usize; 2], name: &str| -> train::Result<Tensor> {
             let key = Key::new(1, name, 0);
-            let numbers: Vec<f32> = (0..shape[0] * shape[1]).map(|index| key.uniform(index as u64) - 0.5).collect();
+            let numbers: Vec<f32> =
+                (0..shape[0] * shape[1]).map(|index| key.uniform(index as u64) - 0.5).collect();
             Ok(Tensor::from_slice(device, &shape, &numbers)?)
         };
         let out = Tensor::zeros(device, tensor::DType::F32, &[m, n])?;
         Ok([random(a, "bench a")?, random(b, "bench b")?, out])
     }
 
-    fn form(&self) -> &'static str {
+    fn form(self) -> &'static str {
         match self.transpose {
             Transpose::None => "NN",
             Transpose::First => "TN",
@@ -156,10 +155,22 @@ impl Product {
     }
 }
 
-fn line(device: &Device, product: &Product, threads: usize) -> train::Result<Line> {
-    let spread = Spread::of(&product.measure(device)?);
+impl Ready {
+    /// Runs the product, and waits for it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn call(&self) -> train::Result<()> {
+        let [a, b, out] = &self.operands;
+        matmul_into(a, b, self.product.transpose, out, 1.0, 0.0)?;
+        Ok(out.device().compute().synchronize()?)
+    }
+}
+
+fn line(device: &Device, product: Product, threads: usize) -> train::Result<Line> {
+    let spread = Spread::of(&measure(&product.ready(device)?)?);
     let us = |seconds: f64| rounded(seconds * 1e6, 1);
-    let &Product { what, m, n, k, .. } = product;
+    let Product { what, m, n, k, .. } = product;
     Ok(Line {
         what,
         form: product.form(),
@@ -174,11 +185,24 @@ fn line(device: &Device, product: &Product, threads: usize) -> train::Result<Lin
     })
 }
 
+// Seconds of each call.
+fn measure(ready: &Ready) -> train::Result<Vec<f64>> {
+    let (first, mut seconds) = (Instant::now(), Vec::new());
+    while seconds.len() < FEWEST_CALLS || first.elapsed() < SHORTEST {
+        let begun = Instant::now();
+        ready.call()?;
+        seconds.push(begun.elapsed().as_secs_f64());
+    }
+    Ok(seconds)
+}
+
 impl Line {
     fn text(&self) -> String {
         let Line { what, form, m, n, k, us, min_us, max_us, gflops, .. } = self;
         let shape = format!("{m} x {n} x {k}");
-        format!("{what:<19}{form}  {shape:<20}{us:>10.1} us  [{min_us:.1} .. {max_us:.1}]  {gflops:.1} Gflop/s")
+        format!(
+            "{what:<19}{form}  {shape:<20}{us:>10.1} us  [{min_us:.1} .. {max_us:.1}]  {gflops:.1} Gflop/s"
+        )
     }
 }
 
@@ -191,7 +215,7 @@ mod tests {
         let gemm = Gemm { threads: None, tokens: 2048, hidden: 512, vocabulary: 8192, json: false };
         let flop = |word: &str| -> f64 {
             let products = gemm.products().into_iter().filter(|product| product.what.ends_with(word));
-            products.map(|product| product.flop()).sum()
+            products.map(Product::flop).sum()
         };
         assert_eq!(flop("forward"), 2.0 * 2048.0 * 512.0 * (512.0 + 8.0 * 512.0 + 8192.0));
         assert_eq!((flop("d_input"), flop("d_weight")), (flop("forward"), flop("forward")));

@@ -1,6 +1,7 @@
 //! What `fascicle bench step` trains: the configuration, and the one batch of all its steps.
 
 use crate::failure::{Failure, Outcome};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use grid::Degrees;
 use hal::random::Key;
 use nn::{Family, GptConfig};
@@ -16,9 +17,9 @@ use train::{
 /// Sizes of the benchmark's model and batch.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Sizes {
-    /// gpt2 or llama
-    #[arg(long, default_value = "gpt2")]
-    family: String,
+    /// Architecture
+    #[arg(long, default_value = "gpt2", value_parser = families())]
+    family: Family,
     /// Transformer blocks
     #[arg(long, value_name = "N", default_value_t = 4)]
     layers: usize,
@@ -67,7 +68,7 @@ pub(super) struct Running {
 
 /// The configuration, checked: AdamW at a constant rate, no clipping, f32.
 pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Config> {
-    let mut config = Config { seed: 1, model: model(sizes)?, ..Config::default() };
+    let mut config = Config { seed: 1, model: model(sizes), ..Config::default() };
     config.training = TrainingConfig {
         steps,
         batch: sizes.batch,
@@ -82,7 +83,8 @@ pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Co
         clip_norm: 0.0,
         ..TrainingConfig::default()
     };
-    let overlap = overlap_from_names(&running.overlap).map_err(|error| Failure::usage(format!("--{error}")))?;
+    let overlap =
+        overlap_from_names(&running.overlap).map_err(|error| Failure::usage(format!("--{error}")))?;
     let parallel = &mut config.parallel;
     (parallel.grid, parallel.threads, parallel.schedule) = (running.grid, running.threads, running.schedule);
     parallel.overlap = OverlapNames(overlap);
@@ -90,14 +92,13 @@ pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Co
     Ok(config)
 }
 
-fn model(sizes: &Sizes) -> Outcome<GptConfig> {
-    let family = match sizes.family.as_str() {
-        "gpt2" => Family::Gpt2,
-        "llama" => Family::Llama,
-        other => return Err(Failure::usage(format!("--family: found `{other}`, needs gpt2 or llama"))),
-    };
-    let &Sizes { layers, hidden, heads, context, vocabulary, tied, .. } = sizes;
-    Ok(GptConfig { family, layers, hidden, heads, context, vocabulary, tied_head: tied, ..GptConfig::default() })
+fn model(sizes: &Sizes) -> GptConfig {
+    let &Sizes { family, layers, hidden, heads, context, vocabulary, tied, .. } = sizes;
+    GptConfig { family, layers, hidden, heads, context, vocabulary, tied_head: tied, ..GptConfig::default() }
+}
+
+fn families() -> impl TypedValueParser<Value = Family> {
+    PossibleValuesParser::new(["gpt2", "llama"]).try_map(|name| toml::Value::String(name).try_into())
 }
 
 /// Token ids of the batch, sequences x (context + 1), drawn once.
@@ -146,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_grid_has_a_word() {
-        let words = ["x=1", "data=2", "x=2,z=2", "pipeline=4", "x=2,data=2"].map(|grid| mode(&grid.parse().unwrap()));
+        let words =
+            ["x=1", "data=2", "x=2,z=2", "pipeline=4", "x=2,data=2"].map(|grid| mode(&grid.parse().unwrap()));
         assert_eq!(words, ["serial", "data", "tensor", "pipeline", "hybrid"]);
     }
 }

@@ -1,1 +1,112 @@
-//! x
+//! Whole checkpoints: written by one grid, read by another, damaged, and written by processes that die.
+
+mod damage;
+mod death;
+mod dying;
+mod other_tools;
+mod refusals;
+mod round_trip;
+
+use super::{Piece, Reader, Result, Sections, Writer, disk::Disk, shard::write_shard_on};
+use dying::Dying;
+use grid::{AxisOrder, Grid, IndexBox, Layout};
+use hal::DType;
+use serde_json::json;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A tensor as it would be on one machine with all the memory.
+#[derive(Clone, Debug, PartialEq)]
+struct Whole {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+    layout: Layout,
+    bytes: Vec<u8>,
+}
+
+impl Whole {
+    /// A tensor whose bytes depend on a seed.
+    fn new(name: &str, dtype: DType, shape: &[usize], layout: &str, seed: u64) -> Whole {
+        let num_bytes = shape.iter().product::<usize>() * dtype.bytes();
+        let byte = |at: usize| {
+            ((at as u64 + 1).wrapping_mul(seed | 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+        };
+        let bytes = (0..num_bytes).map(byte).collect();
+        Whole { name: name.into(), dtype, shape: shape.to_vec(), layout: layout.parse().unwrap(), bytes }
+    }
+
+    /// The bytes of a box, element by element.
+    fn cut(&self, index: &IndexBox) -> Vec<u8> {
+        let width = self.dtype.bytes();
+        let elements = (0..index.num_elements()).map(|at| {
+            let (mut at, mut stride, mut offset) = (at, 1, 0);
+            for dim in (0..self.shape.len()).rev() {
+                offset += (index.start[dim] + at % index.shape[dim]) * stride;
+                at /= index.shape[dim];
+                stride *= self.shape[dim];
+            }
+            offset
+        });
+        elements.flat_map(|offset| self.bytes[offset * width..][..width].iter().copied()).collect()
+    }
+}
+
+fn grid(degrees: &str) -> Grid {
+    Grid::new(degrees.parse().unwrap(), AxisOrder::default()).unwrap()
+}
+
+/// Writes tensors as the ranks of a grid would; the first rank that has a box writes it.
+fn save(disk: &Arc<Dying>, dir: &Path, step: u64, grid: &Grid, wholes: &[Whole]) -> Result<PathBuf> {
+    let disk: Arc<dyn Disk> = disk.clone();
+    let writer = Writer::begin_on(disk.clone(), dir, step)?;
+    let (mut records, mut written) = (Vec::new(), BTreeSet::new());
+    for rank in 0..grid.world_size() {
+        let local = |whole: &Whole| whole.layout.local_box(&whole.shape, grid, &grid.coordinates(rank));
+        let boxes = wholes.iter().map(|whole| (whole, local(whole)));
+        let own: Vec<_> = boxes
+            .filter(|(whole, index)| written.insert((&whole.name, index.start.clone(), index.shape.clone())))
+            .collect();
+        let cuts: Vec<_> = own.iter().map(|(whole, index)| whole.cut(index)).collect();
+        let pieces: Vec<_> =
+            own.iter().zip(&cuts).map(|((whole, index), bytes)| piece(whole, index, bytes)).collect();
+        records.push(write_shard_on(&*disk, writer.dir(), rank, &pieces)?);
+    }
+    // Over a wire and back, as between ranks.
+    let records = serde_json::from_str(&serde_json::to_string(&records).unwrap()).unwrap();
+    writer.commit(records, sections(grid))
+}
+
+fn piece<'a>(whole: &'a Whole, index: &IndexBox, bytes: &'a [u8]) -> Piece<'a> {
+    let Whole { name, dtype, shape, layout, .. } = whole;
+    Piece { name, dtype: *dtype, global_shape: shape, layout, index: index.clone(), bytes }
+}
+
+fn sections(grid: &Grid) -> Sections {
+    let grid = serde_json::to_value(grid).unwrap();
+    Sections {
+        trainer: json!({"cursor": u64::MAX, "scale": 0.1}),
+        model: json!({"layers": 2}),
+        grid,
+        ..Default::default()
+    }
+}
+
+/// Two tensors that grids cut in different ways.
+fn model(seed: u64) -> Vec<Whole> {
+    vec![
+        Whole::new("w", DType::F32, &[3, 2], "[z | x]", seed),
+        Whole::new("b", DType::Bf16, &[5], "[x]", seed),
+        Whole::new("count", DType::U32, &[], "[]", seed),
+    ]
+}
+
+/// Whether a checkpoint holds exactly these tensors and all its sums are right.
+fn holds(reader: &Reader, wholes: &[Whole]) -> bool {
+    let whole =
+        |whole: &Whole| reader.read(&whole.name, &IndexBox::full(&whole.shape)).unwrap() == whole.bytes;
+    reader.verify().is_ok() && reader.names().count() == wholes.len() && wholes.iter().all(whole)
+}

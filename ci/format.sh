@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+# Every file is as rustfmt leaves it.
+set -euo pipefail
+cargo fmt --all -- --check

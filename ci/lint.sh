@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# No warning of the compiler or of clippy, in any target of any crate; and no unsafe code above the shell.
+set -euo pipefail
+cargo clippy --quiet --workspace --all-targets -- -D warnings
+allowed='^crates/(hal|tensor|cpu)/|^crates/train/src/(data/source/token_file|checkpoint/map)\.rs:'
+if found=$(grep -rnE '\bunsafe (\{|fn|impl|trait|extern)' --include='*.rs' src crates examples tests | grep -vE "$allowed"); then
+  printf 'unsafe code outside hal, tensor, cpu and the two files that map memory:\n%s\n' "$found" >&2
+  exit 1
+fi

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The README's first command: the default run reaches the promised loss; resumed on another grid it goes on.
+set -euo pipefail
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+cargo build --quiet --release
+start=$SECONDS
+target/release/fascicle train --out "$out/run"
+printf 'trained in %s s\n' $((SECONDS - start))
+for file in config.toml metrics.jsonl loss.svg checkpoints; do test -e "$out/run/$file"; done
+python3 - "$out/run/metrics.jsonl" <<'P'
+import json, sys
+last = [json.loads(line) for line in open(sys.argv[1])][-1]
+assert last["val_loss"] < 2.3, f"validation loss {last['val_loss']:.3f}, promised below 2.3"
+print(f"validation loss {last['val_loss']:.3f} after {last['step']} steps")
+P
+target/release/fascicle train --resume "$out/run" --grid x=1,y=2,z=1,data=2,pipeline=2 --ranks 8 --steps 605
+target/release/fascicle generate --checkpoint "$out/run" --prompt 'fn ' --tokens 40 --grid x=2,pipeline=2
+target/release/fascicle checkpoint verify "$out/run"

@@ -1,0 +1,116 @@
+//! Collectives between ranks that are threads, on both kinds of stream, against sums on the host.
+
+use super::{Open, numbers};
+use bootstrap::{World, local};
+use hal::{Counts, Join};
+use std::time::Duration;
+use tensor::{Communicator, DType, Device, ReduceOp, Result, Stream, StreamKind, Tensor};
+
+/// Checks all collectives at 1, 2, 3, 4 and 8 ranks, sizes that do not divide, and a call that differs.
+///
+/// # Panics
+/// When the vendor breaks the contract.
+pub fn check(open: Open) {
+    for ranks in [1, 2, 3, 4, 8] {
+        run(open, ranks, every_collective).unwrap_or_else(|error| panic!("{ranks} ranks: {error}"));
+    }
+    let mismatch = |device: &Device, group: &Communicator, stream: &Stream| {
+        let count = 4 + usize::from(group.rank() == 1);
+        group.all_reduce(stream, &Tensor::zeros(device, DType::F32, &[count])?, ReduceOp::Sum)
+    };
+    let message = run(open, 2, mismatch).unwrap_err();
+    assert!(message.contains("all_reduce(4 x f32") && message.contains("all_reduce(5 x f32"), "{message}");
+}
+
+fn run(
+    open: Open,
+    ranks: usize,
+    body: impl Fn(&Device, &Communicator, &Stream) -> Result<()> + Send + Sync + 'static,
+) -> std::result::Result<(), String> {
+    let options = local::Options::new(ranks).with_timeout(Duration::from_secs(20));
+    let results = local::run(options, move |world| -> Result<()> {
+        let device = Device::new(open(world.rank())?)?;
+        let group = join(&world, &device)?;
+        for stream in [device.compute(), device.create_stream(StreamKind::Communication, "collectives")?] {
+            body(&device, &group, &stream)?;
+            stream.synchronize()?;
+        }
+        Ok(())
+    });
+    results.map(drop).map_err(|failure| failure.to_string())
+}
+
+fn join(world: &World, device: &Device) -> Result<Communicator> {
+    let everyone = world.everyone();
+    let own = if world.rank() == 0 { device.hal().create_group()?.0 } else { Vec::new() };
+    let join = Join {
+        id: hal::GroupId(everyone.broadcast(0, &own)?),
+        label: "everyone".into(),
+        rank: world.rank(),
+        members: (0..world.size()).collect(),
+        timeout: world.timeout(),
+        abort: world.abort().clone(),
+    };
+    // Checked mode: calls are compared on the host, whatever the vendor does.
+    Communicator::join(device, join, Some(world.exchange("checked", &(0..world.size()).collect::<Vec<_>>())?))
+}
+
+fn every_collective(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
+    let (rank, size) = (group.rank(), group.size());
+    for count in [1, 7, 1000] {
+        let of = |rank: usize| numbers(count, rank as u64 + 10);
+        let sum = |i: usize| (0..size).map(|rank| of(rank)[i]).sum::<f64>();
+        let tensor = Tensor::from_f64(device, DType::F32, &[count], &of(rank))?;
+        group.all_reduce(stream, &tensor, ReduceOp::Sum)?;
+        assert_eq!(tensor.to_f64()?, (0..count).map(sum).collect::<Vec<_>>(), "sums of 32nds are exact");
+        let tensor = Tensor::from_f64(device, DType::F32, &[count], &of(rank))?;
+        group.all_reduce(stream, &tensor, ReduceOp::Max)?;
+        let largest = |i: usize| (0..size).map(|rank| of(rank)[i]).fold(f64::MIN, f64::max);
+        assert_eq!(tensor.to_f64()?, (0..count).map(largest).collect::<Vec<_>>());
+        let root = size - 1;
+        let tensor = Tensor::from_f64(device, DType::F32, &[count], &of(rank))?;
+        group.broadcast(stream, &tensor, root)?;
+        assert_eq!(tensor.to_f64()?, of(root));
+    }
+    parts(device, group, stream)?;
+    messages(device, group, stream)?;
+    group.barrier(stream)
+}
+
+fn parts(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
+    let (rank, size) = (group.rank(), group.size());
+    for counts in [Counts::Even(5), Counts::Uneven((0..size).map(|rank| rank * 3 % 4).collect())] {
+        let (total, own) = (counts.total(size), counts.of(rank));
+        let whole: Vec<f64> = numbers(total, 3);
+        let place = counts.before(rank)..counts.before(rank) + own;
+        let send = Tensor::from_f64(device, DType::F32, &[own], &whole[place.clone()])?;
+        let recv = Tensor::zeros(device, DType::F32, &[total])?;
+        group.all_gather(stream, &send, &recv, &counts)?;
+        assert_eq!(recv.to_f64()?, whole, "{counts:?}");
+        let send = Tensor::from_f64(device, DType::F32, &[total], &whole)?;
+        let recv = Tensor::zeros(device, DType::F32, &[own])?;
+        group.reduce_scatter(stream, &send, &recv, &counts, ReduceOp::Sum)?;
+        let expected: Vec<f64> = whole[place].iter().map(|x| x * size as f64).collect();
+        assert_eq!(recv.to_f64()?, expected, "{counts:?}");
+    }
+    let numbers: Vec<f64> = (0..size).map(|to| (rank * 100 + to) as f64).collect();
+    let send = Tensor::from_f64(device, DType::F32, &[size], &numbers)?;
+    let recv = Tensor::zeros(device, DType::F32, &[size])?;
+    group.all_to_all(stream, &send, &recv)?;
+    assert_eq!(recv.to_f64()?, (0..size).map(|from| (from * 100 + rank) as f64).collect::<Vec<_>>());
+    Ok(())
+}
+
+// A ring in which everybody sends and receives at once.
+fn messages(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
+    let (rank, size) = (group.rank(), group.size());
+    if size == 1 {
+        return Ok(());
+    }
+    let send = Tensor::full(device, DType::F32, &[300], rank as f64)?;
+    let recv = Tensor::zeros(device, DType::F32, &[300])?;
+    let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+    group.send_recv(stream, (&send, next), (&recv, before))?;
+    assert_eq!(recv.to_f64()?, [before as f64; 300]);
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Norms, attention, loss and the optimiser against their formulas.
+
+use super::{Open, compare, device, float_types, numbers, upload};
+use tensor::{
+    DType, Device, Tensor,
+    ops::{
+        self,
+        attention::AttentionShape,
+        loss::{self, VocabularyShard},
+        norm::{self, NormKind},
+        optimiser::{self, Update},
+    },
+};
+
+/// Checks the kernels that layers are made of.
+///
+/// # Panics
+/// When the vendor breaks the contract.
+pub fn check(open: Open) {
+    let device = device(open);
+    for dtype in float_types(&device) {
+        for kind in [NormKind::Layer, NormKind::Rms] {
+            norms(&device, dtype, kind);
+        }
+        attention(&device, dtype);
+        losses(&device, dtype);
+    }
+    updates(&device);
+}
+
+// The statistics of a row cut in two shards, combined, are those of the whole row.
+fn norms(device: &Device, dtype: DType, kind: NormKind) {
+    let (rows, columns) = (5, 24);
+    let (x, gain) = (numbers(rows * columns, 1), numbers(columns, 2));
+    let whole = upload(device, dtype, &[rows, columns], &x);
+    let gain_tensor = upload(device, dtype, &[columns], &gain);
+    let shape = norm::shape(kind, &whole, columns, 1e-5);
+    let moments = norm::moments(shape, &whole).unwrap();
+    let found = norm::normalize(shape, &whole, &moments, &gain_tensor, None).unwrap();
+    let mut expected = Vec::new();
+    for row in x.chunks(columns) {
+        let mean = if kind == NormKind::Layer { row.iter().sum::<f64>() / columns as f64 } else { 0.0 };
+        let square = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / columns as f64;
+        expected.extend(row.iter().zip(&gain).map(|(x, g)| g * (x - mean) / (square + 1e-5).sqrt()));
+    }
+    compare("normalize", &found, &expected, 4.0);
+    let halves = [0, columns / 2].map(|start| {
+        let half = ops::columns(&whole, start, columns / 2).unwrap();
+        norm::moments(norm::shape(kind, &half, columns, 1e-5), &half).unwrap().to_f64().unwrap()
+    });
+    let parts = upload(device, dtype.accumulator(), &[2, rows, 2], &halves.concat());
+    let half_shape = norm::NormShape { columns: columns / 2, ..shape };
+    let combined = norm::combine(half_shape, &parts).unwrap();
+    compare("combined moments", &combined, &moments.to_f64().unwrap(), 20.0);
+}
+
+fn attention(device: &Device, dtype: DType) {
+    let (sequences, sequence, heads, kv_heads, head_size) = (2, 7, 4, 2, 8);
+    let scale = 1.0 / (head_size as f64).sqrt();
+    let tokens = sequences * sequence;
+    let (q, k, v) = (numbers(tokens * 32, 1), numbers(tokens * 16, 2), numbers(tokens * 16, 3));
+    let shape = AttentionShape { sequences, sequence, heads, kv_heads, head_size, scale, dropout: None };
+    let [q_t, k_t, v_t] = [(&q, 32), (&k, 16), (&v, 16)].map(|(x, n)| upload(device, dtype, &[tokens, n], x));
+    let (found, _) = ops::attention(shape, &q_t, &k_t, &v_t).unwrap();
+    let mut expected = vec![0.0; tokens * 32];
+    for (s, h, i) in
+        (0..sequences).flat_map(|s| (0..heads).flat_map(move |h| (0..sequence).map(move |i| (s, h, i))))
+    {
+        let at = |x: &[f64], width: usize, t: usize, head: usize, e: usize| {
+            x[(s * sequence + t) * width + head * 8 + e]
+        };
+        let score =
+            |j: usize| scale * (0..8).map(|e| at(&q, 32, i, h, e) * at(&k, 16, j, h / 2, e)).sum::<f64>();
+        let weights: Vec<f64> = (0..=i).map(|j| score(j).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        for e in 0..8 {
+            let sum: f64 = weights.iter().enumerate().map(|(j, w)| w * at(&v, 16, j, h / 2, e)).sum();
+            expected[(s * sequence + i) * 32 + h * 8 + e] = sum / total;
+        }
+    }
+    compare("attention", &found, &expected, 2.0);
+}
+
+fn losses(device: &Device, dtype: DType) {
+    let (rows, columns, vocabulary) = (6, 9, 8);
+    let logits = numbers(rows * columns, 4);
+    let targets = [3u32, 0, 7, u32::MAX, 5, 5];
+    let ids = Tensor::from_slice(device, &[rows], &targets).unwrap();
+    let tensor = upload(device, dtype, &[rows, columns], &logits);
+    let shard = VocabularyShard { first_column: 0, vocabulary };
+    let statistics = loss::statistics(&tensor, &ids, shard).unwrap();
+    let (log_sum_exp, total) = loss::combine(&statistics, &ids, 1, 0.5).unwrap();
+    let row = |r: usize| &logits[r * columns..r * columns + vocabulary];
+    let lse = |r: usize| row(r).iter().map(|x| x.exp()).sum::<f64>().ln();
+    let counted = (0..rows).filter(|r| targets[*r] != u32::MAX);
+    let expected: f64 = counted.map(|r| lse(r) - row(r)[targets[r] as usize]).sum::<f64>() * 0.5;
+    compare("cross-entropy", &total, &[expected], 20.0);
+    let d_loss = Tensor::full(device, dtype.accumulator(), &[1], 2.0).unwrap();
+    loss::backward(&tensor, &ids, &log_sum_exp, &d_loss, shard, 0.5).unwrap();
+    let element = |index: usize| {
+        let (r, c) = (index / columns, index % columns);
+        let counts = targets[r] != u32::MAX && c < vocabulary;
+        let hit = f64::from(u8::from(c as u32 == targets[r]));
+        if counts { (logits[index] - lse(r)).exp() - hit } else { 0.0 }
+    };
+    compare("cross-entropy backward", &tensor, &(0..rows * columns).map(element).collect::<Vec<_>>(), 2.0);
+}
+
+fn updates(device: &Device) {
+    let new = |value: f64| Tensor::full(device, DType::F32, &[50], value).unwrap();
+    let update = Update {
+        weights: new(1.0),
+        gradients: new(0.5),
+        state: vec![new(0.1), new(0.2)],
+        compute: None,
+        weight_decay: 0.1,
+    };
+    let squares = Tensor::zeros(device, DType::F64, &[1]).unwrap();
+    optimiser::sum_squares(&[&update.gradients], &squares).unwrap();
+    assert_eq!(squares.item().unwrap(), 12.5);
+    let factor = optimiser::clip_scale(&squares, Some(1.0), 1.0).unwrap();
+    let norm = 12.5f64.sqrt();
+    let clip = 1.0 / (norm + 1e-6);
+    assert!(
+        (factor.to_f64().unwrap()[0] - clip).abs() < 1e-12
+            && (factor.to_f64().unwrap()[1] - norm).abs() < 1e-12
+    );
+    let settings = optimiser::AdamW { rate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, step: 3 };
+    optimiser::adamw(device, std::slice::from_ref(&update), &factor, settings).unwrap();
+    let g = 0.5 * clip;
+    let (m, v) = (0.09 + 0.1 * g, 0.198 + 0.01 * g * g);
+    let step = (m / (1.0 - 0.9f64.powi(3))) / ((v / (1.0 - 0.99f64.powi(3))).sqrt() + 1e-8);
+    compare("adamw", &update.weights, &[1.0 - 0.01 * 0.1 - 0.01 * step; 50], 1.0);
+    // A factor that is no number skips the update, as after an overflow.
+    squares.fill(f64::INFINITY).unwrap();
+    let factor = optimiser::clip_scale(&squares, Some(1.0), 1.0).unwrap();
+    let before = update.weights.to_f64().unwrap();
+    optimiser::adamw(device, std::slice::from_ref(&update), &factor, settings).unwrap();
+    assert_eq!(update.weights.to_f64().unwrap(), before, "a step that overflowed changes nothing");
+}

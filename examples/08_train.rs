@@ -1,0 +1,56 @@
+//! Training from a program of one's own: a configuration, data, a grid, and the summary of the run.
+//!
+//! `cargo run --release --example 08_train`
+
+use fascicle::bootstrap::local;
+use fascicle::prelude::*;
+use fascicle::train::{
+    Config, Observer, Stop, Summary,
+    data::{Dataset, Settings as DataSettings, Source, TokenizerChoice},
+    metrics::Record,
+    trainer::{Run, run},
+};
+use std::sync::Arc;
+
+struct Print;
+
+impl Observer for Print {
+    fn step(&self, record: &Record) {
+        if record.step % 20 == 0 {
+            println!("step {:>3}: loss {:.3}", record.step, record.loss);
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut config = Config::default();
+    config.model =
+        GptConfig { layers: 2, hidden: 32, heads: 2, context: 32, vocabulary: 256, ..GptConfig::default() };
+    config.training.steps = 80;
+    config.training.batch = 8;
+    config.training.checkpoint_every = 0;
+    config.parallel.grid = "x=2,pipeline=2".parse()?;
+
+    let source = Source::Embedded(include_bytes!("08_train.rs").repeat(4));
+    let settings =
+        DataSettings { context: 32, global_batch: 8, validation_batches: 2, ..DataSettings::default() };
+    let (data, tokenizer) = Dataset::open(&source, &TokenizerChoice::Bytes, &settings)?;
+    let dir = std::env::temp_dir().join(format!("fascicle-example-{}", std::process::id()));
+    let this = Run { config, data, tokenizer, dir: dir.clone(), resume: None, trace_step: None };
+    this.prepare()?;
+
+    let stop = Arc::new(Stop::default());
+    let ranks = local::run(local::Options::new(4), move |world| -> fascicle::train::Result<Summary> {
+        let device =
+            Device::new(cpu::open(cpu::Options { ordinal: world.local_rank(), ..Default::default() })?)?;
+        run(&world, &device, &this, &Print, &stop)
+    });
+    let summary = ranks?.swap_remove(0);
+    println!(
+        "loss {:.3}, validation {:.3}, checkpoint {:?}",
+        summary.loss, summary.validation_loss, summary.checkpoint
+    );
+    assert!(summary.loss < 4.0, "it starts at ln 256 = 5.55");
+    std::fs::remove_dir_all(dir)?;
+    Ok(())
+}

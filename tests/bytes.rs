@@ -1,0 +1,129 @@
+//! The bytes that linear layers move equal the published formulas, exactly, on every grid.
+//!
+//! Per layer of k inputs and n outputs, m rows a data replica (arXiv:2305.13525; a transposed layer swaps X and Y):
+//! all-gather of W over Z k n / (Gx Gy), in forward and again in backward; all-reduce of Y over Y m n / (Gz Gx);
+//! all-reduce of dX over X m k / (Gz Gy); reduce-scatter of dW over Z k n / (Gx Gy).
+
+use grid::{Axis, Degrees, factorisations};
+use nn::Family;
+use parallel::{Operation, counters::Subject};
+use testkit::{config, train};
+use train::{Config, config::Precision};
+
+const BYTES: u64 = 8;
+
+#[derive(Default, Debug, PartialEq, Clone, Copy)]
+struct Expected {
+    x_reduce: u64,
+    y_reduce: u64,
+    gather: u64,
+    scatter: u64,
+}
+
+impl Expected {
+    /// Layers that read the same k inputs: the gradient of those is reduced once.
+    fn add(&mut self, transposed: bool, k: u64, outputs: &[u64], m: u64, grid: Degrees, micro_batches: u64) {
+        let (x, y, z) = (grid.x as u64, grid.y as u64, grid.z as u64);
+        let (reads, emits) = if transposed { (x, y) } else { (y, x) };
+        let n: u64 = outputs.iter().sum();
+        let forward = m * n / (z * emits) * BYTES;
+        let backward = m * k / (z * reads) * BYTES;
+        let (over_reads, over_emits) = match transposed {
+            false => (&mut self.y_reduce, &mut self.x_reduce),
+            true => (&mut self.x_reduce, &mut self.y_reduce),
+        };
+        *over_reads += if reads > 1 { forward } else { 0 };
+        *over_emits += if emits > 1 { backward } else { 0 };
+        if z > 1 {
+            self.gather += 2 * micro_batches * k * n / (x * y) * BYTES;
+            self.scatter += micro_batches * k * n / (x * y) * BYTES;
+        }
+    }
+}
+
+fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
+    let model = &config.model;
+    let (h, kv) = (model.hidden as u64, (model.kv_heads() * model.head_size()) as u64);
+    let mlp = model.mlp_hidden() as u64;
+    let m = (config.training.batch * model.context / grid.data) as u64;
+    let micro = config.training.micro_batches as u64;
+    let mut sum = Expected::default();
+    for _ in 0..layers {
+        sum.add(false, h, &[h, kv, kv], m, grid, micro);
+        sum.add(true, h, &[h], m, grid, micro);
+        let up = if model.family == Family::Llama { vec![mlp, mlp] } else { vec![mlp] };
+        sum.add(false, h, &up, m, grid, micro);
+        sum.add(true, mlp, &[h], m, grid, micro);
+    }
+    sum.add(false, h, &[model.vocabulary as u64], m, grid, micro);
+    sum
+}
+
+fn check(mut config: Config) {
+    config.model.vocabulary = 48;
+    config.model.tied_head = false;
+    config.training.steps = 2;
+    for grid in [1, 2, 4, 8].into_iter().flat_map(factorisations).filter(|grid| grid.pipeline == 1) {
+        config.parallel.grid = grid;
+        let expected = expected(&config, grid, config.model.layers);
+        for (rank, counters) in train(&config).counters.iter().enumerate() {
+            let bytes = |axis, operation| counters.get(axis, operation, Subject::Linear).bytes;
+            let found = Expected {
+                x_reduce: bytes(Axis::X, Operation::AllReduce),
+                y_reduce: bytes(Axis::Y, Operation::AllReduce),
+                gather: bytes(Axis::Z, Operation::AllGather),
+                scatter: bytes(Axis::Z, Operation::ReduceScatter),
+            };
+            assert_eq!(found, expected, "rank {rank} of {grid}");
+        }
+    }
+}
+
+#[test]
+fn gpt2_moves_what_the_formulas_say() {
+    check(config(Precision::F64));
+}
+
+#[test]
+fn llama_moves_what_the_formulas_say() {
+    let mut config = config(Precision::F64);
+    config.model.family = Family::Llama;
+    config.model.mlp_hidden = 64;
+    check(config);
+}
+
+#[test]
+fn recomputation_gathers_and_reduces_once_more() {
+    let mut config = config(Precision::F64);
+    config.model.vocabulary = 48;
+    config.training.steps = 2;
+    config.parallel.grid = Degrees { y: 2, z: 2, ..Degrees::default() };
+    let plain = train(&config).counters[0].clone();
+    config.model.recompute = true;
+    let again = train(&config).counters[0].clone();
+    let linear =
+        |counters: &parallel::Counters, axis, operation| counters.get(axis, operation, Subject::Linear).bytes;
+    let head = (config.model.hidden * 48 / 2) as u64 * BYTES * config.training.micro_batches as u64;
+    let blocks = linear(&plain, Axis::Z, Operation::AllGather) - 2 * head;
+    assert_eq!(linear(&again, Axis::Z, Operation::AllGather), blocks / 2 * 3 + 2 * head);
+    assert_eq!(
+        linear(&again, Axis::Z, Operation::ReduceScatter),
+        linear(&plain, Axis::Z, Operation::ReduceScatter)
+    );
+}
+
+#[test]
+fn data_replicas_reduce_each_shard_once_a_step() {
+    let mut config = config(Precision::F64);
+    config.training.steps = 2;
+    config.parallel.grid = Degrees { x: 2, data: 2, ..Degrees::default() };
+    for counters in train(&config).counters {
+        let bytes = counters.get(Axis::Data, Operation::AllReduce, Subject::Gradients).bytes;
+        let model = &config.model;
+        // Shards of x=2: half of all matrices and of those biases that x cuts; alignment adds less than 1 %.
+        let matrices = model.layers * 12 * model.hidden * model.hidden / 2 + 19 * model.hidden;
+        let vectors = model.layers * (9 * model.hidden) + 2 * model.hidden + model.context * model.hidden;
+        let (least, most) = (matrices as u64 * BYTES, (matrices + vectors) as u64 * BYTES);
+        assert!((least..=most + most / 50).contains(&bytes), "{least} <= {bytes} <= {most}");
+    }
+}

@@ -1,0 +1,17 @@
+//! The contract suite on every vendor that this build carries.
+
+mod cpu_vendor {
+    fn open(ordinal: usize) -> hal::Result<std::sync::Arc<dyn hal::Device>> {
+        cpu::open(cpu::Options { ordinal, ..cpu::Options::default() })
+    }
+
+    testkit::contract_tests!(open);
+}
+
+mod cpu_vendor_with_two_threads {
+    fn open(ordinal: usize) -> hal::Result<std::sync::Arc<dyn hal::Device>> {
+        cpu::open(cpu::Options { ordinal, threads: 2, ..cpu::Options::default() })
+    }
+
+    testkit::contract_tests!(open);
+}
