@@ -1,9 +1,9 @@
 //! What a step does on each axis, for `train --explain`.
 
-use crate::failure::{Failure, Outcome};
+use crate::{failure::Outcome, timeline::Timeline};
 use grid::{Axis, Grid};
 use hal::error::Bytes;
-use parallel::{Counters, pipeline::schedule, report::Report};
+use parallel::{Counters, report::Report};
 use serde::Serialize;
 use std::fmt::Write;
 use train::Config;
@@ -48,16 +48,6 @@ struct Change {
     times: usize,
 }
 
-#[derive(Clone, Debug, Serialize)]
-struct Timeline {
-    name: String,
-    stages: usize,
-    micro_batches: usize,
-    timeline: String,
-    bubble: f64,
-    peak_activations: Vec<usize>,
-}
-
 impl Explanation {
     /// From what `rank` counted and noted in one step.
     pub(crate) fn new(
@@ -74,7 +64,7 @@ impl Explanation {
             coordinates: grid.coordinates(rank).to_string(),
             axes: used.map(|axis| axis_use(&grid, axis, rank, counters)).collect(),
             layout_changes: changes(report),
-            schedule: timeline(config)?,
+            schedule: Timeline::new(config)?,
         })
     }
 
@@ -160,51 +150,6 @@ fn changes(report: &Report) -> Vec<Change> {
     report.redistributions().map(change).collect()
 }
 
-fn timeline(config: &Config) -> Outcome<Option<Timeline>> {
-    let (stages, micro_batches) = (config.parallel.grid.pipeline, config.training.micro_batches);
-    if stages == 1 {
-        return Ok(None);
-    }
-    let kind = config.parallel.schedule;
-    let built = schedule::build(kind, stages, micro_batches).map_err(Failure::usage)?;
-    let checked = schedule::check(&built).map_err(Failure::usage)?;
-    let idle = schedule::idle(&built, 1.0, 2.0).map_err(Failure::usage)?;
-    Ok(Some(Timeline {
-        name: kind.to_string(),
-        stages,
-        micro_batches,
-        timeline: built.to_text(usize::MAX),
-        bubble: idle.fraction,
-        peak_activations: checked.peak_live,
-    }))
-}
-
-impl Timeline {
-    fn text(&self, columns: usize) -> String {
-        let peaks: Vec<String> = self.peak_activations.iter().map(usize::to_string).collect();
-        let picture = self.picture(columns).lines().map(|row| format!("  {row}\n")).collect::<String>();
-        format!(
-            "\nschedule {} over {} stages, {} micro-batches (F forward, B backward, . idle)\n{picture}  \
-             bubble {:.0} % where a backward takes twice a forward; activations kept at most, by stage: {}\n",
-            self.name,
-            self.stages,
-            self.micro_batches,
-            100.0 * self.bubble,
-            peaks.join(", ")
-        )
-    }
-
-    // Drawn again where the whole picture is too wide.
-    fn picture(&self, columns: usize) -> String {
-        let widest = self.timeline.lines().map(str::len).max().unwrap_or(0);
-        let narrow = || {
-            let built = schedule::build(self.name.parse().ok()?, self.stages, self.micro_batches).ok()?;
-            Some(built.to_text(columns.saturating_sub(2)))
-        };
-        if widest + 2 <= columns { None } else { narrow() }.unwrap_or_else(|| self.timeline.clone())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,7 +179,7 @@ mod tests {
             "  all_gather     linear          2 calls     8.0 MiB, a ring sends 4.0 MiB\n",
             "  blocks.0.mlp.up: features cut by x -> whole, an all-gather of 2.0 KiB, once\n",
             "schedule 1f1b over 2 stages, 2 micro-batches",
-            "  stage 0 | F0 F1 B0 .  B1",
+            "  stage 0 | F0 F1 .  B0 .  B1",
             "bubble 33 % where a backward takes twice a forward; activations kept at most, by stage: 2, 1",
         ] {
             assert!(text.contains(part), "{part:?} not in\n{text}");
@@ -247,18 +192,5 @@ mod tests {
         config.parallel.grid = grid::Degrees::default();
         let alone = Explanation::new(&config, 0, &Counters::default(), &Report::default()).unwrap().text(80);
         assert!(alone.contains("no collective runs") && !alone.contains("schedule"), "{alone}");
-    }
-
-    #[test]
-    fn a_wide_timeline_loses_its_middle_for_people_only() {
-        let mut config = config();
-        (config.training.batch, config.training.micro_batches) = (128, 64);
-        let explanation = explained(&config);
-        assert!(
-            explanation.text(60).lines().filter(|line| line.contains("stage ")).all(|line| line.len() <= 90)
-        );
-        assert!(
-            explanation.text(60).contains(" ~ ") && !explanation.schedule.unwrap().timeline.contains('~')
-        );
     }
 }

@@ -1,8 +1,9 @@
 //! The program `fascicle`, over whichever vendors it is given.
 //!
 //! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides` and
-//! `sets` (flags over a configuration), `corpus` (where text comes from), `ranks` (threads that train), `report` and
-//! `progress` (what a person sees), `failure` (how a command ends).
+//! `sets` (flags over a configuration), `corpus` (where text comes from), `ranks` (threads that train), `report`,
+//! `progress` and `ending` (what a person sees of a run), `explain` and `timeline` (a step explained), `failure` (how a
+//! command ends).
 //!
 //! Results go to stdout, everything for people to stderr, `--json` makes results readable for programs. The exit
 //! status is 0 when the work is done, 1 when it failed, 2 when the program was used wrongly.
@@ -13,6 +14,7 @@ mod calendar;
 mod commands;
 mod corpus;
 mod device;
+mod ending;
 mod explain;
 mod failure;
 mod interrupt;
@@ -25,6 +27,7 @@ mod ranks;
 mod report;
 mod run_dir;
 mod sets;
+mod timeline;
 
 use clap::Parser;
 use commands::Command;
@@ -71,6 +74,7 @@ pub fn main(drivers: &[hal::Driver]) -> ExitCode {
 // A panic is a bug of ours: one line, with the place that a report of it needs.
 fn say_bug(info: &PanicHookInfo<'_>) {
     let place = info.location().map_or("an unknown place".into(), ToString::to_string);
-    let message = info.payload_as_str().unwrap_or("no message");
-    output::note(&format!("fascicle: a bug at {place}: {message}"));
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref().map(String::as_str));
+    output::note(&format!("fascicle: a bug at {place}: {}", text.unwrap_or("no message")));
 }

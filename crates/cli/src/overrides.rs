@@ -200,8 +200,11 @@ mod tests {
             Err(Failure::Usage(sentence)) => sentence,
             other => panic!("{words}: {other:?}"),
         };
-        let seven = sentence("--ranks 7");
-        assert!(seven.starts_with("--ranks 7: grid ") && seven.contains("the nearest of "), "{seven}");
+        let eleven = sentence("--ranks 11");
+        assert!(
+            eleven.starts_with("--ranks 11: grid ") && eleven.contains("the nearest of 10 ranks"),
+            "{eleven}"
+        );
         assert_eq!(sentence("--ranks 0"), "--ranks: found 0, needs at least 1");
         assert_eq!(
             sentence("--overlap sideways"),

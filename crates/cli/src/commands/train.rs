@@ -3,13 +3,14 @@
 use crate::{
     corpus::{self, Opened},
     device,
+    ending::Ending,
     explain::Explanation,
     failure::{Failure, Outcome},
     interrupt, output,
     overrides::Overrides,
     progress::Progress,
     ranks::Team,
-    report::{Ending, Facts},
+    report::Facts,
     run_dir,
 };
 use bootstrap::World;

@@ -124,7 +124,7 @@ impl Session<'_> {
         if traced {
             trace::start(self.context.device());
         }
-        self.context.world().beat(&format!("step {step}"));
+        self.context.world().beat(&format!("step {}", step + 1));
         let begun = Instant::now();
         let result = self.trainer.step(&self.run.data, step)?;
         let seconds = begun.elapsed().as_secs_f64();

@@ -125,7 +125,8 @@ impl Product {
     /// Those of the device.
     pub(super) fn ready(self, device: &Device) -> train::Result<Ready> {
         let ready = Ready { product: self, operands: self.operands(device)? };
-        (ready.call()?, ready.call()?);
+        ready.call()?;
+        ready.call()?;
         Ok(ready)
     }
 

@@ -95,12 +95,7 @@ impl Step {
     }
 
     fn plan(&self, config: Config) -> Outcome<Plan> {
-        let weights = self
-            .weights
-            .as_ref()
-            .map(|path| PlainFile::open(path))
-            .transpose()
-            .map_err(train::Error::from)?;
+        let weights = self.weights.as_ref().map(PlainFile::open).transpose().map_err(train::Error::from)?;
         let ids = match &weights {
             Some(file) if file.contains("ids") => stored_ids(file, &config)?,
             _ => workload::random_ids(&config.model, config.training.batch),

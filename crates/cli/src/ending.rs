@@ -1,0 +1,95 @@
+//! What a run tells when it is over.
+
+use crate::{numbers::duration, run_dir};
+use serde::Serialize;
+use std::{path::PathBuf, time::Duration};
+use train::Summary;
+
+/// How a run ended, for people and programs.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Ending {
+    /// The run's folder.
+    pub(crate) run: PathBuf,
+    /// Steps done in all.
+    pub(crate) steps: u64,
+    /// Loss of the last step.
+    pub(crate) loss: f64,
+    /// Validation loss after it.
+    pub(crate) validation_loss: f64,
+    /// Seconds of training in this run.
+    pub(crate) seconds: f64,
+    /// Whether it was asked to end early.
+    pub(crate) stopped: bool,
+    /// The last checkpoint.
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Most bytes that tensors held on rank 0's device at a time.
+    pub(crate) peak_bytes: usize,
+    /// Text that the model wrote.
+    pub(crate) sample: Option<String>,
+}
+
+impl Ending {
+    /// From what rank 0 knows.
+    pub(crate) fn new(run: PathBuf, summary: Summary, sample: Option<String>) -> Ending {
+        let Summary { steps, loss, validation_loss, seconds, stopped, checkpoint, peak_bytes, .. } = summary;
+        Ending { run, steps, loss, validation_loss, seconds, stopped, checkpoint, peak_bytes, sample }
+    }
+
+    /// The report at the end.
+    pub(crate) fn text(&self) -> String {
+        let how = if self.stopped { "stopped after step" } else { "done: step" };
+        let time = duration(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
+        let mut text = format!(
+            "{how} {}: loss {:.4}, validation loss {:.4}, {time}, peak of {} on rank 0",
+            self.steps,
+            self.loss,
+            self.validation_loss,
+            hal::error::Bytes(self.peak_bytes)
+        );
+        if let Some(sample) = &self.sample {
+            text += &format!("\nthe model writes:\n{}", indented(sample.trim_matches('\n')));
+        }
+        let dir = self.run.display();
+        text += &format!("\nrun directory {dir}: {}", run_dir::contents(&self.run).join(", "));
+        if self.stopped {
+            text += &format!("\nto go on: fascicle train --resume {dir}");
+        }
+        text
+    }
+}
+
+// Behind a bar, so that it cannot be taken for the program's own words; without what could move the cursor.
+fn indented(text: &str) -> String {
+    let printable = |letter: char| if letter.is_control() && letter != '\n' { ' ' } else { letter };
+    let lines =
+        text.split('\n').map(|line| format!("  | {}", line.chars().map(printable).collect::<String>()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_run_says_how_to_go_on() {
+        let summary = Summary {
+            steps: 12,
+            loss: 2.0,
+            validation_loss: 2.125,
+            seconds: 61.0,
+            stopped: true,
+            checkpoint: None,
+            peak_bytes: 1 << 20,
+            explanation: String::new(),
+        };
+        let text = Ending::new("runs/a".into(), summary.clone(), None).text();
+        assert!(
+            text.starts_with("stopped after step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s"),
+            "{text}"
+        );
+        assert!(text.ends_with("to go on: fascicle train --resume runs/a"), "{text}");
+        let done = Summary { stopped: false, ..summary };
+        let text = Ending::new("runs/a".into(), done, Some("\nfn\u{1b}main\n".into())).text();
+        assert!(text.contains("the model writes:\n  | fn main\n"), "{text}");
+    }
+}

@@ -1,0 +1,90 @@
+//! The schedule of a pipeline as a picture, with what it costs.
+
+use crate::failure::{Failure, Outcome};
+use parallel::pipeline::schedule;
+use serde::Serialize;
+use train::Config;
+
+/// How the micro-batches of a step go through the stages.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Timeline {
+    name: String,
+    stages: usize,
+    micro_batches: usize,
+    timeline: String,
+    bubble: f64,
+    peak_activations: Vec<usize>,
+}
+
+impl Timeline {
+    /// Of a configuration's schedule; none where there is one stage.
+    pub(crate) fn new(config: &Config) -> Outcome<Option<Timeline>> {
+        let (stages, micro_batches) = (config.parallel.grid.pipeline, config.training.micro_batches);
+        if stages == 1 {
+            return Ok(None);
+        }
+        let kind = config.parallel.schedule;
+        let built = schedule::build(kind, stages, micro_batches).map_err(Failure::usage)?;
+        let checked = schedule::check(&built).map_err(Failure::usage)?;
+        let idle = schedule::idle(&built, 1.0, 2.0).map_err(Failure::usage)?;
+        Ok(Some(Timeline {
+            name: kind.to_string(),
+            stages,
+            micro_batches,
+            timeline: built.to_text(usize::MAX),
+            bubble: idle.fraction,
+            peak_activations: checked.peak_live,
+        }))
+    }
+
+    /// For people, with the picture at most so wide.
+    pub(crate) fn text(&self, columns: usize) -> String {
+        let peaks: Vec<String> = self.peak_activations.iter().map(usize::to_string).collect();
+        let picture = self.picture(columns).lines().map(|row| format!("  {row}\n")).collect::<String>();
+        format!(
+            "\nschedule {} over {} stages, {} micro-batches (F forward, B backward, . idle)\n{picture}  \
+             bubble {:.0} % where a backward takes twice a forward; activations kept at most, by stage: {}\n",
+            self.name,
+            self.stages,
+            self.micro_batches,
+            100.0 * self.bubble,
+            peaks.join(", ")
+        )
+    }
+
+    // Drawn again where the whole picture is too wide.
+    fn picture(&self, columns: usize) -> String {
+        let widest = self.timeline.lines().map(str::len).max().unwrap_or(0);
+        let narrow = || {
+            let built = schedule::build(self.name.parse().ok()?, self.stages, self.micro_batches).ok()?;
+            Some(built.to_text(columns.saturating_sub(2)))
+        };
+        if widest + 2 <= columns { None } else { narrow() }.unwrap_or_else(|| self.timeline.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wide_picture_loses_its_middle_for_people_only() {
+        let mut config = Config::default();
+        (config.training.batch, config.training.micro_batches) = (128, 64);
+        let timeline = Timeline::new(&config).unwrap().unwrap();
+        let text = timeline.text(60);
+        let picture: Vec<&str> = text.lines().filter(|line| line.starts_with("  stage ")).collect();
+        assert!(
+            picture.len() == 2 && picture.iter().all(|line| line.len() <= 60 && line.contains(" ~ ")),
+            "{text}"
+        );
+        assert!(!timeline.timeline.contains('~'));
+    }
+
+    #[test]
+    fn one_stage_has_none() {
+        let mut config = Config::default();
+        config.parallel.grid.pipeline = 1;
+        assert!(Timeline::new(&config).unwrap().is_none());
+    }
+}
