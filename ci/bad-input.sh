@@ -19,7 +19,7 @@ expect() {
   printf 'ok: %s\n' "$(grep -F -m 1 -- "$text" err.txt)"
 }
 
-yes 'the quick brown fox jumps over the lazy dog' | head -n 400 >text.txt
+for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done >text.txt
 printf 'short' >short.txt
 : >empty.txt
 small=(--data text.txt --set model.hidden=16 --set model.layers=1 --set model.heads=2 --set model.context=16 --steps 4 --batch 4 --grid x=1)
@@ -27,7 +27,7 @@ small=(--data text.txt --set model.hidden=16 --set model.layers=1 --set model.he
 printf '[training]\nlerning_rate = 1\n' >typo.toml
 expect 2 'did you mean `learning_rate`' "$fascicle" train typo.toml
 expect 2 'x=3' "$fascicle" train --data text.txt --grid x=3
-expect 2 'product' "$fascicle" train --data text.txt --ranks 6 --grid x=2,y=2
+expect 2 '= 4' "$fascicle" train --data text.txt --ranks 6 --grid x=2,y=2
 expect 2 'pipeline' "$fascicle" train --data text.txt --grid pipeline=64
 expect 1 'does not exist' "$fascicle" train --data nowhere.txt
 expect 1 'empty' "$fascicle" train --data empty.txt

@@ -16,16 +16,16 @@ struct Print;
 
 impl Observer for Print {
     fn step(&self, record: &Record) {
-        if record.step % 20 == 0 {
+        if record.step.is_multiple_of(20) {
             println!("step {:>3}: loss {:.3}", record.step, record.loss);
         }
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut config = Config::default();
-    config.model =
+    let model =
         GptConfig { layers: 2, hidden: 32, heads: 2, context: 32, vocabulary: 256, ..GptConfig::default() };
+    let mut config = Config { model, ..Config::default() };
     config.training.steps = 80;
     config.training.batch = 8;
     config.training.checkpoint_every = 0;

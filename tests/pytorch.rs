@@ -76,8 +76,7 @@ fn transposed(shape: &[usize], numbers: &[f64]) -> Vec<f64> {
 }
 
 fn settings(family: Family, precision: Precision) -> Config {
-    let mut config = Config::default();
-    config.model = GptConfig {
+    let model = GptConfig {
         family,
         layers: 2,
         hidden: 32,
@@ -89,6 +88,7 @@ fn settings(family: Family, precision: Precision) -> Config {
         tied_head: family == Family::Gpt2,
         ..GptConfig::default()
     };
+    let mut config = Config { model, ..Config::default() };
     config.training.batch = 3;
     config.training.micro_batches = 1;
     config.training.precision = precision;

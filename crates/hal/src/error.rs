@@ -4,7 +4,7 @@ use crate::{DType, DeviceId};
 use std::{fmt, time::Duration};
 
 /// Result with [`Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure, with the numbers that explain it. Displayed as `operation: found, needed, where`.
 #[derive(Clone, Debug, PartialEq)]

@@ -92,7 +92,7 @@ impl Communicator {
     pub fn all_to_all(&self, stream: &Stream, send: &Tensor, recv: &Tensor) -> Result<()> {
         let fits = send.num_elements() == recv.num_elements()
             && send.dtype() == recv.dtype()
-            && send.num_elements() % self.size() == 0
+            && send.num_elements().is_multiple_of(self.size())
             && !send.overlaps(recv);
         if !fits {
             let needed =

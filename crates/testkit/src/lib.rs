@@ -31,7 +31,19 @@ pub fn try_ranks<T: Send + 'static>(
     ranks: usize,
     body: impl Fn(World, tensor::Device) -> train::Result<T> + Send + Sync + 'static,
 ) -> Result<Vec<T>, String> {
-    let options = local::Options::new(ranks).with_timeout(Duration::from_secs(30));
+    try_ranks_within(Duration::from_secs(30), ranks, body)
+}
+
+/// As [`try_ranks`], with the time that a rank waits for others; as long again, the others have to end.
+///
+/// # Errors
+/// The report.
+pub fn try_ranks_within<T: Send + 'static>(
+    timeout: Duration,
+    ranks: usize,
+    body: impl Fn(World, tensor::Device) -> train::Result<T> + Send + Sync + 'static,
+) -> Result<Vec<T>, String> {
+    let options = local::Options::new(ranks).with_timeout(timeout).with_grace(timeout);
     let run = local::run(options, move |world| {
         let options = cpu::Options { ordinal: world.local_rank(), ..cpu::Options::default() };
         body(world.clone(), tensor::Device::new(cpu::open(options)?)?)

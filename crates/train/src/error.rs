@@ -38,7 +38,7 @@ pub enum Error {
     /// The loss or the gradients are no longer numbers.
     #[error("step {step}: {what} is {value}, first in micro-batch {micro_batch}; first bad tensor: {tensor}")]
     Diverged {
-        /// Number of the step.
+        /// Number of the step, from 1 as in the records.
         step: u64,
         /// The loss or the gradients' norm.
         what: &'static str,

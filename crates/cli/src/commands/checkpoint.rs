@@ -125,7 +125,10 @@ fn recut(reader: &Reader, degrees: Degrees, out: &Path, json: bool) -> Outcome {
 }
 
 fn export(reader: &Reader, out: &Path, state: bool, json: bool) -> Outcome {
-    let bytes = export_safetensors(reader, out, &|name| state || name.starts_with("weights/"));
+    let bytes = export_safetensors(reader, out, &|name| match state {
+        true => Some(name.to_owned()),
+        false => name.strip_prefix("weights/").map(str::to_owned),
+    });
     let bytes = bytes.map_err(train::Error::from)?;
     let size = Bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
     output::note(&format!("step {}: {size} ({} bytes)", reader.step(), grouped(bytes)));

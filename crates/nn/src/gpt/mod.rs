@@ -5,11 +5,11 @@
 
 mod block;
 mod config;
-mod gpt;
+mod model;
 mod segments;
 mod step;
 
 pub use config::{Family, GptConfig};
-pub use gpt::Gpt;
+pub use model::Gpt;
 pub use segments::{Segment, segments};
 pub use step::{Batch, MicroBatch, Step, Wanted};

@@ -73,13 +73,20 @@ pub(crate) fn gather(context: &Context, parameter: &Parameter, subject: Subject)
         Some(block) => block,
         None => issue(context, parameter, subject, true)?,
     };
-    while follows {
+    if follows {
+        issue_ahead(context)?;
+    }
+    Ok(block)
+}
+
+// Issues the gathers that come next, as far as the budget goes.
+fn issue_ahead(context: &Context) -> Result<()> {
+    loop {
         let next = context.gatherer().borrow().next(context.settings().gather_budget);
-        let Some((next, subject)) = next else { break };
+        let Some((next, subject)) = next else { return Ok(()) };
         let on_its_way = issue(context, &next, subject, true)?;
         context.gatherer().borrow_mut().ahead.push_back(on_its_way);
     }
-    Ok(block)
 }
 
 fn issue(context: &Context, parameter: &Parameter, subject: Subject, ahead: bool) -> Result<Tensor> {

@@ -4,13 +4,16 @@ use super::DTensor;
 use ::tensor::{Result, Var, autograd};
 use std::rc::Rc;
 
+/// What is computed again: a function of one activation, shared by the two passes.
+pub type Block = Rc<dyn Fn(&DTensor) -> Result<DTensor>>;
+
 /// Applies `block`, keeping only its input for the backward pass.
 ///
 /// # Cost
 /// The block's forward a second time, with its collectives, when backward reaches it.
 /// # Errors
 /// Those of the block.
-pub fn recompute(x: &DTensor, block: Rc<dyn Fn(&DTensor) -> Result<DTensor>>) -> Result<DTensor> {
+pub fn recompute(x: &DTensor, block: Block) -> Result<DTensor> {
     let context = x.context().clone();
     let position = context.position();
     let out = context.device().without_gradients(|| block(&x.like(x.var().detach())))?;

@@ -94,11 +94,8 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
 pub fn rope(x: &Tensor, sequence: usize, head_size: usize, base: f64, backward: bool) -> Result<Tensor> {
     float("rope", x)?;
     let (rows, columns) = (x.num_rows(), x.columns());
-    let fits = sequence > 0
-        && rows % sequence == 0
-        && head_size > 0
-        && head_size % 2 == 0
-        && columns % head_size == 0;
+    let whole = |size: usize, part: usize| part > 0 && size.is_multiple_of(part);
+    let fits = whole(rows, sequence) && whole(columns, head_size) && head_size.is_multiple_of(2);
     if !fits {
         let needed = format!("rows of a multiple of {sequence}, columns of even heads of {head_size}");
         return Err(Error::invalid("rope", format!("{x:?}"), needed));

@@ -49,7 +49,9 @@ fn elementwise(device: &Device, dtype: DType, count: usize) {
     }
 }
 
-fn unary() -> [(UnaryOp, fn(f64) -> f64); 6] {
+type Formula = fn(f64) -> f64;
+
+fn unary() -> [(UnaryOp, Formula); 6] {
     let gelu =
         |x: f64| 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh());
     [

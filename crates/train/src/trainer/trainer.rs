@@ -121,7 +121,7 @@ impl Trainer {
         let rate = training.rate(batch.step);
         self.update(&factor, rate)?;
         let result = self.read(&mean, &factor, rate)?;
-        self.judge(batch.step, &result, &losses)?;
+        self.judge(batch.step + 1, &result, &losses)?;
         let finite = result.gradient_norm.is_finite();
         self.num_updates += u64::from(finite);
         self.loss_scale.update(finite);
