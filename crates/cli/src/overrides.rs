@@ -22,7 +22,7 @@ pub(crate) struct Overrides {
     /// Ranks along each axis, as in x=2,z=2,pipeline=2; axes not named have 1
     #[arg(long, value_name = "AXIS=N,...")]
     pub(crate) grid: Option<Degrees>,
-    /// gpipe, 1f1b, interleaved[:CHUNKS] or message-driven[:IN_FLIGHT]
+    /// gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
     #[arg(long)]
     schedule: Option<ScheduleKind>,
     /// Text file, folder of text files, or token file (.u16, .u32)

@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Computes all heads.
 ///
 /// # Safety
-/// As [`super::forward`], of elements of type `T`.
+/// As [`super::forward()`], of elements of type `T`.
 pub(super) unsafe fn run<T: Element<Acc: Lanes>>(args: &AttentionForward, pool: &Pool) {
     let shape = &args.shape;
     pool.split(Task::count(shape), 1, |tasks| {
@@ -40,7 +40,7 @@ struct Queries<'a, T: Element> {
 
 impl<T: Element> Queries<'_, T> {
     /// # Safety
-    /// As [`super::forward`]; nobody else uses the outputs of this head.
+    /// As [`super::forward()`]; nobody else uses the outputs of this head.
     unsafe fn of(args: &AttentionForward, sequence: usize, head: usize) -> Self {
         let shape = &args.shape;
         // SAFETY: the caller vouches for the slices.

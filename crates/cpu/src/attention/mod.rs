@@ -3,7 +3,7 @@
 //! Read in this order: [`place`] finds a head's rows in memory; [`pack`] lays them out as the products need them;
 //! [`blocks`] says which pieces of the triangle are computed; [`lanes`] is what the products need of a vector;
 //! [`multiply`] is the product of blocks; [`softmax`] turns scores into weights, which [`dropout`] thins out;
-//! [`forward`] and [`backward`] are the two passes.
+//! [`forward()`] and [`backward()`] are the two passes.
 //!
 //! A task is one key and value head of one sequence, with all query heads that read it: its keys and values are laid
 //! out once, and the gradients of several query heads add up in the order of the heads. Tasks write to disjoint places
@@ -61,10 +61,10 @@ pub(crate) unsafe fn forward(args: &AttentionForward, pool: &Pool) -> Result<()>
 /// Computes [`AttentionBackward`].
 ///
 /// # Safety
-/// As [`forward`].
+/// As [`forward()`].
 ///
 /// # Errors
-/// As [`forward`].
+/// As [`forward()`].
 pub(crate) unsafe fn backward(args: &AttentionBackward, pool: &Pool) -> Result<()> {
     // SAFETY: as in `forward`.
     unsafe {

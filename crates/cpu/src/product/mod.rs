@@ -59,7 +59,7 @@ pub(crate) unsafe fn gemm(args: &Gemm, pool: &Pool) -> Result<()> {
 /// A product of f64 matrices as they lie.
 ///
 /// # Safety
-/// As [`gemm`], of f64.
+/// As [`gemm()`], of f64.
 unsafe fn double(args: &Gemm, pool: &Pool) {
     let [a, b] = [args.a, args.b].map(Strided::<f64>::of);
     let c = Strided::of(args.c);
@@ -70,7 +70,7 @@ unsafe fn double(args: &Gemm, pool: &Pool) {
 /// A product held in f32.
 ///
 /// # Safety
-/// As [`gemm`], of factors of type `T` and a result of type `C`.
+/// As [`gemm()`], of factors of type `T` and a result of type `C`.
 unsafe fn single<T: Element<Acc = f32>, C: Element<Acc = f32>>(args: &Gemm, pool: &Pool) {
     let product = Product::<T, C> {
         sizes: [args.m, args.n, args.k],

@@ -3,6 +3,5 @@
 mod failures;
 mod harness;
 mod reference;
-mod speed;
 mod streams;
 mod values;

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 
 pub(super) fn config(text: &str) -> Result<Config> {
     toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         let place = line.map_or(String::new(), |line| format!("line {line}: "));
         Error::Config(format!("{place}{}", hinted(error.message())))
     })

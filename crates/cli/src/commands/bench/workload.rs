@@ -58,7 +58,7 @@ pub(super) struct Running {
     /// Micro-batches of a replica; by default one for each stage
     #[arg(long, value_name = "N")]
     micro_batches: Option<usize>,
-    /// gpipe, 1f1b, interleaved[:CHUNKS] or message-driven[:IN_FLIGHT]
+    /// gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
     #[arg(long, default_value = "1f1b")]
     schedule: ScheduleKind,
     /// Collectives that run beside compute: any of oar,ors,oag,data, or all, or none

@@ -23,7 +23,7 @@ pub(super) struct Queries<'a, T: Element> {
 
 impl<T: Element> Queries<'_, T> {
     /// # Safety
-    /// As [`super::super::backward`]; nobody else uses the gradient of this head.
+    /// As [`super::super::backward()`]; nobody else uses the gradient of this head.
     pub(super) unsafe fn of(args: &AttentionBackward, sequence: usize, head: usize) -> Self {
         let shape = &args.shape;
         // SAFETY: the caller vouches for the slices.

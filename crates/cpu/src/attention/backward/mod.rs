@@ -21,7 +21,7 @@ use std::ops::Range;
 /// Computes the gradients of all heads.
 ///
 /// # Safety
-/// As [`super::backward`], of elements of type `T`.
+/// As [`super::backward()`], of elements of type `T`.
 pub(super) unsafe fn run<T: Element<Acc: Lanes>>(args: &AttentionBackward, pool: &Pool) {
     let shape = &args.shape;
     pool.split(Task::count(shape), 1, |tasks| {
