@@ -47,5 +47,5 @@ expect 1 'CRC' "$fascicle" train --resume flipped --steps 6
 truncate -s -100 "$shard"
 expect 1 'bytes' "$fascicle" checkpoint verify flipped
 expect 1 '' "$fascicle" generate --checkpoint nowhere
-expect 1 'step' "$fascicle" train "${small[@]}" --out nan --set training.learning_rate=1e30 --set training.warmup_steps=0 --steps 50
+expect 1 'first bad tensor' "$fascicle" train "${small[@]}" --out nan --set training.learning_rate=1e30 --set training.warmup_steps=0 --steps 50
 printf 'all refused as they should be\n'
