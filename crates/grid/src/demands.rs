@@ -86,7 +86,7 @@ impl Demands {
         Err(Error::Demands { degrees: *degrees, unmet, nearest: self.nearest(degrees, world_size) })
     }
 
-    /// All degrees for `num_ranks` ranks that fit, in the order of [`factorisations`].
+    /// All degrees for `num_ranks` ranks that fit, in the order of [`factorisations()`].
     pub fn fits(&self, num_ranks: usize) -> Vec<Degrees> {
         factorisations(num_ranks).into_iter().filter(|degrees| self.unmet(degrees).is_empty()).collect()
     }

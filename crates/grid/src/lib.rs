@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`Axis`], [`Degrees`], [`AxisOrder`] and [`Coordinates`] are the words; [`Grid`] joins them and
 //! answers questions about ranks and groups; [`shard_range`], [`Layout`] and [`IndexBox`] say what a rank holds of a
-//! tensor; [`factorisations`] and [`Demands`] say which grids there are and which of them a model can use.
+//! tensor; [`factorisations()`] and [`Demands`] say which grids there are and which of them a model can use.
 //!
 //! Nothing here talks to a device or to another process. What a grid costs on a machine is the planner's question.
 //!

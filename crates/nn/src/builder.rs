@@ -4,7 +4,11 @@ use crate::layers::{Embedding, Linear, Norm};
 use grid::{Axis, Layout};
 use parallel::{
     Context, Init, Parameter, Result,
-    tensor::{self as ops, Kind, embedding, norm::NormKind},
+    tensor::{
+        self as ops, Kind,
+        embedding::{self, Rows},
+        norm::NormKind,
+    },
 };
 use std::{
     cell::{Cell, RefCell},
@@ -125,10 +129,7 @@ impl Builder {
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) from the declaration.
     pub fn embedding(&self, name: &str, rows: usize, hidden: usize, init: Init) -> Result<Embedding> {
-        let name = format!("{}{name}", self.prefix);
-        let table = embedding::declare_vocabulary(&self.context, &name, rows, hidden, init)?;
-        self.register(&table);
-        Ok(Embedding { table })
+        self.table(name, rows, Rows::Vocabulary, hidden, init)
     }
 
     /// A look-up table of positions, which every rank of X holds.
@@ -136,8 +137,12 @@ impl Builder {
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) from the declaration.
     pub fn positions(&self, name: &str, rows: usize, hidden: usize, init: Init) -> Result<Embedding> {
+        self.table(name, rows, Rows::Positions, hidden, init)
+    }
+
+    fn table(&self, name: &str, rows: usize, kind: Rows, hidden: usize, init: Init) -> Result<Embedding> {
         let name = format!("{}{name}", self.prefix);
-        let table = embedding::declare_positions(&self.context, &name, rows, hidden, init)?;
+        let table = embedding::declare(&self.context, &name, rows, kind, hidden, init)?;
         self.register(&table);
         Ok(Embedding { table })
     }

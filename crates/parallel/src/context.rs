@@ -1,7 +1,7 @@
 //! What one rank knows: its place on the grid, its device, its streams and groups, and where in the run it is.
 
 use crate::{
-    Counters, Parameter,
+    Counters, Parameter, Settings,
     group::{Group, Purpose},
     report::Report,
     tensor::{gather::Gatherer, scatter::Scatterer},
@@ -16,57 +16,6 @@ use std::{
     rc::Rc,
     sync::Arc,
 };
-
-/// Which collectives run beside compute. The results are the same with each on or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overlap {
-    /// OAR: the all-reduce of dX runs beside the product dW.
-    pub all_reduce: bool,
-    /// ORS: the reduce-scatter of dW runs behind the backward of earlier layers.
-    pub reduce_scatter: bool,
-    /// OAG: the all-gather of the next layer's weights runs beside the current layer.
-    pub all_gather: bool,
-    /// The all-reduce of gradients over Data runs, bucket by bucket, behind the last backward.
-    pub data: bool,
-}
-
-impl Overlap {
-    /// Everything overlapped.
-    pub const ALL: Overlap = Overlap { all_reduce: true, reduce_scatter: true, all_gather: true, data: true };
-    /// Nothing overlapped.
-    pub const NONE: Overlap =
-        Overlap { all_reduce: false, reduce_scatter: false, all_gather: false, data: false };
-}
-
-/// Choices that change how a step runs, and not what it computes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
-    /// Which collectives run beside compute.
-    pub overlap: Overlap,
-    /// Bytes of gathered weights that may wait for their use.
-    pub gather_budget: usize,
-    /// Keep gathered weights from a layer's forward to its backward instead of gathering them again.
-    pub keep_gathered: bool,
-    /// Largest bucket of gradients, in bytes.
-    pub bucket_bytes: usize,
-    /// Compare the ranks' calls before each collective.
-    pub checked: bool,
-    /// Seed of initial values and dropout.
-    pub seed: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            overlap: Overlap::ALL,
-            gather_budget: 256 << 20,
-            keep_gathered: false,
-            bucket_bytes: 25 << 20,
-            checked: false,
-            seed: 1,
-        }
-    }
-}
 
 /// Where in the run the current forward pass is: all that random masks depend on besides the seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,11 +16,13 @@ pub mod group;
 pub mod parameter;
 pub mod pipeline;
 pub mod report;
+mod settings;
 pub mod tensor;
 
 pub use self::tensor::DTensor;
 pub use ::tensor::{DType, Device, Error, Result};
-pub use context::{Context, Overlap, Position, Settings};
+pub use context::{Context, Position};
 pub use counters::{Counters, Operation};
 pub use group::{Group, Purpose};
 pub use parameter::{Init, Parameter};
+pub use settings::{Overlap, Settings};

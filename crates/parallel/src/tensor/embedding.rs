@@ -5,33 +5,32 @@ use crate::{Context, Init, Parameter, Purpose, counters::Subject};
 use ::tensor::{ReduceOp, Result, Tensor, Var, ops};
 use grid::{Axis, Layout, shard_range};
 
-/// Declares a table of `rows` x `hidden` whose rows are the vocabulary: cut over X, gathered never.
-///
-/// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) from the declaration.
-pub fn declare_vocabulary(
-    context: &Context,
-    name: &str,
-    rows: usize,
-    hidden: usize,
-    init: Init,
-) -> Result<Parameter> {
-    let layout = Layout::cut(vec![vec![Axis::X, Axis::Z], vec![Axis::Y]]).expect("each axis cuts once");
-    Parameter::declare(context, name, &[rows, hidden], layout, init, true)
+/// What the rows of a table stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Tokens: cut over X, and never gathered over it.
+    Vocabulary,
+    /// Positions: every rank of X holds them all.
+    Positions,
 }
 
-/// Declares a table of `rows` x `hidden` that every rank of X holds, such as that of positions.
+/// Declares a table of `rows` x `hidden`; hidden features are cut over Y, rows over Z as those of any weight.
 ///
 /// # Errors
 /// [`Error::Invalid`](crate::Error::Invalid) from the declaration.
-pub fn declare_positions(
+pub fn declare(
     context: &Context,
     name: &str,
     rows: usize,
+    kind: Rows,
     hidden: usize,
     init: Init,
 ) -> Result<Parameter> {
-    let layout = Layout::cut(vec![vec![Axis::Z], vec![Axis::Y]]).expect("each axis cuts once");
+    let cut_rows = match kind {
+        Rows::Vocabulary => vec![Axis::X, Axis::Z],
+        Rows::Positions => vec![Axis::Z],
+    };
+    let layout = Layout::cut(vec![cut_rows, vec![Axis::Y]]).expect("each axis cuts once");
     Parameter::declare(context, name, &[rows, hidden], layout, init, true)
 }
 

@@ -1,4 +1,4 @@
-//! Linear layers on the grid: Y[m, n] = X[m, k] W[k, n] + b[n] by AxoNN's 3D algorithm.
+//! Linear layers on the grid, Y = X W + b with X of m x k and W of k x n, by AxoNN's 3D algorithm.
 //!
 //! | step | operation | axis, of a normal layer | elements of the whole buffer |
 //! |---|---|---|---|

@@ -4,8 +4,8 @@
 //! reads features cut by Y and emits features cut by X, a **transposed** one the other way round, so that layers which
 //! alternate need no redistribution. Weights are cut over both, and their rows once more over Z.
 //!
-//! Read in this order: `dtensor`, [`linear`], `gather` and `scatter` (weights over Z, with OAG and ORS), [`norm`],
-//! [`embedding`], [`attention`], [`loss`], `dropout`, `redistribute`, [`recompute`].
+//! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`,
+//! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `recompute`.
 
 pub mod attention;
 mod dropout;

@@ -1,13 +1,12 @@
 //! What a run is asked to be: one value, read from TOML, checked before anything runs.
 
+mod overlap;
 mod parse;
 mod sections;
 pub mod suggest;
 
-pub use sections::{
-    DataConfig, Optimiser, OverlapNames, ParallelConfig, Precision, RateSchedule, TrainingConfig,
-    overlap_from_names,
-};
+pub use overlap::{OverlapNames, overlap_from_names};
+pub use sections::{DataConfig, Optimiser, ParallelConfig, Precision, RateSchedule, TrainingConfig};
 
 use crate::{Error, Result};
 use grid::Grid;
@@ -109,4 +108,28 @@ impl Config {
 
 fn as_config(error: hal::Error) -> Error {
     Error::Config(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grid::factorisations;
+
+    #[test]
+    fn the_default_model_fits_every_grid_of_up_to_8_ranks() {
+        for degrees in [1, 2, 4, 8].into_iter().flat_map(factorisations) {
+            let mut config = Config::default();
+            config.model.vocabulary = 256;
+            config.parallel.grid = degrees;
+            config.check().unwrap_or_else(|error| panic!("{degrees}: {error}"));
+        }
+    }
+
+    #[test]
+    fn the_rate_warms_up_and_then_falls_to_its_lowest() {
+        let training = TrainingConfig { steps: 100, warmup_steps: 10, ..TrainingConfig::default() };
+        assert_eq!(training.rate(9), training.learning_rate);
+        assert!(training.rate(4) < training.rate(5) && training.rate(50) > training.rate(51));
+        assert!((training.rate(100) - training.lowest_rate).abs() < 1e-12);
+    }
 }

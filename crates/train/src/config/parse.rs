@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn a_configuration_survives_writing_and_reading() {
         let mut written = Config::default();
-        written.parallel.overlap = super::super::sections::OverlapNames(parallel::Overlap::NONE);
+        written.parallel.overlap = super::super::OverlapNames(parallel::Overlap::NONE);
         written.model.family = nn::Family::Llama;
         assert_eq!(config(&written.to_toml().unwrap()).unwrap(), written);
     }

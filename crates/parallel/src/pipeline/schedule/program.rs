@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// For each stage the actions that it does, one after the other.
 ///
-/// The lists are plain data: they may be read, printed, stored and changed. [`check`](super::check) tells whether a
+/// The lists are plain data: they may be read, printed, stored and changed. [`check`](super::check()) tells whether a
 /// list keeps the rules. Sends do not hold up their stage: each stage has a queue for each neighbour and direction;
 /// receives hold it up until the message is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,45 @@
+//! Which collectives overlap, by name.
+
+use parallel::Overlap;
+use serde::{Deserialize, Serialize};
+
+/// [`Overlap`] as a list of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct OverlapNames(pub Overlap);
+
+impl TryFrom<Vec<String>> for OverlapNames {
+    type Error = String;
+
+    fn try_from(names: Vec<String>) -> std::result::Result<Self, String> {
+        overlap_from_names(&names).map(OverlapNames)
+    }
+}
+
+impl From<OverlapNames> for Vec<String> {
+    fn from(OverlapNames(overlap): OverlapNames) -> Vec<String> {
+        let Overlap { all_reduce, reduce_scatter, all_gather, data } = overlap;
+        let all = [("oar", all_reduce), ("ors", reduce_scatter), ("oag", all_gather), ("data", data)];
+        all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
+    }
+}
+
+/// The overlap that a list of names stands for.
+///
+/// # Errors
+/// One sentence with the name that is none of `oar`, `ors`, `oag`, `data`, `all`, `none`.
+pub fn overlap_from_names(names: &[String]) -> std::result::Result<Overlap, String> {
+    let mut overlap = Overlap::NONE;
+    for name in names {
+        match name.as_str() {
+            "oar" => overlap.all_reduce = true,
+            "ors" => overlap.reduce_scatter = true,
+            "oag" => overlap.all_gather = true,
+            "data" => overlap.data = true,
+            "all" => overlap = Overlap::ALL,
+            "none" => overlap = Overlap::NONE,
+            other => return Err(format!("overlap: found `{other}`, needs oar, ors, oag, data, all or none")),
+        }
+    }
+    Ok(overlap)
+}
