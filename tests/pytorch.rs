@@ -3,8 +3,13 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use grid::{Degrees, IndexBox};
-use nn::{Family, GptConfig};
-use parallel::{Context, data::Part};
+use nn::{Batch, Family, Gpt, GptConfig, MicroBatch, gpt::Wanted};
+use parallel::{
+    Context,
+    data::{Part, SetOptions},
+    pipeline::{self, Output},
+};
+use tensor::Tensor;
 use testkit::ranks;
 use train::{
     Config,
@@ -148,6 +153,29 @@ fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Fo
     Found { losses: results[0].0.clone(), gradients }
 }
 
+/// The model's logits on one rank, of all tokens.
+fn logits(config: Config, weights: Tensors, ids: Vec<u32>) -> Vec<f64> {
+    let shared = Arc::new((config, weights, ids));
+    let results = ranks(1, move |world, device| {
+        let (config, weights, ids) = &*shared;
+        let dtype = config.training.precision.dtype();
+        let context = Context::new(world, grid::Grid::serial(), device.clone(), config.settings())?;
+        let model = Gpt::build(&context, &config.model, 1, SetOptions::inference(dtype))?;
+        model
+            .parameters
+            .write::<train::Error>(Part::Weights, |parameter| Ok(weights[parameter.name()].clone()))?;
+        let inputs = Tensor::from_slice(&device, &[3, 16], ids)?;
+        let micro_batch = MicroBatch { targets: inputs.clone(), inputs, first_sequence: 0 };
+        let batch = Batch { step: 0, micro_batches: vec![micro_batch], num_tokens: 48 };
+        let outputs = pipeline::forward(&context, 1, 1, &model.module.step(&batch, Wanted::Logits, dtype))?;
+        match &outputs[0] {
+            Output::Logits(logits) => Ok(logits.tensor().to_f64()?),
+            other => panic!("logits were wanted, not {other:?}"),
+        }
+    });
+    results[0].clone()
+}
+
 /// The reference's losses before and after each update, from the file's metadata.
 fn losses(path: &Path) -> Vec<f64> {
     let bytes = std::fs::read(path).unwrap();
@@ -162,6 +190,13 @@ fn check(name: &str, family: Family) {
     let reference_losses = losses(&path);
     let (ids, targets) = (file.read_u32("ids").unwrap(), file.read_u32("targets").unwrap());
     let (weights, expected) = (ours(&file, "weights/", family), ours(&file, "gradients/", family));
+    let their_logits = file.read_f64("logits", &IndexBox::full(&[3, 16, 67])).unwrap();
+    for precision in [Precision::F64, Precision::F32] {
+        let our_logits = logits(settings(family, precision), weights.clone(), ids.clone());
+        assert_eq!(our_logits.len(), their_logits.len());
+        let apart = our_logits.iter().zip(&their_logits).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(apart < 1e-4, "{name}: logits differ by {apart:.1e} in {precision:?}");
+    }
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
     for (precision, grid) in [
         (Precision::F64, Degrees::default()),
