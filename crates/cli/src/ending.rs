@@ -80,7 +80,6 @@ mod tests {
             stopped: true,
             checkpoint: None,
             peak_bytes: 1 << 20,
-            explanation: String::new(),
         };
         let text = Ending::new("runs/a".into(), summary.clone(), None).text();
         assert!(

@@ -2,7 +2,7 @@
 
 use super::bucket::Bucket;
 use crate::{Context, Parameter};
-use ::tensor::{DType, Error, Result, Tensor};
+use ::tensor::{DType, Error, Result};
 use grid::Axis;
 use std::{
     cell::RefCell,
@@ -113,11 +113,6 @@ impl ParameterSet {
         let bucket = self.0.bucket_of.get(parameter.name()).map(|&index| &self.0.buckets[index]);
         let members = bucket.and_then(|bucket| bucket.tied.as_ref());
         members.is_none_or(|members| members[0] == self.0.context.world().rank())
-    }
-
-    /// Number of elements that this rank holds.
-    pub fn num_local_elements(&self) -> usize {
-        self.0.parameters.iter().map(Parameter::num_elements).sum()
     }
 
     /// Starts a step: gradients are zero, and each bucket is reduced as soon as its gradients are final.
@@ -236,13 +231,6 @@ fn split(parameters: Vec<Parameter>, limit: usize) -> Vec<Vec<Parameter>> {
         groups.last_mut().expect("pushed above").push(parameter);
     }
     groups
-}
-
-impl ParameterSet {
-    /// The gradient of this rank's shard of `parameter`, for a look at single values.
-    pub fn gradient_of(&self, name: &str) -> Option<Tensor> {
-        self.0.parameters.iter().find(|parameter| parameter.name() == name).map(Parameter::gradient)
-    }
 }
 
 impl fmt::Debug for ParameterSet {

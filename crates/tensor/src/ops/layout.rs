@@ -31,25 +31,6 @@ pub fn set_columns(x: &Tensor, start: usize, part: &Tensor) -> Result<()> {
     block(part, 0, part.columns(), x, start, x.columns(), part.columns())
 }
 
-/// Parts of equal rows side by side.
-///
-/// # Errors
-/// [`Error::Invalid`] without parts, or when rows or types differ.
-pub fn join_columns(parts: &[Tensor]) -> Result<Tensor> {
-    let Some(first) = parts.first() else {
-        return Err(Error::invalid("join_columns", "no parts", "at least 1"));
-    };
-    let mut shape = first.shape().to_vec();
-    shape[first.shape().len() - 1] = parts.iter().map(Tensor::columns).sum();
-    let out = Tensor::empty(first.device(), first.dtype(), &shape)?;
-    let mut start = 0;
-    for part in parts {
-        set_columns(&out, start, part)?;
-        start += part.columns();
-    }
-    Ok(out)
-}
-
 /// Copies all elements of `src` to `dst`.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ pub mod optimiser;
 pub use attention::{attention, attention_backward, rope};
 pub use elementwise::*;
 pub use embedding::{embedding, embedding_backward};
-pub use layout::{columns, copy, join_columns, set_columns};
+pub use layout::{columns, copy, set_columns};
 pub use matmul::{Transpose, matmul, matmul_into};
 
 use crate::{Device, Tensor};

@@ -66,6 +66,4 @@ pub struct Summary {
     pub checkpoint: Option<PathBuf>,
     /// Most bytes that tensors held on this rank's device at a time.
     pub peak_bytes: usize,
-    /// What collectives moved, and what changes of layout the library inserted, for `--explain`; of this rank.
-    pub explanation: String,
 }

@@ -203,7 +203,6 @@ impl Session<'_> {
             stopped,
             checkpoint,
             peak_bytes: self.context.device().memory_use().peak,
-            explanation: format!("{}{}", self.context.counted(), self.context.report()),
         })
     }
 
