@@ -24,6 +24,14 @@ impl Member {
         self.group.members[self.rank]
     }
 
+    // The job ends because of the rank that the group lost, and not of whoever noticed first: that one's own account of
+    // what happened, a panic or an error, may still be on its way.
+    fn blame(&self, error: &Error) {
+        if let Error::Aborted { rank, reason } = error {
+            self.abort.raise(*rank, reason.clone());
+        }
+    }
+
     fn fail_if_aborted(&self) {
         if let Err(error) = self.abort.check() {
             self.group.fail(error);
@@ -68,7 +76,7 @@ impl Run {
             let signal = self.member.group.signal(self.member.rank);
             let seen = signal.seen();
             if let Some(outcome) = self.advance(&tickets, &rounds) {
-                return outcome;
+                return outcome.inspect_err(|error| self.member.blame(error));
             }
             let limit =
                 self.member.timeout.saturating_sub(start.elapsed()).clamp(Duration::from_millis(1), POLL);

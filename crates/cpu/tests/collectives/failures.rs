@@ -137,7 +137,8 @@ fn an_abort_ends_all_waits() {
 #[test]
 fn a_rank_that_leaves_ends_the_wait_for_it() {
     for early in [false, true] {
-        let results = Group::new(3).run(|rank| {
+        let group = Group::new(3);
+        let results = group.run(|rank| {
             let buffer = rank.zeros(DType::F32, 4);
             let sleeps = (rank.rank == 1) != early;
             if sleeps {
@@ -145,9 +146,11 @@ fn a_rank_that_leaves_ends_the_wait_for_it() {
             }
             if rank.rank == 1 { Ok(()) } else { run_one(&rank, reduce(&buffer), &[&buffer]) }
         });
-        let reason = "it left axis T while others waited for it there".into();
-        let left = Err(Error::Aborted { rank: 11, reason });
+        let reason = "it left axis T while others waited for it there";
+        let left = Err(Error::Aborted { rank: 11, reason: reason.into() });
         assert_eq!(results, [left.clone(), Ok(()), left]);
+        // Whoever notices first, it is the rank that left that the job ends for.
+        assert_eq!(group.abort.raised(), Some((11, reason)));
     }
 }
 
