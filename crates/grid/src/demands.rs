@@ -86,9 +86,14 @@ impl Demands {
         Err(Error::Demands { degrees: *degrees, unmet, nearest: self.nearest(degrees, world_size) })
     }
 
+    /// Whether a model of these sizes can be cut by a grid of these degrees, all at least 1; without a search for others.
+    pub fn are_met_by(&self, degrees: &Degrees) -> bool {
+        self.unmet(degrees).is_empty()
+    }
+
     /// All degrees for `num_ranks` ranks that fit, in the order of [`factorisations()`].
     pub fn fits(&self, num_ranks: usize) -> Vec<Degrees> {
-        factorisations(num_ranks).into_iter().filter(|degrees| self.unmet(degrees).is_empty()).collect()
+        factorisations(num_ranks).into_iter().filter(|degrees| self.are_met_by(degrees)).collect()
     }
 
     fn nearest(&self, degrees: &Degrees, world_size: usize) -> Vec<Degrees> {

@@ -32,6 +32,7 @@ mod groups;
 mod index_box;
 mod layout;
 mod layout_text;
+pub mod machine;
 mod nearest;
 mod order;
 mod runs;

@@ -1,0 +1,96 @@
+//! What one device can do by itself.
+
+use super::quantity::Quantity;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One accelerator of a machine; on MI250X one GCD.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Its product name.
+    pub name: String,
+    /// `cuda`, `rocm` or `cpu`.
+    pub vendor: String,
+    /// Memory that a program can have, in GiB.
+    pub memory_gib: Quantity,
+    /// Memory that contexts, libraries and communicators take before the program gets any, in GiB.
+    pub reserved_gib: Quantity,
+    /// Bandwidth of its memory, in GB/s.
+    pub memory_gbps: Quantity,
+    /// Advertised peak of products by element type (`f64`, `f32`, `bf16`, `f16`), in Tflop/s.
+    pub peak_tflops: BTreeMap<String, Quantity>,
+    /// Share of the mean device's speed that the slowest of a large job has: synchronous jobs run at its pace.
+    pub slowest: Quantity,
+    /// Cores that the devices of a node share when they are the host; none for accelerators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_cores: Option<Quantity>,
+    /// Share of the memory's bandwidth that kernels reach, by family; `other` for those not named.
+    pub kernel_efficiency: BTreeMap<String, Quantity>,
+    /// Attention without the s x s matrix.
+    pub attention: Attention,
+    /// What starting a piece of work costs.
+    pub launch: Launch,
+    /// Share of the device that a running collective takes from compute beside it.
+    pub collective_share: Quantity,
+    /// Bandwidth between host and device, in GB/s.
+    pub host_gbps: Quantity,
+}
+
+/// Speed of fused attention, as a share of the advertised peak of its element type, counted over the causal half.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attention {
+    /// Forward.
+    pub forward: Quantity,
+    /// Backward, 2.5 times the flop of forward.
+    pub backward: Quantity,
+}
+
+/// What starting a piece of work costs, in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// Of the host's time.
+    pub host_us: Quantity,
+    /// Between two pieces of work on the device.
+    pub device_us: Quantity,
+}
+
+impl Device {
+    /// Bytes that a program can have.
+    pub fn memory_bytes(&self) -> usize {
+        ((self.memory_gib.value - self.reserved_gib.value) * f64::from(1 << 30)) as usize
+    }
+
+    /// Advertised peak in flop/s of an element type; 16-bit types stand in for each other.
+    pub fn peak(&self, dtype: &str) -> f64 {
+        let other = if dtype == "bf16" { "f16" } else { "bf16" };
+        let peak = self.peak_tflops.get(dtype).or_else(|| self.peak_tflops.get(other));
+        peak.or_else(|| self.peak_tflops.values().next()).map_or(1e12, |peak| peak.value * 1e12)
+    }
+
+    /// Bytes a second that a kernel moves: by its name, by its family, or as any other.
+    pub fn kernel_bandwidth(&self, kernel: &str, family: &str) -> f64 {
+        let efficiency = [kernel, family, "other"].iter().find_map(|name| self.kernel_efficiency.get(*name));
+        self.memory_gbps.value * 1e9 * efficiency.map_or(1.0, |share| share.value)
+    }
+
+    pub(super) fn quantities(&self) -> Vec<(String, &Quantity)> {
+        let mut all = vec![
+            ("device.memory_gib".into(), &self.memory_gib),
+            ("device.memory_gbps".into(), &self.memory_gbps),
+            ("device.slowest".into(), &self.slowest),
+            ("device.attention.forward".into(), &self.attention.forward),
+            ("device.attention.backward".into(), &self.attention.backward),
+            ("device.launch.host_us".into(), &self.launch.host_us),
+            ("device.launch.device_us".into(), &self.launch.device_us),
+            ("device.host_gbps".into(), &self.host_gbps),
+        ];
+        all.extend(self.shared_cores.iter().map(|cores| ("device.shared_cores".into(), cores)));
+        all.extend(self.peak_tflops.iter().map(|(key, peak)| (format!("device.peak_tflops.{key}"), peak)));
+        let shares = self.kernel_efficiency.iter();
+        all.extend(shares.map(|(key, share)| (format!("device.kernel_efficiency.{key}"), share)));
+        all
+    }
+}

@@ -1,0 +1,176 @@
+//! A machine's description, and its file.
+
+use super::{device::Device, links::Links, product::Product, route::Placement};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Descriptions that come with the library, by name.
+const SHIPPED: [(&str, &str); 5] = [
+    ("perlmutter", include_str!("../../../../machines/perlmutter.toml")),
+    ("frontier", include_str!("../../../../machines/frontier.toml")),
+    ("alps", include_str!("../../../../machines/alps.toml")),
+    ("selene", include_str!("../../../../machines/selene.toml")),
+    ("laptop", include_str!("../../../../machines/laptop.toml")),
+];
+
+/// A machine: nodes of equal devices, and what joins them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Its name, as written after `--machine`.
+    pub name: String,
+    /// It in words.
+    pub title: String,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Devices of a node.
+    pub devices_per_node: usize,
+    /// One device.
+    pub device: Device,
+    /// Matrix products on it.
+    pub product: Product,
+    /// What joins devices.
+    pub links: Links,
+}
+
+/// What is wrong with a machine's file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MachineError {
+    /// Neither a name that is known nor a file.
+    #[error("machine `{found}`: no such file, and none of the known machines: {known}")]
+    Unknown {
+        /// What was asked for.
+        found: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// The file cannot be read.
+    #[error("machine file {path}: {reason}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The text is no description of a machine.
+    #[error("machine file {path}: {reason}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Machine {
+    /// The machine of that name, or of that file.
+    ///
+    /// # Errors
+    /// [`MachineError`] with the names that are known, or what is wrong with the file and where.
+    pub fn find(name_or_path: &str) -> Result<Machine, MachineError> {
+        let lower = name_or_path.to_ascii_lowercase();
+        if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == lower) {
+            return Machine::parse(text, name);
+        }
+        let path = Path::new(name_or_path);
+        if !path.exists() {
+            let known = SHIPPED.map(|(name, _)| name).join(", ");
+            return Err(MachineError::Unknown { found: name_or_path.into(), known });
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| MachineError::Unreadable {
+            path: name_or_path.into(),
+            reason: error.to_string(),
+        })?;
+        Machine::parse(&text, name_or_path)
+    }
+
+    /// The machine that a text describes; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`MachineError::Malformed`] with the line, or with the number that cannot be.
+    pub fn parse(text: &str, path: &str) -> Result<Machine, MachineError> {
+        let malformed = |reason: String| MachineError::Malformed { path: path.into(), reason };
+        let machine: Machine =
+            toml::from_str(text).map_err(|error| malformed(error.to_string().trim_end().into()))?;
+        machine.check().map_err(malformed)?;
+        Ok(machine)
+    }
+
+    /// The description as a file's text.
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// Names of the machines that come with the library.
+    pub fn shipped() -> [&'static str; 5] {
+        SHIPPED.map(|(name, _)| name)
+    }
+
+    /// How `ranks` lie on its nodes, one a device.
+    pub fn placement(&self, ranks: usize) -> Placement {
+        Placement::new(ranks, self.devices_per_node)
+    }
+
+    /// How much slower one of `per_node` ranks computes because they share the node's cores; 1 on accelerators.
+    pub fn crowding(&self, per_node: usize) -> f64 {
+        let shared = self.device.shared_cores.as_ref();
+        shared.map_or(1.0, |cores| (per_node as f64 / cores.value).max(1.0))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let counts = [
+            ("nodes", self.nodes),
+            ("devices_per_node", self.devices_per_node),
+            ("links.nics", self.links.nics),
+        ];
+        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(format!("{name}: found 0, needed at least 1"));
+        }
+        if self.product.tiles.is_empty() && self.product.points.is_empty() {
+            return Err("product: found neither tiles nor points, needed one of them".into());
+        }
+        let all = self
+            .device
+            .quantities()
+            .into_iter()
+            .chain(self.product.quantities())
+            .chain(self.links.quantities());
+        match all.filter_map(|(name, quantity)| quantity.complaint(&name)).next() {
+            Some(complaint) => Err(complaint),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shipped_machines_are_sound_and_their_text_survives() {
+        for name in Machine::shipped() {
+            let machine = Machine::find(name).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(machine.name, name);
+            assert_eq!(Machine::parse(&machine.to_toml(), name), Ok(machine));
+        }
+    }
+
+    #[test]
+    fn an_unknown_machine_is_told_the_known_ones() {
+        let text = Machine::find("summit").unwrap_err().to_string();
+        assert!(text.contains("`summit`") && text.contains("perlmutter, frontier"), "{text}");
+    }
+
+    #[test]
+    fn a_number_without_source_is_refused_by_name() {
+        let mut machine = Machine::find("perlmutter").unwrap();
+        machine.links.network_us.source.clear();
+        let text = Machine::parse(&machine.to_toml(), "mine.toml").unwrap_err().to_string();
+        assert!(text.contains("mine.toml") && text.contains("links.network_us"), "{text}");
+        machine.links.network_us.source = "a guess".into();
+        machine.device.memory_gbps.value = -1.0;
+        let text = Machine::parse(&machine.to_toml(), "mine.toml").unwrap_err().to_string();
+        assert!(text.contains("device.memory_gbps: found -1"), "{text}");
+    }
+}

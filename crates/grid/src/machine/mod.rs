@@ -1,0 +1,22 @@
+//! Machine descriptions: what a device and its links can do, each number with its source.
+//!
+//! A [`Machine`] is read from a TOML file in `machines/` or from one that `fascicle bench --save` wrote. Read in this
+//! order: [`quantity`] (a number, its class and its source), [`device`] (memory, peaks, kernels, launches),
+//! [`product`] (how fast a matrix product of a shape runs), [`links`] (bandwidths and latencies), and [`route`] (how a
+//! group of ranks lies on the nodes, and what a collective costs there).
+
+pub mod collective;
+pub mod device;
+pub mod file;
+pub mod links;
+pub mod product;
+pub mod quantity;
+pub mod route;
+
+pub use collective::{Algorithm, Cost, Operation};
+pub use device::{Attention, Device, Launch};
+pub use file::{Machine, MachineError};
+pub use links::{Links, TableRow};
+pub use product::{Product, ProductShape, Variant};
+pub use quantity::{Class, Quantity};
+pub use route::{Placement, Route};

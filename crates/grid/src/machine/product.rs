@@ -1,0 +1,177 @@
+//! How fast a matrix product of a shape runs.
+//!
+//! On an accelerator the result is cut into tiles, one a multiprocessor at a time: the last wave is partly idle, a short
+//! contracted size leaves the pipeline's ends unfilled, and the transposed variants differ. Where speeds of shapes were
+//! measured (`points`), the nearest of them gives the share of the peak instead.
+
+use super::{device::Device, quantity::Quantity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The speed of products on a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Product {
+    /// Share of the advertised peak that a very large product reaches, by element type; `other` for those not named.
+    pub efficiency: BTreeMap<String, Quantity>,
+    /// Multiprocessors (compute units) that tiles are dealt to.
+    pub units: Quantity,
+    /// Rows and columns of a tile, and its share of the largest tile's speed.
+    pub tiles: Vec<Tile>,
+    /// Contracted size at which half the time of a tile is filling and draining.
+    pub half_depth: Quantity,
+    /// Share of NN's speed that a variant has.
+    #[serde(default)]
+    pub variants: Vec<VariantSpeed>,
+    /// Measured speeds of shapes; where there are any, they replace tiles, depth and variants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<Point>,
+}
+
+/// A tile of the result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tile {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// Share of the largest tile's speed.
+    pub speed: f64,
+}
+
+/// Which factor is taken transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Variant {
+    /// Neither: forward.
+    Nn,
+    /// The right one: the gradient of the input.
+    Nt,
+    /// The left one: the gradient of the weight.
+    Tn,
+    /// Both.
+    Tt,
+}
+
+/// The speed of a variant, from a size on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantSpeed {
+    /// Which variant.
+    pub variant: Variant,
+    /// Smallest of `m` and `n`, whichever is larger, at which it applies.
+    #[serde(default)]
+    pub from: usize,
+    /// Share of NN's speed.
+    pub speed: Quantity,
+}
+
+/// A measured product.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Sizes.
+    pub m: usize,
+    /// Sizes.
+    pub n: usize,
+    /// Sizes.
+    pub k: usize,
+    /// Element type.
+    pub dtype: String,
+    /// Which factor is taken transposed.
+    pub variant: Variant,
+    /// Tflop/s that were measured.
+    pub tflops: f64,
+}
+
+/// A product to be timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProductShape<'a> {
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// The contracted size.
+    pub k: usize,
+    /// Element type of the factors.
+    pub dtype: &'a str,
+    /// Which factor is taken transposed.
+    pub variant: Variant,
+    /// Bytes of the three matrices.
+    pub bytes: usize,
+}
+
+impl ProductShape<'_> {
+    /// Floating-point operations.
+    pub fn flop(&self) -> f64 {
+        2.0 * self.m as f64 * self.n as f64 * self.k as f64
+    }
+}
+
+impl Product {
+    /// Seconds on a device that does nothing else. `tuned` takes the fastest variant, at the cost of no transposition.
+    pub fn seconds(&self, shape: &ProductShape<'_>, device: &Device, tuned: bool) -> f64 {
+        let rate = match self.nearest(shape) {
+            Some(point) => point.tflops * 1e12,
+            None => self.modelled(shape, device, tuned),
+        };
+        let memory = shape.bytes as f64 / device.kernel_bandwidth("copy", "layout");
+        (shape.flop() / rate).max(memory)
+    }
+
+    fn modelled(&self, shape: &ProductShape<'_>, device: &Device, tuned: bool) -> f64 {
+        let peak = device.peak(shape.dtype) * self.efficiency_of(shape.dtype);
+        let k = shape.k as f64;
+        let depth = k / (k + self.half_depth.value);
+        let variant = if tuned { 1.0 } else { self.variant_speed(shape) };
+        peak * depth * variant * self.tiling(shape)
+    }
+
+    fn efficiency_of(&self, dtype: &str) -> f64 {
+        let efficiency = self.efficiency.get(dtype).or_else(|| self.efficiency.get("other"));
+        efficiency.map_or(0.8, |share| share.value)
+    }
+
+    // Share of the multiprocessors' time that works on the result, with the best of the tiles.
+    fn tiling(&self, shape: &ProductShape<'_>) -> f64 {
+        let share = |tile: &Tile| {
+            let tiles = shape.m.div_ceil(tile.rows) * shape.n.div_ceil(tile.columns);
+            let waves = (tiles as f64 / self.units.value).ceil();
+            let area = (tile.rows * tile.columns) as f64;
+            tile.speed * (shape.m * shape.n) as f64 / (waves * self.units.value * area)
+        };
+        self.tiles.iter().map(share).fold(1e-3, f64::max).min(1.0)
+    }
+
+    fn variant_speed(&self, shape: &ProductShape<'_>) -> f64 {
+        let size = shape.m.max(shape.n);
+        let applies = |speed: &&VariantSpeed| speed.variant == shape.variant && size >= speed.from;
+        self.variants
+            .iter()
+            .filter(applies)
+            .max_by_key(|speed| speed.from)
+            .map_or(1.0, |found| found.speed.value)
+    }
+
+    // The measured shape whose three sizes are nearest in proportion.
+    fn nearest(&self, shape: &ProductShape<'_>) -> Option<&Point> {
+        let away = |a: usize, b: usize| (a.max(1) as f64 / b.max(1) as f64).ln().powi(2);
+        let distance = |point: &Point| {
+            let other = if point.variant == shape.variant { 0.0 } else { 0.1 };
+            away(point.m, shape.m) + away(point.n, shape.n) + away(point.k, shape.k) + other
+        };
+        let alike = self.points.iter().filter(|point| point.dtype == shape.dtype);
+        alike.min_by(|one, other| distance(one).total_cmp(&distance(other)))
+    }
+
+    pub(super) fn quantities(&self) -> Vec<(String, &Quantity)> {
+        let mut all =
+            vec![("product.units".into(), &self.units), ("product.half_depth".into(), &self.half_depth)];
+        all.extend(self.efficiency.iter().map(|(key, share)| (format!("product.efficiency.{key}"), share)));
+        all.extend(
+            self.variants.iter().map(|found| (format!("product.variants.{:?}", found.variant), &found.speed)),
+        );
+        all
+    }
+}
