@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example 08_train`
 
-use fascicle::bootstrap::local;
+use fascicle::launch;
 use fascicle::prelude::*;
 use fascicle::train::{
     Config, Observer, Stop, Summary,
@@ -40,10 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     this.prepare()?;
 
     let stop = Arc::new(Stop::default());
-    let ranks = local::run(local::Options::new(4), move |world| -> fascicle::train::Result<Summary> {
-        let device =
-            Device::new(cpu::open(cpu::Options { ordinal: world.local_rank(), ..Default::default() })?)?;
-        run(&world, &device, &this, &Print, &stop)
+    let ranks = launch::ranks(4, move |world, device| -> fascicle::train::Result<Summary> {
+        run(world, device, &this, &Print, &stop)
     });
     let summary = ranks?.swap_remove(0);
     println!(

@@ -1,8 +1,16 @@
-//! The only place that names every vendor.
+//! The only place that names every vendor and every launcher.
 
 use hal::Driver;
 
 /// The vendors that this build carries, the preferred ones first.
 pub fn drivers() -> Vec<Driver> {
     vec![cpu::driver()]
+}
+
+/// What finds the ranks that `mpirun` or `srun` started; `None` in a build without MPI.
+pub fn processes() -> Option<&'static dyn bootstrap::Processes> {
+    #[cfg(feature = "mpi")]
+    return Some(mpi_ranks::processes());
+    #[cfg(not(feature = "mpi"))]
+    None
 }

@@ -140,6 +140,7 @@ fn every_overlap_switch_gives_the_same_bits() {
         Overlap { all_reduce: true, ..Overlap::NONE },
         Overlap { reduce_scatter: true, ..Overlap::NONE },
         Overlap { all_gather: true, ..Overlap::NONE },
+        Overlap { all_gather: true, all_gather_forward: true, ..Overlap::NONE },
         Overlap { data: true, ..Overlap::NONE },
         Overlap::ALL,
     ];

@@ -37,6 +37,8 @@ pub struct Others {
     pub failed: Vec<(usize, String)>,
     /// Ranks that had not returned when the grace was over. Their threads are left behind.
     pub stuck: Vec<usize>,
+    /// Ranks of other processes that did not say what they were doing when they were asked.
+    pub silent: Vec<usize>,
     /// What every rank was last doing when the first failed; for the stuck, when they were given up.
     pub last_seen: Vec<LastSeen>,
 }
@@ -79,7 +81,9 @@ impl<E: fmt::Display> fmt::Display for Failure<E> {
             Kind::NotStarted(_) => write!(f, "rank {} did not start: {}", self.rank, self.kind)?,
             _ => write!(f, "rank {} failed: {}", self.rank, self.kind)?,
         }
-        self.others.stuck.iter().try_for_each(|&rank| self.others.write_stuck(rank, f))
+        self.others.stuck.iter().try_for_each(|&rank| self.others.write_stuck(rank, f))?;
+        let silent = |rank| write!(f, "; rank {rank} does not answer: stopped, dead or cut off");
+        self.others.silent.iter().try_for_each(silent)
     }
 }
 
@@ -105,7 +109,8 @@ mod tests {
         let seen =
             |rank, what: &str, age| LastSeen { rank, what: what.into(), age: Duration::from_secs(age) };
         let last_seen = vec![seen(0, "step 17 forward", 61), seen(1, "step 16 backward", 66)];
-        let others = Others { failed: vec![(2, "stopped".into())], stuck: vec![1], last_seen };
+        let others =
+            Others { failed: vec![(2, "stopped".into())], stuck: vec![1], silent: vec![], last_seen };
         Failure { rank: 3, kind: Kind::Error("no more tokens"), others: Box::new(others) }
     }
 
@@ -114,8 +119,10 @@ mod tests {
         let text = "rank 3 failed: no more tokens; rank 1 is stuck, last in `step 16 backward` 66.0 s ago";
         assert_eq!(sample().to_string(), text);
         let kind = Kind::<String>::NotStarted("no thread".into());
-        let failure = Failure { rank: 2, kind, others: Box::default() };
+        let mut failure = Failure { rank: 2, kind, others: Box::default() };
         assert_eq!(failure.to_string(), "rank 2 did not start: no thread");
+        failure.others.silent = vec![7];
+        assert!(failure.to_string().ends_with("; rank 7 does not answer: stopped, dead or cut off"));
     }
 
     #[test]

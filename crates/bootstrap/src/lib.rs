@@ -1,22 +1,25 @@
 //! How ranks find each other, and what each of them knows about the job.
 //!
 //! A rank sees a [`World`]: its place, the other ranks' number, byte exchanges on the host, the signal that ends the
-//! job and the watchdog's patience. Which launcher started it makes no difference to code above. The launcher today is
-//! [`local`], which runs the ranks as threads of this process; one process a rank under MPI is still to come, and until
-//! then [`refuse_if_launched_many`] keeps N started processes from running N separate trainings.
+//! job and the watchdog's patience. Which launcher started it makes no difference to code above: [`local`] runs the ranks
+//! as threads of this process, and what implements [`Processes`] (MPI) finds the ranks that were started as processes.
+//! A program without such a launcher asks [`refuse_if_launched_many`], which keeps N started processes from running N
+//! separate trainings.
 //!
-//! Read in this order: [`world`], [`progress`], [`failure`], [`local`], [`surroundings`].
+//! Read in this order: [`world`], [`progress`], [`failure`], [`local`], [`processes`], [`surroundings`].
 
 #![forbid(unsafe_code)]
 
 pub mod failure;
 pub mod local;
 mod lock;
+pub mod processes;
 pub mod progress;
 pub mod surroundings;
 pub mod world;
 
 pub use failure::{Failure, Kind, Others};
+pub use processes::{Lost, Processes};
 pub use progress::LastSeen;
 pub use surroundings::{LaunchedMany, Surroundings, detect, refuse_if_launched_many};
 pub use world::{Launcher, World};

@@ -24,10 +24,11 @@ impl fmt::Display for LastSeen {
     }
 }
 
-/// The last words of every rank that this process can see.
+/// The last words of every rank that this process runs.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    first_rank: usize,
+pub struct Progress {
+    /// Ascending, one for each of `beats`.
+    ranks: Vec<usize>,
     beats: Vec<Mutex<Beat>>,
 }
 
@@ -38,25 +39,26 @@ struct Beat {
 }
 
 impl Progress {
-    /// Watches the ranks `first_rank..first_rank + num_ranks`, which are all in `start` now.
-    pub(crate) fn new(first_rank: usize, num_ranks: usize) -> Self {
+    /// Watches these ranks, named in ascending order, which are all in `start` now.
+    pub fn new(ranks: Vec<usize>) -> Self {
         let start = || Mutex::new(Beat { what: "start".into(), at: Instant::now() });
-        Self { first_rank, beats: (0..num_ranks).map(|_| start()).collect() }
+        let beats = ranks.iter().map(|_| start()).collect();
+        Self { ranks, beats }
     }
 
-    /// Notes that `rank` is now in `what`. Each rank has its own lock and keeps its string's memory, so that this costs
+    /// Notes that `rank`, if it is watched, is now in `what`. Each rank has its own lock and keeps its string's memory, so that this costs
     /// a few dozen nanoseconds.
-    pub(crate) fn beat(&self, rank: usize, what: &str) {
-        let mut beat = lock(&self.beats[rank - self.first_rank]);
+    pub fn beat(&self, rank: usize, what: &str) {
+        let Ok(index) = self.ranks.binary_search(&rank) else { return };
+        let mut beat = lock(&self.beats[index]);
         beat.what.clear();
         beat.what.push_str(what);
         beat.at = Instant::now();
     }
 
     /// The last words of all watched ranks, in the order of ranks.
-    pub(crate) fn last_seen(&self) -> Vec<LastSeen> {
-        let ranks = self.first_rank..;
-        ranks.zip(&self.beats).map(|(rank, beat)| seen(rank, &lock(beat))).collect()
+    pub fn last_seen(&self) -> Vec<LastSeen> {
+        self.ranks.iter().zip(&self.beats).map(|(&rank, beat)| seen(rank, &lock(beat))).collect()
     }
 }
 
@@ -70,12 +72,12 @@ mod tests {
 
     #[test]
     fn remembers_only_the_last_words_of_each_rank() {
-        let progress = Progress::new(4, 2);
-        progress.beat(5, "step 16 backward");
-        progress.beat(5, "step 17 forward");
+        let progress = Progress::new(vec![4, 9]);
+        progress.beat(9, "step 16 backward");
+        progress.beat(9, "step 17 forward");
         let seen = progress.last_seen();
         assert_eq!((seen[0].rank, seen[0].what.as_str()), (4, "start"));
-        assert_eq!((seen[1].rank, seen[1].what.as_str()), (5, "step 17 forward"));
+        assert_eq!((seen[1].rank, seen[1].what.as_str()), (9, "step 17 forward"));
         assert!(seen[1].age <= seen[0].age);
     }
 

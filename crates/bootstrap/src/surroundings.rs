@@ -8,6 +8,8 @@
 pub struct Surroundings {
     /// Number of processes that the launcher started together; `None` when no launcher is seen.
     pub processes: Option<usize>,
+    /// Which of them this one is.
+    pub rank: Option<usize>,
     /// The launcher, as in `srun`.
     pub launcher_name: Option<&'static str>,
     /// The environment variable that told.
@@ -61,6 +63,7 @@ fn refuse(surroundings: Surroundings) -> Result<(), LaunchedMany> {
             processes: Some(processes),
             launcher_name: Some(launcher_name),
             variable: Some(variable),
+            ..
         } if processes > 1 => Err(LaunchedMany { processes, launcher_name, variable }),
         _ => Ok(()),
     }
@@ -77,7 +80,8 @@ fn detect_in(get: impl Fn(&str) -> Option<String>) -> Surroundings {
     };
     let seen = LAUNCHERS.into_iter().find_map(|(variable, beside, launcher_name)| {
         let processes = Some(counted(variable, beside)?);
-        Some(Surroundings { processes, launcher_name: Some(launcher_name), variable: Some(variable) })
+        let rank = number(beside);
+        Some(Surroundings { processes, rank, launcher_name: Some(launcher_name), variable: Some(variable) })
     });
     seen.unwrap_or_default()
 }
@@ -95,8 +99,8 @@ mod tests {
         for (variable, beside, name) in LAUNCHERS {
             let seen = under(&[(variable, "8"), (beside, "3")]);
             assert_eq!(
-                (seen.processes, seen.launcher_name, seen.variable),
-                (Some(8), Some(name), Some(variable))
+                (seen.processes, seen.rank, seen.launcher_name, seen.variable),
+                (Some(8), Some(3), Some(name), Some(variable))
             );
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::progress::{LastSeen, Progress};
 use hal::{AbortSignal, Error, Exchange, Result};
-use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// What started the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,35 +33,52 @@ pub struct World {
 }
 
 /// What a launcher fills in for one rank.
-pub(crate) struct Parts {
-    pub(crate) place: Place,
-    pub(crate) launcher: Launcher,
-    pub(crate) timeout: Duration,
-    pub(crate) abort: Arc<AbortSignal>,
-    pub(crate) progress: Arc<Progress>,
-    pub(crate) rendezvous: Box<dyn Rendezvous>,
-    pub(crate) everyone: Arc<dyn Exchange>,
+pub struct Parts {
+    /// Where the rank is.
+    pub place: Place,
+    /// What started it.
+    pub launcher: Launcher,
+    /// How long it waits for others before it reports which did not come.
+    pub timeout: Duration,
+    /// The signal that ends the job.
+    pub abort: Arc<AbortSignal>,
+    /// What the ranks that this process can see were last doing.
+    pub progress: Arc<Progress>,
+    /// How exchanges are made.
+    pub rendezvous: Box<dyn Rendezvous>,
+    /// The exchange of all ranks.
+    pub everyone: Arc<dyn Exchange>,
 }
 
 /// Where a rank is, among all and within its host.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) rank: usize,
-    pub(crate) size: usize,
-    pub(crate) node: usize,
-    pub(crate) num_nodes: usize,
-    pub(crate) local_rank: usize,
-    pub(crate) local_size: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index among all ranks.
+    pub rank: usize,
+    /// Number of ranks.
+    pub size: usize,
+    /// Index of the host.
+    pub node: usize,
+    /// Number of hosts.
+    pub num_nodes: usize,
+    /// Index among the ranks of the host.
+    pub local_rank: usize,
+    /// Number of ranks on the host.
+    pub local_size: usize,
 }
 
 /// How a launcher makes exchanges for one rank.
-pub(crate) trait Rendezvous: Send + Sync {
+pub trait Rendezvous: Send + Sync {
     /// This rank's end of the next exchange of `members` under `label`. `members` holds each rank once, this one too.
+    ///
+    /// # Errors
+    /// What keeps the launcher from making one.
     fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>>;
 }
 
 impl World {
-    pub(crate) fn new(parts: Parts) -> Self {
+    /// The view that a launcher gives a rank.
+    pub fn new(parts: Parts) -> Self {
         Self { shared: Arc::new(parts) }
     }
 
@@ -124,16 +141,16 @@ impl World {
     /// [`Error::Invalid`] when `members` lacks this rank, names one twice, or names one that does not exist.
     pub fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
         let refuse = |needed: String| Error::invalid(format!("exchange `{label}`"), found(members), needed);
-        let mut seen = HashSet::with_capacity(members.len());
+        // A table, not a set: groups of simulated worlds have thousands of members.
+        let mut seen = vec![false; self.size()];
         for &member in members {
-            if member >= self.size() {
-                return Err(refuse(format!("ranks below {}", self.size())));
-            }
-            if !seen.insert(member) {
-                return Err(refuse(format!("rank {member} only once")));
+            match seen.get_mut(member) {
+                None => return Err(refuse(format!("ranks below {}", self.size()))),
+                Some(true) => return Err(refuse(format!("rank {member} only once"))),
+                Some(seen) => *seen = true,
             }
         }
-        if !seen.contains(&self.rank()) {
+        if !seen[self.rank()] {
             return Err(refuse(format!("the calling rank {} among them", self.rank())));
         }
         self.shared.rendezvous.exchange(label, members)

@@ -17,7 +17,7 @@ pub(crate) fn preferred(drivers: &[Driver]) -> Outcome<Driver> {
 
 /// A device of that vendor in words, as a rank with so many threads sees it.
 pub(crate) fn described(driver: Driver, threads: usize) -> Outcome<String> {
-    let device = (driver.open)(OpenOptions { ordinal: 0, threads });
+    let device = (driver.open)(OpenOptions { ordinal: 0, threads, transport: None });
     let device = device.map_err(|error| match error {
         hal::Error::Invalid { .. } => Failure::usage(error),
         _ => Failure::run(error),

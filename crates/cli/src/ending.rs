@@ -1,8 +1,9 @@
 //! What a run tells when it is over.
 
 use crate::{numbers::duration, run_dir};
+use hal::error::Bytes;
 use serde::Serialize;
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use train::Summary;
 
 /// How a run ended, for people and programs.
@@ -22,8 +23,12 @@ pub(crate) struct Ending {
     pub(crate) stopped: bool,
     /// The last checkpoint.
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Most bytes that tensors held on rank 0's device at a time.
+    /// Most bytes that tensors held on one rank's device at a time.
     pub(crate) peak_bytes: usize,
+    /// That rank.
+    pub(crate) peak_rank: usize,
+    /// What the tensors were for.
+    pub(crate) peak_by_kind: BTreeMap<&'static str, usize>,
     /// Text that the model wrote.
     pub(crate) sample: Option<String>,
 }
@@ -31,8 +36,29 @@ pub(crate) struct Ending {
 impl Ending {
     /// From what rank 0 knows.
     pub(crate) fn new(run: PathBuf, summary: Summary, sample: Option<String>) -> Ending {
-        let Summary { steps, loss, validation_loss, seconds, stopped, checkpoint, peak_bytes, .. } = summary;
-        Ending { run, steps, loss, validation_loss, seconds, stopped, checkpoint, peak_bytes, sample }
+        let Summary { steps, loss, validation_loss, seconds, stopped, checkpoint, peak } = summary;
+        let (peak_bytes, peak_rank, peak_by_kind) = (peak.bytes, peak.rank, peak.kinds().collect());
+        Ending {
+            run,
+            steps,
+            loss,
+            validation_loss,
+            seconds,
+            stopped,
+            checkpoint,
+            peak_bytes,
+            peak_rank,
+            peak_by_kind,
+            sample,
+        }
+    }
+
+    // The most memory, and what it was for, largest first.
+    fn memory(&self) -> String {
+        let mut kinds: Vec<_> = self.peak_by_kind.iter().collect();
+        kinds.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+        let kinds: Vec<_> = kinds.iter().map(|(kind, bytes)| format!("{kind} {}", Bytes(**bytes))).collect();
+        format!("peak memory {}, on rank {}: {}", Bytes(self.peak_bytes), self.peak_rank, kinds.join(", "))
     }
 
     /// The report at the end.
@@ -40,11 +66,11 @@ impl Ending {
         let how = if self.stopped { "stopped after step" } else { "done: step" };
         let time = duration(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
         let mut text = format!(
-            "{how} {}: loss {:.4}, validation loss {:.4}, {time}, peak of {} on rank 0",
+            "{how} {}: loss {:.4}, validation loss {:.4}, {time}\n{}",
             self.steps,
             self.loss,
             self.validation_loss,
-            hal::error::Bytes(self.peak_bytes)
+            self.memory()
         );
         if let Some(sample) = &self.sample {
             text += &format!("\nthe model writes:\n{}", indented(sample.trim_matches('\n')));
@@ -69,6 +95,7 @@ fn indented(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use train::PeakMemory;
 
     #[test]
     fn a_stopped_run_says_how_to_go_on() {
@@ -79,11 +106,15 @@ mod tests {
             seconds: 61.0,
             stopped: true,
             checkpoint: None,
-            peak_bytes: 1 << 20,
+            peak: PeakMemory { rank: 3, bytes: 7 << 20, by_kind: [2 << 20, 0, 5 << 20, 0, 0] },
         };
         let text = Ending::new("runs/a".into(), summary.clone(), None).text();
         assert!(
             text.starts_with("stopped after step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\npeak memory 7.0 MiB, on rank 3: optimiser 5.0 MiB, weights 2.0 MiB\n"),
             "{text}"
         );
         assert!(text.ends_with("to go on: fascicle train --resume runs/a"), "{text}");

@@ -42,13 +42,18 @@ impl Failure {
         }
     }
 
+    /// What there is to tell.
+    pub(crate) fn sentence(&self) -> Option<&str> {
+        match self {
+            Failure::Usage(sentence) | Failure::Run(sentence) => Some(sentence),
+            Failure::PipeClosed => None,
+        }
+    }
+
     /// Tells the user.
     pub(crate) fn say(&self) {
-        match self {
-            Failure::Usage(sentence) | Failure::Run(sentence) => {
-                output::note(&format!("fascicle: {sentence}"))
-            }
-            Failure::PipeClosed => {}
+        if let Some(sentence) = self.sentence() {
+            output::note(&format!("fascicle: {sentence}"));
         }
     }
 }

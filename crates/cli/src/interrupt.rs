@@ -1,6 +1,6 @@
 //! Ctrl-C: the first one ends a run after its step, the second one at once.
 
-use crate::progress::Progress;
+use crate::{launcher, progress::Progress};
 use std::sync::Arc;
 use train::Stop;
 
@@ -19,6 +19,10 @@ pub(crate) fn watch(progress: Arc<Progress>) -> Arc<Stop> {
 }
 
 fn on_signal(stop: &Stop, progress: &Progress) {
+    // The launcher that lost a process asks the others to end; a job that has failed takes no checkpoint.
+    if launcher::is_ending() {
+        return;
+    }
     if stop.asked() {
         progress.leave();
         std::process::exit(INTERRUPTED);

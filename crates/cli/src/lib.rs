@@ -1,7 +1,7 @@
 //! The program `fascicle`, over whichever vendors it is given.
 //!
 //! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides` and
-//! `sets` (flags over a configuration), `corpus` (where text comes from), `ranks` (threads that train), `report`,
+//! `sets` (flags over a configuration), `corpus` (where text comes from), `launcher` and `ranks` (what starts the ranks, and runs them), `report`,
 //! `progress` and `ending` (what a person sees of a run), `explain` and `timeline` (a step explained), `failure` (how a
 //! command ends).
 //!
@@ -18,6 +18,7 @@ mod ending;
 mod explain;
 mod failure;
 mod interrupt;
+mod launcher;
 mod machine;
 mod numbers;
 mod output;
@@ -31,7 +32,7 @@ mod timeline;
 
 use clap::Parser;
 use commands::Command;
-use failure::Failure;
+use failure::{Failure, Outcome};
 use std::{
     panic::{self, AssertUnwindSafe, PanicHookInfo},
     process::ExitCode,
@@ -41,33 +42,47 @@ use std::{
 #[derive(Debug, Parser)]
 #[command(name = "fascicle", version, propagate_version = true, args_override_self = true)]
 struct Arguments {
+    /// What starts the ranks, local (threads) or mpi; by default mpi under mpirun or srun, else local
+    #[arg(long, global = true, value_name = "NAME", value_parser = launcher::named)]
+    launcher: Option<bootstrap::Launcher>,
     #[command(subcommand)]
     command: Command,
 }
 
 /// Runs the program on the arguments of this process, over the vendors that it carries, the preferred ones first.
 ///
+/// `processes` is what finds the ranks that `mpirun` or `srun` started, in a program that was built for them.
+///
 /// The exit status is 0 when the work is done, 1 when it failed, 2 for wrong use. After a failure ranks may still be
 /// stuck in their threads: the caller returns the status from its own `main` without waiting for anything.
-pub fn main(drivers: &[hal::Driver]) -> ExitCode {
+pub fn main(drivers: &[hal::Driver], processes: Option<&'static dyn bootstrap::Processes>) -> ExitCode {
     panic::set_hook(Box::new(say_bug));
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help goes to stdout and faults to stderr; who closed the pipe does not want to read either.
-            error.print().ok();
+            if bootstrap::detect().rank.is_none_or(|rank| rank == 0) {
+                error.print().ok();
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let run = AssertUnwindSafe(|| arguments.command.run(drivers));
+    let run = AssertUnwindSafe(|| arguments.run(drivers, processes));
     match panic::catch_unwind(run) {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(failure)) => {
-            failure.say();
-            ExitCode::from(failure.status())
-        }
+        Ok(outcome) => ExitCode::from(launcher::end(outcome)),
         // The hook has said what there is to say.
         Err(_) => ExitCode::from(Failure::FAILED),
+    }
+}
+
+impl Arguments {
+    fn run(&self, drivers: &[hal::Driver], processes: Option<&'static dyn bootstrap::Processes>) -> Outcome {
+        // The doctor tells what was started and with what, also where nothing else would run.
+        if let Command::Doctor(doctor) = &self.command {
+            return doctor.run(drivers, processes);
+        }
+        launcher::choose(self.launcher, processes)?;
+        self.command.run(drivers)
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Overrides {
     /// Type that the model computes in
     #[arg(long, value_parser = precisions())]
     precision: Option<Precision>,
-    /// Collectives that run beside compute: any of oar,ors,oag,data, or all, or none
+    /// Collectives that run beside compute: any of oar,ors,oag,oag-backward,data, or all, or none
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     overlap: Option<Vec<String>>,
     /// Threads that each rank computes with
@@ -101,8 +101,10 @@ impl Overrides {
     /// Chooses a grid where only the number of ranks is given; the model's vocabulary must be known.
     ///
     /// The configured grid stays if it has that many ranks; else the fitting one that is nearest to it is taken.
-    pub(crate) fn choose_grid(&self, config: &mut Config) -> Outcome {
-        let (Some(ranks), None) = (self.ranks, self.grid) else { return Ok(()) };
+    ///
+    /// `default_ranks` is that number where the user has given neither a number nor a grid.
+    pub(crate) fn choose_grid(&self, config: &mut Config, default_ranks: Option<usize>) -> Outcome {
+        let (Some(ranks), None) = (self.ranks.or(default_ranks), self.grid) else { return Ok(()) };
         let wished = config.parallel.grid;
         if wished.world_size() == Ok(ranks) {
             return Ok(());
@@ -121,7 +123,8 @@ fn replace<T>(place: &mut T, value: Option<T>) {
     }
 }
 
-fn precisions() -> impl TypedValueParser<Value = Precision> {
+/// The names of precisions.
+pub(crate) fn precisions() -> impl TypedValueParser<Value = Precision> {
     PossibleValuesParser::new(["f32", "f64", "bf16", "f16"])
         .try_map(|name| toml::Value::String(name).try_into())
 }
@@ -165,7 +168,7 @@ mod tests {
         let mut config = Config::default();
         config.model.vocabulary = 256;
         let mut config = overrides.applied(config)?;
-        overrides.choose_grid(&mut config)?;
+        overrides.choose_grid(&mut config, None)?;
         Ok(config)
     }
 
@@ -208,7 +211,7 @@ mod tests {
         assert_eq!(sentence("--ranks 0"), "--ranks: found 0, needs at least 1");
         assert_eq!(
             sentence("--overlap sideways"),
-            "--overlap: found `sideways`, needs oar, ors, oag, data, all or none"
+            "--overlap: found `sideways`, needs oar, ors, oag, oag-backward, data, all or none"
         );
         assert!(sentence("--grid x=0").contains("x=0"));
         assert!(sentence("--precision f8").contains("[possible values: f32, f64, bf16, f16]"));

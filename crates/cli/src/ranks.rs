@@ -1,9 +1,13 @@
-//! Ranks as threads of this program.
+//! Running the ranks: as threads of this program, or this process's own one of a job of processes.
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::{Failure, Outcome},
+    launcher,
+};
 use bootstrap::{
-    World,
+    Processes, World,
     local::{self, Options},
+    processes,
 };
 use hal::{Driver, OpenOptions};
 use std::time::Duration;
@@ -39,7 +43,8 @@ impl Team {
         Ok(Team { ranks, threads: parallel.threads, timeout: timeout.ok_or_else(refuse)? })
     }
 
-    /// Runs `body` on every rank, each with a device of its own, and gives what the ranks returned, in their order.
+    /// Runs `body` on every rank, each with a device of its own, and gives what the ranks returned, in their order: of
+    /// a job of processes, what this one's did.
     ///
     /// Ranks that are stuck after a failure are left behind: their threads end with the program.
     pub(crate) fn run<T: Send + 'static>(
@@ -47,13 +52,43 @@ impl Team {
         driver: Driver,
         body: impl Fn(&World, &Device) -> train::Result<T> + Send + Sync + 'static,
     ) -> Outcome<Vec<T>> {
+        if let Some(processes) = launcher::processes() {
+            return self.run_own(processes, driver, body);
+        }
         let options = Options::new(self.ranks).with_timeout(self.timeout);
         let ranks = local::run(options, move |world| {
-            let options = OpenOptions { ordinal: world.local_rank(), threads: self.threads };
+            let options = OpenOptions { ordinal: world.local_rank(), threads: self.threads, transport: None };
             let device = Device::new((driver.open)(options)?)?;
             body(&world, &device)
         });
         ranks.map_err(|failure| Failure::Run(failure.report()))
+    }
+
+    fn run_own<T: Send + 'static>(
+        self,
+        processes: &'static dyn Processes,
+        driver: Driver,
+        body: impl Fn(&World, &Device) -> train::Result<T> + Send + Sync + 'static,
+    ) -> Outcome<Vec<T>> {
+        self.check_number()?;
+        let own = processes::run(processes, self.timeout, move |world| {
+            let transport = Some(processes.transport()?);
+            let options = OpenOptions { ordinal: world.local_rank(), threads: self.threads, transport };
+            let device = Device::new((driver.open)(options)?)?;
+            body(&world, &device)
+        });
+        own.map(|own| vec![own]).map_err(|failure| Failure::Run(failure.report()))
+    }
+
+    /// Refuses a number of ranks that is not the launcher's.
+    pub(crate) fn check_number(&self) -> Outcome {
+        match launcher::num_ranks() {
+            Some(started) if started != self.ranks => Err(Failure::usage(format!(
+                "ranks: found {}, needs {started}, the number of processes that the launcher started",
+                self.ranks
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -5,29 +5,32 @@ use crate::wait::Running;
 use crate::{collectives, kernels, machine, memory::Allocator, pool::Pool, product};
 use hal::{
     Blas, Capabilities, Communicator, DType, Device, DeviceId, Gemm, GroupId, Join, Kernel, Kernels, Memory,
-    RawBuffer, Result, Stream, StreamKind, Vendor,
+    RawBuffer, Result, Stream, StreamKind, Transport, Vendor,
 };
 use std::sync::Arc;
 
 /// What one rank gets of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Threads that the rank computes with, its own included.
     pub threads: usize,
     /// Bytes that it may allocate; by default what the machine has available.
     pub memory_bytes: Option<usize>,
-    /// Its number among the ranks of this process.
+    /// Its number among the ranks of this host.
     pub ordinal: usize,
+    /// How it reaches the other ranks when they are processes; `None` while they are threads of this one.
+    pub transport: Option<Arc<dyn Transport>>,
 }
 
 impl Default for Options {
     /// One thread, the machine's memory, ordinal 0.
     fn default() -> Options {
-        Options { threads: 1, memory_bytes: None, ordinal: 0 }
+        Options { threads: 1, memory_bytes: None, ordinal: 0, transport: None }
     }
 }
 
-/// Opens the device of one rank. Ranks are threads of one process, and each opens its own.
+/// Opens the device of one rank. Ranks are threads of one process, or processes with a transport between them; each
+/// opens its own.
 ///
 /// # Errors
 /// [`Error::Invalid`](hal::Error::Invalid) for a number of threads that cannot be had.
@@ -41,6 +44,7 @@ pub fn open(options: Options) -> Result<Arc<dyn Device>> {
         id,
         capabilities: capabilities(&pool, &memory),
         memory,
+        transport: options.transport,
         _running: Running::more(pool.threads()),
         pool,
     }))
@@ -62,6 +66,7 @@ struct Host {
     capabilities: Capabilities,
     memory: Allocator,
     pool: Arc<Pool>,
+    transport: Option<Arc<dyn Transport>>,
     // Until the device is dropped its rank counts among those that want a processor.
     _running: Running,
 }
@@ -103,11 +108,17 @@ unsafe impl Device for Host {
     }
 
     fn create_group(&self) -> Result<GroupId> {
-        Ok(collectives::create_group())
+        match &self.transport {
+            None => Ok(collectives::create_group()),
+            Some(transport) => transport.create_group(),
+        }
     }
 
     fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
-        collectives::join(join)
+        match &self.transport {
+            None => collectives::join(join),
+            Some(transport) => collectives::join_over(&**transport, join),
+        }
     }
 }
 

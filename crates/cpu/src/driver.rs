@@ -8,7 +8,8 @@ pub fn driver() -> Driver {
     Driver {
         vendor: Vendor::Cpu,
         open: |options| {
-            open(Options { threads: options.threads, memory_bytes: None, ordinal: options.ordinal })
+            let hal::OpenOptions { ordinal, threads, transport } = options;
+            open(Options { threads, memory_bytes: None, ordinal, transport })
         },
         probe: || Probe {
             usable: true,

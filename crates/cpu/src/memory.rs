@@ -89,7 +89,8 @@ impl Allocator {
     fn out_of_memory(&self, asked: usize, free: usize, live: &Live) -> Error {
         let sizes = live.sizes.iter().rev().flat_map(|(&bytes, &count)| std::iter::repeat_n(bytes, count));
         let largest = sizes.take(NUM_LARGEST).collect();
-        Error::OutOfMemory { device: self.device, asked, free, in_use: live.bytes, cached: 0, largest }
+        let (device, in_use, by_kind) = (self.device, live.bytes, Vec::new());
+        Error::OutOfMemory { device, asked, free, in_use, cached: 0, by_kind, largest }
     }
 }
 
@@ -211,9 +212,15 @@ mod tests {
         let allocator = Allocator::new(DEVICE, Some(1000));
         let (small, large) = (allocator.allocate(100).unwrap(), allocator.allocate(400).unwrap());
         let error = allocator.allocate(501).unwrap_err();
-        let largest = vec![400, 100];
-        let expected =
-            Error::OutOfMemory { device: DEVICE, asked: 501, free: 500, in_use: 500, cached: 0, largest };
+        let expected = Error::OutOfMemory {
+            device: DEVICE,
+            asked: 501,
+            free: 500,
+            in_use: 500,
+            cached: 0,
+            by_kind: vec![],
+            largest: vec![400, 100],
+        };
         assert_eq!(error, expected);
         for buffer in [small, large] {
             // SAFETY: from this allocator, once, out of use.

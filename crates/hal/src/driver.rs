@@ -1,15 +1,18 @@
 //! How a program finds out which vendors it carries and what each of them sees.
 
-use crate::{Device, Result, Vendor};
+use crate::{Device, Result, Transport, Vendor};
 use std::sync::Arc;
 
 /// What a device is opened with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Its number among the devices that this process sees.
     pub ordinal: usize,
     /// Threads that a device which is the host computes with.
     pub threads: usize,
+    /// How a device whose memory is the host's reaches ranks of other processes; `None` while all ranks are threads of
+    /// this one. Devices with a network of their own ignore it.
+    pub transport: Option<Arc<dyn Transport>>,
 }
 
 /// A vendor that a program carries.

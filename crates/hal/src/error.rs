@@ -42,6 +42,8 @@ pub enum Error {
         in_use: usize,
         /// Bytes held in the shell's cache for reuse.
         cached: usize,
+        /// What the shell's tensors hold, by what they are for; a vendor leaves it empty.
+        by_kind: Vec<(&'static str, usize)>,
         /// Sizes in bytes of the largest live buffers, largest first.
         largest: Vec<usize>,
     },
@@ -112,11 +114,13 @@ impl fmt::Display for Error {
             Error::Vendor { call, code, reason, device } => {
                 write!(f, "{call} on {device}: code {code}, {reason}")
             }
-            Error::OutOfMemory { device, asked, free, in_use, cached, largest } => {
+            Error::OutOfMemory { device, asked, free, in_use, cached, by_kind, largest } => {
                 write!(f, "allocate({asked} bytes, {}) on {device}: out of memory, ", Bytes(*asked))?;
                 write!(f, "{} free, {} in use, {} cached", Bytes(*free), Bytes(*in_use), Bytes(*cached))?;
-                let sizes: Vec<_> = largest.iter().map(|&bytes| Bytes(bytes).to_string()).collect();
-                if sizes.is_empty() { Ok(()) } else { write!(f, "; largest tensors: {}", sizes.join(", ")) }
+                let sizes = largest.iter().map(|&bytes| Bytes(bytes).to_string());
+                let kinds = by_kind.iter().map(|&(kind, bytes)| format!("{kind} {}", Bytes(bytes)));
+                list(f, "in use", kinds.collect())?;
+                list(f, "largest tensors", sizes.collect())
             }
             Error::Unsupported { operation, dtype, device } => {
                 write!(f, "{operation}: {device} does not support {dtype}")
@@ -139,6 +143,11 @@ impl fmt::Display for Error {
             }
         }
     }
+}
+
+// One more clause of a sentence, unless there is nothing to say.
+fn list(f: &mut fmt::Formatter<'_>, what: &str, items: Vec<String>) -> fmt::Result {
+    if items.is_empty() { Ok(()) } else { write!(f, "; {what}: {}", items.join(", ")) }
 }
 
 impl std::error::Error for Error {}

@@ -14,6 +14,14 @@ pub trait Exchange: Send + Sync + fmt::Debug {
     /// Number of ranks in the group.
     fn size(&self) -> usize;
 
+    /// Whether what this process gives counts as given by `rank` of the group: its own, or one it stands for.
+    ///
+    /// Only where a world is larger than what runs does a rank stand for others. Work that one rank of a group does for
+    /// all is done by the one that stands for it.
+    fn stands_for(&self, rank: usize) -> bool {
+        rank == self.rank()
+    }
+
     /// Gives every rank the bytes of each, in the order of ranks.
     ///
     /// # Errors
@@ -35,5 +43,13 @@ pub trait Exchange: Send + Sync + fmt::Debug {
     /// As [`all_gather`](Exchange::all_gather).
     fn barrier(&self) -> Result<()> {
         self.all_gather(&[]).map(drop)
+    }
+
+    /// Whether any rank says so; the same answer on all.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Exchange::all_gather).
+    fn any(&self, mine: bool) -> Result<bool> {
+        Ok(self.all_gather(&[u8::from(mine)])?.iter().any(|bytes| bytes == &[1]))
     }
 }

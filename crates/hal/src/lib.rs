@@ -25,6 +25,7 @@ pub mod exchange;
 pub mod kernel;
 pub mod random;
 pub mod stream;
+pub mod transport;
 
 pub use abort::AbortSignal;
 pub use blas::{Blas, Gemm, Matrix};
@@ -37,3 +38,4 @@ pub use error::{Error, Result};
 pub use exchange::Exchange;
 pub use kernel::{Kernel, Kernels};
 pub use stream::{Event, RawStream, Stream, StreamKind};
+pub use transport::{Transfer, Transport, Work};

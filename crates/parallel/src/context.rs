@@ -6,7 +6,7 @@ use crate::{
     report::Report,
     tensor::{gather::Gatherer, scatter::Scatterer},
 };
-use ::tensor::{Device, Error, Result, Stream, StreamKind};
+use ::tensor::{DType, Device, Error, MemoryKind, Result, Stream, StreamKind, Tensor};
 use bootstrap::World;
 use grid::{Axis, Coordinates, Grid};
 use std::{
@@ -40,9 +40,12 @@ struct Inner {
     settings: Settings,
     streams: RefCell<HashMap<&'static str, Stream>>,
     groups: RefCell<HashMap<(String, Purpose), Rc<Group>>>,
+    // Asked for by every collective, so found without listing members or writing a label.
+    axes: RefCell<HashMap<(Axis, Purpose), Rc<Group>>>,
     counters: RefCell<Counters>,
     report: RefCell<Report>,
     position: Cell<Position>,
+    backward: Cell<bool>,
     gatherer: RefCell<Gatherer>,
     scatterer: RefCell<Scatterer>,
     // Told of each addend that has been queued into a gradient; the buckets listen.
@@ -71,9 +74,11 @@ impl Context {
             settings,
             streams: RefCell::default(),
             groups: RefCell::default(),
+            axes: RefCell::default(),
             counters: RefCell::default(),
             report: RefCell::default(),
             position: Cell::default(),
+            backward: Cell::default(),
             gatherer: RefCell::default(),
             scatterer: RefCell::default(),
             listener: RefCell::new(None),
@@ -125,6 +130,19 @@ impl Context {
         self.0.position.replace(position)
     }
 
+    /// Runs a backward pass, and with it what it computes again.
+    pub(crate) fn in_backward<T>(&self, pass: impl FnOnce() -> T) -> T {
+        let before = self.0.backward.replace(true);
+        let result = pass();
+        self.0.backward.set(before);
+        result
+    }
+
+    /// Whether a backward pass is under way.
+    pub(crate) fn is_backward(&self) -> bool {
+        self.0.backward.get()
+    }
+
     /// Bytes that collectives have moved so far.
     pub fn counters(&self) -> RefMut<'_, Counters> {
         self.0.counters.borrow_mut()
@@ -167,6 +185,12 @@ impl Context {
         Ok(stream)
     }
 
+    /// Memory for what a collective or a message brings, counted as that.
+    pub(crate) fn buffer(&self, dtype: DType, shape: &[usize]) -> Result<Tensor> {
+        let device = self.device();
+        device.allocating(MemoryKind::Buffers, || Tensor::empty(device, dtype, shape))
+    }
+
     /// This rank's group along `axis`; `None` when the axis has one rank. Made, collectively, at its first use.
     ///
     /// # Errors
@@ -175,8 +199,14 @@ impl Context {
         if self.degree(axis) == 1 {
             return Ok(None);
         }
+        if let Some(group) = self.0.axes.borrow().get(&(axis, purpose)) {
+            return Ok(Some(group.clone()));
+        }
         let members = self.0.grid.group(self.world().rank(), axis);
-        self.group_of(format!("axis {}", axis.name()), axis, &members, purpose).map(Some)
+        let group = Group::join(self, &format!("axis {}", axis.name()), axis, &members, purpose)?;
+        let group = Rc::new(group);
+        self.0.axes.borrow_mut().insert((axis, purpose), group.clone());
+        Ok(Some(group))
     }
 
     /// The group of these ranks, which lie along `axis`. Made, collectively, at its first use.

@@ -33,7 +33,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Joins the group of `members`: the first makes its id and sends it to the others.
+    /// Joins the group of `members`: the first, or the rank that stands for it, makes its id and sends it to the others.
     pub(crate) fn join(
         context: &Context,
         label: &str,
@@ -45,7 +45,7 @@ impl Group {
         let label = format!("{label} ({purpose:?})").to_lowercase();
         let exchange = world.exchange(&label, members)?;
         let hal_device = context.device().hal();
-        let own_id = if exchange.rank() == 0 { hal_device.create_group()?.0 } else { Vec::new() };
+        let own_id = if exchange.stands_for(0) { hal_device.create_group()?.0 } else { Vec::new() };
         let join = Join {
             id: hal::GroupId(exchange.broadcast(0, &own_id)?),
             label,

@@ -9,16 +9,29 @@ pub struct Overlap {
     pub reduce_scatter: bool,
     /// OAG: the all-gather of the next layer's weights runs beside the current layer.
     pub all_gather: bool,
+    /// OAG covers the first forward too, and not only the backward with what it computes again.
+    pub all_gather_forward: bool,
     /// The all-reduce of gradients over Data runs, bucket by bucket, behind the last backward.
     pub data: bool,
 }
 
 impl Overlap {
     /// Everything overlapped.
-    pub const ALL: Overlap = Overlap { all_reduce: true, reduce_scatter: true, all_gather: true, data: true };
+    pub const ALL: Overlap = Overlap {
+        all_reduce: true,
+        reduce_scatter: true,
+        all_gather: true,
+        all_gather_forward: true,
+        data: true,
+    };
     /// Nothing overlapped.
-    pub const NONE: Overlap =
-        Overlap { all_reduce: false, reduce_scatter: false, all_gather: false, data: false };
+    pub const NONE: Overlap = Overlap {
+        all_reduce: false,
+        reduce_scatter: false,
+        all_gather: false,
+        all_gather_forward: false,
+        data: false,
+    };
 }
 
 /// Choices that change how a step runs, and not what it computes.
@@ -30,6 +43,9 @@ pub struct Settings {
     pub gather_budget: usize,
     /// Keep gathered weights from a layer's forward to its backward instead of gathering them again.
     pub keep_gathered: bool,
+    /// Weights of a 16-bit type travel in their accumulator's type and are rounded where they are used: twice the bytes,
+    /// as in systems that keep f32 parameters under an automatic cast. For comparison with those.
+    pub gather_wide: bool,
     /// Largest bucket of gradients, in bytes.
     pub bucket_bytes: usize,
     /// Compare the ranks' calls before each collective.
@@ -44,6 +60,7 @@ impl Default for Settings {
             overlap: Overlap::ALL,
             gather_budget: 256 << 20,
             keep_gathered: false,
+            gather_wide: false,
             bucket_bytes: 25 << 20,
             checked: false,
             seed: 1,

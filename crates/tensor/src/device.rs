@@ -1,6 +1,6 @@
 //! A device as one rank drives it: its streams, products, kernels and memory.
 
-use crate::{MemoryUse, Stream, StreamKind, memory::Allocator, trace::Tracer};
+use crate::{MemoryKind, MemoryUse, Stream, StreamKind, memory::Allocator, trace::Tracer};
 use hal::{DType, DeviceId, Error, Result};
 use std::{
     cell::{Cell, RefCell},
@@ -20,6 +20,7 @@ pub(crate) struct Inner {
     pub(crate) kernels: Arc<dyn hal::Kernels>,
     pub(crate) memory: Allocator,
     pub(crate) tracer: RefCell<Option<Tracer>>,
+    pub(crate) allocating: Cell<MemoryKind>,
     pub(crate) gradients: Cell<bool>,
     pub(crate) next_node: Cell<u64>,
     pub(crate) hal: Arc<dyn hal::Device>,
@@ -37,6 +38,7 @@ impl Device {
             kernels: hal.kernels()?,
             memory: Allocator::new(hal.clone()),
             tracer: RefCell::new(None),
+            allocating: Cell::default(),
             gradients: Cell::new(true),
             next_node: Cell::new(0),
             hal,
@@ -79,7 +81,7 @@ impl Device {
         &self.0.hal
     }
 
-    /// Bytes in use, cached, and at the peak.
+    /// Bytes in use, cached, and at the peak, in all and by kind.
     pub fn memory_use(&self) -> MemoryUse {
         self.0.memory.usage()
     }
@@ -87,6 +89,14 @@ impl Device {
     /// Starts a new peak from what is in use now.
     pub fn reset_peak_memory(&self) {
         self.0.memory.reset_peak();
+    }
+
+    /// Runs `work`; the memory that tensors take in it counts as `kind`, for as long as they hold it.
+    pub fn allocating<T>(&self, kind: MemoryKind, work: impl FnOnce() -> T) -> T {
+        let before = self.0.allocating.replace(kind);
+        let result = work();
+        self.0.allocating.set(before);
+        result
     }
 
     /// Runs `work` without recording it for a backward pass: validation, generation, the first pass of a recomputed block.

@@ -14,12 +14,13 @@
 //! A rank is one thread, and a device's objects stay on it (they are not `Send`): what another thread needs goes
 //! through the host.
 //!
-//! Read in this order: `device`, `stream`, `memory`, `storage`, `tensor`, [`ops`], `communicator`, [`autograd`].
+//! Read in this order: `device`, `stream`, `memory_use`, `memory`, `storage`, `tensor`, [`ops`], `communicator`, [`autograd`].
 
 pub mod autograd;
 mod communicator;
 mod device;
 mod memory;
+mod memory_use;
 pub mod ops;
 mod storage;
 mod stream;
@@ -31,6 +32,6 @@ pub use autograd::Var;
 pub use communicator::Communicator;
 pub use device::Device;
 pub use hal::{DType, Error, ReduceOp, Result, StreamKind};
-pub use memory::MemoryUse;
+pub use memory_use::{KindUse, MemoryKind, MemoryUse};
 pub use stream::{Event, Stream};
 pub use tensor::{Scalar, Tensor};

@@ -1,19 +1,8 @@
 //! The caching allocator: freed blocks are kept by size and used again, in the order of streams.
 
-use crate::{Event, Stream};
+use crate::{Event, MemoryKind, MemoryUse, Stream};
 use hal::{Error, RawBuffer, Result};
 use std::{cell::RefCell, collections::BTreeMap, fmt, sync::Arc};
-
-/// Bytes of a device's memory that tensors and the cache hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryUse {
-    /// Held by live tensors.
-    pub in_use: usize,
-    /// The most that live tensors held at a time.
-    pub peak: usize,
-    /// Freed, and kept for the next tensor of that size.
-    pub cached: usize,
-}
 
 pub(crate) struct Allocator {
     device: Arc<dyn hal::Device>,
@@ -44,7 +33,7 @@ impl Allocator {
     }
 
     /// A block of at least `bytes`, and whether it was used before. Work on `stream` may use it at once.
-    pub(crate) fn take(&self, bytes: usize, stream: &Stream) -> Result<(RawBuffer, bool)> {
+    pub(crate) fn take(&self, bytes: usize, kind: MemoryKind, stream: &Stream) -> Result<(RawBuffer, bool)> {
         let bytes = rounded(bytes);
         let cached = self.state.borrow_mut().reuse(bytes);
         let (block, reused) = match cached {
@@ -54,14 +43,14 @@ impl Allocator {
             }
             None => (self.fresh(bytes)?, false),
         };
-        self.state.borrow_mut().enter(block.bytes);
+        self.state.borrow_mut().enter(kind, block.bytes);
         Ok((block, reused))
     }
 
-    /// Takes a block back, to be used again after `events`.
-    pub(crate) fn give_back(&self, block: RawBuffer, events: Vec<Event>) {
+    /// Takes a block back, which was taken as that kind, to be used again after `events`.
+    pub(crate) fn give_back(&self, block: RawBuffer, kind: MemoryKind, events: Vec<Event>) {
         let mut state = self.state.borrow_mut();
-        state.leave(block.bytes);
+        state.leave(kind, block.bytes);
         state.free.entry(block.bytes).or_default().push((block, events));
     }
 
@@ -70,8 +59,7 @@ impl Allocator {
     }
 
     pub(crate) fn reset_peak(&self) {
-        let usage = &mut self.state.borrow_mut().usage;
-        usage.peak = usage.in_use;
+        self.state.borrow_mut().usage.reset_peak();
     }
 
     // One retry with the cache emptied; then the error, with what the cache and the tensors hold.
@@ -105,6 +93,7 @@ impl Allocator {
                 free,
                 in_use: state.usage.in_use,
                 cached: state.usage.cached,
+                by_kind: state.by_kind(),
                 largest: state.live.iter().rev().flat_map(|(&bytes, &n)| vec![bytes; n]).take(3).collect(),
             },
             other => other,
@@ -125,20 +114,24 @@ impl State {
         Some(blocks.remove(index))
     }
 
-    fn enter(&mut self, bytes: usize) {
-        *self.live.entry(bytes).or_default() += 1;
-        self.usage.in_use += bytes;
-        self.usage.peak = self.usage.peak.max(self.usage.in_use);
+    // What each kind that holds anything holds.
+    fn by_kind(&self) -> Vec<(&'static str, usize)> {
+        let kinds = MemoryKind::ALL.into_iter().map(|kind| (kind.name(), self.usage.of(kind).in_use));
+        kinds.filter(|(_, bytes)| *bytes > 0).collect()
     }
 
-    fn leave(&mut self, bytes: usize) {
+    fn enter(&mut self, kind: MemoryKind, bytes: usize) {
+        *self.live.entry(bytes).or_default() += 1;
+        self.usage.enter(kind, bytes);
+    }
+
+    fn leave(&mut self, kind: MemoryKind, bytes: usize) {
         let count = self.live.get_mut(&bytes).expect("every live block was entered");
         *count -= 1;
         if *count == 0 {
             self.live.remove(&bytes);
         }
-        self.usage.in_use -= bytes;
-        self.usage.cached += bytes;
+        self.usage.leave(kind, bytes);
     }
 }
 

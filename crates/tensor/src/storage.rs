@@ -1,6 +1,6 @@
 //! A tensor's memory, and which streams use it.
 
-use crate::{Device, Event, Stream};
+use crate::{Device, Event, MemoryKind, Stream};
 use hal::{RawBuffer, Result};
 use std::cell::RefCell;
 
@@ -9,6 +9,7 @@ use std::cell::RefCell;
 pub(crate) struct Storage {
     device: Device,
     block: RawBuffer,
+    kind: MemoryKind,
     uses: RefCell<Vec<Use>>,
 }
 
@@ -23,11 +24,11 @@ struct Use {
 
 impl Storage {
     pub(crate) fn new(device: &Device, bytes: usize) -> Result<Storage> {
-        let compute = device.compute();
-        let (block, reused) = device.0.memory.take(bytes, &compute)?;
+        let (compute, kind) = (device.compute(), device.0.allocating.get());
+        let (block, reused) = device.0.memory.take(bytes, kind, &compute)?;
         // A reused block counts as written by the compute stream: another stream must not overtake its earlier users.
         let uses = if reused { vec![Use { stream: compute, event: None, wrote: true }] } else { Vec::new() };
-        Ok(Storage { device: device.clone(), block, uses: RefCell::new(uses) })
+        Ok(Storage { device: device.clone(), block, kind, uses: RefCell::new(uses) })
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -74,6 +75,6 @@ impl Drop for Storage {
     fn drop(&mut self) {
         // Uses of the compute stream need no event: the block is next used on that stream, or after it.
         let events = self.uses.get_mut().drain(..).filter_map(|earlier| earlier.event).collect();
-        self.device.0.memory.give_back(self.block, events);
+        self.device.0.memory.give_back(self.block, self.kind, events);
     }
 }

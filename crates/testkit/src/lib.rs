@@ -9,8 +9,16 @@ mod training;
 pub use compare::{Difference, difference};
 pub use training::{Outcome, config, fixed_tokens, train};
 
-use bootstrap::{World, local};
-use std::time::Duration;
+use bootstrap::{Processes, World, local, processes};
+use std::{sync::OnceLock, time::Duration};
+
+/// Where ranks are processes: those of this job.
+static PROCESSES: OnceLock<&'static dyn Processes> = OnceLock::new();
+
+/// From now on worlds as large as the job are the job's processes; smaller ones stay threads of each of them.
+pub fn use_processes(processes: &'static dyn Processes) {
+    let _ = PROCESSES.set(processes);
+}
 
 /// Runs `body` on `ranks` threads, each with a CPU device, and gives what they returned.
 ///
@@ -43,9 +51,26 @@ pub fn try_ranks_within<T: Send + 'static>(
     ranks: usize,
     body: impl Fn(World, tensor::Device) -> train::Result<T> + Send + Sync + 'static,
 ) -> Result<Vec<T>, String> {
+    let of_this_size = |processes: &&dyn Processes| processes.join().is_ok_and(|place| place.size == ranks);
+    if let Some(processes) = PROCESSES.get().copied().filter(of_this_size).filter(|_| ranks > 1) {
+        return own(processes, timeout, body).map(|own| vec![own]);
+    }
     let options = local::Options::new(ranks).with_timeout(timeout).with_grace(timeout);
     let run = local::run(options, move |world| {
         let options = cpu::Options { ordinal: world.local_rank(), ..cpu::Options::default() };
+        body(world.clone(), tensor::Device::new(cpu::open(options)?)?)
+    });
+    run.map_err(|failure| failure.report())
+}
+
+fn own<T: Send + 'static>(
+    processes: &'static dyn Processes,
+    timeout: Duration,
+    body: impl Fn(World, tensor::Device) -> train::Result<T> + Send + Sync + 'static,
+) -> Result<T, String> {
+    let run = processes::run(processes, timeout, move |world| -> train::Result<T> {
+        let transport = Some(processes.transport()?);
+        let options = cpu::Options { ordinal: world.local_rank(), transport, ..cpu::Options::default() };
         body(world.clone(), tensor::Device::new(cpu::open(options)?)?)
     });
     run.map_err(|failure| failure.report())

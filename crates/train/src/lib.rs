@@ -16,4 +16,4 @@ pub mod trainer;
 
 pub use config::Config;
 pub use error::{Error, Result};
-pub use trainer::{Observer, Stop, Summary};
+pub use trainer::{Observer, PeakMemory, Stop, Summary};

@@ -2,6 +2,7 @@
 
 use super::channel::Channel;
 use super::exchange::LocalExchange;
+use super::stand_ins::StandIns;
 use crate::lock::lock;
 use crate::world::Rendezvous;
 use hal::{AbortSignal, Exchange, Result};
@@ -14,15 +15,24 @@ use std::{
     time::Duration,
 };
 
-/// What all ranks of the job share: who has ended, the signal to end, and the exchanges that not all have opened yet.
+/// What all ranks of the job share: who runs and who has ended, the signal to end, and the exchanges that not all have
+/// opened yet.
 pub(super) struct Board {
     pub(super) timeout: Duration,
     pub(super) abort: Arc<AbortSignal>,
+    pub(super) stand_ins: StandIns,
+    world: Arc<Channel>,
     ended: Vec<AtomicBool>,
     bookings: Mutex<HashMap<(String, Vec<usize>), Booking>>,
 }
 
-/// The exchanges of one label and one list of members.
+/// Where `rank` is among the live members of a group.
+pub(super) fn position(live: &[usize], rank: usize) -> usize {
+    let index = live.iter().position(|&member| member == rank);
+    index.expect("a bug in Fascicle: only live members open an exchange")
+}
+
+/// The exchanges of one label and one list of members, of which only the live ones come.
 struct Booking {
     /// How many exchanges each member has opened.
     opened: Vec<u64>,
@@ -31,9 +41,11 @@ struct Booking {
 }
 
 impl Board {
-    pub(super) fn new(num_ranks: usize, timeout: Duration) -> Self {
-        let ended = (0..num_ranks).map(|_| AtomicBool::new(false)).collect();
-        Self { timeout, abort: Arc::new(AbortSignal::new()), ended, bookings: Mutex::default() }
+    pub(super) fn new(stand_ins: StandIns, timeout: Duration) -> Self {
+        let ended = (0..stand_ins.num_ranks()).map(|_| AtomicBool::new(false)).collect();
+        let world = Arc::new(Channel::new("world", stand_ins.live()));
+        let abort = Arc::new(AbortSignal::new());
+        Self { timeout, abort, stand_ins, world, ended, bookings: Mutex::default() }
     }
 
     /// Notes that `rank` will come to no exchange any more. A rank that failed has raised the signal before.
@@ -46,12 +58,27 @@ impl Board {
         self.ended[rank].load(Ordering::Acquire)
     }
 
-    /// The next exchange of `members` under `label` for the member with this index.
-    pub(super) fn open(self: &Arc<Self>, label: &str, members: &[usize], index: usize) -> LocalExchange {
+    /// The exchange of all ranks, for this one.
+    pub(super) fn everyone(self: &Arc<Self>, rank: usize) -> LocalExchange {
+        LocalExchange::new(self.clone(), self.world.clone(), self.stand_ins.seat_all(), (rank, rank))
+    }
+
+    /// The next exchange of `members` under `label` for the live member `rank`, which is the `index`-th of them.
+    fn open(self: &Arc<Self>, label: &str, members: &[usize], index: usize) -> Result<LocalExchange> {
+        let seating = self.stand_ins.seat(label, members)?;
+        let seat = (members[index], index);
+        let channel = match &seating.live[..] {
+            // Nobody else comes, so there is nobody to meet by number.
+            [alone] => Arc::new(Channel::new(label, &[*alone])),
+            live => self.book(label, members, live, members[index]),
+        };
+        Ok(LocalExchange::new(self.clone(), channel, seating, seat))
+    }
+
+    fn book(&self, label: &str, members: &[usize], live: &[usize], rank: usize) -> Arc<Channel> {
         let mut bookings = lock(&self.bookings);
-        let booking =
-            bookings.entry((label.into(), members.to_vec())).or_insert_with(|| Booking::new(members));
-        LocalExchange::new(self.clone(), booking.open(label, members, index), index)
+        let booking = bookings.entry((label.into(), members.to_vec())).or_insert_with(|| Booking::new(live));
+        booking.open(label, live, position(live, rank))
     }
 }
 
@@ -84,7 +111,7 @@ impl Rendezvous for Seat {
     fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
         let index = members.iter().position(|&member| member == self.rank);
         let index = index.expect("a bug in Fascicle: World::exchange lets only members through");
-        Ok(Arc::new(self.board.open(label, members, index)))
+        Ok(Arc::new(self.board.open(label, members, index)?))
     }
 }
 

@@ -12,14 +12,14 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) label: String,
-    /// World ranks in the order of the group.
+    /// World ranks of those who come, in the order of the group.
     pub(super) members: Vec<usize>,
     rounds: Mutex<HashMap<u64, Round>>,
     completed: Condvar,
 }
 
 /// The parts of all members, in their order.
-type Parts = Arc<Vec<Vec<u8>>>;
+pub(super) type Parts = Arc<Vec<Vec<u8>>>;
 
 #[derive(Debug)]
 struct Round {

@@ -1,7 +1,8 @@
 //! One rank's end of a local exchange.
 
-use super::board::Board;
-use super::channel::Channel;
+use super::board::{Board, position};
+use super::channel::{Channel, Parts};
+use super::stand_ins::Seating;
 use hal::{Error, Exchange, Result};
 use std::{
     fmt,
@@ -19,16 +20,44 @@ const POLL: Duration = Duration::from_millis(25);
 const OPERATION: &str = "exchange";
 
 /// An end of a [`Channel`], which counts its own calls: the n-th call of one member meets the n-th of the others.
+///
+/// The channel holds the live members alone; `sources` tells which of them each member of the group is.
 pub(super) struct LocalExchange {
     board: Arc<Board>,
     channel: Arc<Channel>,
+    /// This rank's index in the channel.
     index: usize,
+    /// This rank's index in the group.
+    rank: usize,
+    sources: Arc<[u32]>,
     calls: AtomicU64,
 }
 
 impl LocalExchange {
-    pub(super) fn new(board: Arc<Board>, channel: Arc<Channel>, index: usize) -> Self {
-        Self { board, channel, index, calls: AtomicU64::new(0) }
+    /// The end of the rank with this number in the world, and that index in the group.
+    pub(super) fn new(
+        board: Arc<Board>,
+        channel: Arc<Channel>,
+        seating: Seating,
+        (world_rank, rank): (usize, usize),
+    ) -> Self {
+        let index = position(&seating.live, world_rank);
+        Self { board, channel, index, rank, sources: seating.sources, calls: AtomicU64::new(0) }
+    }
+
+    /// Lays down this rank's part of the next round, and takes those of all live members.
+    fn round(&self, part: &[u8]) -> Result<Parts> {
+        self.board.abort.check()?;
+        let sequence = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.channel.put(sequence, self.index, part.to_vec());
+        let start = Instant::now();
+        let poll = POLL.min(self.board.timeout);
+        self.channel.take(sequence, poll, |missing| self.verdict(sequence, start, missing))
+    }
+
+    /// Where in the channel the stand-in of a member is.
+    fn source(&self, member: usize) -> usize {
+        self.sources[member] as usize
     }
 
     /// Whether to wait on for the `missing`, which are not none.
@@ -67,27 +96,38 @@ impl LocalExchange {
 
 impl Exchange for LocalExchange {
     fn rank(&self) -> usize {
-        self.index
+        self.rank
     }
 
     fn size(&self) -> usize {
-        self.channel.members.len()
+        self.sources.len()
+    }
+
+    fn stands_for(&self, rank: usize) -> bool {
+        self.source(rank) == self.index
     }
 
     fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.board.abort.check()?;
-        let sequence = self.calls.fetch_add(1, Ordering::Relaxed);
-        self.channel.put(sequence, self.index, bytes.to_vec());
-        let start = Instant::now();
-        let poll = POLL.min(self.board.timeout);
-        let all = self.channel.take(sequence, poll, |missing| self.verdict(sequence, start, missing))?;
-        Ok(Arc::unwrap_or_clone(all))
+        let parts = self.round(bytes)?;
+        Ok(self.sources.iter().map(|&source| parts[source as usize].clone()).collect())
+    }
+
+    fn broadcast(&self, root: usize, bytes: &[u8]) -> Result<Vec<u8>> {
+        let mine = if self.stands_for(root) { bytes } else { &[] };
+        Ok(self.round(mine)?[self.source(root)].clone())
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.round(&[]).map(drop)
+    }
+
+    fn any(&self, mine: bool) -> Result<bool> {
+        Ok(self.round(&[u8::from(mine)])?.iter().any(|part| part == &[1]))
     }
 }
 
 impl fmt::Debug for LocalExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Channel { label, members, .. } = &*self.channel;
-        write!(f, "LocalExchange(`{label}`, rank {} of {})", self.index, members.len())
+        write!(f, "LocalExchange(`{}`, rank {} of {})", self.channel.label, self.rank, self.sources.len())
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn judge<T, E: fmt::Display>(evidence: Evidence<T, E>) -> Result<Vec<
     };
     let failed = ends.into_iter().filter_map(|(rank, end)| Some((rank, end.err()?.to_string()))).collect();
     let last_seen = merge(at_failure, now, &stuck);
-    Err(Failure { rank, kind, others: Box::new(Others { failed, stuck, last_seen }) })
+    Err(Failure { rank, kind, others: Box::new(Others { failed, stuck, silent: Vec::new(), last_seen }) })
 }
 
 /// Where in `ends` the first failure is: the raiser's own, or else the earliest, unless the raiser is still running.

@@ -23,7 +23,7 @@ struct Watched {
 }
 
 /// Puts the hook in place, once a process.
-pub(super) fn install_hook() {
+pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
     // A thread that panics may not exchange hooks; messages then come without a place.
     if !thread::panicking() {
@@ -39,7 +39,7 @@ pub(super) fn install_hook() {
 }
 
 /// Runs a rank's work, and gives what it said if it panics.
-pub(super) fn watch<R>(rank: usize, work: impl FnOnce() -> R) -> Result<R, String> {
+pub(crate) fn watch<R>(rank: usize, work: impl FnOnce() -> R) -> Result<R, String> {
     WATCHED.set(Some(Watched { rank, said: None }));
     // After a panic nothing of the work is looked at again: its captures end with the thread.
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));

@@ -1,10 +1,10 @@
 //! One rank's thread, and what the threads of a job share.
 
 use super::board::{Board, Seat};
-use super::{Options, panics};
+use super::{Options, StandIns, panics};
 use crate::failure::Kind;
 use crate::progress::{LastSeen, Progress};
-use crate::world::{Launcher, Parts, Place, World};
+use crate::world::{Launcher, Parts, World};
 use std::{
     fmt,
     sync::{Arc, OnceLock},
@@ -17,15 +17,21 @@ pub(super) type Outcome<T, E> = Result<T, Kind<E>>;
 pub(super) struct Job {
     pub(super) board: Arc<Board>,
     pub(super) progress: Arc<Progress>,
-    num_ranks: usize,
+    options: Options,
     at_failure: OnceLock<Vec<LastSeen>>,
 }
 
 impl Job {
-    pub(super) fn new(options: &Options) -> Self {
-        let board = Arc::new(Board::new(options.ranks, options.timeout));
-        let progress = Arc::new(Progress::new(0, options.ranks));
-        Self { board, progress, num_ranks: options.ranks, at_failure: OnceLock::new() }
+    pub(super) fn new(options: Options) -> Self {
+        let stand_ins = options.stand_ins.clone().unwrap_or_else(|| StandIns::all_live(options.ranks));
+        let progress = Arc::new(Progress::new(stand_ins.live().to_vec()));
+        let board = Arc::new(Board::new(stand_ins, options.timeout));
+        Self { board, progress, options, at_failure: OnceLock::new() }
+    }
+
+    /// World ranks that run, ascending.
+    pub(super) fn live(&self) -> &[usize] {
+        self.board.stand_ins.live()
     }
 
     /// Ends the job because of `rank`, unless it is ending already.
@@ -40,16 +46,14 @@ impl Job {
     }
 
     fn world(&self, rank: usize) -> World {
-        let members: Vec<_> = (0..self.num_ranks).collect();
-        let size = self.num_ranks;
         World::new(Parts {
-            place: Place { rank, size, node: 0, num_nodes: 1, local_rank: rank, local_size: size },
+            place: self.options.place(rank),
             launcher: Launcher::Local,
             timeout: self.board.timeout,
             abort: self.board.abort.clone(),
             progress: self.progress.clone(),
             rendezvous: Box::new(Seat { board: self.board.clone(), rank }),
-            everyone: Arc::new(self.board.open("world", &members, rank)),
+            everyone: Arc::new(self.board.everyone(rank)),
         })
     }
 }

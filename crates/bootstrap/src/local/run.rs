@@ -6,6 +6,7 @@ use super::{Options, panics};
 use crate::World;
 use crate::failure::{Failure, Kind};
 use std::{
+    collections::HashSet,
     fmt, io,
     sync::{
         Arc,
@@ -24,7 +25,8 @@ const POLL: Duration = Duration::from_millis(25);
 /// A rank, and how it ended.
 type End<T, E> = (usize, Outcome<T, E>);
 
-/// Runs `body` once a rank, each on a thread named `rank 0`, `rank 1` and so on, and gives their values in that order.
+/// Runs `body` once a live rank, each on a thread named `rank 0`, `rank 1` and so on, and gives their values in that
+/// order. All ranks are live but with [`stand_ins`](Options::stand_ins).
 ///
 /// A rank that returns an error or panics raises the abort signal, which ends every wait on an exchange, and the waits
 /// of all upper layers that watch the signal. A panic is printed in one line. Two jobs may run at a time.
@@ -53,49 +55,51 @@ where
     T: Send + 'static,
     E: fmt::Display + Send + 'static,
 {
-    if options.ranks == 0 {
-        let kind = Kind::NotStarted("run: 0 ranks, needs at least 1".into());
-        return Err(Failure { rank: 0, kind, others: Box::default() });
+    if let Some(reason) = options.refusal() {
+        return Err(Failure { rank: 0, kind: Kind::NotStarted(reason), others: Box::default() });
     }
     panics::install_hook();
-    let job = Arc::new(Job::new(&options));
+    let grace = options.grace;
+    let job = Arc::new(Job::new(options));
     let (sender, receiver) = channel();
-    let (threads, not_started) = start(&job, options.ranks, Arc::new(body), sender);
-    let mut ends = gather(&job, &receiver, threads.len(), options.grace);
+    let (threads, not_started) = start(&job, Arc::new(body), sender);
+    let mut ends = gather(&job, &receiver, threads.len(), grace);
     let stuck = leave_stuck(threads, &ends);
     ends.extend(not_started);
     judge(evidence(&job, ends, stuck))
 }
 
+/// A rank's thread.
+type Thread = (usize, JoinHandle<()>);
+
 /// Starts the ranks in order, and stops at one whose thread the system refuses.
-fn start<T, E, F>(
-    job: &Arc<Job>,
-    num_ranks: usize,
-    body: Arc<F>,
-    sender: Sender<End<T, E>>,
-) -> (Vec<JoinHandle<()>>, Option<End<T, E>>)
+fn start<T, E, F>(job: &Arc<Job>, body: Arc<F>, sender: Sender<End<T, E>>) -> (Vec<Thread>, Option<End<T, E>>)
 where
     T: Send + 'static,
     E: fmt::Display + Send + 'static,
     F: Fn(World) -> Result<T, E> + Send + Sync + 'static,
 {
-    let mut threads = Vec::with_capacity(num_ranks);
-    for rank in 0..num_ranks {
+    let mut threads = Vec::with_capacity(job.live().len());
+    for &rank in job.live() {
         let (job_of_rank, body, sender) = (job.clone(), body.clone(), sender.clone());
         let work = move || drop(sender.send((rank, run_rank(&job_of_rank, rank, &*body))));
         match Builder::new().name(format!("rank {rank}")).stack_size(STACK_BYTES).spawn(work) {
-            Ok(thread) => threads.push(thread),
-            Err(error) => return (threads, Some(refused(job, rank, num_ranks, &error))),
+            Ok(thread) => threads.push((rank, thread)),
+            Err(error) => return (threads, Some(refused(job, rank, &error))),
         }
     }
     (threads, None)
 }
 
 /// Ends the job because `rank` got no thread. The ranks after it count as ended too: nobody must wait for them.
-fn refused<T, E>(job: &Job, rank: usize, num_ranks: usize, error: &io::Error) -> End<T, E> {
-    let reason = format!("thread {rank} of {num_ranks}, stack {} MiB: {error}", STACK_BYTES >> 20);
+fn refused<T, E>(job: &Job, rank: usize, error: &io::Error) -> End<T, E> {
+    let reason = format!(
+        "thread of rank {rank}, {} in all, stack {} MiB: {error}",
+        job.live().len(),
+        STACK_BYTES >> 20
+    );
     job.fail(rank, &reason);
-    (rank..num_ranks).for_each(|missing| job.board.end(missing));
+    job.live().iter().filter(|&&missing| missing >= rank).for_each(|&missing| job.board.end(missing));
     (rank, Err(Kind::NotStarted(reason)))
 }
 
@@ -123,12 +127,11 @@ fn gather<T, E>(
 }
 
 /// Joins the threads of ranks that ended, and names the others.
-fn leave_stuck<T, E>(threads: Vec<JoinHandle<()>>, ends: &[End<T, E>]) -> Vec<usize> {
-    let mut ended = vec![false; threads.len()];
-    ends.iter().for_each(|(rank, _)| ended[*rank] = true);
+fn leave_stuck<T, E>(threads: Vec<Thread>, ends: &[End<T, E>]) -> Vec<usize> {
+    let ended: HashSet<usize> = ends.iter().map(|(rank, _)| *rank).collect();
     let mut stuck = Vec::new();
-    for (rank, thread) in threads.into_iter().enumerate() {
-        match ended[rank] {
+    for (rank, thread) in threads {
+        match ended.contains(&rank) {
             // It has sent its end, so it is on its last lines, and they cannot panic.
             true => drop(thread.join()),
             false => stuck.push(rank),

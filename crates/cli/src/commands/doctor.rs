@@ -1,6 +1,7 @@
 //! `fascicle doctor`: what this build carries and what this machine has.
 
-use crate::{failure::Outcome, machine, numbers::counted, output};
+use crate::{failure::Outcome, launcher, machine, numbers::counted, output};
+use bootstrap::Processes;
 use clap::Args;
 use hal::{Driver, Vendor, error::Bytes};
 use serde::Serialize;
@@ -18,7 +19,7 @@ pub(crate) struct Doctor {
 struct Findings {
     version: &'static str,
     vendors: Vec<VendorFindings>,
-    mpi: &'static str,
+    mpi: Vec<String>,
     cores: usize,
     processor: String,
     vectors: &'static str,
@@ -38,8 +39,11 @@ struct VendorFindings {
 
 impl Doctor {
     /// Prints what was found.
-    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
-        let findings = Findings::look(drivers);
+    pub(crate) fn run(&self, drivers: &[Driver], processes: Option<&'static dyn Processes>) -> Outcome {
+        if let Some(processes) = processes.filter(|_| bootstrap::detect().processes.is_some()) {
+            launcher::join(processes)?;
+        }
+        let findings = Findings::look(drivers, processes);
         match self.json {
             true => output::json(&findings),
             false => output::result(&findings.text()),
@@ -48,13 +52,13 @@ impl Doctor {
 }
 
 impl Findings {
-    fn look(drivers: &[Driver]) -> Findings {
+    fn look(drivers: &[Driver], processes: Option<&'static dyn Processes>) -> Findings {
         let launched = bootstrap::detect();
         let (memory_bytes, available_bytes) = machine::memory().unzip();
         Findings {
             version: env!("CARGO_PKG_VERSION"),
             vendors: [Vendor::Cpu, Vendor::Cuda, Vendor::Rocm].map(|vendor| probe(drivers, vendor)).into(),
-            mpi: "not compiled in",
+            mpi: mpi(processes),
             cores: machine::cores(),
             processor: machine::processor(),
             vectors: machine::vectors(),
@@ -72,7 +76,8 @@ impl Findings {
             line(vendor.vendor, vendor.word().into());
             vendor.findings.iter().for_each(|finding| line("", finding.clone()));
         }
-        line("mpi", self.mpi.into());
+        line("mpi", self.mpi.first().cloned().unwrap_or_default());
+        self.mpi.iter().skip(1).for_each(|finding| line("", finding.clone()));
         line("launcher", self.launched());
         line(
             "processor",
@@ -107,6 +112,15 @@ impl VendorFindings {
     }
 }
 
+// What is known of MPI: in a job all that was found on joining it, else the library alone.
+fn mpi(processes: Option<&'static dyn Processes>) -> Vec<String> {
+    match (processes, launcher::processes()) {
+        (None, _) => vec!["not compiled in".into()],
+        (Some(processes), None) => vec![format!("{}, no job joined", processes.library())],
+        (Some(_), Some(joined)) => joined.findings(),
+    }
+}
+
 fn probe(drivers: &[Driver], vendor: Vendor) -> VendorFindings {
     let probe = drivers.iter().find(|driver| driver.vendor == vendor).map(|driver| (driver.probe)());
     let (compiled_in, usable) = (probe.is_some(), probe.as_ref().is_some_and(|probe| probe.usable));
@@ -120,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_build_without_vendors_says_so() {
-        let text = Findings::look(&[]).text();
+        let text = Findings::look(&[], None).text();
         for part in [
             "cpu       not compiled in",
             "cuda      not compiled in",

@@ -4,7 +4,7 @@ use super::checkpoint;
 use crate::{
     device,
     failure::{Failure, Outcome},
-    machine, output,
+    launcher, output,
     ranks::Team,
 };
 use clap::Args;
@@ -111,13 +111,16 @@ impl Generate {
     fn team(&self, config: &mut Config) -> Outcome<Team> {
         let degrees = match (self.grid, self.ranks) {
             (Some(grid), _) => grid,
-            (None, ranks) => Degrees { x: ranks.unwrap_or(1), ..Degrees::default() },
+            (None, ranks) => {
+                let ranks = ranks.or_else(launcher::num_ranks).unwrap_or(1);
+                Degrees { x: ranks, ..Degrees::default() }
+            }
         };
         let ranks = self.ranks.map_or_else(|| degrees.world_size(), Ok).map_err(train::Error::from)?;
         Grid::for_ranks(degrees, config.parallel.order, ranks).map_err(train::Error::from)?;
         // A batch of one sequence asks nothing of the grid: ranks along Z and Data all hold it.
         config.model.demands(0, 1, 1).check(&degrees).map_err(train::Error::from)?;
         config.parallel.grid = degrees;
-        Ok(Team::new(ranks, self.threads.unwrap_or_else(|| (machine::cores() / ranks).max(1))))
+        Ok(Team::new(ranks, self.threads.unwrap_or_else(|| launcher::threads_each(ranks))))
     }
 }

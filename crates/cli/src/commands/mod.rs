@@ -4,9 +4,10 @@ mod bench;
 mod checkpoint;
 mod doctor;
 mod generate;
+mod plan;
 mod train;
 
-use crate::failure::{Failure, Outcome};
+use crate::{failure::Outcome, launcher};
 use clap::Subcommand;
 use hal::Driver;
 
@@ -17,6 +18,8 @@ pub(crate) enum Command {
     Train(Box<train::Train>),
     /// Write text with a trained model
     Generate(generate::Generate),
+    /// Tell which grid to use on a machine, how fast it will be, and whether it fits
+    Plan(Box<plan::Plan>),
     /// Look at, check, re-cut or export a checkpoint
     #[command(subcommand)]
     Checkpoint(checkpoint::Checkpoint),
@@ -30,16 +33,14 @@ pub(crate) enum Command {
 impl Command {
     /// Does it.
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
-        // Only the doctor may run in many processes: it is asked what they are.
-        if let Command::Doctor(doctor) = self {
-            return doctor.run(drivers);
-        }
-        bootstrap::refuse_if_launched_many().map_err(Failure::usage)?;
         match self {
             Command::Train(train) => train.run(drivers),
             Command::Generate(generate) => generate.run(drivers),
-            Command::Checkpoint(checkpoint) => checkpoint.run(),
-            Command::Doctor(doctor) => doctor.run(drivers),
+            Command::Plan(plan) => launcher::refuse_many("plan").and_then(|()| plan.run()),
+            Command::Checkpoint(checkpoint) => {
+                launcher::refuse_many("checkpoint").and_then(|()| checkpoint.run())
+            }
+            Command::Doctor(doctor) => doctor.run(drivers, None),
             Command::Bench(bench) => bench.run(drivers),
         }
     }

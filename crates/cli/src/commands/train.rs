@@ -6,7 +6,7 @@ use crate::{
     ending::Ending,
     explain::Explanation,
     failure::{Failure, Outcome},
-    interrupt, output,
+    interrupt, launcher, output,
     overrides::Overrides,
     progress::Progress,
     ranks::Team,
@@ -73,14 +73,16 @@ impl Train {
     // Everything that can be refused is refused before the data is read, except for what depends on it.
     fn prepare(&self) -> Outcome<(Config, Opened)> {
         let mut config = self.overrides.applied(self.base()?)?;
-        self.overrides.choose_grid(&mut config)?;
+        // Nobody has chosen the default model's grid.
+        let is_default = self.config.is_none() && self.resume.is_none();
+        self.overrides.choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
         let mut early = config.clone();
         early.model.vocabulary = match early.model.vocabulary {
             0 => usize::MAX >> 16,
             known => known,
         };
         early.check()?;
-        Team::of(&early)?;
+        Team::of(&early)?.check_number()?;
         let here =
             std::env::current_dir().map_err(|error| Failure::run(format!("current folder: {error}")))?;
         let source = corpus::source(&mut config, self.resume.is_some(), &here)?;
@@ -99,10 +101,10 @@ impl Train {
 
     fn train(&self, driver: Driver, device: String, config: Config, opened: Opened) -> Outcome {
         let (resume, first_step) = self.resumed(config.training.steps)?;
-        let dir = match (&self.resume, &self.out) {
-            (Some(dir), _) | (None, Some(dir)) => dir.clone(),
-            (None, None) => run_dir::fresh()?,
-        };
+        let dir = launcher::once(|| match (&self.resume, &self.out) {
+            (Some(dir), _) | (None, Some(dir)) => Ok(dir.clone()),
+            (None, None) => run_dir::fresh(),
+        })?;
         // The first steps are not like the others: buffers are made, and the order of gathers is learnt.
         let traced = (first_step + 2).min(config.training.steps - 1);
         let facts = Facts {
@@ -114,7 +116,7 @@ impl Train {
         };
         let (data, tokenizer) = (opened.data, opened.tokenizer);
         let run = Run { config, data, tokenizer, dir, resume, trace_step: self.trace.then_some(traced) };
-        run.prepare()?;
+        launcher::once(|| run.prepare().map(|()| run.dir.clone()).map_err(Failure::from))?;
         self.launch(driver, run, facts)
     }
 

@@ -6,7 +6,8 @@
 //!
 //! Read in this order: [`call`] (what a call needs), [`round`] (one collective), [`group`] (its members and all rounds
 //! under way), [`member`] (one rank's part in a call), [`registry`] (how members find their group), [`communicator`];
-//! then one file for each collective, over [`reduce`] and [`transfer`].
+//! then one file for each collective, over [`reduce`] and [`transfer`]. Ranks that are processes share no memory: their
+//! collectives are a launcher's transport ([`transported`]).
 
 mod all_gather;
 mod all_reduce;
@@ -22,5 +23,8 @@ mod reduce_scatter;
 mod registry;
 mod round;
 mod transfer;
+mod transported;
 
+pub use reduce::reduce;
 pub(crate) use registry::{create_group, join};
+pub(crate) use transported::join_over;

@@ -16,7 +16,7 @@ const BLOCK: usize = 2048;
 ///
 /// # Safety
 /// All slices have one length and type; they are live host memory; nobody writes a source or accesses an out meanwhile.
-pub(super) unsafe fn reduce(op: ReduceOp, sources: &[RawSlice], outs: &[RawSlice]) {
+pub unsafe fn reduce(op: ReduceOp, sources: &[RawSlice], outs: &[RawSlice]) {
     match sources[0].dtype {
         // SAFETY: passed on from the caller, as in all arms; the type is the slices' own.
         DType::F64 => unsafe { reduce_as::<f64>(op, sources, outs) },

@@ -16,8 +16,11 @@ pub enum Part {
 }
 
 impl ParameterSet {
-    /// Sets every parameter to its initial values, and the optimiser's state to zero.
+    /// Sets every parameter to its initial values. Without values on the device there is nothing to draw them for.
     pub(super) fn initialise(&self) -> Result<()> {
+        if !self.0.context.device().capabilities().holds_values {
+            return Ok(());
+        }
         let seed = self.0.context.settings().seed;
         for bucket in &self.0.buckets {
             let initial = bucket.parameters.iter().map(|parameter| parameter.initial_values(seed));

@@ -1,7 +1,7 @@
 //! A flat buffer of parameters that are reduced, updated and gathered together.
 
 use crate::{Context, Parameter, Purpose, counters::Subject};
-use ::tensor::{DType, ReduceOp, Result, Stream, Tensor};
+use ::tensor::{DType, MemoryKind, ReduceOp, Result, Stream, Tensor};
 use grid::{Axis, shard_range};
 use hal::Counts;
 use std::ops::Range;
@@ -36,24 +36,27 @@ impl Bucket {
         options: &super::SetOptions,
     ) -> Result<Bucket> {
         let places = places(&parameters);
-        let len = places.last().map_or(0, |place| place.end).next_multiple_of(ALIGNMENT);
+        let shards = if options.sharded { context.degree(Axis::Data) } else { 1 };
+        // Shares of one length: vendors have their fast collectives for those alone.
+        let len = places.last().map_or(0, |place| place.end).next_multiple_of(ALIGNMENT * shards);
         let device = context.device();
         let accumulator = options.dtype.accumulator();
-        let zeros = |dtype: DType, len: usize| Tensor::zeros(device, dtype, &[len]);
-        let values = zeros(options.dtype, len)?;
-        let shards = if options.sharded { context.degree(Axis::Data) } else { 1 };
+        let zeros = |kind: MemoryKind, dtype: DType, len: usize| {
+            device.allocating(kind, || Tensor::zeros(device, dtype, &[len]))
+        };
+        let values = zeros(MemoryKind::Weights, options.dtype, len)?;
         let range = shard_range(len, shards, if shards == 1 { 0 } else { context.index(Axis::Data) });
         let separate = options.dtype != accumulator && options.trains;
-        let master = separate.then(|| zeros(accumulator, range.len())).transpose()?;
-        let gradients = options.trains.then(|| zeros(accumulator, len)).transpose()?;
-        let state =
-            (0..options.num_states).map(|_| zeros(accumulator, range.len())).collect::<Result<_>>()?;
+        let own = || zeros(MemoryKind::Optimiser, accumulator, range.len());
+        let master = separate.then(own).transpose()?;
+        let gradients = options.trains.then(|| zeros(MemoryKind::Gradients, accumulator, len)).transpose()?;
+        let state = (0..options.num_states).map(|_| own()).collect::<Result<_>>()?;
         for (parameter, place) in parameters.iter().zip(&places) {
             let view = |flat: &Tensor| flat.rows(place.start, place.len())?.reshape(parameter.local_shape());
             parameter.place(view(&values)?, gradients.as_ref().map(view).transpose()?);
         }
         let sum_axes = parameters.first().map_or(Vec::new(), Parameter::sum_axes);
-        let counts = Counts::Uneven((0..shards).map(|rank| shard_range(len, shards, rank).len()).collect());
+        let counts = Counts::Even(len / shards);
         Ok(Bucket { parameters, places, tied, sum_axes, values, master, gradients, state, range, counts })
     }
 
@@ -98,7 +101,7 @@ impl Bucket {
             return Ok(part.clone());
         }
         let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else { return Ok(part.clone()) };
-        let whole = Tensor::empty(part.device(), part.dtype(), &[self.values.num_elements()])?;
+        let whole = context.buffer(part.dtype(), &[self.values.num_elements()])?;
         group.all_gather(
             context,
             Subject::Gradients,

@@ -1,7 +1,7 @@
 //! AxoNN's message-driven schedule: a stage acts on whichever message has arrived.
 //!
 //! The ranks of one stage compute together, so they must act in one order: the first of them watches the messages and
-//! tells the others. Replicas along Data are on their own until gradients are reduced.
+//! (or the one that stands for it) tells the others. Replicas along Data are on their own until gradients are reduced.
 
 use super::{
     schedule::{Decision, MessageDriven, Pass, Ready},
@@ -92,7 +92,7 @@ fn decide(
     inbox: &Inbox,
     peers: &Arc<dyn Exchange>,
 ) -> Result<Option<(Pass, usize)>> {
-    if peers.rank() == 0 {
+    if peers.stands_for(0) {
         let decision = watch(stage, policy, inbox)?;
         if peers.size() > 1 {
             peers.broadcast(0, &encode(decision))?;

@@ -117,7 +117,7 @@ impl<'a> Stage<'a> {
             true => self.d_loss.clone(),
             false => self.gradients.remove(&task).ok_or_else(|| out_of_order("backward", task))?,
         };
-        autograd::backward(vec![(flight.output, d_output)])?;
+        self.context.in_backward(|| autograd::backward(vec![(flight.output, d_output)]))?;
         let Some(d_input) = flight.input.and_then(|gradient| gradient.take()) else { return Ok(()) };
         // Handed to the chunk before on this stage, or kept for the message to the stage before.
         let to = if self.hands_over() { (micro_batch, chunk - 1) } else { task };
@@ -189,7 +189,7 @@ impl<'a> Stage<'a> {
 
     fn buffer(&self) -> Result<Tensor> {
         let Activation { shape, dtype, .. } = self.model.activation();
-        Tensor::empty(self.context.device(), dtype, &shape)
+        self.context.buffer(dtype, &shape)
     }
 
     pub(super) fn channel(&self, purpose: Purpose, stream: &'static str) -> Result<(Rc<Group>, Stream)> {

@@ -6,7 +6,7 @@
 //! on the sequence of requests alone, which is the same on all ranks of Z, so their collectives stay in step.
 
 use crate::{Context, Parameter, Purpose, counters::Subject};
-use ::tensor::{Result, Tensor};
+use ::tensor::{DType, Result, Tensor, ops};
 use grid::Axis;
 use std::collections::{HashMap, VecDeque};
 
@@ -64,8 +64,10 @@ pub(crate) fn gather(context: &Context, parameter: &Parameter, subject: Subject)
     if !parameter.is_scattered(context) {
         return Ok(parameter.value());
     }
-    if !context.settings().overlap.all_gather {
-        return issue(context, parameter, subject, false);
+    let overlap = context.settings().overlap;
+    let dtype = parameter.value().dtype();
+    if !overlap.all_gather || !(overlap.all_gather_forward || context.is_backward()) {
+        return narrowed(issue(context, parameter, subject, false)?, dtype);
     }
     let follows = context.gatherer().borrow_mut().note(parameter, subject);
     let ready = context.gatherer().borrow_mut().ahead.pop_front();
@@ -76,7 +78,12 @@ pub(crate) fn gather(context: &Context, parameter: &Parameter, subject: Subject)
     if follows {
         issue_ahead(context)?;
     }
-    Ok(block)
+    narrowed(block, dtype)
+}
+
+// A block that travelled in the accumulator's type, in the type of its use.
+fn narrowed(block: Tensor, dtype: DType) -> Result<Tensor> {
+    if block.dtype() == dtype { Ok(block) } else { ops::cast(&block, dtype) }
 }
 
 // Issues the gathers that come next, as far as the budget goes.
@@ -90,8 +97,11 @@ fn issue_ahead(context: &Context) -> Result<()> {
 }
 
 fn issue(context: &Context, parameter: &Parameter, subject: Subject, ahead: bool) -> Result<Tensor> {
-    let value = parameter.value();
-    let block = Tensor::empty(context.device(), value.dtype(), &parameter.block_shape(context))?;
+    let mut value = parameter.value();
+    if context.settings().gather_wide && value.dtype() != value.dtype().accumulator() {
+        value = ops::cast(&value, value.dtype().accumulator())?;
+    }
+    let block = context.buffer(value.dtype(), &parameter.block_shape(context))?;
     let group = context.group(Axis::Z, Purpose::Gather)?.expect("a scattered parameter has ranks on Z");
     let stream = if ahead { context.stream("gather weights")? } else { context.device().compute() };
     group.all_gather(context, subject, &stream, &value, &block, &parameter.block_counts(context))?;

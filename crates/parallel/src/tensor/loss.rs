@@ -48,7 +48,7 @@ pub fn cross_entropy(logits: DTensor, targets: &Tensor, vocabulary: usize, scale
 
 fn row_statistics(context: &Context, local: Tensor) -> Result<(Tensor, usize)> {
     let Some(group) = context.group(Axis::X, Purpose::Main)? else { return Ok((local, 1)) };
-    let parts = Tensor::empty(local.device(), local.dtype(), &[&[group.size()], local.shape()].concat())?;
+    let parts = context.buffer(local.dtype(), &[&[group.size()], local.shape()].concat())?;
     let counts = Counts::Even(local.num_elements());
     group.all_gather(context, Subject::Loss, &context.device().compute(), &local, &parts, &counts)?;
     Ok((parts, group.size()))
@@ -83,7 +83,7 @@ pub fn whole_logits(logits: &DTensor, vocabulary: usize) -> Result<Vec<f64>> {
             let features = logits.features();
             let counts =
                 (0..group.size()).map(|rank| shard_range(features, group.size(), rank).len()).collect();
-            let whole = Tensor::empty(row.device(), row.dtype(), &[1, features])?;
+            let whole = context.buffer(row.dtype(), &[1, features])?;
             let compute = context.device().compute();
             group.all_gather(context, Subject::Loss, &compute, row, &whole, &Counts::Uneven(counts))?;
             whole

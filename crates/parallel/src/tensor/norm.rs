@@ -53,7 +53,7 @@ fn row_moments(context: &Context, shape: NormShape, x: &Tensor, axis: Option<Axi
     let Some(group) = axis.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))? else {
         return Ok(local);
     };
-    let parts = Tensor::empty(x.device(), local.dtype(), &[group.size(), shape.rows, 2])?;
+    let parts = context.buffer(local.dtype(), &[group.size(), shape.rows, 2])?;
     let counts = Counts::Even(local.num_elements());
     group.all_gather(context, Subject::Norm, &context.device().compute(), &local, &parts, &counts)?;
     norm::combine(shape, &parts)

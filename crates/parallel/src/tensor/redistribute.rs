@@ -65,7 +65,7 @@ fn gathered(context: &Context, x: &Tensor, features: usize, axis: Axis) -> Resul
     let rows = x.num_rows();
     let shards: Vec<_> = (0..group.size()).map(|rank| shard_range(features, group.size(), rank)).collect();
     let counts = Counts::Uneven(shards.iter().map(|shard| rows * shard.len()).collect());
-    let parts = Tensor::empty(x.device(), x.dtype(), &[rows * features])?;
+    let parts = context.buffer(x.dtype(), &[rows * features])?;
     group.all_gather(context, Subject::Layout, &context.device().compute(), x, &parts, &counts)?;
     let shape = [&x.shape()[..x.shape().len() - 1], &[features]].concat();
     let whole = Tensor::empty(x.device(), x.dtype(), &shape)?;

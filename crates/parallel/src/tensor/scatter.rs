@@ -1,7 +1,7 @@
 //! Summing weight gradients over Z, behind the backward of earlier layers where that is asked for (ORS).
 
 use crate::{Context, Parameter, Purpose, counters::Subject};
-use ::tensor::{Result, Tensor, ops};
+use ::tensor::{DType, Result, Tensor, ops};
 use grid::Axis;
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub(crate) fn scatter(
     block: Tensor,
 ) -> Result<()> {
     let group = context.group(Axis::Z, Purpose::Scatter)?.expect("a scattered parameter has ranks on Z");
-    let part = Tensor::empty(context.device(), block.dtype(), parameter.local_shape())?;
+    let part = context.buffer(block.dtype(), parameter.local_shape())?;
     let behind = context.settings().overlap.reduce_scatter;
     let stream = if behind { context.stream("scatter gradients")? } else { context.device().compute() };
     group.reduce_scatter(context, subject, &stream, &block, &part, &parameter.block_counts(context))?;
@@ -60,14 +60,14 @@ pub(crate) fn accumulate(
     context: &Context,
     parameter: &Parameter,
     subject: Subject,
-    block_dtype: ::tensor::DType,
+    block_dtype: DType,
     into: impl FnOnce(&Tensor, f64) -> Result<()>,
 ) -> Result<()> {
     if !parameter.is_scattered(context) {
         into(&parameter.gradient(), 1.0)?;
         return context.gradient_added(parameter);
     }
-    let block = Tensor::empty(context.device(), block_dtype, &parameter.block_shape(context))?;
+    let block = context.buffer(block_dtype, &parameter.block_shape(context))?;
     into(&block, 0.0)?;
     scatter(context, parameter, subject, block)
 }

@@ -1,6 +1,6 @@
 //! Collectives between ranks that are threads, on both kinds of stream, against sums on the host.
 
-use super::{Open, numbers};
+use super::{Open, equal, numbers};
 use bootstrap::{World, local};
 use hal::{Counts, Join};
 use std::time::Duration;
@@ -29,15 +29,33 @@ fn run(
 ) -> std::result::Result<(), String> {
     let options = local::Options::new(ranks).with_timeout(Duration::from_secs(20));
     let results = local::run(options, move |world| -> Result<()> {
-        let device = Device::new(open(world.rank())?)?;
-        let group = join(&world, &device)?;
-        for stream in [device.compute(), device.create_stream(StreamKind::Communication, "collectives")?] {
-            body(&device, &group, &stream)?;
-            stream.synchronize()?;
-        }
-        Ok(())
+        on_both_streams(&world, &Device::new(open(world.rank())?)?, &body)
     });
     results.map(drop).map_err(|failure| failure.to_string())
+}
+
+/// Checks all collectives on one rank of a world that some launcher made; every rank of it calls this.
+///
+/// # Errors
+/// A failure of the rank or of another.
+///
+/// # Panics
+/// When the vendor or the launcher's transport breaks the contract.
+pub fn check_rank(world: &World, device: &Device) -> Result<()> {
+    on_both_streams(world, device, &every_collective)
+}
+
+fn on_both_streams(
+    world: &World,
+    device: &Device,
+    body: &dyn Fn(&Device, &Communicator, &Stream) -> Result<()>,
+) -> Result<()> {
+    let group = join(world, device)?;
+    for stream in [device.compute(), device.create_stream(StreamKind::Communication, "collectives")?] {
+        body(device, &group, &stream)?;
+        stream.synchronize()?;
+    }
+    Ok(())
 }
 
 fn join(world: &World, device: &Device) -> Result<Communicator> {
@@ -58,19 +76,20 @@ fn join(world: &World, device: &Device) -> Result<Communicator> {
 fn every_collective(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
     let (rank, size) = (group.rank(), group.size());
     for count in [1, 7, 1000] {
-        let of = |rank: usize| numbers(count, rank as u64 + 10);
-        let sum = |i: usize| (0..size).map(|rank| of(rank)[i]).sum::<f64>();
-        let tensor = Tensor::from_f64(device, DType::F32, &[count], &of(rank))?;
+        let all: Vec<Vec<f64>> = (0..size).map(|rank| numbers(count, rank as u64 + 10)).collect();
+        let of = |rank: usize| &all[rank];
+        let sum = |i: usize| all.iter().map(|numbers| numbers[i]).sum::<f64>();
+        let tensor = Tensor::from_f64(device, DType::F32, &[count], of(rank))?;
         group.all_reduce(stream, &tensor, ReduceOp::Sum)?;
-        assert_eq!(tensor.to_f64()?, (0..count).map(sum).collect::<Vec<_>>(), "sums of 32nds are exact");
-        let tensor = Tensor::from_f64(device, DType::F32, &[count], &of(rank))?;
+        equal("all_reduce: sums of 32nds are exact", &tensor, &(0..count).map(sum).collect::<Vec<_>>());
+        let tensor = Tensor::from_f64(device, DType::F32, &[count], of(rank))?;
         group.all_reduce(stream, &tensor, ReduceOp::Max)?;
-        let largest = |i: usize| (0..size).map(|rank| of(rank)[i]).fold(f64::MIN, f64::max);
-        assert_eq!(tensor.to_f64()?, (0..count).map(largest).collect::<Vec<_>>());
+        let largest = |i: usize| all.iter().map(|numbers| numbers[i]).fold(f64::MIN, f64::max);
+        equal("all_reduce of the largest", &tensor, &(0..count).map(largest).collect::<Vec<_>>());
         let root = size - 1;
-        let tensor = Tensor::from_f64(device, DType::F32, &[count], &of(rank))?;
+        let tensor = Tensor::from_f64(device, DType::F32, &[count], of(rank))?;
         group.broadcast(stream, &tensor, root)?;
-        assert_eq!(tensor.to_f64()?, of(root));
+        equal("broadcast", &tensor, of(root));
     }
     parts(device, group, stream)?;
     messages(device, group, stream)?;
@@ -86,18 +105,19 @@ fn parts(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
         let send = Tensor::from_f64(device, DType::F32, &[own], &whole[place.clone()])?;
         let recv = Tensor::zeros(device, DType::F32, &[total])?;
         group.all_gather(stream, &send, &recv, &counts)?;
-        assert_eq!(recv.to_f64()?, whole, "{counts:?}");
+        equal(&format!("all_gather of {counts:?}"), &recv, &whole);
         let send = Tensor::from_f64(device, DType::F32, &[total], &whole)?;
         let recv = Tensor::zeros(device, DType::F32, &[own])?;
         group.reduce_scatter(stream, &send, &recv, &counts, ReduceOp::Sum)?;
         let expected: Vec<f64> = whole[place].iter().map(|x| x * size as f64).collect();
-        assert_eq!(recv.to_f64()?, expected, "{counts:?}");
+        equal(&format!("reduce_scatter of {counts:?}"), &recv, &expected);
     }
     let numbers: Vec<f64> = (0..size).map(|to| (rank * 100 + to) as f64).collect();
     let send = Tensor::from_f64(device, DType::F32, &[size], &numbers)?;
     let recv = Tensor::zeros(device, DType::F32, &[size])?;
     group.all_to_all(stream, &send, &recv)?;
-    assert_eq!(recv.to_f64()?, (0..size).map(|from| (from * 100 + rank) as f64).collect::<Vec<_>>());
+    let expected: Vec<f64> = (0..size).map(|from| (from * 100 + rank) as f64).collect();
+    equal("all_to_all", &recv, &expected);
     Ok(())
 }
 
@@ -111,6 +131,6 @@ fn messages(device: &Device, group: &Communicator, stream: &Stream) -> Result<()
     let recv = Tensor::zeros(device, DType::F32, &[300])?;
     let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
     group.send_recv(stream, (&send, next), (&recv, before))?;
-    assert_eq!(recv.to_f64()?, [before as f64; 300]);
+    equal("a ring of messages", &recv, &[before as f64; 300]);
     Ok(())
 }

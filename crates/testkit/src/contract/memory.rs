@@ -1,6 +1,6 @@
 //! Memory and streams: blocks are apart, results of another stream are waited for, freed blocks come back.
 
-use super::{Open, device, float_types, numbers, upload};
+use super::{Open, device, equal, float_types, numbers, upload};
 use tensor::{DType, StreamKind, Tensor, ops};
 
 /// Checks memory, copies and the order of streams.
@@ -12,19 +12,19 @@ pub fn check(open: Open) {
     for dtype in float_types(&device) {
         let given = numbers(1000, 1);
         let tensor = upload(&device, dtype, &[10, 100], &given);
-        assert_eq!(tensor.to_f64().unwrap(), given, "{dtype} there and back");
+        equal("there and back", &tensor, &given);
         let copy = Tensor::empty(&device, dtype, &[1000]).unwrap();
         ops::copy(&tensor, &copy).unwrap();
         tensor.fill(3.0).unwrap();
-        assert_eq!(copy.rows(100, 5).unwrap().to_f64().unwrap(), &given[100..105], "a copy is apart");
-        assert_eq!(tensor.to_f64().unwrap(), [3.0; 1000]);
+        equal("a copy, which is apart", &copy.rows(100, 5).unwrap(), &given[100..105]);
+        equal("a fill", &tensor, &[3.0; 1000]);
     }
     reuse(&device);
     refusals(&device);
     // Too large for any machine: the numbers are in the message, and the device goes on.
     let message = Tensor::empty(&device, DType::F32, &[1 << 50]).unwrap_err().to_string();
     assert!(message.contains("out of memory") && message.contains("4503599627370496"), "{message}");
-    assert_eq!(upload(&device, DType::F32, &[1], &[2.0]).item().unwrap(), 2.0);
+    equal("after a refusal", &upload(&device, DType::F32, &[1], &[2.0]), &[2.0]);
 }
 
 fn reuse(device: &tensor::Device) {

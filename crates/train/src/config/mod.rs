@@ -99,6 +99,7 @@ impl Config {
             overlap: parallel.overlap.0,
             gather_budget: parallel.gather_budget_mib << 20,
             keep_gathered: parallel.keep_gathered,
+            gather_wide: parallel.gather_wide,
             bucket_bytes: parallel.bucket_mib << 20,
             checked: parallel.checked,
             seed: self.seed,

@@ -18,8 +18,14 @@ impl TryFrom<Vec<String>> for OverlapNames {
 
 impl From<OverlapNames> for Vec<String> {
     fn from(OverlapNames(overlap): OverlapNames) -> Vec<String> {
-        let Overlap { all_reduce, reduce_scatter, all_gather, data } = overlap;
-        let all = [("oar", all_reduce), ("ors", reduce_scatter), ("oag", all_gather), ("data", data)];
+        let Overlap { all_reduce, reduce_scatter, all_gather, all_gather_forward, data } = overlap;
+        let all = [
+            ("oar", all_reduce),
+            ("ors", reduce_scatter),
+            ("oag", all_gather && all_gather_forward),
+            ("oag-backward", all_gather && !all_gather_forward),
+            ("data", data),
+        ];
         all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
     }
 }
@@ -27,18 +33,23 @@ impl From<OverlapNames> for Vec<String> {
 /// The overlap that a list of names stands for.
 ///
 /// # Errors
-/// One sentence with the name that is none of `oar`, `ors`, `oag`, `data`, `all`, `none`.
+/// One sentence with the name that is none of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`.
 pub fn overlap_from_names(names: &[String]) -> std::result::Result<Overlap, String> {
     let mut overlap = Overlap::NONE;
     for name in names {
         match name.as_str() {
             "oar" => overlap.all_reduce = true,
             "ors" => overlap.reduce_scatter = true,
-            "oag" => overlap.all_gather = true,
+            "oag" => (overlap.all_gather, overlap.all_gather_forward) = (true, true),
+            "oag-backward" => overlap.all_gather = true,
             "data" => overlap.data = true,
             "all" => overlap = Overlap::ALL,
             "none" => overlap = Overlap::NONE,
-            other => return Err(format!("overlap: found `{other}`, needs oar, ors, oag, data, all or none")),
+            other => {
+                return Err(format!(
+                    "overlap: found `{other}`, needs oar, ors, oag, oag-backward, data, all or none"
+                ));
+            }
         }
     }
     Ok(overlap)

@@ -232,12 +232,14 @@ pub struct ParallelConfig {
     pub order: AxisOrder,
     /// How micro-batches go through stages.
     pub schedule: ScheduleKind,
-    /// Which collectives run beside compute: `oar`, `ors`, `oag`, `data`.
+    /// Which collectives run beside compute: `oar`, `ors`, `oag` or `oag-backward`, `data`.
     pub overlap: OverlapNames,
     /// Bytes, in MiB, of gathered weights that may wait for their use.
     pub gather_budget_mib: usize,
     /// Keep gathered weights from a layer's forward to its backward.
     pub keep_gathered: bool,
+    /// Weights of a 16-bit type travel in f32, as in systems with f32 parameters under an automatic cast.
+    pub gather_wide: bool,
     /// Largest bucket of gradients, in MiB.
     pub bucket_mib: usize,
     /// Share the optimiser's state over Data (ZeRO stage 1).
@@ -260,6 +262,7 @@ impl Default for ParallelConfig {
             overlap: OverlapNames(Overlap::ALL),
             gather_budget_mib: 256,
             keep_gathered: false,
+            gather_wide: false,
             bucket_mib: 25,
             sharded_optimiser: false,
             threads: 1,

@@ -2,11 +2,12 @@
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser, and does single steps; `batch` cuts the global batch for
 //! a rank; `scale` adapts the loss scale in f16; `diverged` finds what went wrong; `save` moves parameters to and from
-//! checkpoints; [`run`](fn@run) is a whole run with records, validation, checkpoints and a clean stop.
+//! checkpoints; `peak` tells the most memory taken; [`run`](fn@run) is a whole run with records, validation, checkpoints and a clean stop.
 
 mod batch;
 mod diverged;
 mod observer;
+mod peak;
 mod run;
 mod save;
 mod scale;
@@ -15,6 +16,7 @@ mod trainer;
 
 pub use batch::Shares;
 pub use observer::{Observer, Started, Stop, Summary};
+pub use peak::PeakMemory;
 pub use run::{Run, run};
 pub use save::{Sections, load, save};
 pub(crate) use save::{read_weights, stored_sections};

@@ -1,5 +1,6 @@
 //! Who is told of a run's progress, and who may end it.
 
+use super::PeakMemory;
 use crate::metrics::Record;
 use std::{
     path::PathBuf,
@@ -64,6 +65,6 @@ pub struct Summary {
     pub stopped: bool,
     /// The last checkpoint.
     pub checkpoint: Option<PathBuf>,
-    /// Most bytes that tensors held on this rank's device at a time.
-    pub peak_bytes: usize,
+    /// The most that tensors held on the device that held the most.
+    pub peak: PeakMemory,
 }

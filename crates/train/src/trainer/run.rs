@@ -1,15 +1,16 @@
 //! A whole run on one rank: steps, records, validation, checkpoints, a clean stop.
 
-use super::{Observer, Started, Stop, Summary, Trainer, load, save};
+use super::{Observer, PeakMemory, Started, Stop, Summary, Trainer, load, save};
 use crate::{
     Config, Error, Result,
     checkpoint::Reader,
     data::{Dataset, Tokenizer},
     metrics::{self, MetricsWriter, Record},
 };
-use bootstrap::World;
+use bootstrap::{Launcher, World};
 use parallel::Context;
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -175,8 +176,7 @@ impl Session<'_> {
 
     // Asked on any rank, decided by all at the same step.
     fn agreed_to_stop(&self, stop: &Stop) -> Result<bool> {
-        let all = self.context.world().everyone().all_gather(&[u8::from(stop.asked())])?;
-        Ok(all.iter().any(|bytes| bytes == &[1]))
+        Ok(self.context.world().everyone().any(stop.asked())?)
     }
 
     fn is_due(&self, step: u64, every: u64) -> bool {
@@ -202,29 +202,52 @@ impl Session<'_> {
             seconds: begun.elapsed().as_secs_f64(),
             stopped,
             checkpoint,
-            peak_bytes: self.context.device().memory_use().peak,
+            peak: PeakMemory::of_all(self.context.world(), self.context.device())?,
         })
     }
 
-    // One file from all ranks: each writes its own, and rank 0 puts them together.
+    // One file from all ranks that run: each writes its own, and rank 0 puts them together.
     fn write_trace(&self, step: u64) -> Result<()> {
-        let rank = self.context.world().rank();
-        let part = |rank: usize| self.run.dir.join(format!("trace-{rank}.json"));
-        let mut writer = metrics::trace::TraceWriter::create(&part(rank))?;
+        let (rank, ahead_us) = (self.context.world().rank(), self.clock_ahead_us()?);
+        let part = format!("trace-{rank}.json");
+        let mut writer = metrics::trace::TraceWriter::create(&self.run.dir.join(&part))?;
         for span in trace::finish(self.context.device())? {
-            let out =
-                metrics::trace::Span::new(rank, &span.stream, span.name, span.start_us, span.duration_us);
+            let out = metrics::trace::Span::new(
+                rank,
+                &span.stream,
+                span.name,
+                span.start_us - ahead_us,
+                span.duration_us,
+            );
             writer.span(&out.with("bytes", span.bytes as f64).with("step", step as f64))?;
         }
         writer.finish()?;
-        let everyone = self.context.world().everyone();
-        everyone.barrier()?;
+        let mut parts = self.context.world().everyone().all_gather(part.as_bytes())?;
         if rank == 0 {
-            let parts: Vec<PathBuf> = (0..everyone.size()).map(part).collect();
+            // A rank that stands for others is told once for each of them.
+            let mut seen = HashSet::new();
+            parts.retain(|part| seen.insert(part.clone()));
+            let path = |part: &Vec<u8>| self.run.dir.join(&*String::from_utf8_lossy(part));
+            let parts: Vec<PathBuf> = parts.iter().map(path).collect();
             metrics::trace::merge(&parts, &self.run.dir.join("trace.json"))?;
             parts.iter().try_for_each(|path| std::fs::remove_file(path).map_err(Error::file(path)))?;
         }
         Ok(())
+    }
+
+    // By how much the clock of this rank's device is ahead of rank 0's: processes have clocks of their own. All look at
+    // them as they leave a barrier, of which the messages' time is the error.
+    fn clock_ahead_us(&self) -> Result<f64> {
+        let world = self.context.world();
+        if world.launcher() == Launcher::Local {
+            return Ok(0.0);
+        }
+        world.everyone().barrier()?;
+        let now = self.context.device().compute().record()?;
+        now.synchronize()?;
+        let own = now.time_us()?.unwrap_or(0.0);
+        let first = world.everyone().broadcast(0, &own.to_le_bytes())?;
+        Ok(own - first.try_into().map_or(own, f64::from_le_bytes))
     }
 }
 

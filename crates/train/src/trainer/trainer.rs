@@ -149,13 +149,17 @@ impl Trainer {
         Ok(parameters.end_update()?)
     }
 
-    // On a device without values there is nothing to report, and nothing depends on it.
     fn read(&self, mean: &Tensor, factor: &Tensor, rate: f64) -> Result<StepResult> {
-        let (loss, gradient_norm) = match self.context.device().capabilities().holds_values {
-            true => (mean.item()?, factor.to_f64()?[1]),
-            false => (0.0, 0.0),
-        };
+        let (loss, gradient_norm) = (self.number(mean)?, self.number(&factor.rows(1, 1)?)?);
         Ok(StepResult { loss, gradient_norm, rate, loss_scale: self.loss_scale.value })
+    }
+
+    // On a device without values there is nothing to report, and nothing depends on it.
+    fn number(&self, tensor: &Tensor) -> Result<f64> {
+        match self.context.device().capabilities().holds_values {
+            true => Ok(tensor.item()?),
+            false => Ok(0.0),
+        }
     }
 
     fn judge(&self, step: u64, result: &StepResult, losses: &[(usize, Tensor)]) -> Result<()> {
@@ -181,7 +185,7 @@ impl Trainer {
             let num_micro_batches = batch.micro_batches.len();
             let outputs = pipeline::forward(&self.context, self.plan.num_chunks(), num_micro_batches, &step)?;
             let losses: Vec<Tensor> = outputs.into_iter().filter_map(loss).collect();
-            sum += self.mean(losses.iter())?.item()?;
+            sum += self.number(&self.mean(losses.iter())?)?;
         }
         Ok(sum / data.validation_batches().max(1) as f64)
     }

@@ -1,8 +1,9 @@
-//! `fascicle bench collectives`: all_reduce, all_gather and reduce_scatter between ranks of this process.
+//! `fascicle bench collectives`: all_reduce, all_gather and reduce_scatter between ranks.
 
 use crate::{
     device,
     failure::{Failure, Outcome},
+    launcher,
     numbers::{Spread, rounded},
     output,
     ranks::Team,
@@ -26,9 +27,9 @@ const WARM_UP: usize = 3;
 /// Arguments of `fascicle bench collectives`.
 #[derive(Args, Debug)]
 pub(crate) struct Collectives {
-    /// Number of ranks
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    ranks: usize,
+    /// Number of ranks; by default 2, or as many as mpirun or srun started
+    #[arg(long, value_name = "N")]
+    ranks: Option<usize>,
     /// Threads that each rank computes with
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
@@ -59,7 +60,7 @@ impl Collectives {
         let driver = device::preferred(drivers)?;
         let sizes = self.sizes()?;
         output::note(&device::described(driver, self.threads)?);
-        let lines = Team::new(self.ranks, self.threads).run(driver, move |world, device| {
+        let lines = Team::new(self.ranks(), self.threads).run(driver, move |world, device| {
             let group = join(world, device)?;
             let cases =
                 OPERATIONS.iter().flat_map(|&operation| sizes.iter().map(move |&bytes| (operation, bytes)));
@@ -73,12 +74,17 @@ impl Collectives {
             .try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
     }
 
+    fn ranks(&self) -> usize {
+        self.ranks.or_else(launcher::num_ranks).unwrap_or(2)
+    }
+
     // Whole f32 for each rank.
     fn sizes(&self) -> Outcome<Vec<usize>> {
-        if self.ranks < 2 {
-            return Err(Failure::usage(format!("--ranks: found {}, needs at least 2", self.ranks)));
+        let ranks = self.ranks();
+        if ranks < 2 {
+            return Err(Failure::usage(format!("--ranks: found {ranks}, needs at least 2")));
         }
-        let unit = 4 * self.ranks;
+        let unit = 4 * ranks;
         match self.bytes.iter().find(|&&bytes| bytes == 0 || bytes % unit != 0) {
             Some(bytes) => Err(Failure::usage(format!("--bytes: found {bytes}, needs a multiple of {unit}"))),
             None if self.bytes.is_empty() => Ok(BYTES.map(|bytes| bytes.next_multiple_of(unit)).into()),
@@ -188,7 +194,7 @@ mod tests {
     use super::*;
 
     fn sizes(ranks: usize, bytes: &[usize]) -> Outcome<Vec<usize>> {
-        Collectives { ranks, threads: 1, bytes: bytes.into(), json: false }.sizes()
+        Collectives { ranks: Some(ranks), threads: 1, bytes: bytes.into(), json: false }.sizes()
     }
 
     #[test]

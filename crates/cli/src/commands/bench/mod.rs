@@ -8,7 +8,7 @@ mod gemm;
 mod step;
 mod workload;
 
-use crate::failure::Outcome;
+use crate::{failure::Outcome, launcher};
 use clap::Subcommand;
 use hal::Driver;
 
@@ -17,7 +17,7 @@ use hal::Driver;
 pub(crate) enum Bench {
     /// The products of the benchmark's model
     Gemm(gemm::Gemm),
-    /// all_reduce, all_gather and reduce_scatter between ranks of this process
+    /// all_reduce, all_gather and reduce_scatter between ranks
     Collectives(collectives::Collectives),
     /// Whole training steps on one fixed batch
     Step(Box<step::Step>),
@@ -27,7 +27,7 @@ impl Bench {
     /// Measures it.
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
         match self {
-            Bench::Gemm(gemm) => gemm.run(drivers),
+            Bench::Gemm(gemm) => launcher::refuse_many("bench gemm").and_then(|()| gemm.run(drivers)),
             Bench::Collectives(collectives) => collectives.run(drivers),
             Bench::Step(step) => step.run(drivers),
         }

@@ -114,7 +114,7 @@ impl Step {
         Line {
             mode: workload::mode(&config.parallel.grid),
             grid: config.parallel.grid.to_string(),
-            ranks: ranks.len(),
+            ranks: config.grid().map_or(ranks.len(), |grid| grid.world_size()),
             threads: config.parallel.threads,
             steps: self.steps,
             step_s: rounded(spread.median, 5),

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# The program as processes under mpirun: collectives, training, failures, and resuming on fewer ranks.
+set -euo pipefail
+source ci/mpi-setup.sh
+target=${CARGO_TARGET_DIR:-target}
+cargo build -q -p fascicle --features mpi --bin fascicle
+cargo test -q -p fascicle-mpi --features link --lib
+cargo test -q -p fascicle-mpi --features link --test under_mpirun --no-run
+fascicle=$PWD/$target/debug/fascicle
+case $target in /*) fascicle=$target/debug/fascicle ;; esac
+test=$(ls -t "$target"/debug/deps/under_mpirun-* | grep -v '\.d$' | head -n 1)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+fail() { printf 'mpi: %s\n' "$1" >&2; [ -f "$dir/log" ] && cat "$dir/log" >&2; exit 1; }
+# The job's log says that, it ended with that status, in time, and left no process behind.
+ended() {
+  [ "$status" -eq "$1" ] || fail "status $status, needs $1"
+  grep -qE "$2" "$dir/log" || fail "the log does not say: $2"
+  sleep 0.5
+  if pgrep -f "$dir" >/dev/null; then fail 'a process was left behind'; fi
+}
+
+for ranks in 1 2 3 4; do mpirun -n "$ranks" "$test" collectives; done
+ci/mpi-parity.sh --quick
+
+for how in error panic missing; do
+  status=0
+  timeout 20 mpirun -n 3 "$test" "$how" >"$dir/log" 2>&1 || status=$?
+  case $how in
+    error) ended 1 'rank 2 failed: test: an error, needs none' ;;
+    panic) ended 1 'rank 2 failed: panicked at .*a panic of the test' ;;
+    missing) ended 1 'rank 0 failed: exchange .*waited 3.* for rank 2' ;;
+  esac
+done
+
+for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done >"$dir/text.txt"
+small=(--data "$dir/text.txt" --batch 4 --micro-batches 1 --set model.hidden=64 --set model.layers=2
+  --set model.heads=2 --set model.context=16 --set training.checkpoint_every=5 --set training.validation_batches=1)
+train() { timeout 60 mpirun -n "$1" "$fascicle" train "${@:2}"; }
+
+train 4 --grid x=2,z=2 --steps 20 --out "$dir/mpi" "${small[@]}" >"$dir/log" 2>&1 || fail 'x=2,z=2 does not train'
+"$fascicle" train --grid x=2,z=2 --steps 20 --out "$dir/threads" "${small[@]}" >"$dir/log" 2>&1
+losses() { grep -oE '"loss":[0-9.e-]+' "$1/metrics.jsonl"; }
+[ "$(losses "$dir/mpi")" = "$(losses "$dir/threads")" ] || fail 'processes give other losses than threads'
+
+status=0
+train 2 --grid data=4 --steps 20 --out "$dir/refused" "${small[@]}" >"$dir/log" 2>&1 || status=$?
+ended 2 'found 4, needs 2'
+[ "$(grep -c 'found 4, needs 2' "$dir/log")" -eq 1 ] || fail 'said more than once'
+
+# A rank that is killed, and one that is stopped: all end, one tells, the checkpoint is whole.
+for signal in KILL STOP; do
+  status=0
+  train 4 --grid x=2,z=2 --steps 1000000 --out "$dir/$signal" --set parallel.timeout_s=3 "${small[@]}" \
+    >"$dir/log" 2>&1 &
+  job=$!
+  for _ in $(seq 200); do [ -d "$dir/$signal/checkpoints/step-00000005" ] && break || sleep 0.1; done
+  victim=$(pgrep -f "^$fascicle train .*$dir/$signal" | tail -n 1)
+  kill "-$signal" "$victim"
+  wait "$job" || status=$?
+  [ "$status" -ne 0 ] || fail "SIG$signal: status 0"
+  case $signal in
+    KILL) ended "$status" "rank [0-3] failed: its process $victim on .* has died" ;;
+    STOP) ended "$status" 'waited [3-9].* for rank.*rank [0-3] does not answer' ;;
+  esac
+  "$fascicle" checkpoint verify "$dir/$signal" >"$dir/log" 2>&1 || fail "after SIG$signal no checkpoint is whole"
+done
+
+last=$(ls -d "$dir"/KILL/checkpoints/step-* | tail -n 1 | grep -oE '[0-9]+$' | sed 's/^0*//')
+train 2 --resume "$dir/KILL" --grid x=2 --steps $((last + 3)) >"$dir/log" 2>&1 || fail 'does not resume on 2 ranks'
+mpirun -n 2 "$fascicle" generate --checkpoint "$dir/KILL" --tokens 8 >"$dir/log" 2>&1 || fail 'does not generate'
+mpirun -n 2 "$fascicle" doctor >"$dir/log" 2>&1 || fail 'no doctor'
+grep -q '2 ranks on 1 host' "$dir/log" || fail 'the doctor does not count the ranks'
+printf 'mpi: collectives, parity, failures, resuming: all right\n'

@@ -1,0 +1,148 @@
+//! Ranks that something outside this program started as processes, one each.
+//!
+//! A launcher of processes implements [`Processes`]; [`run`] is its counterpart to [`local::run`](crate::local::run),
+//! with this process's rank alone. When a rank fails, one process tells for all; the others end without a word.
+
+use crate::failure::{Failure, Kind, Others};
+use crate::world::Place;
+use crate::{World, local::panics};
+use hal::{Result, Transport};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    thread::Builder,
+    time::{Duration, Instant},
+};
+
+/// Stack of the rank's thread, as in a local job.
+const STACK_BYTES: usize = 16 << 20;
+
+/// How often the starting thread looks for an abort that its rank has not heard of.
+const POLL: Duration = Duration::from_millis(25);
+
+/// The ranks of a job whose processes were started by `mpirun`, `srun` or the like. This process is one of them.
+pub trait Processes: Send + Sync + fmt::Debug {
+    /// The library in words, without joining the job.
+    fn library(&self) -> String;
+
+    /// Joins the job, the first time; and this process's place in it.
+    ///
+    /// # Errors
+    /// What keeps the library from starting.
+    fn join(&self) -> Result<Place>;
+
+    /// What was found on joining, one line each, for start-up reports.
+    fn findings(&self) -> Vec<String>;
+
+    /// Threads that this rank can compute with: its share of the host's processors.
+    fn threads(&self) -> usize;
+
+    /// This rank's view of the job, with this patience.
+    ///
+    /// # Errors
+    /// As [`join`](Processes::join).
+    fn world(&self, timeout: Duration) -> Result<World>;
+
+    /// How devices whose memory is the host's reach the other ranks.
+    ///
+    /// # Errors
+    /// As [`join`](Processes::join).
+    fn transport(&self) -> Result<Arc<dyn Transport>>;
+
+    /// Ends the job because of this rank, or of the one that raised the abort signal before it.
+    ///
+    /// Returns in the one process that is to tell, with what it knows. In all others it ends the process.
+    fn fail(&self, reason: &str) -> Lost;
+
+    /// Whether the job is ending because of a failure.
+    fn is_ending(&self) -> bool;
+
+    /// Leaves the job with this exit status; with 0, returns once every rank has left. Any other status ends all ranks.
+    fn end(&self, status: u8);
+}
+
+/// What is known of a job that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// World rank that failed first.
+    pub rank: usize,
+    /// Why.
+    pub reason: String,
+    /// The others.
+    pub others: Others,
+}
+
+/// Runs `body` as this process's rank, on a thread named after it.
+///
+/// # Errors
+/// [`Failure`] in the process that is to tell of it. In the others this does not return: they end with the job.
+pub fn run<T, E>(
+    processes: &dyn Processes,
+    timeout: Duration,
+    body: impl FnOnce(World) -> Result<T, E> + Send + 'static,
+) -> Result<T, Failure<E>>
+where
+    T: Send + 'static,
+    E: fmt::Display + Send + 'static,
+{
+    panics::install_hook();
+    let world = processes.world(timeout).map_err(|error| lost(processes.fail(&error.to_string()), None))?;
+    let (sender, receiver) = channel();
+    let (rank, of_rank) = (world.rank(), world.clone());
+    let work = move || {
+        // The error is put into words in here because its Display is the caller's code too, and may panic.
+        let told = || body(of_rank).map_err(|error| (error.to_string(), error));
+        drop(sender.send(panics::watch(rank, told)));
+    };
+    let thread = Builder::new().name(format!("rank {rank}")).stack_size(STACK_BYTES).spawn(work);
+    let thread =
+        thread.map_err(|error| lost(processes.fail(&format!("thread of the rank: {error}")), None))?;
+    let end = wait(&world, &receiver);
+    let failure = match end {
+        Some(Ok(Ok(value))) => {
+            drop(thread.join());
+            world.beat("returned");
+            return Ok(value);
+        }
+        Some(Ok(Err((reason, error)))) => lost(processes.fail(&reason), Some((rank, error))),
+        Some(Err(said)) => lost(processes.fail(&said), None),
+        None => lost(processes.fail("its thread did not return"), None),
+    };
+    Err(failure)
+}
+
+type End<T, E> = std::result::Result<Result<T, (String, E)>, String>;
+
+// The rank's end; `None` when it did not come within the patience of a job that is ending.
+fn wait<T, E>(world: &World, receiver: &Receiver<End<T, E>>) -> Option<End<T, E>> {
+    let mut aborted: Option<Instant> = None;
+    loop {
+        match receiver.recv_timeout(POLL) {
+            Ok(end) => return Some(end),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) if world.abort().raised().is_none() => {}
+            Err(RecvTimeoutError::Timeout) => {
+                let since = *aborted.get_or_insert_with(Instant::now);
+                if since.elapsed() >= GRACE {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// How long a rank has to return once the job is ending.
+const GRACE: Duration = Duration::from_secs(3);
+
+// The failure as a program sees it: with the error itself where it is this rank's own.
+fn lost<E>(lost: Lost, own: Option<(usize, E)>) -> Failure<E> {
+    let Lost { rank, reason, others } = lost;
+    let kind = match own {
+        Some((own_rank, error)) if own_rank == rank => Kind::Error(error),
+        _ => Kind::Raised(reason),
+    };
+    Failure { rank, kind, others: Box::new(others) }
+}

@@ -1,0 +1,181 @@
+//! `fascicle plan`: which grid, how fast, and does it fit, without the machine.
+
+use crate::{
+    failure::{Failure, Outcome},
+    output,
+    overrides::precisions,
+};
+use clap::Args;
+use grid::{AxisOrder, Degrees, machine::Machine};
+use parallel::pipeline::ScheduleKind;
+use plan::{Preset, Request, picture, report, search, simulate};
+use std::{path::PathBuf, time::Duration};
+use train::config::{Precision, overlap_from_names};
+
+/// What to plan.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Plan {
+    /// perlmutter, frontier, alps, selene, laptop, or a machine's file
+    #[arg(long, value_name = "NAME|FILE")]
+    machine: String,
+    /// Devices of the job; on MI250X a device is a GCD
+    #[arg(long, value_name = "N")]
+    devices: usize,
+    /// gpt-5b to gpt-640b, or a configuration's file
+    #[arg(long, value_name = "NAME|CONFIG")]
+    model: String,
+    /// Layers, in place of the model's
+    #[arg(long, value_name = "N")]
+    layers: Option<usize>,
+    /// Width of the residual stream, in place of the model's
+    #[arg(long, value_name = "N")]
+    hidden: Option<usize>,
+    /// Attention heads, in place of the model's
+    #[arg(long, value_name = "N")]
+    heads: Option<usize>,
+    /// Entries of the vocabulary, in place of the model's
+    #[arg(long, value_name = "N")]
+    vocabulary: Option<usize>,
+    /// Tokens of a global batch, as in 16.8M
+    #[arg(long, value_name = "TOKENS", default_value = "16777216", value_parser = tokens)]
+    batch_tokens: f64,
+    /// Tokens of a sequence, in place of the model's
+    #[arg(long, value_name = "N")]
+    sequence: Option<usize>,
+    /// Type that the model computes in
+    #[arg(long, default_value = "bf16", value_parser = precisions())]
+    precision: Precision,
+    /// Let the model be cut in stages
+    #[arg(long)]
+    allow_pipeline: bool,
+    /// What is fixed: ours (everything overlaps), or published-axonn (as in AxoNN's published runs)
+    #[arg(long, value_name = "NAME", default_value = "ours")]
+    settings: String,
+    /// Only this grid, as in x=2,z=4,data=8
+    #[arg(long, value_name = "AXIS=N,...")]
+    grid: Option<Degrees>,
+    /// Only this order of axes, fastest varying first, as in x,y,z,pipeline,data
+    #[arg(long, value_name = "AXES")]
+    order: Option<AxisOrder>,
+    /// Only so many micro-batches for each replica
+    #[arg(long, value_name = "N")]
+    micro_batches: Option<usize>,
+    /// Whether layers are computed again in backward; both are tried otherwise
+    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
+    recompute: Option<bool>,
+    /// Only this schedule: gpipe, 1f1b, interleaved:CHUNKS, message-driven
+    #[arg(long)]
+    schedule: Option<ScheduleKind>,
+    /// Whether the optimiser's state is shared over Data; both are tried otherwise
+    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
+    sharded_optimiser: Option<bool>,
+    /// Weights travel in f32, as in systems with f32 parameters under an automatic cast
+    #[arg(long)]
+    gather_wide: bool,
+    /// Collectives that run beside compute, in place of the settings': any of oar,ors,oag,oag-backward,data, all, none
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    overlap: Option<Vec<String>>,
+    /// Seconds to spend on simulations
+    #[arg(long, value_name = "SECONDS", default_value_t = 12.0)]
+    budget: f64,
+    /// Write the best candidate's simulated step as a Perfetto trace
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Set the best candidate's simulated step beside a measured one, from a run's trace.json
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+    /// The plan as JSON on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Plan {
+    /// Plans, and tells it.
+    pub(crate) fn run(&self) -> Outcome {
+        let request = self.request()?;
+        let plan = search(&request).map_err(as_failure)?;
+        self.picture(&request, &plan)?;
+        match self.json {
+            true => output::json(&report::json(&plan)),
+            false => output::result(&report::text(&plan)),
+        }
+    }
+
+    // The best candidate once more, with every piece of its work.
+    fn picture(&self, request: &Request, plan: &plan::Plan) -> Outcome {
+        let Some(best) = plan.best.first().filter(|_| self.trace.is_some() || self.compare.is_some()) else {
+            return Ok(());
+        };
+        let traced = simulate(request, &best.candidate, true).map_err(as_failure)?;
+        if let Some(path) = &self.trace {
+            picture::write_trace(&traced, path).map_err(as_failure)?;
+            output::note(&format!("trace of the simulated step: {}", path.display()));
+        }
+        if let Some(path) = &self.compare {
+            let measured = picture::measured(path).map_err(as_failure)?;
+            output::note(&picture::comparison(&measured, &picture::simulated(&traced)));
+        }
+        Ok(())
+    }
+
+    fn request(&self) -> Outcome<Request> {
+        let machine = Machine::find(&self.machine).map_err(|error| Failure::usage(error.to_string()))?;
+        let (name, mut model) = plan::model::find(&self.model).map_err(as_failure)?;
+        for (size, asked) in [
+            (&mut model.layers, self.layers),
+            (&mut model.hidden, self.hidden),
+            (&mut model.heads, self.heads),
+            (&mut model.vocabulary, self.vocabulary),
+            (&mut model.context, self.sequence),
+        ] {
+            *size = asked.unwrap_or(*size);
+        }
+        let batch = plan::request::sequences(self.batch_tokens, model.context);
+        let overlap = self.overlap.as_ref().map(|names| overlap_from_names(names));
+        Ok(Request {
+            batch,
+            precision: self.precision,
+            preset: Preset::parse(&self.settings).map_err(as_failure)?,
+            allow_pipeline: self.allow_pipeline,
+            grid: self.grid,
+            order: self.order,
+            micro_batches: self.micro_batches,
+            recompute: self.recompute,
+            schedule: self.schedule,
+            sharded_optimiser: self.sharded_optimiser,
+            gather_wide: self.gather_wide,
+            overlap: overlap.transpose().map_err(|error| Failure::usage(format!("--{error}")))?,
+            budget: Duration::from_secs_f64(self.budget.clamp(0.0, 3600.0)),
+            ..Request::new(machine, self.devices, name, model)
+        })
+    }
+}
+
+fn as_failure(error: plan::Error) -> Failure {
+    match error {
+        plan::Error::Machine(_) | plan::Error::Request(_) => Failure::usage(error.to_string()),
+        _ => Failure::run(error.to_string()),
+    }
+}
+
+// A number of tokens, with K, M or G for thousands, millions and thousand millions.
+fn tokens(text: &str) -> Result<f64, String> {
+    let (digits, unit) = match text.chars().last() {
+        Some('k' | 'K') => (&text[..text.len() - 1], 1e3),
+        Some('m' | 'M') => (&text[..text.len() - 1], 1e6),
+        Some('g' | 'G') => (&text[..text.len() - 1], 1e9),
+        _ => (text, 1.0),
+    };
+    match digits.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number * unit),
+        _ => Err(format!("found `{text}`, needs a number of tokens, as in 16777216 or 16.8M")),
+    }
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" | "true" | "full" => Ok(true),
+        "no" | "false" | "none" => Ok(false),
+        _ => Err(format!("found `{text}`, needs yes or no")),
+    }
+}

@@ -1,0 +1,109 @@
+//! What starts the ranks: threads of this process, or `mpirun` and `srun`, which have started it once a rank.
+//!
+//! A process has one launcher from its beginning to its end, as it has one stdout. It is chosen once, before any command.
+
+use crate::{
+    failure::{Failure, Outcome},
+    machine, output,
+};
+use bootstrap::{Launcher, Processes, local::Options};
+use std::{path::PathBuf, sync::OnceLock};
+
+/// The processes of this job, if that is what its ranks are.
+static PROCESSES: OnceLock<&'static dyn Processes> = OnceLock::new();
+
+/// The value of `--launcher`.
+pub(crate) fn named(name: &str) -> Result<Launcher, String> {
+    [Launcher::Local, Launcher::Mpi]
+        .into_iter()
+        .find(|launcher| launcher.name() == name)
+        .ok_or_else(|| "needs local or mpi".to_owned())
+}
+
+/// Takes the launcher that was asked for, or the one that has started this process; joins the job if there is one.
+///
+/// Only the first rank of a job of processes prints.
+pub(crate) fn choose(asked: Option<Launcher>, carried: Option<&'static dyn Processes>) -> Outcome {
+    let launched = bootstrap::detect().processes.is_some();
+    match (asked, carried) {
+        (Some(Launcher::Mpi), None) => Err(Failure::usage(
+            "--launcher: found mpi, needs local: this program was built without the feature `mpi`",
+        )),
+        (Some(Launcher::Mpi), Some(processes)) => join(processes).map(|()| tell(processes)),
+        (None, Some(processes)) if launched => join(processes).map(|()| tell(processes)),
+        _ => bootstrap::refuse_if_launched_many().map_err(Failure::usage),
+    }
+}
+
+/// Joins the job of which this process is a rank; its first rank alone prints.
+pub(crate) fn join(processes: &'static dyn Processes) -> Outcome {
+    if processes.join().map_err(Failure::run)?.rank > 0 {
+        output::silence();
+    }
+    let _ = PROCESSES.set(processes);
+    Ok(())
+}
+
+fn tell(processes: &dyn Processes) {
+    output::note(&format!("mpi        {}", processes.findings().join("; ")));
+}
+
+/// The processes of this job, if that is what its ranks are.
+pub(crate) fn processes() -> Option<&'static dyn Processes> {
+    PROCESSES.get().copied()
+}
+
+/// Whether a job of processes is ending because of a failure, for which its processes are asked to end too.
+pub(crate) fn is_ending() -> bool {
+    processes().is_some_and(Processes::is_ending)
+}
+
+/// The number of ranks, where it is not for this program to choose.
+pub(crate) fn num_ranks() -> Option<usize> {
+    processes().and_then(|processes| processes.join().ok()).map(|place| place.size)
+}
+
+/// Threads that each of `ranks` ranks can compute with.
+pub(crate) fn threads_each(ranks: usize) -> usize {
+    let shared = || (machine::cores() / ranks).max(1);
+    processes().map_or_else(shared, |processes| processes.threads())
+}
+
+/// Refuses a command that is one program's work where several processes were started.
+pub(crate) fn refuse_many(command: &str) -> Outcome {
+    match num_ranks() {
+        Some(ranks) if ranks > 1 => Err(Failure::usage(format!(
+            "{command}: found {ranks} processes, needs 1: it is not a rank's work; start it without mpirun or srun"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What the first rank does for all, and a path that all need; every rank has come here before it begins.
+pub(crate) fn once(work: impl FnOnce() -> Outcome<PathBuf>) -> Outcome<PathBuf> {
+    let Some(processes) = processes() else { return work() };
+    let everyone = processes.world(Options::DEFAULT_TIMEOUT).map_err(Failure::run)?.everyone();
+    everyone.barrier().map_err(Failure::run)?;
+    let own = if everyone.rank() == 0 { work()? } else { PathBuf::new() };
+    let path = everyone.broadcast(0, own.to_string_lossy().as_bytes()).map_err(Failure::run)?;
+    Ok(String::from_utf8_lossy(&path).into_owned().into())
+}
+
+/// Ends the job with this outcome; what is left to tell, and the exit status.
+///
+/// In a job of processes only one of them comes back from a failure, to tell for all.
+pub(crate) fn end(outcome: Outcome) -> u8 {
+    let status = outcome.as_ref().err().map_or(0, Failure::status);
+    if let (Some(processes), true) = (processes(), status != 0) {
+        let reason = outcome.as_ref().err().and_then(Failure::sentence).unwrap_or_default();
+        processes.fail(reason);
+        output::speak();
+    }
+    if let Err(failure) = &outcome {
+        failure.say();
+    }
+    if let Some(processes) = processes() {
+        processes.end(status);
+    }
+    status
+}

@@ -1,0 +1,25 @@
+//! Who may call into MPI, and when nobody may any more.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+/// Open while data may move. Once it is closed, no call of ours lets MPI touch a buffer again, so that memory of
+/// messages that never completed can be freed: the job ends without them.
+#[derive(Debug)]
+pub(crate) struct Gate(RwLock<bool>);
+
+impl Gate {
+    /// An open gate.
+    pub(crate) fn new() -> Gate {
+        Gate(RwLock::new(true))
+    }
+
+    /// Keeps the gate open while the guard lives; `None` once it is closed.
+    pub(crate) fn enter(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner)).filter(|open| **open)
+    }
+
+    /// Closes it, once everyone inside has left.
+    pub(crate) fn close(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = false;
+    }
+}

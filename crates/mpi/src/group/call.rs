@@ -1,0 +1,109 @@
+//! Collectives of one call, which progress together.
+
+use super::member::{Member, Ticket};
+use super::messages::Messages;
+use super::reduction::Reduction;
+use super::tree::Tree;
+use super::wire::Wire;
+use crate::job::Wait;
+use hal::{Collective, Error, Result};
+use std::time::Duration;
+
+/// Whoever waits for a rank that itself waits is patient for longer, and so lets that one tell.
+const LONGER: Duration = Duration::from_secs(2);
+
+/// One collective under way.
+pub(super) trait Operation {
+    /// Sends and asks for what can move at once.
+    fn start(&mut self, wire: &mut Wire<'_>) -> Result<()>;
+
+    /// One of its messages has ended, the one with this token.
+    fn ended(&mut self, token: usize, wire: &mut Wire<'_>) -> Result<()>;
+
+    /// Whether all that it is to do is done.
+    fn is_done(&self) -> bool;
+}
+
+/// The collectives of one call, which have their place in the group's order.
+pub(super) struct Call<'a> {
+    member: &'a Member,
+    tickets: Vec<Ticket>,
+}
+
+impl<'a> Call<'a> {
+    /// A call of `member`.
+    pub(super) fn new(member: &'a Member, tickets: Vec<Ticket>) -> Call<'a> {
+        Call { member, tickets }
+    }
+
+    /// Carries it out; `cancelled` says when the rank can wait no longer.
+    ///
+    /// # Safety
+    /// The buffers have the lengths that the operations ask for, and until this returns they are live and in nobody
+    /// else's use.
+    ///
+    /// # Errors
+    /// The first failure, which ends the job. MPI touches no buffer any more then.
+    pub(super) unsafe fn run(self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let job = &self.member.job;
+        job.abort().check()?;
+        let mut wire = Wire::new(self.member, &self.tickets);
+        let tickets = self.tickets.iter().enumerate();
+        let mut operations: Vec<Box<dyn Operation + '_>> =
+            tickets.map(|(index, ticket)| operation(self.member, index, ticket)).collect();
+        let outcome = self.drive(&mut wire, &mut operations, cancelled);
+        if let Err(error) = &outcome {
+            job.ending.raise(job, error);
+            wire.take_back();
+            if !wire.is_empty() {
+                // Until the gate is closed MPI may write to the buffers, which the caller is about to free.
+                job.ending.settle(job);
+            }
+        }
+        outcome
+    }
+
+    fn drive(
+        &self,
+        wire: &mut Wire<'_>,
+        operations: &mut [Box<dyn Operation + '_>],
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        operations.iter_mut().try_for_each(|operation| operation.start(wire))?;
+        let mut wait = self.member.job.wait(self.member.timeout);
+        while !operations.iter().all(|operation| operation.is_done()) {
+            let keys = wire.poll()?;
+            wait.step(!keys.is_empty());
+            for key in keys {
+                operations[key.operation].ended(key.token, wire)?;
+            }
+            self.look(wire, &mut wait, cancelled)?;
+        }
+        Ok(())
+    }
+
+    fn look(&self, wire: &Wire<'_>, wait: &mut Wait, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        if wait.is_due() && cancelled() {
+            let rank = self.member.members[self.member.rank];
+            let reason = format!("its thread panicked while its stream worked for {}", self.member.label);
+            return Err(Error::Aborted { rank, reason });
+        }
+        let longer = if wire.is_indirect() { LONGER } else { Duration::ZERO };
+        wait.check(&self.member.job, longer, |waited| wire.late(waited))
+    }
+}
+
+fn operation<'a>(member: &'a Member, index: usize, ticket: &'a Ticket) -> Box<dyn Operation + 'a> {
+    match &ticket.call {
+        Collective::AllReduce { .. } | Collective::ReduceScatter { .. } | Collective::Barrier => {
+            Box::new(Reduction::new(member, index, ticket))
+        }
+        Collective::Broadcast { buffer, root } => {
+            Box::new(Tree::new(member, index, ticket.tag, *buffer, *root))
+        }
+        Collective::AllGather { .. }
+        | Collective::AllToAll { .. }
+        | Collective::Send { .. }
+        | Collective::Recv { .. } => Box::new(Messages::new(index, ticket)),
+    }
+}

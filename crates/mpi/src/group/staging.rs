@@ -1,0 +1,40 @@
+//! Memory for addends on their way, kept from call to call: touching fresh memory costs as much as adding.
+
+use crate::wait::lock;
+use hal::{DType, RawSlice};
+use std::sync::Mutex;
+
+/// Rooms that no call uses now.
+#[derive(Debug, Default)]
+pub(super) struct Staging(Mutex<Vec<Vec<u64>>>);
+
+impl Staging {
+    /// A room of at least so many bytes.
+    pub(super) fn take(&self, bytes: usize) -> Room {
+        let mut words = lock(&self.0).pop().unwrap_or_default();
+        if words.len() < bytes.div_ceil(8) {
+            words = vec![0; bytes.div_ceil(8)];
+        }
+        Room(words)
+    }
+
+    /// Keeps a room for the next call.
+    pub(super) fn give_back(&self, room: Room) {
+        lock(&self.0).push(room.0);
+    }
+}
+
+/// Memory that is nobody else's, aligned for every element type.
+#[derive(Debug, Default)]
+pub(super) struct Room(Vec<u64>);
+
+impl Room {
+    /// `len` elements from byte `start` on.
+    pub(super) fn slice(&mut self, start: usize, len: usize, dtype: DType) -> RawSlice {
+        assert!(
+            start + len * dtype.bytes() <= 8 * self.0.len(),
+            "a bug: a room is too small for its addends"
+        );
+        RawSlice { addr: self.0.as_mut_ptr() as u64 + start as u64, len, dtype }
+    }
+}

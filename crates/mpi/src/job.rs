@@ -1,0 +1,334 @@
+//! This process's part in the job: its place, its post, and how long it waits.
+
+use crate::cores;
+use crate::exchange::HostExchange;
+use crate::gate::Gate;
+use crate::monitor::{self, Ending};
+use crate::post::Post;
+use crate::raw::{self, Comm, Fault};
+use crate::wait::{Patience, lock};
+use bootstrap::progress::Progress;
+use bootstrap::world::Place;
+use hal::{AbortSignal, DeviceId, Error, Exchange, Result, Vendor};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+/// Patience of the start-up, before a configuration has told its own.
+const START: Duration = Duration::from_secs(60);
+
+/// The job, as this process sees it.
+#[derive(Debug)]
+pub(crate) struct Job {
+    place: OnceLock<Place>,
+    rank: usize,
+    size: usize,
+    world: Comm,
+    post: Post,
+    gate: Gate,
+    abort: Arc<AbortSignal>,
+    progress: Arc<Progress>,
+    pub(crate) ending: Ending,
+    peers: OnceLock<Vec<(usize, i32)>>,
+    occurrences: Mutex<HashMap<(String, Vec<usize>), u64>>,
+    findings: OnceLock<Vec<String>>,
+    leaving: AtomicBool,
+    eager: AtomicBool,
+    threads: AtomicUsize,
+}
+
+impl Job {
+    /// Starts MPI and finds everyone. Called once in a process; all processes of the job call it.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`] when MPI does not start, or does not take calls from several threads.
+    pub(crate) fn join() -> Result<Arc<Job>> {
+        let first = |fault: Fault| failure(&fault, 0, "");
+        if !raw::start().map_err(first)? {
+            let reason = format!(
+                "{} gives less than MPI_THREAD_MULTIPLE, which collectives beside compute need",
+                raw::library()
+            );
+            return Err(first(Fault { call: "MPI_Init_thread", code: -1, reason }));
+        }
+        let job = Arc::new(Job::connect().map_err(first)?);
+        monitor::start(&job)?;
+        job.introduce()?;
+        Ok(job)
+    }
+
+    fn connect() -> std::result::Result<Job, Fault> {
+        let all = Comm::world()?;
+        let (rank, size) = (all.rank()?, all.size()?);
+        let post = Post::new(all.duplicate()?, rank);
+        Ok(Job {
+            place: OnceLock::new(),
+            rank,
+            size,
+            world: all.duplicate()?,
+            post,
+            gate: Gate::new(),
+            abort: Arc::default(),
+            progress: Arc::new(Progress::new(vec![rank])),
+            ending: Ending::default(),
+            peers: OnceLock::new(),
+            occurrences: Mutex::default(),
+            findings: OnceLock::new(),
+            leaving: AtomicBool::new(false),
+            eager: AtomicBool::new(false),
+            threads: AtomicUsize::new(1),
+        })
+    }
+
+    // Everybody learns where everybody is, and who shares its host.
+    fn introduce(self: &Arc<Self>) -> Result<()> {
+        let fault = |fault: Fault| self.error(&fault, "");
+        let shared = self.world.split_shared(self.rank).map_err(fault)?;
+        let (local_rank, local_size) = (shared.rank().map_err(fault)?, shared.size().map_err(fault)?);
+        let mine = Introduction {
+            leader: shared.leader_in(self.world).map_err(fault)?,
+            process: std::process::id(),
+            cores: cores::allowed(),
+        };
+        let members: Vec<usize> = (0..self.size).collect();
+        let everyone = HostExchange::new(self.clone(), "introduction", &members, 0, START);
+        let all: Vec<Introduction> =
+            everyone.all_gather(&mine.encode())?.iter().map(|bytes| Introduction::decode(bytes)).collect();
+        let mut leaders: Vec<usize> = all.iter().map(|one| one.leader).collect();
+        leaders.sort_unstable();
+        leaders.dedup();
+        let node = leaders.binary_search(&mine.leader).unwrap_or(0);
+        let place = Place {
+            rank: self.rank,
+            size: self.size,
+            node,
+            num_nodes: leaders.len(),
+            local_rank,
+            local_size,
+        };
+        let here = || all.iter().enumerate().filter(|(_, one)| one.leader == mine.leader);
+        let others = here().filter(|(rank, _)| *rank != self.rank);
+        drop(self.peers.set(others.map(|(rank, one)| (rank, one.process as i32)).collect()));
+        let _ = self.place.set(place);
+        let masks: Vec<_> = here().map(|(_, one)| one.cores.clone()).collect();
+        let binding = cores::bind(local_rank, &masks);
+        self.eager.store(binding.own_core, Ordering::Relaxed);
+        self.threads.store(binding.threads, Ordering::Relaxed);
+        drop(self.findings.set(vec![
+            raw::library(),
+            "thread level MPI_THREAD_MULTIPLE".into(),
+            format!(
+                "{} ranks on {} host{}",
+                self.size,
+                leaders.len(),
+                if leaders.len() == 1 { "" } else { "s" }
+            ),
+            format!(
+                "rank {} is {local_rank} of {local_size} on {}, {}",
+                self.rank,
+                raw::host(),
+                binding.words
+            ),
+        ]));
+        Ok(())
+    }
+
+    /// Where this rank is.
+    pub(crate) fn place(&self) -> Place {
+        let Job { rank, size, .. } = *self;
+        let before = Place { rank, size, node: 0, num_nodes: 1, local_rank: 0, local_size: 1 };
+        self.place.get().copied().unwrap_or(before)
+    }
+
+    pub(crate) fn findings(&self) -> &[String] {
+        self.findings.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Keeps the gate open while the guard lives.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] once it is closed.
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        let closed = || Error::Aborted { rank: self.rank, reason: "the job has ended".into() };
+        self.gate.enter().ok_or_else(|| self.abort.check().err().unwrap_or_else(closed))
+    }
+
+    pub(crate) fn post(&self) -> &Post {
+        &self.post
+    }
+
+    pub(crate) fn world(&self) -> Comm {
+        self.world
+    }
+
+    pub(crate) fn abort(&self) -> &Arc<AbortSignal> {
+        &self.abort
+    }
+
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// World rank and process id of the other ranks on this host.
+    pub(crate) fn peers(&self) -> &[(usize, i32)] {
+        self.peers.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Threads that this rank can compute with.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.load(Ordering::Relaxed)
+    }
+
+    /// Whether waiting threads may hold on to their processor a little.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.eager.load(Ordering::Relaxed)
+    }
+
+    /// Whether every rank has come to the job's end, from where on processes may go.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    /// How many exchanges of this label and these members there were.
+    pub(crate) fn occurrence(&self, label: &str, members: &[usize]) -> u64 {
+        let mut occurrences = lock(&self.occurrences);
+        let next = occurrences.entry((label.into(), members.into())).or_default();
+        *next += 1;
+        *next
+    }
+
+    /// MPI's refusal as an error; `about` says to or from whom, in which call of which group.
+    pub(crate) fn error(&self, fault: &Fault, about: &str) -> Error {
+        failure(fault, self.place().local_rank, about)
+    }
+
+    /// A wait that begins now.
+    pub(crate) fn wait(&self, timeout: Duration) -> Wait {
+        Wait { patience: Patience::new(self.is_eager()), begun: Instant::now(), timeout, look: false }
+    }
+
+    /// Empties the post once, or waits a little.
+    ///
+    /// # Errors
+    /// MPI's.
+    pub(crate) fn pump(&self, wait: &mut Wait) -> Result<()> {
+        let any = {
+            let _open = self.enter()?;
+            self.post.pump().map_err(|fault| self.error(&fault, ""))?
+        };
+        wait.step(any);
+        Ok(())
+    }
+}
+
+fn failure(fault: &Fault, ordinal: usize, about: &str) -> Error {
+    let Fault { call, code, reason } = fault;
+    let call = if about.is_empty() { call.to_string() } else { format!("{call} {about}") };
+    let device = DeviceId { vendor: Vendor::Cpu, ordinal };
+    Error::Vendor { call, code: i64::from(*code), reason: reason.clone(), device }
+}
+
+/// A wait for others, which ends by their coming, by the clock, or with the job.
+pub(crate) struct Wait {
+    patience: Patience,
+    begun: Instant,
+    timeout: Duration,
+    // Whether it is time to look at the clock and the signal.
+    look: bool,
+}
+
+impl Wait {
+    /// Something has come, or it is time to pause.
+    pub(crate) fn step(&mut self, any: bool) {
+        match any {
+            true => {
+                self.patience.renew();
+                self.begun = Instant::now();
+            }
+            false => self.look |= self.patience.pause(),
+        }
+    }
+
+    /// Whether it is time to look.
+    pub(crate) fn is_due(&self) -> bool {
+        self.look
+    }
+
+    /// Ends the wait when the job ends, or when for its timeout and `longer` nothing has come.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], or `late` with the time waited; the job then ends because of it.
+    pub(crate) fn check(
+        &mut self,
+        job: &Job,
+        longer: Duration,
+        late: impl FnOnce(Duration) -> Error,
+    ) -> Result<()> {
+        if !std::mem::take(&mut self.look) {
+            return Ok(());
+        }
+        let waited = self.begun.elapsed();
+        if let Err(aborted) = job.abort.check() {
+            job.ending.interrupted(late(waited).to_string());
+            return Err(aborted);
+        }
+        if waited < self.timeout.saturating_add(longer) {
+            return Ok(());
+        }
+        let error = late(waited);
+        job.ending.raise(job, &error);
+        Err(error)
+    }
+}
+
+/// What a process tells the others of itself.
+struct Introduction {
+    /// World rank of the first rank on its host.
+    leader: usize,
+    process: u32,
+    /// Processors that it may use.
+    cores: Vec<usize>,
+}
+
+impl Introduction {
+    fn encode(&self) -> Vec<u8> {
+        let words = [self.leader, self.process as usize].into_iter().chain(self.cores.iter().copied());
+        words.flat_map(|word| (word as u64).to_le_bytes()).collect()
+    }
+
+    fn decode(bytes: &[u8]) -> Introduction {
+        let mut words = bytes.chunks_exact(8).map(|word| {
+            u64::from_le_bytes(word.try_into().expect("chunks of eight bytes are eight bytes")) as usize
+        });
+        let (leader, process) = (words.next().unwrap_or(0), words.next().unwrap_or(0) as u32);
+        Introduction { leader, process, cores: words.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn introductions_survive_the_way() {
+        let sent = Introduction { leader: 4, process: 77, cores: vec![0, 3, 130] };
+        let come = Introduction::decode(&sent.encode());
+        assert_eq!((come.leader, come.process, come.cores), (4, 77, vec![0, 3, 130]));
+    }
+
+    #[test]
+    fn a_refusal_names_call_peer_and_group() {
+        let fault = Fault { call: "MPI_Isend", code: 17, reason: "MPI_ERR_OTHER".into() };
+        let text = failure(&fault, 1, "to rank 3 in all_reduce of axis y").to_string();
+        assert_eq!(text, "MPI_Isend to rank 3 in all_reduce of axis y on cpu:1: code 17, MPI_ERR_OTHER");
+    }
+}

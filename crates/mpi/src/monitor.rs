@@ -1,0 +1,287 @@
+//! How a failure becomes known to all processes, and how the job ends then.
+//!
+//! A thread of each process empties its post and watches the other processes of its host. Whoever fails tells all
+//! others; they end their waits and answer with what they were doing. The lowest rank that failed tells the user, and the
+//! rank that answered nobody is named. Only then is the gate closed, and failed waits give their buffers back.
+
+use crate::job::Job;
+use crate::notice::{Failed, Notice};
+use crate::post::NOTICES;
+use crate::raw;
+use crate::wait::lock;
+use bootstrap::{LastSeen, Lost, Others};
+use hal::{DeviceId, Error, Result, Vendor};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often the post is emptied and the neighbours are looked at.
+const TICK: Duration = Duration::from_millis(20);
+/// The same while the job is ending.
+const FAST_TICK: Duration = Duration::from_millis(2);
+/// Waits have that long to say where they were interrupted, before this process answers.
+const INTERRUPTING: Duration = Duration::from_millis(20);
+/// Others that fail at the same time have that long to say so.
+const TOGETHER: Duration = Duration::from_millis(150);
+/// Ranks have that long to answer; mpirun gives as little as a second once it has lost a process.
+const ANSWERING: Duration = Duration::from_millis(600);
+/// A process that has not ended by itself so long after the job was settled is ended.
+const GRACE: Duration = Duration::from_secs(6);
+
+/// How far the job's end is, as this process knows.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    state: Mutex<State>,
+    changed: Condvar,
+    monitor: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    since: Option<Instant>,
+    // By the rank that told.
+    failed: BTreeMap<usize, Failed>,
+    states: BTreeMap<usize, (String, Duration)>,
+    unanswered: Vec<usize>,
+    dead: BTreeSet<usize>,
+    interrupted: BTreeSet<String>,
+    settled: Option<Instant>,
+    told: bool,
+    over: bool,
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// [`Error::Vendor`] when the system refuses it.
+pub(crate) fn start(job: &Arc<Job>) -> Result<()> {
+    let own = job.clone();
+    let thread = Builder::new().name("mpi monitor".into()).stack_size(256 << 10).spawn(move || run(&own));
+    let thread = thread.map_err(|error| Error::Vendor {
+        call: "start the thread that watches the job".into(),
+        code: error.raw_os_error().unwrap_or(-1).into(),
+        reason: error.to_string(),
+        device: DeviceId { vendor: Vendor::Cpu, ordinal: 0 },
+    })?;
+    *lock(&job.ending.monitor) = Some(thread);
+    Ok(())
+}
+
+fn run(job: &Job) {
+    let mut ticks = 0u32;
+    loop {
+        if let Err(error) = pump(job) {
+            job.ending.raise(job, &error);
+        }
+        ticks += 1;
+        if ticks.is_multiple_of(5) && !job.is_leaving() {
+            bury(job);
+        }
+        let mut state = lock(&job.ending.state);
+        if state.over {
+            return;
+        }
+        advance(job, &mut state);
+        let tick = if state.since.is_some() { FAST_TICK } else { TICK };
+        drop(job.ending.changed.wait_timeout(state, tick).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn pump(job: &Job) -> Result<()> {
+    // A closed gate is no failure: the job has ended.
+    if let Some(_open) = job.gate().enter() {
+        job.post().pump().map_err(|fault| job.error(&fault, ""))?;
+    }
+    while let Some((from, bytes)) = job.post().take_notice() {
+        let mut state = lock(&job.ending.state);
+        match Notice::decode(&bytes) {
+            Some(Notice::Failed(failed)) => {
+                job.abort().raise(failed.rank, failed.reason.clone());
+                state.failed.insert(from, failed);
+                state.unanswered.push(from);
+            }
+            Some(Notice::State { what, age }) => drop(state.states.insert(from, (what, age))),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+// Processes of this host that are there no more, though the job is not over.
+fn bury(job: &Job) {
+    for &(rank, process) in job.peers().iter().filter(|(_, process)| !is_alive(*process)) {
+        let new = lock(&job.ending.state).dead.insert(rank);
+        if new {
+            let reason = format!("its process {process} on {} has died", raw::host());
+            job.ending.tell(job, Failed { rank, missing: Vec::new(), reason });
+        }
+    }
+}
+
+// A process that has died stays in the table until its parent asks: as a zombie.
+fn is_alive(process: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    let state = stat.as_ref().ok().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+// One step of the ending, if there is one.
+fn advance(job: &Job, state: &mut State) {
+    let Some((rank, reason)) = job.abort().raised() else { return };
+    let own = job.place().rank;
+    if state.since.is_none() {
+        state.since = Some(Instant::now());
+        if state.failed.is_empty() {
+            state.failed.insert(own, Failed { rank, missing: Vec::new(), reason: reason.into() });
+        }
+        if let Some(failed) = state.failed.get(&own) {
+            let others = (0..job.place().size).filter(|&rank| rank != own);
+            others.for_each(|rank| send(job, rank, &Notice::Failed(failed.clone())));
+        }
+    }
+    let elapsed = state.since.map_or(Duration::ZERO, |since| since.elapsed());
+    if elapsed >= INTERRUPTING {
+        let (what, age) = own_state(job, state);
+        let answer = Notice::State { what, age };
+        state.unanswered.drain(..).for_each(|rank| send(job, rank, &answer));
+    }
+    match state.settled {
+        None if elapsed >= patience(job, state) => {
+            job.gate().close();
+            state.settled = Some(Instant::now());
+            job.ending.changed.notify_all();
+        }
+        Some(settled) if settled.elapsed() >= GRACE => give_up(job, state),
+        _ => {}
+    }
+}
+
+// How long this process goes on moving data: who tells waits for answers, the others answer.
+fn patience(job: &Job, state: &State) -> Duration {
+    let all_known = silent(job, state).is_empty();
+    if state.failed.contains_key(&job.place().rank) && all_known { TOGETHER } else { ANSWERING }
+}
+
+// Ranks of which nothing was heard.
+fn silent(job: &Job, state: &State) -> Vec<usize> {
+    let known = |rank: &usize| {
+        *rank == job.place().rank
+            || state.failed.contains_key(rank)
+            || state.states.contains_key(rank)
+            || state.dead.contains(rank)
+    };
+    (0..job.place().size).filter(|rank| !known(rank)).collect()
+}
+
+// A notice that does not go out is one that its receiver does not hear: it ends by its own watchdog.
+fn send(job: &Job, to: usize, notice: &Notice) {
+    if let Some(_open) = job.gate().enter() {
+        job.post().send(to, NOTICES, 0, &notice.encode()).ok();
+    }
+}
+
+fn own_state(job: &Job, state: &State) -> (String, Duration) {
+    let seen = job.progress().last_seen();
+    let (mut what, age) = seen.first().map_or(Default::default(), |seen| (seen.what.clone(), seen.age));
+    for interrupted in &state.interrupted {
+        what += &format!(", in {interrupted}");
+    }
+    (what, age)
+}
+
+// The process did not end by itself: a rank is stuck where it hears nothing.
+fn give_up(job: &Job, state: &mut State) -> ! {
+    if let Some(lost) = lost(job, state).filter(|_| !state.told) {
+        let failure = bootstrap::Failure::<String> {
+            rank: lost.rank,
+            kind: bootstrap::Kind::Raised(lost.reason),
+            others: Box::new(lost.others),
+        };
+        eprintln!("{}", failure.report());
+    }
+    raw::abort(1)
+}
+
+// What the user is told, if it is this process that tells.
+fn lost(job: &Job, state: &State) -> Option<Lost> {
+    let own = job.place().rank;
+    if state.failed.first_key_value().map(|(&rank, _)| rank) != Some(own) {
+        return None;
+    }
+    let silent = silent(job, state);
+    let told: Vec<&Failed> = state.failed.values().collect();
+    let first = told.iter().find(|failed| failed.missing.is_empty());
+    // Of those that waited, the one that waited for a rank which does not answer knows best.
+    let knows = || told.iter().find(|failed| failed.missing.iter().any(|rank| silent.contains(rank)));
+    let first = *first.or_else(knows).unwrap_or(&told[0]);
+    let mut failed: Vec<(usize, String)> = told
+        .iter()
+        .filter(|other| **other != first)
+        .map(|other| (other.rank, other.reason.clone()))
+        .collect();
+    failed.dedup();
+    let seen = |(&rank, (what, age)): (&usize, &(String, Duration))| LastSeen {
+        rank,
+        what: what.clone(),
+        age: *age,
+    };
+    let mut last_seen: Vec<LastSeen> = state.states.iter().map(seen).collect();
+    last_seen.push(seen((&own, &own_state(job, state))));
+    last_seen.sort_by_key(|seen| seen.rank);
+    let others = Others { failed, stuck: Vec::new(), silent, last_seen };
+    Some(Lost { rank: first.rank, reason: first.reason.clone(), others })
+}
+
+impl Ending {
+    /// Ends the job because of this rank's error, unless it is ending already.
+    pub(crate) fn raise(&self, job: &Job, error: &Error) {
+        let missing = match error {
+            Error::Aborted { .. } => return,
+            Error::Timeout { missing, .. } => missing.clone(),
+            _ => Vec::new(),
+        };
+        self.tell(job, Failed { rank: job.place().rank, missing, reason: error.to_string() });
+    }
+
+    /// Ends the job because of what happened to a rank, unless it is ending already.
+    pub(crate) fn tell(&self, job: &Job, failed: Failed) {
+        let mut state = lock(&self.state);
+        if job.abort().raised().is_none() {
+            job.abort().raise(failed.rank, failed.reason.clone());
+            state.failed.insert(job.place().rank, failed);
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Notes where a wait was when the job ended.
+    pub(crate) fn interrupted(&self, place: String) {
+        lock(&self.state).interrupted.insert(place);
+    }
+
+    /// Waits until no data moves any more; at once while the job is not ending.
+    pub(crate) fn settle(&self, job: &Job) {
+        let mut state = lock(&self.state);
+        while job.abort().raised().is_some() && state.settled.is_none() && !state.over {
+            state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// What the user is told, if it is this process that tells.
+    pub(crate) fn lost(&self, job: &Job) -> Option<Lost> {
+        let mut state = lock(&self.state);
+        let lost = lost(job, &state);
+        state.told |= lost.is_some();
+        lost
+    }
+
+    /// Ends the thread: the job is over, and no failure can come any more.
+    pub(crate) fn stop(&self) {
+        lock(&self.state).over = true;
+        self.changed.notify_all();
+        if let Some(thread) = lock(&self.monitor).take() {
+            drop(thread.join());
+        }
+    }
+}

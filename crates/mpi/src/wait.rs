@@ -1,0 +1,53 @@
+//! How a thread waits for messages: it polls while that answers soon, then makes room for others.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Locks a mutex, poisoned or not: what this crate guards is whole after every statement.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Polls without a pause, where every rank has a processor: the answer is mostly on its way.
+const EAGER_POLLS: u32 = 200;
+/// After that a waiting thread yields for so long.
+const YIELDING: Duration = Duration::from_micros(300);
+/// After that it sleeps, longer and longer, up to this.
+const LONGEST_SLEEP: Duration = Duration::from_micros(500);
+
+/// One wait, from its last sign of life on.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    polls: u32,
+    since: Instant,
+    eager: bool,
+    sleep: Duration,
+}
+
+impl Patience {
+    /// A wait that begins; `eager` where no other rank wants this processor.
+    pub(crate) fn new(eager: bool) -> Patience {
+        Patience { polls: 0, since: Instant::now(), eager, sleep: Duration::from_micros(20) }
+    }
+
+    /// Something has come: the next thing is probably near.
+    pub(crate) fn renew(&mut self) {
+        *self = Patience::new(self.eager);
+    }
+
+    /// Waits a little; whether it was long enough to look at the clock and the abort signal.
+    pub(crate) fn pause(&mut self) -> bool {
+        self.polls += 1;
+        if self.eager && self.polls < EAGER_POLLS {
+            std::hint::spin_loop();
+            return false;
+        }
+        if self.since.elapsed() < YIELDING {
+            std::thread::yield_now();
+            return self.polls.is_multiple_of(64);
+        }
+        std::thread::sleep(self.sleep);
+        self.sleep = (self.sleep * 2).min(LONGEST_SLEEP);
+        true
+    }
+}

@@ -1,0 +1,60 @@
+//! One way to run a model on a machine.
+
+use crate::Request;
+use grid::{AxisOrder, Degrees};
+use parallel::pipeline::ScheduleKind;
+use train::{
+    Config,
+    config::{OverlapNames, ParallelConfig, TrainingConfig},
+};
+
+/// Everything that the planner chooses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Ranks along each axis.
+    pub degrees: Degrees,
+    /// Which axis varies fastest over ranks.
+    pub order: AxisOrder,
+    /// Micro-batches of a replica.
+    pub micro_batches: usize,
+    /// Whether layers are computed again in backward.
+    pub recompute: bool,
+    /// How micro-batches go through stages.
+    pub schedule: ScheduleKind,
+    /// Whether the optimiser's state is shared over Data.
+    pub sharded_optimiser: bool,
+    /// Whether gathered weights stay from a layer's forward to its backward.
+    pub keep_gathered: bool,
+}
+
+impl Candidate {
+    /// Sequences that a rank holds of each micro-batch.
+    pub fn local_sequences(&self, batch: usize) -> usize {
+        batch / (self.degrees.data * self.degrees.z * self.micro_batches).max(1)
+    }
+
+    /// The configuration that a training run would be started with.
+    pub fn config(&self, request: &Request) -> Config {
+        let mut model = request.model.clone();
+        model.recompute = self.recompute;
+        let training = TrainingConfig {
+            batch: request.batch,
+            micro_batches: self.micro_batches,
+            precision: request.precision,
+            ..TrainingConfig::default()
+        };
+        let parallel = ParallelConfig {
+            ranks: Some(request.devices),
+            grid: self.degrees,
+            order: self.order,
+            schedule: self.schedule,
+            overlap: OverlapNames(request.overlap.unwrap_or(request.preset.overlap())),
+            bucket_mib: request.preset.bucket_mib(),
+            keep_gathered: self.keep_gathered,
+            gather_wide: request.gather_wide,
+            sharded_optimiser: self.sharded_optimiser,
+            ..ParallelConfig::default()
+        };
+        Config { model, training, parallel, ..Config::default() }
+    }
+}

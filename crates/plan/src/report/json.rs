@@ -1,0 +1,45 @@
+//! A plan as JSON.
+
+use super::shares;
+use crate::{Outcome, Plan};
+use serde_json::{Value, json};
+
+/// The plan with `candidates`, best first, each with its grid, time, speed and memory.
+pub fn json(plan: &Plan) -> Value {
+    let request = &plan.request;
+    json!({
+        "machine": request.machine.name,
+        "devices": request.devices,
+        "model": request.model_name,
+        "parameters": request.model.num_parameters(),
+        "batch_sequences": request.batch,
+        "sequence": request.model.context,
+        "settings": request.preset.name(),
+        "enumerated": plan.num_candidates,
+        "within_memory_bound": plan.num_fitting,
+        "simulated": plan.num_simulated,
+        "took_s": plan.took.as_secs_f64(),
+        "candidates": plan.best.iter().map(candidate).collect::<Vec<_>>(),
+    })
+}
+
+fn candidate(outcome: &Outcome) -> Value {
+    let chosen = &outcome.candidate;
+    let degrees = &chosen.degrees;
+    json!({
+        "grid": {
+            "x": degrees.x, "y": degrees.y, "z": degrees.z, "data": degrees.data, "pipeline": degrees.pipeline,
+        },
+        "order": chosen.order.to_string(),
+        "micro_batches": chosen.micro_batches,
+        "recompute": chosen.recompute,
+        "schedule": chosen.schedule.to_string(),
+        "sharded_optimiser": chosen.sharded_optimiser,
+        "keep_gathered": chosen.keep_gathered,
+        "step_s": outcome.step_s,
+        "pflops": outcome.flops / 1e15,
+        "percent_of_peak": outcome.percent_of_peak,
+        "memory_gib": outcome.memory() as f64 / f64::from(1 << 30),
+        "time": shares(outcome),
+    })
+}

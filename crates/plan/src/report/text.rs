@@ -1,0 +1,124 @@
+//! A plan in words and columns.
+
+use super::{Share, shares};
+use crate::{Outcome, Plan};
+use std::fmt::Write;
+
+/// How many candidates are shown.
+const SHOWN: usize = 10;
+
+/// The best ten, where the best one's time goes, and why the next one loses.
+pub fn text(plan: &Plan) -> String {
+    let mut text = headline(plan);
+    text += &table(plan);
+    if let Some(best) = plan.best.first() {
+        text += &time(best);
+    }
+    if let [best, next, ..] = plan.best.as_slice() {
+        text += &comparison(best, next);
+    }
+    text
+}
+
+fn headline(plan: &Plan) -> String {
+    let request = &plan.request;
+    format!(
+        "{} ({:.1}B parameters) on {} devices of {}, {} sequences of {} tokens, settings {}\n\
+         {} ways enumerated, {} within the memory bound, {} simulated in {:.1} s\n\n",
+        request.model_name,
+        request.model.num_parameters() as f64 / 1e9,
+        request.devices,
+        request.machine.title,
+        request.batch,
+        request.model.context,
+        request.preset.name(),
+        plan.num_candidates,
+        plan.num_fitting,
+        plan.num_simulated,
+        plan.took.as_secs_f64(),
+    )
+}
+
+fn table(plan: &Plan) -> String {
+    let mut text = format!(
+        "{:>3}  {:<40} {:>10} {:>10} {:>7} {:>10}  how\n",
+        "", "grid", "step", "Pflop/s", "% peak", "memory"
+    );
+    for (place, outcome) in plan.best.iter().take(SHOWN).enumerate() {
+        let step = seconds(outcome.step_s);
+        let memory = outcome.memory() as f64 / f64::from(1 << 30);
+        let _ = writeln!(
+            text,
+            "{:>3}  {:<40} {step:>10} {:>10.4} {:>7.1} {:>6.1} GiB  {}",
+            place + 1,
+            outcome.candidate.degrees.to_string(),
+            outcome.flops / 1e15,
+            outcome.percent_of_peak,
+            memory,
+            how(outcome)
+        );
+    }
+    text
+}
+
+fn how(outcome: &Outcome) -> String {
+    let chosen = &outcome.candidate;
+    let mut words =
+        vec![format!("order {}", chosen.order), format!("{} micro-batches", chosen.micro_batches)];
+    if chosen.recompute {
+        words.push("recompute".into());
+    }
+    if chosen.degrees.pipeline > 1 {
+        words.push(chosen.schedule.to_string());
+    }
+    if chosen.sharded_optimiser {
+        words.push("sharded optimiser".into());
+    }
+    if chosen.keep_gathered {
+        words.push("gathered weights kept".into());
+    }
+    words.join(", ")
+}
+
+fn time(best: &Outcome) -> String {
+    let mut text = String::from("\nwhere the best one's step goes:\n");
+    for Share { what, seconds: exposed, hidden_seconds } in shares(best) {
+        let percent = 100.0 * exposed / best.step_s;
+        let _ = write!(text, "  {what:<28} {:>10} {percent:>5.1} %", seconds(exposed));
+        let _ = match hidden_seconds > 0.0 {
+            true => writeln!(text, "   and {} hidden", seconds(hidden_seconds)),
+            false => writeln!(text),
+        };
+    }
+    text
+}
+
+// The part that takes longer in the next one than in the best one by most.
+fn comparison(best: &Outcome, next: &Outcome) -> String {
+    let (ours, theirs) = (shares(best), shares(next));
+    let of = |all: &[Share], what: &str| {
+        all.iter().find(|share| share.what == what).map_or(0.0, |share| share.seconds)
+    };
+    let mut differences: Vec<_> =
+        theirs.iter().map(|share| (share.seconds - of(&ours, &share.what), share.what.clone())).collect();
+    differences.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let behind = next.step_s - best.step_s;
+    match differences.first() {
+        Some((more, what)) if *more > 0.0 => format!(
+            "\nthe runner-up, {}, is {} slower: {what} takes {} more\n",
+            next.candidate.degrees,
+            seconds(behind),
+            seconds(*more)
+        ),
+        _ => format!("\nthe runner-up, {}, is {} slower\n", next.candidate.degrees, seconds(behind)),
+    }
+}
+
+/// Seconds with a fitting unit.
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds >= 1.0 => format!("{seconds:.3} s"),
+        seconds if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
+        seconds => format!("{:.1} us", seconds * 1e6),
+    }
+}

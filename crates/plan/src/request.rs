@@ -1,0 +1,180 @@
+//! What is asked of the planner.
+
+use crate::{Error, Result, candidate::Candidate};
+use grid::{AxisOrder, Degrees, machine::Machine};
+use nn::GptConfig;
+use parallel::{Overlap, pipeline::ScheduleKind};
+use std::{sync::Arc, time::Duration};
+use train::config::Precision;
+
+/// Which choices a plan starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preset {
+    /// This library's defaults: everything overlaps, gradients are reduced in buckets behind backward.
+    #[default]
+    Ours,
+    /// Those of AxoNN's published runs: every layer recomputed, overlap in the backward pass only, gradients reduced
+    /// after it, tensor by tensor, no pipelining, no sharded optimiser.
+    PublishedAxonn,
+}
+
+impl Preset {
+    /// The preset of that name.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the names.
+    pub fn parse(name: &str) -> Result<Preset> {
+        match name {
+            "ours" | "default" => Ok(Preset::Ours),
+            "published-axonn" => Ok(Preset::PublishedAxonn),
+            other => Err(Error::Request(format!("settings `{other}`: needs ours or published-axonn"))),
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Preset::Ours => "ours",
+            Preset::PublishedAxonn => "published-axonn",
+        }
+    }
+
+    /// Which collectives run beside compute.
+    pub const fn overlap(self) -> Overlap {
+        match self {
+            Preset::Ours => Overlap::ALL,
+            Preset::PublishedAxonn => Overlap {
+                all_reduce: true,
+                reduce_scatter: true,
+                all_gather: true,
+                all_gather_forward: false,
+                data: false,
+            },
+        }
+    }
+
+    /// Largest bucket of gradients, in MiB; 0 reduces every tensor by itself.
+    pub const fn bucket_mib(self) -> usize {
+        match self {
+            Preset::Ours => 200,
+            Preset::PublishedAxonn => 0,
+        }
+    }
+}
+
+/// What is asked of the planner. What is `None` the planner chooses.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The machine.
+    pub machine: Arc<Machine>,
+    /// Devices of the job.
+    pub devices: usize,
+    /// The model's name, for the report.
+    pub model_name: String,
+    /// The model; its `context` is the sequence.
+    pub model: GptConfig,
+    /// Sequences in the global batch.
+    pub batch: usize,
+    /// The types that the model computes in.
+    pub precision: Precision,
+    /// Which choices the plan starts from.
+    pub preset: Preset,
+    /// Whether the model may be cut in stages.
+    pub allow_pipeline: bool,
+    /// Ranks along each axis.
+    pub grid: Option<Degrees>,
+    /// Which axis varies fastest over ranks.
+    pub order: Option<AxisOrder>,
+    /// Micro-batches of a replica.
+    pub micro_batches: Option<usize>,
+    /// Whether layers are computed again in backward.
+    pub recompute: Option<bool>,
+    /// How micro-batches go through stages.
+    pub schedule: Option<ScheduleKind>,
+    /// Whether the optimiser's state is shared over Data.
+    pub sharded_optimiser: Option<bool>,
+    /// Whether weights travel in f32, as under an automatic cast.
+    pub gather_wide: bool,
+    /// Collectives beside compute, in place of the preset's.
+    pub overlap: Option<Overlap>,
+    /// How long to simulate.
+    pub budget: Duration,
+}
+
+impl Request {
+    /// A plan for `devices` of `machine` that trains `model` with this library's defaults and a batch of 16.8M tokens.
+    pub fn new(machine: Machine, devices: usize, model_name: impl Into<String>, model: GptConfig) -> Request {
+        let batch = (16_777_216 / model.context.max(1)).max(1);
+        Request {
+            machine: Arc::new(machine),
+            devices,
+            model_name: model_name.into(),
+            model,
+            batch,
+            precision: Precision::Bf16,
+            preset: Preset::Ours,
+            allow_pipeline: false,
+            grid: None,
+            order: None,
+            micro_batches: None,
+            recompute: None,
+            schedule: None,
+            sharded_optimiser: None,
+            gather_wide: false,
+            overlap: None,
+            budget: Duration::from_secs(12),
+        }
+    }
+
+    /// What can be seen to be wrong without trying anything.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the numbers.
+    pub fn check(&self) -> Result<()> {
+        let most = self.machine.nodes * self.machine.devices_per_node;
+        if self.devices == 0 || self.devices > most {
+            let name = &self.machine.name;
+            return Err(Error::Request(format!("devices: found {}, {name} has 1 to {most}", self.devices)));
+        }
+        if self.batch == 0 {
+            return Err(Error::Request("batch: found 0 sequences, needs at least 1".into()));
+        }
+        self.model.check().map_err(|error| Error::Request(error.to_string()))
+    }
+
+    /// The same with another number of devices.
+    pub fn with_devices(&self, devices: usize) -> Request {
+        Request { devices, ..self.clone() }
+    }
+
+    /// Flop of a step, as the candidate's speed is quoted.
+    pub fn flop(&self, candidate: &Candidate) -> f64 {
+        crate::model::flop_per_step(&self.model, self.batch, candidate.recompute)
+    }
+}
+
+/// Sequences that make up about so many tokens: of the counts within 1 %, the one that halves most often.
+pub fn sequences(tokens: f64, sequence: usize) -> usize {
+    let exact = tokens / sequence.max(1) as f64;
+    let (low, high) = ((exact * 0.99).ceil() as usize, (exact * 1.01).floor() as usize);
+    let halvings = (0..usize::BITS).rev().map(|power| 1_usize << power);
+    let fits = |unit: usize| {
+        let multiple = (exact / unit as f64).round() as usize * unit;
+        (low..=high).contains(&multiple).then_some(multiple)
+    };
+    halvings.filter_map(fits).find(|count| *count > 0).unwrap_or((exact.round() as usize).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rounded_number_of_tokens_is_a_batch_that_halves() {
+        assert_eq!(sequences(16.8e6, 2048), 8192);
+        assert_eq!(sequences(16_777_216.0, 2048), 8192);
+        assert_eq!(sequences(6.3e6, 2048), 3072);
+        assert_eq!(sequences(1_048_576.0, 512), 2048);
+        assert_eq!(sequences(3000.0, 2048), 1);
+    }
+}

@@ -1,0 +1,176 @@
+//! A training step of one candidate on the simulated vendor: the program that will run, with time in place of numbers.
+
+use crate::{Candidate, Error, Request, Result};
+use ::sim::{Breakdown, cost::Costs};
+use bootstrap::local::{self, Options, StandIns};
+use grid::{Axis, Grid};
+use parallel::{Context, Counters};
+use std::sync::Arc;
+use tensor::{
+    Device, MemoryUse,
+    trace::{self, Span},
+};
+use train::{Config, data::Batch as Tokens, trainer::Trainer};
+
+/// Steps before the one that is measured: the first learns in which order weights are gathered.
+const WARM_UP: u64 = 1;
+
+/// What a simulated step came to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was simulated.
+    pub candidate: Candidate,
+    /// Seconds of a step.
+    pub step_s: f64,
+    /// Flop of the step by the field's count, over its time, in flop/s of the whole job.
+    pub flops: f64,
+    /// Of the advertised peak of all devices.
+    pub percent_of_peak: f64,
+    /// One for each pipeline stage.
+    pub stages: Vec<Stage>,
+}
+
+/// What the rank that stands for a pipeline stage saw.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// Where its time went.
+    pub breakdown: Breakdown,
+    /// Its memory.
+    pub memory: MemoryUse,
+    /// What its collectives moved in the step.
+    pub counters: Counters,
+    /// The world rank that stands for it.
+    pub rank: usize,
+    /// Its work on its streams, if that was asked for; times since the device was opened.
+    pub spans: Vec<Span>,
+    begin_s: f64,
+    end_s: f64,
+}
+
+impl Stage {
+    /// When its step began, in microseconds since the device was opened.
+    pub fn begin_us(&self) -> f64 {
+        self.begin_s * 1e6
+    }
+}
+
+impl Outcome {
+    /// Bytes on the fullest rank.
+    pub fn memory(&self) -> usize {
+        self.stages.iter().map(|stage| stage.memory.peak).max().unwrap_or(0)
+    }
+
+    /// The stage that computes longest.
+    pub fn slowest(&self) -> &Stage {
+        let compute = |stage: &&Stage| stage.breakdown.compute_s();
+        let slowest = self.stages.iter().max_by(|one, other| compute(one).total_cmp(&compute(other)));
+        slowest.expect("a grid has at least one stage")
+    }
+}
+
+/// Simulates a step of `candidate`; `traced` keeps the span of every piece of work.
+///
+/// # Cost
+/// A second or less, whatever the number of devices: one thread for each pipeline stage.
+/// # Errors
+/// [`Error::Train`] with the numbers when it does not fit the devices' memory.
+pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Result<Outcome> {
+    let config = candidate.config(request);
+    let grid = config.grid()?;
+    let costs = Arc::new(Costs::new(request.machine.clone(), request.devices));
+    let job = Job { live: live(&grid), config, grid, costs, traced };
+    let options = job.options(request)?;
+    let stages = local::run(options, move |world| job.stage(world)).map_err(|failure| {
+        let told = failure.to_string();
+        match failure.kind {
+            bootstrap::Kind::Error(error) => Error::Train(error),
+            _ => Error::Request(told),
+        }
+    })?;
+    Ok(outcome(request, candidate, stages))
+}
+
+// The rank of every stage that is first on all other axes.
+fn live(grid: &Grid) -> Vec<usize> {
+    let mut live = grid.group(0, Axis::Pipeline);
+    live.sort_unstable();
+    live
+}
+
+struct Job {
+    config: Config,
+    grid: Grid,
+    costs: Arc<Costs>,
+    live: Vec<usize>,
+    traced: bool,
+}
+
+impl Job {
+    fn options(&self, request: &Request) -> Result<Options> {
+        let grid = self.grid;
+        let first = grid.coordinates(0);
+        let stands_for = move |rank: usize| {
+            let stage = grid.coordinates(rank).get(Axis::Pipeline);
+            grid.rank(&first.with(Axis::Pipeline, stage))
+        };
+        let stand_ins = StandIns::new(request.devices, stands_for).map_err(train::Error::from)?;
+        let per_node = request.machine.placement(request.devices).per_node;
+        let options = Options::new(request.devices);
+        Ok(Options { stand_ins: Some(stand_ins), ranks_per_node: Some(per_node), ..options })
+    }
+
+    fn stage(&self, world: bootstrap::World) -> train::Result<Stage> {
+        let (device, recorder) = ::sim::open_recorded(::sim::Options {
+            costs: self.costs.clone(),
+            ordinal: world.rank(),
+            live: Some(self.live.clone().into()),
+            description: self.costs.machine().device.name.clone(),
+        })?;
+        let device = Device::new(device)?;
+        let context = Context::new(world, self.grid, device.clone(), self.config.settings())?;
+        let mut trainer = Trainer::new(&context, &self.config)?;
+        let sequence = self.config.model.context;
+        let batch = |step| trainer_batch(&trainer, &context, step, sequence);
+        let batches = (0..=WARM_UP).map(batch).collect::<train::Result<Vec<_>>>()?;
+        for batch in &batches[..WARM_UP as usize] {
+            trainer.step_on(batch)?;
+            recorder.synchronize()?;
+        }
+        context.counters().reset();
+        if self.traced {
+            trace::start(&device);
+        }
+        let begin_s = recorder.now_s()?;
+        recorder.begin()?;
+        trainer.step_on(&batches[WARM_UP as usize])?;
+        // As the real run does, which reads the loss.
+        recorder.synchronize()?;
+        let end_s = recorder.now_s()?;
+        let counters = context.counters().clone();
+        let breakdown = recorder.finish()?;
+        let spans = trace::finish(&device)?;
+        let (rank, memory) = (context.world().rank(), device.memory_use());
+        Ok(Stage { breakdown, memory, counters, rank, spans, begin_s, end_s })
+    }
+}
+
+// Tokens without values: only how many there are counts.
+fn trainer_batch(
+    trainer: &Trainer,
+    context: &Context,
+    step: u64,
+    sequence: usize,
+) -> train::Result<nn::Batch> {
+    trainer.shares().cut(context, step, |range| {
+        let ids = vec![0; range.len() * sequence];
+        Ok(Tokens { inputs: ids.clone(), targets: ids })
+    })
+}
+
+fn outcome(request: &Request, candidate: &Candidate, stages: Vec<Stage>) -> Outcome {
+    let latest = |time: fn(&Stage) -> f64| stages.iter().map(time).fold(0.0, f64::max);
+    let step_s = latest(|stage| stage.end_s) - latest(|stage| stage.begin_s);
+    let flops = request.flop(candidate) / step_s;
+    let peak = request.machine.device.peak(request.precision.dtype().name()) * request.devices as f64;
+    Outcome { candidate: *candidate, step_s, flops, percent_of_peak: 100.0 * flops / peak, stages }
+}

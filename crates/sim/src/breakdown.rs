@@ -1,0 +1,106 @@
+//! Where the time of a step went.
+
+use crate::work::{Category, Label, Reason};
+use std::sync::Arc;
+
+/// Time of one group's collectives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupTime {
+    /// The group in words.
+    pub label: Arc<str>,
+    /// From start to end of its collectives and messages, whatever ran beside them.
+    pub total_s: f64,
+    /// Of it, while the compute stream stood still for it. Messages count as bubble instead.
+    pub exposed_s: f64,
+    /// Bytes of its collectives' buffers.
+    pub bytes: usize,
+}
+
+impl GroupTime {
+    /// Time that ran beside compute.
+    pub fn hidden_s(&self) -> f64 {
+        (self.total_s - self.exposed_s).max(0.0)
+    }
+}
+
+/// Where the time of one device's compute stream went, in seconds.
+///
+/// Compute, exposed collectives, bubble and host add up to the total.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Breakdown {
+    /// From the begin of the record to the end of the last work on any stream.
+    pub total_s: f64,
+    /// Products.
+    pub products_s: f64,
+    /// Attention.
+    pub attention_s: f64,
+    /// Other kernels and copies.
+    pub elementwise_s: f64,
+    /// Norms of gradients and updates.
+    pub optimiser_s: f64,
+    /// The pipeline's bubble: idle because of messages, or of a stage that came late.
+    pub bubble_s: f64,
+    /// Idle for any other reason: the host was late, or a launch took its time.
+    pub host_s: f64,
+    /// Floating-point operations of products and attention.
+    pub flop: f64,
+    /// Collectives by group.
+    pub groups: Vec<GroupTime>,
+}
+
+impl Breakdown {
+    /// Time in which the compute stream computed.
+    pub fn compute_s(&self) -> f64 {
+        self.products_s + self.attention_s + self.elementwise_s + self.optimiser_s
+    }
+
+    /// Time in which it stood still for a collective.
+    pub fn exposed_s(&self) -> f64 {
+        self.groups.iter().map(|group| group.exposed_s).sum()
+    }
+
+    /// Index of the group with that label, new for the first who asks.
+    pub(crate) fn group(&mut self, label: &str) -> u16 {
+        let index = self.groups.iter().position(|group| &*group.label == label).unwrap_or_else(|| {
+            self.groups.push(GroupTime { label: label.into(), total_s: 0.0, exposed_s: 0.0, bytes: 0 });
+            self.groups.len() - 1
+        });
+        index as u16
+    }
+
+    /// Counts work on any stream.
+    pub(crate) fn count(&mut self, label: &Label, seconds: f64) {
+        self.flop += label.flop;
+        if let Some(group) = label.group {
+            let group = &mut self.groups[usize::from(group)];
+            group.total_s += seconds;
+            group.bytes += label.bytes;
+        }
+    }
+
+    /// Counts work of the compute stream.
+    pub(crate) fn busy(&mut self, label: &Label, seconds: f64) {
+        match label.category {
+            Category::Products => self.products_s += seconds,
+            Category::Attention => self.attention_s += seconds,
+            Category::Elementwise => self.elementwise_s += seconds,
+            Category::Optimiser => self.optimiser_s += seconds,
+            Category::Collective | Category::Message => self.idle(label.reason(), seconds),
+        }
+    }
+
+    /// Counts time in which the compute stream stood still.
+    pub(crate) fn idle(&mut self, reason: Reason, seconds: f64) {
+        match reason {
+            Reason::Host | Reason::Compute => self.host_s += seconds,
+            Reason::Message => self.bubble_s += seconds,
+            Reason::Group(group) => self.groups[usize::from(group)].exposed_s += seconds,
+        }
+    }
+
+    /// The same groups, and no time.
+    pub(crate) fn emptied(&self) -> Breakdown {
+        let empty = |group: &GroupTime| GroupTime { total_s: 0.0, exposed_s: 0.0, bytes: 0, ..group.clone() };
+        Breakdown { groups: self.groups.iter().map(empty).collect(), ..Breakdown::default() }
+    }
+}

@@ -1,0 +1,118 @@
+//! What each piece of work costs on a machine, in seconds of the virtual clock.
+//!
+//! One place for all of it: products from the machine's [`Product`](grid::machine::Product), kernels by the bytes they
+//! move ([`kernels`]), collectives by the route of their group over the nodes ([`collectives`]).
+
+mod collectives;
+mod kernels;
+
+pub use collectives::{GroupShape, Transfer};
+
+use grid::machine::{Machine, Placement, ProductShape, Variant};
+use hal::{Gemm, Kernel};
+use kernels::Work;
+use std::sync::Arc;
+
+/// The costs of a job of so many ranks on a machine.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    machine: Arc<Machine>,
+    placement: Placement,
+    tuned: bool,
+    // Seconds of this job's slowest device for one of the mean device, and of ranks that share cores.
+    pace: f64,
+}
+
+impl Costs {
+    /// The costs of a job of `ranks`, which fill the machine's nodes in order.
+    pub fn new(machine: Arc<Machine>, ranks: usize) -> Costs {
+        let placement = machine.placement(ranks);
+        let slowest = if ranks > 1 { machine.device.slowest.value } else { 1.0 };
+        let pace = machine.crowding(placement.per_node) / slowest;
+        Costs { machine, placement, tuned: true, pace }
+    }
+
+    /// Whether the fastest variant of every product is chosen by timing, as the GPU vendors do; by default it is.
+    pub fn tuned(self, tuned: bool) -> Costs {
+        Costs { tuned, ..self }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// How the ranks lie on the nodes.
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// Seconds of a product on the device.
+    pub fn gemm(&self, gemm: &Gemm) -> f64 {
+        let variant = match (gemm.a.transposed, gemm.b.transposed) {
+            (false, false) => Variant::Nn,
+            (false, true) => Variant::Nt,
+            (true, false) => Variant::Tn,
+            (true, true) => Variant::Tt,
+        };
+        let sides = gemm.m * gemm.k + gemm.k * gemm.n;
+        let result = gemm.m * gemm.n * if gemm.beta == 0.0 { 1 } else { 2 };
+        let bytes = sides * gemm.a.data.dtype.bytes() + result * gemm.c.data.dtype.bytes();
+        let dtype = gemm.a.data.dtype.name();
+        let shape = ProductShape { m: gemm.m, n: gemm.n, k: gemm.k, dtype, variant, bytes };
+        if shape.flop() == 0.0 {
+            return 0.0;
+        }
+        self.pace * self.machine.product.seconds(&shape, &self.machine.device, self.tuned)
+    }
+
+    /// Seconds of a kernel on the device.
+    pub fn kernel(&self, kernel: &Kernel) -> f64 {
+        let device = &self.machine.device;
+        let moved = |bytes: f64| bytes / device.kernel_bandwidth(kernel.name(), kernels::family(kernel));
+        self.pace
+            * match kernels::work(kernel) {
+                Work::Bytes(bytes) => moved(bytes),
+                Work::Attention { bytes, flop, dtype, backward } => {
+                    let attention = &device.attention;
+                    let share = if backward { &attention.backward } else { &attention.forward };
+                    (flop / (device.peak(dtype.name()) * share.value)).max(moved(bytes))
+                }
+            }
+    }
+
+    /// Seconds of a copy within the device.
+    pub fn copy(&self, bytes: usize) -> f64 {
+        self.pace * 2.0 * bytes as f64 / self.machine.device.kernel_bandwidth("copy", "layout")
+    }
+
+    /// Seconds of a copy from the host.
+    pub fn upload(&self, bytes: usize) -> f64 {
+        bytes as f64 / (self.machine.device.host_gbps.value * 1e9)
+    }
+
+    /// Seconds of a copy to the host.
+    pub fn download(&self, bytes: usize) -> f64 {
+        self.upload(bytes)
+    }
+
+    /// Seconds of the host for starting one piece of work.
+    pub fn launch_host(&self) -> f64 {
+        self.machine.crowding(self.placement.per_node) * self.machine.device.launch.host_us.value * 1e-6
+    }
+
+    /// Seconds between two pieces of work on a stream.
+    pub fn launch_device(&self) -> f64 {
+        self.machine.device.launch.device_us.value * 1e-6
+    }
+
+    /// Share of the device that a running collective takes from compute beside it.
+    pub fn compute_slowdown(&self) -> f64 {
+        self.machine.device.collective_share.value.clamp(0.0, 1.0)
+    }
+
+    /// Bytes of one device's memory that a program can have.
+    pub fn memory_bytes(&self) -> usize {
+        self.machine.device.memory_bytes()
+    }
+}

@@ -1,0 +1,97 @@
+//! The device of one live rank.
+
+use crate::{Recorder, cost::Costs, group, kernels::SimKernels, state::Shared, stream::SimStream};
+use hal::{
+    Blas, Capabilities, Communicator, DType, Device, DeviceId, GroupId, Join, Kernels, Memory, RawBuffer,
+    Result, Stream, StreamKind, Vendor,
+};
+use std::sync::Arc;
+
+/// What a device simulates.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What everything costs.
+    pub costs: Arc<Costs>,
+    /// Its number, in messages: the world rank.
+    pub ordinal: usize,
+    /// World ranks that run as threads, in increasing order; every other rank does what these do. None when all run.
+    pub live: Option<Arc<[usize]>>,
+    /// The machine in words.
+    pub description: String,
+}
+
+/// Opens the device of one live rank.
+///
+/// # Errors
+/// None yet; a device that cannot be had would be one.
+pub fn open(options: Options) -> Result<Arc<dyn Device>> {
+    open_recorded(options).map(|(device, _)| device)
+}
+
+/// Opens the device of one live rank, with the recorder of its clocks.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
+    let id = DeviceId { vendor: Vendor::Sim, ordinal: options.ordinal };
+    let capabilities = Capabilities {
+        dtypes: DType::ALL.into(),
+        holds_values: false,
+        overlaps_streams: true,
+        description: options.description,
+    };
+    let shared = Arc::new(Shared::new(id, options.costs, options.live));
+    let recorder = Recorder::new(shared.clone());
+    Ok((Arc::new(SimDevice { shared, capabilities }), recorder))
+}
+
+#[derive(Debug)]
+struct SimDevice {
+    shared: Arc<Shared>,
+    capabilities: Capabilities,
+}
+
+// SAFETY: the id is that of the options; ranges of addresses are aligned to 256 bytes and never handed out twice, and
+// neither this vendor nor, with `holds_values` false, anybody else reads or writes there.
+unsafe impl Device for SimDevice {
+    fn id(&self) -> DeviceId {
+        self.shared.id
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        Ok(self.shared.lock().memory.memory())
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
+        self.shared.lock().memory.allocate(bytes)
+    }
+
+    unsafe fn deallocate(&self, buffer: RawBuffer) {
+        self.shared.lock().memory.deallocate(buffer);
+    }
+
+    fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
+        let index = self.shared.lock().add_lane(kind);
+        Ok(Arc::new(SimStream { shared: self.shared.clone(), index, kind }))
+    }
+
+    fn create_blas(&self) -> Result<Arc<dyn Blas>> {
+        Ok(Arc::new(SimKernels { shared: self.shared.clone() }))
+    }
+
+    fn kernels(&self) -> Result<Arc<dyn Kernels>> {
+        Ok(Arc::new(SimKernels { shared: self.shared.clone() }))
+    }
+
+    fn create_group(&self) -> Result<GroupId> {
+        Ok(group::create())
+    }
+
+    fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
+        group::join(&self.shared, join)
+    }
+}

@@ -1,0 +1,41 @@
+//! Points in streams, as times of the virtual clock.
+
+use crate::state::Shared;
+use hal::{Event, Result};
+use std::sync::Arc;
+
+/// An event of this vendor: the device keeps its point.
+#[derive(Debug)]
+pub(crate) struct SimEvent {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) index: usize,
+}
+
+// SAFETY: an event's time is the end of all work before it, and it counts as complete only once the host's clock has
+// reached that time.
+unsafe impl Event for SimEvent {
+    fn raw(&self) -> u64 {
+        self.shared.handle(self.index)
+    }
+
+    fn is_complete(&self) -> Result<bool> {
+        self.shared.lock().is_complete(self.index)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let mut state = self.shared.lock();
+        let at = state.event_time(self.index)?;
+        state.host_reaches(at);
+        Ok(())
+    }
+
+    fn time_us(&self) -> Result<Option<f64>> {
+        self.shared.lock().event_time(self.index).map(|seconds| Some(seconds * 1e6))
+    }
+}
+
+impl Drop for SimEvent {
+    fn drop(&mut self) {
+        self.shared.lock().forget(self.index);
+    }
+}

@@ -1,0 +1,144 @@
+//! What depends on other live ranks: receipts, and collectives with them.
+
+use super::hub::{Hub, MessageKey, Sent};
+use crate::lock;
+use hal::{AbortSignal, Collective, Error, RawSlice, Result};
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+/// Receipts and collectives that one call queued.
+#[derive(Debug)]
+pub(crate) struct Meeting {
+    pub(super) hub: Arc<Hub>,
+    pub(super) rank: usize,
+    pub(super) patience: Patience,
+    pub(super) receipts: Vec<Receipt>,
+    /// The collectives, if the call has some.
+    pub(super) round: Option<Round>,
+}
+
+/// A message to be received.
+#[derive(Debug)]
+pub(super) struct Receipt {
+    pub(super) key: MessageKey,
+    pub(super) buffer: RawSlice,
+    pub(super) seconds: f64,
+}
+
+/// A collective.
+#[derive(Debug)]
+pub(super) struct Round {
+    /// Its number within the group.
+    pub(super) number: u64,
+    /// The call in words, until the others have been told when this rank comes with it.
+    pub(super) call: Mutex<Option<String>>,
+    pub(super) seconds: f64,
+}
+
+/// How long a rank waits for others, and what ends the wait.
+#[derive(Clone, Debug)]
+pub(super) struct Patience {
+    pub(super) timeout: Duration,
+    pub(super) abort: Arc<AbortSignal>,
+}
+
+// How long a thread sleeps between two looks at another rank's clock.
+const PAUSE: Duration = Duration::from_micros(20);
+
+impl Meeting {
+    /// Tells the others that this rank comes to the collective at `ready`, unless it has.
+    pub(super) fn come(&self, ready: f64) {
+        if let Some(round) = &self.round
+            && let Some(call) = lock(&round.call).take()
+        {
+            self.hub.come(self.rank, round.number, ready, call);
+        }
+    }
+
+    /// Start and end of the meeting, to which this rank comes at `ready`, if all others have come by now.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`].
+    pub(crate) fn hold(&self, ready: f64) -> Result<Option<(f64, f64)>> {
+        self.come(ready);
+        let (mut start, mut end) = (ready, ready);
+        for receipt in &self.receipts {
+            let Ok(sent) = self.hub.look(receipt.key) else { return Ok(None) };
+            self.compare(receipt, &sent)?;
+            start = start.max(sent.start);
+            end = end.max(arrival(ready, receipt, &sent));
+        }
+        if let Some(round) = &self.round {
+            let Some(last) = self.hub.gather(round.number)? else { return Ok(None) };
+            start = start.max(last);
+            end = end.max(start + round.seconds);
+        }
+        self.receipts.iter().for_each(|receipt| self.hub.forget(receipt.key));
+        Ok(Some((start, end)))
+    }
+
+    /// Whether the meeting may end before `host`: not if a message cannot have come by then.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`].
+    pub(crate) fn may_end_by(&self, ready: f64, host: f64) -> Result<bool> {
+        for receipt in &self.receipts {
+            if !self.comes_by(receipt, ready, host)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    // Looks until the time of the message is known, or known not to be before `host`.
+    fn comes_by(&self, receipt: &Receipt, ready: f64, host: f64) -> Result<bool> {
+        let start = Instant::now();
+        loop {
+            match self.hub.look(receipt.key) {
+                Ok(sent) => return Ok(arrival(ready, receipt, &sent) < host),
+                Err(clock) if clock + receipt.seconds >= host => return Ok(false),
+                Err(_) => {}
+            }
+            self.check_patience(start.elapsed())?;
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Fails when the job has ended, or when somebody has not come within the timeout.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]; [`Error::Timeout`] naming the ranks.
+    pub(crate) fn check_patience(&self, waited: Duration) -> Result<()> {
+        self.patience.abort.check()?;
+        if waited <= self.patience.timeout {
+            return Ok(());
+        }
+        let late = |receipt: &&Receipt| self.hub.look(receipt.key).is_err();
+        let (operation, sequence, missing) = match (self.receipts.iter().find(late), &self.round) {
+            (Some(receipt), _) => ("recv", receipt.key.number, vec![self.hub.members[receipt.key.from]]),
+            (None, Some(round)) => ("collective", round.number, self.hub.absent(round.number)),
+            (None, None) => return Ok(()),
+        };
+        let (group, rank) = (self.hub.label.clone(), self.hub.members[self.rank]);
+        Err(Error::Timeout { group, rank, operation: operation.into(), sequence, missing, waited })
+    }
+
+    fn compare(&self, receipt: &Receipt, sent: &Sent) -> Result<()> {
+        let (buffer, Sent { len, dtype, .. }) = (receipt.buffer, *sent);
+        if (buffer.len, buffer.dtype) == (len, dtype) {
+            return Ok(());
+        }
+        let MessageKey { from, to, number } = receipt.key;
+        let sent = Collective::Send { buffer: RawSlice { len, dtype, ..buffer }, to };
+        let received = Collective::Recv { buffer, from };
+        Err(self.hub.mismatch(number, (from, sent.describe()), (to, received.describe())))
+    }
+}
+
+// A message travels once both are there, and has not come before all of it has left. Links into a rank are not those out
+// of it, and the sender's were taken.
+fn arrival(ready: f64, receipt: &Receipt, sent: &Sent) -> f64 {
+    (ready.max(sent.start) + receipt.seconds).max(sent.end)
+}

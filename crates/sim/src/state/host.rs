@@ -1,0 +1,50 @@
+//! A rank's host, as the threads of other ranks see it.
+
+use crate::lock;
+use std::{
+    sync::{
+        Condvar, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// The clock of a rank's host, and the bell that wakes it.
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    clock: AtomicU64,
+    news: Mutex<u64>,
+    bell: Condvar,
+}
+
+impl Host {
+    /// Seconds of the host: nothing that it launches from now on starts earlier.
+    pub(crate) fn clock(&self) -> f64 {
+        f64::from_bits(self.clock.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_clock(&self, seconds: f64) {
+        self.clock.store(seconds.to_bits(), Ordering::Release);
+    }
+
+    /// Tells the rank that something it may wait for has come.
+    pub(crate) fn tell(&self) {
+        *lock(&self.news) += 1;
+        self.bell.notify_all();
+    }
+
+    /// Number of news so far, for [`wait`](Host::wait).
+    pub(super) fn news(&self) -> u64 {
+        *lock(&self.news)
+    }
+
+    /// Waits for news after the first `seen`, at most about `limit`.
+    pub(super) fn wait(&self, seen: u64, limit: Duration) {
+        let guard = lock(&self.news);
+        drop(
+            self.bell
+                .wait_timeout_while(guard, limit, |news| *news == seen)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+    }
+}

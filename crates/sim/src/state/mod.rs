@@ -1,0 +1,225 @@
+//! The clocks of one device, and how work moves them: [`lanes`] (streams and events), [`settle`]
+//! (times that other ranks decide), [`host`] (what those see of this one), [`account`] (where time went).
+
+mod account;
+mod host;
+mod lanes;
+mod settle;
+
+pub(crate) use host::Host;
+
+use crate::{
+    breakdown::Breakdown,
+    cost::{Costs, Transfer},
+    links::Links,
+    lock,
+    memory::AddressSpace,
+    pending::{Pending, Task},
+    point::Cause,
+    work::{Label, Reason, Work},
+};
+use hal::{DeviceId, Error, Result, StreamKind};
+use lanes::{Events, Lane};
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicU32, Ordering},
+};
+
+/// A device, as its streams, kernels and communicators share it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) id: DeviceId,
+    pub(crate) costs: Arc<Costs>,
+    /// World ranks that are threads, in order; none when all are.
+    pub(crate) live: Option<Arc<[usize]>>,
+    /// Tells this device from every other one of the process.
+    pub(crate) serial: u32,
+    pub(crate) host: Arc<Host>,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    pub(crate) fn new(id: DeviceId, costs: Arc<Costs>, live: Option<Arc<[usize]>>) -> Shared {
+        static SERIAL: AtomicU32 = AtomicU32::new(1);
+        let host = Arc::new(Host::default());
+        let state = Mutex::new(State::new(id, &costs, host.clone()));
+        Shared { id, costs, live, serial: SERIAL.fetch_add(1, Ordering::Relaxed), host, state }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// A handle that only this device's objects understand.
+    pub(crate) fn handle(&self, index: usize) -> u64 {
+        u64::from(self.serial) << 32 | index as u64
+    }
+
+    /// The index in a handle.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when another device made the handle.
+    pub(crate) fn index(&self, what: &str, handle: u64) -> Result<usize> {
+        match handle >> 32 == u64::from(self.serial) {
+            true => Ok((handle & u64::from(u32::MAX)) as usize),
+            false => Err(Error::invalid(what, "one of another device", format!("one of {}", self.id))),
+        }
+    }
+}
+
+/// What work takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cost {
+    /// Seconds of the device.
+    Compute(f64),
+    /// Links.
+    Transfer(Transfer),
+}
+
+impl Cost {
+    // With nothing in its way.
+    fn seconds(&self) -> f64 {
+        match self {
+            Cost::Compute(seconds) => *seconds,
+            Cost::Transfer(transfer) => transfer.latency_s + transfer.transfer_s,
+        }
+    }
+}
+
+/// What moves while a program runs.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) memory: AddressSpace,
+    /// Seconds of the host since the device was opened.
+    pub(crate) host: f64,
+    shown: Arc<Host>,
+    launch_host: f64,
+    launch_device: f64,
+    slowdown: f64,
+    links: Links,
+    lanes: Vec<Lane>,
+    // The stream whose time the breakdown divides: the first for compute.
+    main: Option<usize>,
+    events: Events,
+    // Work that was launched with its time open, and not counted yet, in the order of launches.
+    open: Vec<Arc<Pending>>,
+    failed: Option<Error>,
+    // Looks at events that had not passed, since the host last did something else.
+    polling_since: Option<f64>,
+    looks: u32,
+    begin: f64,
+    breakdown: Breakdown,
+    log: Option<Vec<Work>>,
+}
+
+impl State {
+    fn new(id: DeviceId, costs: &Costs, shown: Arc<Host>) -> State {
+        State {
+            memory: AddressSpace::new(id, costs.memory_bytes()),
+            host: 0.0,
+            shown,
+            launch_host: costs.launch_host(),
+            launch_device: costs.launch_device(),
+            slowdown: costs.compute_slowdown(),
+            links: Links::default(),
+            lanes: Vec::new(),
+            main: None,
+            events: Events::default(),
+            open: Vec::new(),
+            failed: None,
+            polling_since: None,
+            looks: 0,
+            begin: 0.0,
+            breakdown: Breakdown::default(),
+            log: None,
+        }
+    }
+
+    /// Queues work on a stream.
+    ///
+    /// Behind work whose time is open, a stream for communication goes on to work whose time is open too; a stream for
+    /// compute has the host wait. So a reduction may wait for a late stage while that one still waits for messages of
+    /// this one.
+    ///
+    /// # Errors
+    /// The failure of a message that the stream waits for.
+    pub(crate) fn run(&mut self, lane: usize, label: Label, cost: Cost) -> Result<()> {
+        let Lane { kind, point, .. } = &self.lanes[lane];
+        if *kind == StreamKind::Communication && !point.pending.is_empty() {
+            self.check()?;
+            self.defer(lane, label, Task::Alone(cost.seconds()));
+            return Ok(());
+        }
+        self.run_now(lane, label, &cost).map(drop)
+    }
+
+    /// Queues work on a stream whose time is found out if it is open; gives start and end.
+    ///
+    /// # Errors
+    /// As [`run`](State::run).
+    pub(crate) fn run_now(&mut self, lane: usize, label: Label, cost: &Cost) -> Result<(f64, f64)> {
+        self.settle_lane(lane)?;
+        self.launch();
+        let point = &self.lanes[lane].point;
+        let start = self.earliest(point.at, self.host);
+        let before = if start > self.host { point.cause.what } else { Reason::Host };
+        let end = self.end_of(start, cost);
+        self.queue(lane, label, start, end, before);
+        Ok((start, end))
+    }
+
+    /// When work starts behind a point of its stream that the host launched at `launched`.
+    pub(crate) fn earliest(&self, at: f64, launched: f64) -> f64 {
+        (at + self.launch_device).max(launched)
+    }
+
+    /// When work ends that starts at `start`; a transfer takes its links until then.
+    pub(crate) fn end_of(&mut self, start: f64, cost: &Cost) -> f64 {
+        match cost {
+            Cost::Compute(seconds) => self.links.compute(start, *seconds, self.slowdown),
+            Cost::Transfer(transfer) => {
+                self.prune();
+                self.links.transfer(start, transfer)
+            }
+        }
+    }
+
+    /// Makes the host's clock known to other ranks.
+    pub(crate) fn publish(&self) {
+        self.shown.set_clock(self.host);
+    }
+
+    fn launch(&mut self) {
+        self.host += self.launch_host;
+        (self.polling_since, self.looks) = (None, 0);
+    }
+
+    // A stream that is behind the host starts its next work at the host's clock at the earliest.
+    fn prune(&mut self) {
+        if self.links.is_long() {
+            let ahead = self.lanes.iter().map(|lane| lane.point.at).fold(f64::INFINITY, f64::min);
+            self.links.prune(ahead.max(self.host));
+        }
+    }
+
+    /// Puts work at the end of its stream.
+    fn queue(&mut self, lane: usize, label: Label, start: f64, end: f64, before: Reason) {
+        let gap = self.gap(lane, start);
+        if self.main == Some(lane) {
+            self.breakdown.busy(&label, (end - start.max(self.begin)).max(0.0));
+        }
+        self.note(lane, label, start, end, gap);
+        let lane = &mut self.lanes[lane];
+        lane.point.at = end;
+        lane.point.cause = Cause { what: label.reason(), since: start, before };
+        lane.busy_until = end;
+        self.publish();
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests;

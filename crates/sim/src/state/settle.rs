@@ -1,0 +1,100 @@
+//! Times that other live ranks decide.
+
+use super::State;
+use crate::{
+    pending::{Pending, Task},
+    point::Point,
+    work::Label,
+};
+use hal::{Result, StreamKind};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+// The longest sleep of a thread that also watches for an abort.
+const POLL: Duration = Duration::from_millis(20);
+
+impl State {
+    /// Queues work whose time is found out when somebody must know it.
+    pub(crate) fn defer(&mut self, lane: usize, label: Label, task: Task) {
+        self.launch();
+        let point = &mut self.lanes[lane].point;
+        let pending = Arc::new(Pending::new(lane, label, self.host, self.launch_device, point.clone(), task));
+        point.pending = vec![pending.clone()];
+        self.open.push(pending);
+    }
+
+    /// When work that is launched next starts, where that is known. On a stream for compute it is found out.
+    ///
+    /// # Errors
+    /// As [`settle`](State::settle).
+    pub(crate) fn next_start(&mut self, lane: usize) -> Result<Option<f64>> {
+        if self.lanes[lane].kind == StreamKind::Compute {
+            self.settle_lane(lane)?;
+        }
+        let point = &self.lanes[lane].point;
+        Ok(point.pending.is_empty().then(|| self.earliest(point.at, self.host + self.launch_host)))
+    }
+
+    /// Finds out the time of a point.
+    ///
+    /// # Errors
+    /// The failure of a message, which is from then on the device's.
+    pub(crate) fn settle(&mut self, point: &mut Point) -> Result<()> {
+        self.check()?;
+        for pending in std::mem::take(&mut point.pending) {
+            self.wait_for(&pending).inspect_err(|error| self.failed = Some(error.clone()))?;
+            if let Some(place) = pending.place()? {
+                point.reach(place.end, place.cause);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out the time at which a stream is free.
+    pub(super) fn settle_lane(&mut self, lane: usize) -> Result<()> {
+        if self.lanes[lane].point.pending.is_empty() {
+            return self.check();
+        }
+        let mut point = self.lanes[lane].point.clone();
+        self.settle(&mut point)?;
+        self.lanes[lane].point = point;
+        Ok(())
+    }
+
+    // Waits until the work has its place.
+    fn wait_for(&mut self, pending: &Arc<Pending>) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let seen = self.shown.news();
+            if pending.place()?.is_some() {
+                return self.take_note(pending);
+            }
+            // Others may wait for this rank meanwhile, on other streams.
+            for open in &self.open {
+                open.place()?;
+            }
+            pending.check_patience(start.elapsed())?;
+            self.shown.wait(seen, POLL);
+        }
+    }
+
+    // Counts the work and what lay before it on its stream. Not where it is placed, but where its time is asked for: that
+    // point in the program does not depend on other threads, so sums and log do not either.
+    fn take_note(&mut self, pending: &Arc<Pending>) -> Result<()> {
+        let Some(last) = self.open.iter().position(|open| Arc::ptr_eq(open, pending)) else { return Ok(()) };
+        let behind = self.open.split_off(last + 1);
+        let (noted, open) =
+            std::mem::take(&mut self.open).into_iter().partition(|open| open.lane == pending.lane);
+        self.open = open;
+        self.open.extend(behind);
+        let noted: Vec<Arc<Pending>> = noted;
+        for pending in noted {
+            if let Some(place) = pending.place()? {
+                self.note(pending.lane, pending.label, place.start, place.end, None);
+            }
+        }
+        Ok(())
+    }
+}

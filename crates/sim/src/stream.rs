@@ -1,0 +1,75 @@
+//! Streams whose work takes virtual time only.
+
+use crate::{
+    event::SimEvent,
+    state::{Cost, Shared},
+    work::{Category, Label},
+};
+use hal::{DeviceId, Error, Event, RawBuffer, RawStream, Result, Stream, StreamKind};
+use std::sync::Arc;
+
+/// A stream of this vendor: the device keeps its clock.
+#[derive(Debug)]
+pub(crate) struct SimStream {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) index: usize,
+    pub(crate) kind: StreamKind,
+}
+
+fn copying(name: &'static str, bytes: usize) -> Label {
+    Label { name, category: Category::Elementwise, group: None, bytes, flop: 0.0 }
+}
+
+// SAFETY: a stream's clock never goes back, and an event takes the clock's value, so work is in order and an event is
+// behind all work before it; the id is the device's own.
+unsafe impl Stream for SimStream {
+    fn device_id(&self) -> DeviceId {
+        self.shared.id
+    }
+
+    fn raw(&self) -> RawStream {
+        RawStream(self.shared.handle(self.index))
+    }
+
+    fn kind(&self) -> StreamKind {
+        self.kind
+    }
+
+    unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()> {
+        let mut state = self.shared.lock();
+        state.memory.check_range("copy", dst.addr, dst.bytes)?;
+        state.memory.check_range("copy", src.addr, src.bytes)?;
+        state.run(self.index, copying("copy", dst.bytes), Cost::Compute(self.shared.costs.copy(dst.bytes)))
+    }
+
+    unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()> {
+        let mut state = self.shared.lock();
+        state.memory.check_range("upload", dst.addr, src.len())?;
+        state.run(
+            self.index,
+            copying("upload", src.len()),
+            Cost::Compute(self.shared.costs.upload(src.len())),
+        )
+    }
+
+    unsafe fn download(&self, _: &mut [u8], _: RawBuffer) -> Result<()> {
+        Err(Error::NoValues { device: self.shared.id })
+    }
+
+    fn record(&self) -> Result<Arc<dyn Event>> {
+        let index = self.shared.lock().record(self.index)?;
+        Ok(Arc::new(SimEvent { shared: self.shared.clone(), index }))
+    }
+
+    fn wait(&self, event: &dyn Event) -> Result<()> {
+        let event = self.shared.index("event", event.raw())?;
+        self.shared.lock().wait(self.index, event)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let mut state = self.shared.lock();
+        let at = state.lane_time(self.index)?;
+        state.host_reaches(at);
+        Ok(())
+    }
+}

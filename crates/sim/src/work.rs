@@ -1,0 +1,103 @@
+//! What a device did, piece by piece.
+
+use hal::{Kernel, StreamKind};
+use std::sync::Arc;
+
+/// What a piece of work is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Category {
+    /// Matrix products.
+    Products,
+    /// Attention, forward and backward.
+    Attention,
+    /// Every other kernel, and copies: bound by memory.
+    Elementwise,
+    /// Norms of gradients and updates of weights.
+    Optimiser,
+    /// Collectives.
+    Collective,
+    /// Messages between pipeline stages.
+    Message,
+}
+
+impl Category {
+    /// The category of a kernel.
+    pub const fn of(kernel: &Kernel) -> Category {
+        match kernel {
+            Kernel::AttentionForward(_) | Kernel::AttentionBackward(_) => Category::Attention,
+            Kernel::SumSquares(_) | Kernel::ClipScale(_) | Kernel::AdamW(_) | Kernel::Sgd(_) => {
+                Category::Optimiser
+            }
+            _ => Category::Elementwise,
+        }
+    }
+}
+
+/// Why a stream was busy, or why it had to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The host had not launched anything, or a launch was on its way.
+    Host,
+    /// Compute on another stream.
+    Compute,
+    /// A collective, of the group of that index in [`Breakdown::groups`](crate::Breakdown::groups).
+    Group(u16),
+    /// A message, or another pipeline stage that came late.
+    Message,
+}
+
+/// Idle time of a stream right before a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gap {
+    /// How long.
+    pub seconds: f64,
+    /// What took the largest part of it.
+    pub reason: Reason,
+}
+
+/// A piece of work on a stream, in virtual time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Work {
+    /// Which of the device's streams, in the order in which they were made.
+    pub stream: usize,
+    /// What that stream is for.
+    pub kind: StreamKind,
+    /// The kernel, `gemm`, `copy` or `upload`, or the collective.
+    pub name: &'static str,
+    /// What it is for.
+    pub category: Category,
+    /// The group's label, of a collective or message.
+    pub group: Option<Arc<str>>,
+    /// Bytes of a collective or message, or that a copy moves; what a kernel reads and writes.
+    pub bytes: usize,
+    /// Floating-point operations, where they are what the work is about: products and attention.
+    pub flop: f64,
+    /// Start in seconds since the device was opened.
+    pub start_s: f64,
+    /// End.
+    pub end_s: f64,
+    /// Idle time of the stream before it.
+    pub gap: Option<Gap>,
+}
+
+/// What is known of a piece of work before its time is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label {
+    pub(crate) name: &'static str,
+    pub(crate) category: Category,
+    /// Index of the group, of a collective or message.
+    pub(crate) group: Option<u16>,
+    pub(crate) bytes: usize,
+    pub(crate) flop: f64,
+}
+
+impl Label {
+    /// What a stream is busy with while the work runs.
+    pub(crate) fn reason(&self) -> Reason {
+        match (self.category, self.group) {
+            (Category::Message, _) => Reason::Message,
+            (_, Some(group)) => Reason::Group(group),
+            (_, None) => Reason::Compute,
+        }
+    }
+}
