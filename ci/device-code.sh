@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Compiles the kernels for NVIDIA and AMD and prints what each of them takes: registers, spilled bytes, shared memory.
+#
+# Usage: ci/device-code.sh [FOLDER]   tables and objects go there, by default target/device-code
+# Fails when a kernel does not compile, and when one spills that is not named in `may_spill` below.
+# nvcc comes from PyPI and hipcc from Debian where they are missing; neither needs a device.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+out=${1:-target/device-code}
+kernels=crates/gpu/kernels
+nvcc_version='13.0.*'
+mkdir -p "$out"
+
+# Not hot: what computes in f64, and attention without matrix units, which holds its tiles in shared memory.
+may_spill='_f64$|_f64_|_attention_(forward|backward_queries|backward_keys)_(f32|bf16|f16)$'
+
+find_nvcc() {
+  if [ -n "${FASCICLE_NVCC:-}" ]; then echo "$FASCICLE_NVCC"; return; fi
+  if command -v nvcc; then return; fi
+  local venv=${FASCICLE_NVCC_VENV:-/tmp/venv-nvcc}
+  if ! compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc" > /dev/null; then
+    python3 -m venv "$venv"
+    local wheels=()
+    for part in cuda-nvcc cuda-runtime cuda-crt cuda-cccl nvvm; do wheels+=("nvidia-$part==$nvcc_version"); done
+    "$venv/bin/pip" install --quiet "${wheels[@]}" >&2
+  fi
+  compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc"
+}
+
+find_hipcc() {
+  if [ -n "${FASCICLE_HIPCC:-}" ]; then echo "$FASCICLE_HIPCC"; return; fi
+  if ! command -v hipcc > /dev/null; then
+    apt-get install -y --no-install-recommends hipcc rocm-device-libs libamdhip64-dev >&2
+  fi
+  command -v hipcc
+}
+
+# One line a kernel from what ptxas says: name, registers, spilled bytes, shared memory without the dynamic part.
+cuda_table() {
+  awk '
+    /Compiling entry function/ { split($0, part, "\047"); name = part[2]; spilled = 0 }
+    /spill stores/ { for (i = 1; i <= NF; i++) if ($i == "spill") spilled += $(i - 2) }
+    /Used [0-9]+ registers/ {
+      shared = 0
+      for (i = 1; i <= NF; i++) { if ($i == "registers,") registers = $(i - 1); if ($i ~ /^smem/) shared = $(i - 2) }
+      print name, registers, spilled, shared
+    }' "$1"
+}
+
+# The same from the remarks of clang; registers are those of vectors, AGPRs included. Arrays that did not become registers
+# count as spilled.
+hip_table() {
+  awk '
+    { value = $0; sub(/ \[-Rpass.*/, "", value); sub(/.*: */, "", value) }
+    /Function Name:/ { name = value }
+    / VGPRs:/ { registers = value }
+    /AGPRs:/ { registers += value }
+    /ScratchSize/ { spilled = value }
+    /LDS Size/ { print name, registers, spilled, value }' "$1"
+}
+
+# Prints a table and complains about kernels that spill.
+report() {
+  local what=$1 table=$2
+  printf '\n%s\n' "$what"
+  (echo 'kernel registers spilled-bytes shared-bytes'; sort "$table") | column -t
+  local spilling
+  spilling=$(awk '$3 > 0 { print $1 }' "$table" | grep -Ev "$may_spill" || true)
+  if [ ! -s "$table" ]; then echo "$what: no kernel in the compiler's report" >&2; return 1; fi
+  if [ -n "$spilling" ]; then printf '%s: these spill:\n%s\n' "$what" "$spilling" >&2; return 1; fi
+}
+
+status=0
+nvcc=$(find_nvcc)
+IFS=';' read -ra cuda_archs <<< "${FASCICLE_CUDA_ARCHS:-80;90}"
+for arch in "${cuda_archs[@]}"; do
+  log=$out/sm_$arch.log
+  "$nvcc" -std=c++17 -O3 -cubin "-arch=sm_$arch" -Xptxas -v "-I$kernels" kernels-cuda/kernels.cu \
+    -o "$out/sm_$arch.cubin" > "$log" 2>&1 || { cat "$log"; exit 1; }
+  cuda_table "$log" > "$out/sm_$arch.txt"
+  report "sm_$arch" "$out/sm_$arch.txt" || status=1
+done
+
+hipcc=$(find_hipcc)
+IFS=';' read -ra hip_archs <<< "${FASCICLE_HIP_ARCHS:-gfx90a}"
+for arch in "${hip_archs[@]}"; do
+  log=$out/$arch.log
+  "$hipcc" -std=c++17 -O3 --genco "--offload-arch=$arch" -Rpass-analysis=kernel-resource-usage "-I$kernels" \
+    kernels-hip/kernels.hip -o "$out/$arch.hsaco" > "$log" 2>&1 || { cat "$log"; exit 1; }
+  hip_table "$log" > "$out/$arch.txt"
+  report "$arch" "$out/$arch.txt" || status=1
+done
+exit $status

@@ -1,0 +1,25 @@
+//! The CUDA vendor: tables of the driver, cuBLAS and NCCL, opened at run time.
+//!
+//! Everything that CUDA and HIP share is in crates/gpu; here is what is NVIDIA's own: the C interfaces ([`sys`]), how
+//! they become crates/gpu's tables, and where the libraries are looked for.
+//!
+//! The tables are our own and not cudarc's, whose loader panics where a library is missing and knows no folders beside
+//! the system's; a test compares every signature and value with cudarc's.
+
+mod cublas;
+mod driver;
+mod libraries;
+pub mod sys;
+
+pub use libraries::{open, tables};
+
+use hal::{Driver, OpenOptions, Vendor};
+
+/// NVIDIA's devices, if the machine has them.
+pub fn driver() -> Driver {
+    Driver {
+        vendor: Vendor::Cuda,
+        open: |OpenOptions { ordinal, .. }| open(gpu::Options::from_environment(ordinal)?),
+        probe: || gpu::probe("CUDA", tables()),
+    }
+}

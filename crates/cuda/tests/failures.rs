@@ -1,0 +1,151 @@
+//! Every call into NVIDIA's libraries, made to fail in turn on the emulator: an error that names the call, no panic, no
+//! hang, nothing left behind.
+
+use fascicle_cuda as cuda;
+use hal::{GroupId, Join};
+use std::{
+    ffi::{CString, c_char, c_int, c_long, c_ulong},
+    panic::catch_unwind,
+    path::Path,
+    time::{Duration, Instant},
+};
+use tensor::{Communicator, DType, Device, ReduceOp, Result, StreamKind, Tensor, ops};
+
+/// What the emulator exports for tests.
+struct Emulator {
+    library: rccl_sys::Library,
+}
+
+impl Emulator {
+    fn open(folder: &Path) -> Emulator {
+        let search = rccl_sys::Search { first: vec![folder.to_path_buf()], last: vec![] };
+        let library = rccl_sys::Library::open("emulator", &["libfascicle_emulator_cuda.so"], &search);
+        Emulator { library: library.expect("the emulator's common part") }
+    }
+
+    fn symbol<F: Copy>(&self, name: &str) -> F {
+        let address = self.library.symbol(name).expect("a symbol that the emulator exports");
+        assert_eq!(size_of::<F>(), size_of_val(&address));
+        // SAFETY: the callers below name the types that the emulator documents; a function pointer is as large.
+        unsafe { std::mem::transmute_copy(&address) }
+    }
+
+    fn reset(&self) {
+        let reset: unsafe extern "C" fn() = self.symbol("fascicle_emulator_reset");
+        // SAFETY: the function has no conditions.
+        unsafe { reset() }
+    }
+
+    fn fail(&self, symbol: &str, nth: c_long) {
+        let fail: unsafe extern "C" fn(*const c_char, c_long, c_int) = self.symbol("fascicle_emulator_fail");
+        let symbol = CString::new(symbol).unwrap();
+        // SAFETY: the name lives through the call.
+        unsafe { fail(symbol.as_ptr(), nth, -1) }
+    }
+
+    fn text(&self, function: &str) -> String {
+        let text: unsafe extern "C" fn(*mut c_char, c_ulong) -> c_ulong = self.symbol(function);
+        let mut bytes = vec![0u8; 64 << 10];
+        // SAFETY: the buffer is as long as told.
+        unsafe { text(bytes.as_mut_ptr().cast(), bytes.len() as c_ulong) };
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap();
+        String::from_utf8(bytes[..end].to_vec()).unwrap()
+    }
+
+    /// Symbols that were called since the last reset, and how often.
+    fn counts(&self) -> Vec<(String, c_long)> {
+        let text = self.text("fascicle_emulator_counts");
+        let line = |line: &str| {
+            let (symbol, count) = line.split_once(' ').unwrap();
+            (symbol.to_string(), count.parse().unwrap())
+        };
+        text.lines().map(line).collect()
+    }
+
+    fn live(&self) -> c_long {
+        let live: unsafe extern "C" fn(*const c_char) -> c_long = self.symbol("fascicle_emulator_live");
+        // SAFETY: null asks for all kinds.
+        unsafe { live(std::ptr::null()) }
+    }
+}
+
+/// A bit of everything: memory, copies, kernels, products, streams, events, a collective.
+fn work() -> Result<()> {
+    let options = gpu::Options { ordinal: 0, collectives: gpu::Collectives::Library };
+    let device = Device::new(cuda::open(options)?)?;
+    let stream = device.create_stream(StreamKind::Communication, "collectives")?;
+    let group = join(&device)?;
+    let a = Tensor::from_f64(&device, DType::F32, &[4, 4], &[0.5; 16])?;
+    let b = ops::matmul(&a, &a, ops::Transpose::None)?;
+    group.all_reduce(&stream, &b, ReduceOp::Sum)?;
+    let c = ops::add(&a, &b)?;
+    assert_eq!(c.to_f64()?, [1.5; 16]);
+    device.compute().record()?.time_us().map(drop)
+}
+
+fn join(device: &Device) -> Result<Communicator> {
+    let join = Join {
+        id: GroupId(device.hal().create_group()?.0),
+        label: "alone".into(),
+        rank: 0,
+        members: vec![0],
+        timeout: Duration::from_secs(5),
+        abort: Default::default(),
+    };
+    Communicator::join(device, join, None)
+}
+
+/// Calls after whose failure something stays behind: those that give it up, and those that say whether it is still in use.
+fn leaves_behind(symbol: &str) -> bool {
+    let words = ["Destroy", "Free", "Unload", "Release", "Abort", "Finalize", "Query"];
+    words.iter().any(|word| symbol.contains(word))
+}
+
+#[test]
+fn each_call_fails_well() {
+    let folder = match emulator::build() {
+        Ok(folder) => folder,
+        Err(reason) => return eprintln!("skipped each_call_fails_well: no emulator: {reason}"),
+    };
+    // SAFETY: the only test of this program, before anything else has started.
+    unsafe {
+        std::env::set_var("FASCICLE_CUDA_PATH", &folder);
+        std::env::set_var("FASCICLE_CUDA_OBJECT", folder.join("libcuda.so.1"));
+    }
+    let emulator = Emulator::open(&folder);
+    work().expect("the work without failures");
+    emulator.reset();
+    work().expect("the work without failures");
+    let counts = emulator.counts();
+    assert!(counts.len() > 40, "the work makes {} different calls", counts.len());
+    let (mut told, mut problems) = (0, Vec::new());
+    for (symbol, count) in &counts {
+        for nth in [1, *count] {
+            match one(&emulator, symbol, nth) {
+                Ok(failed) => told += usize::from(failed),
+                Err(problem) => problems.push(format!("{symbol} failing at call {nth}: {problem}")),
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(told > counts.len(), "{told} failures were told, of {} calls twice", counts.len());
+}
+
+/// Lets one call fail; whether the work told of it, or what it did wrong.
+fn one(emulator: &Emulator, symbol: &str, nth: c_long) -> std::result::Result<bool, String> {
+    let live = emulator.live();
+    emulator.reset();
+    emulator.fail(symbol, nth);
+    let start = Instant::now();
+    let outcome = catch_unwind(work).map_err(|_| "a panic")?;
+    if start.elapsed() > Duration::from_secs(20) {
+        return Err(format!("it took {:?}", start.elapsed()));
+    }
+    if !leaves_behind(symbol) && emulator.live() != live {
+        return Err(format!("{} objects stay ({outcome:?})", emulator.live() - live));
+    }
+    let Err(error) = outcome else { return Ok(false) };
+    let text = error.to_string();
+    let named = text.contains(symbol) || text.contains("out of memory");
+    if named { Ok(true) } else { Err(format!("the error does not name it: {text}")) }
+}

@@ -1,0 +1,68 @@
+// Devices and their contexts. CUDA's are retained and made current; HIP's are there from the start.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "handles.h"
+
+namespace emulator {
+
+class Stream;
+
+// What a device keeps between calls.
+struct Context {
+    explicit Context(int ordinal) : device(ordinal) {}
+
+    const int device;
+    void* handle = nullptr;
+    std::atomic<bool> alive{true};
+    // The first error of work that ran on the device; every later call of the context returns it.
+    std::atomic<int> fault{0};
+    std::mutex lock;
+    std::set<int> peers;
+    std::shared_ptr<Stream> standard;                // the legacy default stream, made on first use
+    std::vector<std::weak_ptr<Stream>> streams;      // all others
+};
+
+using ContextRef = std::shared_ptr<Context>;
+
+// cuInit and hipInit; the other calls report NotInitialized (CUDA) or make up for it (HIP).
+Status initialize();
+Status check_initialized();
+Status check_device(int device);
+
+// Retains and releases the primary context of a device.
+Status retain_primary(int device, ContextRef& context);
+Status release_primary(int device);
+Status reset_primary(int device);
+bool primary_active(int device);
+
+// A context of its own, as cuCtxCreate makes.
+ContextRef create_context(int device);
+Status destroy_context(const void* handle);
+
+// The calling thread's stack of contexts.
+void push_current(ContextRef context);
+Status pop_current(ContextRef& context);
+void set_current(ContextRef context);
+// The context that calls of this thread go to: there, alive and without a fault.
+Status current(ContextRef& context);
+// The same without those checks; null where none is current.
+ContextRef current_or_null();
+Status find_context(const void* handle, ContextRef& context);
+
+// Waits for all streams of a context, and gives the error that their work met.
+Status synchronize(const ContextRef& context);
+
+// Whether the device of `from` may touch memory of `device`.
+bool reaches(const ContextRef& from, int device);
+Status enable_peer(const ContextRef& from, int device);
+Status disable_peer(const ContextRef& from, int device);
+
+long live_contexts();
+
+}  // namespace emulator

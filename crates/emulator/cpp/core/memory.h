@@ -1,0 +1,48 @@
+// Device memory and pinned host memory: pieces of one reserved range whose addresses are never given out twice.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "context.h"
+#include "stream.h"
+
+namespace emulator {
+
+enum class Place { Device, Pinned, Registered };
+
+// What is known about an address.
+struct Region {
+    std::uint64_t address;
+    std::size_t bytes;
+    int device;
+    Place place;
+    bool live;
+};
+
+// # Errors: OutOfMemory beyond the device's memory, InvalidValue for nothing.
+Status allocate(const ContextRef& context, Place place, std::size_t bytes, std::uint64_t* address);
+// Gives back an allocation by its first address.
+Status release(std::uint64_t address, Place place);
+// Takes memory of the host into account as pinned, and out again.
+Status register_host(void* address, std::size_t bytes);
+Status unregister_host(void* address);
+
+// Stream-ordered: the address is known at once, the memory is gone when the stream comes to the release.
+Status release_in_order(std::uint64_t address, const StreamRef& stream);
+
+// The region that holds an address; false outside of all, or where it is only known as freed and `live` is asked for.
+bool find_region(std::uint64_t address, Region& region);
+// Whether `bytes` from `address` lie in one live allocation that `context` reaches; `what` names them in the report.
+// Without a context any device will do, as in a copy between devices.
+// Memory of the host that nobody registered passes only where `host` allows it.
+Status check_range(const ContextRef& context, std::uint64_t address, std::size_t bytes, bool host, const char* what);
+// Whether a number is an address in memory that was given back.
+bool is_freed(std::uint64_t address);
+
+void memory_of(int device, std::size_t& free_bytes, std::size_t& total_bytes);
+long live_allocations();
+long live_pinned();
+std::size_t live_bytes();
+
+}  // namespace emulator

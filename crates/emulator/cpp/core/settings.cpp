@@ -1,0 +1,57 @@
+#include "settings.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace emulator {
+
+const char* variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value ? value : nullptr;
+}
+
+static std::uint64_t scale(char suffix) {
+    switch (suffix) {
+        case 'k': case 'K': return 1ull << 10;
+        case 'm': case 'M': return 1ull << 20;
+        case 'g': case 'G': return 1ull << 30;
+        default: return 1;
+    }
+}
+
+std::uint64_t quantity(const char* name, std::uint64_t standard) {
+    const char* value = variable(name);
+    if (!value) return standard;
+    char* end = nullptr;
+    const auto number = std::strtoull(value, &end, 10);
+    return number * scale(*end);
+}
+
+static void read_delay(Settings& settings) {
+    const char* value = variable("FASCICLE_EMULATOR_DELAY");
+    settings.delay = value != nullptr;
+    settings.delay_us = 1000;
+    if (!value) return;
+    char* end = nullptr;
+    settings.delay_seed = std::strtoull(value, &end, 10);
+    if (*end == ':') settings.delay_us = std::strtoull(end + 1, nullptr, 10);
+}
+
+static Settings read() {
+    Settings settings{};
+    settings.devices = static_cast<int>(quantity("FASCICLE_EMULATOR_DEVICES", 8));
+    settings.memory_bytes = quantity("FASCICLE_EMULATOR_MEMORY", 16ull << 30);
+    settings.multiprocessors = static_cast<int>(quantity("FASCICLE_EMULATOR_MULTIPROCESSORS", 8));
+    settings.compute_capability = static_cast<int>(quantity("FASCICLE_EMULATOR_CAPABILITY", 90));
+    settings.poison = quantity("FASCICLE_EMULATOR_POISON", 1) != 0;
+    settings.quarantine_bytes = quantity("FASCICLE_EMULATOR_QUARANTINE", 64ull << 20);
+    read_delay(settings);
+    return settings;
+}
+
+const Settings& settings() {
+    static const Settings read_once = read();
+    return read_once;
+}
+
+}  // namespace emulator

@@ -1,0 +1,30 @@
+// What the environment asks of the emulator; read once, at the first use.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace emulator {
+
+struct Settings {
+    int devices;                   // FASCICLE_EMULATOR_DEVICES, default 8
+    std::size_t memory_bytes;      // FASCICLE_EMULATOR_MEMORY, bytes of each device (k, m, g may follow), default 16g
+    int multiprocessors;           // FASCICLE_EMULATOR_MULTIPROCESSORS, default 8: few, because blocks run one by one
+    int compute_capability;        // FASCICLE_EMULATOR_CAPABILITY, default 90 (for 9.0)
+    bool delay;                    // FASCICLE_EMULATOR_DELAY is set
+    std::uint64_t delay_seed;      // its value: SEED or SEED:MICROSECONDS
+    std::uint64_t delay_us;        // the longest sleep, default 1000
+    bool poison;                   // FASCICLE_EMULATOR_POISON is not 0: new and freed memory is filled with NaN
+    std::uint64_t quarantine_bytes;  // FASCICLE_EMULATOR_QUARANTINE, default 64m: freed memory watched for late writes
+};
+
+// The settings of this process.
+const Settings& settings();
+
+// A variable's value, or null where it is absent or empty.
+const char* variable(const char* name);
+
+// A count with an optional suffix k, m or g (powers of 1024); `standard` where the variable is absent.
+std::uint64_t quantity(const char* name, std::uint64_t standard);
+
+}  // namespace emulator

@@ -1,0 +1,84 @@
+// A stream is a queue and a thread that empties it, so host and streams really run side by side.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "context.h"
+#include "ticket.h"
+
+namespace emulator {
+
+// What a stream does. It may run more than once, when it was captured into a graph.
+using Work = std::function<Status()>;
+
+// The work that was queued while streams were captured, in the order in which it was queued. That order keeps all
+// dependencies, so one stream can run it as a list.
+struct Capture {
+    std::mutex lock;
+    std::vector<Work> works;
+    const Stream* origin = nullptr;
+    std::vector<std::weak_ptr<Stream>> joined;
+    std::set<const Stream*> unjoined;
+    bool active = true;
+    bool invalid = false;
+};
+
+using CaptureRef = std::shared_ptr<Capture>;
+
+class Stream : public std::enable_shared_from_this<Stream> {
+   public:
+    Stream(ContextRef context, unsigned flags, int priority);
+    ~Stream();
+
+    // Queues work. The ticket is null where the work went into a capture instead.
+    TicketRef submit(Work work);
+    // The host waits until everything queued so far is done.
+    void drain();
+    bool idle();
+    TicketRef last();
+
+    CaptureRef capture();
+    bool capturing() { return capture() != nullptr; }
+    void set_capture(CaptureRef capture);
+
+    const ContextRef context;
+    const unsigned flags;
+    const int priority;
+    void* handle = nullptr;
+
+   private:
+    struct Item {
+        Work work;
+        TicketRef ticket;
+    };
+    struct Queue;
+
+    static void run(std::shared_ptr<Queue> queue, ContextRef context, std::uint64_t seed);
+    TicketRef push(Work work);
+    std::vector<TicketRef> legacy_order();
+
+    std::shared_ptr<Queue> queue_;
+    std::mutex lock_;
+    CaptureRef capture_;
+};
+
+using StreamRef = std::shared_ptr<Stream>;
+
+constexpr unsigned non_blocking = 1;
+
+Status create_stream(unsigned flags, int priority, void** handle);
+// Work that is queued still runs.
+Status destroy_stream(void* handle);
+// The stream of a handle; the null stream and its aliases belong to the current context.
+Status find_stream(const void* handle, StreamRef& stream);
+// The same, where the stream must belong to the current context.
+Status find_own_stream(const void* handle, StreamRef& stream);
+Status query_stream(const StreamRef& stream);
+Status synchronize_stream(const StreamRef& stream);
+
+long live_streams();
+
+}  // namespace emulator

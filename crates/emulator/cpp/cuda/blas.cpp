@@ -1,0 +1,203 @@
+// cuBLAS: handles and products.
+#include "../blas/handle.h"
+
+using namespace emulator;
+
+using Result = int;  // cublasStatus_t
+
+static Result code(Outcome outcome) {
+    switch (outcome) {
+        case Outcome::Success: return 0;
+        case Outcome::NullHandle: case Outcome::NotInitialized: return 1;
+        case Outcome::OutOfMemory: return 3;
+        case Outcome::InvalidValue: case Outcome::InvalidEnum: return 7;
+        case Outcome::NotSupported: return 15;
+        case Outcome::ExecutionFailed: return 13;
+    }
+    return 14;
+}
+
+#define BLAS(standard, ...)                     \
+    static Symbol symbol(__func__);             \
+    return enter(symbol, Result(standard), [&]() -> Result { return code([&]() -> Outcome __VA_ARGS__()); })
+
+constexpr int version = EMULATOR_CUBLAS_VERSION;
+
+EXPORT Result cublasCreate_v2(void** handle) {
+    BLAS(1, { return create_blas(handle); });
+}
+
+EXPORT Result cublasDestroy_v2(void* handle) {
+    static Symbol symbol(__func__);
+    return enter_release(symbol, 14, [&] { return code(destroy_blas(handle)); });
+}
+
+EXPORT Result cublasGetVersion_v2(void* handle, int* number) {
+    BLAS(14, {
+        if (!number) return Outcome::InvalidValue;
+        *number = version;
+        BlasRef blas;
+        return handle ? find_blas(handle, blas) : Outcome::Success;
+    });
+}
+
+// MAJOR_VERSION 0, MINOR_VERSION 1, PATCH_LEVEL 2.
+EXPORT Result cublasGetProperty(int kind, int* value) {
+    BLAS(14, {
+        if (!value || kind < 0 || kind > 2) return Outcome::InvalidValue;
+        const int parts[] = {version / 10000, version / 100 % 100, version % 100};
+        *value = parts[kind];
+        return Outcome::Success;
+    });
+}
+
+EXPORT const char* cublasGetStatusName(Result status) {
+    switch (status) {
+        case 0: return "CUBLAS_STATUS_SUCCESS";
+        case 1: return "CUBLAS_STATUS_NOT_INITIALIZED";
+        case 3: return "CUBLAS_STATUS_ALLOC_FAILED";
+        case 7: return "CUBLAS_STATUS_INVALID_VALUE";
+        case 8: return "CUBLAS_STATUS_ARCH_MISMATCH";
+        case 11: return "CUBLAS_STATUS_MAPPING_ERROR";
+        case 13: return "CUBLAS_STATUS_EXECUTION_FAILED";
+        case 14: return "CUBLAS_STATUS_INTERNAL_ERROR";
+        case 15: return "CUBLAS_STATUS_NOT_SUPPORTED";
+        default: return "unknown cuBLAS status";
+    }
+}
+
+EXPORT const char* cublasGetStatusString(Result status) { return cublasGetStatusName(status); }
+
+EXPORT Result cublasSetStream_v2(void* handle, void* stream) {
+    BLAS(14, {
+        BlasRef blas;
+        TRY(find_blas(handle, blas));
+        blas->stream = stream;
+        return Outcome::Success;
+    });
+}
+
+EXPORT Result cublasGetStream_v2(void* handle, void** stream) {
+    BLAS(14, {
+        BlasRef blas;
+        TRY(find_blas(handle, blas));
+        if (!stream) return Outcome::InvalidValue;
+        *stream = blas->stream;
+        return Outcome::Success;
+    });
+}
+
+EXPORT Result cublasSetMathMode(void* handle, int mode) {
+    BLAS(14, {
+        BlasRef blas;
+        TRY(find_blas(handle, blas));
+        blas->math_mode = mode;
+        return Outcome::Success;
+    });
+}
+
+EXPORT Result cublasGetMathMode(void* handle, int* mode) {
+    BLAS(14, {
+        BlasRef blas;
+        TRY(find_blas(handle, blas));
+        if (!mode) return Outcome::InvalidValue;
+        *mode = blas->math_mode;
+        return Outcome::Success;
+    });
+}
+
+EXPORT Result cublasSetAtomicsMode(void* handle, int mode) {
+    BLAS(14, {
+        BlasRef blas;
+        TRY(find_blas(handle, blas));
+        if (mode != 0 && mode != 1) return Outcome::InvalidValue;
+        blas->atomics = mode;
+        return Outcome::Success;
+    });
+}
+
+EXPORT Result cublasSetPointerMode_v2(void* handle, int mode) {
+    BLAS(14, {
+        BlasRef blas;
+        TRY(find_blas(handle, blas));
+        if (mode != 0 && mode != 1) return Outcome::InvalidValue;
+        blas->scalars_on_device = mode == 1;
+        return Outcome::Success;
+    });
+}
+
+EXPORT Result cublasSetWorkspace_v2(void* handle, void* workspace, std::size_t bytes) {
+    BLAS(14, {
+        BlasRef blas;
+        TRY(find_blas(handle, blas));
+        const bool aligned = reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0;
+        return aligned || bytes == 0 ? Outcome::Success : Outcome::InvalidValue;
+    });
+}
+
+static bool type_of(int number, Type& type) {
+    switch (number) {
+        case 0: type = Type::F32; return true;
+        case 1: type = Type::F64; return true;
+        case 2: type = Type::F16; return true;
+        case 14: type = Type::Bf16; return true;
+        default: return false;
+    }
+}
+
+// CUBLAS_COMPUTE_16F, 32F, 64F, their pedantic and fast forms: all but 64F are computed in f32 here.
+static bool scalar_of(int compute, Type& type) {
+    switch (compute) {
+        case 64: case 65: type = Type::F16; return true;
+        case 68: case 69: case 74: case 75: case 77: type = Type::F32; return true;
+        case 70: case 71: type = Type::F64; return true;
+        default: return false;
+    }
+}
+
+struct Matrix {
+    const void* data;
+    int type;
+    int leading;
+    long long stride;
+};
+
+static Outcome gemm(void* handle, int op_a, int op_b, int m, int n, int k, const void* alpha, const Matrix& a, const Matrix& b,
+                    const void* beta, const Matrix& c, int batch, int compute) {
+    BlasRef blas;
+    TRY(find_blas(handle, blas));
+    Call call{};
+    auto& product = call.product;
+    if (op_a < 0 || op_a > 2 || op_b < 0 || op_b > 2) return misuse(Outcome::InvalidValue, "operations %d and %d", op_a, op_b);
+    if (!type_of(a.type, product.a.type) || !type_of(b.type, product.b.type) || !type_of(c.type, product.c_type))
+        return misuse(Outcome::NotSupported, "types %d, %d, %d", a.type, b.type, c.type);
+    if (!scalar_of(compute, call.scalar) || (call.scalar == Type::F64) != (product.c_type == Type::F64))
+        return misuse(Outcome::NotSupported, "compute type %d with c of type %d", compute, c.type);
+    product = {m, n, k, 0, 0, {a.data, product.a.type, a.leading, op_a != 0}, {b.data, product.b.type, b.leading, op_b != 0},
+               const_cast<void*>(c.data), product.c_type, c.leading};
+    call.alpha = alpha;
+    call.beta = beta;
+    call.a_stride = a.stride;
+    call.b_stride = b.stride;
+    call.c_stride = c.stride;
+    call.batch = batch;
+    return queue_products(blas, call);
+}
+
+EXPORT Result cublasGemmEx(void* handle, int op_a, int op_b, int m, int n, int k, const void* alpha, const void* a, int a_type,
+                           int lda, const void* b, int b_type, int ldb, const void* beta, void* c, int c_type, int ldc,
+                           int compute, int) {
+    BLAS(13, {
+        return gemm(handle, op_a, op_b, m, n, k, alpha, {a, a_type, lda, 0}, {b, b_type, ldb, 0}, beta, {c, c_type, ldc, 0}, 1, compute);
+    });
+}
+
+EXPORT Result cublasGemmStridedBatchedEx(void* handle, int op_a, int op_b, int m, int n, int k, const void* alpha, const void* a,
+                                         int a_type, int lda, long long a_stride, const void* b, int b_type, int ldb,
+                                         long long b_stride, const void* beta, void* c, int c_type, int ldc, long long c_stride,
+                                         int batch, int compute, int) {
+    BLAS(13, {
+        return gemm(handle, op_a, op_b, m, n, k, alpha, {a, a_type, lda, a_stride}, {b, b_type, ldb, b_stride}, beta,
+                    {c, c_type, ldc, c_stride}, batch, compute);
+    });
+}

@@ -1,0 +1,55 @@
+// One block of a kernel whose lanes meet.
+#pragma once
+
+#include <vector>
+
+#include "fiber.h"
+#include "simt.h"
+
+namespace simt {
+
+// What a lane does, or waits for.
+enum class State { Ready, AtWarp, AtBlock, Done };
+
+struct LaneState {
+    Context context;
+    Place place;
+    State state;
+    uint32_t shows;  // how often it has shown something
+};
+
+// The stacks and lanes of a host thread, kept from block to block.
+class Block {
+public:
+    ~Block();
+
+    // Runs the block at `place.block` to its end; false when its lanes do not meet where they should.
+    bool run(const Kernel& kernel, const void* arguments, const Place& place);
+
+    void meet_block() { leave(State::AtBlock); }
+    const uint8_t* show(const void* value, size_t bytes);
+
+    // What the stack of the lane now running does from its start.
+    void enter();
+
+private:
+    void reserve(uint32_t threads);
+    void start(const Place& place);
+    bool run_warp(uint32_t first);
+    bool settle(uint32_t first, bool& done);
+    bool pass_barrier();
+    void leave(State state);
+
+    static constexpr size_t STACK_BYTES = 256 << 10;
+
+    Context scheduler_;
+    std::vector<LaneState> lanes_;
+    std::vector<uint8_t> shown_;
+    uint8_t* stacks_ = nullptr;
+    size_t reserved_ = 0;
+    const Kernel* kernel_ = nullptr;
+    const void* arguments_ = nullptr;
+    uint32_t current_ = 0;
+};
+
+}  // namespace simt

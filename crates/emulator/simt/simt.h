@@ -1,0 +1,109 @@
+// The host's meaning of the names in `portable.h`: what a kernel may ask of the machine that runs it.
+//
+// A block's lanes run one after another on one thread of the host. A kernel that never meets other lanes is called in a
+// plain loop; a lane of any other kernel has a stack of its own, and leaves it where lanes meet (runtime.cpp).
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define FASCICLE_DEVICE inline __attribute__((always_inline))
+#define FASCICLE_UNROLL
+#define FASCICLE_ROLLED
+#define FASCICLE_INDEPENDENT(name, Params, threads) FASCICLE_SIMT_KERNEL(name, Params, threads, false)
+#define FASCICLE_COOPERATIVE(name, Params, threads) FASCICLE_SIMT_KERNEL(name, Params, threads, true)
+
+// A kernel is a function that enters itself in the table of kernels, under its name and the width of warps.
+#define FASCICLE_SIMT_KERNEL(name, Params, threads, meets)                                           \
+    static void name(const Params& p);                                                               \
+    static const simt::Registration name##_entry(                                          \
+        {#name, fascicle::WARP, threads, meets, sizeof(Params), alignof(Params),                     \
+         [](const void* arguments) { name(*static_cast<const Params*>(arguments)); }});              \
+    static void name(const Params& p)
+
+namespace simt {
+
+struct Index {
+    uint32_t x, y, z;
+};
+
+// Where the running lane stands, and its block's shared memory.
+struct Place {
+    Index thread, block, block_size, grid_size;
+    uint32_t linear;  // of the thread in the block
+    uint8_t* shared;
+};
+
+// A kernel in the table.
+struct Kernel {
+    const char* name;
+    uint32_t warp;
+    uint32_t max_threads;
+    bool meets;
+    size_t argument_bytes;
+    size_t argument_alignment;
+    void (*run)(const void* arguments);
+};
+
+struct Registration {
+    explicit Registration(const Kernel& kernel);
+};
+
+// Bytes that a lane can show the others of its warp at once.
+constexpr size_t SHOWN_BYTES = 64;
+
+extern __thread Place place __attribute__((tls_model("initial-exec")));
+
+// Waits until every lane of the block has come here.
+void meet_block();
+
+// Shows `bytes` of `value` to the warp, waits until every lane has done so, and returns what all showed: lane i's bytes
+// begin at i * SHOWN_BYTES, and stay until this lane shows something twice more.
+const uint8_t* show(const void* value, size_t bytes);
+
+}  // namespace simt
+
+// Only a file that is compiled for one width of warps has kernels in it.
+#if defined(FASCICLE_WARP)
+
+namespace fascicle {
+
+constexpr uint32_t WARP = FASCICLE_WARP;
+
+FASCICLE_DEVICE uint32_t thread_x() { return simt::place.thread.x; }
+FASCICLE_DEVICE uint32_t thread_y() { return simt::place.thread.y; }
+FASCICLE_DEVICE uint32_t block_x() { return simt::place.block.x; }
+FASCICLE_DEVICE uint32_t block_y() { return simt::place.block.y; }
+FASCICLE_DEVICE uint32_t block_z() { return simt::place.block.z; }
+FASCICLE_DEVICE uint32_t block_size_x() { return simt::place.block_size.x; }
+FASCICLE_DEVICE uint32_t block_size_y() { return simt::place.block_size.y; }
+FASCICLE_DEVICE uint32_t grid_size_x() { return simt::place.grid_size.x; }
+FASCICLE_DEVICE uint32_t grid_size_y() { return simt::place.grid_size.y; }
+
+FASCICLE_DEVICE void barrier() { simt::meet_block(); }
+FASCICLE_DEVICE uint8_t* shared_memory() { return simt::place.shared; }
+
+template <class T>
+FASCICLE_DEVICE T exchange(T value, uint32_t mask) {
+    static_assert(sizeof(T) <= simt::SHOWN_BYTES, "fits what a lane can show");
+    const uint8_t* shown = simt::show(&value, sizeof(T));
+    T other;
+    memcpy(&other, shown + ((simt::place.linear % WARP) ^ mask) * simt::SHOWN_BYTES, sizeof(T));
+    return other;
+}
+
+FASCICLE_DEVICE uint64_t ballot(bool predicate) {
+    const uint8_t* shown = simt::show(&predicate, 1);
+    uint64_t bits = 0;
+    for (uint32_t lane = 0; lane < WARP; lane++) bits |= uint64_t(shown[lane * simt::SHOWN_BYTES]) << lane;
+    return bits;
+}
+
+FASCICLE_DEVICE uint32_t lowest_bit(uint64_t bits) { return uint32_t(__builtin_ctzll(bits)); }
+FASCICLE_DEVICE uint32_t highest_bit(uint64_t bits) { return 63 - uint32_t(__builtin_clzll(bits)); }
+FASCICLE_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return uint32_t((uint64_t(a) * b) >> 32); }
+
+}  // namespace fascicle
+
+#endif

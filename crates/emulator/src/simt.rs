@@ -1,0 +1,59 @@
+//! The device's kernels compiled for the host: warps of 32 for CUDA, of 64 for HIP, in one library.
+
+use crate::{
+    cache,
+    compiler::{Compiler, Unit},
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The library that a launch looks its function up in, beside the vendors' libraries.
+const NAME: &str = "libfascicle_simt.so";
+
+/// Builds the kernels and puts a link to them into `beside`.
+pub fn build(beside: &Path) -> Result<(), String> {
+    let compiler = Compiler::find()?;
+    let simt = cache::crate_folder().join("simt");
+    let kernels = cache::crate_folder().join("../gpu/kernels");
+    let files = cache::sources(&[simt.clone(), kernels.clone()])?;
+    let folder = cache::root().join(format!("simt-{}", cache::fingerprint(&files, &compiler.version)?));
+    cache::once(&folder, |to| make(&compiler, &simt, &kernels, to))?;
+    link(&folder.join(NAME), &beside.join(NAME))
+}
+
+fn make(compiler: &Compiler, simt: &Path, kernels: &Path, to: &Path) -> Result<(), String> {
+    let mut units = Vec::new();
+    for source in cache::sources(&[simt.to_path_buf()])? {
+        if source.extension().is_none_or(|extension| extension != "cpp") {
+            continue;
+        }
+        let warps: &[&str] = if source.ends_with("kernels.cpp") { &["32", "64"] } else { &["32"] };
+        units.extend(warps.iter().map(|warp| unit(&source, warp, kernels, to)));
+    }
+    compiler.compile(&units)?;
+    let objects: Vec<PathBuf> = units.into_iter().map(|unit| unit.object).collect();
+    compiler.link(&objects, &[], NAME, to)
+}
+
+fn unit(source: &Path, warp: &str, kernels: &Path, to: &Path) -> Unit {
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    let own = source.parent().unwrap_or(kernels);
+    let includes = [own, kernels].map(|folder| format!("-I{}", folder.display()));
+    let flags = [format!("-DFASCICLE_WARP={warp}"), "-O2".to_string(), "-march=native".to_string()];
+    let object = to.join(format!("{stem}-{warp}.o"));
+    Unit { source: source.to_path_buf(), object, flags: [flags.as_slice(), &includes].concat() }
+}
+
+/// Points `name` at `library`; a link of an earlier build is replaced in one step, under other processes' eyes.
+fn link(library: &Path, name: &Path) -> Result<(), String> {
+    if fs::read_link(name).is_ok_and(|target| target == library) {
+        return Ok(());
+    }
+    let say = |problem: std::io::Error| format!("{}: {problem}", name.display());
+    let passing = name.with_extension(format!("{}.link", std::process::id()));
+    let _ = fs::remove_file(&passing);
+    std::os::unix::fs::symlink(library, &passing).map_err(say)?;
+    fs::rename(&passing, name).map_err(say)
+}

@@ -1,0 +1,140 @@
+// Attention without matrix units: any float type, any size of head. Forward.
+//
+// A block owns `tile_rows` queries of one head and looks at `tile_others` keys at a time, all in shared memory.
+#pragma once
+
+#include "attention.h"
+
+namespace fascicle {
+
+struct AttentionForwardParams {
+    AttentionSizes sizes;
+    const void* q;
+    const void* k;
+    const void* v;
+    void* out;
+    void* log_sum_exp;
+};
+
+// Copies `count` rows of a head, from row `first` on, into shared memory, times `factor`; rows past the end are 0.
+template <class A, class T>
+FASCICLE_DEVICE void load_rows(const AttentionSizes& s, const void* from, u64 sequence, u64 head, u64 heads, u64 first,
+                               u32 count, A factor, A* to, u32 step) {
+    u32 size = u32(s.head_size);
+    for (u32 i = thread_x(); i < count * size; i += block_size_x()) {
+        u32 row = i / size, e = i % size;
+        bool inside = first + row < s.sequence;
+        const T* at = static_cast<const T*>(from) + head_start(s, sequence, first + row, head, heads) + e;
+        to[row * step + e] = inside ? factor * A(widen(*at)) : A(0);
+    }
+}
+
+// Writes rows of a head from shared memory, times the factor of each row.
+template <class T, class A, class Factor>
+FASCICLE_DEVICE void store_rows(const AttentionSizes& s, void* to, u64 sequence, u64 head, u64 heads, u64 first,
+                                u32 count, const A* from, Factor factor) {
+    u32 size = u32(s.head_size);
+    for (u32 i = thread_x(); i < count * size; i += block_size_x()) {
+        u32 row = i / size, e = i % size;
+        if (first + row >= s.sequence) continue;
+        T* at = static_cast<T*>(to) + head_start(s, sequence, first + row, head, heads) + e;
+        *at = narrow<T>(from[i] * factor(row));
+    }
+}
+
+template <class A>
+FASCICLE_DEVICE A dot(const A* a, const A* b, u32 size) {
+    A sum = 0;
+    for (u32 e = 0; e < size; e++) sum += a[e] * b[e];
+    return sum;
+}
+
+// Hands out parts of the block's shared memory.
+template <class A>
+struct Shared {
+    A* next = reinterpret_cast<A*>(shared_memory());
+
+    FASCICLE_DEVICE A* take(u32 count) {
+        A* part = next;
+        next += count;
+        return part;
+    }
+};
+
+// What a block keeps of its queries.
+template <class A>
+struct QueryTile { A *q, *out, *scores, *max, *sum, *factor; };
+
+// Turns a row of scores into weights, given the row's maximum and sum before it; leaves the factor of its output.
+template <class A>
+FASCICLE_DEVICE void soften_row(const AttentionSizes& s, const QueryTile<A>& tile, u32 row, u64 index) {
+    A* scores = tile.scores + row * (s.tile_others + 1);
+    A max = tile.max[row], sum = 0;
+    for (u32 c = 0; c < s.tile_others; c++) max = larger(max, scores[c]);
+    A factor = exp_of(tile.max[row] - max);
+    for (u32 c = 0; c < s.tile_others; c++) {
+        A weight = exp_of(scores[c] - max);
+        sum += weight;
+        scores[c] = s.drops ? weight * kept_factor<A>(s, index + c) : weight;
+    }
+    tile.max[row] = max;
+    tile.sum[row] = tile.sum[row] * factor + sum;
+    tile.factor[row] = factor;
+}
+
+template <class T>
+FASCICLE_DEVICE void attention_forward(const AttentionForwardParams& p) {
+    using A = Acc<T>;
+    const AttentionSizes& s = p.sizes;
+    u32 size = u32(s.head_size), rows = s.tile_rows, keys = s.tile_others;
+    u64 first = u64(block_x()) * rows, head = block_y(), sequence = block_z();
+    u64 kv_head = head / (s.heads / s.kv_heads);
+    Shared<A> shared;
+    QueryTile<A> tile{shared.take(rows * size), shared.take(rows * size), shared.take(rows * (keys + 1)),
+                      shared.take(rows), shared.take(rows), shared.take(rows)};
+    A *k = shared.take(keys * (size + 1)), *v = shared.take(keys * size);
+    load_rows<A, T>(s, p.q, sequence, head, s.heads, first, rows, A(s.scale), tile.q, size);
+    for (u32 i = thread_x(); i < rows * size; i += block_size_x()) tile.out[i] = 0;
+    for (u32 row = thread_x(); row < rows; row += block_size_x()) {
+        tile.max[row] = minus_infinity<A>();
+        tile.sum[row] = 0;
+    }
+    u64 end = first + rows < s.sequence ? first + rows : s.sequence;
+    for (u64 key = 0; key < end; key += keys) {
+        barrier();
+        load_rows<A, T>(s, p.k, sequence, kv_head, s.kv_heads, key, keys, A(1), k, size + 1);
+        load_rows<A, T>(s, p.v, sequence, kv_head, s.kv_heads, key, keys, A(1), v, size);
+        barrier();
+        for (u32 i = thread_x(); i < rows * keys; i += block_size_x()) {
+            u32 row = i / keys, c = i % keys;
+            A score = dot(tile.q + row * size, k + c * (size + 1), size);
+            tile.scores[row * (keys + 1) + c] = key + c <= first + row ? score : minus_infinity<A>();
+        }
+        barrier();
+        for (u32 row = thread_x(); row < rows; row += block_size_x()) {
+            soften_row(s, tile, row, weight_index(s, sequence, head, first + row, key));
+        }
+        barrier();
+        for (u32 i = thread_x(); i < rows * size; i += block_size_x()) {
+            u32 row = i / size, e = i % size;
+            A sum = tile.out[i] * tile.factor[row];
+            for (u32 c = 0; c < keys; c++) sum += tile.scores[row * (keys + 1) + c] * v[c * size + e];
+            tile.out[i] = sum;
+        }
+    }
+    barrier();
+    store_rows<T>(s, p.out, sequence, head, s.heads, first, rows, tile.out,
+                  [&](u32 row) { return A(1) / tile.sum[row]; });
+    A* log_sum_exp = static_cast<A*>(p.log_sum_exp) + sums_start(s, sequence, head);
+    for (u32 row = thread_x(); row < rows; row += block_size_x()) {
+        if (first + row < s.sequence) log_sum_exp[first + row] = tile.max[row] + log_of(tile.sum[row]);
+    }
+}
+
+}  // namespace fascicle
+
+#define FASCICLE_ATTENTION_FORWARD(suffix, T)                                                              \
+    FASCICLE_COOPERATIVE(fascicle_attention_forward_##suffix, fascicle::AttentionForwardParams, 128) {     \
+        fascicle::attention_forward<T>(p);                                                                 \
+    }
+FASCICLE_FLOATS(FASCICLE_ATTENTION_FORWARD)

@@ -1,0 +1,220 @@
+// Attention on matrix units: 16-bit elements, heads of 64 or 128. Forward.
+//
+// Each warp of a block owns 16 queries and keeps them, their outputs, and the scores of a tile of keys in registers.
+// Keys and values come through shared memory, for all warps; the next tile is on its way while one is worked on.
+//
+// Source: Dao, "FlashAttention-2", arXiv:2307.08691: the division of queries among warps.
+#pragma once
+
+#include "attention.h"
+#include "attention_plain.h"
+#include "tile.h"
+
+namespace fascicle {
+
+constexpr u32 TILE_WARPS = 4;
+constexpr u32 TILE_THREADS = TILE_WARPS * WARP;
+// Queries (or keys) that a block owns.
+constexpr u32 BLOCK_ROWS = 16 * TILE_WARPS;
+// Rows of a shared tile of D columns: 4096 elements.
+template <int D> constexpr u32 SHARED_ROWS = 4096 / D;
+
+constexpr float LOG2_E = 1.4426950408889634f;
+constexpr float LN_2 = 0.6931471805599453f;
+
+// Starts to copy the rows of a head from row `first` on into a shared tile; rows past the end become 0.
+template <int D, class T>
+FASCICLE_DEVICE void fetch_tile(const AttentionSizes& s, const void* from, u64 sequence, u64 head, u64 heads, u64 first,
+                                T* to) {
+    const T* base = static_cast<const T*>(from) + head_start(s, sequence, 0, head, heads);
+    FASCICLE_UNROLL
+    for (u32 round = 0; round < SHARED_ROWS<D> * D / 8 / TILE_THREADS; round++) {
+        u32 i = round * TILE_THREADS + thread_x(), row = i / (D / 8), column = i % (D / 8) * 8;
+        bool exists = first + row < s.sequence;
+        u64 at = exists ? (first + row) * heads * D + column : 0;
+        copy_async(to + swizzled<D>(row, column % 16, column / 16 * 16), base + at, exists);
+    }
+}
+
+// The 16 rows of a warp as left operands.
+template <int D, class T>
+struct RowOperands {
+    Operand<T> at[D / 16];
+
+    FASCICLE_DEVICE void load(const AttentionSizes& s, const void* from, u64 sequence, u64 head, u64 heads, u64 first) {
+        const T* base = static_cast<const T*>(from) + head_start(s, sequence, first, head, heads);
+        u64 rows = first < s.sequence ? s.sequence - first : 0;
+        FASCICLE_UNROLL
+        for (int k = 0; k < D / 16; k++) at[k] = load_left(base + 16 * k, heads * D, rows);
+    }
+
+    // The products of these rows with 16 rows of a shared tile, from `row` on.
+    FASCICLE_DEVICE Sum times(const T* tile, u32 row) const {
+        Sum sum;
+        clear(sum);
+        FASCICLE_UNROLL
+        for (int k = 0; k < D / 16; k++) multiply(sum, at[k], load_right<D>(tile, row, 16 * k));
+        return sum;
+    }
+};
+
+// 16 rows of sums that a warp collects.
+template <int D, class T>
+struct RowSums {
+    Sum at[D / 16];
+
+    FASCICLE_DEVICE void clear_all() {
+        FASCICLE_UNROLL
+        for (int d = 0; d < D / 16; d++) clear(at[d]);
+    }
+
+    // Adds the product of 16 x 16 factors with 16 rows of a shared tile, from `row` on.
+    FASCICLE_DEVICE void add(const Operand<T>& factors, const T* tile, u32 row) {
+        FASCICLE_UNROLL
+        for (int d = 0; d < D / 16; d++) multiply(at[d], factors, load_right_transposed<D>(tile, row, 16 * d));
+    }
+
+    FASCICLE_DEVICE void store(const AttentionSizes& s, void* to, u64 sequence, u64 head, u64 heads, u64 first,
+                               const float (&factor)[HELD_ROWS]) const {
+        T* base = static_cast<T*>(to) + head_start(s, sequence, first, head, heads);
+        u64 rows = first < s.sequence ? s.sequence - first : 0;
+        FASCICLE_UNROLL
+        for (int d = 0; d < D / 16; d++) store_sum(base + 16 * d, heads * D, rows, at[d], factor);
+    }
+};
+
+// The softmax of a warp's rows so far: maxima of scores, and each lane's share of the sums.
+struct RowSoftmax {
+    float max[HELD_ROWS], sum[HELD_ROWS];
+
+    FASCICLE_DEVICE void start() {
+        FASCICLE_UNROLL
+        for (int r = 0; r < HELD_ROWS; r++) {
+            max[r] = minus_infinity<float>();
+            sum[r] = 0;
+        }
+    }
+
+    // Turns scores into weights; `scale` is in powers of two. Leaves in `factor` what earlier outputs shrink by.
+    template <int Tiles>
+    FASCICLE_DEVICE void soften(Sum (&scores)[Tiles], float scale, float (&factor)[HELD_ROWS]) {
+        FASCICLE_UNROLL
+        for (int r = 0; r < HELD_ROWS; r++) {
+            float next = max[r];
+            FASCICLE_UNROLL
+            for (int i = 0; i < Tiles * HELD; i++) {
+                if (row_slot(i % HELD) == r) next = larger(next, scores[i / HELD].at[i % HELD]);
+            }
+            next = along_row(next, [](float a, float b) { return larger(a, b); });
+            factor[r] = power_of_two((max[r] - next) * scale);
+            sum[r] *= factor[r];
+            max[r] = next;
+        }
+        FASCICLE_UNROLL
+        for (int i = 0; i < Tiles * HELD; i++) {
+            float& score = scores[i / HELD].at[i % HELD];
+            int r = row_slot(i % HELD);
+            score = power_of_two((score - max[r]) * scale);
+            sum[r] += score;
+        }
+    }
+};
+
+// Multiplies the weights of 16 queries on 16 keys by the factors of dropout; two neighbouring keys are drawn at once.
+FASCICLE_DEVICE void drop_weights(const AttentionSizes& s, u64 sequence, u64 head, u64 query, u64 key, Sum& weights) {
+    u64 start = weight_index(s, sequence, head, query, key);
+    FASCICLE_UNROLL
+    for (int e = 0; e < HELD; e += 2) {
+        bool drops[2];
+        draw<2>(s.key, start + row_held(e) * s.sequence + column_held(e), s.threshold, drops);
+        weights.at[e] *= drops[0] ? 0 : float(s.kept);
+        weights.at[e + 1] *= drops[1] ? 0 : float(s.kept);
+    }
+}
+
+template <class T, int D, bool Drops>
+FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
+    constexpr u32 KEYS = SHARED_ROWS<D>;
+    // Positions fit 32 bits: longer sequences go to the plain kernels.
+    const AttentionSizes& s = p.sizes;
+    u64 head = block_y(), sequence = block_z(), kv_head = head / (s.heads / s.kv_heads);
+    // The last queries meet the most keys: their blocks start first.
+    u32 block_first = (grid_size_x() - 1 - block_x()) * BLOCK_ROWS;
+    u32 first = block_first + 16 * warp_index();
+    T* keys = reinterpret_cast<T*>(shared_memory());
+    T* values = keys + 2 * KEYS * D;
+    auto fetch = [&](u32 key, u32 buffer) {
+        fetch_tile<D>(s, p.k, sequence, kv_head, s.kv_heads, key, keys + buffer * KEYS * D);
+        fetch_tile<D>(s, p.v, sequence, kv_head, s.kv_heads, key, values + buffer * KEYS * D);
+        commit_copies();
+    };
+    RowOperands<D, T> q;
+    q.load(s, p.q, sequence, head, s.heads, first);
+    RowSums<D, T> out;
+    out.clear_all();
+    RowSoftmax softmax;
+    softmax.start();
+    float scale = float(s.scale) * LOG2_E;
+    u32 end = block_first + BLOCK_ROWS < s.sequence ? block_first + BLOCK_ROWS : u32(s.sequence);
+    fetch(0, 0);
+    u32 buffer = 0;
+    for (u32 key = 0; key < end; key += KEYS, buffer ^= 1) {
+        if (key + KEYS < end) {
+            fetch(key + KEYS, buffer ^ 1);
+            await_copies<1>();
+        } else {
+            await_copies<0>();
+        }
+        barrier();
+        if (key <= first + 15) {
+            Sum scores[KEYS / 16];
+            FASCICLE_UNROLL
+            for (u32 n = 0; n < KEYS / 16; n++) {
+                scores[n] = q.times(keys + buffer * KEYS * D, 16 * n);
+                FASCICLE_UNROLL
+                for (int e = 0; e < HELD; e++) {
+                    bool met = key + 16 * n + column_held(e) <= first + row_held(e);
+                    if (!met) scores[n].at[e] = minus_infinity<float>();
+                }
+            }
+            float factor[HELD_ROWS];
+            softmax.soften(scores, scale, factor);
+            FASCICLE_UNROLL
+            for (int i = 0; i < D / 16 * HELD; i++) out.at[i / HELD].at[i % HELD] *= factor[row_slot(i % HELD)];
+            FASCICLE_UNROLL
+            for (u32 n = 0; n < KEYS / 16; n++) {
+                if (Drops) drop_weights(s, sequence, head, first, key + 16 * n, scores[n]);
+                out.add(as_left<T>(scores[n]), values + buffer * KEYS * D, 16 * n);
+            }
+        }
+        barrier();
+    }
+    float* log_sum_exp = static_cast<float*>(p.log_sum_exp) + sums_start(s, sequence, head);
+    float factor[HELD_ROWS];
+    FASCICLE_UNROLL
+    for (int r = 0; r < HELD_ROWS; r++) {
+        float sum = along_row(softmax.sum[r], [](float a, float b) { return a + b; });
+        factor[r] = 1 / sum;
+        u64 row = first + row_held(2 * r);
+        if (column_held(0) == 0 && row < s.sequence) {
+            log_sum_exp[row] = softmax.max[r] * float(s.scale) + log_of(sum);
+        }
+    }
+    out.store(s, p.out, sequence, head, s.heads, first, factor);
+}
+
+}  // namespace fascicle
+
+#define FASCICLE_FORWARD_TILES(suffix, T, D)                                                                     \
+    FASCICLE_COOPERATIVE(fascicle_attention_forward_tiles_##suffix##_##D, fascicle::AttentionForwardParams,      \
+                         fascicle::TILE_THREADS) {                                                               \
+        fascicle::attention_forward_tiles<T, D, false>(p);                                                       \
+    }                                                                                                            \
+    FASCICLE_COOPERATIVE(fascicle_attention_forward_tiles_##suffix##_##D##_dropout,                              \
+                         fascicle::AttentionForwardParams, fascicle::TILE_THREADS) {                             \
+        fascicle::attention_forward_tiles<T, D, true>(p);                                                        \
+    }
+FASCICLE_FORWARD_TILES(bf16, fascicle::bf16, 64)
+FASCICLE_FORWARD_TILES(bf16, fascicle::bf16, 128)
+FASCICLE_FORWARD_TILES(f16, fascicle::f16, 64)
+FASCICLE_FORWARD_TILES(f16, fascicle::f16, 128)

@@ -1,0 +1,197 @@
+// Attention on matrix units, backward: one kernel for the gradients of queries, one for those of keys and values.
+//
+// Both are the forward kernel's loop: a warp keeps 16 rows of its own and meets the rows of the other side tile by
+// tile. The kernel for keys computes scores with keys along rows, so that each warp sums over queries alone.
+#pragma once
+
+#include "attention_plain_backward.h"
+#include "attention_tiles.h"
+
+namespace fascicle {
+
+// The kernel of queries: each warp owns 16 of them and meets the keys before their end.
+template <class T, int D, bool Drops>
+FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardParams& p) {
+    constexpr u32 KEYS = SHARED_ROWS<D>;
+    const AttentionSizes& s = p.sizes;
+    u64 head = block_y(), sequence = block_z(), kv_head = head / (s.heads / s.kv_heads);
+    u32 block_first = (grid_size_x() - 1 - block_x()) * BLOCK_ROWS;
+    u32 first = block_first + 16 * warp_index();
+    T* keys = reinterpret_cast<T*>(shared_memory());
+    T* values = keys + 2 * KEYS * D;
+    auto fetch = [&](u32 key, u32 buffer) {
+        fetch_tile<D>(s, p.k, sequence, kv_head, s.kv_heads, key, keys + buffer * KEYS * D);
+        fetch_tile<D>(s, p.v, sequence, kv_head, s.kv_heads, key, values + buffer * KEYS * D);
+        commit_copies();
+    };
+    RowOperands<D, T> q, d_out;
+    q.load(s, p.q, sequence, head, s.heads, first);
+    d_out.load(s, p.d_out, sequence, head, s.heads, first);
+    RowSums<D, T> d_q;
+    d_q.clear_all();
+    float scale = float(s.scale) * LOG2_E, log_sum_exp[HELD_ROWS], delta[HELD_ROWS];
+    FASCICLE_UNROLL
+    for (int r = 0; r < HELD_ROWS; r++) {
+        u64 row = first + row_held(2 * r), at = sums_start(s, sequence, head) + row;
+        log_sum_exp[r] = row < s.sequence ? static_cast<const float*>(p.log_sum_exp)[at] * LOG2_E : 0;
+        delta[r] = row < s.sequence ? static_cast<const float*>(p.delta)[at] : 0;
+    }
+    u32 end = block_first + BLOCK_ROWS < s.sequence ? block_first + BLOCK_ROWS : u32(s.sequence);
+    fetch(0, 0);
+    u32 buffer = 0;
+    for (u32 key = 0; key < end; key += KEYS, buffer ^= 1) {
+        if (key + KEYS < end) {
+            fetch(key + KEYS, buffer ^ 1);
+            await_copies<1>();
+        } else {
+            await_copies<0>();
+        }
+        barrier();
+        const T *k = keys + buffer * KEYS * D, *v = values + buffer * KEYS * D;
+        FASCICLE_ROLLED
+        for (u32 n = 0; n < KEYS && key + n <= first + 15; n += 16) {
+            Sum scores = q.times(k, n), d_weights = d_out.times(v, n);
+            if (Drops) drop_weights(s, sequence, head, first, key + n, d_weights);
+            FASCICLE_UNROLL
+            for (int e = 0; e < HELD; e++) {
+                bool met = key + n + column_held(e) <= first + row_held(e);
+                int r = row_slot(e);
+                float weight = met ? power_of_two(scores.at[e] * scale - log_sum_exp[r]) : 0;
+                scores.at[e] = weight * (d_weights.at[e] - delta[r]);
+            }
+            d_q.add(as_left<T>(scores), k, n);
+        }
+        barrier();
+    }
+    float factor[HELD_ROWS];
+    FASCICLE_UNROLL
+    for (int r = 0; r < HELD_ROWS; r++) factor[r] = float(s.scale);
+    d_q.store(s, p.d_q, sequence, head, s.heads, first, factor);
+}
+
+// Numbers of the queries of a shared tile: the logarithms of sums, as powers of two, and the deltas.
+struct QueryNumbers { float log_sum_exp[64], delta[64]; };
+
+FASCICLE_DEVICE void fetch_numbers(const AttentionBackwardParams& p, u64 sequence, u64 head, u64 query, u32 count,
+                                   QueryNumbers& to) {
+    const AttentionSizes& s = p.sizes;
+    for (u32 i = thread_x(); i < count; i += TILE_THREADS) {
+        u64 at = sums_start(s, sequence, head) + query + i;
+        bool exists = query + i < s.sequence;
+        to.log_sum_exp[i] = exists ? static_cast<const float*>(p.log_sum_exp)[at] * LOG2_E : 0;
+        to.delta[i] = exists ? static_cast<const float*>(p.delta)[at] : 0;
+    }
+}
+
+// One bit for each element that a lane holds, with keys along rows: whether its weight is dropped. A loop, and before the
+// products: the generator's words would take the registers of the sums.
+FASCICLE_DEVICE u32 dropped_of_keys(const AttentionSizes& s, u64 sequence, u64 head, u32 query, u32 key) {
+    u32 bits = 0;
+    FASCICLE_ROLLED
+    for (int e = 0; e < HELD; e++) {
+        bool drops[1];
+        u64 index = weight_index(s, sequence, head, query + column_held(e), key + row_held(e));
+        draw<1>(s.key, index, s.threshold, drops);
+        bits |= u32(drops[0]) << e;
+    }
+    return bits;
+}
+
+// The kernel of keys: each warp owns 16 of them and meets, head by head, the queries from them on.
+template <class T, int D, bool Drops>
+FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams& p) {
+    constexpr u32 QUERIES = SHARED_ROWS<D>;
+    const AttentionSizes& s = p.sizes;
+    u64 kv_head = block_y(), sequence = block_z(), group = s.heads / s.kv_heads;
+    u32 block_first = block_x() * BLOCK_ROWS, first = block_first + 16 * warp_index();
+    T* queries = reinterpret_cast<T*>(shared_memory());
+    T* d_outs = queries + 2 * QUERIES * D;
+    QueryNumbers* numbers = reinterpret_cast<QueryNumbers*>(d_outs + 2 * QUERIES * D);
+    // Every head's tiles one after another, so that the next is always on its way.
+    u32 tiles = (u32(s.sequence) - block_first + QUERIES - 1) / QUERIES, count = tiles * u32(group);
+    auto head_of = [&](u32 tile) { return kv_head * group + tile / tiles; };
+    auto query_of = [&](u32 tile) { return block_first + tile % tiles * QUERIES; };
+    auto fetch = [&](u32 tile, u32 buffer) {
+        u64 head = head_of(tile);
+        u32 query = query_of(tile);
+        fetch_tile<D>(s, p.q, sequence, head, s.heads, query, queries + buffer * QUERIES * D);
+        fetch_tile<D>(s, p.d_out, sequence, head, s.heads, query, d_outs + buffer * QUERIES * D);
+        fetch_numbers(p, sequence, head, query, QUERIES, numbers[buffer]);
+        commit_copies();
+    };
+    RowOperands<D, T> k, v;
+    if (D <= 64) {
+        k.load(s, p.k, sequence, kv_head, s.kv_heads, first);
+        v.load(s, p.v, sequence, kv_head, s.kv_heads, first);
+    }
+    RowSums<D, T> d_k, d_v;
+    d_k.clear_all();
+    d_v.clear_all();
+    float scale = float(s.scale) * LOG2_E;
+    fetch(0, 0);
+    u32 buffer = 0;
+    for (u32 tile = 0; tile < count; tile++, buffer ^= 1) {
+        if (tile + 1 < count) {
+            fetch(tile + 1, buffer ^ 1);
+            await_copies<1>();
+        } else {
+            await_copies<0>();
+        }
+        barrier();
+        const T *q = queries + buffer * QUERIES * D, *d_out = d_outs + buffer * QUERIES * D;
+        const QueryNumbers& own = numbers[buffer];
+        u32 query = query_of(tile);
+        FASCICLE_ROLLED
+        for (u32 n = 0; n < QUERIES; n += 16) {
+            // Queries before all keys of the warp, or past the end of the sequence, give nothing.
+            if (query + n + 15 < first || query + n >= s.sequence) continue;
+            u32 dropped = Drops ? dropped_of_keys(s, sequence, head_of(tile), query + n, first) : 0;
+            // With heads of 128 there is no room to keep keys and values: they are read again, from the nearest cache.
+            if (D > 64) k.load(s, p.k, sequence, kv_head, s.kv_heads, first);
+            Sum weights = k.times(q, n), kept_weights;
+            FASCICLE_UNROLL
+            for (int e = 0; e < HELD; e++) {
+                u32 at_key = first + row_held(e), at_query = query + n + column_held(e);
+                bool met = at_key <= at_query && at_query < s.sequence;
+                float score = weights.at[e] * scale - own.log_sum_exp[n + column_held(e)];
+                weights.at[e] = met ? power_of_two(score) : 0;
+                float kept = !Drops ? 1 : dropped >> e & 1 ? 0 : float(s.kept);
+                kept_weights.at[e] = weights.at[e] * kept;
+            }
+            d_v.add(as_left<T>(kept_weights), d_out, n);
+            if (D > 64) v.load(s, p.v, sequence, kv_head, s.kv_heads, first);
+            Sum scores = v.times(d_out, n);
+            FASCICLE_UNROLL
+            for (int e = 0; e < HELD; e++) {
+                scores.at[e] = kept_weights.at[e] * scores.at[e] - weights.at[e] * own.delta[n + column_held(e)];
+            }
+            d_k.add(as_left<T>(scores), q, n);
+        }
+        barrier();
+    }
+    float one[HELD_ROWS], factor[HELD_ROWS];
+    FASCICLE_UNROLL
+    for (int r = 0; r < HELD_ROWS; r++) {
+        one[r] = 1;
+        factor[r] = float(s.scale);
+    }
+    d_k.store(s, p.d_k, sequence, kv_head, s.kv_heads, first, factor);
+    d_v.store(s, p.d_v, sequence, kv_head, s.kv_heads, first, one);
+}
+
+}  // namespace fascicle
+
+#define FASCICLE_BACKWARD_TILES_OF(side, suffix, T, D, end, drops)                                                \
+    FASCICLE_COOPERATIVE(fascicle_attention_backward_##side##_tiles_##suffix##_##D##end,                          \
+                         fascicle::AttentionBackwardParams, fascicle::TILE_THREADS) {                             \
+        fascicle::attention_backward_##side##_tiles<T, D, drops>(p);                                              \
+    }
+#define FASCICLE_BACKWARD_TILES(suffix, T, D)                                \
+    FASCICLE_BACKWARD_TILES_OF(queries, suffix, T, D, , false)               \
+    FASCICLE_BACKWARD_TILES_OF(queries, suffix, T, D, _dropout, true)        \
+    FASCICLE_BACKWARD_TILES_OF(keys, suffix, T, D, , false)                  \
+    FASCICLE_BACKWARD_TILES_OF(keys, suffix, T, D, _dropout, true)
+FASCICLE_BACKWARD_TILES(bf16, fascicle::bf16, 64)
+FASCICLE_BACKWARD_TILES(bf16, fascicle::bf16, 128)
+FASCICLE_BACKWARD_TILES(f16, fascicle::f16, 64)
+FASCICLE_BACKWARD_TILES(f16, fascicle::f16, 128)

@@ -1,0 +1,110 @@
+// Blocks of matrices, bias and its gradient: what runs over rows and columns.
+#pragma once
+
+#include "loops.h"
+
+namespace fascicle {
+
+struct Copy2dParams {
+    const void* src;
+    void* dst;
+    u64 src_leading;
+    u64 dst_leading;
+    u64 rows;
+    u64 columns;
+};
+
+struct AddBiasParams {
+    void* x;
+    const void* bias;
+    u64 rows;
+    u64 columns;
+};
+
+// Sums of parts of the rows, column by column: `parts` rows of `columns` numbers.
+struct ColumnPartsParams {
+    const void* x;
+    void* partials;
+    u64 rows;
+    u64 columns;
+    u64 rows_of_part;
+};
+
+// Adds the sums of all parts to a row of numbers.
+struct AddPartsParams {
+    const void* partials;
+    void* out;
+    u64 columns;
+    u64 parts;
+    u64 part_step;  // numbers from one part to the next
+};
+
+template <class T>
+FASCICLE_DEVICE void copy_2d(const Copy2dParams& p) {
+    constexpr int N = SIXTEEN_BYTES<T>;
+    each_pack_of_rows<N>(p.rows, p.columns, [&](u64 row, u64 column, u64 left) {
+        auto pack = load<N>(static_cast<const T*>(p.src) + row * p.src_leading + column, left);
+        store<N>(static_cast<T*>(p.dst) + row * p.dst_leading + column, pack, left);
+    });
+}
+
+template <class T>
+FASCICLE_DEVICE void add_bias(const AddBiasParams& p) {
+    constexpr int N = SIXTEEN_BYTES<T>;
+    each_pack_of_rows<N>(p.rows, p.columns, [&](u64 row, u64 column, u64 left) {
+        T* at = static_cast<T*>(p.x) + row * p.columns + column;
+        auto x = load_as<Acc<T>, N>(static_cast<const T*>(at), left);
+        auto bias = load_as<Acc<T>, N>(static_cast<const T*>(p.bias) + column, left);
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) x.at[i] += bias.at[i];
+        store_as<N>(at, x, left);
+    });
+}
+
+// A thread sums its columns down the rows of its part, in order.
+template <class T>
+FASCICLE_DEVICE void column_parts(const ColumnPartsParams& p) {
+    using A = Acc<T>;
+    constexpr int N = SIXTEEN_BYTES<T>;
+    u64 column = (u64(block_x()) * block_size_x() + thread_x()) * N;
+    u64 part = u64(block_y()) * block_size_y() + thread_y();
+    u64 first = part * p.rows_of_part;
+    if (column >= p.columns || first >= p.rows) return;
+    u64 end = first + p.rows_of_part < p.rows ? first + p.rows_of_part : p.rows;
+    Pack<A, N> sum{};
+    for (u64 row = first; row < end; row++) {
+        auto x = load_as<A, N>(static_cast<const T*>(p.x) + row * p.columns + column, p.columns - column);
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) sum.at[i] += x.at[i];
+    }
+    store<N>(static_cast<A*>(p.partials) + part * p.columns + column, sum, p.columns - column);
+}
+
+template <class A, class T>
+FASCICLE_DEVICE void add_parts(const AddPartsParams& p) {
+    u64 column = u64(block_x()) * block_size_x() + thread_x();
+    if (column >= p.columns) return;
+    const A* partials = static_cast<const A*>(p.partials) + column;
+    A sum = 0;
+    for (u64 part = 0; part < p.parts; part++) sum += partials[part * p.part_step];
+    T* out = static_cast<T*>(p.out) + column;
+    *out = narrow<T>(widen(*out) + sum);
+}
+
+}  // namespace fascicle
+
+#define FASCICLE_COPY_2D(bytes, T) \
+    FASCICLE_INDEPENDENT(fascicle_copy_2d_##bytes, fascicle::Copy2dParams, 256) { fascicle::copy_2d<T>(p); }
+FASCICLE_COPY_2D(8, fascicle::u64)
+FASCICLE_COPY_2D(4, fascicle::u32)
+FASCICLE_COPY_2D(2, fascicle::u16)
+
+#define FASCICLE_COLUMNS(suffix, T)                                                                              \
+    FASCICLE_INDEPENDENT(fascicle_add_bias_##suffix, fascicle::AddBiasParams, 256) { fascicle::add_bias<T>(p); } \
+    FASCICLE_INDEPENDENT(fascicle_column_parts_##suffix, fascicle::ColumnPartsParams, 256) {                     \
+        fascicle::column_parts<T>(p);                                                                            \
+    }                                                                                                            \
+    FASCICLE_INDEPENDENT(fascicle_add_parts_##suffix, fascicle::AddPartsParams, 256) {                           \
+        fascicle::add_parts<fascicle::Acc<T>, T>(p);                                                             \
+    }
+FASCICLE_FLOATS(FASCICLE_COLUMNS)

@@ -1,0 +1,129 @@
+// LayerNorm and RMSNorm, backward. With xhat = (x - mean) * rstd and g = d_out * gain.
+#pragma once
+
+#include "norm.h"
+
+namespace fascicle {
+
+// Sums along rows: of g, and of g * xhat.
+struct NormRowSumsParams {
+    NormSizes sizes;
+    const void* x;
+    const void* moments;
+    const void* gain;
+    const void* d_out;
+    void* sums;
+};
+
+// Sums down parts of the columns: of d_out * xhat, and behind them of d_out.
+struct NormColumnSumsParams {
+    NormSizes sizes;
+    const void* x;
+    const void* moments;
+    const void* d_out;
+    void* partials;
+    u64 rows_of_part;
+};
+
+struct NormalizeBackwardParams {
+    NormSizes sizes;
+    const void* x;
+    const void* moments;
+    const void* gain;
+    const void* d_out;
+    const void* sums;
+    void* d_x;
+};
+
+template <class T>
+FASCICLE_DEVICE void norm_row_sums(const NormRowSumsParams& p) {
+    using A = Acc<T>;
+    constexpr int N = SIXTEEN_BYTES<T>;
+    u64 columns = p.sizes.columns;
+    each_row_of_warp(p.sizes.rows, [&](u64 row) {
+        auto statistics = statistics_of_row<A>(p.sizes, p.moments, row);
+        A sum_g = 0, sum_g_xhat = 0;
+        each_pack_of_row<N>(columns, lane_index(), WARP, [&](u64 column, u64 left) {
+            auto x = load_as<A, N>(static_cast<const T*>(p.x) + row * columns + column, left);
+            auto d = load_as<A, N>(static_cast<const T*>(p.d_out) + row * columns + column, left);
+            auto gain = load_as<A, N>(static_cast<const T*>(p.gain) + column, left);
+            FASCICLE_UNROLL
+            for (int i = 0; i < N; i++) {
+                A g = d.at[i] * gain.at[i];
+                sum_g += g;
+                sum_g_xhat += g * ((x.at[i] - statistics.mean) * statistics.rstd);
+            }
+        });
+        sum_g = warp_sum(sum_g);
+        sum_g_xhat = warp_sum(sum_g_xhat);
+        if (lane_index() == 0) {
+            A* sums = static_cast<A*>(p.sums) + 2 * row;
+            sums[0] = sum_g;
+            sums[1] = sum_g_xhat;
+        }
+    });
+}
+
+template <class T>
+FASCICLE_DEVICE void norm_column_sums(const NormColumnSumsParams& p) {
+    using A = Acc<T>;
+    constexpr int N = SIXTEEN_BYTES<T>;
+    u64 rows = p.sizes.rows, columns = p.sizes.columns;
+    u64 column = (u64(block_x()) * block_size_x() + thread_x()) * N;
+    u64 part = u64(block_y()) * block_size_y() + thread_y();
+    u64 first = part * p.rows_of_part;
+    if (column >= columns || first >= rows) return;
+    u64 end = first + p.rows_of_part < rows ? first + p.rows_of_part : rows;
+    u64 left = columns - column;
+    Pack<A, N> d_gain{}, d_bias{};
+    for (u64 row = first; row < end; row++) {
+        auto statistics = statistics_of_row<A>(p.sizes, p.moments, row);
+        auto x = load_as<A, N>(static_cast<const T*>(p.x) + row * columns + column, left);
+        auto d = load_as<A, N>(static_cast<const T*>(p.d_out) + row * columns + column, left);
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) {
+            d_gain.at[i] += d.at[i] * ((x.at[i] - statistics.mean) * statistics.rstd);
+            d_bias.at[i] += d.at[i];
+        }
+    }
+    A* partials = static_cast<A*>(p.partials) + 2 * part * columns + column;
+    store<N>(partials, d_gain, left);
+    store<N>(partials + columns, d_bias, left);
+}
+
+template <class T>
+FASCICLE_DEVICE void normalize_backward(const NormalizeBackwardParams& p) {
+    using A = Acc<T>;
+    constexpr int N = SIXTEEN_BYTES<T>;
+    A global_columns = A(p.sizes.global_columns);
+    each_pack_of_rows<N>(p.sizes.rows, p.sizes.columns, [&](u64 row, u64 column, u64 left) {
+        auto statistics = statistics_of_row<A>(p.sizes, p.moments, row);
+        const A* sums = static_cast<const A*>(p.sums) + 2 * row;
+        A mean_g = p.sizes.centred ? sums[0] / global_columns : A(0);
+        A mean_g_xhat = sums[1] / global_columns;
+        u64 at = row * p.sizes.columns + column;
+        auto x = load_as<A, N>(static_cast<const T*>(p.x) + at, left);
+        auto d = load_as<A, N>(static_cast<const T*>(p.d_out) + at, left);
+        auto gain = load_as<A, N>(static_cast<const T*>(p.gain) + column, left);
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) {
+            A xhat = (x.at[i] - statistics.mean) * statistics.rstd;
+            d.at[i] = statistics.rstd * (d.at[i] * gain.at[i] - (mean_g + xhat * mean_g_xhat));
+        }
+        store_as<N>(static_cast<T*>(p.d_x) + at, d, left);
+    });
+}
+
+}  // namespace fascicle
+
+#define FASCICLE_NORM_BACKWARD(suffix, T)                                                                 \
+    FASCICLE_COOPERATIVE(fascicle_norm_row_sums_##suffix, fascicle::NormRowSumsParams, 256) {             \
+        fascicle::norm_row_sums<T>(p);                                                                    \
+    }                                                                                                     \
+    FASCICLE_INDEPENDENT(fascicle_norm_column_sums_##suffix, fascicle::NormColumnSumsParams, 256) {       \
+        fascicle::norm_column_sums<T>(p);                                                                 \
+    }                                                                                                     \
+    FASCICLE_INDEPENDENT(fascicle_normalize_backward_##suffix, fascicle::NormalizeBackwardParams, 256) {  \
+        fascicle::normalize_backward<T>(p);                                                               \
+    }
+FASCICLE_FLOATS(FASCICLE_NORM_BACKWARD)

@@ -1,0 +1,128 @@
+// Element types, the accumulators in which they are computed on, and the functions of both.
+#pragma once
+
+#include "portable.h"
+
+#if defined(FASCICLE_CUDA)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#else
+#include <math.h>
+#include <string.h>
+#endif
+
+namespace fascicle {
+
+struct bf16 { u16 bits; };
+struct f16 { u16 bits; };
+
+template <class T> struct AccumulatorOf { using Type = float; };
+template <> struct AccumulatorOf<double> { using Type = double; };
+// The type in which sums over elements of type T are held.
+template <class T> using Acc = typename AccumulatorOf<T>::Type;
+
+// The bits of a number as an integer, and back.
+template <class To, class From>
+FASCICLE_DEVICE To same_bits(From from) {
+    static_assert(sizeof(To) == sizeof(From), "as many bits");
+    union { From from; To to; } both;
+    both.from = from;
+    return both.to;
+}
+
+// An element as its accumulator.
+FASCICLE_DEVICE float widen(float x) { return x; }
+FASCICLE_DEVICE double widen(double x) { return x; }
+FASCICLE_DEVICE float widen(bf16 x) { return same_bits<float>(u32(x.bits) << 16); }
+FASCICLE_DEVICE float widen(f16 x) {
+#if defined(FASCICLE_CUDA)
+    return __half2float(__ushort_as_half(x.bits));
+#else
+    return float(__builtin_bit_cast(_Float16, x.bits));
+#endif
+}
+
+// The element of type T nearest to a float; ties go to the even one.
+template <class T> struct Narrow;
+template <> struct Narrow<float> { static FASCICLE_DEVICE float of(float x) { return x; } };
+template <> struct Narrow<double> { static FASCICLE_DEVICE double of(float x) { return x; } };
+template <> struct Narrow<bf16> {
+    static FASCICLE_DEVICE bf16 of(float x) {
+#if defined(FASCICLE_CUDA)
+        return bf16{__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+#else
+        u32 bits = same_bits<u32>(x);
+        u32 rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+        return bf16{u16(x != x ? (bits >> 16) | 0x40 : rounded)};
+#endif
+    }
+};
+template <> struct Narrow<f16> {
+    static FASCICLE_DEVICE f16 of(float x) {
+#if defined(FASCICLE_CUDA)
+        return f16{__half_as_ushort(__float2half_rn(x))};
+#else
+        return f16{__builtin_bit_cast(u16, _Float16(x))};
+#endif
+    }
+};
+
+template <class T>
+FASCICLE_DEVICE T narrow(float x) { return Narrow<T>::of(x); }
+
+// An inexact result gets an odd last digit, so that rounding it again, to a shorter type, is as good as rounding once.
+FASCICLE_DEVICE float round_to_odd(double x) {
+    float near = float(x);
+    double back = double(near);
+    u32 bits = same_bits<u32>(near);
+    u32 towards_zero = (back < 0 ? -back : back) > (x < 0 ? -x : x) ? bits - 1 : bits;
+    return back == x || x != x ? near : same_bits<float>(towards_zero | 1);
+}
+
+template <class T> struct NarrowWide {
+    static FASCICLE_DEVICE T of(double x) { return narrow<T>(round_to_odd(x)); }
+};
+template <> struct NarrowWide<float> { static FASCICLE_DEVICE float of(double x) { return float(x); } };
+template <> struct NarrowWide<double> { static FASCICLE_DEVICE double of(double x) { return x; } };
+
+template <class T>
+FASCICLE_DEVICE T narrow(double x) { return NarrowWide<T>::of(x); }
+
+FASCICLE_DEVICE float exp_of(float x) { return expf(x); }
+FASCICLE_DEVICE double exp_of(double x) { return exp(x); }
+FASCICLE_DEVICE float log_of(float x) { return logf(x); }
+FASCICLE_DEVICE double log_of(double x) { return log(x); }
+FASCICLE_DEVICE float root_of(float x) { return sqrtf(x); }
+FASCICLE_DEVICE double root_of(double x) { return sqrt(x); }
+FASCICLE_DEVICE float tanh_of(float x) { return tanhf(x); }
+FASCICLE_DEVICE double tanh_of(double x) { return tanh(x); }
+
+// 2 to the power x by the unit for it: denormal results become 0.
+FASCICLE_DEVICE float power_of_two(float x) {
+#if defined(FASCICLE_CUDA)
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#elif defined(__HIP_DEVICE_COMPILE__)
+    float y;
+    asm("v_exp_f32 %0, %1" : "=v"(y) : "v"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
+}
+
+template <class A>
+FASCICLE_DEVICE A larger(A a, A b) { return a > b ? a : b; }
+
+template <class A>
+FASCICLE_DEVICE A sigmoid(A x) { return A(1) / (A(1) + exp_of(-x)); }
+
+template <class A>
+FASCICLE_DEVICE A minus_infinity() { return A(-same_bits<float>(0x7f800000u)); }
+
+}  // namespace fascicle
+
+// Every element type that kernels compute on, for macros: suffix of the name, type.
+#define FASCICLE_FLOATS(with) with(f64, double) with(f32, float) with(bf16, fascicle::bf16) with(f16, fascicle::f16)
+#define FASCICLE_ACCUMULATORS(with) with(f64, double) with(f32, float)

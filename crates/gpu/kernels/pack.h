@@ -1,0 +1,96 @@
+// Runs of elements that move between memory and registers together, 16 bytes at a time where their address allows it.
+#pragma once
+
+#include "numbers.h"
+
+namespace fascicle {
+
+// N elements in registers.
+template <class T, int N>
+struct Pack { alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) T at[N]; };
+
+// Elements of type T in 16 bytes.
+template <class T> constexpr int SIXTEEN_BYTES = 16 / int(sizeof(T));
+
+FASCICLE_DEVICE constexpr int smaller(int a, int b) { return a < b ? a : b; }
+
+#if defined(FASCICLE_CUDA)
+template <int Bytes> struct WordOf { using Type = uint4; };
+template <> struct WordOf<8> { using Type = uint2; };
+template <> struct WordOf<4> { using Type = u32; };
+template <> struct WordOf<2> { using Type = u16; };
+#endif
+
+// Copies the bytes of a pack by the widest accesses; both addresses are aligned to them.
+template <class T, int N>
+FASCICLE_DEVICE void copy_whole(T* to, const T* from) {
+    constexpr int bytes = int(sizeof(T)) * N;
+    constexpr int width = smaller(bytes, 16);
+#if defined(FASCICLE_HIP)
+    // clang takes a pack apart into registers only when nothing has looked at it as words.
+    memcpy(__builtin_assume_aligned(to, width), __builtin_assume_aligned(from, width), bytes);
+#elif defined(FASCICLE_HOST)
+    // Not assumed to be aligned: g++ lets the assumption reach back to the check before it, and removes the check.
+    memcpy(to, from, bytes);
+#else
+    using Word = typename WordOf<width>::Type;
+    FASCICLE_UNROLL
+    for (int i = 0; i < bytes / width; i++) {
+        reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
+    }
+#endif
+}
+
+template <class T, int N>
+FASCICLE_DEVICE bool is_aligned(const T* address) {
+    return uintptr_t(address) % smaller(int(sizeof(T)) * N, 16) == 0;
+}
+
+// The first `count` elements at `from`, at most N; the others are 0.
+template <int N, class T>
+FASCICLE_DEVICE Pack<T, N> load(const T* from, u64 count) {
+    Pack<T, N> pack;
+    if (count >= N && is_aligned<T, N>(from)) {
+        copy_whole<T, N>(pack.at, from);
+        return pack;
+    }
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) {
+        pack.at[i] = u64(i) < count ? from[i] : T{};
+    }
+    return pack;
+}
+
+// Writes the first `count` elements of a pack, at most N.
+template <int N, class T>
+FASCICLE_DEVICE void store(T* to, const Pack<T, N>& pack, u64 count) {
+    if (count >= N && is_aligned<T, N>(to)) {
+        copy_whole<T, N>(to, pack.at);
+        return;
+    }
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) {
+        if (u64(i) < count) to[i] = pack.at[i];
+    }
+}
+
+// As `load`, converted to the type that is computed in.
+template <class A, int N, class T>
+FASCICLE_DEVICE Pack<A, N> load_as(const T* from, u64 count) {
+    Pack<T, N> raw = load<N>(from, count);
+    Pack<A, N> pack;
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) pack.at[i] = A(widen(raw.at[i]));
+    return pack;
+}
+
+// As `store`, each element rounded once.
+template <int N, class T, class A>
+FASCICLE_DEVICE void store_as(T* to, const Pack<A, N>& pack, u64 count) {
+    Pack<T, N> raw;
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) raw.at[i] = narrow<T>(pack.at[i]);
+    store<N>(to, raw, count);
+}
+
+}  // namespace fascicle

@@ -1,0 +1,101 @@
+// What CUDA, HIP and the host spell differently: indices, barriers, exchanges within a warp, shared memory, kernels.
+//
+// The kernels use these names only, so that one text compiles for all three. On the host `simt.h` of the emulator gives
+// them their meaning: it runs the lanes of a block one after another and switches between them where they meet.
+#pragma once
+
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define FASCICLE_CUDA 1
+#elif defined(__HIPCC__) || defined(__HIP__)
+#define FASCICLE_HIP 1
+#include <hip/hip_runtime.h>
+#else
+#define FASCICLE_HOST 1
+#include "simt.h"
+#endif
+
+namespace fascicle {
+
+using u8 = uint8_t;
+using u16 = uint16_t;
+using u32 = uint32_t;
+using u64 = uint64_t;
+
+}  // namespace fascicle
+
+#if !defined(FASCICLE_HOST)
+
+#define FASCICLE_DEVICE __device__ __forceinline__
+#define FASCICLE_UNROLL _Pragma("unroll")
+#define FASCICLE_ROLLED _Pragma("unroll 1")
+// An independent kernel has no barrier and no exchange; the host runs its lanes in a plain loop.
+#define FASCICLE_INDEPENDENT(name, Params, threads) \
+    extern "C" __global__ void __launch_bounds__(threads) name(const Params p)
+// A cooperative kernel has some.
+#define FASCICLE_COOPERATIVE(name, Params, threads) FASCICLE_INDEPENDENT(name, Params, threads)
+
+namespace fascicle {
+
+#if defined(FASCICLE_CUDA)
+constexpr u32 WARP = 32;
+#else
+constexpr u32 WARP = 64;
+#endif
+
+FASCICLE_DEVICE u32 thread_x() { return threadIdx.x; }
+FASCICLE_DEVICE u32 thread_y() { return threadIdx.y; }
+FASCICLE_DEVICE u32 block_x() { return blockIdx.x; }
+FASCICLE_DEVICE u32 block_y() { return blockIdx.y; }
+FASCICLE_DEVICE u32 block_z() { return blockIdx.z; }
+FASCICLE_DEVICE u32 block_size_x() { return blockDim.x; }
+FASCICLE_DEVICE u32 block_size_y() { return blockDim.y; }
+FASCICLE_DEVICE u32 grid_size_x() { return gridDim.x; }
+FASCICLE_DEVICE u32 grid_size_y() { return gridDim.y; }
+
+FASCICLE_DEVICE void barrier() { __syncthreads(); }
+
+// The block's dynamic shared memory, aligned to 16 bytes.
+FASCICLE_DEVICE u8* shared_memory() {
+    extern __shared__ __align__(16) u8 fascicle_shared[];
+    return fascicle_shared;
+}
+
+// The value of the lane whose index differs in the bits of `mask`. All lanes of the warp take part.
+template <class T>
+FASCICLE_DEVICE T exchange(T value, u32 mask) {
+#if defined(FASCICLE_CUDA)
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+#else
+    return __shfl_xor(value, mask);
+#endif
+}
+
+// One bit for every lane of the warp: whether its `predicate` holds.
+FASCICLE_DEVICE u64 ballot(bool predicate) {
+#if defined(FASCICLE_CUDA)
+    return __ballot_sync(0xffffffffu, predicate);
+#else
+    return __ballot(predicate);
+#endif
+}
+
+// The index of the lowest set bit of `bits`, which is not 0.
+FASCICLE_DEVICE u32 lowest_bit(u64 bits) { return u32(__ffsll((long long)bits)) - 1; }
+FASCICLE_DEVICE u32 highest_bit(u64 bits) { return 63 - u32(__clzll((long long)bits)); }
+
+FASCICLE_DEVICE u32 multiply_high(u32 a, u32 b) { return __umulhi(a, b); }
+
+}  // namespace fascicle
+
+#endif
+
+namespace fascicle {
+
+// This thread's index in its warp, for blocks of one dimension.
+FASCICLE_DEVICE u32 lane_index() { return thread_x() % WARP; }
+// Its warp's index in the block.
+FASCICLE_DEVICE u32 warp_index() { return thread_x() / WARP; }
+
+}  // namespace fascicle

@@ -1,0 +1,79 @@
+// Rotary position embedding.
+#pragma once
+
+#include "loops.h"
+
+namespace fascicle {
+
+struct RopeParams {
+    const void* x;
+    void* out;
+    u64 rows;
+    u64 sequence;
+    u64 heads;
+    u64 head_size;
+    double exponent;  // -2 log2(base) / head_size: the frequency of pair e is 2^(exponent * e)
+    double sign;      // -1 turns the other way
+};
+
+#if defined(FASCICLE_HOST)
+FASCICLE_DEVICE void sine_and_cosine_of_pi(double x, double& sine, double& cosine) {
+    sine = sin(3.141592653589793 * x);
+    cosine = cos(3.141592653589793 * x);
+}
+FASCICLE_DEVICE void sine_and_cosine_of_pi(float x, float& sine, float& cosine) {
+    sine = float(sin(3.141592653589793 * double(x)));
+    cosine = float(cos(3.141592653589793 * double(x)));
+}
+#else
+FASCICLE_DEVICE void sine_and_cosine_of_pi(double x, double& sine, double& cosine) { sincospi(x, &sine, &cosine); }
+FASCICLE_DEVICE void sine_and_cosine_of_pi(float x, float& sine, float& cosine) { sincospif(x, &sine, &cosine); }
+#endif
+
+template <class A>
+struct Turn { A cosine, sine; };
+
+// Cosine and sine of the angle, taken as a part of a whole turn in f64: a large position keeps its digits.
+template <class A>
+FASCICLE_DEVICE Turn<A> turn_of(double position, double frequency) {
+    constexpr double TURNS_PER_RADIAN = 0.15915494309189534;
+    double turns = position * frequency * TURNS_PER_RADIAN;
+    A half_turns = A(2 * (turns - rint(turns)));
+    Turn<A> turn;
+    sine_and_cosine_of_pi(half_turns, turn.sine, turn.cosine);
+    return turn;
+}
+
+// A thread turns the same pairs of every head of a row, so that sines are computed once.
+template <class T>
+FASCICLE_DEVICE void rope(const RopeParams& p) {
+    using A = Acc<T>;
+    constexpr int N = SIXTEEN_BYTES<T>;
+    u64 half = p.head_size / 2;
+    each_pack_of_rows<N>(p.rows, half, [&](u64 row, u64 e, u64 left) {
+        Turn<A> turns[N];
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) {
+            turns[i] = turn_of<A>(double(row % p.sequence), p.sign * exp2(p.exponent * double(e + u64(i))));
+        }
+        for (u64 head = 0; head < p.heads; head++) {
+            u64 at = (row * p.heads + head) * p.head_size + e;
+            auto a = load_as<A, N>(static_cast<const T*>(p.x) + at, left);
+            auto b = load_as<A, N>(static_cast<const T*>(p.x) + at + half, left);
+            FASCICLE_UNROLL
+            for (int i = 0; i < N; i++) {
+                A first = a.at[i], second = b.at[i];
+                a.at[i] = first * turns[i].cosine - second * turns[i].sine;
+                b.at[i] = second * turns[i].cosine + first * turns[i].sine;
+            }
+            store_as<N>(static_cast<T*>(p.out) + at, a, left);
+            store_as<N>(static_cast<T*>(p.out) + at + half, b, left);
+        }
+    });
+}
+
+}  // namespace fascicle
+
+#define FASCICLE_ROPE(suffix, T) \
+    FASCICLE_INDEPENDENT(fascicle_rope_##suffix, fascicle::RopeParams, 256) { fascicle::rope<T>(p); }
+FASCICLE_FLOATS(FASCICLE_ROPE)

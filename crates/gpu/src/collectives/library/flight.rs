@@ -1,0 +1,103 @@
+//! What is queued on a communicator and has not run yet.
+
+use crate::{context::Context, event::Point, lock::lock, table::Handle, wait::pause};
+use hal::{Collective, Error, Join, Result};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+/// The queued calls of one communicator, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Flight(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    queued: VecDeque<Queued>,
+    sequence: u64,
+    // When a call was last seen to have run.
+    progress: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    calls: Vec<Collective>,
+    sequence: u64,
+    end: Point,
+}
+
+impl Flight {
+    /// Notes calls that were just queued on `stream`.
+    pub(super) fn depart(&self, context: &Arc<Context>, stream: Handle, calls: &[Collective]) -> Result<()> {
+        let end = Point::new(context)?;
+        end.record(stream)?;
+        let mut state = lock(&self.0);
+        state.arrive()?;
+        let sequence = state.sequence;
+        state.sequence += 1;
+        state.queued.push_back(Queued { calls: calls.to_vec(), sequence, end });
+        Ok(())
+    }
+
+    /// Fails when a host has waited longer than the group's patience, and so long nothing has run.
+    pub(super) fn check(&self, waited: Duration, join: &Join) -> Result<()> {
+        let mut state = lock(&self.0);
+        state.arrive()?;
+        let idle = state.progress.map_or(waited, |progress| progress.elapsed());
+        match state.queued.front() {
+            Some(oldest) if waited.min(idle) > join.timeout => Err(oldest.timeout(waited, join)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until everything has run, as long as `go_on` lets it.
+    pub(super) fn land(&self, go_on: impl Fn(Duration) -> Result<()>) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let mut state = lock(&self.0);
+            state.arrive()?;
+            if state.queued.is_empty() {
+                return Ok(());
+            }
+            drop(state);
+            go_on(start.elapsed())?;
+            pause(start.elapsed());
+        }
+    }
+}
+
+impl State {
+    // Forgets what has run. Calls on several streams may run in another order; the oldest holds up the rest here.
+    fn arrive(&mut self) -> Result<()> {
+        while let Some(oldest) = self.queued.front() {
+            if !oldest.end.is_complete()? {
+                return Ok(());
+            }
+            self.queued.pop_front();
+            self.progress = Some(Instant::now());
+        }
+        Ok(())
+    }
+}
+
+impl Queued {
+    // The library does not tell which ranks are missing; any of the others may be.
+    fn timeout(&self, waited: Duration, join: &Join) -> Error {
+        let calls: Vec<_> = self.calls.iter().map(Collective::describe).collect();
+        Error::Timeout {
+            group: join.label.clone(),
+            rank: join.members[join.rank],
+            operation: calls.join(" with "),
+            sequence: self.sequence,
+            missing: others(join),
+            waited,
+        }
+    }
+}
+
+/// World ranks of the group besides this one.
+pub(super) fn others(join: &Join) -> Vec<usize> {
+    let own = join.members[join.rank];
+    join.members.iter().copied().filter(|&member| member != own).collect()
+}

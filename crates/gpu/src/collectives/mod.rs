@@ -1,0 +1,65 @@
+//! Collectives: by NCCL or RCCL ([`library`]), or by copies and kernels between ranks of this process ([`staged`]).
+
+mod library;
+mod staged;
+
+use crate::{Collectives, context::Context, driver::library_version, kernels::Module, table::Tables};
+use hal::{Communicator, Error, GroupId, Join, Result};
+use std::sync::Arc;
+
+/// Who carries the collectives, for the start-up report.
+pub(crate) fn description(tables: &Tables, collectives: Collectives) -> String {
+    match (collectives, &tables.collectives) {
+        (Collectives::Staged, _) => "staged copies within this process".into(),
+        (Collectives::Library, Ok((name, table))) => format!("{name} {}", library_version(table)),
+        (Collectives::Library, Err(missing)) => format!("no library ({} not found)", missing.library),
+    }
+}
+
+/// Makes the id of a group, which says by its first byte who carries its collectives.
+///
+/// # Errors
+/// [`Error::Invalid`] without the library; [`Error::Vendor`].
+pub(crate) fn create_group(context: &Context, collectives: Collectives) -> Result<GroupId> {
+    let (tag, id) = match collectives {
+        Collectives::Library => (LIBRARY, library::create_id(context)?),
+        Collectives::Staged => (STAGED, staged::create_id()),
+    };
+    Ok(GroupId([vec![tag], id].concat()))
+}
+
+const LIBRARY: u8 = b'L';
+const STAGED: u8 = b'S';
+
+/// Joins a group of the library's.
+///
+/// # Errors
+/// As [`hal::Device::join`].
+pub(crate) fn join_library(context: &Arc<Context>, join: Join) -> Result<Box<dyn Communicator>> {
+    let id = id(&join, LIBRARY)?.to_vec();
+    library::join(context, &id, join)
+}
+
+/// Joins a group of ranks of this process.
+///
+/// # Errors
+/// As [`hal::Device::join`].
+pub(crate) fn join_staged(
+    context: &Arc<Context>,
+    module: &Arc<Module>,
+    join: Join,
+) -> Result<Box<dyn Communicator>> {
+    let id = id(&join, STAGED)?.to_vec();
+    staged::join(context, module, &id, join)
+}
+
+fn id(join: &Join, tag: u8) -> Result<&[u8]> {
+    match join.id.0.split_first() {
+        Some((first, id)) if *first == tag => Ok(id),
+        _ => Err(Error::invalid(
+            format!("join {} (rank {})", join.label, join.members[join.rank]),
+            "an id that was made for other collectives",
+            "the same FASCICLE_COLLECTIVES on all ranks",
+        )),
+    }
+}

@@ -1,0 +1,102 @@
+//! One call: meet, read, meet again, and let the stream go on.
+
+use super::{
+    Key, Member, Post, group, on_host,
+    reads::{Finish, Reads},
+};
+use crate::{event::Point, stream::Core};
+use hal::{Collective, Error, Result};
+use std::sync::Arc;
+
+/// The collectives of one call, each with its meeting.
+#[derive(Debug)]
+pub(super) struct Run {
+    member: Arc<Member>,
+    calls: Vec<(Key, Collective)>,
+}
+
+impl Run {
+    pub(super) fn new(member: Arc<Member>, calls: Vec<(Key, Collective)>) -> Run {
+        Run { member, calls }
+    }
+
+    /// Tells the others that this rank's stream had failed before; gives the error back.
+    pub(super) fn refuse(&self, error: Error) -> Error {
+        let Member { group, join, .. } = &*self.member;
+        let reason = format!("its stream had failed before: {error}");
+        group.fail(Error::Aborted { rank: join.members[join.rank], reason });
+        error
+    }
+
+    /// Queues everything on the stream, once the others have come.
+    ///
+    /// # Safety
+    /// As for [`hal::Communicator::run`].
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`], [`Error::Timeout`], [`Error::Aborted`], [`Error::Vendor`]; any ends the group.
+    pub(super) unsafe fn execute(&self, core: &Core) -> Result<()> {
+        // SAFETY: passed on from the caller.
+        let outcome = unsafe { self.meet_and_read(core) };
+        outcome.map_err(|error| self.member.group.fail(error))
+    }
+
+    // Safety: as for `execute`.
+    unsafe fn meet_and_read(&self, core: &Core) -> Result<()> {
+        // All are announced before any is waited for: they progress together.
+        let ready = Arc::new(Point::new(&self.member.context)?);
+        ready.record(core.handle())?;
+        for (key, call) in &self.calls {
+            // SAFETY: the caller vouches for the buffers.
+            let bytes = unsafe { on_host::given(core, call) }?.map(Arc::new);
+            self.post(
+                *key,
+                Post { call: Some(call.clone()), ready: Some(ready.clone()), bytes, ordinal: self.ordinal() },
+            );
+        }
+        // SAFETY: as above.
+        let finishes = unsafe { self.read_all(core) }?;
+        let read = Arc::new(Point::new(&self.member.context)?);
+        read.record(core.handle())?;
+        for (key, _) in &self.calls {
+            self.post(key.read(), Post { ready: Some(read.clone()), ..Post::presence() });
+        }
+        for (key, call) in &self.calls {
+            self.delayed(core, key.read(), call)?;
+        }
+        // SAFETY: everybody has read, in the order of the streams, so the results may be written.
+        finishes.iter().try_for_each(|finish| unsafe { finish.write(core, &self.member.module) })
+    }
+
+    // Safety: as for `execute`.
+    unsafe fn read_all(&self, core: &Core) -> Result<Vec<Finish>> {
+        let mut reads = Reads::new(core, &self.member, &self.calls)?;
+        let mut finishes = Vec::new();
+        for (key, call) in &self.calls {
+            let posts = self.delayed(core, *key, call)?;
+            let calls: Vec<Collective> = posts.iter().filter_map(|post| post.call.clone()).collect();
+            if calls.iter().any(|other| !group::agree(&calls[0], other)) {
+                return Err(self.member.group.mismatch(*key, &calls));
+            }
+            // SAFETY: all have announced the same call, and the stream has been told to wait for their buffers.
+            finishes.extend(unsafe { reads.read(call, &posts) }?);
+        }
+        Ok(finishes)
+    }
+
+    // Everybody's posts; the stream goes on behind their events.
+    fn delayed(&self, core: &Core, key: Key, call: &Collective) -> Result<Vec<Post>> {
+        let posts = self.member.group.collect(key, &self.member.join, &call.describe())?;
+        let mut points = posts.iter().filter_map(|post| post.ready.as_ref());
+        points.try_for_each(|point| point.delay(&core.context, core.handle()))?;
+        Ok(posts)
+    }
+
+    fn post(&self, key: Key, post: Post) {
+        self.member.group.post(key, self.member.join.rank, post);
+    }
+
+    fn ordinal(&self) -> usize {
+        self.member.context.ordinal
+    }
+}

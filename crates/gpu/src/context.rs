@@ -1,0 +1,157 @@
+//! A device's context: the way every call goes, and what outlives single objects.
+
+use crate::{
+    lock::lock,
+    table::{Fault, Handle, Outcome, Properties, Runtime, Tables},
+    wait::Watch,
+};
+use hal::{DeviceId, Error, Result};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+
+/// An open context, shared by everything that one rank makes on its device.
+pub(crate) struct Context {
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) id: DeviceId,
+    pub(crate) properties: Properties,
+    /// The vendor's number of the device, which staged ranks with numbers of their own may share.
+    pub(crate) ordinal: usize,
+    handle: Handle,
+    // Events that are not in use. Making one costs more than recording it.
+    events: Mutex<Vec<Handle>>,
+    failure: Mutex<Option<Error>>,
+    watches: Mutex<Vec<Weak<dyn Watch>>>,
+}
+
+impl Context {
+    /// Opens device `ordinal`, known as `id`.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`].
+    pub(crate) fn open(tables: Arc<Tables>, id: DeviceId, ordinal: usize) -> Result<Arc<Context>> {
+        let properties = tables.runtime.properties(ordinal).map_err(|fault| vendor(id, fault))?;
+        let handle = tables.runtime.open(ordinal).map_err(|fault| vendor(id, fault))?;
+        let (events, failure, watches) = Default::default();
+        Ok(Arc::new(Context { tables, id, properties, ordinal, handle, events, failure, watches }))
+    }
+
+    /// Makes calls with the thread bound to this context.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`].
+    pub(crate) fn call<T>(&self, work: impl FnOnce(&dyn Runtime) -> Outcome<T>) -> Result<T> {
+        self.outcome(work).map_err(|fault| vendor(self.id, fault))
+    }
+
+    /// As [`call`](Context::call), with the vendor's own answer.
+    pub(crate) fn outcome<T>(&self, work: impl FnOnce(&dyn Runtime) -> Outcome<T>) -> Outcome<T> {
+        let runtime = &*self.tables.runtime;
+        // SAFETY: the context is open until it is dropped.
+        unsafe { runtime.bind(self.handle) }?;
+        work(runtime)
+    }
+
+    /// Binds the calling thread to this context, for libraries that take the device from there.
+    pub(crate) fn bind(&self) -> Result<()> {
+        self.call(|_| Ok(()))
+    }
+
+    /// Reserves device memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] with what was asked for and what is free.
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<u64> {
+        self.outcome(|runtime| runtime.allocate(bytes)).map_err(|fault| match fault.out_of_memory {
+            true => self.out_of_memory(bytes),
+            false => vendor(self.id, Fault { reason: format!("{} ({bytes} bytes)", fault.reason), ..fault }),
+        })
+    }
+
+    fn out_of_memory(&self, asked: usize) -> Error {
+        let free = self.outcome(|runtime| runtime.memory()).map_or(0, |(free, _)| free);
+        Error::OutOfMemory {
+            device: self.id,
+            asked,
+            free,
+            in_use: 0,
+            cached: 0,
+            largest: Vec::new(),
+            by_kind: Vec::new(),
+        }
+    }
+
+    /// Makes calls that give something up, as drops do. What fails is told by the device's next fallible call.
+    ///
+    /// These calls go by addresses and handles, which say themselves what device they are of; so they are tried even if
+    /// the thread cannot be bound.
+    pub(crate) fn release(&self, work: impl FnOnce(&dyn Runtime) -> Outcome<()>) {
+        let bound = self.outcome(|_| Ok(()));
+        if let Err(fault) = bound.and(work(&*self.tables.runtime)) {
+            self.fail(vendor(self.id, fault));
+        }
+    }
+
+    /// Ends the use of this device; the first reason stays.
+    pub(crate) fn fail(&self, error: Error) {
+        lock(&self.failure).get_or_insert(error);
+    }
+
+    /// Fails once [`fail`](Context::fail) was called.
+    pub(crate) fn check(&self) -> Result<()> {
+        lock(&self.failure).clone().map_or(Ok(()), Err)
+    }
+
+    /// Lets `watch` end the host's waits.
+    pub(crate) fn add_watch(&self, watch: Weak<dyn Watch>) {
+        lock(&self.watches).push(watch);
+    }
+
+    /// Asks all watches whether a wait of this length may go on.
+    pub(crate) fn watch(&self, waited: Duration) -> Result<()> {
+        self.check()?;
+        let watches: Vec<_> = {
+            let mut watches = lock(&self.watches);
+            watches.retain(|watch| watch.strong_count() > 0);
+            watches.iter().filter_map(Weak::upgrade).collect()
+        };
+        let outcome = watches.iter().try_for_each(|watch| watch.check(waited));
+        outcome.inspect_err(|error| self.fail(error.clone()))
+    }
+
+    /// An event that is in no use.
+    pub(crate) fn take_event(&self) -> Result<Handle> {
+        let pooled = lock(&self.events).pop();
+        pooled.map_or_else(|| self.call(|runtime| runtime.create_event()), Ok)
+    }
+
+    /// Takes an event back. Waits that were queued on it keep the point that it had then.
+    pub(crate) fn give_event(&self, event: Handle) {
+        lock(&self.events).push(event);
+    }
+}
+
+/// A fault as the seam's error.
+pub(crate) fn vendor(device: DeviceId, fault: Fault) -> Error {
+    Error::Vendor { call: fault.call.into(), code: fault.code, reason: fault.reason, device }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let events = std::mem::take(&mut *lock(&self.events));
+        for event in events {
+            // SAFETY: the pool's events are live and in no other hands.
+            self.release(|runtime| unsafe { runtime.destroy_event(event) });
+        }
+        // SAFETY: opened once by `open`; everything made in it holds this `Context`, and is gone.
+        let _ = unsafe { self.tables.runtime.close(self.ordinal, self.handle) };
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context({})", self.id)
+    }
+}

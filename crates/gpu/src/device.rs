@@ -1,0 +1,168 @@
+//! A device as one rank drives it.
+
+use crate::{
+    Collectives, Options, collectives,
+    context::{Context, vendor},
+    event::Clock,
+    kernels::GpuKernels,
+    lock::lock,
+    product::GpuBlas,
+    stream::GpuStream,
+    table::{Properties, Tables},
+};
+use hal::{
+    Blas, Capabilities, Communicator, DType, Device, DeviceId, Error, GroupId, Join, Kernels, Memory,
+    RawBuffer, Result, Stream, StreamKind,
+};
+use std::sync::{Arc, Mutex};
+
+/// Opens a device that `accept` takes; what it refuses with becomes the error's found and needed.
+///
+/// # Errors
+/// [`Error::Invalid`] where there is no such device or `accept` refuses it; [`Error::Vendor`].
+pub fn open(
+    tables: Arc<Tables>,
+    options: Options,
+    accept: impl FnOnce(&Properties) -> Result<(), (String, String)>,
+) -> Result<Arc<dyn Device>> {
+    let id = DeviceId { vendor: tables.runtime.vendor(), ordinal: options.ordinal };
+    let count = tables.runtime.device_count().map_err(|fault| vendor(id, fault))?;
+    let ordinal = placed(id, &options, count, tables.visible_devices)?;
+    let context = Context::open(tables, id, ordinal)?;
+    accept(&context.properties).map_err(|(found, needed)| {
+        Error::invalid(format!("open {id} ({})", context.properties.name), found, needed)
+    })?;
+    let clock = Arc::new(Clock::new(&context)?);
+    let capabilities = capabilities(&context, ordinal, options.collectives)?;
+    Ok(Arc::new(Gpu { capabilities, clock, options, kernels: Mutex::default(), context }))
+}
+
+// Staged ranks may outnumber the devices; others have one each.
+fn placed(id: DeviceId, options: &Options, count: usize, visible: &str) -> Result<usize> {
+    match options.collectives {
+        Collectives::Staged if count > 0 => Ok(options.ordinal % count),
+        _ if options.ordinal < count => Ok(options.ordinal),
+        _ => {
+            let found = match count {
+                0 => "no device".to_string(),
+                count => format!("{count} devices (as {visible} allows), numbered from 0"),
+            };
+            Err(Error::invalid(format!("open {id}"), found, format!("device {}", options.ordinal)))
+        }
+    }
+}
+
+fn capabilities(context: &Context, ordinal: usize, collectives: Collectives) -> Result<Capabilities> {
+    let Properties { name, architecture, multiprocessors, .. } = &context.properties;
+    let (_, total) = context.call(|runtime| runtime.memory())?;
+    let version = context.call(|runtime| runtime.version())?;
+    let memory = hal::error::Bytes(total);
+    let by = collectives::description(&context.tables, collectives);
+    let mut description =
+        format!("{name} ({architecture}, {multiprocessors} multiprocessors, {memory}), {version}");
+    description += &format!(", collectives by {by}");
+    if ordinal != context.id.ordinal {
+        description += &format!(", on device {ordinal}, which ranks share");
+    }
+    Ok(Capabilities { dtypes: DType::ALL.into(), holds_values: true, overlaps_streams: true, description })
+}
+
+#[derive(Debug)]
+struct Gpu {
+    capabilities: Capabilities,
+    clock: Arc<Clock>,
+    options: Options,
+    kernels: Mutex<Option<Arc<GpuKernels>>>,
+    context: Arc<Context>,
+}
+
+impl Gpu {
+    fn load_kernels(&self) -> Result<Arc<GpuKernels>> {
+        let mut kernels = lock(&self.kernels);
+        if let Some(kernels) = &*kernels {
+            return Ok(kernels.clone());
+        }
+        let loaded = Arc::new(GpuKernels::load(&self.context)?);
+        *kernels = Some(loaded.clone());
+        Ok(loaded)
+    }
+}
+
+// SAFETY: the id is that of the options; the vendor's allocator aligns to 256 bytes and keeps live buffers apart; what
+// the device makes works on the memory that its arguments name.
+unsafe impl Device for Gpu {
+    fn id(&self) -> DeviceId {
+        self.context.id
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        let (free, total) = self.context.call(|runtime| runtime.memory())?;
+        Ok(Memory { free, total })
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
+        self.context.check()?;
+        // The vendors refuse to reserve nothing.
+        let addr = self.context.allocate(bytes.max(1))?;
+        Ok(RawBuffer { addr, bytes })
+    }
+
+    unsafe fn deallocate(&self, buffer: RawBuffer) {
+        // SAFETY: the caller vouches for the same: from `allocate`, once, out of use.
+        self.context.release(|runtime| unsafe { runtime.free(buffer.addr) });
+    }
+
+    fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
+        self.context.check()?;
+        let queued = kind == StreamKind::Communication && self.options.collectives == Collectives::Staged;
+        Ok(Arc::new(GpuStream::new(&self.context, &self.clock, kind, queued)?))
+    }
+
+    fn create_blas(&self) -> Result<Arc<dyn Blas>> {
+        Ok(Arc::new(GpuBlas::new(&self.context)?))
+    }
+
+    fn kernels(&self) -> Result<Arc<dyn Kernels>> {
+        Ok(self.load_kernels()?)
+    }
+
+    fn create_group(&self) -> Result<GroupId> {
+        collectives::create_group(&self.context, self.options.collectives)
+    }
+
+    fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
+        self.context.check()?;
+        match self.options.collectives {
+            Collectives::Library => collectives::join_library(&self.context, join),
+            Collectives::Staged => {
+                collectives::join_staged(&self.context, self.load_kernels()?.module(), join)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hal::Vendor;
+
+    fn place(ordinal: usize, collectives: Collectives, count: usize) -> Result<usize> {
+        let id = DeviceId { vendor: Vendor::Cuda, ordinal };
+        placed(id, &Options { ordinal, collectives }, count, "CUDA_VISIBLE_DEVICES")
+    }
+
+    #[test]
+    fn staged_ranks_share_devices_and_others_do_not() {
+        assert_eq!(place(5, Collectives::Staged, 2), Ok(1));
+        assert_eq!(place(1, Collectives::Library, 2), Ok(1));
+        let error = place(5, Collectives::Library, 2).unwrap_err().to_string();
+        let text = "open cuda:5: 2 devices (as CUDA_VISIBLE_DEVICES allows), numbered from 0, needs device 5";
+        assert_eq!(error, text);
+        let error = place(0, Collectives::Staged, 0).unwrap_err().to_string();
+        assert_eq!(error, "open cuda:0: no device, needs device 0");
+    }
+}

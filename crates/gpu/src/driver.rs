@@ -1,0 +1,71 @@
+//! How a program looks for a vendor of this kind.
+
+use crate::table::Tables;
+use hal::{Error, Probe};
+use std::sync::Arc;
+
+/// What a look for the vendor found: libraries with versions, or where they were looked for; devices.
+pub fn probe(name: &str, tables: Result<Arc<Tables>, String>) -> Probe {
+    match tables {
+        Err(reason) => Probe { usable: false, findings: vec![format!("{name}: no device: {reason}")] },
+        Ok(tables) => {
+            let devices = devices(&tables);
+            let usable = matches!(&devices, Ok(devices) if !devices.is_empty());
+            let mut findings = libraries(&tables);
+            match devices {
+                Ok(devices) if devices.is_empty() => findings.push(hidden(&tables)),
+                Ok(devices) => findings.extend(devices),
+                Err(reason) => findings.push(format!("no device: {reason}")),
+            }
+            Probe { usable, findings }
+        }
+    }
+}
+
+/// The error of a vendor without driver or device, in one sentence.
+pub fn no_device(name: &str, reason: &str) -> Error {
+    Error::invalid(format!("open {name}"), format!("no device: {reason}"), "a device and its driver")
+}
+
+fn libraries(tables: &Tables) -> Vec<String> {
+    let runtime = tables.runtime.version().unwrap_or_else(|fault| fault.to_string());
+    let blas = tables.blas.as_ref().map_or_else(ToString::to_string, |blas| blas.version());
+    let collectives = match &tables.collectives {
+        Ok((name, table)) => format!("{name} {}", library_version(table)),
+        Err(missing) => missing.to_string(),
+    };
+    let kernels: Vec<&str> = tables.objects.iter().map(|(architecture, _)| &architecture[..]).collect();
+    let kernels = if kernels.is_empty() { "none in this build".into() } else { kernels.join(", ") };
+    let files: Vec<_> = tables.found.iter().map(|(_, path)| path.display().to_string()).collect();
+    vec![runtime, blas, collectives, format!("kernels: {kernels}"), format!("opened {}", files.join(", "))]
+}
+
+/// The version of NCCL or RCCL in words.
+pub(crate) fn library_version(table: &rccl_sys::Nccl) -> String {
+    // Up to 2.8 the number has one digit for the minor version.
+    match table.version() {
+        None => "of unknown version".into(),
+        Some(v) if v >= 10_000 => format!("{}.{}.{}", v / 10_000, v % 10_000 / 100, v % 100),
+        Some(v) => format!("{}.{}.{}", v / 1000, v % 1000 / 100, v % 100),
+    }
+}
+
+fn devices(tables: &Tables) -> Result<Vec<String>, String> {
+    let text = |ordinal| {
+        let device = tables.runtime.properties(ordinal).map_err(|fault| fault.to_string())?;
+        let (name, architecture) = (device.name, device.architecture);
+        Ok(format!("device {ordinal}: {name} ({architecture}, {} multiprocessors)", device.multiprocessors))
+    };
+    let count = tables.runtime.device_count().map_err(|fault| fault.to_string())?;
+    let limit = std::env::var(tables.visible_devices);
+    let limit = limit.map(|value| Ok(format!("{}={value} limits the devices", tables.visible_devices)));
+    (0..count).map(text).chain((count > 0).then_some(limit.ok()).flatten()).collect()
+}
+
+fn hidden(tables: &Tables) -> String {
+    let variable = tables.visible_devices;
+    match std::env::var(variable) {
+        Ok(value) => format!("no device: {variable}={value} leaves none"),
+        Err(_) => "no device".into(),
+    }
+}

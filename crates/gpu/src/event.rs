@@ -1,0 +1,190 @@
+//! Points in streams, and the clock that dates them.
+
+use crate::{context::Context, lock::lock, stream::OwnedStream, table::Handle, wait};
+use hal::{Event, Result};
+use std::{
+    sync::{Arc, Condvar, Mutex, Weak},
+    time::{Duration, Instant},
+};
+
+/// An event of the vendor, which goes back to the context's pool.
+#[derive(Debug)]
+pub(crate) struct Point {
+    context: Arc<Context>,
+    handle: Handle,
+}
+
+impl Point {
+    /// An event that has not been recorded.
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Point> {
+        Ok(Point { context: context.clone(), handle: context.take_event()? })
+    }
+
+    /// Marks the point that `stream` has reached.
+    pub(crate) fn record(&self, stream: Handle) -> Result<()> {
+        // SAFETY: the event is live; the stream is the caller's.
+        self.context.call(|runtime| unsafe { runtime.record(self.handle, stream) })
+    }
+
+    /// Makes `stream`, of whichever device, wait for the point.
+    pub(crate) fn delay(&self, context: &Context, stream: Handle) -> Result<()> {
+        // SAFETY: the event is live and was recorded; the stream is the caller's.
+        context.call(|runtime| unsafe { runtime.wait_event(stream, self.handle) })
+    }
+
+    /// Whether the point has been passed.
+    pub(crate) fn is_complete(&self) -> Result<bool> {
+        // SAFETY: the event is live.
+        self.context.call(|runtime| unsafe { runtime.event_is_complete(self.handle) })
+    }
+
+    /// Waits until the point has been passed.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        // SAFETY: the event is live.
+        wait::until(&self.context, |runtime| unsafe { runtime.event_is_complete(self.handle) })
+    }
+
+    // Microseconds from `self` to `end`; both have been passed.
+    fn until_us(&self, end: &Point) -> Result<f64> {
+        // SAFETY: both events are live.
+        let elapsed = self.context.call(|runtime| unsafe { runtime.elapsed_ms(self.handle, end.handle) });
+        elapsed.map(|milliseconds| f64::from(milliseconds) * 1e3)
+    }
+}
+
+impl Drop for Point {
+    fn drop(&mut self) {
+        self.context.give_event(self.handle);
+    }
+}
+
+/// Dates events in microseconds since the device was opened.
+///
+/// The vendor gives the distance of two events in single precision, which is too coarse after some seconds; so the
+/// reference point moves along.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    // Carries no other work, so that a new reference is passed at once.
+    stream: OwnedStream,
+    reference: Mutex<(Point, f64)>,
+}
+
+/// The reference moves once it is so far away.
+const FAR_US: f64 = 2e6;
+
+impl Clock {
+    /// A clock that starts now.
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Clock> {
+        let (stream, point) = (OwnedStream::new(context, false)?, Point::new(context)?);
+        point.record(stream.handle())?;
+        point.synchronize()?;
+        Ok(Clock { stream, reference: Mutex::new((point, 0.0)) })
+    }
+
+    /// When a point was passed that is known to have been.
+    fn date(&self, point: &Point) -> Result<f64> {
+        let mut reference = lock(&self.reference);
+        let date = reference.1 + reference.0.until_us(point)?;
+        if date - reference.1 > FAR_US {
+            let now = Point::new(&point.context)?;
+            now.record(self.stream.handle())?;
+            now.synchronize()?;
+            let moved = reference.1 + reference.0.until_us(&now)?;
+            *reference = (now, moved);
+        }
+        Ok(date)
+    }
+}
+
+/// A point in a stream of this crate, which a queued stream records later than it is asked for.
+#[derive(Debug)]
+pub(crate) struct StreamEvent {
+    // For waits that are queued: they may outlast the seam's object.
+    this: Weak<StreamEvent>,
+    point: Point,
+    clock: Arc<Clock>,
+    // Whether it was recorded, and how that went.
+    recorded: Mutex<Option<Result<()>>>,
+    change: Condvar,
+}
+
+impl StreamEvent {
+    pub(crate) fn new(context: &Arc<Context>, clock: &Arc<Clock>) -> Result<Arc<StreamEvent>> {
+        let (point, clock) = (Point::new(context)?, clock.clone());
+        Ok(Arc::new_cyclic(|this| {
+            let (recorded, change) = Default::default();
+            StreamEvent { this: this.clone(), point, clock, recorded, change }
+        }))
+    }
+
+    /// The event behind the seam's trait object.
+    pub(crate) fn of(event: &dyn Event) -> &StreamEvent {
+        let address = event.raw() as usize;
+        // SAFETY: a vendor's objects are given only its own events (contract of `hal::Stream`), whose `raw` is their address;
+        // the borrow of `event` keeps it alive as long as the result is used.
+        unsafe { &*std::ptr::with_exposed_provenance(address) }
+    }
+
+    /// A handle that keeps the event.
+    pub(crate) fn shared(&self) -> Arc<StreamEvent> {
+        self.this.upgrade().expect("a bug: an event that is borrowed is alive")
+    }
+
+    /// Records it on `stream`; called once.
+    pub(crate) fn record(&self, stream: Handle) -> Result<()> {
+        let outcome = self.point.record(stream);
+        self.settle(outcome.clone());
+        outcome
+    }
+
+    /// Tells those who wait that it was recorded, or never will be.
+    pub(crate) fn settle(&self, outcome: Result<()>) {
+        lock(&self.recorded).get_or_insert(outcome);
+        self.change.notify_all();
+    }
+
+    /// Makes `stream` wait for the point, once it is recorded.
+    pub(crate) fn delay(&self, context: &Context, stream: Handle) -> Result<()> {
+        self.wait_recorded()?;
+        self.point.delay(context, stream)
+    }
+
+    fn wait_recorded(&self) -> Result<()> {
+        let start = Instant::now();
+        let mut recorded = lock(&self.recorded);
+        loop {
+            if let Some(outcome) = &*recorded {
+                return outcome.clone();
+            }
+            let nap = Duration::from_millis(10);
+            recorded =
+                self.change.wait_timeout(recorded, nap).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            if recorded.is_none() {
+                self.point.context.watch(start.elapsed())?;
+            }
+        }
+    }
+}
+
+// SAFETY: the vendor's event completes only when all work before it has; one that is not recorded has not been passed.
+unsafe impl Event for StreamEvent {
+    fn raw(&self) -> u64 {
+        std::ptr::from_ref(self).expose_provenance() as u64
+    }
+
+    fn is_complete(&self) -> Result<bool> {
+        match lock(&self.recorded).clone() {
+            None => Ok(false),
+            Some(outcome) => outcome.and_then(|()| self.point.is_complete()),
+        }
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.wait_recorded()?;
+        self.point.synchronize()
+    }
+
+    fn time_us(&self) -> Result<Option<f64>> {
+        if self.is_complete()? { self.clock.date(&self.point).map(Some) } else { Ok(None) }
+    }
+}

@@ -1,0 +1,29 @@
+//! What CUDA and HIP share, written once over a table of functions.
+//!
+//! A vendor crate fills [`table`] from its libraries and calls [`open`]; what comes back implements `hal::Device`. Read
+//! in this order: [`table`], [`options`], `context`, `device`, `stream`, `event`, `kernels` over [`lower`], `product`,
+//! `collectives`, [`graph`].
+//!
+//! Ranks of one process share a device's context, so each sees the memory of the others. Every call binds the calling
+//! thread to it first; nothing relies on what a thread was bound to before.
+
+mod collectives;
+mod context;
+mod device;
+mod driver;
+mod event;
+pub mod graph;
+mod kernels;
+mod lock;
+pub mod lower;
+mod objects;
+pub mod options;
+mod product;
+mod stream;
+pub mod table;
+mod wait;
+
+pub use device::open;
+pub use driver::{no_device, probe};
+pub use objects::objects;
+pub use options::{Collectives, Options};

@@ -1,0 +1,240 @@
+//! Causal self-attention. C++: `attention.h` and its neighbours.
+//!
+//! 16-bit elements with heads of 64 or 128 elements go to the matrix units ([`super::attention_tiles`]), all others to
+//! plain kernels that hold their tiles in shared memory.
+
+use super::{
+    DeviceTraits, Launch, attention_tiles as tiles,
+    dropout::{RandomKey, threshold},
+    layouts::{Layout, params},
+    shape::{blocks, blocks_y, warps},
+};
+use bytemuck::Zeroable;
+use hal::{
+    DType, Error, Result,
+    kernel::{AttentionBackward, AttentionForward, AttentionShape},
+};
+
+params! {
+    struct AttentionSizes {
+        sequences: u64,
+        sequence: u64,
+        heads: u64,
+        kv_heads: u64,
+        head_size: u64,
+        scale: f64,
+        key: RandomKey,
+        first_sequence: u64,
+        first_head: u64,
+        global_heads: u64,
+        kept: f64,
+        threshold: u32,
+        drops: u32,
+        tile_rows: u32,
+        tile_others: u32,
+    }
+    struct AttentionDeltaParams { sizes: AttentionSizes, out: u64, d_out: u64, delta: u64, }
+    struct AttentionForwardParams { sizes: AttentionSizes, q: u64, k: u64, v: u64, out: u64, log_sum_exp: u64, }
+    struct AttentionBackwardParams {
+        sizes: AttentionSizes,
+        q: u64,
+        k: u64,
+        v: u64,
+        d_out: u64,
+        log_sum_exp: u64,
+        delta: u64,
+        d_q: u64,
+        d_k: u64,
+        d_v: u64,
+    }
+}
+
+pub(super) const LAYOUTS: &[Layout] = &[
+    AttentionSizes::LAYOUT,
+    AttentionDeltaParams::LAYOUT,
+    AttentionForwardParams::LAYOUT,
+    AttentionBackwardParams::LAYOUT,
+];
+
+/// Threads of a block of the plain kernels.
+const THREADS: u32 = 128;
+
+impl AttentionSizes {
+    fn new(shape: &AttentionShape, [tile_rows, tile_others]: [u32; 2]) -> Self {
+        let sizes = AttentionSizes {
+            sequences: shape.sequences as u64,
+            sequence: shape.sequence as u64,
+            heads: shape.heads as u64,
+            kv_heads: shape.kv_heads as u64,
+            head_size: shape.head_size as u64,
+            scale: shape.scale,
+            tile_rows,
+            tile_others,
+            ..Zeroable::zeroed()
+        };
+        let Some(dropout) = shape.dropout else { return sizes };
+        AttentionSizes {
+            key: dropout.key.into(),
+            first_sequence: dropout.first_sequence as u64,
+            first_head: dropout.first_head as u64,
+            global_heads: dropout.global_heads as u64,
+            kept: 1.0 / (1.0 - dropout.probability),
+            threshold: threshold(dropout.probability),
+            drops: 1,
+            ..sizes
+        }
+    }
+}
+
+/// Shared memory of a block of the plain kernels: what every device gives, with room for a second block beside it.
+const MOST_SHARED: u32 = 48 << 10;
+
+/// Rows that a block owns and rows that it looks at together, tried from the largest on.
+const TILES: [[u32; 2]; 7] = [[16, 32], [16, 16], [8, 16], [8, 8], [4, 4], [2, 2], [1, 1]];
+
+/// The largest tile whose `numbers` of type `dtype` fit into shared memory, and their bytes.
+fn tile(
+    operation: &str,
+    shape: &AttentionShape,
+    dtype: DType,
+    traits: &DeviceTraits,
+    numbers: impl Fn(u32, u32, u32) -> u32,
+) -> Result<([u32; 2], u32)> {
+    let size = shape.head_size as u32;
+    let bytes = |[rows, others]: [u32; 2]| numbers(rows, others, size) * dtype.accumulator().bytes() as u32;
+    let limit = traits.shared_bytes_per_block.min(MOST_SHARED);
+    let fits = TILES.into_iter().map(|tile| (tile, bytes(tile))).find(|&(_, bytes)| bytes <= limit);
+    fits.ok_or_else(|| {
+        let found = format!("heads of {size} elements of {dtype}, {} bytes of shared memory", bytes([1, 1]));
+        Error::invalid(operation, found, format!("at most {limit} bytes"))
+    })
+}
+
+/// Blocks for `num_rows` rows of each of `heads` heads of each sequence.
+fn grid(operation: &str, shape: &AttentionShape, rows_of_block: u32, heads: usize) -> Result<[u32; 3]> {
+    Ok([
+        blocks(shape.sequence, rows_of_block as usize),
+        blocks_y(operation, "heads", heads)?,
+        blocks_y(operation, "sequences", shape.sequences)?,
+    ])
+}
+
+fn is_empty(shape: &AttentionShape) -> bool {
+    shape.sequences * shape.sequence * shape.heads * shape.head_size == 0
+}
+
+pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    const NAME: &str = "attention_forward";
+    let (shape, dtype) = (&args.shape, traits.float(NAME, args.q.dtype)?);
+    if is_empty(shape) {
+        return Ok(Vec::new());
+    }
+    if tiles::serve(shape, &[args.q, args.k, args.v, args.out]) {
+        let params = forward_params(args, [0, 0]);
+        let grid = grid(NAME, shape, tiles::ROWS, shape.heads)?;
+        return Ok(vec![tiles::launch(NAME, shape, dtype, grid, &params, traits)]);
+    }
+    let (tile, bytes) = tile(NAME, shape, args.q.dtype, traits, |rows, keys, size| {
+        2 * rows * size + rows * (keys + 1) + 3 * rows + keys * (2 * size + 1)
+    })?;
+    let grid = grid(NAME, shape, tile[0], shape.heads)?;
+    let launch = Launch::new(format!("{NAME}_{dtype}"), grid, [THREADS, 1, 1], &forward_params(args, tile));
+    Ok(vec![launch.with_shared(bytes)])
+}
+
+fn forward_params(args: &AttentionForward, tile: [u32; 2]) -> AttentionForwardParams {
+    AttentionForwardParams {
+        sizes: AttentionSizes::new(&args.shape, tile),
+        q: args.q.addr,
+        k: args.k.addr,
+        v: args.v.addr,
+        out: args.out.addr,
+        log_sum_exp: args.log_sum_exp.addr,
+    }
+}
+
+pub(super) fn backward_workspace(args: &AttentionBackward) -> usize {
+    let shape = &args.shape;
+    shape.sequences * shape.heads * shape.sequence * args.q.dtype.accumulator().bytes()
+}
+
+/// Sums of rows into the workspace; then the gradients of queries, and those of keys and values.
+pub(super) fn backward(
+    args: &AttentionBackward,
+    traits: &DeviceTraits,
+    workspace: u64,
+) -> Result<Vec<Launch>> {
+    let dtype = traits.float("attention_backward", args.q.dtype)?;
+    if is_empty(&args.shape) {
+        return Ok(Vec::new());
+    }
+    let slices = [args.q, args.k, args.v, args.d_out, args.d_q, args.d_k, args.d_v];
+    let [queries, keys] = if tiles::serve(&args.shape, &slices) {
+        backward_tiles(args, dtype, traits, workspace)?
+    } else {
+        backward_plain(args, dtype, traits, workspace)?
+    };
+    Ok(vec![delta(args, dtype, traits, workspace), queries, keys])
+}
+
+fn delta(args: &AttentionBackward, dtype: &str, traits: &DeviceTraits, workspace: u64) -> Launch {
+    let shape = &args.shape;
+    let sizes = AttentionSizes::new(shape, [0, 0]);
+    let params = AttentionDeltaParams { sizes, out: args.out.addr, d_out: args.d_out.addr, delta: workspace };
+    let (grid, block) = warps(shape.sequences * shape.sequence * shape.heads, traits);
+    Launch::new(format!("attention_delta_{dtype}"), grid, block, &params)
+}
+
+const QUERIES: &str = "attention_backward_queries";
+const KEYS: &str = "attention_backward_keys";
+
+fn backward_tiles(
+    args: &AttentionBackward,
+    dtype: &str,
+    traits: &DeviceTraits,
+    workspace: u64,
+) -> Result<[Launch; 2]> {
+    let (shape, params) = (&args.shape, backward_params(args, [0, 0], workspace));
+    let queries = grid(QUERIES, shape, tiles::ROWS, shape.heads)?;
+    let keys = grid(KEYS, shape, tiles::ROWS, shape.kv_heads)?;
+    Ok([
+        tiles::launch(QUERIES, shape, dtype, queries, &params, traits),
+        tiles::launch(KEYS, shape, dtype, keys, &params, traits),
+    ])
+}
+
+fn backward_plain(
+    args: &AttentionBackward,
+    dtype: &str,
+    traits: &DeviceTraits,
+    workspace: u64,
+) -> Result<[Launch; 2]> {
+    let shape = &args.shape;
+    let launch = |name: &str, heads, (tile, bytes): ([u32; 2], u32)| {
+        let (grid, params) = (grid(name, shape, tile[0], heads)?, backward_params(args, tile, workspace));
+        let launch = Launch::new(format!("{name}_{dtype}"), grid, [THREADS, 1, 1], &params);
+        Ok(launch.with_shared(bytes))
+    };
+    let queries = tile(QUERIES, shape, args.q.dtype, traits, |rows, keys, size| {
+        3 * rows * size + 2 * keys * (size + 1) + rows * (keys + 1) + 2 * rows
+    })?;
+    let keys = tile(KEYS, shape, args.q.dtype, traits, |rows, queries, size| {
+        4 * rows * size + 2 * rows * (queries + 1) + 2 * queries * (size + 1) + 2 * queries
+    })?;
+    Ok([launch(QUERIES, shape.heads, queries)?, launch(KEYS, shape.kv_heads, keys)?])
+}
+
+fn backward_params(args: &AttentionBackward, tile: [u32; 2], delta: u64) -> AttentionBackwardParams {
+    AttentionBackwardParams {
+        sizes: AttentionSizes::new(&args.shape, tile),
+        q: args.q.addr,
+        k: args.k.addr,
+        v: args.v.addr,
+        d_out: args.d_out.addr,
+        log_sum_exp: args.log_sum_exp.addr,
+        delta,
+        d_q: args.d_q.addr,
+        d_k: args.d_k.addr,
+        d_v: args.d_v.addr,
+    }
+}

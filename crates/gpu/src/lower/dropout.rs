@@ -1,0 +1,63 @@
+//! Dropout. C++: `dropout.h`, `philox.h`.
+
+use super::{
+    DeviceTraits, Launch,
+    layouts::{Layout, params},
+    shape::{pack, rows},
+};
+use hal::{Result, kernel::Dropout, random::Key};
+
+params! {
+    struct RandomKey { seed: u64, sequence: u64, }
+    struct DropoutParams {
+        x: u64,
+        out: u64,
+        rows: u64,
+        columns: u64,
+        first_index: u64,
+        global_columns: u64,
+        key: RandomKey,
+        keep: f64,
+        threshold: u32,
+        unused: u32,
+    }
+}
+
+pub(super) const LAYOUTS: &[Layout] = &[RandomKey::LAYOUT, DropoutParams::LAYOUT];
+
+impl From<Key> for RandomKey {
+    fn from(key: Key) -> Self {
+        RandomKey { seed: key.seed, sequence: key.sequence }
+    }
+}
+
+/// What a word's upper 24 bits are compared with: `uniform < probability`, without rounding.
+pub(super) fn threshold(probability: f64) -> u32 {
+    (probability * f64::from(1 << 24)).ceil() as u32
+}
+
+pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    let name = format!("dropout_{}", traits.float("dropout", args.x.dtype)?);
+    let region = args.region;
+    if region.rows * region.columns == 0 {
+        return Ok(Vec::new());
+    }
+    // Rows that follow each other in the global matrix are one row, whose packs are all full.
+    let whole = region.columns == region.global_columns;
+    let (num_rows, columns) =
+        if whole { (1, region.rows * region.columns) } else { (region.rows, region.columns) };
+    let params = DropoutParams {
+        x: args.x.addr,
+        out: args.out.addr,
+        rows: num_rows as u64,
+        columns: columns as u64,
+        first_index: (region.first_row * region.global_columns + region.first_column) as u64,
+        global_columns: region.global_columns as u64,
+        key: args.key.into(),
+        keep: 1.0 - args.probability,
+        threshold: threshold(args.probability),
+        unused: 0,
+    };
+    let (grid, block) = rows(num_rows, columns, pack(args.x.dtype).max(4));
+    Ok(vec![Launch::new(name, grid, block, &params)])
+}

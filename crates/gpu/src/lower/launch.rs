@@ -1,0 +1,75 @@
+//! What a launch is, and what it must know of a device.
+
+use bytemuck::{NoUninit, bytes_of};
+use hal::{DType, DeviceId, Error, Result};
+
+/// What the choice of launches depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceTraits {
+    /// The device, for messages.
+    pub device: DeviceId,
+    /// Threads that run in step: 32 at NVIDIA, 64 at AMD's gfx90a and gfx942.
+    pub warp: u32,
+    /// Multiprocessors (compute units).
+    pub multiprocessors: u32,
+    /// Shared memory that a block may have without asking for more.
+    pub shared_bytes_per_block: u32,
+}
+
+/// One call of a device function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// Its name in the code object.
+    pub function: String,
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+    /// The bytes of its one argument, a structure taken by value.
+    pub arguments: Vec<u8>,
+}
+
+impl Launch {
+    /// A launch of `fascicle_<name>` on `arguments`, without shared memory.
+    pub(super) fn new(
+        name: impl AsRef<str>,
+        grid: [u32; 3],
+        block: [u32; 3],
+        arguments: &impl NoUninit,
+    ) -> Self {
+        Launch {
+            function: format!("fascicle_{}", name.as_ref()),
+            grid,
+            block,
+            shared_bytes: 0,
+            arguments: bytes_of(arguments).to_vec(),
+        }
+    }
+
+    /// The same with `bytes` of shared memory.
+    pub(super) fn with_shared(self, bytes: u32) -> Self {
+        Launch { shared_bytes: bytes, ..self }
+    }
+}
+
+impl DeviceTraits {
+    /// The suffix of functions for elements of type `dtype`, which must be a float.
+    pub(super) fn float(&self, operation: &str, dtype: DType) -> Result<&'static str> {
+        if dtype.is_float() { Ok(dtype.name()) } else { Err(self.unsupported(operation, dtype)) }
+    }
+
+    /// The suffix of functions for accumulators of type `dtype`: f32 or f64.
+    pub(super) fn accumulator(&self, operation: &str, dtype: DType) -> Result<&'static str> {
+        match dtype {
+            DType::F32 | DType::F64 => Ok(dtype.name()),
+            _ => Err(self.unsupported(operation, dtype)),
+        }
+    }
+
+    /// That this device has no function for such elements.
+    pub(super) fn unsupported(&self, operation: &str, dtype: DType) -> Error {
+        Error::Unsupported { operation: operation.into(), dtype, device: self.device }
+    }
+}

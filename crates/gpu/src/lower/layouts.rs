@@ -1,0 +1,55 @@
+//! The structures that device functions take, and how they lie in memory.
+//!
+//! Each has the fields of the C++ structure of the same name, in the same order. A test compiles a small program against
+//! the C++ headers and compares sizes and offsets with those listed here.
+
+use super::{attention, columns, dropout, elementwise, embedding, loss, norm, optimiser, rope, squares};
+
+/// Size of a structure and where its fields begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Name, as in C++.
+    pub name: &'static str,
+    /// Size in bytes.
+    pub bytes: usize,
+    /// Name and offset in bytes of every field.
+    pub fields: &'static [(&'static str, usize)],
+}
+
+/// Declares structures that a device function takes, with the [`Layout`] of each.
+macro_rules! params {
+    ($($(#[$attribute:meta])* struct $name:ident { $($field:ident: $type:ty,)* })*) => {$(
+        $(#[$attribute])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+        pub(super) struct $name {
+            $(pub(super) $field: $type,)*
+        }
+
+        impl $name {
+            pub(super) const LAYOUT: $crate::lower::layouts::Layout = $crate::lower::layouts::Layout {
+                name: stringify!($name),
+                bytes: size_of::<$name>(),
+                fields: &[$((stringify!($field), std::mem::offset_of!($name, $field)),)*],
+            };
+        }
+    )*};
+}
+pub(super) use params;
+
+/// The layouts of all of them.
+pub fn all() -> Vec<Layout> {
+    let families: [&[Layout]; 10] = [
+        elementwise::LAYOUTS,
+        columns::LAYOUTS,
+        dropout::LAYOUTS,
+        norm::LAYOUTS,
+        attention::LAYOUTS,
+        loss::LAYOUTS,
+        embedding::LAYOUTS,
+        rope::LAYOUTS,
+        squares::LAYOUTS,
+        optimiser::LAYOUTS,
+    ];
+    families.concat()
+}

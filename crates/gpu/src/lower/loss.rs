@@ -1,0 +1,114 @@
+//! Cross-entropy over a sharded vocabulary. C++: `loss.h`.
+
+use super::{
+    DeviceTraits, Launch,
+    layouts::{Layout, params},
+    shape::{THREADS, blocks, pack, reduction_bytes, rows, threads},
+};
+use hal::{
+    Result,
+    kernel::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics},
+};
+
+params! {
+    struct SoftmaxStatisticsParams {
+        logits: u64,
+        targets: u64,
+        statistics: u64,
+        rows: u64,
+        columns: u64,
+        held: u64,
+        first_column: u64,
+    }
+    struct CombineSoftmaxParams {
+        parts: u64,
+        targets: u64,
+        log_sum_exp: u64,
+        loss: u64,
+        shards: u64,
+        rows: u64,
+        scale: f64,
+    }
+    struct CrossEntropyBackwardParams {
+        logits: u64,
+        targets: u64,
+        log_sum_exp: u64,
+        d_loss: u64,
+        rows: u64,
+        columns: u64,
+        held: u64,
+        first_column: u64,
+        scale: f64,
+    }
+}
+
+pub(super) const LAYOUTS: &[Layout] =
+    &[SoftmaxStatisticsParams::LAYOUT, CombineSoftmaxParams::LAYOUT, CrossEntropyBackwardParams::LAYOUT];
+
+/// The local columns that are not padding.
+fn held(first_column: usize, columns: usize, vocabulary: usize) -> u64 {
+    vocabulary.saturating_sub(first_column).min(columns) as u64
+}
+
+pub(super) fn softmax_statistics(args: &SoftmaxStatistics, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    let dtype = args.logits.dtype;
+    let name = format!("softmax_statistics_{}", traits.float("softmax_statistics", dtype)?);
+    if args.rows == 0 {
+        return Ok(Vec::new());
+    }
+    let params = SoftmaxStatisticsParams {
+        logits: args.logits.addr,
+        targets: args.targets.addr,
+        statistics: args.statistics.addr,
+        rows: args.rows as u64,
+        columns: args.columns as u64,
+        held: held(args.first_column, args.columns, args.vocabulary),
+        first_column: args.first_column as u64,
+    };
+    let threads = threads(args.columns.div_ceil(pack(dtype)), THREADS, traits);
+    let launch = Launch::new(name, [blocks(args.rows, 1), 1, 1], [threads, 1, 1], &params);
+    Ok(vec![launch.with_shared(reduction_bytes(threads, traits))])
+}
+
+pub(super) fn combine_softmax(args: &CombineSoftmax, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    let name = format!("softmax_combine_{}", traits.accumulator("softmax_combine", args.parts.dtype)?);
+    if args.rows == 0 {
+        return Ok(Vec::new());
+    }
+    let params = CombineSoftmaxParams {
+        parts: args.parts.addr,
+        targets: args.targets.addr,
+        log_sum_exp: args.log_sum_exp.addr,
+        loss: args.loss.addr,
+        shards: args.shards as u64,
+        rows: args.rows as u64,
+        scale: args.scale,
+    };
+    let threads = threads(args.rows, 512, traits);
+    let launch = Launch::new(name, [1, 1, 1], [threads, 1, 1], &params);
+    Ok(vec![launch.with_shared(reduction_bytes(threads, traits))])
+}
+
+pub(super) fn cross_entropy_backward(
+    args: &CrossEntropyBackward,
+    traits: &DeviceTraits,
+) -> Result<Vec<Launch>> {
+    let dtype = args.logits.dtype;
+    let name = format!("cross_entropy_backward_{}", traits.float("cross_entropy_backward", dtype)?);
+    if args.rows * args.columns == 0 {
+        return Ok(Vec::new());
+    }
+    let params = CrossEntropyBackwardParams {
+        logits: args.logits.addr,
+        targets: args.targets.addr,
+        log_sum_exp: args.log_sum_exp.addr,
+        d_loss: args.d_loss.addr,
+        rows: args.rows as u64,
+        columns: args.columns as u64,
+        held: held(args.first_column, args.columns, args.vocabulary),
+        first_column: args.first_column as u64,
+        scale: args.scale,
+    };
+    let (grid, block) = rows(args.rows, args.columns, pack(dtype));
+    Ok(vec![Launch::new(name, grid, block, &params)])
+}

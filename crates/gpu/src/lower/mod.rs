@@ -1,0 +1,77 @@
+//! From a kernel as a value to the launches that compute it: a pure function, with no device in sight.
+//!
+//! [`launch`] holds the plain types. Every device function takes one structure by value; its Rust mirror, the choice of
+//! grid and block, and the function's name stand together in one file for each family, as the functions themselves do
+//! under `kernels/`. A kernel may need scratch memory between two of its launches: [`workspace_bytes`] says how much.
+
+mod attention;
+mod attention_tiles;
+mod columns;
+mod dropout;
+mod elementwise;
+mod embedding;
+mod launch;
+pub mod layouts;
+mod loss;
+mod norm;
+mod optimiser;
+mod rope;
+mod shape;
+mod squares;
+
+pub use launch::{DeviceTraits, Launch};
+
+use hal::{Kernel, Result};
+
+/// The launches that compute `kernel`, in order, on one stream.
+///
+/// `workspace` is the address of [`workspace_bytes`] bytes of scratch, aligned to 256, that no other work uses until the
+/// launches have run; its contents are arbitrary before and after.
+///
+/// # Errors
+/// [`hal::Error::Unsupported`] for an element type or a size that no device function takes.
+pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<Vec<Launch>> {
+    match kernel {
+        Kernel::Fill(args) => elementwise::fill(args, traits),
+        Kernel::Cast(args) => elementwise::cast(args, traits),
+        Kernel::Axpby(args) => elementwise::axpby(args, traits),
+        Kernel::Binary(args) => elementwise::binary(args, traits),
+        Kernel::Unary(args) => elementwise::unary(args, traits),
+        Kernel::UnaryBackward(args) => elementwise::unary_backward(args, traits),
+        Kernel::Swiglu(args) => elementwise::swiglu(args, traits),
+        Kernel::SwigluBackward(args) => elementwise::swiglu_backward(args, traits),
+        Kernel::AddBias(args) => columns::add_bias(args, traits),
+        Kernel::ColumnSum(args) => columns::column_sum(args, traits, workspace),
+        Kernel::Dropout(args) => dropout::dropout(args, traits),
+        Kernel::Moments(args) => norm::moments(args, traits),
+        Kernel::CombineMoments(args) => norm::combine_moments(args, traits),
+        Kernel::Normalize(args) => norm::normalize(args, traits),
+        Kernel::NormalizeSums(args) => norm::normalize_sums(args, traits, workspace),
+        Kernel::NormalizeBackward(args) => norm::normalize_backward(args, traits),
+        Kernel::Rope(args) => rope::rope(args, traits),
+        Kernel::AttentionForward(args) => attention::forward(args, traits),
+        Kernel::AttentionBackward(args) => attention::backward(args, traits, workspace),
+        Kernel::SoftmaxStatistics(args) => loss::softmax_statistics(args, traits),
+        Kernel::CombineSoftmax(args) => loss::combine_softmax(args, traits),
+        Kernel::CrossEntropyBackward(args) => loss::cross_entropy_backward(args, traits),
+        Kernel::EmbeddingForward(args) => embedding::embedding_forward(args, traits),
+        Kernel::EmbeddingBackward(args) => embedding::embedding_backward(args, traits, workspace),
+        Kernel::SumSquares(args) => squares::sum_squares(args, traits, workspace),
+        Kernel::ClipScale(args) => squares::clip_scale(args, traits),
+        Kernel::AdamW(args) => optimiser::adamw(args, traits),
+        Kernel::Sgd(args) => optimiser::sgd(args, traits),
+        Kernel::Copy2d(args) => columns::copy_2d(args, traits),
+    }
+}
+
+/// Bytes of scratch memory that the launches of `kernel` need; 0 for most.
+pub fn workspace_bytes(kernel: &Kernel, _traits: &DeviceTraits) -> usize {
+    match kernel {
+        Kernel::ColumnSum(args) => columns::column_sum_workspace(args),
+        Kernel::NormalizeSums(args) => norm::normalize_sums_workspace(args),
+        Kernel::AttentionBackward(args) => attention::backward_workspace(args),
+        Kernel::EmbeddingBackward(args) => embedding::embedding_backward_workspace(args),
+        Kernel::SumSquares(args) => squares::sum_squares_workspace(args),
+        _ => 0,
+    }
+}

@@ -1,0 +1,160 @@
+//! LayerNorm and RMSNorm. C++: `norm.h`, `norm_backward.h`.
+
+use super::{
+    DeviceTraits, Launch,
+    columns::{add_parts, partials_bytes},
+    layouts::{Layout, params},
+    shape::{THREADS, blocks, pack, parts, rows, warps},
+};
+use hal::{
+    Result,
+    kernel::{CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums},
+};
+
+params! {
+    struct NormSizes { rows: u64, columns: u64, global_columns: f64, epsilon: f64, centred: u32, unused: u32, }
+    struct MomentsParams { sizes: NormSizes, x: u64, moments: u64, }
+    struct CombineMomentsParams { sizes: NormSizes, parts: u64, moments: u64, shards: u64, }
+    struct NormalizeParams { sizes: NormSizes, x: u64, moments: u64, gain: u64, bias: u64, out: u64, }
+    struct NormRowSumsParams { sizes: NormSizes, x: u64, moments: u64, gain: u64, d_out: u64, sums: u64, }
+    struct NormColumnSumsParams {
+        sizes: NormSizes,
+        x: u64,
+        moments: u64,
+        d_out: u64,
+        partials: u64,
+        rows_of_part: u64,
+    }
+    struct NormalizeBackwardParams {
+        sizes: NormSizes,
+        x: u64,
+        moments: u64,
+        gain: u64,
+        d_out: u64,
+        sums: u64,
+        d_x: u64,
+    }
+}
+
+pub(super) const LAYOUTS: &[Layout] = &[
+    NormSizes::LAYOUT,
+    MomentsParams::LAYOUT,
+    CombineMomentsParams::LAYOUT,
+    NormalizeParams::LAYOUT,
+    NormRowSumsParams::LAYOUT,
+    NormColumnSumsParams::LAYOUT,
+    NormalizeBackwardParams::LAYOUT,
+];
+
+impl From<NormShape> for NormSizes {
+    fn from(shape: NormShape) -> Self {
+        NormSizes {
+            rows: shape.rows as u64,
+            columns: shape.columns as u64,
+            global_columns: shape.global_columns as f64,
+            epsilon: shape.epsilon,
+            centred: u32::from(shape.kind == NormKind::Layer),
+            unused: 0,
+        }
+    }
+}
+
+/// The launches, unless the matrix has no element.
+fn unless_empty(shape: NormShape, launches: Vec<Launch>) -> Vec<Launch> {
+    if shape.rows * shape.columns == 0 { Vec::new() } else { launches }
+}
+
+pub(super) fn moments(args: &Moments, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    let name = format!("norm_moments_{}", traits.float("norm_moments", args.x.dtype)?);
+    let params = MomentsParams { sizes: args.shape.into(), x: args.x.addr, moments: args.moments.addr };
+    let (grid, block) = warps(args.shape.rows, traits);
+    Ok(unless_empty(args.shape, vec![Launch::new(name, grid, block, &params)]))
+}
+
+pub(super) fn combine_moments(args: &CombineMoments, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    let name = format!("norm_combine_{}", traits.accumulator("norm_combine", args.parts.dtype)?);
+    let (parts, moments) = (args.parts.addr, args.moments.addr);
+    let params =
+        CombineMomentsParams { sizes: args.shape.into(), parts, moments, shards: args.shards as u64 };
+    let grid = [blocks(args.shape.rows, THREADS as usize), 1, 1];
+    Ok(unless_empty(args.shape, vec![Launch::new(name, grid, [THREADS, 1, 1], &params)]))
+}
+
+pub(super) fn normalize(args: &Normalize, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    let name = format!("normalize_{}", traits.float("normalize", args.x.dtype)?);
+    let params = NormalizeParams {
+        sizes: args.shape.into(),
+        x: args.x.addr,
+        moments: args.moments.addr,
+        gain: args.gain.addr,
+        bias: args.bias.map_or(0, |bias| bias.addr),
+        out: args.out.addr,
+    };
+    let (grid, block) = rows(args.shape.rows, args.shape.columns, pack(args.x.dtype));
+    Ok(unless_empty(args.shape, vec![Launch::new(name, grid, block, &params)]))
+}
+
+pub(super) fn normalize_sums_workspace(args: &NormalizeSums) -> usize {
+    partials_bytes(args.shape.rows, 2 * args.shape.columns, args.x.dtype)
+}
+
+/// Sums along the rows, sums down the columns in parts, and the sums of the parts.
+pub(super) fn normalize_sums(
+    args: &NormalizeSums,
+    traits: &DeviceTraits,
+    workspace: u64,
+) -> Result<Vec<Launch>> {
+    let (shape, dtype) = (args.shape, traits.float("normalize_sums", args.x.dtype)?);
+    let (num_parts, columns) = (parts(shape.rows).1, shape.columns);
+    let bias_partials = workspace + (columns * args.x.dtype.accumulator().bytes()) as u64;
+    let mut launches = vec![
+        row_sums(args, dtype, traits),
+        column_sums(args, dtype, workspace),
+        add_parts(workspace, args.d_gain, columns, num_parts, 2 * columns),
+    ];
+    launches
+        .extend(args.d_bias.map(|d_bias| add_parts(bias_partials, d_bias, columns, num_parts, 2 * columns)));
+    Ok(unless_empty(shape, launches))
+}
+
+fn row_sums(args: &NormalizeSums, dtype: &str, traits: &DeviceTraits) -> Launch {
+    let params = NormRowSumsParams {
+        sizes: args.shape.into(),
+        x: args.x.addr,
+        moments: args.moments.addr,
+        gain: args.gain.addr,
+        d_out: args.d_out.addr,
+        sums: args.sums.addr,
+    };
+    let (grid, block) = warps(args.shape.rows, traits);
+    Launch::new(format!("norm_row_sums_{dtype}"), grid, block, &params)
+}
+
+fn column_sums(args: &NormalizeSums, dtype: &str, partials: u64) -> Launch {
+    let (rows_of_part, num_parts) = parts(args.shape.rows);
+    let params = NormColumnSumsParams {
+        sizes: args.shape.into(),
+        x: args.x.addr,
+        moments: args.moments.addr,
+        d_out: args.d_out.addr,
+        partials,
+        rows_of_part: rows_of_part as u64,
+    };
+    let (grid, block) = rows(num_parts, args.shape.columns, pack(args.x.dtype));
+    Launch::new(format!("norm_column_sums_{dtype}"), grid, block, &params)
+}
+
+pub(super) fn normalize_backward(args: &NormalizeBackward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    let name = format!("normalize_backward_{}", traits.float("normalize_backward", args.x.dtype)?);
+    let params = NormalizeBackwardParams {
+        sizes: args.shape.into(),
+        x: args.x.addr,
+        moments: args.moments.addr,
+        gain: args.gain.addr,
+        d_out: args.d_out.addr,
+        sums: args.sums.addr,
+        d_x: args.d_x.addr,
+    };
+    let (grid, block) = rows(args.shape.rows, args.shape.columns, pack(args.x.dtype));
+    Ok(unless_empty(args.shape, vec![Launch::new(name, grid, block, &params)]))
+}

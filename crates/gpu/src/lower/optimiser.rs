@@ -1,0 +1,174 @@
+//! AdamW and stochastic gradient descent over many tensors. C++: `optimiser.h`.
+
+use super::{
+    DeviceTraits, Launch,
+    layouts::{Layout, params},
+    shape::THREADS,
+    squares::code,
+};
+use bytemuck::{NoUninit, Zeroable};
+use hal::{
+    DType, RawSlice, Result,
+    kernel::{AdamW, AdamWTensor, Sgd, SgdTensor},
+};
+
+/// Elements of one tensor that a block updates.
+const PART: usize = 8192;
+/// Tensors in the arguments of one launch.
+const ADAMW_TENSORS: usize = 48;
+const SGD_TENSORS: usize = 64;
+
+params! {
+    struct AdamWEntry {
+        weights: u64,
+        gradients: u64,
+        first: u64,
+        second: u64,
+        compute: u64,
+        len: u64,
+        keep: f64,
+        first_block: u32,
+        compute_dtype: u32,
+    }
+    struct AdamWParams {
+        factor: u64,
+        one_minus_beta1: f64,
+        beta2: f64,
+        one_minus_beta2: f64,
+        root_of_correction2: f64,
+        epsilon: f64,
+        step_size: f64,
+        num_tensors: u32,
+        unused: u32,
+        tensors: [AdamWEntry; ADAMW_TENSORS],
+    }
+    struct SgdEntry {
+        weights: u64,
+        gradients: u64,
+        velocity: u64,
+        compute: u64,
+        len: u64,
+        weight_decay: f64,
+        first_block: u32,
+        compute_dtype: u32,
+    }
+    struct SgdParams {
+        factor: u64,
+        rate: f64,
+        momentum: f64,
+        num_tensors: u32,
+        unused: u32,
+        tensors: [SgdEntry; SGD_TENSORS],
+    }
+}
+
+pub(super) const LAYOUTS: &[Layout] =
+    &[AdamWEntry::LAYOUT, AdamWParams::LAYOUT, SgdEntry::LAYOUT, SgdParams::LAYOUT];
+
+/// Splits tensors by the type of their weights and into what fits one launch; empty ones are left out.
+fn batches<T>(tensors: &[T], weights: impl Fn(&T) -> RawSlice, most: usize) -> Vec<(DType, Vec<&T>)> {
+    let of = |dtype| {
+        let fits = |tensor: &&T| weights(tensor).dtype == dtype && weights(tensor).len > 0;
+        tensors.iter().filter(fits).collect::<Vec<_>>()
+    };
+    let cut = |dtype| of(dtype).chunks(most).map(|batch| (dtype, batch.to_vec())).collect::<Vec<_>>();
+    [DType::F32, DType::F64].into_iter().flat_map(cut).collect()
+}
+
+/// Refuses weights that are not accumulators and compute types that are not floats.
+fn check(operation: &str, weights: RawSlice, compute: Option<RawSlice>, traits: &DeviceTraits) -> Result<()> {
+    traits.accumulator(operation, weights.dtype)?;
+    compute.map_or(Ok(""), |compute| traits.float(operation, compute.dtype)).map(|_| ())
+}
+
+fn launch(operation: &str, dtype: DType, blocks: usize, params: &impl NoUninit) -> Launch {
+    Launch::new(format!("{operation}_{dtype}"), [blocks as u32, 1, 1], [THREADS, 1, 1], params)
+}
+
+fn address(slice: Option<RawSlice>) -> u64 {
+    slice.map_or(0, |slice| slice.addr)
+}
+
+fn compute_code(compute: Option<RawSlice>) -> u32 {
+    compute.map_or(0, |compute| code(compute.dtype))
+}
+
+pub(super) fn adamw(args: &AdamW, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    for tensor in &args.tensors {
+        check("adamw", tensor.weights, tensor.compute, traits)?;
+    }
+    let batches = batches(&args.tensors, |tensor| tensor.weights, ADAMW_TENSORS);
+    Ok(batches.iter().map(|(dtype, tensors)| adamw_batch(args, *dtype, tensors)).collect())
+}
+
+fn adamw_batch(args: &AdamW, dtype: DType, tensors: &[&AdamWTensor]) -> Launch {
+    let correction = |beta: f64| 1.0 - beta.powf(args.step as f64);
+    let mut params = AdamWParams {
+        factor: args.factor.addr,
+        one_minus_beta1: 1.0 - args.beta1,
+        beta2: args.beta2,
+        one_minus_beta2: 1.0 - args.beta2,
+        root_of_correction2: correction(args.beta2).sqrt(),
+        epsilon: args.epsilon,
+        step_size: args.rate / correction(args.beta1),
+        num_tensors: tensors.len() as u32,
+        ..Zeroable::zeroed()
+    };
+    let mut blocks = 0;
+    for (entry, tensor) in params.tensors.iter_mut().zip(tensors) {
+        *entry = adamw_entry(tensor, args.rate, blocks);
+        blocks += tensor.weights.len.div_ceil(PART);
+    }
+    launch("adamw", dtype, blocks, &params)
+}
+
+fn adamw_entry(tensor: &AdamWTensor, rate: f64, first_block: usize) -> AdamWEntry {
+    AdamWEntry {
+        weights: tensor.weights.addr,
+        gradients: tensor.gradients.addr,
+        first: tensor.first.addr,
+        second: tensor.second.addr,
+        compute: address(tensor.compute),
+        len: tensor.weights.len as u64,
+        keep: 1.0 - rate * tensor.weight_decay,
+        first_block: first_block as u32,
+        compute_dtype: compute_code(tensor.compute),
+    }
+}
+
+pub(super) fn sgd(args: &Sgd, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    for tensor in &args.tensors {
+        check("sgd", tensor.weights, tensor.compute, traits)?;
+    }
+    let batches = batches(&args.tensors, |tensor| tensor.weights, SGD_TENSORS);
+    Ok(batches.iter().map(|(dtype, tensors)| sgd_batch(args, *dtype, tensors)).collect())
+}
+
+fn sgd_batch(args: &Sgd, dtype: DType, tensors: &[&SgdTensor]) -> Launch {
+    let mut params = SgdParams {
+        factor: args.factor.addr,
+        rate: args.rate,
+        momentum: args.momentum,
+        num_tensors: tensors.len() as u32,
+        ..Zeroable::zeroed()
+    };
+    let mut blocks = 0;
+    for (entry, tensor) in params.tensors.iter_mut().zip(tensors) {
+        *entry = sgd_entry(tensor, blocks);
+        blocks += tensor.weights.len.div_ceil(PART);
+    }
+    launch("sgd", dtype, blocks, &params)
+}
+
+fn sgd_entry(tensor: &SgdTensor, first_block: usize) -> SgdEntry {
+    SgdEntry {
+        weights: tensor.weights.addr,
+        gradients: tensor.gradients.addr,
+        velocity: address(tensor.velocity),
+        compute: address(tensor.compute),
+        len: tensor.weights.len as u64,
+        weight_decay: tensor.weight_decay,
+        first_block: first_block as u32,
+        compute_dtype: compute_code(tensor.compute),
+    }
+}

@@ -1,0 +1,43 @@
+//! Rotary positions. C++: `rope.h`.
+
+use super::{
+    DeviceTraits, Launch,
+    layouts::{Layout, params},
+    shape::{pack, rows},
+};
+use hal::{Result, kernel::Rope};
+
+params! {
+    struct RopeParams {
+        x: u64,
+        out: u64,
+        rows: u64,
+        sequence: u64,
+        heads: u64,
+        head_size: u64,
+        exponent: f64,
+        sign: f64,
+    }
+}
+
+pub(super) const LAYOUTS: &[Layout] = &[RopeParams::LAYOUT];
+
+pub(super) fn rope(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    let name = format!("rope_{}", traits.float("rope", args.x.dtype)?);
+    let half = args.head_size / 2;
+    if args.rows * args.heads * half == 0 {
+        return Ok(Vec::new());
+    }
+    let params = RopeParams {
+        x: args.x.addr,
+        out: args.out.addr,
+        rows: args.rows as u64,
+        sequence: args.sequence as u64,
+        heads: args.heads as u64,
+        head_size: args.head_size as u64,
+        exponent: -2.0 * args.base.log2() / args.head_size as f64,
+        sign: if args.backward { -1.0 } else { 1.0 },
+    };
+    let (grid, block) = rows(args.rows, half, pack(args.x.dtype));
+    Ok(vec![Launch::new(name, grid, block, &params)])
+}

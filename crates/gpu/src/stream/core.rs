@@ -1,0 +1,111 @@
+//! The vendor's stream, with its staging and scratch memory.
+
+use super::{scratch::Scratch, staging::Staging};
+use crate::{
+    context::Context,
+    lock::lock,
+    table::{Address, Handle},
+    wait,
+};
+use hal::Result;
+use std::sync::{Arc, Mutex};
+
+/// A stream of the vendor, ended when dropped.
+#[derive(Debug)]
+pub(crate) struct OwnedStream {
+    context: Arc<Context>,
+    handle: Handle,
+}
+
+impl OwnedStream {
+    /// A new stream; an urgent one goes before others where both have work.
+    pub(crate) fn new(context: &Arc<Context>, urgent: bool) -> Result<OwnedStream> {
+        let handle = context.call(|runtime| runtime.create_stream(urgent))?;
+        Ok(OwnedStream { context: context.clone(), handle })
+    }
+
+    /// The vendor's handle.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+}
+
+impl Drop for OwnedStream {
+    fn drop(&mut self) {
+        // SAFETY: the stream is live, and its owner is gone.
+        self.context.release(|runtime| unsafe { runtime.destroy_stream(self.handle) });
+    }
+}
+
+/// A stream of the vendor with the memory that its work passes through.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) context: Arc<Context>,
+    // Dropped before the stream, whose last uses they wait for.
+    staging: Mutex<Staging>,
+    scratch: Mutex<Scratch>,
+    stream: OwnedStream,
+}
+
+impl Core {
+    pub(super) fn new(context: &Arc<Context>, urgent: bool) -> Result<Core> {
+        Ok(Core {
+            context: context.clone(),
+            staging: Mutex::default(),
+            scratch: Mutex::new(Scratch::new(context)),
+            stream: OwnedStream::new(context, urgent)?,
+        })
+    }
+
+    /// The vendor's handle.
+    pub(crate) fn handle(&self) -> Handle {
+        self.stream.handle()
+    }
+
+    /// Queues a copy.
+    ///
+    /// # Safety
+    /// Both regions are live until the copy has run and do not overlap.
+    pub(crate) unsafe fn copy(&self, dst: Address, src: Address, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller vouches for the regions; the stream is live.
+        self.context.call(|runtime| unsafe { runtime.copy(dst, src, bytes, self.handle()) })
+    }
+
+    /// Queues a copy from the host; `src` may be used again at once.
+    ///
+    /// # Safety
+    /// `dst` holds `src.len()` bytes and is live until the copy has run.
+    pub(crate) unsafe fn upload(&self, dst: Address, src: &[u8]) -> Result<()> {
+        // SAFETY: passed on from the caller.
+        unsafe { lock(&self.staging).upload(&self.context, self.handle(), dst, src) }
+    }
+
+    /// Copies to the host after everything queued so far.
+    ///
+    /// # Safety
+    /// `src` is live and holds `dst.len()` bytes.
+    pub(crate) unsafe fn download(&self, dst: &mut [u8], src: Address) -> Result<()> {
+        // SAFETY: passed on from the caller.
+        unsafe { lock(&self.staging).download(&self.context, self.handle(), dst, src) }
+    }
+
+    /// Memory that work queued next on this stream, and no other, may use until more is asked for.
+    ///
+    /// # Errors
+    /// [`hal::Error::OutOfMemory`].
+    pub(crate) fn scratch(&self, bytes: usize) -> Result<Address> {
+        lock(&self.scratch).reserve(bytes, || self.synchronize())
+    }
+
+    /// Waits for everything queued so far.
+    ///
+    /// # Errors
+    /// The vendor's; those of the context's watches.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        // SAFETY: the stream is live.
+        wait::until(&self.context, |runtime| unsafe { runtime.stream_is_idle(self.handle()) })
+    }
+}

@@ -1,0 +1,187 @@
+//! Streams: the vendor's own queue, with what each needs beside it.
+//!
+//! [`core`] is the vendor's stream with its pinned staging ([`staging`]) and scratch memory ([`scratch`]). A stream
+//! passes its work straight on, but for one case: where collectives are staged, the host takes part in them, so a
+//! communication stream has a thread of its own ([`worker`]) that does the waiting.
+
+mod core;
+mod scratch;
+mod staging;
+mod worker;
+
+pub(crate) use self::core::{Core, OwnedStream};
+
+use crate::{
+    context::Context,
+    event::{Clock, StreamEvent},
+};
+use hal::{DeviceId, Error, Event, RawBuffer, RawStream, Result, Stream, StreamKind};
+use std::sync::Arc;
+use worker::Worker;
+
+/// A stream of this crate.
+#[derive(Debug)]
+pub(crate) struct GpuStream {
+    // Dropped first: its thread ends before the stream that it feeds.
+    worker: Option<Worker>,
+    core: Arc<Core>,
+    clock: Arc<Clock>,
+    kind: StreamKind,
+}
+
+impl GpuStream {
+    /// A stream of that kind; a queued one has a thread that feeds it.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        clock: &Arc<Clock>,
+        kind: StreamKind,
+        queued: bool,
+    ) -> Result<GpuStream> {
+        let core = Arc::new(Core::new(context, kind == StreamKind::Communication)?);
+        let worker = queued.then(|| Worker::new(core.clone())).transpose()?;
+        Ok(GpuStream { worker, core, clock: clock.clone(), kind })
+    }
+
+    /// The stream behind the seam's trait object.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a stream of another vendor.
+    pub(crate) fn of(stream: &dyn Stream, device: DeviceId) -> Result<&GpuStream> {
+        let found = stream.device_id();
+        if found.vendor != device.vendor {
+            return Err(Error::invalid("stream", format!("one of {found}"), format!("one of {device}")));
+        }
+        let address = stream.raw().0 as usize;
+        // SAFETY: ids are true (contract of `hal::Stream`), so this is a `GpuStream`, whose `raw` is its own address; the
+        // borrow of `stream` keeps it alive as long as the result is used.
+        Ok(unsafe { &*std::ptr::with_exposed_provenance(address) })
+    }
+
+    /// The vendor's stream, for work that is passed straight on.
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Whether work passes through a thread.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.worker.is_some()
+    }
+
+    /// Does `work` now, or on the stream's thread; its arguments are copied only in the second case.
+    ///
+    /// # Errors
+    /// The stream's earlier failure, or the work's own when it is done now.
+    pub(crate) fn submit<A: Clone + Send + 'static>(
+        &self,
+        arguments: &A,
+        work: impl FnOnce(&Core, &A) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let Some(worker) = &self.worker else {
+            self.core.context.check()?;
+            return work(&self.core, arguments);
+        };
+        let arguments = arguments.clone();
+        worker.submit(Box::new(move |core, state| {
+            state?;
+            work(core, &arguments)
+        }))
+    }
+
+    /// As [`submit`](GpuStream::submit), for work that wants to know when it will never be done.
+    pub(crate) fn submit_or_refuse(
+        &self,
+        work: impl FnOnce(&Core, Result<()>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        match &self.worker {
+            Some(worker) => worker.submit(Box::new(work)),
+            None => work(&self.core, self.core.context.check()),
+        }
+    }
+
+    // Waits until the thread has passed everything on.
+    fn flush(&self) -> Result<()> {
+        self.core.context.check()?;
+        self.worker.as_ref().map_or(Ok(()), |worker| worker.flush(&self.core.context))
+    }
+}
+
+// SAFETY: work goes to one stream of the vendor in the order of the calls, also through the thread; events are recorded
+// in that order; the id is the one that the stream was made with, and `raw` is its own address.
+unsafe impl Stream for GpuStream {
+    fn device_id(&self) -> DeviceId {
+        self.core.context.id
+    }
+
+    fn raw(&self) -> RawStream {
+        RawStream(std::ptr::from_ref(self).expose_provenance() as u64)
+    }
+
+    fn kind(&self) -> StreamKind {
+        self.kind
+    }
+
+    unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()> {
+        // SAFETY: the caller vouches for both regions until the copy has run.
+        self.submit(&(dst, src), |core, (dst, src)| unsafe { core.copy(dst.addr, src.addr, src.bytes) })
+    }
+
+    unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()> {
+        if self.worker.is_none() {
+            self.core.context.check()?;
+            // SAFETY: the caller vouches for the region until the copy has run.
+            return unsafe { self.core.upload(dst.addr, src) };
+        }
+        // SAFETY: as above.
+        self.submit(&(dst, src.to_vec()), |core, (dst, src)| unsafe { core.upload(dst.addr, src) })
+    }
+
+    unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()> {
+        self.flush()?;
+        // SAFETY: the caller vouches for the region; the call returns once the copy has run.
+        unsafe { self.core.download(dst, src.addr) }
+    }
+
+    fn record(&self) -> Result<Arc<dyn Event>> {
+        let event = StreamEvent::new(&self.core.context, &self.clock)?;
+        let recorded = event.clone();
+        self.submit_or_refuse(move |core, state| match state {
+            Ok(()) => recorded.record(core.handle()),
+            Err(error) => {
+                recorded.settle(Err(error.clone()));
+                Err(error)
+            }
+        })?;
+        Ok(event)
+    }
+
+    fn wait(&self, event: &dyn Event) -> Result<()> {
+        let event = StreamEvent::of(event);
+        match &self.worker {
+            None => event.delay(&self.core.context, self.core.handle()),
+            Some(worker) => {
+                let event = event.shared();
+                worker.submit(Box::new(move |core, state| {
+                    state?;
+                    event.delay(&core.context, core.handle())
+                }))
+            }
+        }
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.flush()?;
+        self.core.synchronize()
+    }
+}
+
+impl Drop for GpuStream {
+    fn drop(&mut self) {
+        self.worker = None;
+        // The memory that queued work uses is given back after the streams. A device that has failed may never be idle.
+        if self.core.context.check().is_ok()
+            && let Err(error) = self.core.synchronize()
+        {
+            self.core.context.fail(error);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A thread that passes a stream's work on, so that its waits for other ranks are not the host's.
+
+use super::Core;
+use crate::{context::Context, lock::lock};
+use hal::{Error, Result};
+use std::{
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// A piece of work, told whether the stream still works.
+pub(super) type Job = Box<dyn FnOnce(&Core, Result<()>) -> Result<()> + Send>;
+
+/// The thread of one stream.
+#[derive(Debug)]
+pub(super) struct Worker {
+    jobs: Option<Sender<Job>>,
+    failure: Arc<Mutex<Option<Error>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts the thread that feeds `core`.
+    pub(super) fn new(core: Arc<Core>) -> Result<Worker> {
+        let (jobs, received) = mpsc::channel::<Job>();
+        let failure = Arc::<Mutex<Option<Error>>>::default();
+        let shared = failure.clone();
+        let run = move || received.into_iter().for_each(|job| run(&core, &shared, job));
+        let thread = std::thread::Builder::new().name("fascicle-stream".into()).spawn(run);
+        let thread = thread.map_err(|error| Error::invalid("stream", error.to_string(), "a thread"))?;
+        Ok(Worker { jobs: Some(jobs), failure, thread: Some(thread) })
+    }
+
+    /// Queues a job; it is told of a failure of an earlier one.
+    ///
+    /// # Errors
+    /// The earlier failure.
+    pub(super) fn submit(&self, job: Job) -> Result<()> {
+        if let Some(error) = &*lock(&self.failure) {
+            return Err(error.clone());
+        }
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        if sent { Ok(()) } else { Err(Error::invalid("stream", "its thread has ended", "a running one")) }
+    }
+
+    /// Waits until all jobs so far are done.
+    ///
+    /// # Errors
+    /// The first failure among them; those of the context's watches.
+    pub(super) fn flush(&self, context: &Context) -> Result<()> {
+        let (done, waiting) = mpsc::channel();
+        self.submit(Box::new(move |_, state| {
+            // Nobody listens any more once the waiter has given up.
+            let _ = done.send(());
+            state
+        }))?;
+        let start = Instant::now();
+        while let Err(RecvTimeoutError::Timeout) = waiting.recv_timeout(Duration::from_millis(20)) {
+            context.watch(start.elapsed())?;
+        }
+        lock(&self.failure).clone().map_or(Ok(()), Err)
+    }
+}
+
+fn run(core: &Core, failure: &Mutex<Option<Error>>, job: Job) {
+    let state = lock(failure).clone().map_or_else(|| core.context.check(), Err);
+    if let Err(error) = job(core, state) {
+        lock(failure).get_or_insert(error);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.jobs = None;
+        // A panic in the thread was printed there, and ended the stream.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

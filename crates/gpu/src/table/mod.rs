@@ -1,0 +1,55 @@
+//! The functions that CUDA and HIP share, as traits that the vendor crates fill from their libraries.
+//!
+//! The two runtimes match call for call, so everything above these traits is written once. They are used as objects: a
+//! virtual call costs nanoseconds in front of a driver call, and no type above carries a parameter for the vendor.
+
+mod blas;
+mod runtime;
+
+pub use blas::{Blas, ColumnMajor};
+pub use runtime::{Address, Call, Handle, Properties, Runtime};
+
+use rccl_sys::{Missing, Nccl};
+use std::{fmt, path::PathBuf};
+
+/// What a vendor's library answered instead of success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The C function.
+    pub call: &'static str,
+    /// Its status.
+    pub code: i64,
+    /// The status in words.
+    pub reason: String,
+    /// Whether the device's memory did not suffice.
+    pub out_of_memory: bool,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: code {}, {}", self.call, self.code, self.reason)
+    }
+}
+
+/// Result with [`Fault`].
+pub type Outcome<T> = Result<T, Fault>;
+
+/// Code objects of the kernels: the architecture and the image.
+pub type Object = (String, std::borrow::Cow<'static, [u8]>);
+
+/// Everything of one vendor: its tables, and the code objects of its kernels.
+#[derive(Debug)]
+pub struct Tables {
+    /// Driver or runtime.
+    pub runtime: Box<dyn Runtime>,
+    /// Products, or why there are none.
+    pub blas: Result<Box<dyn Blas>, Missing>,
+    /// Collectives with the name of their library, or why there are none.
+    pub collectives: Result<(String, Nccl), Missing>,
+    /// Kernels for each architecture that this build or the user has compiled.
+    pub objects: Vec<Object>,
+    /// Where each library was found.
+    pub found: Vec<(String, PathBuf)>,
+    /// The environment variable that hides devices from the vendor's own library.
+    pub visible_devices: &'static str,
+}

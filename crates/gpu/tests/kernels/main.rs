@@ -1,0 +1,12 @@
+//! Every kernel, run on the host with warps of 32 and of 64, against the reference vendor.
+
+mod attention;
+mod elementwise;
+mod embedding;
+mod layouts;
+mod loss;
+mod machine;
+mod memory;
+mod norm;
+mod optimiser;
+mod rows;

@@ -1,0 +1,94 @@
+//! Sum of squares, clipping, AdamW and SGD, over more tensors than fit one launch.
+
+use crate::{
+    machine::compare,
+    memory::{FLOATS, Memory, random},
+};
+use hal::{
+    DType, Kernel, RawSlice,
+    kernel::{AdamW, AdamWTensor, ClipScale, Sgd, SgdTensor, SumSquares},
+};
+
+#[test]
+fn squares_of_many_slices_are_summed() {
+    let lens = (0..140).map(|index| if index == 3 { 70_001 } else { index * 7 });
+    let slice = |(index, len): (usize, usize)| {
+        Memory::new(FLOATS[index % 4].0, &random(len, index as u64), index % 3)
+    };
+    let mut memories: Vec<Memory> = lens.enumerate().map(slice).collect();
+    memories.push(Memory::new(DType::F64, &[0.5], 0));
+    compare(&memories, 1e-14, |m| {
+        let (out, slices) = m.split_last().unwrap();
+        Kernel::SumSquares(SumSquares { slices: slices.to_vec(), out: *out })
+    });
+}
+
+#[test]
+fn norms_are_clipped() {
+    for sum in [0.0, 4.0, 1e6, f64::INFINITY, f64::NAN] {
+        for max_norm in [None, Some(1.0)] {
+            let memories = [Memory::new(DType::F64, &[sum], 0), Memory::new(DType::F64, &[0.0, 0.0], 0)];
+            compare(&memories, 1e-15, |m| {
+                let [sum_squares, out] = [m[0], m[1]];
+                Kernel::ClipScale(ClipScale { sum_squares, out, max_norm, gradient_scale: 0.5 })
+            });
+        }
+    }
+}
+
+/// Tensors of odd lengths, each of `count` memories, the last of which is the copy in a compute type.
+fn tensors(dtype: DType, number: usize, count: usize) -> Vec<Memory> {
+    let memory = |tensor: usize, which: usize| {
+        let len = if tensor == 1 { 20_003 } else { 3 * tensor };
+        let compute = if dtype == DType::F32 { FLOATS[1 + tensor % 3].0 } else { DType::F64 };
+        let values: Vec<f64> = random(len, (tensor * count + which) as u64).iter().map(|x| x.abs()).collect();
+        let dtype = if which == count - 1 { compute } else { dtype };
+        Memory::new(dtype, &values, tensor % 2)
+    };
+    (0..number).flat_map(|tensor| (0..count).map(move |which| memory(tensor, which))).collect()
+}
+
+fn adamw(m: &[RawSlice]) -> Kernel {
+    let (factor, memories) = m.split_last().unwrap();
+    let tensor = |(index, m): (usize, &[RawSlice])| AdamWTensor {
+        weights: m[0],
+        gradients: m[1],
+        first: m[2],
+        second: m[3],
+        compute: (index % 5 != 4).then_some(m[4]),
+        weight_decay: 0.1 * (index % 2) as f64,
+    };
+    let tensors = memories.chunks(5).enumerate().map(tensor).collect();
+    let (rate, beta1, beta2, epsilon) = (1e-2, 0.9, 0.95, 1e-8);
+    Kernel::AdamW(AdamW { tensors, factor: *factor, rate, beta1, beta2, epsilon, step: 3 })
+}
+
+fn sgd(m: &[RawSlice]) -> Kernel {
+    let (factor, memories) = m.split_last().unwrap();
+    let tensor = |(index, m): (usize, &[RawSlice])| SgdTensor {
+        weights: m[0],
+        gradients: m[1],
+        velocity: (index % 3 != 2).then_some(m[2]),
+        compute: (index % 5 != 4).then_some(m[3]),
+        weight_decay: 0.1 * (index % 2) as f64,
+    };
+    let tensors = memories.chunks(4).enumerate().map(tensor).collect();
+    Kernel::Sgd(Sgd { tensors, factor: *factor, rate: 1e-2, momentum: 0.9 })
+}
+
+#[test]
+fn updates_agree_and_are_skipped_for_a_factor_that_is_not_a_number() {
+    for (dtype, spacing) in [(DType::F64, 2.3e-16), (DType::F32, 1.2e-7)] {
+        for factor in [0.7, f64::NAN] {
+            let factor = Memory::new(DType::F64, &[factor], 0);
+            // A compute copy may round to the other neighbour where weights differ in their last digit.
+            let tolerance = if dtype == DType::F32 { 7.9e-3 } else { 4.0 * spacing };
+            let with = |mut memories: Vec<Memory>| {
+                memories.push(factor.clone());
+                memories
+            };
+            compare(&with(tensors(dtype, 50, 5)), tolerance, adamw);
+            compare(&with(tensors(dtype, 70, 4)), tolerance, sgd);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Blocks of matrices, bias, dropout, rotary positions.
+
+use crate::{
+    machine::compare,
+    memory::{FLOATS, Memory, random},
+};
+use hal::{
+    DType, Kernel,
+    kernel::{AddBias, ColumnSum, Copy2d, Dropout, Region, Rope},
+    random::Key,
+};
+
+/// Rows, columns, and elements before the first.
+const SHAPES: [(usize, usize, usize); 5] = [(1, 1, 0), (3, 5, 1), (70, 64, 0), (33, 130, 1), (2100, 8, 0)];
+
+#[test]
+fn blocks_are_copied() {
+    for (dtype, (rows, columns, before)) in DType::ALL.iter().flat_map(|d| SHAPES.map(|shape| (*d, shape))) {
+        for (src_leading, dst_leading) in [(columns, columns), (columns + 3, columns + 8)] {
+            let values = random(rows * (columns + 8), 1).iter().map(|x| x.abs() * 100.0).collect::<Vec<_>>();
+            let memories = [Memory::new(dtype, &values, before), Memory::new(dtype, &values[..], before)];
+            compare(&memories, 0.0, |m| {
+                let [src, dst] = [m[0], m[1]];
+                Kernel::Copy2d(Copy2d { src, src_leading, dst, dst_leading, rows, columns })
+            });
+        }
+    }
+}
+
+#[test]
+fn bias_is_added_and_its_gradient_summed() {
+    for ((dtype, spacing), (rows, columns, before)) in FLOATS.iter().flat_map(|f| SHAPES.map(|s| (f, s))) {
+        let x = Memory::new(*dtype, &random(rows * columns, 1), before);
+        let bias = Memory::new(*dtype, &random(columns, 2), before);
+        compare(&[x.clone(), bias.clone()], *spacing, |m| {
+            Kernel::AddBias(AddBias { x: m[0], bias: m[1], rows, columns })
+        });
+        let wide = Memory::new(dtype.accumulator(), &random(columns, 3), before);
+        for (out, spacing) in [(bias, *spacing), (wide, spacing.min(1e-6))] {
+            // Up to 2100 numbers are added, and each vendor has an order of its own.
+            compare(&[x.clone(), out], 16.0 * spacing, |m| {
+                Kernel::ColumnSum(ColumnSum { x: m[0], out: m[1], rows, columns })
+            });
+        }
+    }
+}
+
+#[test]
+fn dropout_draws_by_global_index() {
+    for ((dtype, spacing), (rows, columns, before)) in FLOATS.iter().flat_map(|f| SHAPES.map(|s| (f, s))) {
+        for (first_row, first_column, global_columns) in [(5, 0, columns), (2, 3, columns + 9)] {
+            let region = Region { rows, columns, first_row, first_column, global_columns };
+            let x = Memory::new(*dtype, &random(rows * columns, 1), before);
+            compare(&[x], *spacing, |m| {
+                let key = Key::new(7, "mask", 3);
+                Kernel::Dropout(Dropout { x: m[0], out: m[0], probability: 0.3, key, region })
+            });
+        }
+    }
+}
+
+#[test]
+fn positions_turn_pairs() {
+    for ((dtype, spacing), before) in FLOATS.iter().flat_map(|f| [0, 1].map(|before| (f, before))) {
+        for (heads, head_size, backward) in [(1, 2, false), (3, 20, true), (2, 64, false)] {
+            let (rows, sequence) = (2 * 1100, 1100);
+            let x = Memory::new(*dtype, &random(rows * heads * head_size, 1), before);
+            // An angle of 1100 radians keeps 13 digits behind the point in f64.
+            compare(&[x.clone(), x], 2.0 * spacing.max(1e-12), |m| {
+                let base = 10_000.0;
+                Kernel::Rope(Rope { x: m[0], out: m[1], rows, sequence, heads, head_size, base, backward })
+            });
+        }
+    }
+}

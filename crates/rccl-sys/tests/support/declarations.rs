@@ -1,0 +1,81 @@
+//! For tests of the vendor crates: a C++ compiler compares our declarations with the vendor's headers.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// How the headers pass a function's arguments and result: -1 for pointers, or else the size.
+const PRELUDE: &str = r#"
+#include <type_traits>
+template <class T> constexpr int code() { return std::is_pointer<T>::value ? -1 : (int)sizeof(T); }
+template <int... C> struct Codes {};
+template <class F> struct Of;
+template <class R, class... A> struct Of<R (*)(A...)> { using type = Codes<code<A>()..., code<R>()>; };
+"#;
+
+/// A header's part: what to include, its functions, its values.
+pub struct Part {
+    /// As the C++ program includes it.
+    pub include: &'static str,
+    /// From a table's `declarations`.
+    pub functions: Vec<(&'static str, Vec<String>)>,
+    /// C names with our values.
+    pub values: Vec<(&'static str, i64)>,
+}
+
+impl Part {
+    /// A part whose values are C integers.
+    pub fn new(
+        include: &'static str,
+        functions: Vec<(&'static str, Vec<String>)>,
+        values: &[(&'static str, i32)],
+    ) -> Part {
+        let values = values.iter().map(|&(name, value)| (name, value.into())).collect();
+        Part { include, functions, values }
+    }
+}
+
+/// One assertion for each of our names that the headers have; the others came with a later version.
+fn assertions(part: &Part, text: &str) -> Vec<String> {
+    let has = |name: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name);
+    let codes = |passing: &[String]| passing.join(", ").replace('p', "-1");
+    let functions = part.functions.iter().filter(|(name, _)| has(name)).map(|(name, passing)| {
+        let same = format!("std::is_same<Of<decltype(&{name})>::type, Codes<{}>>::value", codes(passing));
+        format!("static_assert({same}, \"{name}\");")
+    });
+    let values = part.values.iter().filter(|(name, _)| has(name));
+    let values =
+        values.map(|(name, value)| format!("static_assert((long long){name} == {value}, \"{name}\");"));
+    functions.chain(values).collect()
+}
+
+fn check(headers: &Path, defines: &[&str], part: &Part) {
+    let header = headers.join(part.include);
+    let text = std::fs::read_to_string(&header).unwrap();
+    let assertions = assertions(part, &text);
+    assert!(assertions.len() > 10, "{}: only {} of our names", header.display(), assertions.len());
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("declarations.cpp");
+    let program = format!("#include <{}>\n{PRELUDE}{}\n", part.include, assertions.join("\n"));
+    std::fs::write(&source, program).unwrap();
+    let flags = ["-std=c++17", "-w", "-fsyntax-only"];
+    let checked = Command::new("c++").args(flags).args(defines).arg("-I").arg(headers).arg(&source).output();
+    let checked = checked.expect("a C++ compiler");
+    assert!(checked.status.success(), "{}: {}", header.display(), String::from_utf8_lossy(&checked.stderr));
+    eprintln!("{}: {} declarations agree", header.display(), assertions.len());
+}
+
+/// Compares every part that a folder of the list in `variable` has; says so when there is no list.
+pub fn compare(variable: &str, defines: &[&str], parts: &[Part]) {
+    let Some(list) = std::env::var_os(variable) else {
+        eprintln!("skipped: {variable} names no include folders");
+        return;
+    };
+    let folders: Vec<PathBuf> = std::env::split_paths(&list).collect();
+    for folder in &folders {
+        let there: Vec<&Part> = parts.iter().filter(|part| folder.join(part.include).exists()).collect();
+        assert!(!there.is_empty(), "{variable}: {} has none of the headers", folder.display());
+        there.iter().for_each(|part| check(folder, defines, part));
+    }
+}

@@ -1,0 +1,79 @@
+//! Where AMD's libraries are looked for, and what is made of them.
+
+use crate::{
+    hip::HipRuntime,
+    hipblas::HipBlas,
+    sys::{blas::Hipblas, hip::Hip},
+};
+use gpu::table::{Blas, Object, Runtime, Tables};
+use rccl_sys::{Library, Missing, Nccl, Search};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
+
+/// Opens one of AMD's devices.
+///
+/// # Errors
+/// [`hal::Error::Invalid`] in one sentence where there is no library or no such device; [`hal::Error::Vendor`].
+pub fn open(options: gpu::Options) -> hal::Result<Arc<dyn hal::Device>> {
+    let tables = tables().map_err(|reason| gpu::no_device("ROCm", &reason))?;
+    gpu::open(tables, options, |_| Ok(()))
+}
+
+/// The libraries of this process, opened at the first call.
+///
+/// # Errors
+/// Why there is no runtime, with every name and folder that was tried.
+pub fn tables() -> Result<Arc<Tables>, String> {
+    static TABLES: OnceLock<Result<Arc<Tables>, String>> = OnceLock::new();
+    TABLES.get_or_init(|| load().map(Arc::new)).clone()
+}
+
+fn load() -> Result<Tables, String> {
+    let search =
+        Search::from_environment("FASCICLE_ROCM_PATH", &["ROCM_PATH", "HIP_PATH", "/opt/rocm"], &["lib"]);
+    let mut found = Vec::new();
+    let mut open = |library, names: &[&str]| {
+        let opened = Library::open(library, names, &search)?;
+        found.push((library.to_string(), opened.path().to_path_buf()));
+        Ok::<_, Missing>(opened)
+    };
+    let runtimes = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"];
+    let runtime = open("HIP", &runtimes).and_then(|library| Hip::load(&library));
+    let products = ["libhipblas.so.3", "libhipblas.so.2", "libhipblas.so.1", "libhipblas.so.0"];
+    let blas = open("hipBLAS", &products)
+        .and_then(|library| Ok((Hipblas::load(&library)?, generation(library.path()))));
+    let rccl = open("RCCL", &["librccl.so.1"]).and_then(|library| Nccl::load(&library));
+    let runtime = HipRuntime::new(runtime.map_err(|missing| missing.to_string())?);
+    Ok(Tables {
+        runtime: Box::new(runtime.map_err(|fault| fault.to_string())?) as Box<dyn Runtime>,
+        blas: blas.map(|(table, generation)| Box::new(HipBlas::new(&table, generation)) as Box<dyn Blas>),
+        collectives: rccl.map(|table| ("RCCL".into(), table)),
+        objects: gpu::objects("FASCICLE_ROCM_OBJECT", embedded())?,
+        found,
+        visible_devices: "ROCR_VISIBLE_DEVICES",
+    })
+}
+
+// The number that a library's name ends in.
+fn generation(path: &Path) -> u32 {
+    let number = path.extension().and_then(|number| number.to_str()?.parse().ok());
+    number.unwrap_or(0)
+}
+
+fn embedded() -> Vec<Object> {
+    let objects = kernels_hip::objects().iter();
+    objects.map(|object| (object.arch.to_string(), object.bytes.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generation_is_that_of_the_name() {
+        assert_eq!(generation(Path::new("libhipblas.so.3")), 3);
+        assert_eq!(generation(Path::new("/opt/rocm/lib/libhipblas.so.0")), 0);
+    }
+}

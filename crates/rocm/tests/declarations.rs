@@ -1,0 +1,70 @@
+//! Our declarations against AMD's own headers, for every generation whose headers are given.
+//!
+//! `FASCICLE_ROCM_HEADERS` lists include folders, one for each generation, separated by colons.
+
+#[path = "../../rccl-sys/tests/support/declarations.rs"]
+mod declarations;
+
+use declarations::Part;
+use fascicle_rocm::sys::{blas, hip};
+
+fn parts() -> Vec<Part> {
+    let runtime = [
+        ("hipErrorOutOfMemory", hip::ERROR_OUT_OF_MEMORY),
+        ("hipErrorNoDevice", hip::ERROR_NO_DEVICE),
+        ("hipErrorNotReady", hip::ERROR_NOT_READY),
+        ("hipDeviceAttributeComputeCapabilityMajor", hip::ATTRIBUTE_CAPABILITY_MAJOR),
+        ("hipDeviceAttributeComputeCapabilityMinor", hip::ATTRIBUTE_CAPABILITY_MINOR),
+        ("hipDeviceAttributeMultiprocessorCount", hip::ATTRIBUTE_MULTIPROCESSORS),
+        ("hipDeviceAttributeMaxSharedMemoryPerBlock", hip::ATTRIBUTE_SHARED_PER_BLOCK),
+        ("hipDeviceAttributeWarpSize", hip::ATTRIBUTE_WARP_SIZE),
+        ("hipStreamNonBlocking", hip::STREAM_NON_BLOCKING as i32),
+        ("hipEventDefault", hip::EVENT_DEFAULT as i32),
+        ("hipHostMallocPortable", hip::HOST_PORTABLE as i32),
+        ("hipMemcpyHostToDevice", hip::COPY_TO_DEVICE),
+        ("hipMemcpyDeviceToHost", hip::COPY_TO_HOST),
+        ("hipMemcpyDeviceToDevice", hip::COPY_ON_DEVICE),
+        ("hipStreamCaptureModeThreadLocal", hip::CAPTURE_THREAD_LOCAL),
+    ];
+    let products = [
+        ("HIPBLAS_OP_N", blas::OP_N),
+        ("HIPBLAS_OP_T", blas::OP_T),
+        ("HIPBLAS_GEMM_DEFAULT", blas::GEMM_DEFAULT),
+        ("HIPBLAS_ATOMICS_NOT_ALLOWED", blas::ATOMICS_NOT_ALLOWED),
+        ("HIPBLAS_STATUS_ALLOC_FAILED", blas::ALLOC_FAILED),
+        ("HIPBLAS_STATUS_NOT_SUPPORTED", blas::NOT_SUPPORTED),
+        ("HIPBLAS_R_16F", blas::LEGACY_TYPES.f16),
+        ("HIPBLAS_R_16B", blas::LEGACY_TYPES.bf16),
+        ("HIPBLAS_R_32F", blas::LEGACY_TYPES.f32),
+        ("HIPBLAS_R_64F", blas::LEGACY_TYPES.f64),
+        ("HIP_R_16F", blas::HIP_TYPES.f16),
+        ("HIP_R_16BF", blas::HIP_TYPES.bf16),
+        ("HIP_R_32F", blas::HIP_TYPES.f32),
+        ("HIP_R_64F", blas::HIP_TYPES.f64),
+        ("HIPBLAS_COMPUTE_32F", blas::HIP_TYPES.compute_f32),
+        ("HIPBLAS_COMPUTE_64F", blas::HIP_TYPES.compute_f64),
+    ];
+    let collectives = [
+        ("ncclInProgress", rccl_sys::status::IN_PROGRESS),
+        ("ncclInt32", rccl_sys::data_type::INT32),
+        ("ncclUint32", rccl_sys::data_type::UINT32),
+        ("ncclFloat16", rccl_sys::data_type::FLOAT16),
+        ("ncclFloat32", rccl_sys::data_type::FLOAT32),
+        ("ncclFloat64", rccl_sys::data_type::FLOAT64),
+        ("ncclBfloat16", rccl_sys::data_type::BFLOAT16),
+        ("ncclSum", rccl_sys::REDUCE_SUM),
+        ("ncclMax", rccl_sys::REDUCE_MAX),
+        ("ncclMin", rccl_sys::REDUCE_MIN),
+    ];
+    vec![
+        Part::new("hip/hip_runtime_api.h", hip::Hip::declarations(), &runtime),
+        Part::new("hipblas/hipblas.h", blas::Hipblas::declarations(), &products),
+        Part::new("rccl/rccl.h", rccl_sys::Nccl::declarations(), &collectives),
+    ]
+}
+
+#[test]
+fn the_headers_agree() {
+    let defines = ["-D__HIP_PLATFORM_AMD__=1", "-D__HIP_DISABLE_CPP_FUNCTIONS__=1"];
+    declarations::compare("FASCICLE_ROCM_HEADERS", &defines, &parts());
+}

@@ -1,0 +1,2 @@
+// Every kernel, as one code object.
+#include "all.h"
