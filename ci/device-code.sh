@@ -71,24 +71,32 @@ report() {
   if [ -n "$spilling" ]; then printf '%s: these spill:\n%s\n' "$what" "$spilling" >&2; return 1; fi
 }
 
-status=0
-nvcc=$(find_nvcc)
-IFS=';' read -ra cuda_archs <<< "${FASCICLE_CUDA_ARCHS:-80;90}"
-for arch in "${cuda_archs[@]}"; do
-  log=$out/sm_$arch.log
-  "$nvcc" -std=c++17 -O3 -cubin "-arch=sm_$arch" -Xptxas -v "-I$kernels" kernels-cuda/kernels.cu \
-    -o "$out/sm_$arch.cubin" > "$log" 2>&1 || { cat "$log"; exit 1; }
-  cuda_table "$log" > "$out/sm_$arch.txt"
-  report "sm_$arch" "$out/sm_$arch.txt" || status=1
-done
+# Compiles for one architecture; the compiler's report goes beside the object.
+compile_cuda() {
+  "$nvcc" -std=c++17 -O3 -cubin "-arch=sm_$1" -Xptxas -v "-I$kernels" kernels-cuda/kernels.cu -o "$out/sm_$1.cubin" \
+    > "$out/sm_$1.log" 2>&1 && cuda_table "$out/sm_$1.log" > "$out/sm_$1.txt"
+}
+compile_hip() {
+  "$hipcc" -std=c++17 -O3 --genco "--offload-arch=$1" -Rpass-analysis=kernel-resource-usage "-I$kernels" \
+    kernels-hip/kernels.hip -o "$out/$1.hsaco" > "$out/$1.log" 2>&1 && hip_table "$out/$1.log" > "$out/$1.txt"
+}
 
+nvcc=$(find_nvcc)
 hipcc=$(find_hipcc)
+IFS=';' read -ra cuda_archs <<< "${FASCICLE_CUDA_ARCHS:-80;90}"
 IFS=';' read -ra hip_archs <<< "${FASCICLE_HIP_ARCHS:-gfx90a}"
-for arch in "${hip_archs[@]}"; do
-  log=$out/$arch.log
-  "$hipcc" -std=c++17 -O3 --genco "--offload-arch=$arch" -Rpass-analysis=kernel-resource-usage "-I$kernels" \
-    kernels-hip/kernels.hip -o "$out/$arch.hsaco" > "$log" 2>&1 || { cat "$log"; exit 1; }
-  hip_table "$log" > "$out/$arch.txt"
-  report "$arch" "$out/$arch.txt" || status=1
+declare -A running
+for arch in "${hip_archs[@]}"; do compile_hip "$arch" & running[$arch]=$!; done
+for arch in "${cuda_archs[@]}"; do compile_cuda "$arch" & running[sm_$arch]=$!; done
+
+status=0
+for arch in "${cuda_archs[@]/#/sm_}" "${hip_archs[@]}"; do
+  if wait "${running[$arch]}"; then
+    report "$arch" "$out/$arch.txt" || status=1
+  else
+    printf '%s: does not compile\n' "$arch" >&2
+    tail -n 40 "$out/$arch.log" >&2
+    status=1
+  fi
 done
 exit $status

@@ -8,3 +8,5 @@ fi
 # Containers run as root, have few processors, and often no other host.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+# The program gives each rank its share of the processors; mpirun would leave one to all threads of a rank.
+export OMPI_MCA_hwloc_base_binding_policy=none

@@ -17,9 +17,10 @@ ended() {
   [ "$status" -eq "$1" ] || fail "status $status, needs $1"
   grep -qE "$2" "$dir/log" || fail "the log does not say: $2"
   sleep 0.5
-  if pgrep -f "$dir" >/dev/null; then fail 'a process was left behind'; fi
+  if pgrep -f "^($fascicle|$test) .*($dir|$how)" >/dev/null; then fail 'a process was left behind'; fi
 }
 
+how=collectives
 for ranks in 1 2 3 4; do mpirun -n "$ranks" "$test" collectives; done
 ci/mpi-parity.sh --quick
 
@@ -47,6 +48,10 @@ status=0
 train 2 --grid data=4 --steps 20 --out "$dir/refused" "${small[@]}" >"$dir/log" 2>&1 || status=$?
 ended 2 'found 4, needs 2'
 [ "$(grep -c 'found 4, needs 2' "$dir/log")" -eq 1 ] || fail 'said more than once'
+
+# Threads and processes alike compare calls, also between stages that share a table.
+train 4 --grid x=2,pipeline=2 --steps 4 --out "$dir/checked" --set parallel.checked=true --set parallel.timeout_s=20 \
+  "${small[@]}" >"$dir/log" 2>&1 || fail 'checked mode does not train'
 
 # A rank that is killed, and one that is stopped: all end, one tells, the checkpoint is whole.
 for signal in KILL STOP; do

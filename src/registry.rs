@@ -4,7 +4,13 @@ use hal::Driver;
 
 /// The vendors that this build carries, the preferred ones first.
 pub fn drivers() -> Vec<Driver> {
-    vec![cpu::driver()]
+    vec![
+        #[cfg(feature = "cuda")]
+        cuda::driver(),
+        #[cfg(feature = "rocm")]
+        rocm::driver(),
+        cpu::driver(),
+    ]
 }
 
 /// What finds the ranks that `mpirun` or `srun` started; `None` in a build without MPI.

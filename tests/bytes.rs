@@ -59,6 +59,14 @@ fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
     sum
 }
 
+// Calls and bytes of linear layers by the formulas that `train --explain` prints and the order of axes follows.
+fn linear_by_formula(config: &Config, axis: Axis, operation: Operation) -> (u64, u64) {
+    let all = train::placement::volumes(config);
+    let kind = (axis, operation, Subject::Linear);
+    let alike = all.iter().filter(|volume| (volume.axis, volume.operation, volume.subject) == kind);
+    alike.fold((0, 0), |(calls, bytes), volume| (calls + volume.calls, bytes + volume.bytes))
+}
+
 fn check(mut config: Config) {
     config.model.vocabulary = 48;
     config.model.tied_head = false;
@@ -83,6 +91,14 @@ fn check(mut config: Config) {
         let Expected { x_reduce, y_reduce, gather, scatter } = found;
         let [x_reduce, y_reduce, gather, scatter] = [x_reduce, y_reduce, gather, scatter].map(per_rank);
         assert_eq!(Expected { x_reduce, y_reduce, gather, scatter }, expected, "{grid}");
+        let by_formula = |axis, operation| linear_by_formula(&config, axis, operation).1;
+        let formulas = Expected {
+            x_reduce: by_formula(Axis::X, Operation::AllReduce),
+            y_reduce: by_formula(Axis::Y, Operation::AllReduce),
+            gather: by_formula(Axis::Z, Operation::AllGather),
+            scatter: by_formula(Axis::Z, Operation::ReduceScatter),
+        };
+        assert_eq!(formulas, expected, "the library's own formulas on {grid}");
     }
 }
 
@@ -108,6 +124,19 @@ fn recomputation_gathers_and_reduces_once_more() {
     let plain = train(&config).counters[0].clone();
     config.model.recompute = true;
     let again = train(&config).counters[0].clone();
+    for keep in [false, true] {
+        config.parallel.keep_gathered = keep;
+        let counters = train(&config).counters[0].clone();
+        for (axis, operation) in [
+            (Axis::Y, Operation::AllReduce),
+            (Axis::Z, Operation::AllGather),
+            (Axis::Z, Operation::ReduceScatter),
+        ] {
+            let found = counters.get(axis, operation, Subject::Linear);
+            let formula = linear_by_formula(&config, axis, operation);
+            assert_eq!((found.calls, found.bytes), formula, "{axis} {operation:?}, kept: {keep}");
+        }
+    }
     let linear =
         |counters: &parallel::Counters, axis, operation| counters.get(axis, operation, Subject::Linear).bytes;
     let head = (config.model.hidden * 48 / 2) as u64 * BYTES * config.training.micro_batches as u64;

@@ -179,6 +179,16 @@ fn kept_weights_small_buckets_and_checked_mode_keep_the_bits() {
 }
 
 #[test]
+fn checked_mode_compares_stages_that_share_a_table() {
+    let config = on(&config(Precision::F32), Degrees { x: 2, y: 1, z: 1, data: 2, pipeline: 2 });
+    let plain = train(&config);
+    let mut checked = config;
+    checked.parallel.checked = true;
+    let found = train(&checked);
+    assert_eq!((found.losses, found.gradients), (plain.losses, plain.gradients));
+}
+
+#[test]
 fn the_same_grid_and_seed_give_the_same_bits() {
     for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
         let config = on(&config(precision), Degrees { x: 2, y: 2, z: 1, data: 1, pipeline: 2 });

@@ -1,9 +1,17 @@
 //! What a step does on each axis, for `train --explain`.
+//!
+//! `seen` is what a rank counts and measures, `place` where an axis lies on the nodes and what it should take there.
+
+mod place;
+mod seen;
+
+pub(crate) use seen::Seen;
 
 use crate::{failure::Outcome, timeline::Timeline};
-use grid::{Axis, Grid};
+use grid::Axis;
 use hal::error::Bytes;
-use parallel::{Counters, report::Report};
+use parallel::report::Report;
+use place::{Expected, Place};
 use serde::Serialize;
 use std::fmt::Write;
 use train::Config;
@@ -12,6 +20,11 @@ use train::Config;
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Explanation {
     grid: String,
+    order: String,
+    /// What the expected seconds come from.
+    expected_by: String,
+    /// A chatty axis that the nodes split, in a sentence.
+    warning: Option<String>,
     rank: usize,
     coordinates: String,
     axes: Vec<AxisUse>,
@@ -25,7 +38,20 @@ struct AxisUse {
     degree: usize,
     role: &'static str,
     members: Vec<usize>,
+    place: Place,
+    /// Seconds of a step that this axis should take if nothing overlaps, and their share of it.
+    expected_s: Option<f64>,
+    share: Option<f64>,
+    formulas: Vec<Formula>,
     traffic: Vec<Traffic>,
+}
+
+/// Bytes of the linear layers of all stages, by formula and as counted.
+#[derive(Clone, Debug, Serialize)]
+struct Formula {
+    operation: &'static str,
+    bytes: u64,
+    counted: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -35,6 +61,8 @@ struct Traffic {
     calls: u64,
     /// Bytes of the whole buffers.
     bytes: u64,
+    /// Whether it goes inside each node, across, and back.
+    in_levels: bool,
     /// Bytes that a ring would have this rank send.
     ring_bytes: u64,
 }
@@ -49,21 +77,24 @@ struct Change {
 }
 
 impl Explanation {
-    /// From what `rank` counted and noted in one step.
-    pub(crate) fn new(
-        config: &Config,
-        rank: usize,
-        counters: &Counters,
-        report: &Report,
-    ) -> Outcome<Explanation> {
-        let grid = config.grid()?;
-        let used = Axis::ALL.into_iter().filter(|&axis| grid.degree(axis) > 1);
+    /// From what a rank saw of one step.
+    pub(crate) fn new(config: &Config, seen: &Seen) -> Outcome<Explanation> {
+        let expected = Expected::new(config, seen)?;
+        let used: Vec<Axis> = Axis::ALL.into_iter().filter(|&axis| seen.grid.degree(axis) > 1).collect();
+        let communication_s = used.iter().filter_map(|&axis| expected.seconds(seen, axis)).sum();
+        let total_s = expected.total(communication_s);
         Ok(Explanation {
-            grid: grid.degrees().to_string(),
-            rank,
-            coordinates: grid.coordinates(rank).to_string(),
-            axes: used.map(|axis| axis_use(&grid, axis, rank, counters)).collect(),
-            layout_changes: changes(report),
+            grid: seen.grid.degrees().to_string(),
+            order: seen.grid.order().to_string(),
+            expected_by: expected.source().to_owned(),
+            warning: train::placement::warning(config, &seen.grid, &seen.mapping),
+            rank: seen.rank,
+            coordinates: seen.grid.coordinates(seen.mapping.position_of(seen.rank)).to_string(),
+            axes: used
+                .iter()
+                .map(|&axis| axis_use(config, seen, axis, expected.seconds(seen, axis), total_s))
+                .collect(),
+            layout_changes: changes(&seen.report),
             schedule: Timeline::new(config)?,
         })
     }
@@ -74,6 +105,11 @@ impl Explanation {
             "one step on grid {}, as rank {} at {} sees it\n",
             self.grid, self.rank, self.coordinates
         );
+        if self.axes.iter().any(|axis| axis.expected_s.is_some()) {
+            let (order, by) = (&self.order, &self.expected_by);
+            writeln!(text, "order of axes {order}; expected times by {by}").unwrap_or_default();
+        }
+        self.warning.iter().for_each(|warning| text += &format!("{warning}\n"));
         if self.axes.is_empty() {
             text += "\none rank: no collective runs, and nothing is sent\n";
         }
@@ -102,38 +138,81 @@ impl Explanation {
     }
 }
 
-fn axis_use(grid: &Grid, axis: Axis, rank: usize, counters: &Counters) -> AxisUse {
-    let degree = grid.degree(axis);
-    let of_axis = counters.iter().filter(|(counted, ..)| *counted == axis);
+fn axis_use(config: &Config, seen: &Seen, axis: Axis, expected_s: Option<f64>, total_s: f64) -> AxisUse {
+    let degree = seen.grid.degree(axis);
+    let of_axis = seen.counters.iter().filter(|(counted, ..)| *counted == axis);
     let traffic = of_axis.map(|(_, operation, subject, count)| Traffic {
         operation: operation.name(),
         subject: format!("{subject:?}").to_lowercase(),
         calls: count.calls,
         bytes: count.bytes,
+        in_levels: seen.report.in_levels(axis, operation) > 0,
         ring_bytes: operation.ring_bytes(count.bytes, degree) as u64,
     });
     AxisUse {
         axis: axis.name(),
         degree,
         role: axis.role(),
-        members: grid.group(rank, axis),
+        members: seen.mapping.members(&seen.grid, seen.rank, &[axis]),
+        place: Place::of(seen, axis),
+        expected_s,
+        share: expected_s.map(|seconds| if total_s > 0.0 { seconds / total_s } else { 0.0 }),
+        formulas: formulas(config, seen, axis),
         traffic: traffic.collect(),
     }
+}
+
+fn formulas(config: &Config, seen: &Seen, axis: Axis) -> Vec<Formula> {
+    let volumes = train::placement::volumes(config);
+    let of = |&(_, operation, counted): &(Axis, parallel::Operation, u64)| {
+        let alike = volumes.iter().filter(|volume| {
+            (volume.axis, volume.operation, volume.subject)
+                == (axis, operation, parallel::counters::Subject::Linear)
+        });
+        Formula { operation: operation.name(), bytes: alike.map(|volume| volume.bytes).sum(), counted }
+    };
+    seen.linear.iter().filter(|(counted, ..)| *counted == axis).map(of).collect()
 }
 
 impl AxisUse {
     fn text(&self) -> String {
         let members: Vec<String> = self.members.iter().map(usize::to_string).collect();
-        let mut text =
-            format!("\n{}={}: ranks {}\n  {}\n", self.axis, self.degree, members.join(", "), self.role);
+        let mut text = format!(
+            "\n{}={}: ranks {}, {}\n  {}\n",
+            self.axis,
+            self.degree,
+            members.join(", "),
+            self.place.text(),
+            self.role
+        );
+        text += &self.expected_text();
         for line in &self.traffic {
             let (bytes, ring) =
                 (Bytes(line.bytes as usize).to_string(), Bytes(line.ring_bytes as usize).to_string());
             let sent = if line.ring_bytes > 0 { format!(", a ring sends {ring}") } else { String::new() };
             let (operation, subject) = (line.operation, &line.subject);
             let calls = if line.calls == 1 { "call " } else { "calls" };
-            writeln!(text, "  {operation:<15}{subject:<11}{:>6} {calls} {bytes:>11}{sent}", line.calls)
+            let form = if line.in_levels { ", inside nodes and across" } else { "" };
+            writeln!(text, "  {operation:<15}{subject:<11}{:>6} {calls} {bytes:>11}{sent}{form}", line.calls)
                 .unwrap_or_default();
+        }
+        text
+    }
+
+    fn expected_text(&self) -> String {
+        let mut text = String::new();
+        if let (Some(seconds), Some(share)) = (self.expected_s, self.share) {
+            let (ms, percent) = (seconds * 1e3, share * 100.0);
+            writeln!(text, "  expected {ms:.2} ms a step if nothing overlaps, {percent:.0} % of its time")
+                .unwrap_or_default();
+        }
+        for Formula { operation, bytes, counted } in &self.formulas {
+            let (bytes, counted) = (Bytes(*bytes as usize), Bytes(*counted as usize));
+            writeln!(
+                text,
+                "  {operation} of linear layers, all stages: {bytes} by formula, {counted} counted"
+            )
+            .unwrap_or_default();
         }
         text
     }
@@ -153,7 +232,8 @@ fn changes(report: &Report) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parallel::{Operation, counters::Subject, report::Redistribution};
+    use grid::Mapping;
+    use parallel::{Counters, Operation, counters::Subject, report::Redistribution};
 
     fn config() -> Config {
         let mut config = Config::default();
@@ -161,13 +241,40 @@ mod tests {
         config
     }
 
-    fn explained(config: &Config) -> Explanation {
+    fn seen(config: &Config, nodes: Vec<usize>) -> Seen {
         let (mut counters, mut report) = (Counters::default(), Report::default());
         counters.add(Axis::Z, Operation::AllGather, Subject::Linear, 4 << 20);
         counters.add(Axis::Z, Operation::AllGather, Subject::Linear, 4 << 20);
         let place = "blocks.0.mlp.up".into();
         report.note(Redistribution { place, from: Some(Axis::X), to: None, gathered_bytes: 2048 });
-        Explanation::new(config, 0, &counters, &report).unwrap()
+        let grid = config.grid().unwrap();
+        let mapping = Mapping::by_node(&grid, nodes);
+        let linear = vec![(Axis::Z, Operation::AllGather, 8 << 20)];
+        Seen { rank: 0, grid, mapping, counters, report, linear, step_s: 1.0, links: Vec::new() }
+    }
+
+    fn explained(config: &Config) -> Explanation {
+        Explanation::new(config, &seen(config, vec![0; 8])).unwrap()
+    }
+
+    #[test]
+    fn an_axis_across_nodes_is_told_with_its_time() {
+        let mut config = config();
+        config.parallel.machine = Some("laptop".into());
+        let mut seen = seen(&config, vec![0, 0, 1, 1, 2, 2, 3, 3]);
+        seen.report.note_levels(Axis::Z, Operation::AllGather);
+        let text = Explanation::new(&config, &seen).unwrap().text(80);
+        for part in [
+            "order of axes x,y,z,pipeline,data; expected times by machine laptop\n",
+            "\nx=2: ranks 0, 1, inside a node\n",
+            "\nz=2: ranks 0, 2, across 2 nodes\n",
+            " ms a step if nothing overlaps, ",
+            "  all_gather of linear layers, all stages: ",
+            " by formula, 8.0 MiB counted\n",
+            "a ring sends 4.0 MiB, inside nodes and across\n",
+        ] {
+            assert!(text.contains(part), "{part:?} not in\n{text}");
+        }
     }
 
     #[test]
@@ -175,7 +282,7 @@ mod tests {
         let text = explained(&config()).text(80);
         for part in [
             "one step on grid x=2,y=1,z=2,data=1,pipeline=2, as rank 0 at x=0,y=0,z=0,data=0,pipeline=0 sees it",
-            "\nz=2: ranks 0, 2\n  cuts the sequences of the batch",
+            "\nz=2: ranks 0, 2, all on one node\n  cuts the sequences of the batch",
             "  all_gather     linear          2 calls     8.0 MiB, a ring sends 4.0 MiB\n",
             "  blocks.0.mlp.up: features cut by x -> whole, an all-gather of 2.0 KiB, once\n",
             "schedule 1f1b over 2 stages, 2 micro-batches",
@@ -190,7 +297,12 @@ mod tests {
     fn one_rank_has_nothing_to_explain() {
         let mut config = config();
         config.parallel.grid = grid::Degrees::default();
-        let alone = Explanation::new(&config, 0, &Counters::default(), &Report::default()).unwrap().text(80);
+        let grid = config.grid().unwrap();
+        let mapping = Mapping::by_rank(vec![0]);
+        let (counters, report) = (Counters::default(), Report::default());
+        let (linear, links) = (Vec::new(), Vec::new());
+        let seen = Seen { rank: 0, grid, mapping, counters, report, linear, step_s: 1.0, links };
+        let alone = Explanation::new(&config, &seen).unwrap().text(80);
         assert!(alone.contains("no collective runs") && !alone.contains("schedule"), "{alone}");
     }
 }

@@ -23,6 +23,7 @@ mod machine;
 mod numbers;
 mod output;
 mod overrides;
+mod planned;
 mod progress;
 mod ranks;
 mod report;
@@ -45,6 +46,9 @@ struct Arguments {
     /// What starts the ranks, local (threads) or mpi; by default mpi under mpirun or srun, else local
     #[arg(long, global = true, value_name = "NAME", value_parser = launcher::named)]
     launcher: Option<bootstrap::Launcher>,
+    /// Whose devices to use, cuda, rocm or cpu; by default the first of these that this build carries and that has one
+    #[arg(long, global = true, value_name = "NAME", value_parser = device::named)]
+    vendor: Option<hal::Vendor>,
     #[command(subcommand)]
     command: Command,
 }
@@ -81,8 +85,9 @@ impl Arguments {
         if let Command::Doctor(doctor) = &self.command {
             return doctor.run(drivers, processes);
         }
+        let chosen = device::chosen(self.vendor, drivers)?;
         launcher::choose(self.launcher, processes)?;
-        self.command.run(drivers)
+        self.command.run(&chosen)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a run tells before it begins.
 
 use crate::{
-    machine,
+    launcher, machine,
     numbers::{counted, grouped},
 };
 use grid::Axis;
@@ -126,8 +126,12 @@ fn grid(config: &Config) -> String {
     let ranks = parallel.grid.world_size().unwrap_or(0);
     let threads = counted(parallel.threads, "thread");
     let each = if ranks == 1 { "" } else { " each" };
-    let cores = counted(machine::cores(), "core");
-    format!("{}: {} with {threads}{each}, on {cores}", parallel.grid, counted(ranks, "rank"))
+    // A process of several sees the cores that it is bound to, which are not the job's.
+    let place = match launcher::processes() {
+        Some(_) => "as processes".to_owned(),
+        None => format!("on {}", counted(machine::cores(), "core")),
+    };
+    format!("{}: {} with {threads}{each}, {place}", parallel.grid, counted(ranks, "rank"))
 }
 
 fn overlap(config: &Config) -> String {

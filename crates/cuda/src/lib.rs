@@ -13,13 +13,13 @@ pub mod sys;
 
 pub use libraries::{open, tables};
 
-use hal::{Driver, OpenOptions, Vendor};
+use hal::{Driver, Vendor};
 
 /// NVIDIA's devices, if the machine has them.
 pub fn driver() -> Driver {
     Driver {
         vendor: Vendor::Cuda,
-        open: |OpenOptions { ordinal, .. }| open(gpu::Options::from_environment(ordinal)?),
+        open: |options| open(gpu::Options::from_environment(&options)?),
         probe: || gpu::probe("CUDA", tables()),
     }
 }

@@ -15,8 +15,10 @@ mod compiler;
 mod generation;
 mod libraries;
 mod simt;
+mod skip;
 
 pub use generation::{Cuda, Generation, Hip};
+pub use skip::{for_test, is_required};
 
 use std::path::PathBuf;
 

@@ -95,8 +95,18 @@ impl Context {
     }
 
     /// Ends the use of this device; the first reason stays.
+    ///
+    /// What waits for other ranks ends with it: giving memory back would otherwise wait for that work.
     pub(crate) fn fail(&self, error: Error) {
-        lock(&self.failure).get_or_insert(error);
+        let is_first = {
+            let mut failure = lock(&self.failure);
+            let is_first = failure.is_none();
+            failure.get_or_insert(error);
+            is_first
+        };
+        if is_first {
+            self.live_watches().iter().for_each(|watch| watch.end());
+        }
     }
 
     /// Fails once [`fail`](Context::fail) was called.
@@ -112,13 +122,23 @@ impl Context {
     /// Asks all watches whether a wait of this length may go on.
     pub(crate) fn watch(&self, waited: Duration) -> Result<()> {
         self.check()?;
-        let watches: Vec<_> = {
-            let mut watches = lock(&self.watches);
-            watches.retain(|watch| watch.strong_count() > 0);
-            watches.iter().filter_map(Weak::upgrade).collect()
-        };
-        let outcome = watches.iter().try_for_each(|watch| watch.check(waited));
+        let outcome = self.live_watches().iter().try_for_each(|watch| watch.check(waited));
         outcome.inspect_err(|error| self.fail(error.clone()))
+    }
+
+    /// Waits for what waits for other ranks. The vendors' call to give memory back waits for it too, but without end.
+    pub(crate) fn land(&self) {
+        if self.check().is_ok()
+            && let Err(error) = self.live_watches().iter().try_for_each(|watch| watch.land())
+        {
+            self.fail(error);
+        }
+    }
+
+    fn live_watches(&self) -> Vec<Arc<dyn Watch>> {
+        let mut watches = lock(&self.watches);
+        watches.retain(|watch| watch.strong_count() > 0);
+        watches.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// An event that is in no use.

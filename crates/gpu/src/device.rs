@@ -37,17 +37,18 @@ pub fn open(
     Ok(Arc::new(Gpu { capabilities, clock, options, kernels: Mutex::default(), context }))
 }
 
-// Staged ranks may outnumber the devices; others have one each.
+// Staged ranks may outnumber the devices; others have one each, unless they begin again with the first.
 fn placed(id: DeviceId, options: &Options, count: usize, visible: &str) -> Result<usize> {
-    match options.collectives {
-        Collectives::Staged if count > 0 => Ok(options.ordinal % count),
-        _ if options.ordinal < count => Ok(options.ordinal),
-        _ => {
+    let wraps = options.wraps || options.collectives == Collectives::Staged;
+    match options.ordinal {
+        ordinal if ordinal < count => Ok(ordinal),
+        ordinal if wraps && count > 0 => Ok(ordinal % count),
+        ordinal => {
             let found = match count {
                 0 => "no device".to_string(),
                 count => format!("{count} devices (as {visible} allows), numbered from 0"),
             };
-            Err(Error::invalid(format!("open {id}"), found, format!("device {}", options.ordinal)))
+            Err(Error::invalid(format!("open {id}"), found, format!("device {ordinal}")))
         }
     }
 }
@@ -62,7 +63,7 @@ fn capabilities(context: &Context, ordinal: usize, collectives: Collectives) -> 
         format!("{name} ({architecture}, {multiprocessors} multiprocessors, {memory}), {version}");
     description += &format!(", collectives by {by}");
     if ordinal != context.id.ordinal {
-        description += &format!(", on device {ordinal}, which ranks share");
+        description += &format!(", on device {ordinal} of those that this process sees");
     }
     Ok(Capabilities { dtypes: DType::ALL.into(), holds_values: true, overlaps_streams: true, description })
 }
@@ -112,6 +113,7 @@ unsafe impl Device for Gpu {
     }
 
     unsafe fn deallocate(&self, buffer: RawBuffer) {
+        self.context.land();
         // SAFETY: the caller vouches for the same: from `allocate`, once, out of use.
         self.context.release(|runtime| unsafe { runtime.free(buffer.addr) });
     }
@@ -152,7 +154,7 @@ mod tests {
 
     fn place(ordinal: usize, collectives: Collectives, count: usize) -> Result<usize> {
         let id = DeviceId { vendor: Vendor::Cuda, ordinal };
-        placed(id, &Options { ordinal, collectives }, count, "CUDA_VISIBLE_DEVICES")
+        placed(id, &Options { ordinal, collectives, wraps: false }, count, "CUDA_VISIBLE_DEVICES")
     }
 
     #[test]
@@ -164,5 +166,14 @@ mod tests {
         assert_eq!(error, text);
         let error = place(0, Collectives::Staged, 0).unwrap_err().to_string();
         assert_eq!(error, "open cuda:0: no device, needs device 0");
+    }
+
+    #[test]
+    fn a_rank_whose_launcher_shows_it_one_device_takes_that() {
+        let id = DeviceId { vendor: Vendor::Rocm, ordinal: 3 };
+        let options = Options { ordinal: 3, wraps: true, ..Options::default() };
+        assert_eq!(placed(id, &options, 1, "ROCR_VISIBLE_DEVICES"), Ok(0));
+        assert_eq!(placed(id, &options, 8, "ROCR_VISIBLE_DEVICES"), Ok(3));
+        assert!(placed(id, &options, 0, "ROCR_VISIBLE_DEVICES").is_err());
     }
 }

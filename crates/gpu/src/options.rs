@@ -1,6 +1,6 @@
 //! What a device is opened with, and where the environment sets it.
 
-use hal::{Error, Result};
+use hal::{Error, OpenOptions, Result};
 
 /// Who carries the collectives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,18 +20,26 @@ pub struct Options {
     pub ordinal: usize,
     /// Who carries the collectives.
     pub collectives: Collectives,
+    /// Whether ordinals beyond the last device begin again with the first; staged ranks always do.
+    pub wraps: bool,
 }
 
 impl Options {
-    /// `FASCICLE_COLLECTIVES` is `library` (the default) or `staged`. Staged ranks may outnumber the devices: rank i takes device i modulo
-    /// their number.
+    /// `FASCICLE_COLLECTIVES` is `library` (the default) or `staged`.
+    ///
+    /// Ranks that are threads have a device each, unless their collectives are staged or `NCCL_MULTI_RANK_GPU_ENABLE=1`
+    /// lets the library serve several on one. Ranks that are processes take device i modulo the devices that theirs
+    /// sees: a launcher may show each of them its own as number 0. If two of them meet on one, the library says so.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a value that is none of these.
-    pub fn from_environment(ordinal: usize) -> Result<Options> {
+    pub fn from_environment(options: &OpenOptions) -> Result<Options> {
+        let value = |name| std::env::var(name).ok();
+        let are_processes = options.transport.is_some();
         Ok(Options {
-            ordinal,
-            collectives: collectives(std::env::var("FASCICLE_COLLECTIVES").ok().as_deref())?,
+            ordinal: options.ordinal,
+            collectives: collectives(value("FASCICLE_COLLECTIVES").as_deref())?,
+            wraps: are_processes || value("NCCL_MULTI_RANK_GPU_ENABLE").as_deref() == Some("1"),
         })
     }
 }

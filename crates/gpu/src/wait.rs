@@ -14,6 +14,12 @@ use std::{
 pub(crate) trait Watch: Send + Sync + fmt::Debug {
     /// Whether a host that has waited so long may go on.
     fn check(&self, waited: Duration) -> Result<()>;
+
+    /// Waits until the work that is queued on it has run.
+    fn land(&self) -> Result<()>;
+
+    /// Ends the work that is queued on it, because the device is not used any more.
+    fn end(&self);
 }
 
 // Most waits are for work that is nearly done; asking again at once answers those fastest.

@@ -2,7 +2,8 @@
 //!
 //! Read in this order: [`Axis`], [`Degrees`], [`AxisOrder`] and [`Coordinates`] are the words; [`Grid`] joins them and
 //! answers questions about ranks and groups; [`shard_range`], [`Layout`] and [`IndexBox`] say what a rank holds of a
-//! tensor; [`factorisations()`] and [`Demands`] say which grids there are and which of them a model can use.
+//! tensor; [`factorisations()`] and [`Demands`] say which grids there are and which of them a model can use;
+//! [`Mapping`] seats ranks on a grid so that neighbours share a node.
 //!
 //! Nothing here talks to a device or to another process. What a grid costs on a machine is the planner's question.
 //!
@@ -33,6 +34,7 @@ mod index_box;
 mod layout;
 mod layout_text;
 pub mod machine;
+mod mapping;
 mod nearest;
 mod order;
 mod runs;
@@ -47,6 +49,7 @@ pub use factorisations::factorisations;
 pub use grid::Grid;
 pub use index_box::IndexBox;
 pub use layout::Layout;
+pub use mapping::{Mapping, Span};
 pub use order::AxisOrder;
 pub use runs::Runs;
 pub use shard::{shard_index, shard_range};

@@ -3,6 +3,7 @@
 use mpi::ffi::*;
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 /// A call that MPI refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +77,18 @@ pub(crate) fn finish() -> Result<()> {
     checked("MPI_Finalize", unsafe { MPI_Finalize() })
 }
 
+/// So long the library may take to end the job, before this process ends without it.
+const ABORTING: Duration = Duration::from_secs(5);
+
 /// Ends all processes of the job with this exit status.
 pub(crate) fn abort(status: c_int) -> ! {
+    // The library asks the launcher, and waits without end for one that is cut off.
+    let alone = std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(ABORTING);
+        // SAFETY: ends the process at once; no handler runs that could wait for the library.
+        unsafe { libc::_exit(status) }
+    });
+    drop(alone);
     // SAFETY: MPI has been started.
     unsafe { MPI_Abort(RSMPI_COMM_WORLD, status) };
     std::process::exit(status)

@@ -3,14 +3,15 @@
 use crate::{
     Counters, Parameter, Settings,
     group::{Group, Purpose},
+    mapping::mapping,
     report::Report,
     tensor::{gather::Gatherer, scatter::Scatterer},
 };
 use ::tensor::{DType, Device, Error, MemoryKind, Result, Stream, StreamKind, Tensor};
 use bootstrap::World;
-use grid::{Axis, Coordinates, Grid};
+use grid::{Axis, Coordinates, Grid, Mapping, machine::Machine};
 use std::{
-    cell::{Cell, Ref, RefCell, RefMut},
+    cell::{Cell, OnceCell, Ref, RefCell, RefMut},
     collections::HashMap,
     fmt,
     rc::Rc,
@@ -35,7 +36,9 @@ pub struct Context(Rc<Inner>);
 struct Inner {
     world: World,
     grid: Grid,
+    mapping: Mapping,
     coordinates: Coordinates,
+    machine: OnceCell<Arc<Machine>>,
     device: Device,
     settings: Settings,
     streams: RefCell<HashMap<&'static str, Stream>>,
@@ -56,20 +59,23 @@ struct Inner {
 pub(crate) type Listener = Rc<dyn Fn(&Context, &Parameter) -> Result<()>>;
 
 impl Context {
-    /// The view of this rank of `world` on `grid`.
+    /// The view of this rank of `world` on `grid`, at the position that its node gives it. Collective.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the grid has another number of ranks than the world.
+    /// [`Error::Invalid`] when the grid has another number of ranks than the world; those of the exchange of places.
     pub fn new(world: World, grid: Grid, device: Device, settings: Settings) -> Result<Context> {
         if grid.world_size() != world.size() {
             let found = format!("grid {} of {} ranks", grid.degrees(), grid.world_size());
             return Err(Error::invalid("grid", found, format!("{}, the number of ranks", world.size())));
         }
-        let coordinates = grid.coordinates(world.rank());
+        let mapping = mapping(&world, &grid, settings.positions)?;
+        let coordinates = grid.coordinates(mapping.position_of(world.rank()));
         Ok(Context(Rc::new(Inner {
             world,
             grid,
+            mapping,
             coordinates,
+            machine: OnceCell::new(),
             device,
             settings,
             streams: RefCell::default(),
@@ -93,6 +99,26 @@ impl Context {
     /// The grid of ranks.
     pub fn grid(&self) -> &Grid {
         &self.0.grid
+    }
+
+    /// Which rank sits at which position of the grid.
+    pub fn mapping(&self) -> &Mapping {
+        &self.0.mapping
+    }
+
+    /// World ranks that differ from this one on no axis but these, in the order of the group.
+    pub fn members(&self, axes: &[Axis]) -> Vec<usize> {
+        self.0.mapping.members(&self.0.grid, self.0.world.rank(), axes)
+    }
+
+    /// Says on which machine this runs; the first time counts. Every rank must say the same.
+    pub fn describe_machine(&self, machine: Arc<Machine>) {
+        self.0.machine.get_or_init(|| machine);
+    }
+
+    /// The machine, if its description is known.
+    pub fn machine(&self) -> Option<&Machine> {
+        self.0.machine.get().map(Arc::as_ref)
     }
 
     /// This rank's coordinates on the grid.
@@ -202,7 +228,7 @@ impl Context {
         if let Some(group) = self.0.axes.borrow().get(&(axis, purpose)) {
             return Ok(Some(group.clone()));
         }
-        let members = self.0.grid.group(self.world().rank(), axis);
+        let members = self.members(&[axis]);
         let group = Group::join(self, &format!("axis {}", axis.name()), axis, &members, purpose)?;
         let group = Rc::new(group);
         self.0.axes.borrow_mut().insert((axis, purpose), group.clone());
@@ -234,8 +260,7 @@ impl Context {
     /// # Errors
     /// [`Error::Invalid`].
     pub fn exchange(&self, label: &str, axes: &[Axis]) -> Result<Arc<dyn hal::Exchange>> {
-        let members = self.0.grid.group_over(self.world().rank(), axes);
-        self.world().exchange(label, &members)
+        self.world().exchange(label, &self.members(axes))
     }
 
     /// Forgets what the last step left behind, and starts a pass of weights' gathers of that kind.

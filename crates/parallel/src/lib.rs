@@ -1,6 +1,7 @@
 //! 3D tensor parallelism, pipelining and data parallelism, written once over the safe shell: no vendor, no unsafe.
 //!
-//! Read in this order: [`context`] (what one rank knows), [`group`](mod@group) (collectives along an axis, counted),
+//! Read in this order: [`mapping`] (who sits where), [`context`] (what one rank knows),
+//! [`group`](mod@group) (collectives along an axis, counted),
 //! [`parameter`] (global names, layouts, shards), [`tensor`] (the layers' parallel operations), [`pipeline`]
 //! (schedules and the engine that runs them), [`data`] (gradient buckets, sharded optimiser state, norms).
 //!
@@ -13,6 +14,7 @@ pub mod context;
 pub mod counters;
 pub mod data;
 pub mod group;
+pub mod mapping;
 pub mod parameter;
 pub mod pipeline;
 pub mod report;
@@ -25,4 +27,4 @@ pub use context::{Context, Position};
 pub use counters::{Counters, Operation};
 pub use group::{Group, Purpose};
 pub use parameter::{Init, Parameter};
-pub use settings::{Overlap, Settings};
+pub use settings::{Hierarchical, Overlap, Positions, Settings};

@@ -1,5 +1,6 @@
 //! What the library decided by itself, for `--explain`.
 
+use crate::Operation;
 use grid::Axis;
 use std::{collections::BTreeMap, fmt};
 
@@ -20,12 +21,23 @@ pub struct Redistribution {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     redistributions: BTreeMap<Redistribution, usize>,
+    levels: BTreeMap<(Axis, Operation), usize>,
 }
 
 impl Report {
     /// Notes a change of layout.
     pub fn note(&mut self, redistribution: Redistribution) {
         *self.redistributions.entry(redistribution).or_default() += 1;
+    }
+
+    /// Notes a collective that went inside each node, across by aligned ranks, and back.
+    pub fn note_levels(&mut self, axis: Axis, operation: Operation) {
+        *self.levels.entry((axis, operation)).or_default() += 1;
+    }
+
+    /// How many collectives of a kind went over nodes in two levels.
+    pub fn in_levels(&self, axis: Axis, operation: Operation) -> usize {
+        self.levels.get(&(axis, operation)).copied().unwrap_or(0)
     }
 
     /// The changes of layout, each with how often it ran.

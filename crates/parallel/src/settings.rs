@@ -1,5 +1,7 @@
 //! Choices that change how a step runs, and not what it computes.
 
+use serde::{Deserialize, Serialize};
+
 /// Which collectives run beside compute. The results are the same with each on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
@@ -34,6 +36,30 @@ impl Overlap {
     };
 }
 
+/// Whether collectives of a group that spans nodes go inside each node, across by aligned ranks, and back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hierarchical {
+    /// Where that is faster: by the machine's description, or for large buffers where none is known.
+    #[default]
+    Auto,
+    /// Wherever a group allows it.
+    On,
+    /// Never.
+    Off,
+}
+
+/// Which rank sits at which position of the grid, in a job of several nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Positions {
+    /// Neighbours on the grid share a node wherever the nodes' sizes allow it.
+    #[default]
+    ByNode,
+    /// Each rank sits at the position of its own number, as the launcher has dealt them.
+    ByRank,
+}
+
 /// Choices that change how a step runs, and not what it computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
@@ -48,6 +74,10 @@ pub struct Settings {
     pub gather_wide: bool,
     /// Largest bucket of gradients, in bytes.
     pub bucket_bytes: usize,
+    /// How collectives go over nodes.
+    pub hierarchical: Hierarchical,
+    /// Which rank sits at which position of the grid.
+    pub positions: Positions,
     /// Compare the ranks' calls before each collective.
     pub checked: bool,
     /// Seed of initial values and dropout.
@@ -62,6 +92,8 @@ impl Default for Settings {
             keep_gathered: false,
             gather_wide: false,
             bucket_bytes: 25 << 20,
+            hierarchical: Hierarchical::Auto,
+            positions: Positions::ByNode,
             checked: false,
             seed: 1,
         }

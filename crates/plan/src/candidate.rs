@@ -46,12 +46,13 @@ impl Candidate {
         let parallel = ParallelConfig {
             ranks: Some(request.devices),
             grid: self.degrees,
-            order: self.order,
+            order: self.order.into(),
             schedule: self.schedule,
             overlap: OverlapNames(request.overlap.unwrap_or(request.preset.overlap())),
             bucket_mib: request.preset.bucket_mib(),
             keep_gathered: self.keep_gathered,
             gather_wide: request.gather_wide,
+            hierarchical: request.hierarchical.unwrap_or(request.preset.hierarchical()),
             sharded_optimiser: self.sharded_optimiser,
             ..ParallelConfig::default()
         };

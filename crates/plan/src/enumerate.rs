@@ -92,8 +92,9 @@ fn shardings(request: &Request, degrees: &Degrees) -> Vec<bool> {
 }
 
 fn kept(request: &Request, degrees: &Degrees) -> Vec<bool> {
-    match request.preset {
-        Preset::Ours if degrees.z > 1 => vec![false, true],
+    match (request.keep_gathered, request.preset) {
+        (Some(asked), _) => vec![asked && degrees.z > 1],
+        (None, Preset::Ours) if degrees.z > 1 => vec![false, true],
         _ => vec![false],
     }
 }

@@ -3,7 +3,7 @@
 use crate::{Error, Result, candidate::Candidate};
 use grid::{AxisOrder, Degrees, machine::Machine};
 use nn::GptConfig;
-use parallel::{Overlap, pipeline::ScheduleKind};
+use parallel::{Hierarchical, Overlap, pipeline::ScheduleKind};
 use std::{sync::Arc, time::Duration};
 use train::config::Precision;
 
@@ -53,6 +53,14 @@ impl Preset {
         }
     }
 
+    /// Whether collectives may go over nodes in two levels.
+    pub const fn hierarchical(self) -> Hierarchical {
+        match self {
+            Preset::Ours => Hierarchical::Auto,
+            Preset::PublishedAxonn => Hierarchical::Off,
+        }
+    }
+
     /// Largest bucket of gradients, in MiB; 0 reduces every tensor by itself.
     pub const fn bucket_mib(self) -> usize {
         match self {
@@ -93,10 +101,14 @@ pub struct Request {
     pub schedule: Option<ScheduleKind>,
     /// Whether the optimiser's state is shared over Data.
     pub sharded_optimiser: Option<bool>,
+    /// Whether gathered weights stay from a layer's forward to its backward.
+    pub keep_gathered: Option<bool>,
     /// Whether weights travel in f32, as under an automatic cast.
     pub gather_wide: bool,
     /// Collectives beside compute, in place of the preset's.
     pub overlap: Option<Overlap>,
+    /// Whether collectives go over nodes in two levels, in place of the preset's.
+    pub hierarchical: Option<Hierarchical>,
     /// How long to simulate.
     pub budget: Duration,
 }
@@ -120,8 +132,10 @@ impl Request {
             recompute: None,
             schedule: None,
             sharded_optimiser: None,
+            keep_gathered: None,
             gather_wide: false,
             overlap: None,
+            hierarchical: None,
             budget: Duration::from_secs(12),
         }
     }

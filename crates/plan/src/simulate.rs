@@ -128,6 +128,7 @@ impl Job {
         })?;
         let device = Device::new(device)?;
         let context = Context::new(world, self.grid, device.clone(), self.config.settings())?;
+        context.describe_machine(self.costs.machine().clone().into());
         let mut trainer = Trainer::new(&context, &self.config)?;
         let sequence = self.config.model.context;
         let batch = |step| trainer_batch(&trainer, &context, step, sequence);

@@ -11,13 +11,13 @@ pub mod sys;
 
 pub use libraries::{open, tables};
 
-use hal::{Driver, OpenOptions, Vendor};
+use hal::{Driver, Vendor};
 
 /// AMD's devices, if the machine has them.
 pub fn driver() -> Driver {
     Driver {
         vendor: Vendor::Rocm,
-        open: |OpenOptions { ordinal, .. }| open(gpu::Options::from_environment(ordinal)?),
+        open: |options| open(gpu::Options::from_environment(&options)?),
         probe: || gpu::probe("ROCm", tables()),
     }
 }

@@ -1,6 +1,6 @@
 //! Collectives between the ranks of a group, with every argument checked.
 
-use crate::{Device, ReduceOp, Stream, Tensor};
+use crate::{Device, Parts, ReduceOp, Stream, Tensor};
 use hal::{Collective, Counts, Error, Exchange, Join, Result};
 use std::{fmt, sync::Arc};
 
@@ -60,10 +60,20 @@ impl Communicator {
         counts: &Counts,
         op: ReduceOp,
     ) -> Result<()> {
-        self.check_parts("reduce_scatter", send, recv, counts)?;
-        let call =
-            Collective::ReduceScatter { send: send.raw(), recv: recv.raw(), counts: counts.clone(), op };
-        self.run(stream, &[send], &[recv], vec![call])
+        self.reduce_scatters(stream, &[Parts { send, recv, counts }], op)
+    }
+
+    /// Several of [`reduce_scatter`](Communicator::reduce_scatter) that progress together, on tensors of their own.
+    ///
+    /// # Errors
+    /// As [`reduce_scatter`](Communicator::reduce_scatter).
+    pub fn reduce_scatters(&self, stream: &Stream, all: &[Parts<'_>], op: ReduceOp) -> Result<()> {
+        let check = |parts: &Parts<'_>| {
+            self.check_parts("reduce_scatter", parts.send, parts.recv, parts.counts)?;
+            let (send, recv, counts) = (parts.send.raw(), parts.recv.raw(), parts.counts.clone());
+            Ok(Collective::ReduceScatter { send, recv, counts, op })
+        };
+        self.run_all(stream, all, all.iter().map(check).collect::<Result<_>>()?)
     }
 
     /// Gives every rank the concatenation of all `send`; `counts` are the parts' sizes in elements.
@@ -71,9 +81,20 @@ impl Communicator {
     /// # Errors
     /// As [`reduce_scatter`](Communicator::reduce_scatter).
     pub fn all_gather(&self, stream: &Stream, send: &Tensor, recv: &Tensor, counts: &Counts) -> Result<()> {
-        self.check_parts("all_gather", recv, send, counts)?;
-        let call = Collective::AllGather { send: send.raw(), recv: recv.raw(), counts: counts.clone() };
-        self.run(stream, &[send], &[recv], vec![call])
+        self.all_gathers(stream, &[Parts { send, recv, counts }])
+    }
+
+    /// Several of [`all_gather`](Communicator::all_gather) that progress together, on tensors of their own.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Communicator::all_gather).
+    pub fn all_gathers(&self, stream: &Stream, all: &[Parts<'_>]) -> Result<()> {
+        let check = |parts: &Parts<'_>| {
+            self.check_parts("all_gather", parts.recv, parts.send, parts.counts)?;
+            let (send, recv, counts) = (parts.send.raw(), parts.recv.raw(), parts.counts.clone());
+            Ok(Collective::AllGather { send, recv, counts })
+        };
+        self.run_all(stream, all, all.iter().map(check).collect::<Result<_>>()?)
     }
 
     /// Gives every rank the elements of `root`, in place.
@@ -142,6 +163,15 @@ impl Communicator {
     /// As [`all_reduce`](Communicator::all_reduce).
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
         self.run(stream, &[], &[], vec![Collective::Barrier])
+    }
+
+    fn run_all(&self, stream: &Stream, all: &[Parts<'_>], calls: Vec<Collective>) -> Result<()> {
+        let reads: Vec<_> = all.iter().map(|parts| parts.send).collect();
+        let writes: Vec<_> = all.iter().map(|parts| parts.recv).collect();
+        match calls.is_empty() {
+            true => Ok(()),
+            false => self.run(stream, &reads, &writes, calls),
+        }
     }
 
     fn run(

@@ -22,6 +22,7 @@ mod device;
 mod memory;
 mod memory_use;
 pub mod ops;
+mod parts;
 mod storage;
 mod stream;
 #[allow(clippy::module_inception, reason = "the type that the crate is named for")]
@@ -33,5 +34,6 @@ pub use communicator::Communicator;
 pub use device::Device;
 pub use hal::{DType, Error, ReduceOp, Result, StreamKind};
 pub use memory_use::{KindUse, MemoryKind, MemoryUse};
+pub use parts::Parts;
 pub use stream::{Event, Stream};
 pub use tensor::{Scalar, Tensor};

@@ -4,10 +4,14 @@
 
 mod compare;
 pub mod contract;
+mod nodes;
 mod training;
+mod vendors;
 
 pub use compare::{Difference, difference};
-pub use training::{Outcome, config, fixed_tokens, train};
+pub use nodes::ranks_on;
+pub use training::{Outcome, config, fixed_tokens, train, train_on, train_with};
+pub use vendors::{ranks_with, try_ranks_with};
 
 use bootstrap::{Processes, World, local, processes};
 use std::{sync::OnceLock, time::Duration};

@@ -1,9 +1,11 @@
 //! Training as a pure function: a configuration in, losses and whole gradients out.
 
-use crate::ranks;
+use crate::{contract::Open, nodes::ranks_on, ranks, vendors::ranks_with};
+use bootstrap::World;
 use grid::IndexBox;
 use parallel::{Context, Counters, data::Part};
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use tensor::Device;
 use train::{Config, config::Precision, trainer::Trainer};
 
 /// What training gave.
@@ -21,6 +23,8 @@ pub struct Outcome {
     pub weights: BTreeMap<String, Vec<f64>>,
     /// What each rank's collectives moved in the last step.
     pub counters: Vec<Counters>,
+    /// How many kinds of collectives, on all ranks and in all steps, went in two levels over nodes.
+    pub in_levels: usize,
 }
 
 /// A small model and batch that fit every grid of up to 8 ranks, with sizes that do not divide where they need not.
@@ -59,36 +63,72 @@ type Shard = (String, Vec<usize>, IndexBox, Vec<f64>);
 /// When a rank fails, or two ranks report different losses: this is for tests.
 pub fn train(config: &Config) -> Outcome {
     let grid = config.grid().unwrap_or_else(|error| panic!("{error}"));
-    let shared = Arc::new(config.clone());
-    let results = ranks(grid.world_size(), move |world, device| {
-        let config = &*shared;
-        let context = Context::new(world, grid, device, config.settings())?;
-        let mut trainer = Trainer::new(&context, config)?;
-        let (mut losses, mut norms, mut first) = (Vec::new(), Vec::new(), Vec::new());
-        for step in 0..config.training.steps {
-            let tokens = |range| Ok(fixed_tokens(config, step, range));
-            let batch = trainer.shares().cut(&context, step, tokens)?;
-            context.counters().reset();
-            let result = trainer.step_on(&batch)?;
-            losses.push(result.loss);
-            norms.push(result.gradient_norm);
-            if step == 0 {
-                first = gradients(&trainer)?;
-            }
+    let shared = config.clone();
+    joined(ranks(grid.world_size(), move |world, device| train_rank(&shared, world, device)))
+}
+
+/// As [`train`], where `nodes` holds the node of each rank.
+///
+/// # Panics
+/// As [`train`].
+pub fn train_on(config: &Config, nodes: &[usize]) -> Outcome {
+    let shared = config.clone();
+    joined(ranks_on(nodes, move |world, device| train_rank(&shared, world, device)))
+}
+
+/// As [`train`], where `open` opens the device of a rank.
+///
+/// # Panics
+/// As [`train`].
+pub fn train_with(config: &Config, open: Open) -> Outcome {
+    let grid = config.grid().unwrap_or_else(|error| panic!("{error}"));
+    let shared = config.clone();
+    joined(ranks_with(grid.world_size(), open, move |world, device| train_rank(&shared, world, device)))
+}
+
+struct Trained {
+    losses: Vec<f64>,
+    norms: Vec<f64>,
+    gradients: [Vec<Shard>; 2],
+    weights: Vec<Shard>,
+    counters: Counters,
+    in_levels: usize,
+}
+
+fn train_rank(config: &Config, world: World, device: Device) -> train::Result<Trained> {
+    let context = Context::new(world.clone(), config.grid_on(&world)?, device, config.settings())?;
+    config.machine()?.into_iter().for_each(|machine| context.describe_machine(machine));
+    let mut trainer = Trainer::new(&context, config)?;
+    let (mut losses, mut norms, mut first) = (Vec::new(), Vec::new(), Vec::new());
+    for step in 0..config.training.steps {
+        let tokens = |range| Ok(fixed_tokens(config, step, range));
+        let batch = trainer.shares().cut(&context, step, tokens)?;
+        context.counters().reset();
+        let result = trainer.step_on(&batch)?;
+        losses.push(result.loss);
+        norms.push(result.gradient_norm);
+        if step == 0 {
+            first = gradients(&trainer)?;
         }
-        let counters = context.counted().clone();
-        let last = gradients(&trainer)?;
-        Ok((losses, norms, [first, last], shards(&trainer, Part::Weights)?, counters))
-    });
-    let mut outcome =
-        Outcome { losses: results[0].0.clone(), norms: results[0].1.clone(), ..Outcome::default() };
-    for (rank, (losses, norms, [first, last], weights, counters)) in results.into_iter().enumerate() {
+    }
+    let (counters, gradients) = (context.counted().clone(), [first, gradients(&trainer)?]);
+    let in_levels = counters.iter().map(|(axis, operation, ..)| context.report().in_levels(axis, operation));
+    let (in_levels, weights) = (in_levels.sum(), shards(&trainer, Part::Weights)?);
+    Ok(Trained { losses, norms, gradients, weights, counters, in_levels })
+}
+
+fn joined(results: Vec<Trained>) -> Outcome {
+    let (losses, norms) = (results[0].losses.clone(), results[0].norms.clone());
+    let mut outcome = Outcome { losses, norms, ..Outcome::default() };
+    for (rank, trained) in results.into_iter().enumerate() {
+        let Trained { losses, norms, gradients: [first, last], weights, counters, in_levels } = trained;
         assert_eq!(losses, outcome.losses, "rank {rank} reports other losses than rank 0");
         assert_eq!(norms, outcome.norms, "rank {rank} reports other norms than rank 0");
         first.into_iter().for_each(|shard| place(&mut outcome.first_gradients, shard));
         last.into_iter().for_each(|shard| place(&mut outcome.gradients, shard));
         weights.into_iter().for_each(|shard| place(&mut outcome.weights, shard));
         outcome.counters.push(counters);
+        outcome.in_levels += in_levels;
     }
     outcome
 }

@@ -62,8 +62,7 @@ pub fn generate(
     reader: &Reader,
     request: &Request,
 ) -> Result<String> {
-    let grid = grid::Grid::for_ranks(config.parallel.grid, config.parallel.order, world.size())?;
-    let context = Context::new(world.clone(), grid, device.clone(), config.settings())?;
+    let context = Context::new(world.clone(), config.ordered_on(world)?, device.clone(), config.settings())?;
     let dtype = config.training.precision.dtype();
     let model = Gpt::build(&context, &config.model, 1, SetOptions::inference(dtype))?;
     model.parameters.write(Part::Weights, |parameter| read_weights(reader, parameter))?;

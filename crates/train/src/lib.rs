@@ -1,6 +1,7 @@
 //! The trainer: from a configuration to a trained model and back.
 //!
-//! Read in this order: [`config`] (what a run is asked to be), [`data`] (batches), [`trainer`] (steps, validation,
+//! Read in this order: [`config`] (what a run is asked to be), [`placement`] (where ranks sit),
+//! [`data`] (batches), [`trainer`] (steps, validation,
 //! the whole run), [`checkpoint`] (tensors on disk, free of layout), [`metrics`] (records, plots, traces),
 //! [`generate`](mod@generate) (text from a checkpoint). Nothing here names a vendor: devices are opened by whoever runs a rank.
 
@@ -12,6 +13,7 @@ pub mod data;
 mod error;
 pub mod generate;
 pub mod metrics;
+pub mod placement;
 pub mod trainer;
 
 pub use config::Config;

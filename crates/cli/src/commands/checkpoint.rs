@@ -105,7 +105,7 @@ pub(super) fn open(dir: &Path) -> Outcome<Reader> {
 
 fn recut(reader: &Reader, degrees: Degrees, out: &Path, json: bool) -> Outcome {
     let (config, _) = described(reader)?;
-    let grid = Grid::new(degrees, config.parallel.order).map_err(train::Error::from)?;
+    let grid = Grid::new(degrees, config.parallel.order.or_default()).map_err(train::Error::from)?;
     let stages = Stages::of(&config, &degrees)?;
     let path = reshard(reader, out, &grid, &|name| stages.of_tensor(name)).map_err(train::Error::from)?;
     output::note(&format!(

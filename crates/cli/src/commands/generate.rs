@@ -117,10 +117,12 @@ impl Generate {
             }
         };
         let ranks = self.ranks.map_or_else(|| degrees.world_size(), Ok).map_err(train::Error::from)?;
-        Grid::for_ranks(degrees, config.parallel.order, ranks).map_err(train::Error::from)?;
+        Grid::for_ranks(degrees, config.parallel.order.or_default(), ranks).map_err(train::Error::from)?;
         // A batch of one sequence asks nothing of the grid: ranks along Z and Data all hold it.
         config.model.demands(0, 1, 1).check(&degrees).map_err(train::Error::from)?;
         config.parallel.grid = degrees;
+        // That of the training run may not be this one.
+        config.parallel.machine = None;
         Ok(Team::new(ranks, self.threads.unwrap_or_else(|| launcher::threads_each(ranks))))
     }
 }

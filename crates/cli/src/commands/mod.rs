@@ -1,6 +1,6 @@
 //! The commands, one file for each.
 
-mod bench;
+pub(crate) mod bench;
 mod checkpoint;
 mod doctor;
 mod generate;
@@ -25,8 +25,7 @@ pub(crate) enum Command {
     Checkpoint(checkpoint::Checkpoint),
     /// Tell what this build carries and what this machine has
     Doctor(doctor::Doctor),
-    /// Measure products, collectives or training steps
-    #[command(subcommand)]
+    /// Measure products, collectives or training steps, or the whole machine for the planner
     Bench(bench::Bench),
 }
 

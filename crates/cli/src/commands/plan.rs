@@ -69,6 +69,9 @@ pub(crate) struct Plan {
     /// Whether the optimiser's state is shared over Data; both are tried otherwise
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     sharded_optimiser: Option<bool>,
+    /// Whether gathered weights stay from a layer's forward to its backward; both are tried otherwise
+    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
+    keep_gathered: Option<bool>,
     /// Weights travel in f32, as in systems with f32 parameters under an automatic cast
     #[arg(long)]
     gather_wide: bool,
@@ -143,6 +146,7 @@ impl Plan {
             recompute: self.recompute,
             schedule: self.schedule,
             sharded_optimiser: self.sharded_optimiser,
+            keep_gathered: self.keep_gathered,
             gather_wide: self.gather_wide,
             overlap: overlap.transpose().map_err(|error| Failure::usage(format!("--{error}")))?,
             budget: Duration::from_secs_f64(self.budget.clamp(0.0, 3600.0)),

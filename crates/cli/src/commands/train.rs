@@ -4,10 +4,11 @@ use crate::{
     corpus::{self, Opened},
     device,
     ending::Ending,
-    explain::Explanation,
+    explain::{Explanation, Seen},
     failure::{Failure, Outcome},
     interrupt, launcher, output,
     overrides::Overrides,
+    planned::planned,
     progress::Progress,
     ranks::Team,
     report::Facts,
@@ -16,7 +17,6 @@ use crate::{
 use bootstrap::World;
 use clap::Args;
 use hal::Driver;
-use parallel::Context;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -27,7 +27,7 @@ use train::{
     checkpoint::Reader,
     data::Tokenizer,
     generate::{Request, generate},
-    trainer::{Run, Trainer},
+    trainer::Run,
 };
 
 /// Characters, about, that a trained model writes at the end.
@@ -50,6 +50,12 @@ pub(crate) struct Train {
     /// Run one step, tell what it does on each axis, and end
     #[arg(long)]
     explain: bool,
+    /// Take the planner's best grid, order, schedule and micro-batches for this number of ranks
+    #[arg(long, conflicts_with = "resume")]
+    plan: bool,
+    /// The machine to plan for and to explain by: a name or a description's file; to plan, by default this one, measured once
+    #[arg(long, value_name = "NAME|FILE")]
+    machine: Option<String>,
     /// Record one step's work on every stream in trace.json
     #[arg(long)]
     trace: bool,
@@ -62,7 +68,10 @@ impl Train {
     /// Trains, or explains a step.
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
         let driver = device::preferred(drivers)?;
-        let (config, opened) = self.prepare()?;
+        let (mut config, opened) = self.prepare()?;
+        if self.plan {
+            config = planned(drivers, config, self.machine.as_deref())?;
+        }
         let described = device::described(driver, config.parallel.threads)?;
         match self.explain {
             true => self.explain(driver, config, opened),
@@ -73,6 +82,9 @@ impl Train {
     // Everything that can be refused is refused before the data is read, except for what depends on it.
     fn prepare(&self) -> Outcome<(Config, Opened)> {
         let mut config = self.overrides.applied(self.base()?)?;
+        if let Some(machine) = &self.machine {
+            config.parallel.machine = Some(machine.clone());
+        }
         // Nobody has chosen the default model's grid.
         let is_default = self.config.is_none() && self.resume.is_none();
         self.overrides.choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
@@ -139,6 +151,7 @@ impl Train {
         let (dir, progress) = (run.dir.clone(), Arc::new(Progress::new(facts)));
         let (screen, stop) = (progress.clone(), interrupt::watch(progress.clone()));
         let ranks = team.run(driver, move |world, device| {
+            warn_of_nodes(world, &run.config)?;
             let summary = train::trainer::run(world, device, &run, &*progress, &stop)?;
             if world.rank() == 0 {
                 // Nothing is left to save: from now on an interrupt ends the program at once.
@@ -160,20 +173,27 @@ impl Train {
 
     fn explain(&self, driver: Driver, config: Config, opened: Opened) -> Outcome {
         let (asked, data) = (config.clone(), opened.data);
-        let ranks = Team::of(&config)?.run(driver, move |world, device| {
-            let context = Context::new(world.clone(), asked.grid()?, device.clone(), asked.settings())?;
-            let mut trainer = Trainer::new(&context, &asked)?;
-            context.counters().reset();
-            trainer.step(&data, 0)?;
-            Ok((context.counted().clone(), context.report().clone()))
-        });
-        let (counters, report) = ranks?.swap_remove(0);
-        let explanation = Explanation::new(&config, 0, &counters, &report)?;
+        let seen =
+            Team::of(&config)?.run(driver, move |world, device| Seen::of(world, device, &asked, &data))?;
+        let explanation = Explanation::new(&config, &seen[0])?;
         match self.json {
             true => output::json(&explanation),
             false => output::result(&explanation.text(columns())),
         }
     }
+}
+
+// A chatty axis that the nodes split is told before the run.
+fn warn_of_nodes(world: &World, config: &Config) -> train::Result<()> {
+    if world.num_nodes() == 1 {
+        return Ok(());
+    }
+    let grid = config.grid_on(world)?;
+    let mapping = parallel::mapping::mapping(world, &grid, config.parallel.positions)?;
+    if let Some(warning) = train::placement::warning(config, &grid, &mapping).filter(|_| world.rank() == 0) {
+        output::note(&warning);
+    }
+    Ok(())
 }
 
 // What the model writes after its training, on the ranks that trained it; nothing where the run was stopped.

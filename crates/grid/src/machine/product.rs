@@ -2,7 +2,7 @@
 //!
 //! On an accelerator the result is cut into tiles, one a multiprocessor at a time: the last wave is partly idle, a short
 //! contracted size leaves the pipeline's ends unfilled, and the transposed variants differ. Where speeds of shapes were
-//! measured (`points`), the nearest of them gives the share of the peak instead.
+//! measured (`points`), those nearest give the speed instead.
 
 use super::{device::Device, quantity::Quantity};
 use serde::{Deserialize, Serialize};
@@ -112,10 +112,10 @@ impl ProductShape<'_> {
 impl Product {
     /// Seconds on a device that does nothing else. `tuned` takes the fastest variant, at the cost of no transposition.
     pub fn seconds(&self, shape: &ProductShape<'_>, device: &Device, tuned: bool) -> f64 {
-        let rate = match self.nearest(shape) {
-            Some(point) => point.tflops * 1e12,
-            None => self.modelled(shape, device, tuned),
-        };
+        if let Some(rate) = self.measured(shape) {
+            return shape.flop() / rate;
+        }
+        let rate = self.modelled(shape, device, tuned);
         let memory = shape.bytes as f64 / device.kernel_bandwidth("copy", "layout");
         (shape.flop() / rate).max(memory)
     }
@@ -154,15 +154,22 @@ impl Product {
             .map_or(1.0, |found| found.speed.value)
     }
 
-    // The measured shape whose three sizes are nearest in proportion.
-    fn nearest(&self, shape: &ProductShape<'_>) -> Option<&Point> {
+    // Of the measured shapes, those whose three sizes are nearest in proportion count most.
+    fn measured(&self, shape: &ProductShape<'_>) -> Option<f64> {
         let away = |a: usize, b: usize| (a.max(1) as f64 / b.max(1) as f64).ln().powi(2);
         let distance = |point: &Point| {
-            let other = if point.variant == shape.variant { 0.0 } else { 0.1 };
+            let other = if point.variant == shape.variant { 0.0 } else { 1.0 };
             away(point.m, shape.m) + away(point.n, shape.n) + away(point.k, shape.k) + other
         };
         let alike = self.points.iter().filter(|point| point.dtype == shape.dtype);
-        alike.min_by(|one, other| distance(one).total_cmp(&distance(other)))
+        let (mut weights, mut sum) = (0.0, 0.0);
+        for point in alike {
+            // The third power of the squared distance: half as far counts 64 times as much.
+            let weight = 1.0 / (distance(point) + 1e-3).powi(3);
+            weights += weight;
+            sum += weight * point.tflops.max(1e-9).ln();
+        }
+        (weights > 0.0).then(|| (sum / weights).exp() * 1e12)
     }
 
     pub(super) fn quantities(&self) -> Vec<(String, &Quantity)> {

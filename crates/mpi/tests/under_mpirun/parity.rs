@@ -37,7 +37,7 @@ fn cases(quick: bool) -> Vec<(&'static str, Config, f64)> {
     (llama.model.hidden, llama.model.heads, llama.model.kv_heads, llama.model.mlp_hidden) = (64, 16, 8, 40);
     llama.model.recompute = true;
     let mut driven = config(Precision::F64);
-    driven.training.micro_batches = 4;
+    (driven.training.batch, driven.training.micro_batches) = (32, 4);
     driven.parallel.schedule = ScheduleKind::MessageDriven { in_flight: None };
     let mut checked = config(Precision::F64);
     checked.parallel.checked = true;

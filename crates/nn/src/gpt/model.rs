@@ -193,6 +193,6 @@ fn ties(context: &Context, config: &GptConfig) -> Vec<Tied> {
     if !config.tied_head || stages == 1 {
         return Vec::new();
     }
-    let line = context.grid().group(context.world().rank(), Axis::Pipeline);
+    let line = context.members(&[Axis::Pipeline]);
     vec![Tied { name: "embedding.token".into(), members: vec![line[0], line[stages - 1]] }]
 }

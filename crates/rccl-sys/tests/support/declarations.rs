@@ -22,6 +22,8 @@ pub struct Part {
     pub functions: Vec<(&'static str, Vec<String>)>,
     /// C names with our values.
     pub values: Vec<(&'static str, i64)>,
+    /// Functions that the header overloads for C++, each with the type that is meant.
+    pub overloaded: &'static [(&'static str, &'static str)],
 }
 
 impl Part {
@@ -32,7 +34,7 @@ impl Part {
         values: &[(&'static str, i32)],
     ) -> Part {
         let values = values.iter().map(|&(name, value)| (name, value.into())).collect();
-        Part { include, functions, values }
+        Part { include, functions, values, overloaded: &[] }
     }
 }
 
@@ -41,7 +43,12 @@ fn assertions(part: &Part, text: &str) -> Vec<String> {
     let has = |name: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name);
     let codes = |passing: &[String]| passing.join(", ").replace('p', "-1");
     let functions = part.functions.iter().filter(|(name, _)| has(name)).map(|(name, passing)| {
-        let same = format!("std::is_same<Of<decltype(&{name})>::type, Codes<{}>>::value", codes(passing));
+        let meant = part.overloaded.iter().find(|(overloaded, _)| overloaded == name);
+        let address = match meant {
+            Some((_, meant)) => format!("static_cast<{meant}>(&{name})"),
+            None => format!("&{name}"),
+        };
+        let same = format!("std::is_same<Of<decltype({address})>::type, Codes<{}>>::value", codes(passing));
         format!("static_assert({same}, \"{name}\");")
     });
     let values = part.values.iter().filter(|(name, _)| has(name));

@@ -1,19 +1,22 @@
 //! What a run is asked to be: one value, read from TOML, checked before anything runs.
 
+mod order;
 mod overlap;
 mod parse;
 mod sections;
 pub mod suggest;
 
+pub use order::OrderChoice;
 pub use overlap::{OverlapNames, overlap_from_names};
 pub use sections::{DataConfig, Optimiser, ParallelConfig, Precision, RateSchedule, TrainingConfig};
 
-use crate::{Error, Result};
-use grid::Grid;
+use crate::{Error, Result, placement};
+use bootstrap::World;
+use grid::{Grid, machine::Machine};
 use nn::GptConfig;
 use parallel::{Settings, pipeline::Plan};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 /// A whole configuration. Every key has a default; an unknown one is refused with the nearest that exists.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,19 +60,52 @@ impl Config {
         toml::to_string(self).map_err(|error| Error::Config(format!("configuration: {error}")))
     }
 
-    /// The grid, once the vocabulary is known and everything fits it.
+    /// The grid, once the vocabulary is known and everything fits it; where the order of axes is left to the library, in the
+    /// default order, as [`grid_on`](Config::grid_on) alone knows the nodes.
     ///
     /// # Errors
     /// [`Error::Grid`] or [`Error::Config`], in one sentence with the numbers and the nearest grids that would work.
     pub fn grid(&self) -> Result<Grid> {
         let degrees = self.parallel.grid;
         let ranks = self.parallel.ranks.map_or_else(|| degrees.world_size(), Ok)?;
-        let grid = Grid::for_ranks(degrees, self.parallel.order, ranks)?;
+        let grid = Grid::for_ranks(degrees, self.parallel.order.or_default(), ranks)?;
         let training = &self.training;
         let chunks = self.parallel.schedule.num_chunks();
         let demands = self.model.demands(training.batch, training.micro_batches, chunks);
         demands.check(&degrees)?;
         Ok(grid)
+    }
+
+    /// The grid in the order of axes that suits the nodes of the job. Collective where there are several.
+    ///
+    /// # Errors
+    /// As [`grid`](Config::grid); those of the exchange of places.
+    pub fn grid_on(&self, world: &World) -> Result<Grid> {
+        self.grid().and_then(|_| self.ordered_on(world))
+    }
+
+    /// As [`grid_on`](Config::grid_on), for a model that asks nothing of the grid.
+    ///
+    /// # Errors
+    /// As [`grid_on`](Config::grid_on).
+    pub fn ordered_on(&self, world: &World) -> Result<Grid> {
+        let order = match self.parallel.order {
+            OrderChoice::Fixed(order) => order,
+            OrderChoice::Auto => {
+                let nodes = parallel::mapping::nodes(world)?;
+                placement::best_order(self, &nodes, self.machine()?.as_deref())?
+            }
+        };
+        Ok(Grid::for_ranks(self.parallel.grid, order, world.size())?)
+    }
+
+    /// The description of the machine, if one is named.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when there is none of that name, or the file is none.
+    pub fn machine(&self) -> Result<Option<Arc<Machine>>> {
+        let named = self.parallel.machine.as_deref().map(Machine::find).transpose();
+        named.map(|machine| machine.map(Arc::new)).map_err(|error| Error::Config(error.to_string()))
     }
 
     /// Everything that can be checked without a device: the model's sizes, the training's numbers, the grid, the schedule.
@@ -80,6 +116,7 @@ impl Config {
         self.model.check().map_err(as_config)?;
         self.training.check()?;
         self.grid()?;
+        self.machine()?;
         self.plan().map(drop)
     }
 
@@ -101,6 +138,8 @@ impl Config {
             keep_gathered: parallel.keep_gathered,
             gather_wide: parallel.gather_wide,
             bucket_bytes: parallel.bucket_mib << 20,
+            hierarchical: parallel.hierarchical,
+            positions: parallel.positions,
             checked: parallel.checked,
             seed: self.seed,
         }

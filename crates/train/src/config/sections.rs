@@ -1,12 +1,12 @@
 //! The sections of a configuration.
 
-use super::OverlapNames;
+use super::{OrderChoice, OverlapNames};
 use crate::{
     Error, Result,
     data::{OrderMode, TokenType, TokenizerChoice},
 };
-use grid::{AxisOrder, Degrees};
-use parallel::{Overlap, pipeline::ScheduleKind};
+use grid::Degrees;
+use parallel::{Hierarchical, Overlap, Positions, pipeline::ScheduleKind};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tensor::DType;
@@ -228,8 +228,14 @@ pub struct ParallelConfig {
     pub ranks: Option<usize>,
     /// Ranks along each axis.
     pub grid: Degrees,
-    /// Which axis varies fastest over ranks.
-    pub order: AxisOrder,
+    /// Which axis varies fastest over the grid's positions: `auto`, or all axes as in `x,y,z,pipeline,data`.
+    pub order: OrderChoice,
+    /// Which rank sits at which position: `by-node`, or `by-rank` as the launcher has dealt them.
+    pub positions: Positions,
+    /// Whether collectives of groups that span nodes go inside each node, across and back: `auto`, `on` or `off`.
+    pub hierarchical: Hierarchical,
+    /// The machine that this runs on, by name or by its file, for choices that depend on its links.
+    pub machine: Option<String>,
     /// How micro-batches go through stages.
     pub schedule: ScheduleKind,
     /// Which collectives run beside compute: `oar`, `ors`, `oag` or `oag-backward`, `data`.
@@ -257,7 +263,10 @@ impl Default for ParallelConfig {
         ParallelConfig {
             ranks: None,
             grid: Degrees { x: 2, y: 1, z: 2, data: 1, pipeline: 2 },
-            order: AxisOrder::default(),
+            order: OrderChoice::Auto,
+            positions: Positions::ByNode,
+            hierarchical: Hierarchical::Auto,
+            machine: None,
             schedule: ScheduleKind::default(),
             overlap: OverlapNames(Overlap::ALL),
             gather_budget_mib: 256,

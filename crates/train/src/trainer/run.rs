@@ -44,7 +44,9 @@ pub fn run(
     observer: &dyn Observer,
     stop: &Stop,
 ) -> Result<Summary> {
-    let context = Context::new(world.clone(), run.config.grid()?, device.clone(), run.config.settings())?;
+    let grid = run.config.grid_on(world)?;
+    let context = Context::new(world.clone(), grid, device.clone(), run.config.settings())?;
+    run.config.machine()?.into_iter().for_each(|machine| context.describe_machine(machine));
     let trainer = Trainer::new(&context, &run.config)?;
     let mut session = Session { run, context, trainer, records: None, last: None };
     let first_step = session.resume()?;

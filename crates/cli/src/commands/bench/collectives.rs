@@ -1,5 +1,6 @@
 //! `fascicle bench collectives`: all_reduce, all_gather and reduce_scatter between ranks.
 
+use super::links::{self, Kind, measure_links};
 use crate::{
     device,
     failure::{Failure, Outcome},
@@ -13,7 +14,7 @@ use clap::Args;
 use hal::{Counts, Driver, GroupId, Join, error::Bytes};
 use parallel::Operation;
 use serde::Serialize;
-use std::time::Instant;
+use std::{path::PathBuf, time::Instant};
 use tensor::{Communicator, DType, Device, ReduceOp, Tensor};
 
 const OPERATIONS: [Operation; 3] = [Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter];
@@ -36,6 +37,9 @@ pub(crate) struct Collectives {
     /// Sizes of the whole buffers; by default 1 KiB to 64 MiB
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     bytes: Vec<usize>,
+    /// Measure groups of every kind too, and write them into a machine's description
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
     /// Print one line of JSON for each operation and size
     #[arg(long)]
     json: bool,
@@ -60,15 +64,22 @@ impl Collectives {
         let driver = device::preferred(drivers)?;
         let sizes = self.sizes()?;
         output::note(&device::described(driver, self.threads)?);
+        let saves = self.save.is_some();
         let lines = Team::new(self.ranks(), self.threads).run(driver, move |world, device| {
             let group = join(world, device)?;
             let cases =
                 OPERATIONS.iter().flat_map(|&operation| sizes.iter().map(move |&bytes| (operation, bytes)));
-            cases
+            let lines: Vec<Line> = cases
                 .map(|(operation, bytes)| measure(device, &group, operation, bytes))
-                .collect::<train::Result<Vec<_>>>()
+                .collect::<train::Result<_>>()?;
+            let kinds = if saves { Kind::all(world.size()) } else { Vec::new() };
+            let timed = measure_links(world, device, &kinds, links::FULL)?;
+            Ok((lines, timed, world.num_nodes(), world.local_size()))
         });
-        let lines = lines?.swap_remove(0);
+        let (lines, timed, nodes, ranks_per_node) = lines?.swap_remove(0);
+        if let Some(path) = &self.save {
+            launcher::once(|| links::save(path, nodes, ranks_per_node, timed).map(|()| path.clone()))?;
+        }
         lines
             .iter()
             .try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
@@ -194,7 +205,7 @@ mod tests {
     use super::*;
 
     fn sizes(ranks: usize, bytes: &[usize]) -> Outcome<Vec<usize>> {
-        Collectives { ranks: Some(ranks), threads: 1, bytes: bytes.into(), json: false }.sizes()
+        Collectives { ranks: Some(ranks), threads: 1, bytes: bytes.into(), save: None, json: false }.sizes()
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::{
     machine,
     numbers::{Spread, rounded},
     output,
+    overrides::precisions,
     ranks::Team,
 };
 use clap::Args;
@@ -13,9 +14,10 @@ use hal::{Driver, random::Key};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use tensor::{
-    Device, Tensor,
-    ops::{Transpose, matmul_into},
+    DType, Device, Tensor,
+    ops::{Transpose, cast, matmul_into},
 };
+use train::config::Precision;
 
 /// A shape is measured at least so often, and for at least so long.
 const FEWEST_CALLS: usize = 7;
@@ -36,6 +38,9 @@ pub(crate) struct Gemm {
     /// Rows of the head's table
     #[arg(long, value_name = "N", default_value_t = 8192)]
     vocabulary: usize,
+    /// Type of the matrices
+    #[arg(long, default_value = "f32", value_parser = precisions())]
+    precision: Precision,
     /// Print one line of JSON for each shape
     #[arg(long)]
     json: bool,
@@ -65,6 +70,7 @@ struct Line {
     m: usize,
     n: usize,
     k: usize,
+    dtype: &'static str,
     threads: usize,
     us: f64,
     min_us: f64,
@@ -81,9 +87,12 @@ impl Gemm {
             return Err(Failure::usage("bench gemm: found a size of 0, needs at least 1"));
         }
         output::note(&device::described(driver, threads)?);
-        let products = self.products();
+        let (products, dtype) = (self.products(), self.precision.dtype());
         let lines = Team::new(1, threads).run(driver, move |_, device| {
-            products.iter().map(|&product| line(device, product, threads)).collect::<train::Result<Vec<_>>>()
+            products
+                .iter()
+                .map(|&product| line(device, product, dtype, threads))
+                .collect::<train::Result<Vec<_>>>()
         });
         let lines = lines?.swap_remove(0);
         lines
@@ -119,18 +128,18 @@ impl Product {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64
     }
 
-    /// Makes the matrices, and runs the product twice to warm up.
+    /// Makes the matrices, of that type, and runs the product twice to warm up.
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn ready(self, device: &Device) -> train::Result<Ready> {
-        let ready = Ready { product: self, operands: self.operands(device)? };
+    pub(super) fn ready_as(self, device: &Device, dtype: DType) -> train::Result<Ready> {
+        let ready = Ready { product: self, operands: self.operands(device, dtype)? };
         ready.call()?;
         ready.call()?;
         Ok(ready)
     }
 
-    fn operands(self, device: &Device) -> train::Result<[Tensor; 3]> {
+    fn operands(self, device: &Device, dtype: DType) -> train::Result<[Tensor; 3]> {
         let Product { m, n, k, .. } = self;
         let (a, b) = match self.transpose {
             Transpose::None => ([m, k], [k, n]),
@@ -141,9 +150,10 @@ impl Product {
             let key = Key::new(1, name, 0);
             let numbers: Vec<f32> =
                 (0..shape[0] * shape[1]).map(|index| key.uniform(index as u64) - 0.5).collect();
-            Ok(Tensor::from_slice(device, &shape, &numbers)?)
+            let numbers = Tensor::from_slice(device, &shape, &numbers)?;
+            Ok(if dtype == DType::F32 { numbers } else { cast(&numbers, dtype)? })
         };
-        let out = Tensor::zeros(device, tensor::DType::F32, &[m, n])?;
+        let out = Tensor::zeros(device, dtype, &[m, n])?;
         Ok([random(a, "bench a")?, random(b, "bench b")?, out])
     }
 
@@ -168,8 +178,8 @@ impl Ready {
     }
 }
 
-fn line(device: &Device, product: Product, threads: usize) -> train::Result<Line> {
-    let spread = Spread::of(&measure(&product.ready(device)?)?);
+fn line(device: &Device, product: Product, dtype: DType, threads: usize) -> train::Result<Line> {
+    let spread = Spread::of(&measure(&product.ready_as(device, dtype)?)?);
     let us = |seconds: f64| rounded(seconds * 1e6, 1);
     let Product { what, m, n, k, .. } = product;
     Ok(Line {
@@ -178,6 +188,7 @@ fn line(device: &Device, product: Product, threads: usize) -> train::Result<Line
         m,
         n,
         k,
+        dtype: dtype.name(),
         threads,
         us: us(spread.median),
         min_us: us(spread.min),
@@ -213,7 +224,14 @@ mod tests {
 
     #[test]
     fn a_steps_products_are_three_times_the_forward_ones() {
-        let gemm = Gemm { threads: None, tokens: 2048, hidden: 512, vocabulary: 8192, json: false };
+        let gemm = Gemm {
+            threads: None,
+            tokens: 2048,
+            hidden: 512,
+            vocabulary: 8192,
+            precision: Precision::F32,
+            json: false,
+        };
         let flop = |word: &str| -> f64 {
             let products = gemm.products().into_iter().filter(|product| product.what.ends_with(word));
             products.map(Product::flop).sum()

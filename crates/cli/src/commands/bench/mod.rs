@@ -5,16 +5,35 @@
 
 mod collectives;
 mod gemm;
+pub(crate) mod links;
+mod save;
 mod step;
 mod workload;
 
-use crate::{failure::Outcome, launcher};
-use clap::Subcommand;
+pub(crate) use save::save;
+
+use crate::{
+    failure::{Failure, Outcome},
+    launcher,
+};
+use clap::{Args, Subcommand};
 use hal::Driver;
+use std::path::PathBuf;
+
+/// One measurement, or all that the planner needs.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Bench {
+    /// Measure this machine for the planner, and write its description
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    #[command(subcommand)]
+    what: Option<What>,
+}
 
 /// What can be measured.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
+enum What {
     /// The products of the benchmark's model
     Gemm(gemm::Gemm),
     /// all_reduce, all_gather and reduce_scatter between ranks
@@ -26,10 +45,16 @@ pub(crate) enum Bench {
 impl Bench {
     /// Measures it.
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
-        match self {
-            Bench::Gemm(gemm) => launcher::refuse_many("bench gemm").and_then(|()| gemm.run(drivers)),
-            Bench::Collectives(collectives) => collectives.run(drivers),
-            Bench::Step(step) => step.run(drivers),
+        match (&self.what, &self.save) {
+            (Some(What::Gemm(gemm)), _) => {
+                launcher::refuse_many("bench gemm").and_then(|()| gemm.run(drivers))
+            }
+            (Some(What::Collectives(collectives)), _) => collectives.run(drivers),
+            (Some(What::Step(step)), _) => step.run(drivers),
+            (None, Some(path)) => {
+                launcher::refuse_many("bench --save").and_then(|()| save::save(drivers, path))
+            }
+            (None, None) => Err(Failure::usage("bench: needs gemm, collectives, step, or --save FILE")),
         }
     }
 }

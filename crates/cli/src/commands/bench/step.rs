@@ -18,7 +18,7 @@ use hal::Driver;
 use parallel::{Context, data::Part};
 use serde::Serialize;
 use std::{path::PathBuf, sync::Arc, time::Instant};
-use tensor::{Device, ops::Transpose};
+use tensor::{DType, Device, ops::Transpose};
 use train::{Config, checkpoint::PlainFile, trainer::Trainer};
 
 /// Steps that are left out of the figures.
@@ -166,7 +166,7 @@ impl Plan {
         everyone.barrier()?;
         let peak_mib = machine::peak_resident_mib();
         everyone.barrier()?;
-        let peak_gflops = peak_gflops(world, device)?;
+        let peak_gflops = peak_gflops(world, device, self.config.training.precision.dtype())?;
         Ok(Measured { seconds, losses, peak_mib, tensor_bytes, peak_gflops })
     }
 
@@ -196,9 +196,9 @@ impl Plan {
 }
 
 // The best that products reach on all ranks together: they share the processors here as they do in a step.
-fn peak_gflops(world: &World, device: &Device) -> train::Result<f64> {
+fn peak_gflops(world: &World, device: &Device, dtype: DType) -> train::Result<f64> {
     let product = Product { what: "peak", transpose: Transpose::None, m: 1024, n: 1024, k: 1024 };
-    let (ready, everyone) = (product.ready(device)?, world.everyone());
+    let (ready, everyone) = (product.ready_as(device, dtype)?, world.everyone());
     let mut shortest = f64::INFINITY;
     for _ in 0..PEAK_ROUNDS {
         everyone.barrier()?;

@@ -1,6 +1,9 @@
 //! What `fascicle bench step` trains: the configuration, and the one batch of all its steps.
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::{Failure, Outcome},
+    overrides::precisions,
+};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use grid::Degrees;
 use hal::random::Key;
@@ -9,7 +12,7 @@ use parallel::{Context, pipeline::ScheduleKind};
 use std::ops::Range;
 use train::{
     Config,
-    config::{OverlapNames, RateSchedule, TrainingConfig, overlap_from_names},
+    config::{OverlapNames, Precision, RateSchedule, TrainingConfig, overlap_from_names},
     data,
     trainer::Shares,
 };
@@ -55,6 +58,9 @@ pub(super) struct Running {
     /// Threads that each rank computes with
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) threads: usize,
+    /// Type of weights and activations; sums and the optimiser's state are wider
+    #[arg(long, default_value = "f32", value_parser = precisions())]
+    precision: Precision,
     /// Micro-batches of a replica; by default one for each stage
     #[arg(long, value_name = "N")]
     micro_batches: Option<usize>,
@@ -66,7 +72,7 @@ pub(super) struct Running {
     overlap: Vec<String>,
 }
 
-/// The configuration, checked: AdamW at a constant rate, no clipping, f32.
+/// The configuration, checked: AdamW at a constant rate, no clipping.
 pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Config> {
     let mut config = Config { seed: 1, model: model(sizes), ..Config::default() };
     config.training = TrainingConfig {
@@ -81,6 +87,7 @@ pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Co
         beta2: 0.999,
         epsilon: 1e-8,
         clip_norm: 0.0,
+        precision: running.precision,
         ..TrainingConfig::default()
     };
     let overlap =

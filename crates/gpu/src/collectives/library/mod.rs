@@ -115,13 +115,21 @@ impl Watch for Shared {
         });
         checked.inspect_err(|_| self.session.abort())
     }
+
+    fn land(&self) -> Result<()> {
+        self.flight.land(|waited| self.check(waited))
+    }
+
+    fn end(&self) {
+        self.session.abort();
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         let context = &self.session.context;
         // A peer that has gone would keep this rank here, so the wait is watched like any other.
-        if context.check().and_then(|()| self.flight.land(|waited| self.check(waited))).is_err() {
+        if context.check().and_then(|()| self.land()).is_err() {
             self.session.abort();
         }
     }

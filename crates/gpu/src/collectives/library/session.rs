@@ -140,14 +140,16 @@ impl Session {
         });
     }
 
-    fn close(&self, comm: Comm) -> Result<()> {
+    fn finalize(&self, comm: Comm) -> Result<()> {
         self.context.bind()?;
-        if let Some(finalize) = self.nccl.ncclCommFinalize {
-            // SAFETY: the communicator is live, and everything queued on it has run.
-            let begun = unsafe { finalize(comm) };
-            self.settle(comm, "ncclCommFinalize", begun)?;
-        }
-        // SAFETY: as above; nobody has it any more.
+        let Some(finalize) = self.nccl.ncclCommFinalize else { return Ok(()) };
+        // SAFETY: the communicator is live, and everything queued on it has run.
+        let begun = unsafe { finalize(comm) };
+        self.settle(comm, "ncclCommFinalize", begun)
+    }
+
+    fn destroy(&self, comm: Comm) -> Result<()> {
+        // SAFETY: the communicator is live, everything queued on it has run, and nobody has it any more.
         self.check("ncclCommDestroy", unsafe { (self.nccl.ncclCommDestroy)(comm) })
     }
 }
@@ -156,12 +158,12 @@ impl Drop for Session {
     fn drop(&mut self) {
         let comm = *lock(&self.comm);
         let Some(Pointer(comm)) = comm else { return };
-        match self.close(comm) {
-            Ok(()) => {}
-            Err(error) => {
-                self.context.fail(error);
-                self.abort();
-            }
+        // One that cannot be finalized is aborted; after a failed end there is nothing left to end.
+        if let Err(error) = self.finalize(comm) {
+            self.context.fail(error);
+            self.abort();
+        } else if let Err(error) = self.destroy(comm) {
+            self.context.fail(error);
         }
     }
 }

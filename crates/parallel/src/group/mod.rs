@@ -1,4 +1,12 @@
 //! Collectives along an axis, with their bytes counted.
+//!
+//! A group that spans nodes has two forms of each collective: the flat one, and the one in two levels of `levels`. What
+//! is counted is the same: what the collective means, not the way it goes.
+
+mod levels;
+mod purpose;
+
+pub use purpose::Purpose;
 
 use crate::{
     Context,
@@ -7,29 +15,14 @@ use crate::{
 use ::tensor::{Communicator, ReduceOp, Result, Stream, Tensor};
 use grid::Axis;
 use hal::{Counts, Join};
-
-/// What a group's communicator is for. Each purpose has its own, so that work of one never queues behind another's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Purpose {
-    /// Collectives that their caller needs at once, and OAR.
-    Main,
-    /// Gathers of weights (OAG).
-    Gather,
-    /// Reduce-scatters of weight gradients (ORS).
-    Scatter,
-    /// Reductions of gradient buckets.
-    Bucket,
-    /// Activations between pipeline stages.
-    Activation,
-    /// Gradients between pipeline stages.
-    Gradient,
-}
+use levels::Levels;
 
 /// One rank's end of a group along an axis.
 #[derive(Debug)]
 pub struct Group {
     communicator: Communicator,
     axis: Axis,
+    levels: Option<Levels>,
 }
 
 impl Group {
@@ -41,22 +34,23 @@ impl Group {
         members: &[usize],
         purpose: Purpose,
     ) -> Result<Group> {
-        let world = context.world();
-        let label = format!("{label} ({purpose:?})").to_lowercase();
-        let exchange = world.exchange(&label, members)?;
-        let hal_device = context.device().hal();
-        let own_id = if exchange.stands_for(0) { hal_device.create_group()?.0 } else { Vec::new() };
-        let join = Join {
-            id: hal::GroupId(exchange.broadcast(0, &own_id)?),
-            label,
-            rank: exchange.rank(),
-            members: members.to_vec(),
-            timeout: world.timeout(),
-            abort: world.abort().clone(),
-        };
-        let checked = context.settings().checked.then_some(exchange);
-        let communicator = Communicator::join(context.device(), join, checked)?;
-        Ok(Group { communicator, axis })
+        let communicator = join(context, label, members, purpose)?;
+        let levels = Levels::of(context, label, context.grid().inner_product(axis), members, purpose);
+        Ok(Group { communicator, axis, levels })
+    }
+
+    // The two levels, where this collective is to go by them.
+    fn levels(
+        &self,
+        context: &Context,
+        operation: Operation,
+        elements: usize,
+        bytes: usize,
+    ) -> Option<&Levels> {
+        let suited =
+            self.levels.as_ref().filter(|levels| levels.suit(context, operation, elements, bytes))?;
+        context.report().note_levels(self.axis, operation);
+        Some(suited)
     }
 
     /// This rank's index within the group.
@@ -83,7 +77,10 @@ impl Group {
         op: ReduceOp,
     ) -> Result<()> {
         context.counters().add(self.axis, Operation::AllReduce, subject, tensor.bytes());
-        self.communicator.all_reduce(stream, tensor, op)
+        match self.levels(context, Operation::AllReduce, tensor.num_elements(), tensor.bytes()) {
+            Some(levels) => levels.all_reduce(context, stream, tensor, op),
+            None => self.communicator.all_reduce(stream, tensor, op),
+        }
     }
 
     /// Gives every rank the concatenation of all `part` in `whole`; `counts` are the parts' elements.
@@ -100,7 +97,10 @@ impl Group {
         counts: &Counts,
     ) -> Result<()> {
         context.counters().add(self.axis, Operation::AllGather, subject, whole.bytes());
-        self.communicator.all_gather(stream, part, whole, counts)
+        match self.levels(context, Operation::AllGather, whole.num_elements(), whole.bytes()) {
+            Some(levels) => levels.all_gather(context, stream, part, whole, counts),
+            None => self.communicator.all_gather(stream, part, whole, counts),
+        }
     }
 
     /// Gives rank i the sum of the i-th parts of all `whole` in `part`; `counts` are the parts' elements.
@@ -117,7 +117,10 @@ impl Group {
         counts: &Counts,
     ) -> Result<()> {
         context.counters().add(self.axis, Operation::ReduceScatter, subject, whole.bytes());
-        self.communicator.reduce_scatter(stream, whole, part, counts, ReduceOp::Sum)
+        match self.levels(context, Operation::ReduceScatter, whole.num_elements(), whole.bytes()) {
+            Some(levels) => levels.reduce_scatter(context, stream, whole, part, counts),
+            None => self.communicator.reduce_scatter(stream, whole, part, counts, ReduceOp::Sum),
+        }
     }
 
     /// Sends a message to rank `to` of the group.
@@ -151,4 +154,23 @@ impl Group {
         context.counters().add(self.axis, Operation::Recv, subject, tensor.bytes());
         self.communicator.recv(stream, tensor, from)
     }
+}
+
+/// Joins the group of `members`: the first, or the rank that stands for it, makes its id and sends it to the others.
+fn join(context: &Context, label: &str, members: &[usize], purpose: Purpose) -> Result<Communicator> {
+    let world = context.world();
+    let label = format!("{label} ({purpose:?})").to_lowercase();
+    let exchange = world.exchange(&label, members)?;
+    let hal_device = context.device().hal();
+    let own_id = if exchange.stands_for(0) { hal_device.create_group()?.0 } else { Vec::new() };
+    let join = Join {
+        id: hal::GroupId(exchange.broadcast(0, &own_id)?),
+        label,
+        rank: exchange.rank(),
+        members: members.to_vec(),
+        timeout: world.timeout(),
+        abort: world.abort().clone(),
+    };
+    let checked = context.settings().checked.then_some(exchange);
+    Communicator::join(context.device(), join, checked)
 }

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Compares our declarations of foreign functions, values and structures with the vendors' own headers.
+#
+# Usage: ci/declarations.sh [FOLDER]   the headers go there, and stay for the next run; by default target/headers
+# CUDA 12.8 and 13.0 with their cuBLAS and NCCL come from PyPI, HIP 5.7 and 6.4 with hipBLAS and RCCL from the Debian
+# suites trixie and sid. Nothing is installed: headers are taken out of the packages.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+headers=$(realpath -m "${1:-target/headers}")
+mkdir -p "$headers"
+
+# Makes folder $1 by the command that follows, once: a folder that an earlier run has finished is kept.
+once() {
+  local folder=$headers/$1
+  [ -d "$folder" ] && return
+  rm -rf "$folder.unfinished"
+  mkdir -p "$folder.unfinished"
+  "${@:2}" "$folder.unfinished"
+  mv "$folder.unfinished" "$folder"
+}
+
+cuda_13() {
+  python3 ci/wheel-headers.py "$1" 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-cccl==13.0.*' \
+    'nvidia-cublas==13.0.*' 'nvidia-nccl-cu13==2.*'
+}
+cuda_12() {
+  python3 ci/wheel-headers.py "$1" 'nvidia-cuda-runtime-cu12==12.8.*' 'nvidia-cuda-nvcc-cu12==12.8.*' \
+    'nvidia-cuda-cccl-cu12==12.8.*' 'nvidia-cublas-cu12==12.8.*' 'nvidia-nccl-cu12==2.27.*'
+}
+
+# Unpacks packages of a Debian suite, whichever suite this machine has: apt is given lists and folders of its own.
+debian() {
+  local suite=$1 out=$2 uri
+  uri=$(awk '/^URIs:/ { print $2; exit }' /etc/apt/sources.list.d/*.sources 2> /dev/null || true)
+  mkdir -p "$out"/{lists/partial,archives/partial,sources}
+  printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
+    "${uri:-http://deb.debian.org/debian}" "$suite" /usr/share/keyrings/debian-archive-keyring.gpg \
+    > "$out/sources/suite.sources"
+  local apt=(apt-get -qq -o APT::Sandbox::User=root -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$out/sources"
+    -o "Dir::State::Lists=$out/lists" -o "Dir::Cache::Archives=$out/archives" -o Dir::Cache::pkgcache=
+    -o Dir::Cache::srcpkgcache=)
+  "${apt[@]}" update
+  (cd "$out" && "${apt[@]}" download "${@:3}")
+  for package in "$out"/*.deb; do dpkg -x "$package" "$out/root"; done
+  rm -rf "$out"/{*.deb,lists,archives,sources}
+}
+rocm_trixie() { debian trixie "$1" libamdhip64-dev libhipblas-dev librocblas-dev librccl-dev; }
+rocm_sid() { debian sid "$1" libamdhip64-dev libhipblas-dev libhipblas-common-dev librocblas-dev librccl-dev; }
+
+once cuda-12 cuda_12
+once cuda-13 cuda_13
+once rocm-trixie rocm_trixie
+once rocm-sid rocm_sid
+
+export FASCICLE_CUDA_HEADERS=$headers/cuda-12:$headers/cuda-13
+export FASCICLE_ROCM_HEADERS=$headers/rocm-trixie/root/usr/include:$headers/rocm-sid/root/usr/include
+# The kernels take no part in this.
+export FASCICLE_NVCC=none FASCICLE_HIPCC=none
+for vendor in cuda rocm; do
+  cargo test -q -p "fascicle-$vendor" --test declarations -- --nocapture 2>&1 | grep -v '^warning' |
+    tee "$headers/$vendor.log"
+  found=$(grep -c 'declarations agree' "$headers/$vendor.log" || true)
+  [ "$found" -ge 6 ] || { echo "declarations: $found of 6 $vendor headers were compared" >&2; exit 1; }
+done

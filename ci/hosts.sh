@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Several hosts on one machine, for checks that source this: network namespaces, joined by a bridge, each with a host
+# name of its own, which is how MPI tells hosts apart. They share processors, memory and files. Needs root and iproute2.
+set -euo pipefail
+if ! command -v ip >/dev/null || ! command -v tc >/dev/null; then
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq iproute2 >/dev/null
+fi
+# Interfaces have at most 15 letters, and two runs of a check must not meet.
+hosts_name=fc$(($$ % 10000))
+hosts_net=10.$((64 + $$ % 64)).$(($$ / 64 % 256))
+hosts_agent=$(mktemp)
+
+# hosts_up COUNT: host I is $hosts_name-I, and its end of the network is its interface `net`.
+hosts_up() {
+  ip link add "$hosts_name-br" type bridge
+  ip link set "$hosts_name-br" up
+  for host in $(seq "$1"); do
+    local name=$hosts_name-$host
+    ip netns add "$name"
+    ip link add "$name-v" type veth peer name net netns "$name"
+    ip link set "$name-v" master "$hosts_name-br" up
+    ip -n "$name" addr add "$hosts_net.$host/24" dev net
+    ip -n "$name" link set net up
+    ip -n "$name" link set lo up
+    # A connection over a cut link is given up in seconds; the system's default is a quarter of an hour.
+    ip netns exec "$name" sysctl -qw net.ipv4.tcp_retries2=3
+  done
+  # What mpirun starts its helpers on other hosts with, in the place of ssh: the address, then the command.
+  cat >"$hosts_agent" <<AGENT
+#!/bin/sh
+host=$hosts_name-\${1##*.}
+shift
+exec ip netns exec "\$host" unshare --uts sh -c "hostname \$host; \$*"
+AGENT
+  chmod +x "$hosts_agent"
+}
+
+hosts_down() {
+  # Also what a cut link has kept from ending.
+  for host in $(ip netns list | grep -oE "^$hosts_name-[0-9]+"); do
+    ip netns pids "$host" | xargs -r kill -KILL
+    ip netns del "$host"
+  done
+  ip link del "$hosts_name-br" 2>/dev/null || true
+  rm -f "$hosts_agent"
+}
+
+# hosts_slow RATE: what leaves each host does so no faster.
+hosts_slow() {
+  for host in $(ip netns list | grep -oE "^$hosts_name-[0-9]+"); do
+    ip netns exec "$host" tc qdisc replace dev net root tbf rate "$1" burst 32kb latency 2s
+  done
+}
+
+# hosts_run HOSTS RANKS_PER_HOST COMMAND...: mpirun on the first host.
+hosts_run() {
+  local hosts=$1 ranks=$2 list=$hosts_name-1:$2
+  shift 2
+  for host in $(seq 2 "$hosts"); do list+=,$hosts_net.$host:$ranks; done
+  ip netns exec "$hosts_name-1" unshare --uts sh -c 'hostname "$0"; exec "$@"' "$hosts_name-1" \
+    timeout 120 mpirun --mca plm_rsh_agent "$hosts_agent" --mca btl tcp,vader,self \
+    --mca btl_tcp_if_include "$hosts_net.0/24" --mca oob_tcp_if_include "$hosts_net.0/24" \
+    --mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 \
+    --host "$list" -n $((hosts * ranks)) "$@"
+}

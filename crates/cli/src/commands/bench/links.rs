@@ -1,0 +1,235 @@
+//! Times of collectives and messages between ranks of one or of several nodes, all sibling groups at once.
+
+use crate::failure::{Failure, Outcome};
+use bootstrap::World;
+use grid::{
+    Axis, AxisOrder, Degrees, Grid,
+    machine::{Machine, Operation, links::Timed},
+};
+use hal::Counts;
+use parallel::{Context, Group, Hierarchical, Purpose, Settings, counters::Subject};
+use std::{path::Path, rc::Rc, time::Instant};
+use tensor::{DType, Device, ReduceOp, Tensor};
+
+const OPERATIONS: [Operation; 4] =
+    [Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter, Operation::Message];
+
+/// Groups of `size` ranks, neighbours `inner` positions apart, where ranks of a node have neighbouring positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// Positions between neighbours.
+    pub(crate) inner: usize,
+    /// Ranks of a group.
+    pub(crate) size: usize,
+}
+
+impl Kind {
+    /// Every kind of group whose size and distance divide a world of `ranks`.
+    pub(crate) fn all(ranks: usize) -> Vec<Kind> {
+        let divisors = |number: usize| (1..=number).filter(move |divisor| number.is_multiple_of(*divisor));
+        let of = move |size: usize| divisors(ranks / size).map(move |inner| Kind { inner, size });
+        divisors(ranks).filter(|size| *size > 1).flat_map(of).collect()
+    }
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Sizes of whole buffers in bytes, rising, and calls in a row for each.
+    sizes: &'static [(usize, usize)],
+    /// Microseconds that a row may take: over slow links calls are fewer, and the last sizes are left out.
+    row_us: f64,
+}
+
+/// What is enough to compare axes, in a second or two.
+pub(crate) const PROBE: Effort =
+    Effort { sizes: &[(4 << 10, 8), (128 << 10, 4), (1 << 20, 2)], row_us: 60e3 };
+
+/// What goes into a machine's description.
+pub(crate) const FULL: Effort = Effort {
+    sizes: &[(1 << 10, 100), (16 << 10, 50), (256 << 10, 20), (1 << 20, 10), (8 << 20, 3)],
+    row_us: 1e6,
+};
+
+impl Effort {
+    // Calls in a row for the size at `index`, judged by the point before it; none where one would take too long.
+    fn calls(&self, index: usize, before: Option<&[f64; 2]>) -> usize {
+        let (bytes, calls) = self.sizes[index];
+        let us = before.map_or(0.0, |[bytes_before, us]| us * bytes as f64 / bytes_before);
+        match us > self.row_us {
+            true => 0,
+            false => calls.min((self.row_us / us.max(1e-3)) as usize).max(1),
+        }
+    }
+}
+
+/// Seconds of each collective, and of a message between neighbours, in groups of these kinds; the same on every rank.
+pub(crate) fn measure_links(
+    world: &World,
+    device: &Device,
+    kinds: &[Kind],
+    effort: Effort,
+) -> train::Result<Vec<Timed>> {
+    let mut measured = Vec::new();
+    for kind in kinds {
+        let context = context(world, device, *kind)?;
+        let ranks = context.mapping().node_sizes().into_iter().max().unwrap_or(1);
+        let Some(group) = context.group(Axis::Y, Purpose::Main)? else { continue };
+        for operation in OPERATIONS {
+            let points = points(&context, &group, operation, effort)?;
+            measured.push(Timed { ranks, inner: kind.inner, size: kind.size, operation, points });
+        }
+    }
+    Ok(measured)
+}
+
+fn points(
+    context: &Context,
+    group: &Rc<Group>,
+    operation: Operation,
+    effort: Effort,
+) -> train::Result<Vec<[f64; 2]>> {
+    let mut points: Vec<[f64; 2]> = Vec::new();
+    for (index, (bytes, _)) in effort.sizes.iter().enumerate() {
+        let calls = effort.calls(index, points.last());
+        if calls == 0 {
+            break;
+        }
+        let bytes = bytes.next_multiple_of(4 * group.size());
+        points.push([bytes as f64, Probe::new(context, group, bytes)?.us(operation, calls)?]);
+    }
+    Ok(points)
+}
+
+// A grid whose Y axis has groups of that kind.
+fn context(world: &World, device: &Device, kind: Kind) -> train::Result<Context> {
+    let (x, y) = (kind.inner, kind.size);
+    let degrees = Degrees { x, y, z: world.size() / (x * y), ..Degrees::default() };
+    let grid = Grid::for_ranks(degrees, AxisOrder::default(), world.size())?;
+    let settings = Settings { hierarchical: Hierarchical::Off, ..Settings::default() };
+    Ok(Context::new(world.clone(), grid, device.clone(), settings)?)
+}
+
+struct Probe<'a> {
+    context: &'a Context,
+    group: &'a Rc<Group>,
+    whole: Tensor,
+    part: Tensor,
+}
+
+impl<'a> Probe<'a> {
+    fn new(context: &'a Context, group: &'a Rc<Group>, bytes: usize) -> train::Result<Probe<'a>> {
+        let zeros = |count| Tensor::zeros(context.device(), DType::F32, &[count]);
+        Ok(Probe { context, group, whole: zeros(bytes / 4)?, part: zeros(bytes / 4 / group.size())? })
+    }
+
+    // Microseconds of one call, where the slowest rank takes them; the middle of three rounds.
+    fn us(&self, operation: Operation, calls: usize) -> train::Result<f64> {
+        let mut rounds = Vec::new();
+        self.calls(operation, 1)?;
+        for _ in 0..3 {
+            self.context.world().everyone().barrier()?;
+            let begun = Instant::now();
+            self.calls(operation, calls)?;
+            rounds.push(begun.elapsed().as_secs_f64() * 1e6 / calls as f64);
+        }
+        rounds.sort_by(f64::total_cmp);
+        let told = self.context.world().everyone().all_gather(&rounds[1].to_le_bytes())?;
+        let times = told.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_le_bytes);
+        Ok(times.fold(0.0, f64::max))
+    }
+
+    fn calls(&self, operation: Operation, calls: usize) -> train::Result<()> {
+        let stream = self.context.device().compute();
+        (0..calls).try_for_each(|call| self.call(operation, call))?;
+        Ok(stream.synchronize()?)
+    }
+
+    fn call(&self, operation: Operation, call: usize) -> hal::Result<()> {
+        let (context, group, subject) = (self.context, self.group, Subject::Layout);
+        let (stream, counts) = (context.device().compute(), Counts::Even(self.part.num_elements()));
+        match operation {
+            Operation::AllGather => {
+                group.all_gather(context, subject, &stream, &self.part, &self.whole, &counts)
+            }
+            Operation::ReduceScatter => {
+                group.reduce_scatter(context, subject, &stream, &self.whole, &self.part, &counts)
+            }
+            Operation::Message => self.message(call),
+            _ => group.all_reduce(context, subject, &stream, &self.whole, ReduceOp::Sum),
+        }
+    }
+
+    // Pairs of neighbours, there and back; a group of odd size has one rank that stays out.
+    fn message(&self, call: usize) -> hal::Result<()> {
+        let (context, group) = (self.context, self.group);
+        let (stream, subject, other) = (context.device().compute(), Subject::Pipeline, group.rank() ^ 1);
+        match (call + group.rank()) % 2 {
+            _ if other >= group.size() => Ok(()),
+            0 => group.send(context, subject, &stream, &self.whole, other),
+            _ => group.recv(context, subject, &stream, &self.whole, other),
+        }
+    }
+}
+
+/// Puts measured times into a machine's file: the one that is there, or one like the laptop's.
+///
+/// # Errors
+/// A file that is no machine's description, or that cannot be written.
+pub(crate) fn save(path: &Path, nodes: usize, ranks_per_node: usize, measured: Vec<Timed>) -> Outcome {
+    let mut machine = match path.exists() {
+        true => Machine::find(&path.to_string_lossy()).map_err(Failure::usage)?,
+        false => unknown(path)?,
+    };
+    (machine.nodes, machine.devices_per_node) = (nodes, ranks_per_node);
+    machine.links.measured = measured;
+    std::fs::write(path, machine.to_toml())
+        .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
+}
+
+fn unknown(path: &Path) -> Outcome<Machine> {
+    let laptop = Machine::find("laptop").map_err(Failure::run)?;
+    let name = path.file_stem().map_or("machine".into(), |stem| stem.to_string_lossy().into_owned());
+    let title =
+        "Links as fascicle bench collectives --save measured them; devices as those of the laptop".into();
+    Ok(Machine { name, title, ..laptop })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_groups_divide_the_world() {
+        let all: Vec<_> = Kind::all(6).into_iter().map(|kind| (kind.inner, kind.size)).collect();
+        assert_eq!(all, [(1, 2), (3, 2), (1, 3), (2, 3), (1, 6)]);
+        assert!(Kind::all(1).is_empty());
+    }
+
+    #[test]
+    fn slow_links_are_given_fewer_calls() {
+        let effort = Effort { sizes: &[(1024, 100), (4096, 100), (16384, 100)], row_us: 1000.0 };
+        assert_eq!(effort.calls(0, None), 100);
+        assert_eq!(effort.calls(1, Some(&[1024.0, 1.0])), 100);
+        assert_eq!(effort.calls(1, Some(&[1024.0, 25.0])), 10);
+        assert_eq!(effort.calls(2, Some(&[4096.0, 200.0])), 1);
+        assert_eq!(effort.calls(2, Some(&[4096.0, 300.0])), 0);
+    }
+
+    #[test]
+    fn measured_links_go_into_a_file_that_keeps_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("two_nodes.toml");
+        let points = vec![[1024.0, 5.0], [4096.0, 10.0]];
+        let timed = Timed { ranks: 4, inner: 1, size: 4, operation: Operation::AllReduce, points };
+        save(&path, 2, 4, vec![timed.clone()]).unwrap();
+        let mut machine = Machine::find(&path.to_string_lossy()).unwrap();
+        assert_eq!((machine.name.as_str(), machine.nodes, machine.devices_per_node), ("two_nodes", 2, 4));
+        assert_eq!(machine.links.measured, std::slice::from_ref(&timed));
+        machine.device.name = "mine".into();
+        std::fs::write(&path, machine.to_toml()).unwrap();
+        save(&path, 4, 2, vec![timed]).unwrap();
+        let again = Machine::find(&path.to_string_lossy()).unwrap();
+        assert_eq!((again.nodes, again.device.name.as_str()), (4, "mine"));
+    }
+}

@@ -1,0 +1,90 @@
+//! `fascicle bench --save`: a description of this machine, for the planner.
+//!
+//! Everything is measured with as many ranks at work as there are cores, since that is how a job finds the machine:
+//! products of many shapes ([`products`]), kernels and attention inside a training step ([`kernels`]), collectives of
+//! groups of every kind with their siblings beside them (`links`).
+
+mod kernels;
+mod links;
+mod products;
+
+use crate::{device, failure::Outcome, machine as host, output};
+use grid::machine::{Attention, Device, Launch, Links, Machine, Product, Quantity, product::Tile};
+use hal::Driver;
+use std::{collections::BTreeMap, path::Path};
+
+/// Ranks that a job of one host has at most, for which groups are measured.
+pub(super) const MOST_RANKS: usize = 8;
+
+/// Measures this machine and writes its description.
+///
+/// # Errors
+/// Those of the device; a file that cannot be written.
+pub(crate) fn save(drivers: &[Driver], path: &Path) -> Outcome {
+    let driver = device::preferred(drivers)?;
+    let cores = host::cores().min(MOST_RANKS);
+    output::note(&format!(
+        "measuring {} with {cores} ranks at a time; it takes about a minute",
+        device::described(driver, 1)?
+    ));
+    let mut machine = unmeasured(path, cores);
+    products::measure(driver, cores, &mut machine)?;
+    output::note("products: done");
+    links::measure(driver, &mut machine)?;
+    output::note("collectives and messages: done");
+    kernels::measure(driver, cores, &mut machine)?;
+    output::note("kernels: done");
+    std::fs::write(path, machine.to_toml())
+        .map_err(|error| crate::failure::Failure::run(format!("{}: {error}", path.display())))?;
+    output::result(&path.display().to_string())
+}
+
+// The description before anything is measured: one of everything, so that a simulated time is a ratio.
+fn unmeasured(path: &Path, cores: usize) -> Machine {
+    let one = || Quantity::measured(1.0, "not measured yet");
+    let name = path.file_stem().map_or("this".into(), |stem| stem.to_string_lossy().into_owned());
+    let (total, _) = host::memory().unwrap_or((1 << 30, 1 << 30));
+    let share = total as f64 / MOST_RANKS as f64 / f64::from(1 << 30);
+    let device = Device {
+        name: host::processor(),
+        vendor: "cpu".into(),
+        memory_gib: Quantity::measured(share, format!("MemTotal of /proc/meminfo over {MOST_RANKS} ranks")),
+        reserved_gib: Quantity::measured(0.0, "the program itself is counted as nothing"),
+        memory_gbps: one(),
+        peak_tflops: BTreeMap::new(),
+        slowest: Quantity::measured(1.0, "ranks of one host"),
+        shared_cores: Some(Quantity::measured(cores as f64, "processors that this process may use")),
+        // Attention is measured by its flop, so its bytes must not count meanwhile.
+        kernel_efficiency: BTreeMap::from([
+            ("other".into(), one()),
+            ("attention".into(), Quantity::measured(1e6, "not measured yet")),
+        ]),
+        attention: Attention { forward: one(), backward: one() },
+        launch: Launch { host_us: Quantity::measured(0.01, "the host is the device"), device_us: one() },
+        collective_share: Quantity::measured(1.0, "a collective's copies take the core that would compute"),
+        host_gbps: one(),
+    };
+    let product = Product {
+        efficiency: BTreeMap::from([("other".into(), one())]),
+        units: Quantity::measured(1.0, "one thread a rank"),
+        tiles: vec![Tile { rows: 1, columns: 1, speed: 1.0 }],
+        half_depth: Quantity::measured(1.0, "the points say more"),
+        variants: Vec::new(),
+        points: Vec::new(),
+    };
+    let links = Links {
+        nics: 1,
+        devices_per_nic: MOST_RANKS,
+        injection_gbps: Quantity::measured(1.0, "no other host was there to measure"),
+        peer_gbps: one(),
+        base_us: one(),
+        in_node_us: one(),
+        network_us: Quantity::measured(50.0, "no other host was there to measure"),
+        tree: None,
+        half_nodes: None,
+        table: Vec::new(),
+        measured: Vec::new(),
+    };
+    let title = format!("{} with {cores} cores that up to {MOST_RANKS} ranks share", host::processor());
+    Machine { name, title, nodes: 1, devices_per_node: MOST_RANKS, device, product, links }
+}

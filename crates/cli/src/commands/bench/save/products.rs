@@ -1,0 +1,74 @@
+//! Speeds of matrix products of many shapes.
+
+use super::super::gemm::Product;
+use crate::{failure::Outcome, ranks::Team};
+use grid::machine::{
+    Machine, Quantity,
+    product::{Point, Variant},
+};
+use hal::Driver;
+use std::time::Instant;
+use tensor::{DType, ops::Transpose};
+
+/// Sizes of each side.
+const SIZES: [usize; 5] = [16, 64, 256, 1024, 4096];
+
+/// Larger products tell nothing that these do not.
+const MOST_FLOP: f64 = 2e9;
+
+/// Calls that count, and seconds after which no more are made.
+const CALLS: usize = 7;
+const SECONDS: f64 = 0.05;
+
+/// Fills in the points and the peaks.
+pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Outcome {
+    let points = Team::new(cores, 1).run(driver, move |world, device| {
+        let mut points = Vec::new();
+        for (product, variant, dtype) in products() {
+            let ready = product.ready_as(device, dtype)?;
+            world.everyone().barrier()?;
+            let mut seconds = Vec::new();
+            let begun = Instant::now();
+            while seconds.len() < CALLS && (seconds.len() < 3 || begun.elapsed().as_secs_f64() < SECONDS) {
+                let begun = Instant::now();
+                ready.call()?;
+                seconds.push(begun.elapsed().as_secs_f64());
+            }
+            seconds.sort_by(f64::total_cmp);
+            let tflops = product.flop() / seconds[seconds.len() / 2] / 1e12;
+            let Product { m, n, k, .. } = product;
+            points.push(Point { m, n, k, dtype: dtype.name().into(), variant, tflops });
+        }
+        Ok(points)
+    })?;
+    machine.product.points = points.into_iter().next().unwrap_or_default();
+    for dtype in [DType::F32, DType::F64, DType::Bf16, DType::F16] {
+        let own = machine.product.points.iter().filter(|point| point.dtype == dtype.name());
+        if let Some(best) = own.map(|point| point.tflops).reduce(f64::max) {
+            let source = format!("fascicle bench --save, the fastest product, {cores} ranks at a time");
+            machine.device.peak_tflops.insert(dtype.name().into(), Quantity::measured(best, source));
+        }
+    }
+    Ok(())
+}
+
+// All shapes in f32; the other types follow it, so a few are enough.
+fn products() -> Vec<(Product, Variant, DType)> {
+    let variants =
+        [(Transpose::None, Variant::Nn), (Transpose::Second, Variant::Nt), (Transpose::First, Variant::Tn)];
+    let mut all = Vec::new();
+    for dtype in [DType::F32, DType::F64, DType::Bf16, DType::F16] {
+        let sizes = if dtype == DType::F32 { &SIZES[..] } else { &SIZES[1..4] };
+        for &m in sizes {
+            for &n in sizes {
+                for &k in sizes {
+                    let shapes = variants.map(|(transpose, variant)| {
+                        (Product { what: "", transpose, m, n, k }, variant, dtype)
+                    });
+                    all.extend(shapes.into_iter().filter(|(product, ..)| product.flop() <= MOST_FLOP));
+                }
+            }
+        }
+    }
+    all
+}

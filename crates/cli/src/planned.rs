@@ -1,0 +1,76 @@
+//! `fascicle train --plan`: the planner's best grid for the machine at hand.
+
+use crate::{
+    commands::bench,
+    failure::{Failure, Outcome},
+    output,
+};
+use grid::machine::Machine;
+use hal::Driver;
+use plan::{Request, search};
+use std::{env, fs, path::PathBuf, time::Duration};
+use train::Config;
+
+/// How long to simulate: these models are small.
+const BUDGET: Duration = Duration::from_secs(5);
+
+/// The configuration with the best grid, order, schedule and micro-batches for its number of ranks.
+///
+/// # Errors
+/// Those of the planner: no grid fits the model, or none the memory.
+pub(crate) fn planned(drivers: &[Driver], mut config: Config, machine: Option<&str>) -> Outcome<Config> {
+    let machine = at_hand(drivers, machine)?;
+    let ranks = config.grid()?.world_size();
+    let request = Request {
+        batch: config.training.batch,
+        precision: config.training.precision,
+        allow_pipeline: true,
+        overlap: Some(config.parallel.overlap.0),
+        recompute: Some(config.model.recompute),
+        budget: BUDGET,
+        ..Request::new(machine, ranks, "the configured model", config.model.clone())
+    };
+    let plan = search(&request).map_err(Failure::run)?;
+    let best = plan.best.first().ok_or_else(|| Failure::run("--plan: found no way to run the model"))?;
+    let chosen = best.candidate;
+    output::note(&format!(
+        "planned for {}: grid {}, order {}, {} micro-batches, {}; about {:.1} ms a step, the best of {} simulated",
+        request.machine.name,
+        chosen.degrees,
+        chosen.order,
+        chosen.micro_batches,
+        chosen.schedule,
+        best.step_s * 1e3,
+        plan.num_simulated
+    ));
+    config.training.micro_batches = chosen.micro_batches;
+    let parallel = &mut config.parallel;
+    (parallel.grid, parallel.order, parallel.schedule) =
+        (chosen.degrees, chosen.order.into(), chosen.schedule);
+    (parallel.sharded_optimiser, parallel.keep_gathered) = (chosen.sharded_optimiser, chosen.keep_gathered);
+    config.check()?;
+    Ok(config)
+}
+
+// The machine that was named, or this one: it is measured once, and its description kept.
+fn at_hand(drivers: &[Driver], named: Option<&str>) -> Outcome<Machine> {
+    if let Some(named) = named {
+        return Machine::find(named).map_err(Failure::usage);
+    }
+    let path = kept();
+    if !path.exists() {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)
+                .map_err(|error| Failure::run(format!("{}: {error}", folder.display())))?;
+        }
+        output::note(&format!("this machine is measured once, into {}", path.display()));
+        bench::save(drivers, &path)?;
+    }
+    Machine::find(&path.to_string_lossy()).map_err(Failure::run)
+}
+
+fn kept() -> PathBuf {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    cache.unwrap_or_else(env::temp_dir).join("fascicle").join("machine.toml")
+}

@@ -1,0 +1,63 @@
+//! The contract suite for each vendor.
+
+use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
+use testkit::contract;
+
+macro_rules! suite {
+    ($vendor:ident, $way:expr, $staged:expr) => {
+        mod $vendor {
+            use super::*;
+
+            #[test]
+            fn memory_is_apart_aligned_and_used_again() {
+                check($way, contract::memory::check);
+            }
+
+            #[test]
+            fn products_of_all_transposes_and_types() {
+                check($way, contract::products::check);
+            }
+
+            #[test]
+            fn elementwise_kernels_of_all_types() {
+                check($way, contract::kernels::check);
+            }
+
+            #[test]
+            fn norms_attention_loss_and_updates() {
+                check($way, contract::layers::check);
+            }
+
+            #[test]
+            fn work_is_ordered_in_and_between_streams() {
+                check($way, contract::order::check);
+            }
+
+            #[test]
+            fn collectives_between_ranks() {
+                check_ranks($way);
+            }
+
+            #[test]
+            fn staged_collectives_between_ranks() {
+                check_ranks($staged);
+            }
+        }
+    };
+}
+
+suite!(cuda, CUDA, CUDA_STAGED);
+suite!(rocm, ROCM, ROCM_STAGED);
+
+fn check(way: Way, subject: fn(contract::Open)) {
+    if way.is_ready("the contract") {
+        subject(way.open);
+    }
+}
+
+// The suite's largest group has eight ranks.
+fn check_ranks(way: Way) {
+    if way.is_ready("collectives") && way.has_devices(8) {
+        contract::collectives::check(way.open);
+    }
+}

@@ -1,0 +1,90 @@
+//! The CUDA and ROCm vendors beside the CPU vendor: the contract suite, and training on grids of 1 to 8 ranks.
+//!
+//! On the emulator, which needs a C++ compiler, unless `FASCICLE_REQUIRE` names a vendor (`cuda`, `rocm` or both): then
+//! on that vendor's devices, and a test fails where they are missing. Collectives by the library need a device for
+//! each rank; grids that have more are skipped, with a word on stderr. `FASCICLE_PARITY=all` trains on every grid.
+
+mod contract;
+mod ending;
+mod graph;
+mod parity;
+mod together;
+
+use fascicle_emulator as emulator;
+use hal::{Device, Result};
+use std::sync::{Arc, OnceLock};
+
+/// A vendor with one of its kinds of collectives.
+#[derive(Clone, Copy)]
+struct Way {
+    vendor: &'static str,
+    collectives: gpu::Collectives,
+    open: testkit::contract::Open,
+}
+
+const CUDA: Way =
+    Way { vendor: "cuda", collectives: gpu::Collectives::Library, open: |ordinal| cuda(ordinal, false) };
+const CUDA_STAGED: Way =
+    Way { collectives: gpu::Collectives::Staged, open: |ordinal| cuda(ordinal, true), ..CUDA };
+const ROCM: Way =
+    Way { vendor: "rocm", collectives: gpu::Collectives::Library, open: |ordinal| rocm(ordinal, false) };
+const ROCM_STAGED: Way =
+    Way { collectives: gpu::Collectives::Staged, open: |ordinal| rocm(ordinal, true), ..ROCM };
+
+fn cuda(ordinal: usize, staged: bool) -> Result<Arc<dyn Device>> {
+    cuda::open(options(ordinal, staged))
+}
+
+fn rocm(ordinal: usize, staged: bool) -> Result<Arc<dyn Device>> {
+    rocm::open(options(ordinal, staged))
+}
+
+fn options(ordinal: usize, staged: bool) -> gpu::Options {
+    let collectives = if staged { gpu::Collectives::Staged } else { gpu::Collectives::Library };
+    let wraps = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
+    gpu::Options { ordinal, collectives, wraps }
+}
+
+impl Way {
+    /// Whether a test can run here; if not, it has said so.
+    fn is_ready(self, test: &str) -> bool {
+        if on_devices() {
+            let asked = emulator::is_required(self.vendor);
+            if !asked {
+                eprintln!("skipped {test}: FASCICLE_REQUIRE does not name {}", self.vendor);
+            }
+            return asked;
+        }
+        emulator::for_test(test).is_some_and(|folder| {
+            static SET: OnceLock<()> = OnceLock::new();
+            SET.get_or_init(|| use_emulator(&folder));
+            true
+        })
+    }
+
+    /// Whether each of so many ranks can have a device here.
+    fn has_devices(self, ranks: usize) -> bool {
+        let last = (self.open)(ranks - 1);
+        if let Err(error) = &last {
+            assert!(ranks > 1, "{}: {error}", self.vendor);
+            eprintln!("skipped {ranks} ranks on {}: {error}", self.vendor);
+        }
+        last.is_ok()
+    }
+}
+
+/// Whether the tests are to run on devices.
+fn on_devices() -> bool {
+    emulator::is_required("cuda") || emulator::is_required("rocm")
+}
+
+fn use_emulator(folder: &std::path::Path) {
+    for vendor in ["CUDA", "ROCM"] {
+        // SAFETY: the standard library guards its own reads, and the emulator's come after this, once it is opened.
+        unsafe {
+            std::env::set_var(format!("FASCICLE_{vendor}_PATH"), folder);
+            // The emulator looks functions up by name, so any image that is not empty will do.
+            std::env::set_var(format!("FASCICLE_{vendor}_OBJECT"), folder.join("libcuda.so.1"));
+        }
+    }
+}

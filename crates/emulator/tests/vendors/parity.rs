@@ -1,0 +1,123 @@
+//! Training on a GPU vendor gives the losses and gradients of the CPU vendor's serial program.
+//!
+//! Sums are taken in another order, and exponentials differ in the last digit; so results differ by rounding alone.
+
+use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
+use grid::{Degrees, factorisations};
+use nn::Family;
+use testkit::{Difference, config, difference, train, train_with};
+use train::{Config, config::Precision};
+
+const F64: f64 = 1e-9;
+const F32: f64 = 1e-4;
+/// Steps: enough for weights that training has changed.
+const STEPS: u64 = 4;
+
+/// Grids of 1, 2, 4 and 8 ranks in which every axis has members, alone and with others.
+const SOME: [[usize; 5]; 10] = [
+    [1, 1, 1, 1, 1],
+    [2, 1, 1, 1, 1],
+    [1, 2, 1, 1, 1],
+    [1, 1, 2, 1, 1],
+    [1, 1, 1, 2, 1],
+    [1, 1, 1, 1, 2],
+    [2, 2, 1, 1, 1],
+    [1, 1, 2, 2, 1],
+    [2, 2, 2, 1, 1],
+    [2, 1, 1, 2, 2],
+];
+
+fn grids() -> Vec<Degrees> {
+    if std::env::var("FASCICLE_PARITY").is_ok_and(|value| value == "all") {
+        return [1, 2, 4, 8].into_iter().flat_map(factorisations).collect();
+    }
+    SOME.map(|[x, y, z, data, pipeline]| Degrees { x, y, z, data, pipeline }).into()
+}
+
+fn short(precision: Precision) -> Config {
+    let mut config = config(precision);
+    config.training.steps = STEPS;
+    config.training.warmup_steps = 1;
+    config
+}
+
+fn llama() -> Config {
+    let mut config = short(Precision::F64);
+    config.model.family = Family::Llama;
+    config.model.hidden = 64;
+    config.model.heads = 16;
+    config.model.kv_heads = 8;
+    config.model.mlp_hidden = 40;
+    config.model.dropout = 0.1;
+    config
+}
+
+/// A head size and types that go through the matrix units.
+fn half_precision(precision: Precision) -> Config {
+    let mut config = short(precision);
+    config.model.layers = 2;
+    config.model.hidden = 128;
+    config.model.heads = 2;
+    config.model.context = 40;
+    config.training.batch = 4;
+    config
+}
+
+/// Trains on these grids, and holds what `largest` takes of the difference from the CPU's serial program to `tolerance`.
+fn check(way: Way, config: &Config, grids: &[Degrees], largest: fn(&Difference) -> f64, tolerance: f64) {
+    if !way.is_ready("parity") {
+        return;
+    }
+    let expected = train(config);
+    for grid in grids.iter().filter(|grid| way.has_devices(grid.world_size().unwrap_or(usize::MAX))) {
+        let mut config = config.clone();
+        config.parallel.grid = *grid;
+        let difference = difference(&train_with(&config, way.open), &expected);
+        let (vendor, collectives) = (way.vendor, way.collectives);
+        assert!(largest(&difference) <= tolerance, "{vendor}, {collectives:?}, grid {grid}: {difference}");
+    }
+}
+
+fn check_f32(way: Way) {
+    check(way, &short(Precision::F32), &grids(), Difference::largest_at_equal_weights, F32);
+}
+
+fn check_f64(way: Way) {
+    let few = [Degrees { x: 2, ..Degrees::default() }, Degrees { x: 2, y: 2, z: 2, ..Degrees::default() }];
+    check(way, &llama(), &few, Difference::largest, F64);
+}
+
+fn check_half(way: Way) {
+    let few = [Degrees::default(), Degrees { x: 2, z: 2, ..Degrees::default() }];
+    for (precision, tolerance) in [(Precision::Bf16, 2e-2), (Precision::F16, 5e-3)] {
+        check(way, &half_precision(precision), &few, |difference| difference.loss, tolerance);
+    }
+}
+
+macro_rules! parity {
+    ($name:ident, $way:expr) => {
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn gpt2_in_f32() {
+                check_f32($way);
+            }
+
+            #[test]
+            fn llama_with_dropout_in_f64() {
+                check_f64($way);
+            }
+
+            #[test]
+            fn matrix_units_in_bf16_and_f16() {
+                check_half($way);
+            }
+        }
+    };
+}
+
+parity!(cuda, CUDA);
+parity!(cuda_staged, CUDA_STAGED);
+parity!(rocm, ROCM);
+parity!(rocm_staged, ROCM_STAGED);

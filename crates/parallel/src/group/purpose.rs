@@ -1,0 +1,18 @@
+//! What communicators are for.
+
+/// What a group's communicator is for. Each purpose has its own, so that work of one never queues behind another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Collectives that their caller needs at once, and OAR.
+    Main,
+    /// Gathers of weights (OAG).
+    Gather,
+    /// Reduce-scatters of weight gradients (ORS).
+    Scatter,
+    /// Reductions of gradient buckets.
+    Bucket,
+    /// Activations between pipeline stages.
+    Activation,
+    /// Gradients between pipeline stages.
+    Gradient,
+}

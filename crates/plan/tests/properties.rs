@@ -1,0 +1,97 @@
+//! What a better machine, more overlap or fewer bytes do to a simulated step: never harm.
+
+use fascicle_plan::{Preset, Request, enumerate, simulate};
+use grid::machine::Machine;
+use parallel::Overlap;
+use proptest::prelude::*;
+
+/// Links that are shared in the order of issue can let a transfer that comes sooner displace another: by this much at most.
+const TOLERANCE: f64 = 1.002;
+
+const GRIDS: [(&str, usize); 6] = [
+    ("x=2,y=2,z=4,data=4", 64),
+    ("z=16,data=4", 64),
+    ("x=4,z=8,data=2", 64),
+    ("y=4,z=4,data=4", 64),
+    ("x=2,z=4,data=4,pipeline=2", 64),
+    ("x=8,data=4,pipeline=2", 64),
+];
+
+fn request(grid: usize, machine: &str) -> Request {
+    let mut model = fascicle_plan::model::gpt(6, 2048, 16);
+    model.vocabulary = 8192;
+    let (degrees, devices) = GRIDS[grid];
+    Request {
+        batch: 64,
+        grid: Some(degrees.parse().unwrap()),
+        micro_batches: Some(2),
+        recompute: Some(true),
+        sharded_optimiser: Some(false),
+        keep_gathered: Some(false),
+        order: Some("x,y,z,pipeline,data".parse().unwrap()),
+        schedule: Some("1f1b".parse().unwrap()),
+        allow_pipeline: true,
+        ..Request::new(Machine::find(machine).unwrap(), devices, "small", model)
+    }
+}
+
+fn step(request: &Request) -> f64 {
+    let candidates = enumerate::candidates(request);
+    assert_eq!(candidates.len(), 1);
+    simulate(request, &candidates[0], false).unwrap().step_s
+}
+
+fn with(request: &Request, change: impl Fn(&mut Machine)) -> Request {
+    let mut machine = (*request.machine).clone();
+    change(&mut machine);
+    Request { machine: machine.into(), ..request.clone() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn more_bandwidth_is_never_slower(grid in 0..GRIDS.len(), frontier: bool, factor in 1.0..8.0_f64) {
+        let request = request(grid, if frontier { "frontier" } else { "perlmutter" });
+        let faster = with(&request, |machine| {
+            let links = &mut machine.links;
+            for gbps in [&mut links.injection_gbps, &mut links.peer_gbps] {
+                gbps.value *= factor;
+            }
+            links.table.iter_mut().for_each(|row| row.gbps.value *= factor);
+        });
+        prop_assert!(step(&faster) <= step(&request) * TOLERANCE);
+    }
+
+    #[test]
+    fn faster_products_and_memory_are_never_slower(grid in 0..GRIDS.len(), factor in 1.0..4.0_f64) {
+        let request = request(grid, "perlmutter");
+        let faster = with(&request, |machine| {
+            machine.device.memory_gbps.value *= factor;
+            machine.device.peak_tflops.values_mut().for_each(|peak| peak.value *= factor);
+        });
+        prop_assert!(step(&faster) <= step(&request) * TOLERANCE);
+    }
+
+    #[test]
+    fn fewer_bytes_are_never_slower(grid in 0..GRIDS.len(), preset: bool) {
+        let preset = if preset { Preset::Ours } else { Preset::PublishedAxonn };
+        let narrow = Request { preset, ..request(grid, "perlmutter") };
+        let wide = Request { gather_wide: true, ..narrow.clone() };
+        prop_assert!(step(&narrow) <= step(&wide) * TOLERANCE);
+    }
+}
+
+#[test]
+fn more_overlap_is_never_slower() {
+    let backward = Overlap { all_gather_forward: false, data: false, ..Overlap::ALL };
+    for machine in ["perlmutter", "frontier"] {
+        for (grid, (degrees, _)) in GRIDS.iter().enumerate() {
+            let times: Vec<f64> = [Overlap::NONE, backward, Overlap::ALL]
+                .map(|overlap| step(&Request { overlap: Some(overlap), ..request(grid, machine) }))
+                .into();
+            let slower = times.windows(2).any(|pair| pair[1] > pair[0] * TOLERANCE);
+            assert!(!slower, "{machine}, {degrees}: none, backward, all take {times:?} s");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The simulated run is the real one: the same bytes in the same collectives, and the same memory, on every stage.
+
+use bootstrap::local::{self, Options};
+use fascicle_plan::{Candidate, Request, enumerate, simulate};
+use grid::{Degrees, machine::Machine};
+use parallel::{Context, Counters};
+use tensor::{Device, MemoryUse};
+use train::{Config, config::Precision, data::Batch as Tokens, trainer::Trainer};
+
+const STEPS: u64 = 2;
+
+fn request(degrees: Degrees) -> Request {
+    let mut model = fascicle_plan::model::gpt(4, 64, 8);
+    (model.context, model.vocabulary) = (32, 96);
+    let devices = degrees.world_size().unwrap();
+    Request {
+        batch: 16,
+        precision: Precision::F32,
+        grid: Some(degrees),
+        micro_batches: Some(2),
+        allow_pipeline: true,
+        ..Request::new(Machine::find("laptop").unwrap(), devices, "small", model)
+    }
+}
+
+// Every rank's counters of the last step, and its memory.
+fn real(config: &Config) -> Vec<(Counters, MemoryUse)> {
+    let (config, grid) = (config.clone(), config.grid().unwrap());
+    local::run(Options::new(grid.world_size()), move |world| {
+        let device = Device::new(cpu::open(cpu::Options { ordinal: world.rank(), ..Default::default() })?)?;
+        let context = Context::new(world, grid, device.clone(), config.settings())?;
+        let mut trainer = Trainer::new(&context, &config)?;
+        let batch = |step| {
+            trainer.shares().cut(&context, step, |range| {
+                let ids = vec![0; range.len() * config.model.context];
+                Ok(Tokens { inputs: ids.clone(), targets: ids })
+            })
+        };
+        let batches = (0..STEPS).map(batch).collect::<train::Result<Vec<_>>>()?;
+        for batch in &batches {
+            context.counters().reset();
+            trainer.step_on(batch)?;
+        }
+        let counters = context.counters().clone();
+        Ok::<_, train::Error>((counters, device.memory_use()))
+    })
+    .unwrap()
+}
+
+fn compare(request: &Request, candidate: &Candidate) {
+    let real = real(&candidate.config(request));
+    let simulated = simulate(request, candidate, false).unwrap();
+    assert_eq!(simulated.stages.len(), candidate.degrees.pipeline);
+    for stage in &simulated.stages {
+        let (counters, memory) = &real[stage.rank];
+        let all = |counters: &Counters| counters.iter().collect::<Vec<_>>();
+        assert_eq!(all(&stage.counters), all(counters), "bytes of rank {} of {candidate:?}", stage.rank);
+        assert_eq!(stage.memory.peak, memory.peak, "peak of rank {} of {candidate:?}", stage.rank);
+        assert_eq!(stage.memory.by_kind, memory.by_kind, "kinds of rank {} of {candidate:?}", stage.rank);
+    }
+}
+
+#[test]
+fn bytes_and_memory_equal_those_of_the_real_run() {
+    let grids = [
+        "x=2",
+        "y=2",
+        "z=2",
+        "data=2",
+        "pipeline=2",
+        "x=2,z=2",
+        "y=2,data=2",
+        "x=2,y=2,z=2",
+        "x=2,z=2,pipeline=2",
+    ];
+    for degrees in grids.map(|text| text.parse().unwrap()) {
+        let request = request(degrees);
+        // Without and with recomputation, sharding, gathered weights that stay, and both families of schedules.
+        let mut seen = Vec::new();
+        for candidate in enumerate::candidates(&request) {
+            let kind = (
+                candidate.recompute,
+                candidate.sharded_optimiser,
+                candidate.keep_gathered,
+                candidate.schedule,
+            );
+            if !seen.contains(&kind) {
+                seen.push(kind);
+                compare(&request, &candidate);
+            }
+        }
+        assert!(seen.len() >= 2);
+    }
+}

@@ -1,0 +1,59 @@
+//! Seconds that a step's traffic takes on a machine, axis by axis.
+
+use super::Volume;
+use grid::{
+    Axis, Grid, Mapping,
+    machine::{Cost, Machine, Operation as Costed, Route},
+};
+use parallel::{Hierarchical, Operation};
+
+/// What prices traffic: a machine's links, and whether collectives may go over its nodes in two levels.
+#[derive(Clone, Copy, Debug)]
+pub struct Pricing<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Which form of collectives runs.
+    pub hierarchical: Hierarchical,
+}
+
+impl Pricing<'_> {
+    /// Seconds of one collective over a whole buffer of `bytes`.
+    pub fn one(&self, operation: Operation, bytes: usize, route: Route) -> f64 {
+        let costed = match operation {
+            Operation::AllReduce => Costed::AllReduce,
+            Operation::AllGather => Costed::AllGather,
+            Operation::ReduceScatter => Costed::ReduceScatter,
+            Operation::Broadcast => Costed::Broadcast,
+            Operation::Send => Costed::Message,
+            // The sender's time is the message's.
+            Operation::Recv => return 0.0,
+        };
+        let (flat, levels) = (
+            || self.machine.collective(costed, bytes, route),
+            || self.machine.hierarchical(costed, bytes, route),
+        );
+        match self.hierarchical {
+            Hierarchical::Off => flat().seconds(),
+            Hierarchical::On => levels().seconds(),
+            Hierarchical::Auto => Cost::seconds(&flat()).min(levels().seconds()),
+        }
+    }
+
+    /// Seconds of `calls` collectives over `bytes` together.
+    pub fn all(&self, operation: Operation, calls: u64, bytes: u64, route: Route) -> f64 {
+        match calls {
+            0 => 0.0,
+            _ => calls as f64 * self.one(operation, (bytes / calls) as usize, route),
+        }
+    }
+
+    /// Seconds of one kind of traffic on `grid`, where its slowest group takes them.
+    pub fn volume(&self, volume: &Volume, grid: &Grid, mapping: &Mapping) -> f64 {
+        self.all(volume.operation, volume.calls, volume.bytes, route(grid, mapping, volume.axis))
+    }
+}
+
+/// The way of a collective on `axis`; of messages, the way between neighbours that are furthest apart.
+pub fn route(grid: &Grid, mapping: &Mapping, axis: Axis) -> Route {
+    mapping.span(grid, axis).widest
+}

@@ -1,0 +1,180 @@
+//! Bytes that a training step moves on each axis, by formula.
+//!
+//! A layer of k inputs and n outputs over m rows of a data replica: W is gathered over Z in each forward and in backward,
+//! k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many; Y is all-reduced over the axis that the layer reads,
+//! m n / (Gz Gemits); dX over the axis that it emits, m k / (Gz Greads). Gradients of a shard are all-reduced over Data
+//! once a step, and each micro-batch passes m h / (Gz Gy) elements between stages, forward and back.
+//!
+//! # Source
+//! Singh et al., arXiv:2305.13525, section on the communication model; extended to pipelines.
+
+use crate::Config;
+use grid::{Axis, Degrees};
+use nn::Family;
+use parallel::{Operation, counters::Subject};
+
+/// One kind of traffic on one axis, as all stages together have it on one rank each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Volume {
+    /// The axis.
+    pub axis: Axis,
+    /// How the bytes move.
+    pub operation: Operation,
+    /// What they are.
+    pub subject: Subject,
+    /// Number of collectives or messages.
+    pub calls: u64,
+    /// Bytes of the whole buffers, all calls together.
+    pub bytes: u64,
+    /// Whether they may run beside compute.
+    pub hidden: bool,
+}
+
+/// The traffic of a step's layers, gradients and stages. Norms, the loss and clipping move next to nothing.
+pub fn volumes(config: &Config) -> Vec<Volume> {
+    let step = Step::new(config);
+    let mut all = Vec::new();
+    step.layers().iter().for_each(|layer| step.add_layer(layer, &mut all));
+    step.add_gradients(&mut all);
+    step.add_messages(&mut all);
+    all
+}
+
+// Layers that read the same k inputs; the gradient of those is reduced once.
+struct Layers {
+    transposed: bool,
+    inputs: usize,
+    outputs: Vec<usize>,
+    count: usize,
+    recomputed: bool,
+}
+
+struct Step<'a> {
+    config: &'a Config,
+    degrees: Degrees,
+    rows: usize,
+    micro_batches: usize,
+}
+
+impl<'a> Step<'a> {
+    fn new(config: &'a Config) -> Step<'a> {
+        let degrees = config.parallel.grid;
+        let rows = config.training.batch * config.model.context / degrees.data.max(1);
+        Step { config, degrees, rows, micro_batches: config.training.micro_batches }
+    }
+
+    fn layers(&self) -> Vec<Layers> {
+        let model = &self.config.model;
+        let (h, kv, mlp) = (model.hidden, model.kv_heads() * model.head_size(), model.mlp_hidden());
+        let up = if model.family == Family::Llama { vec![mlp, mlp] } else { vec![mlp] };
+        let block = |transposed, inputs, outputs| Layers {
+            transposed,
+            inputs,
+            outputs,
+            count: model.layers,
+            recomputed: model.recompute,
+        };
+        let head = vec![model.padded_vocabulary()];
+        vec![
+            block(false, h, vec![h, kv, kv]),
+            block(true, h, vec![h]),
+            block(false, h, up),
+            block(true, mlp, vec![h]),
+            Layers { transposed: false, inputs: h, outputs: head, count: 1, recomputed: false },
+        ]
+    }
+
+    fn element(&self) -> u64 {
+        self.config.training.precision.dtype().bytes() as u64
+    }
+
+    fn sum_element(&self) -> u64 {
+        self.config.training.precision.dtype().accumulator().bytes() as u64
+    }
+
+    fn add_layer(&self, layer: &Layers, all: &mut Vec<Volume>) {
+        let (reads, emits) = if layer.transposed { (Axis::X, Axis::Y) } else { (Axis::Y, Axis::X) };
+        let Degrees { x, y, z, .. } = self.degrees;
+        let (k, n) = (layer.inputs, layer.outputs.iter().sum::<usize>());
+        let outputs = layer.outputs.len() * layer.count;
+        let overlap = self.config.parallel.overlap.0;
+        let forwards = if layer.recomputed { 2 } else { 1 };
+        let gathers = forwards + usize::from(!self.config.parallel.keep_gathered);
+        let mut add = |axis, operation, (times, calls): (usize, usize), elements, element, hidden| {
+            self.add(all, axis, operation, times * calls, times * elements * layer.count, element, hidden);
+        };
+        let over_reads = self.rows * n / (z * self.degrees.get(emits));
+        let over_emits = self.rows * k / (z * self.degrees.get(reads));
+        let weights = k * n / (x * y) * self.micro_batches;
+        let wide = self.config.parallel.gather_wide;
+        let travels = if wide { self.sum_element() } else { self.element() };
+        use Operation::{AllGather, AllReduce, ReduceScatter};
+        add(reads, AllReduce, (forwards, outputs), over_reads, self.element(), false);
+        add(emits, AllReduce, (1, layer.count), over_emits, self.element(), overlap.all_reduce);
+        add(Axis::Z, AllGather, (gathers, outputs), weights, travels, overlap.all_gather);
+        add(Axis::Z, ReduceScatter, (1, outputs), weights, self.element(), overlap.reduce_scatter);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the columns of one table")]
+    fn add(
+        &self,
+        all: &mut Vec<Volume>,
+        axis: Axis,
+        operation: Operation,
+        calls: usize,
+        elements: usize,
+        element: u64,
+        hidden: bool,
+    ) {
+        if self.degrees.get(axis) == 1 {
+            return;
+        }
+        let (calls, bytes) = ((calls * self.micro_batches) as u64, elements as u64 * element);
+        let alike = |volume: &&mut Volume| {
+            (volume.axis, volume.operation, volume.hidden) == (axis, operation, hidden)
+        };
+        match all.iter_mut().find(alike) {
+            Some(volume) => (volume.calls, volume.bytes) = (volume.calls + calls, volume.bytes + bytes),
+            None => all.push(Volume { axis, operation, subject: Subject::Linear, calls, bytes, hidden }),
+        }
+    }
+
+    fn add_gradients(&self, all: &mut Vec<Volume>) {
+        if self.degrees.data == 1 {
+            return;
+        }
+        let Degrees { x, y, z, .. } = self.degrees;
+        let bytes = (self.config.model.num_parameters() / (x * y * z)) as u64 * self.sum_element();
+        let bucket = (self.config.parallel.bucket_mib.max(1) << 20) as u64;
+        let calls = bytes.div_ceil(bucket).max(self.degrees.pipeline as u64);
+        let hidden = self.config.parallel.overlap.0.data;
+        let volume = |operation, bytes, hidden| Volume {
+            axis: Axis::Data,
+            operation,
+            subject: Subject::Gradients,
+            calls,
+            bytes,
+            hidden,
+        };
+        if !self.config.parallel.sharded_optimiser {
+            return all.push(volume(Operation::AllReduce, bytes, hidden));
+        }
+        let values = bytes / self.sum_element() * self.element();
+        all.push(volume(Operation::ReduceScatter, bytes, hidden));
+        all.push(volume(Operation::AllGather, values, false));
+    }
+
+    // Between each pair of neighbouring stages, of which the interleaved schedule has one pair more for each chunk.
+    fn add_messages(&self, all: &mut Vec<Volume>) {
+        let Degrees { y, z, pipeline, .. } = self.degrees;
+        if pipeline == 1 {
+            return;
+        }
+        let cuts = (pipeline * self.config.parallel.schedule.num_chunks() - 1) as u64;
+        let elements = self.rows * self.config.model.hidden / (z * y);
+        let (calls, bytes) =
+            (2 * cuts * self.micro_batches as u64, 2 * cuts * elements as u64 * self.element());
+        let (axis, operation, subject) = (Axis::Pipeline, Operation::Send, Subject::Pipeline);
+        all.push(Volume { axis, operation, subject, calls, bytes, hidden: true });
+    }
+}

@@ -1,0 +1,146 @@
+//! A point of the plot: how long a step takes on so many devices, and how it is run there.
+
+use crate::{Result, rows::Row};
+use plan::{Candidate, Outcome, Request};
+use serde::{Deserialize, Serialize};
+
+/// Where a point comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// By the simulated vendor.
+    Simulated,
+    /// On the devices themselves.
+    Measured,
+    /// By others.
+    Published,
+}
+
+/// A point of the plot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The machine's name.
+    pub machine: String,
+    /// Devices of the job.
+    pub devices: usize,
+    /// The model's name.
+    pub model: String,
+    /// Name of the settings that the run was planned with.
+    pub settings: String,
+    /// Where it comes from.
+    pub kind: Kind,
+    /// Seconds of a batch.
+    pub step_s: f64,
+    /// Of the whole job.
+    pub pflops: f64,
+    /// Of the advertised peak.
+    pub percent_of_peak: f64,
+    /// On the fullest rank, where it is known.
+    pub memory_gib: Option<f64>,
+    /// How it is run, where it is known.
+    pub run: Option<Run>,
+}
+
+/// A candidate in the words of a configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Ranks along each axis.
+    pub grid: String,
+    /// Axes, fastest varying first.
+    pub order: String,
+    /// Micro-batches of a replica.
+    pub micro_batches: usize,
+    /// Whether layers are computed again in backward.
+    pub recompute: bool,
+    /// Name of the pipeline's schedule.
+    pub schedule: String,
+    /// Whether the optimiser's state is shared over Data.
+    pub sharded_optimiser: bool,
+    /// Whether gathered weights stay from forward to backward.
+    pub keep_gathered: bool,
+}
+
+impl Point {
+    /// A point that takes `step_s` with this candidate.
+    pub fn new(row: &Row, request: &Request, candidate: &Candidate, kind: Kind, step_s: f64) -> Point {
+        let flops = request.flop(candidate) / step_s;
+        let peak = request.machine.device.peak(request.precision.dtype().name()) * row.devices as f64;
+        Point {
+            machine: request.machine.name.clone(),
+            devices: row.devices,
+            model: request.model_name.clone(),
+            settings: request.preset.name().into(),
+            kind,
+            step_s,
+            pflops: flops / 1e15,
+            percent_of_peak: 100.0 * flops / peak,
+            memory_gib: None,
+            run: Some(Run::of(candidate)),
+        }
+    }
+
+    /// What the simulated vendor said of a row.
+    pub fn simulated(row: &Row, request: &Request, outcome: &Outcome) -> Point {
+        let memory_gib = Some(outcome.memory() as f64 / f64::from(1 << 30));
+        let point = Point::new(row, request, &outcome.candidate, Kind::Simulated, outcome.step_s);
+        Point { memory_gib, ..point }
+    }
+
+    /// Whether a newer `other` takes this one's place.
+    pub fn is_same_as(&self, other: &Point) -> bool {
+        let key = |point: &Point| {
+            (point.machine.clone(), point.devices, point.model.clone(), point.settings.clone(), point.kind)
+        };
+        key(self) == key(other)
+    }
+}
+
+impl Run {
+    fn of(candidate: &Candidate) -> Run {
+        Run {
+            grid: candidate.degrees.to_string(),
+            order: candidate.order.to_string(),
+            micro_batches: candidate.micro_batches,
+            recompute: candidate.recompute,
+            schedule: candidate.schedule.to_string(),
+            sharded_optimiser: candidate.sharded_optimiser,
+            keep_gathered: candidate.keep_gathered,
+        }
+    }
+
+    /// The candidate that these words describe.
+    ///
+    /// # Errors
+    /// Words of an edited file that name no grid, order or schedule.
+    pub fn candidate(&self) -> Result<Candidate> {
+        Ok(Candidate {
+            degrees: self.grid.parse()?,
+            order: self.order.parse()?,
+            micro_batches: self.micro_batches,
+            recompute: self.recompute,
+            schedule: self.schedule.parse()?,
+            sharded_optimiser: self.sharded_optimiser,
+            keep_gathered: self.keep_gathered,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fascicle::parallel::pipeline::ScheduleKind;
+
+    #[test]
+    fn a_candidate_survives_its_words() {
+        let candidate = Candidate {
+            degrees: "x=2,z=4,data=8,pipeline=2".parse().unwrap(),
+            order: "z,x,y,data,pipeline".parse().unwrap(),
+            micro_batches: 4,
+            recompute: true,
+            schedule: ScheduleKind::Interleaved { chunks: 2 },
+            sharded_optimiser: true,
+            keep_gathered: false,
+        };
+        assert_eq!(Run::of(&candidate).candidate().unwrap(), candidate);
+    }
+}

@@ -1,0 +1,53 @@
+//! Rows on the simulated vendor: the planner's best for each.
+
+use crate::{Result, point::Point, published, rows::Row};
+use plan::{Error, Preset, search};
+use std::time::Duration;
+
+/// The best way to run a row under each of the settings. What no device count of the machine can hold is told and left out.
+///
+/// # Errors
+/// Names and numbers that cannot be.
+pub fn row(row: &Row, settings: &[Preset], budget: Duration) -> Result<Vec<Point>> {
+    let mut points = Vec::new();
+    for preset in settings {
+        let request = row.request(*preset, budget)?;
+        match search(&request) {
+            Ok(plan) => points.extend(plan.best.first().map(|best| Point::simulated(row, &request, best))),
+            Err(Error::OutOfReach(told)) => eprintln!("left out: {told}"),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(points)
+}
+
+/// The published points of the machine's rows: same devices, same model, same batch.
+///
+/// # Errors
+/// Those of `published.toml` and of the machine's file.
+pub fn published(machine: &str, rows: &[Row]) -> Result<Vec<Point>> {
+    let all = published::all()?;
+    let mut points = Vec::new();
+    for row in rows {
+        let request = row.request(Preset::PublishedAxonn, Duration::ZERO)?;
+        for published in all.iter().filter(|published| published.machine == machine) {
+            points.extend(published.point(row, &request)?);
+        }
+    }
+    Ok(points)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::rows;
+
+    #[test]
+    fn published_points_stand_beside_rows_of_the_same_model() {
+        let found = |machine| published(machine, &rows(machine).unwrap()).unwrap();
+        let devices = |machine| found(machine).iter().map(|point| point.devices).collect::<Vec<_>>();
+        assert_eq!(devices("perlmutter"), [4096], "the 80B model on 1,024 devices is no row");
+        assert_eq!(devices("frontier"), [8192, 16_384]);
+        assert!(devices("alps").is_empty());
+    }
+}
