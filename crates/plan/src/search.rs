@@ -1,6 +1,10 @@
 //! The best candidates: all are estimated, those that fit are simulated in the order of their estimates.
 
-use crate::{Candidate, Error, Outcome, Request, Result, enumerate, estimate::estimate, simulate};
+use crate::{
+    Candidate, Error, Outcome, Request, Result, enumerate,
+    estimate::{Estimate, estimate},
+    simulate,
+};
 use grid::Degrees;
 use std::{
     collections::HashSet,
@@ -53,7 +57,7 @@ pub fn search(request: &Request) -> Result<Plan> {
         return Err(Error::Request(no_grid(request)));
     }
     let fitting = fitting(request, &candidates);
-    let simulated = simulate_all(request, &fitting, begun)?;
+    let simulated = simulate_all(request, &fitting)?;
     let num_simulated = simulated.len();
     let best = best_of_each_grid(simulated);
     if best.is_empty() {
@@ -72,8 +76,8 @@ pub fn search(request: &Request) -> Result<Plan> {
 // Those within the memory bound, the fastest estimate first, the best few variants of every grid before the rest.
 fn fitting(request: &Request, candidates: &[Candidate]) -> Vec<Candidate> {
     let room = request.machine.device.memory_bytes() as f64;
-    let estimates = candidates.iter().map(|candidate| (estimate(request, candidate), *candidate));
-    let mut fitting: Vec<_> = estimates.filter(|(bound, _)| bound.memory <= room).collect();
+    let mut fitting = estimates(request, candidates);
+    fitting.retain(|(bound, _)| bound.memory <= room);
     fitting.sort_by(|(one, _), (other, _)| one.step_s.total_cmp(&other.step_s));
     let mut variants = std::collections::HashMap::<Degrees, usize>::new();
     let mut few = |candidate: &Candidate| {
@@ -86,13 +90,31 @@ fn fitting(request: &Request, candidates: &[Candidate]) -> Vec<Candidate> {
     first.into_iter().chain(rest).collect()
 }
 
-// Takes candidates in order, on all cores, until the budget is used.
-fn simulate_all(request: &Request, candidates: &[Candidate], begun: Instant) -> Result<Vec<Outcome>> {
+// On all cores: there can be a million of them.
+fn estimates(request: &Request, candidates: &[Candidate]) -> Vec<(Estimate, Candidate)> {
+    let each = |part: &[Candidate]| -> Vec<_> {
+        part.iter().map(|candidate| (estimate(request, candidate), *candidate)).collect()
+    };
+    let part = candidates.len().div_ceil(num_threads()).max(1);
+    thread::scope(|scope| {
+        let parts: Vec<_> = candidates.chunks(part).map(|part| scope.spawn(move || each(part))).collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
+    })
+}
+
+fn num_threads() -> usize {
+    thread::available_parallelism().map_or(1, usize::from).min(8)
+}
+
+// Takes candidates in order, on all cores, until the budget is used and one was found that fits.
+fn simulate_all(request: &Request, candidates: &[Candidate]) -> Result<Vec<Outcome>> {
+    let begun = Instant::now();
     let (next, found, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));
     let work = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let over = index >= FEWEST && begun.elapsed() > request.budget;
+            let none_fits = || found.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            let over = index >= FEWEST && begun.elapsed() > request.budget && !none_fits();
             let Some(candidate) = candidates.get(index).filter(|_| !over && index < MOST) else { return };
             match simulate(request, candidate, false) {
                 Ok(outcome) => found.lock().unwrap_or_else(PoisonError::into_inner).push(outcome),
@@ -101,8 +123,7 @@ fn simulate_all(request: &Request, candidates: &[Candidate], begun: Instant) -> 
             }
         }
     };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(8);
-    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    thread::scope(|scope| (0..num_threads()).for_each(|_| drop(scope.spawn(work))));
     let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) if found.is_empty() => Err(error),
