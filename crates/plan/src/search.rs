@@ -98,7 +98,10 @@ fn estimates(request: &Request, candidates: &[Candidate]) -> Vec<(Estimate, Cand
     let part = candidates.len().div_ceil(num_threads()).max(1);
     thread::scope(|scope| {
         let parts: Vec<_> = candidates.chunks(part).map(|part| scope.spawn(move || each(part))).collect();
-        parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
+        parts
+            .into_iter()
+            .flat_map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     })
 }
 
