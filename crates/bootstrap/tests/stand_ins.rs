@@ -34,7 +34,8 @@ fn a_world_of_32768_ranks_runs_as_eight_in_no_time() {
         Ok::<_, Error>(rank)
     });
     assert_eq!(ranks.unwrap(), [0, 4096, 8192, 12_288, 16_384, 20_480, 24_576, 28_672]);
-    assert!(start.elapsed() < Duration::from_secs(1), "took {:?}", start.elapsed());
+    // A second at most on a quiet machine; work that grows with the square of the ranks would take minutes.
+    assert!(start.elapsed() < Duration::from_secs(30), "took {:?}", start.elapsed());
 }
 
 #[test]

@@ -92,6 +92,8 @@ fn events_measure_time() {
     let (stream, start, end, gate) = (nvidia.stream(), nvidia.event(), nvidia.event(), Gate::default());
     let mut milliseconds = 0f32;
     assert_eq!(c!(nvidia.cuda, cuEventRecord(start => Handle, stream => Handle)), 0);
+    // A stream's thread may be slow to come: the time begins once it has passed the event.
+    assert_eq!(c!(nvidia.cuda, cuEventSynchronize(start => Handle)), 0);
     hold(nvidia, stream, &gate);
     assert_eq!(c!(nvidia.cuda, cuEventRecord(end => Handle, stream => Handle)), 0);
     std::thread::sleep(std::time::Duration::from_millis(20));
