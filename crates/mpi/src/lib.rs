@@ -1,6 +1,6 @@
 //! Ranks as processes under mpirun or srun: bootstrap, and collectives between hosts' memories.
 //!
-//! With the feature `link` this crate holds what a launcher of processes has to: [`processes`] gives the
+//! With the feature `link` this crate holds what a launcher of processes has to: `processes` gives the
 //! [`bootstrap::Processes`] of this program. Without it the crate is empty, and nothing needs an MPI library.
 //!
 //! MPI moves messages and makes communicators, and nothing else: every wait is a loop of ours, which also watches the

@@ -1,6 +1,6 @@
 //! Which grid, how fast, and does it fit: answered before anyone queues for the devices.
 //!
-//! The planner predicts with the program that will run: a candidate is a whole configuration, and [`simulate`] runs its
+//! The planner predicts with the program that will run: a candidate is a whole configuration, and [`simulate()`] runs its
 //! training step on the simulated vendor. Read in this order: [`model`] (names of models), [`request`] (what is asked),
 //! [`candidate`] (one way to run it), [`enumerate`] (all of them), [`estimate`] (what each costs at least, in closed
 //! form), [`simulate`](mod@simulate) (what it costs), [`search`](mod@search) (the best of them), [`report`] (told to

@@ -67,19 +67,19 @@ pub fn train(config: &Config) -> Outcome {
     joined(ranks(grid.world_size(), move |world, device| train_rank(&shared, world, device)))
 }
 
-/// As [`train`], where `nodes` holds the node of each rank.
+/// As [`train()`], where `nodes` holds the node of each rank.
 ///
 /// # Panics
-/// As [`train`].
+/// As [`train()`].
 pub fn train_on(config: &Config, nodes: &[usize]) -> Outcome {
     let shared = config.clone();
     joined(ranks_on(nodes, move |world, device| train_rank(&shared, world, device)))
 }
 
-/// As [`train`], where `open` opens the device of a rank.
+/// As [`train()`], where `open` opens the device of a rank.
 ///
 /// # Panics
-/// As [`train`].
+/// As [`train()`].
 pub fn train_with(config: &Config, open: Open) -> Outcome {
     let grid = config.grid().unwrap_or_else(|error| panic!("{error}"));
     let shared = config.clone();

@@ -6,7 +6,7 @@
 //!
 //! Read in this order: [`call`] (what a call needs), [`round`] (one collective), [`group`] (its members and all rounds
 //! under way), [`member`] (one rank's part in a call), [`registry`] (how members find their group), [`communicator`];
-//! then one file for each collective, over [`reduce`] and [`transfer`]. Ranks that are processes share no memory: their
+//! then one file for each collective, over [`mod@reduce`] and [`transfer`]. Ranks that are processes share no memory: their
 //! collectives are a launcher's transport ([`transported`]).
 
 mod all_gather;

@@ -38,7 +38,7 @@ fn with_fault(way: Way, fault: fn() -> train::Result<()>) -> String {
 #[test]
 fn a_rank_that_fails_is_named_with_its_error() {
     for way in [CUDA, CUDA_STAGED, ROCM, ROCM_STAGED] {
-        if way.is_ready("a failing rank") && way.has_devices(4) {
+        if way.is_asked("a failing rank") && way.has_devices(4) {
             let report = with_fault(way, || Err(train::Error::Config("the disk is full".into())));
             assert!(report.starts_with("rank 3 failed: the disk is full"), "{}: {report}", way.vendor);
         }
@@ -48,7 +48,7 @@ fn a_rank_that_fails_is_named_with_its_error() {
 #[test]
 fn a_rank_that_stalls_is_named_by_those_that_wait() {
     for way in [CUDA, CUDA_STAGED, ROCM, ROCM_STAGED] {
-        if way.is_ready("a stalling rank") && way.has_devices(4) {
+        if way.is_asked("a stalling rank") && way.has_devices(4) {
             let report = with_fault(way, || {
                 std::thread::sleep(20 * TIMEOUT);
                 Ok(())

@@ -46,6 +46,15 @@ fn options(ordinal: usize, staged: bool) -> gpu::Options {
 }
 
 impl Way {
+    /// Whether a long test can run here: on the emulator only where it is asked for, as `ci/emulator.sh` does.
+    fn is_asked(self, test: &str) -> bool {
+        let asked = on_devices() || emulator::is_required("emulator");
+        if !asked {
+            eprintln!("skipped {test}: FASCICLE_REQUIRE does not name emulator; ci/emulator.sh runs it");
+        }
+        asked && self.is_ready(test)
+    }
+
     /// Whether a test can run here; if not, it has said so.
     fn is_ready(self, test: &str) -> bool {
         if on_devices() {

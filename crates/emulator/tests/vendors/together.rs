@@ -10,7 +10,7 @@ fn both_vendors_train_at_the_same_time() {
     if on_devices() {
         return eprintln!("skipped both vendors at once: no machine has devices of both");
     }
-    if !CUDA.is_ready("both vendors") {
+    if !CUDA.is_asked("both vendors") {
         return;
     }
     let mut config = config(Precision::F32);

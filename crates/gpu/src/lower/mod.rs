@@ -1,6 +1,6 @@
 //! From a kernel as a value to the launches that compute it: a pure function, with no device in sight.
 //!
-//! [`launch`] holds the plain types. Every device function takes one structure by value; its Rust mirror, the choice of
+//! `launch` holds the plain types. Every device function takes one structure by value; its Rust mirror, the choice of
 //! grid and block, and the function's name stand together in one file for each family, as the functions themselves do
 //! under `kernels/`. A kernel may need scratch memory between two of its launches: [`workspace_bytes`] says how much.
 

@@ -1,7 +1,7 @@
 //! What each piece of work costs on a machine, in seconds of the virtual clock.
 //!
 //! One place for all of it: products from the machine's [`Product`](grid::machine::Product), kernels by the bytes they
-//! move ([`kernels`]), collectives by the route of their group over the nodes ([`collectives`]).
+//! move (`kernels`), collectives by the route of their group over the nodes (`collectives`).
 
 mod collectives;
 mod kernels;
