@@ -22,7 +22,7 @@ fn request(grid: usize, machine: &str) -> Request {
     model.vocabulary = 8192;
     let (degrees, devices) = GRIDS[grid];
     Request {
-        batch: 64,
+        batch: 128,
         grid: Some(degrees.parse().unwrap()),
         micro_batches: Some(2),
         recompute: Some(true),
