@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
 # Compiles the kernels for NVIDIA and AMD and prints what each of them takes: registers, spilled bytes, shared memory.
 #
-# Usage: ci/device-code.sh [FOLDER]   tables and objects go there, by default target/device-code
+# Usage: ci/device-code.sh [--full] [FOLDER]   tables and objects go there, by default target/device-code
+# For the newest of NVIDIA's architectures and gfx90a; --full: for all that a build takes (FASCICLE_CUDA_ARCHS,
+# FASCICLE_HIP_ARCHS).
 # Fails when a kernel does not compile, and when one spills that is not named in `may_spill` below.
-# nvcc comes from PyPI and hipcc from Debian where they are missing; neither needs a device.
+# nvcc comes from PyPI and hipcc from Debian where they are missing (as root); neither needs a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+cuda_list=90 hip_list=gfx90a
+if [ "${1:-}" = --full ]; then
+  cuda_list=${FASCICLE_CUDA_ARCHS:-80;90} hip_list=${FASCICLE_HIP_ARCHS:-gfx90a}
+  shift
+fi
 out=${1:-target/device-code}
 kernels=crates/gpu/kernels
 nvcc_version='13.0.*'
@@ -15,12 +22,19 @@ mkdir -p "$out"
 # Not hot: what computes in f64, and attention without matrix units, which holds its tiles in shared memory.
 may_spill='_f64$|_f64_|_attention_(forward|backward_queries|backward_keys)_(f32|bf16|f16)$'
 
+# Debian packages; the lists of a fresh machine may be empty or old.
+install() {
+  apt-get install -y --no-install-recommends "$@" >&2 ||
+    { apt-get update >&2 && apt-get install -y --no-install-recommends "$@" >&2; }
+}
+
 find_nvcc() {
   if [ -n "${FASCICLE_NVCC:-}" ]; then echo "$FASCICLE_NVCC"; return; fi
   if command -v nvcc; then return; fi
   local venv=${FASCICLE_NVCC_VENV:-/tmp/venv-nvcc}
   if ! compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc" > /dev/null; then
-    python3 -m venv "$venv"
+    # Debian's Python comes without what makes a folder of packages.
+    python3 -m venv "$venv" > /dev/null 2>&1 || { install python3-venv && python3 -m venv --clear "$venv"; }
     local wheels=()
     for part in cuda-nvcc cuda-runtime cuda-crt cuda-cccl nvvm; do wheels+=("nvidia-$part==$nvcc_version"); done
     "$venv/bin/pip" install --quiet "${wheels[@]}" >&2
@@ -31,7 +45,7 @@ find_nvcc() {
 find_hipcc() {
   if [ -n "${FASCICLE_HIPCC:-}" ]; then echo "$FASCICLE_HIPCC"; return; fi
   if ! command -v hipcc > /dev/null; then
-    apt-get install -y --no-install-recommends hipcc rocm-device-libs libamdhip64-dev >&2
+    install hipcc rocm-device-libs libamdhip64-dev
   fi
   command -v hipcc
 }
@@ -64,7 +78,8 @@ hip_table() {
 report() {
   local what=$1 table=$2
   printf '\n%s\n' "$what"
-  (echo 'kernel registers spilled-bytes shared-bytes'; sort "$table") | column -t
+  (echo 'kernel registers spilled-bytes shared-bytes'; sort "$table") |
+    awk '{ printf "%-60s %9s %13s %12s\n", $1, $2, $3, $4 }'
   local spilling
   spilling=$(awk '$3 > 0 { print $1 }' "$table" | grep -Ev "$may_spill" || true)
   if [ ! -s "$table" ]; then echo "$what: no kernel in the compiler's report" >&2; return 1; fi
@@ -83,8 +98,8 @@ compile_hip() {
 
 nvcc=$(find_nvcc)
 hipcc=$(find_hipcc)
-IFS=';' read -ra cuda_archs <<< "${FASCICLE_CUDA_ARCHS:-80;90}"
-IFS=';' read -ra hip_archs <<< "${FASCICLE_HIP_ARCHS:-gfx90a}"
+IFS=';' read -ra cuda_archs <<< "$cuda_list"
+IFS=';' read -ra hip_archs <<< "$hip_list"
 declare -A running
 for arch in "${hip_archs[@]}"; do compile_hip "$arch" & running[$arch]=$!; done
 for arch in "${cuda_archs[@]}"; do compile_cuda "$arch" & running[sm_$arch]=$!; done

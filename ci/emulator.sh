@@ -1,21 +1,31 @@
 #!/usr/bin/env bash
-# The CUDA and ROCm vendors on the emulator: what ci/test.sh runs of them, on the other generations of the vendors'
-# libraries too, with streams that start late, and the program itself.
+# The CUDA and ROCm vendors on the emulator: what ci/test.sh leaves out of them, on another generation of the vendors'
+# libraries, with streams that start late, each call failing, and the program itself.
 #
-# Usage: ci/emulator.sh [--all]   with --all training runs on every grid of 1, 2, 4 and 8 ranks
+# Usage: ci/emulator.sh            what fits a few minutes after ci/test.sh, whose builds it uses
+#        ci/emulator.sh --full     every generation, more late streams, parity of staged collectives
+#        ci/emulator.sh --all      as --full, and training runs on every grid of 1, 2, 4 and 8 ranks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FASCICLE_REQUIRE=emulator
-parity=(parity together)
-if [ "${1:-}" = --all ]; then export FASCICLE_PARITY=all; else parity+=(--skip staged); fi
+parity=(parity together ending) seeds=(1)
+case "${1:-}" in
+  '') full=false parity+=(--skip staged) ;;
+  --full) full=true seeds=(1 2 3) ;;
+  --all) full=true seeds=(1 2 3); export FASCICLE_PARITY=all ;;
+  *) printf 'emulator: found %s, needs --full, --all or nothing\n' "$1" >&2; exit 2 ;;
+esac
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 fail() { printf 'emulator: %s\n' "$1" >&2; [ -f "$dir/log" ] && tail -n 40 "$dir/log" >&2; exit 1; }
 
 # The same packages as ci/test.sh, so that what it built serves here.
-cargo test --workspace --features fascicle/cuda,fascicle/rocm --test vendors --test vendors_failing --no-run \
+source ci/mpi-setup.sh
+vendors=("${workspace[@]}" --features fascicle/cuda,fascicle/rocm)
+cargo test "${vendors[@]}" --test vendors --test vendors_failing --no-run \
   --message-format=json-render-diagnostics > "$dir/built"
+cargo build "${vendors[@]}" --bin fascicle --example 05_tensor_parallel
 executable() { grep -oE '"executable":"[^"]*/'"$1"'"' "$dir/built" | tail -n 1 | cut -d '"' -f 4; }
 tests=$(executable 'vendors-[0-9a-f]+')
 failures=$(executable 'vendors_failing-[0-9a-f]+')
@@ -31,12 +41,14 @@ check() {
   printf 'emulator: %s: %s in %s s\n' "$what" "$(grep -o '[0-9]* passed' "$dir/log")" $((SECONDS - start))
 }
 
-check 'contract, CUDA 13, HIP 6.4' contract
 FASCICLE_EMULATOR_CUDA=12 FASCICLE_EMULATOR_HIP=5.7 check 'contract, CUDA 12, HIP 5.7' contract
-FASCICLE_EMULATOR_HIP=7.1 check 'contract, HIP 7.1' contract::rocm
-for seed in 1 2 3; do FASCICLE_EMULATOR_DELAY=$seed check "contract, late streams $seed" contract; done
-check 'parity' "${parity[@]}"
-FASCICLE_EMULATOR_DELAY=4 check 'both vendors, late streams' together
+for seed in "${seeds[@]}"; do FASCICLE_EMULATOR_DELAY=$seed check "contract, late streams $seed" contract; done
+check 'parity and failures of ranks' "${parity[@]}"
+if $full; then
+  check 'contract, CUDA 13, HIP 6.4' contract
+  FASCICLE_EMULATOR_HIP=7.1 check 'contract, HIP 7.1' contract::rocm
+  FASCICLE_EMULATOR_DELAY=4 check 'both vendors, late streams' together
+fi
 "$failures" > "$dir/log" 2>&1 || fail 'a failing call'
 printf 'emulator: each call of both vendors fails well\n'
 
@@ -56,7 +68,9 @@ losses() { grep -oE '"loss":[0-9]+\.[0-9]{3}' "$1/metrics.jsonl"; }
 train --vendor cpu --out "$dir/cpu"
 for vendor in cuda rocm; do
   for collectives in library staged; do
-    FASCICLE_COLLECTIVES=$collectives train --vendor "$vendor" --out "$dir/$vendor-$collectives"
+    FASCICLE_PRODUCTS=$dir/$vendor.txt FASCICLE_COLLECTIVES=$collectives \
+      train --vendor "$vendor" --out "$dir/$vendor-$collectives"
+    grep -q ' as-stored$\| turn-[ab]$' "$dir/$vendor.txt" || fail "$vendor: no ways to products were written"
     case $collectives in library) by='by [NR]CCL 2' ;; staged) by='by staged copies' ;; esac
     grep -q "device .*$vendor: .*collectives $by" "$dir/log" || fail "the report does not say: collectives $by"
     [ "$(losses "$dir/$vendor-$collectives")" = "$(losses "$dir/cpu")" ] || fail "$vendor, $collectives: other losses"
@@ -71,3 +85,13 @@ for vendor in cuda rocm; do
   grep -q 'needs device 2' "$dir/log" || fail '3 ranks on 2 devices: the log does not name the device'
 done
 printf 'emulator: the program trains on both vendors, and ends well without a device\n'
+
+# A program that uses the library takes the devices that it is told to take.
+for vendor in cuda rocm; do
+  FASCICLE_VENDOR=$vendor "$(dirname "$fascicle")/examples/05_tensor_parallel" > "$dir/log" 2>&1 || fail "launch on $vendor"
+  status=0
+  FASCICLE_VENDOR=$vendor FASCICLE_EMULATOR_DEVICES=0 "$(dirname "$fascicle")/examples/05_tensor_parallel" \
+    > "$dir/log" 2>&1 || status=$?
+  [ "$status" -eq 1 ] && grep -q 'no device' "$dir/log" || fail "launch on $vendor without a device: status $status"
+done
+printf 'emulator: the library launches ranks on both vendors\n'

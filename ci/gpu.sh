@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # The CUDA vendor (FASCICLE_VENDOR=rocm: the ROCm vendor) on a machine with a device: the contract suite and parity with
-# the CPU vendor, a memory checker over the kernels, benchmarks as JSON.
+# the CPU vendor, a memory checker over the kernels, benchmarks. One line for each says how it went; results.json has all.
 #
-# Usage: ci/gpu.sh --build          on a machine with nvcc or hipcc, device or not: builds what is carried to the other
-#        ci/gpu.sh [FOLDER]         on the machine with the device; results go to FOLDER, by default target/gpu-results
+# Usage: ci/gpu.sh --build             on a machine with nvcc or hipcc, device or not: builds what is carried to the other
+#        ci/gpu.sh [FOLDER]            on the machine with the device; results go to FOLDER, by default target/gpu-results
+#        ci/gpu.sh --rehearse [FOLDER] on the emulator and with small sizes: shows that this script works, and no speed
 # What --build makes lies in target/gpu-kit (FASCICLE_KIT: elsewhere); it needs neither Rust nor a compiler to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 vendor=${FASCICLE_VENDOR:-cuda}
 kit=${FASCICLE_KIT:-target/gpu-kit}
+fail() { printf 'gpu: %s\n' "$1" >&2; exit 1; }
+case $vendor in cuda | rocm) ;; *) fail "FASCICLE_VENDOR: found $vendor, needs cuda or rocm" ;; esac
 
 build() {
+  command -v cargo > /dev/null || fail "no cargo here: run ci/gpu.sh --build where there is one, and carry $kit here"
   local built executable
   built=$(cargo test --release -p fascicle-emulator --test vendors --no-run --message-format=json-render-diagnostics)
   executable=$(grep -oE '"executable":"[^"]*/vendors-[0-9a-f]+"' <<< "$built" | tail -n 1 | cut -d '"' -f 4)
@@ -21,46 +25,103 @@ build() {
   "$kit/fascicle" doctor > "$kit/doctor.txt"
   printf 'gpu: built %s\n' "$kit"
 }
-if [ "${1:-}" = --build ] || [ ! -x "$kit/fascicle" ]; then build; fi
-if [ "${1:-}" = --build ]; then exit; fi
 
-out=${1:-target/gpu-results}
+rehearse=false
+case "${1:-}" in
+  --build) build; exit ;;
+  --rehearse) rehearse=true; shift ;;
+esac
+[ -x "$kit/fascicle" ] && [ -x "$kit/gpu-tests" ] || build
+out=$(realpath -m "${1:-target/gpu-results}")
 mkdir -p "$out"
-fail() { printf 'gpu: %s\n' "$1" >&2; exit 1; }
-program() { "$kit/fascicle" --vendor "$vendor" "$@"; }
+export FASCICLE_VENDOR=$vendor
+program() { "$kit/fascicle" "$@"; }
 # A missing device is a failure here, and no test falls back to the emulator.
 tests() { FASCICLE_REQUIRE=$vendor "$kit/gpu-tests" --test-threads 1 "$@"; }
 
-"$kit/fascicle" doctor --json > "$out/doctor.json"
-"$kit/fascicle" doctor
-grep -qE "\"vendor\":\"$vendor\",\"compiled_in\":true,\"usable\":true" "$out/doctor.json" || fail "no $vendor device"
-
-# Several ranks on one device: with staged collectives always, with NCCL where its version takes them (2.30.3 and later).
-tests "contract::$vendor" 2>&1 | tee "$out/contract.log"
-tests "parity::$vendor::" "parity::${vendor}_staged" 2>&1 | tee "$out/parity.log"
-if [ "$vendor" = cuda ]; then
-  shared=passed
-  NCCL_MULTI_RANK_GPU_ENABLE=1 tests "parity::cuda::gpt2_in_f32" > "$out/parity-nccl-shared.log" 2>&1 || shared=failed
-  printf 'gpu: several ranks on one device through NCCL: %s\n' "$shared" | tee "$out/nccl-shared.txt"
+if $rehearse; then
+  export FASCICLE_EMULATOR_DIR=$out/emulator
+  "$kit/gpu-tests" graph > "$out/emulator.log" 2>&1 || fail "the emulator cannot be built: see $out/emulator.log"
+  folder=$(ls -td "$out"/emulator/*/cuda-13-hip-6.4 | head -n 1)
+  export FASCICLE_CUDA_PATH=$folder FASCICLE_CUDA_OBJECT=$folder/libcuda.so.1
+  export FASCICLE_ROCM_PATH=$folder FASCICLE_ROCM_OBJECT=$folder/libcuda.so.1
 fi
 
-if [ "$vendor" = cuda ] && command -v compute-sanitizer > /dev/null; then
-  for tool in memcheck racecheck; do
-    FASCICLE_REQUIRE=cuda compute-sanitizer --tool "$tool" --error-exitcode 9 "$kit/gpu-tests" --test-threads 1 \
-      contract::cuda::elementwise contract::cuda::norms 2>&1 | tee "$out/$tool.log"
-  done
+program doctor --json > "$out/doctor.json"
+program doctor
+grep -qE "\"vendor\":\"$vendor\",\"compiled_in\":true,\"usable\":true" "$out/doctor.json" ||
+  fail "no $vendor device: see $out/doctor.json"
+if ! $rehearse && grep -qE "\"vendor\":\"$vendor\"[^}]*kernels: none in this build" "$out/doctor.json"; then
+  fail "$kit has no kernels for $vendor: build it where there is nvcc or hipcc, or name them in FASCICLE_${vendor^^}_OBJECT"
+fi
+
+# Runs a check by a name; its output goes to NAME.log, and how it went into the results. The others go on after a failure.
+results=() failed=0
+note() {
+  printf 'gpu: %-28s %s in %s s\n' "$1" "$2" "$3"
+  results+=("\"$1\":{\"outcome\":\"$2\",\"seconds\":$3}")
+}
+check() {
+  local name=$1 start=$SECONDS outcome=passed
+  shift
+  "$@" > "$out/$name.log" 2>&1 || { outcome=failed; failed=1; tail -n 20 "$out/$name.log" >&2; }
+  note "$name" "$outcome" $((SECONDS - start))
+}
+# A benchmark prints JSON objects, a line each, which go to NAME.json; a size that does not run here is no failure of the rest.
+measure() {
+  local name=$1 start=$SECONDS outcome=measured
+  shift
+  "$@" > "$out/$name.json" 2> "$out/$name.log" || { outcome='does not run here'; rm "$out/$name.json"; }
+  note "$name" "$outcome" $((SECONDS - start))
+}
+
+# Several ranks on one device: with staged collectives always, with NCCL where its version takes them (2.30.3 and later).
+if $rehearse; then parity=("parity::${vendor}_staged::matrix_units"); else parity=("parity::$vendor::" "parity::${vendor}_staged"); fi
+check contract tests "contract::$vendor"
+check parity tests "${parity[@]}"
+check ways-to-products tests tuning
+if [ "$vendor" = cuda ]; then
+  shared() { NCCL_MULTI_RANK_GPU_ENABLE=1 CUDA_VISIBLE_DEVICES=0 tests parity::cuda::matrix_units; }
+  start=$SECONDS outcome=passed
+  shared > "$out/shared.log" 2>&1 || outcome='not with this NCCL'
+  note nccl-shares-a-device "$outcome" $((SECONDS - start))
+fi
+if [ "$vendor" = cuda ] && command -v compute-sanitizer > /dev/null && ! $rehearse; then
+  sanitized() {
+    FASCICLE_REQUIRE=cuda compute-sanitizer --tool "$1" --error-exitcode 9 "$kit/gpu-tests" --test-threads 1 \
+      contract::cuda::elementwise contract::cuda::norms
+  }
+  for tool in memcheck racecheck; do check "$tool" sanitized "$tool"; done
 else
   printf 'gpu: no compute-sanitizer here: the kernels are not checked for stray accesses\n'
 fi
 
-program bench gemm --precision bf16 --tokens 8192 --hidden 2048 --vocabulary 51200 --json > "$out/gemm.json"
-FASCICLE_COLLECTIVES=staged program bench collectives --ranks 2 --json > "$out/collectives-staged.json"
-if [ "$(grep -c '' <(program doctor | grep -E "^ +device [0-9]+:"))" -gt 1 ]; then
-  program bench collectives --ranks 2 --json > "$out/collectives.json"
+# Products and a step of GPT 1.3B, and a step that fits any device; once more with the fastest ways to products.
+product=(--tokens 8192 --hidden 2048 --vocabulary 51200)
+large=(--layers 24 --hidden 2048 --heads 16 --context 2048 --vocabulary 51200 --batch 4)
+small=(--layers 12 --hidden 768 --heads 12 --context 1024 --vocabulary 51200 --batch 8)
+if $rehearse; then
+  product=(--tokens 32 --hidden 64 --vocabulary 128)
+  large=(--layers 1 --hidden 64 --heads 1 --context 16 --vocabulary 128 --batch 1)
+  small=("${large[@]}")
 fi
-# GPT 1.3B, and a size that fits any device.
-program bench step --layers 24 --hidden 2048 --heads 16 --context 2048 --vocabulary 51200 --batch 4 --precision bf16 --json \
-  > "$out/step-1.3b.json" || printf 'gpu: the step of GPT 1.3B does not run here\n'
-program bench step --layers 12 --hidden 768 --heads 12 --context 1024 --vocabulary 51200 --batch 8 --precision bf16 --json \
-  > "$out/step-124m.json"
-cat "$out"/*.json
+with_choices() { FASCICLE_PRODUCTS=$out/products.txt program "$@"; }
+staged() { FASCICLE_COLLECTIVES=staged program "$@"; }
+measure gemm program bench gemm --precision bf16 "${product[@]}" --json
+measure collectives-staged staged bench collectives --ranks 2 --json
+if [ "$(program doctor | grep -cE '^ +device [0-9]+:')" -gt 1 ]; then
+  measure collectives program bench collectives --ranks 2 --json
+fi
+measure step-1.3b program bench step "${large[@]}" --precision bf16 --json
+measure step-1.3b-timed-products with_choices bench step "${large[@]}" --precision bf16 --json
+measure step-124m program bench step "${small[@]}" --precision bf16 --json
+
+{
+  printf '{"vendor":"%s","rehearsed":%s,"checks":{%s}' "$vendor" "$rehearse" "$(IFS=,; echo "${results[*]}")"
+  for name in gemm collectives-staged collectives step-1.3b step-1.3b-timed-products step-124m; do
+    if [ -s "$out/$name.json" ]; then printf ',"%s":[%s]' "$name" "$(paste -sd, "$out/$name.json")"; fi
+  done
+  printf '}\n'
+} > "$out/results.json"
+printf 'gpu: %s\n' "$out/results.json"
+exit $failed

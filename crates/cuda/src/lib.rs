@@ -4,7 +4,7 @@
 //! they become crates/gpu's tables, and where the libraries are looked for.
 //!
 //! The tables are our own and not cudarc's, whose loader panics where a library is missing and knows no folders beside
-//! the system's; a test compares every signature and value with cudarc's.
+//! the system's; a test compares every signature and value with the vendor's headers (`ci/declarations.sh`).
 
 mod cublas;
 mod driver;

@@ -39,25 +39,13 @@ fn parts() -> Vec<Part> {
         ("CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION", blas::MATH_FULL_REDUCTION),
         ("CUBLAS_ATOMICS_NOT_ALLOWED", blas::ATOMICS_NOT_ALLOWED),
     ];
-    let collectives = [
-        ("ncclInProgress", rccl_sys::status::IN_PROGRESS),
-        ("ncclInt32", rccl_sys::data_type::INT32),
-        ("ncclUint32", rccl_sys::data_type::UINT32),
-        ("ncclFloat16", rccl_sys::data_type::FLOAT16),
-        ("ncclFloat32", rccl_sys::data_type::FLOAT32),
-        ("ncclFloat64", rccl_sys::data_type::FLOAT64),
-        ("ncclBfloat16", rccl_sys::data_type::BFLOAT16),
-        ("ncclSum", rccl_sys::REDUCE_SUM),
-        ("ncclMax", rccl_sys::REDUCE_MAX),
-        ("ncclMin", rccl_sys::REDUCE_MIN),
-    ];
     vec![
         Part::new("cuda.h", driver::Driver::declarations(), &runtime),
         Part {
             overloaded: &[("cublasGemmEx", GEMM_EX)],
             ..Part::new("cublas_api.h", blas::Cublas::declarations(), &products)
         },
-        Part::new("nccl.h", rccl_sys::Nccl::declarations(), &collectives),
+        declarations::collectives("nccl.h"),
     ]
 }
 

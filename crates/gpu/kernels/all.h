@@ -16,3 +16,4 @@
 #include "optimiser.h"
 #include "rope.h"
 #include "squares.h"
+#include "transpose.h"

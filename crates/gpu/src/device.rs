@@ -6,7 +6,7 @@ use crate::{
     event::Clock,
     kernels::GpuKernels,
     lock::lock,
-    product::GpuBlas,
+    product::{Choices, GpuBlas, Tuning},
     stream::GpuStream,
     table::{Properties, Tables},
 };
@@ -125,7 +125,10 @@ unsafe impl Device for Gpu {
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {
-        Ok(Arc::new(GpuBlas::new(&self.context)?))
+        let tuning = self.options.products.as_deref().map(|path| {
+            Ok(Tuning { choices: Choices::open(path)?, module: self.load_kernels()?.module().clone() })
+        });
+        Ok(Arc::new(GpuBlas::new(&self.context, tuning.transpose()?)?))
     }
 
     fn kernels(&self) -> Result<Arc<dyn Kernels>> {
@@ -154,7 +157,7 @@ mod tests {
 
     fn place(ordinal: usize, collectives: Collectives, count: usize) -> Result<usize> {
         let id = DeviceId { vendor: Vendor::Cuda, ordinal };
-        placed(id, &Options { ordinal, collectives, wraps: false }, count, "CUDA_VISIBLE_DEVICES")
+        placed(id, &Options { ordinal, collectives, ..Options::default() }, count, "CUDA_VISIBLE_DEVICES")
     }
 
     #[test]

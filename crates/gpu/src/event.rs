@@ -44,8 +44,8 @@ impl Point {
         wait::until(&self.context, |runtime| unsafe { runtime.event_is_complete(self.handle) })
     }
 
-    // Microseconds from `self` to `end`; both have been passed.
-    fn until_us(&self, end: &Point) -> Result<f64> {
+    /// Microseconds from `self` to `end`; both have been passed.
+    pub(crate) fn until_us(&self, end: &Point) -> Result<f64> {
         // SAFETY: both events are live.
         let elapsed = self.context.call(|runtime| unsafe { runtime.elapsed_ms(self.handle, end.handle) });
         elapsed.map(|milliseconds| f64::from(milliseconds) * 1e3)

@@ -71,15 +71,22 @@ impl Module {
     /// As for [`Kernels::launch`].
     pub(crate) unsafe fn launch(&self, core: &Core, kernel: &Kernel) -> Result<()> {
         let workspace = core.scratch(lower::workspace_bytes(kernel, &self.traits))?;
-        for launch in lower::lower(kernel, &self.traits, workspace)? {
-            let function = self.function(&launch)?;
-            let Launch { grid, block, shared_bytes, arguments, .. } = &launch;
-            let (grid, block, shared_bytes) = (*grid, *block, *shared_bytes);
-            let call = Call { function, grid, block, shared_bytes, arguments };
-            // SAFETY: `lower` makes the arguments for this function; the caller vouches for the memory behind them.
-            self.context.call(|runtime| unsafe { runtime.launch(&call, core.handle()) })?;
-        }
-        Ok(())
+        let launches = lower::lower(kernel, &self.traits, workspace)?;
+        // SAFETY: passed on from the caller.
+        launches.iter().try_for_each(|launch| unsafe { self.launch_one(core, launch) })
+    }
+
+    /// Queues one call of a device function.
+    ///
+    /// # Safety
+    /// `lower` made the launch, and the memory behind its arguments is live until it has run.
+    pub(crate) unsafe fn launch_one(&self, core: &Core, launch: &Launch) -> Result<()> {
+        let function = self.function(launch)?;
+        let Launch { grid, block, shared_bytes, arguments, .. } = launch;
+        let (grid, block, shared_bytes) = (*grid, *block, *shared_bytes);
+        let call = Call { function, grid, block, shared_bytes, arguments };
+        // SAFETY: the arguments were made for this function; the caller vouches for the memory behind them.
+        self.context.call(|runtime| unsafe { runtime.launch(&call, core.handle()) })
     }
 
     fn function(&self, launch: &Launch) -> Result<Handle> {

@@ -1,6 +1,7 @@
 //! What a device is opened with, and where the environment sets it.
 
 use hal::{Error, OpenOptions, Result};
+use std::path::PathBuf;
 
 /// Who carries the collectives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,9 @@ pub struct Options {
     pub collectives: Collectives,
     /// Whether ordinals beyond the last device begin again with the first; staged ranks always do.
     pub wraps: bool,
+    /// The file of the fastest ways to products. Where it is not there yet, the first step times them and the first rank
+    /// writes it; without a name every product goes the library's own way.
+    pub products: Option<PathBuf>,
 }
 
 impl Options {
@@ -30,6 +34,8 @@ impl Options {
     /// Ranks that are threads have a device each, unless their collectives are staged or `NCCL_MULTI_RANK_GPU_ENABLE=1`
     /// lets the library serve several on one. Ranks that are processes take device i modulo the devices that theirs
     /// sees: a launcher may show each of them its own as number 0. If two of them meet on one, the library says so.
+    ///
+    /// `FASCICLE_PRODUCTS` names the file of the fastest ways to products.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a value that is none of these.
@@ -40,6 +46,7 @@ impl Options {
             ordinal: options.ordinal,
             collectives: collectives(value("FASCICLE_COLLECTIVES").as_deref())?,
             wraps: are_processes || value("NCCL_MULTI_RANK_GPU_ENABLE").as_deref() == Some("1"),
+            products: value("FASCICLE_PRODUCTS").filter(|path| !path.is_empty()).map(PathBuf::from),
         })
     }
 }

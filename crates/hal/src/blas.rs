@@ -51,4 +51,18 @@ pub unsafe trait Blas: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor); [`Error::Unsupported`](crate::Error::Unsupported) for an element type.
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()>;
+
+    /// Ways to products that this rank has found the fastest so far, in the vendor's words, a line each; `None` where a
+    /// product has one way only. Ranks exchange them, so that all go the same.
+    fn choices(&self) -> Option<String> {
+        None
+    }
+
+    /// Goes these ways from now on, of several lines for one product the first; `save` keeps them for other runs.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for lines that are no choices, or a file that cannot be written.
+    fn choose(&self, _choices: &str, _save: bool) -> Result<()> {
+        Ok(())
+    }
 }

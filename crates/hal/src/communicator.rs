@@ -1,6 +1,6 @@
 //! Collectives and messages within a process group.
 
-use crate::{AbortSignal, RawSlice, Result, Stream};
+use crate::{AbortSignal, Error, RawSlice, Result, Stream};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// How elements of several ranks become one.
@@ -144,6 +144,28 @@ impl Collective {
             Collective::ReduceScatter { send, .. } | Collective::AllToAll { send, .. } => Some(*send),
             Collective::AllGather { recv, .. } => Some(*recv),
             Collective::Barrier => None,
+        }
+    }
+
+    /// Whether the ranks and counts that the call names fit a group of `size`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with what does not fit.
+    pub fn check(&self, size: usize) -> Result<()> {
+        let (found, fits) = match self {
+            Collective::ReduceScatter { counts: Counts::Uneven(counts), .. }
+            | Collective::AllGather { counts: Counts::Uneven(counts), .. } => {
+                (format!("{} counts", counts.len()), counts.len() == size)
+            }
+            Collective::Broadcast { root: rank, .. }
+            | Collective::Send { to: rank, .. }
+            | Collective::Recv { from: rank, .. } => (format!("rank {rank}"), *rank < size),
+            _ => return Ok(()),
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(Error::invalid(self.name(), found, format!("to fit a group of {size}")))
         }
     }
 

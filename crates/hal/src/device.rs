@@ -26,6 +26,14 @@ impl Vendor {
             Vendor::Sim => "sim",
         }
     }
+
+    /// The names that [`named`](Vendor::named) knows, in words.
+    pub const NAMES: &str = "cuda, rocm or cpu";
+
+    /// The vendor of that name, of those whose devices a program can be told to use.
+    pub fn named(name: &str) -> Option<Vendor> {
+        [Vendor::Cuda, Vendor::Rocm, Vendor::Cpu].into_iter().find(|vendor| vendor.name() == name)
+    }
 }
 
 /// Vendor and ordinal of a device: `cuda:3`.

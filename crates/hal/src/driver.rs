@@ -1,7 +1,7 @@
-//! How a program finds out which vendors it carries and what each of them sees.
+//! How a program finds out which vendors it carries and what each of them sees, and which of them it takes.
 
-use crate::{Device, Result, Transport, Vendor};
-use std::sync::Arc;
+use crate::{Device, Error, Result, Transport, Vendor};
+use std::{env, sync::Arc};
 
 /// What a device is opened with.
 #[derive(Clone, Debug)]
@@ -33,4 +33,107 @@ pub struct Probe {
     pub usable: bool,
     /// One line for each thing found, or not found and where it was looked for.
     pub findings: Vec<String>,
+}
+
+/// Names the vendor where no option does.
+pub const VENDOR_VARIABLE: &str = "FASCICLE_VENDOR";
+
+/// The vendors to choose among: the one that was asked for, or else that of [`VENDOR_VARIABLE`], or else all that the
+/// program carries.
+///
+/// # Errors
+/// [`Error::Invalid`] for a vendor that the program does not carry, or that does not exist.
+pub fn carried(asked: Option<Vendor>, drivers: &[Driver]) -> Result<Vec<Driver>> {
+    match asked {
+        Some(vendor) => Ok(vec![carried_one("--vendor", vendor, drivers)?]),
+        None => carried_by(env::var(VENDOR_VARIABLE).ok().as_deref(), drivers),
+    }
+}
+
+fn carried_by(variable: Option<&str>, drivers: &[Driver]) -> Result<Vec<Driver>> {
+    let Some(name) = variable.filter(|name| !name.is_empty()) else { return Ok(drivers.to_vec()) };
+    let vendor = Vendor::named(name)
+        .ok_or_else(|| Error::invalid(VENDOR_VARIABLE, format!("found {name}"), Vendor::NAMES))?;
+    Ok(vec![carried_one(VENDOR_VARIABLE, vendor, drivers)?])
+}
+
+fn carried_one(asker: &str, vendor: Vendor, drivers: &[Driver]) -> Result<Driver> {
+    drivers.iter().find(|driver| driver.vendor == vendor).copied().ok_or_else(|| {
+        let (vendor, carried) = (vendor.name(), names(drivers));
+        let needed = format!("one of {carried}: this program was built without the feature `{vendor}`");
+        Error::invalid(asker, format!("found {vendor}"), needed)
+    })
+}
+
+/// The first of these vendors that can open a device here.
+///
+/// # Errors
+/// [`Error::Invalid`] in one sentence when there is none; of a single vendor, with what it says of itself.
+pub fn usable(drivers: &[Driver]) -> Result<Driver> {
+    let mut reasons = Vec::new();
+    for driver in drivers {
+        let probe = (driver.probe)();
+        if probe.usable {
+            return Ok(*driver);
+        }
+        reasons.extend(probe.findings.last().cloned());
+    }
+    match drivers {
+        [driver] => Err(Error::invalid(
+            format!("vendor {}", driver.vendor.name()),
+            reasons.join("; "),
+            "a device that can be opened",
+        )),
+        _ => {
+            let found = format!("none usable among the vendors of this build ({})", names(drivers));
+            Err(Error::invalid("device", found, "one that `fascicle doctor` finds usable"))
+        }
+    }
+}
+
+fn names(drivers: &[Driver]) -> String {
+    let names: Vec<_> = drivers.iter().map(|driver| driver.vendor.name()).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn driver(vendor: Vendor, probe: fn() -> Probe) -> Driver {
+        Driver { vendor, open: |_| Err(Error::invalid("open", "nothing", "a device")), probe }
+    }
+
+    fn absent() -> Probe {
+        Probe { usable: false, findings: vec!["HIP 6.4".into(), "no device".into()] }
+    }
+
+    fn present() -> Probe {
+        Probe { usable: true, findings: vec!["a device".into()] }
+    }
+
+    fn two() -> [Driver; 2] {
+        [driver(Vendor::Rocm, absent), driver(Vendor::Cpu, present)]
+    }
+
+    #[test]
+    fn the_first_usable_vendor_is_taken_unless_one_is_named() {
+        assert_eq!(usable(&two()).map(|driver| driver.vendor), Ok(Vendor::Cpu));
+        for named in [carried(Some(Vendor::Rocm), &two()), carried_by(Some("rocm"), &two())] {
+            let error = usable(&named.unwrap()).unwrap_err().to_string();
+            assert_eq!(error, "vendor rocm: no device, needs a device that can be opened");
+        }
+        assert_eq!(carried_by(Some(""), &two()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_vendor_that_is_not_carried_is_named_with_those_that_are() {
+        let error = carried(Some(Vendor::Cuda), &two()).unwrap_err().to_string();
+        let text = "found cuda, needs one of rocm, cpu: this program was built without the feature `cuda`";
+        assert_eq!(error, format!("--vendor: {text}"));
+        let error = carried_by(Some("cuda"), &two()).unwrap_err().to_string();
+        assert_eq!(error, format!("FASCICLE_VENDOR: {text}"));
+        let error = carried_by(Some("gpu"), &two()).unwrap_err().to_string();
+        assert_eq!(error, "FASCICLE_VENDOR: found gpu, needs cuda, rocm or cpu");
+    }
 }

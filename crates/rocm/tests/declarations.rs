@@ -44,22 +44,10 @@ fn parts() -> Vec<Part> {
         ("HIPBLAS_COMPUTE_32F", blas::HIP_TYPES.compute_f32),
         ("HIPBLAS_COMPUTE_64F", blas::HIP_TYPES.compute_f64),
     ];
-    let collectives = [
-        ("ncclInProgress", rccl_sys::status::IN_PROGRESS),
-        ("ncclInt32", rccl_sys::data_type::INT32),
-        ("ncclUint32", rccl_sys::data_type::UINT32),
-        ("ncclFloat16", rccl_sys::data_type::FLOAT16),
-        ("ncclFloat32", rccl_sys::data_type::FLOAT32),
-        ("ncclFloat64", rccl_sys::data_type::FLOAT64),
-        ("ncclBfloat16", rccl_sys::data_type::BFLOAT16),
-        ("ncclSum", rccl_sys::REDUCE_SUM),
-        ("ncclMax", rccl_sys::REDUCE_MAX),
-        ("ncclMin", rccl_sys::REDUCE_MIN),
-    ];
     vec![
         Part::new("hip/hip_runtime_api.h", hip::Hip::declarations(), &runtime),
         Part::new("hipblas/hipblas.h", blas::Hipblas::declarations(), &products),
-        Part::new("rccl/rccl.h", rccl_sys::Nccl::declarations(), &collectives),
+        declarations::collectives("rccl/rccl.h"),
     ]
 }
 

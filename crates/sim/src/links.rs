@@ -1,6 +1,7 @@
 //! What a device shares between its streams: the links inside the node, the way out of it, and the compute units.
 
-use crate::{cost::Transfer, timeline::Timeline};
+use crate::timeline::Timeline;
+use grid::machine::Cost as Transfer;
 
 /// The transfers of a device, as they lie in time.
 #[derive(Clone, Debug, Default)]

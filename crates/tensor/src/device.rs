@@ -1,7 +1,7 @@
 //! A device as one rank drives it: its streams, products, kernels and memory.
 
 use crate::{MemoryKind, MemoryUse, Stream, StreamKind, memory::Allocator, trace::Tracer};
-use hal::{DType, DeviceId, Error, Result};
+use hal::{DType, DeviceId, Error, Exchange, Result};
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -79,6 +79,19 @@ impl Device {
     /// The vendor's device, to join groups with.
     pub fn hal(&self) -> &Arc<dyn hal::Device> {
         &self.0.hal
+    }
+
+    /// Lets all ranks go the same way to each product from now on: the one that the lowest rank which timed it has found.
+    ///
+    /// Collective over the ranks of `exchange`. Nothing happens where products have one way only.
+    ///
+    /// # Errors
+    /// Those of the exchange; [`Error::Invalid`] when the choices cannot be kept.
+    pub fn agree_on_products(&self, exchange: &dyn Exchange) -> Result<()> {
+        let Some(own) = self.0.blas.choices() else { return Ok(()) };
+        let all = exchange.all_gather(own.as_bytes())?;
+        let text: String = all.iter().map(|choices| String::from_utf8_lossy(choices)).collect();
+        self.0.blas.choose(&text, exchange.rank() == 0)
     }
 
     /// Bytes in use, cached, and at the peak, in all and by kind.

@@ -41,7 +41,7 @@ impl Allocator {
                 events.iter().try_for_each(|event| stream.wait(event))?;
                 (block, true)
             }
-            None => (self.fresh(bytes)?, false),
+            None => (self.fresh(bytes, stream)?, false),
         };
         self.state.borrow_mut().enter(kind, block.bytes);
         Ok((block, reused))
@@ -63,9 +63,11 @@ impl Allocator {
     }
 
     // One retry with the cache emptied; then the error, with what the cache and the tensors hold.
-    fn fresh(&self, bytes: usize) -> Result<RawBuffer> {
+    fn fresh(&self, bytes: usize, stream: &Stream) -> Result<RawBuffer> {
         match self.device.allocate(bytes) {
             Err(Error::OutOfMemory { .. }) => {
+                // Blocks come without events for their uses on this stream: it orders their next uses, but not their end.
+                stream.synchronize()?;
                 self.empty_cache();
                 self.device.allocate(bytes).map_err(|error| self.explain(error))
             }
@@ -79,7 +81,8 @@ impl Allocator {
         for (block, events) in free.into_values().flatten() {
             // A stream that failed runs nothing any more, so its error does not keep the block in use.
             let _ = events.iter().try_for_each(Event::synchronize);
-            // SAFETY: the block came from `allocate`, is in no list any more, and the events of its last uses have passed.
+            // SAFETY: the block came from `allocate`, is in no list any more, and its last uses are over: the caller has
+            // waited for the compute stream, or that has ended, and the events of the others have passed.
             unsafe { self.device.deallocate(block) }
         }
     }

@@ -5,8 +5,8 @@ use bootstrap::{World, local};
 use std::time::Duration;
 use tensor::Device;
 
-/// How long a rank waits for others: emulated devices share the host's processors.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a rank waits for others: emulated devices share the host's processors with all other tests.
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Runs `body` on `number` threads, each with the device that `open` opens for its rank, and gives what they returned.
 ///

@@ -1,29 +1,11 @@
 //! What the rounds need to know of a call: whether two calls agree, and how much work they make.
 
 use super::{all_gather, all_reduce, all_to_all, broadcast, message, reduce_scatter};
-use hal::{Collective, Counts, Error, RawSlice, Result};
+use hal::{Collective, Counts, RawSlice};
 use std::ops::Range;
 
 /// Elements that one piece of work covers, in bytes: long enough to pay for taking it, short enough to share out.
 const PIECE_BYTES: usize = 32 << 10;
-
-/// Whether the ranks that a call names exist, before anyone counts on it.
-///
-/// # Errors
-/// [`Error::Invalid`].
-pub(super) fn check(call: &Collective, size: usize) -> Result<()> {
-    let (found, fits) = match call {
-        Collective::ReduceScatter { counts: Counts::Uneven(counts), .. }
-        | Collective::AllGather { counts: Counts::Uneven(counts), .. } => {
-            (format!("{} counts", counts.len()), counts.len() == size)
-        }
-        Collective::Broadcast { root: rank, .. }
-        | Collective::Send { to: rank, .. }
-        | Collective::Recv { from: rank, .. } => (format!("rank {rank}"), *rank < size),
-        _ => return Ok(()),
-    };
-    if fits { Ok(()) } else { Err(Error::invalid(call.name(), found, format!("to fit a group of {size}"))) }
-}
 
 /// Whether two members' calls are the same, addresses aside. Ranks reach into each other's memory, so this is what makes
 /// the lengths that one rank knows hold for all.

@@ -1,6 +1,5 @@
 //! The seam's communicator: numbers calls when they are made, and runs them on a stream.
 
-use super::call;
 use super::group::{Counters, Key, Ticket};
 use super::member::{Member, Run};
 use super::registry;
@@ -27,7 +26,7 @@ impl HostCommunicator {
         self.member.clone()
     }
 
-    // Of a call that `call::check` has passed. Calls keep their numbers on whichever stream they run, so members need not use their streams alike.
+    // Of a call that `Collective::check` has passed. Calls keep their numbers on whichever stream they run, so members need not use their streams alike.
     fn ticket(&self, call: &Collective) -> Ticket {
         let rank = self.member.rank;
         let mut counters = self.counters.borrow_mut();
@@ -62,7 +61,7 @@ unsafe impl Communicator for HostCommunicator {
 
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()> {
         let stream = HostStream::of(stream)?;
-        collectives.iter().try_for_each(|call| call::check(call, self.size()))?;
+        collectives.iter().try_for_each(|call| call.check(self.size()))?;
         let tickets = collectives.iter().map(|call| self.ticket(call)).collect();
         let run = Run::new(self.member.clone(), tickets);
         // SAFETY: the caller vouches for the buffers until the work has run, which is until `execute` returns.

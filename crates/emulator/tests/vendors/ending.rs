@@ -1,7 +1,7 @@
 //! A rank that fails or stalls ends the run on a GPU vendor as on the CPU: every rank stops, one message names what
 //! happened where.
 
-use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
+use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way, cuda, on_devices, rocm};
 use grid::Degrees;
 use parallel::Context;
 use std::{
@@ -12,13 +12,33 @@ use testkit::{config, fixed_tokens, try_ranks_with};
 use train::{config::Precision, trainer::Trainer};
 
 const TIMEOUT: Duration = Duration::from_secs(3);
+const RANKS: usize = 4;
+/// Emulated devices of these two tests. A rank that stalls leaves work queued, and the vendors' calls to free memory wait
+/// for all work of a device: another test's, too.
+const FAILING: usize = 8;
+const STALLING: usize = FAILING + RANKS;
+pub(crate) const LAST_DEVICE: usize = STALLING + RANKS - 1;
+
+/// Each vendor with each kind of collectives, on emulated devices from number `FIRST` on.
+fn ways<const FIRST: usize>() -> [Way; 4] {
+    [
+        Way { open: |ordinal| cuda(place(FIRST, ordinal), false), ..CUDA },
+        Way { open: |ordinal| cuda(place(FIRST, ordinal), true), ..CUDA_STAGED },
+        Way { open: |ordinal| rocm(place(FIRST, ordinal), false), ..ROCM },
+        Way { open: |ordinal| rocm(place(FIRST, ordinal), true), ..ROCM_STAGED },
+    ]
+}
+
+fn place(first: usize, ordinal: usize) -> usize {
+    if on_devices() { ordinal } else { first + ordinal }
+}
 
 /// Trains on four ranks; in step 2 `fault` is called on rank 3. Gives the report.
 fn with_fault(way: Way, fault: fn() -> train::Result<()>) -> String {
     let mut config = config(Precision::F32);
     config.parallel.grid = Degrees { x: 2, z: 2, ..Degrees::default() };
     let (shared, begun) = (Arc::new(config), Instant::now());
-    let failure = try_ranks_with(TIMEOUT, 4, way.open, move |world, device| {
+    let failure = try_ranks_with(TIMEOUT, RANKS, way.open, move |world, device| {
         let (config, rank) = (&*shared, world.rank());
         let context = Context::new(world, config.grid()?, device, config.settings())?;
         let mut trainer = Trainer::new(&context, config)?;
@@ -37,8 +57,8 @@ fn with_fault(way: Way, fault: fn() -> train::Result<()>) -> String {
 
 #[test]
 fn a_rank_that_fails_is_named_with_its_error() {
-    for way in [CUDA, CUDA_STAGED, ROCM, ROCM_STAGED] {
-        if way.is_asked("a failing rank") && way.has_devices(4) {
+    for way in ways::<FAILING>() {
+        if way.is_asked("a failing rank") && way.has_devices(RANKS) {
             let report = with_fault(way, || Err(train::Error::Config("the disk is full".into())));
             assert!(report.starts_with("rank 3 failed: the disk is full"), "{}: {report}", way.vendor);
         }
@@ -47,8 +67,8 @@ fn a_rank_that_fails_is_named_with_its_error() {
 
 #[test]
 fn a_rank_that_stalls_is_named_by_those_that_wait() {
-    for way in [CUDA, CUDA_STAGED, ROCM, ROCM_STAGED] {
-        if way.is_asked("a stalling rank") && way.has_devices(4) {
+    for way in ways::<STALLING>() {
+        if way.is_asked("a stalling rank") && way.has_devices(RANKS) {
             let report = with_fault(way, || {
                 std::thread::sleep(20 * TIMEOUT);
                 Ok(())

@@ -9,6 +9,7 @@ mod ending;
 mod graph;
 mod parity;
 mod together;
+mod tuning;
 
 use fascicle_emulator as emulator;
 use hal::{Device, Result};
@@ -42,7 +43,7 @@ fn rocm(ordinal: usize, staged: bool) -> Result<Arc<dyn Device>> {
 fn options(ordinal: usize, staged: bool) -> gpu::Options {
     let collectives = if staged { gpu::Collectives::Staged } else { gpu::Collectives::Library };
     let wraps = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
-    gpu::Options { ordinal, collectives, wraps }
+    gpu::Options { ordinal, collectives, wraps, products: None }
 }
 
 impl Way {
@@ -96,4 +97,7 @@ fn use_emulator(folder: &std::path::Path) {
             std::env::set_var(format!("FASCICLE_{vendor}_OBJECT"), folder.join("libcuda.so.1"));
         }
     }
+    let devices = ending::LAST_DEVICE + 1;
+    // SAFETY: as above.
+    unsafe { std::env::set_var("FASCICLE_EMULATOR_DEVICES", devices.to_string()) };
 }

@@ -3,7 +3,9 @@
 //! Each has the fields of the C++ structure of the same name, in the same order. A test compiles a small program against
 //! the C++ headers and compares sizes and offsets with those listed here.
 
-use super::{attention, columns, dropout, elementwise, embedding, loss, norm, optimiser, rope, squares};
+use super::{
+    attention, columns, dropout, elementwise, embedding, loss, norm, optimiser, rope, squares, transpose,
+};
 
 /// Size of a structure and where its fields begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ pub(super) use params;
 
 /// The layouts of all of them.
 pub fn all() -> Vec<Layout> {
-    let families: [&[Layout]; 10] = [
+    let families: [&[Layout]; 11] = [
         elementwise::LAYOUTS,
         columns::LAYOUTS,
         dropout::LAYOUTS,
@@ -50,6 +52,7 @@ pub fn all() -> Vec<Layout> {
         rope::LAYOUTS,
         squares::LAYOUTS,
         optimiser::LAYOUTS,
+        transpose::LAYOUTS,
     ];
     families.concat()
 }

@@ -18,8 +18,10 @@ mod optimiser;
 mod rope;
 mod shape;
 mod squares;
+mod transpose;
 
 pub use launch::{DeviceTraits, Launch};
+pub use transpose::{Stored, transpose};
 
 use hal::{Kernel, Result};
 

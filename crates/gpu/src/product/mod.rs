@@ -1,19 +1,30 @@
 //! Products: row-major matrices on column-major libraries.
+//!
+//! Where a file of choices is named ([`choices`]), each product goes the fastest of several ways ([`variant`], [`timing`]).
 
+mod choices;
 mod layout;
+mod timing;
+mod variant;
+
+pub(crate) use choices::Choices;
 
 use crate::{
     context::{Context, vendor},
+    kernels::Module,
     lock::lock,
+    lower,
     stream::{Core, GpuStream},
-    table::{self, Handle},
+    table::{self, Address, Handle},
 };
+use choices::Choice;
 use hal::{Blas, DType, Error, Gemm, Result, Stream};
 use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex},
 };
+use variant::Variant;
 
 /// The device's products.
 pub(crate) struct GpuBlas {
@@ -25,6 +36,15 @@ pub(crate) struct GpuBlas {
 struct Handles {
     context: Arc<Context>,
     by_stream: Mutex<HashMap<Handle, Handle>>,
+    tuning: Option<Tuning>,
+}
+
+/// What choosing among ways to a product takes.
+pub(crate) struct Tuning {
+    /// What was chosen.
+    pub(crate) choices: Choices,
+    /// The kernels, of which one turns matrices over.
+    pub(crate) module: Arc<Module>,
 }
 
 impl GpuBlas {
@@ -32,8 +52,8 @@ impl GpuBlas {
     ///
     /// # Errors
     /// [`Error::Invalid`] without the library, with every name and folder that was tried.
-    pub(crate) fn new(context: &Arc<Context>) -> Result<GpuBlas> {
-        let shared = Handles { context: context.clone(), by_stream: Mutex::default() };
+    pub(crate) fn new(context: &Arc<Context>, tuning: Option<Tuning>) -> Result<GpuBlas> {
+        let shared = Handles { context: context.clone(), by_stream: Mutex::default(), tuning };
         shared.table()?;
         Ok(GpuBlas { shared: Arc::new(shared) })
     }
@@ -47,10 +67,50 @@ impl Handles {
         }
     }
 
-    // Queues a product.
+    // Queues a product, the way that was chosen for it.
     //
     // Safety: the three matrices are live until it has run, and hold their shapes.
     unsafe fn gemm(&self, core: &Core, gemm: &Gemm) -> Result<()> {
+        let is_empty = gemm.m * gemm.n * gemm.k == 0;
+        let Some(tuning) = self.tuning.as_ref().filter(|_| !is_empty && gemm.a.data.dtype.is_float()) else {
+            // SAFETY: passed on from the caller, as in all calls below.
+            return unsafe { self.plain(core, gemm) };
+        };
+        let variant = match tuning.choices.of(gemm) {
+            Choice::Go(variant) => variant,
+            Choice::Time => {
+                // SAFETY: as above.
+                let fastest = unsafe { timing::fastest(self, tuning, core, gemm) }?;
+                tuning.choices.note(gemm, fastest);
+                Variant::AsStored
+            }
+        };
+        let room = core.scratch(variant.turned(gemm).map_or(0, |stored| stored.bytes()))?;
+        // SAFETY: as above; `room` is this stream's scratch memory, which holds the turned matrix.
+        unsafe { self.run(tuning, core, gemm, variant, room) }
+    }
+
+    // Queues a product that way, with a turned matrix at `room`.
+    //
+    // Safety: as for `gemm`; `room` is in no other use until the product has run.
+    unsafe fn run(
+        &self,
+        tuning: &Tuning,
+        core: &Core,
+        gemm: &Gemm,
+        variant: Variant,
+        room: Address,
+    ) -> Result<()> {
+        if let Some(stored) = variant.turned(gemm) {
+            // SAFETY: passed on from the caller.
+            unsafe { tuning.module.launch_one(core, &lower::transpose(&stored, room)) }?;
+        }
+        // SAFETY: as above; the stream turns the matrix over before it multiplies.
+        unsafe { self.plain(core, &variant.with_turned(gemm, room)) }
+    }
+
+    // Queues a product of the matrices as they are. Safety: as for `gemm`.
+    unsafe fn plain(&self, core: &Core, gemm: &Gemm) -> Result<()> {
         let Some(product) = layout::column_major(gemm)? else { return Ok(()) };
         if !gemm.a.data.dtype.is_float() {
             return Err(self.unsupported(gemm.a.data.dtype));
@@ -99,6 +159,14 @@ unsafe impl Blas for GpuBlas {
         let shared = self.shared.clone();
         // SAFETY: the caller vouches for the three matrices until the product has run.
         stream.submit(gemm, move |core, gemm| unsafe { shared.gemm(core, gemm) })
+    }
+
+    fn choices(&self) -> Option<String> {
+        Some(self.shared.tuning.as_ref().map_or_else(String::new, |tuning| tuning.choices.text()))
+    }
+
+    fn choose(&self, choices: &str, save: bool) -> Result<()> {
+        self.shared.tuning.as_ref().map_or(Ok(()), |tuning| tuning.choices.agree(choices, save))
     }
 }
 

@@ -97,7 +97,7 @@ impl Core {
     /// # Errors
     /// [`hal::Error::OutOfMemory`].
     pub(crate) fn scratch(&self, bytes: usize) -> Result<Address> {
-        lock(&self.scratch).reserve(bytes, || self.synchronize())
+        lock(&self.scratch).reserve(bytes)
     }
 
     /// Waits for everything queued so far.

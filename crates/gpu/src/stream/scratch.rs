@@ -4,45 +4,46 @@ use crate::{context::Context, table::Address};
 use hal::Result;
 use std::sync::Arc;
 
-/// A block that grows to the largest need.
+/// Blocks of growing size, of which the last serves the next work.
+///
+/// The earlier ones stay: work that is queued may use them still, and to free memory in the middle of a step is to wait
+/// for all that is queued on the device, which may wait for a peer that waits here itself. Each is at least twice as
+/// large as the one before, so together they are smaller than the last.
 #[derive(Debug)]
 pub(super) struct Scratch {
     context: Arc<Context>,
-    address: Address,
-    bytes: usize,
+    blocks: Vec<(Address, usize)>,
 }
 
-/// Need grows in a few large steps, because each waits for the stream.
+/// Need grows in a few large steps.
 const LEAST_BYTES: usize = 1 << 20;
 
 impl Scratch {
     pub(super) fn new(context: &Arc<Context>) -> Scratch {
-        Scratch { context: context.clone(), address: 0, bytes: 0 }
+        Scratch { context: context.clone(), blocks: Vec::new() }
     }
 
-    /// The address of at least `bytes`, 0 where none are needed; `idle` waits for the block's earlier uses.
-    pub(super) fn reserve(&mut self, bytes: usize, idle: impl FnOnce() -> Result<()>) -> Result<Address> {
-        if bytes > self.bytes {
-            idle()?;
-            self.free();
-            let bytes = bytes.next_power_of_two().max(LEAST_BYTES);
-            self.address = self.context.allocate(bytes)?;
-            self.bytes = bytes;
+    /// The address of at least `bytes`.
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<Address> {
+        let (address, available) = self.blocks.last().copied().unwrap_or_default();
+        if bytes <= available {
+            return Ok(address);
         }
-        Ok(self.address)
-    }
-
-    fn free(&mut self) {
-        if self.bytes > 0 {
-            self.bytes = 0;
-            // SAFETY: the block came from `allocate`; its stream has been waited for, or the vendor waits as it frees.
-            self.context.release(|runtime| unsafe { runtime.free(self.address) });
-        }
+        let bytes = bytes.next_power_of_two().max(LEAST_BYTES);
+        let address = self.context.allocate(bytes)?;
+        self.blocks.push((address, bytes));
+        Ok(address)
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        self.free();
+        if !self.blocks.is_empty() {
+            self.context.land();
+        }
+        for (address, _) in self.blocks.drain(..) {
+            // SAFETY: the block came from `allocate`; its stream has been waited for, or the vendor waits as it frees.
+            self.context.release(|runtime| unsafe { runtime.free(address) });
+        }
     }
 }

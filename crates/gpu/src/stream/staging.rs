@@ -20,6 +20,8 @@ const LEAST_BYTES: usize = 64 << 10;
 pub(super) struct Staging {
     blocks: [Option<Block>; 2],
     next: usize,
+    // Smaller ones, from before; see `Scratch` for why they stay. Together they are smaller than those in use.
+    outgrown: Vec<Block>,
 }
 
 /// Pinned memory, and the event after which its last copy is over.
@@ -92,8 +94,8 @@ impl Staging {
         match &self.blocks[index] {
             Some(block) if block.bytes >= bytes => block.used.synchronize()?,
             _ => {
-                self.blocks[index] = None;
-                self.blocks[index] = Some(Block::new(context, bytes.next_power_of_two().max(LEAST_BYTES))?);
+                let larger = Block::new(context, bytes.next_power_of_two().max(LEAST_BYTES))?;
+                self.outgrown.extend(self.blocks[index].replace(larger));
             }
         }
         Ok(index)

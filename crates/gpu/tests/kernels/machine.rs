@@ -1,7 +1,7 @@
 //! The two that run a kernel: the reference vendor, and the kernels of devices on the host.
 
 use crate::memory::Memory;
-use fascicle_gpu::lower::{self, DeviceTraits};
+use fascicle_gpu::lower::{self, DeviceTraits, Launch};
 use hal::{DType, DeviceId, Kernel, RawSlice, StreamKind, Vendor};
 use std::{
     ffi::{CString, c_char, c_int, c_void},
@@ -57,20 +57,28 @@ fn run_lowered(library: &Library, kernel: &Kernel, warp: u32) {
     let traits = traits(warp);
     let bytes = lower::workspace_bytes(kernel, &traits);
     let scratch = Memory::new(DType::F64, &vec![f64::NAN; bytes.div_ceil(8)], 0);
-    for launch in lower::lower(kernel, &traits, scratch.slice().addr).unwrap() {
-        let name = CString::new(launch.function.clone()).unwrap();
-        let mut needed = 0;
-        // SAFETY: a string and a number to write to.
-        let found = unsafe { (library.has)(name.as_ptr(), &mut needed) };
-        assert!(found == 1 && needed == launch.arguments.len(), "{}: {needed} bytes", launch.function);
-        let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
-        let arguments = launch.arguments.as_ptr().cast();
-        // SAFETY: the arguments have the size that the function takes, checked above; the memory behind them lives.
-        let status = unsafe {
-            (library.launch)(name.as_ptr(), grid, block, launch.shared_bytes, arguments, warp as c_int)
-        };
-        assert_eq!(status, 0, "{launch:?}");
-    }
+    let launches = lower::lower(kernel, &traits, scratch.slice().addr).unwrap();
+    launches.iter().for_each(|launch| launch_on(library, launch, warp));
+}
+
+fn launch_on(library: &Library, launch: &Launch, warp: u32) {
+    let name = CString::new(launch.function.clone()).unwrap();
+    let mut needed = 0;
+    // SAFETY: a string and a number to write to.
+    let found = unsafe { (library.has)(name.as_ptr(), &mut needed) };
+    assert!(found == 1 && needed == launch.arguments.len(), "{}: {needed} bytes", launch.function);
+    let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
+    let arguments = launch.arguments.as_ptr().cast();
+    // SAFETY: the arguments have the size that the function takes, checked above; the memory behind them lives.
+    let status = unsafe {
+        (library.launch)(name.as_ptr(), grid, block, launch.shared_bytes, arguments, warp as c_int)
+    };
+    assert_eq!(status, 0, "{launch:?}");
+}
+
+/// Runs one launch on the host with warps of `warp`; whether it could.
+pub fn run_launch(launch: &Launch, warp: u32) -> bool {
+    library().map(|library| launch_on(library, launch, warp)).is_some()
 }
 
 /// Runs a kernel on the reference vendor.

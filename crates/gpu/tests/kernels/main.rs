@@ -10,3 +10,4 @@ mod memory;
 mod norm;
 mod optimiser;
 mod rows;
+mod transpose;

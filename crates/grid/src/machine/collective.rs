@@ -51,7 +51,8 @@ impl Cost {
         self.latency_s + self.transfer_s
     }
 
-    fn and(self, other: Cost) -> Cost {
+    /// One after the other.
+    pub fn and(self, other: Cost) -> Cost {
         Cost {
             latency_s: self.latency_s + other.latency_s,
             transfer_s: self.transfer_s + other.transfer_s,

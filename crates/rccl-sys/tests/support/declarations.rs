@@ -38,6 +38,24 @@ impl Part {
     }
 }
 
+/// NCCL's or RCCL's part: both have the same names.
+pub fn collectives(include: &'static str) -> Part {
+    use rccl_sys::{Nccl, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, data_type, status};
+    let values = [
+        ("ncclInProgress", status::IN_PROGRESS),
+        ("ncclInt32", data_type::INT32),
+        ("ncclUint32", data_type::UINT32),
+        ("ncclFloat16", data_type::FLOAT16),
+        ("ncclFloat32", data_type::FLOAT32),
+        ("ncclFloat64", data_type::FLOAT64),
+        ("ncclBfloat16", data_type::BFLOAT16),
+        ("ncclSum", REDUCE_SUM),
+        ("ncclMax", REDUCE_MAX),
+        ("ncclMin", REDUCE_MIN),
+    ];
+    Part::new(include, Nccl::declarations(), &values)
+}
+
 /// One assertion for each of our names that the headers have; the others came with a later version.
 fn assertions(part: &Part, text: &str) -> Vec<String> {
     let has = |name: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name);

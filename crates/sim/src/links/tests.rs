@@ -1,5 +1,5 @@
 use super::Links;
-use crate::cost::Transfer;
+use grid::machine::Cost as Transfer;
 use proptest::prelude::*;
 
 fn transfers() -> impl Strategy<Value = Vec<(f64, Transfer)>> {

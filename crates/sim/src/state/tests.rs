@@ -1,9 +1,9 @@
 use super::{Cost, State};
 use crate::{
-    cost::{Costs, Transfer},
+    cost::Costs,
     work::{Category, Label, Reason},
 };
-use grid::machine::Machine;
+use grid::machine::{Cost as Transfer, Machine};
 use hal::{DeviceId, StreamKind, Vendor};
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -26,6 +26,8 @@ pub struct Trainer {
     pub(super) loss_scale: LossScale,
     /// Updates that were not skipped: the step number that AdamW corrects its moments by.
     pub(super) num_updates: u64,
+    // Whether all ranks go the same ways to products by now.
+    has_agreed: bool,
 }
 
 /// What a step gave; the same on every rank.
@@ -67,6 +69,7 @@ impl Trainer {
             plan,
             loss_scale,
             num_updates: 0,
+            has_agreed: false,
         })
     }
 
@@ -125,7 +128,16 @@ impl Trainer {
         let finite = result.gradient_norm.is_finite();
         self.num_updates += u64::from(finite);
         self.loss_scale.update(finite);
+        self.agree_once()?;
         Ok(result)
+    }
+
+    // The first step may have timed products; later ones go the ways that all ranks have agreed on.
+    fn agree_once(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.has_agreed, true) {
+            self.context.device().agree_on_products(&*self.context.world().everyone())?;
+        }
+        Ok(())
     }
 
     fn update(&self, factor: &Tensor, rate: f64) -> Result<()> {

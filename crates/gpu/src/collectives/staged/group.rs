@@ -1,74 +1,19 @@
 //! Where ranks of this process meet: each posts what the others need, and takes what they have posted.
+//!
+//! A failure ends the group: from then on no meeting that leads to reads begins, and the rank that failed waits for the
+//! reads that have begun ([`readings`](super::readings)) before its caller may free the memory that it had posted.
 
+use super::{
+    meeting::{Key, Post, agree, describe},
+    readings::{Reading, Readings},
+};
 use crate::{event::Point, lock::lock};
 use hal::{Collective, Error, Join, Result};
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Condvar, Mutex},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
-
-/// Which meeting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
-    /// The first one.
-    Join,
-    /// Of all ranks, before they read.
-    Collective { sequence: u64 },
-    /// Of sender and receiver, before the latter reads.
-    Message { from: usize, to: usize, sequence: u64 },
-    /// After reading, of those who met for a collective.
-    CollectiveRead { sequence: u64 },
-    /// After reading, of those who met for a message.
-    MessageRead { from: usize, to: usize, sequence: u64 },
-}
-
-impl Key {
-    /// The meeting after reading.
-    pub(super) fn read(self) -> Key {
-        match self {
-            Key::Collective { sequence } => Key::CollectiveRead { sequence },
-            Key::Message { from, to, sequence } => Key::MessageRead { from, to, sequence },
-            other => other,
-        }
-    }
-
-    fn sequence(self) -> u64 {
-        match self {
-            Key::Join => 0,
-            Key::Collective { sequence } | Key::CollectiveRead { sequence } => sequence,
-            Key::Message { sequence, .. } | Key::MessageRead { sequence, .. } => sequence,
-        }
-    }
-
-    // The ranks that meet, in order.
-    fn ranks(self, size: usize) -> Vec<usize> {
-        match self {
-            Key::Message { from, to, .. } | Key::MessageRead { from, to, .. } => vec![from, to],
-            _ => (0..size).collect(),
-        }
-    }
-}
-
-/// What a rank tells the others.
-#[derive(Clone, Debug)]
-pub(super) struct Post {
-    /// Its call, once it has come with one.
-    pub(super) call: Option<Collective>,
-    /// Behind this its buffers may be read, or have been read by it.
-    pub(super) ready: Option<Arc<Point>>,
-    /// The vendor's number of its device.
-    pub(super) ordinal: usize,
-    /// Its elements, where the host reduces.
-    pub(super) bytes: Option<Arc<Vec<u8>>>,
-}
-
-impl Post {
-    /// That the rank is there.
-    pub(super) fn presence() -> Post {
-        Post { call: None, ready: None, ordinal: 0, bytes: None }
-    }
-}
 
 /// A group of ranks that are threads of this process.
 #[derive(Debug)]
@@ -84,6 +29,7 @@ struct State {
     meetings: HashMap<Key, Meeting>,
     failed: Option<Error>,
     left: BTreeSet<usize>,
+    readings: Readings,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +40,8 @@ struct Meeting {
 
 /// How often a waiting rank looks for an abort.
 const NAP: Duration = Duration::from_millis(20);
+/// How often a rank that failed looks whether the others still read.
+const GLANCE: Duration = Duration::from_millis(1);
 
 impl Group {
     /// A group that nobody has come to.
@@ -121,7 +69,31 @@ impl Group {
             if let Err(error) = self.go_on(&mut state, key, &ranks, join, operation, waited) {
                 return Err(self.fail_locked(&mut state, error));
             }
-            state = self.change.wait_timeout(state, NAP).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            state = self.nap(state, NAP);
+        }
+    }
+
+    fn nap<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+        self.change.wait_timeout(state, time).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+    }
+
+    /// Says that `rank` will take posts and read what they name.
+    pub(super) fn begin_reading(&self, rank: usize) -> Reading {
+        lock(&self.state).readings.begin(rank)
+    }
+
+    /// Says that no read of this reading is queued any more; those that are, have run behind `end`.
+    pub(super) fn end_reading(&self, reading: Reading, end: Option<Arc<Point>>) {
+        lock(&self.state).readings.end(reading, end);
+        self.change.notify_all();
+    }
+
+    /// Waits until nobody reads any more, but no longer than `patience`; for a group that has failed.
+    pub(super) fn await_readings(&self, patience: Duration) {
+        let start = Instant::now();
+        let mut state = lock(&self.state);
+        while !state.readings.are_over() && start.elapsed() <= patience {
+            state = self.nap(state, GLANCE);
         }
     }
 
@@ -187,8 +159,12 @@ impl State {
         ranks.iter().copied().filter(absent).collect()
     }
 
-    // The posts, once all are there. The last rank to take them clears up.
+    // The posts, once all are there. The last rank to take them clears up. After a failure no reads begin, because the
+    // memory that was posted may be gone; those that were made are still told of.
     fn take(&mut self, key: Key, ranks: &[usize]) -> Option<Vec<Post>> {
+        if self.failed.is_some() && !key.is_read() {
+            return None;
+        }
         let meeting = self.meetings.get_mut(&key)?;
         let posts: Vec<Post> =
             ranks.iter().map(|rank| meeting.posts.get(rank).cloned()).collect::<Option<_>>()?;
@@ -197,26 +173,5 @@ impl State {
             self.meetings.remove(&key);
         }
         Some(posts)
-    }
-}
-
-/// Whether two ranks' calls are the same, addresses aside. Ranks read each other's memory, so this is what makes the
-/// lengths that one rank knows hold for all.
-pub(super) fn agree(a: &Collective, b: &Collective) -> bool {
-    match (a, b) {
-        (Collective::Send { buffer: a, .. }, Collective::Recv { buffer: b, .. })
-        | (Collective::Recv { buffer: b, .. }, Collective::Send { buffer: a, .. }) => {
-            a.len == b.len && a.dtype == b.dtype
-        }
-        _ => describe(a) == describe(b),
-    }
-}
-
-fn describe(call: &Collective) -> String {
-    match call {
-        Collective::ReduceScatter { counts, .. } | Collective::AllGather { counts, .. } => {
-            format!("{} in parts of {counts:?}", call.describe())
-        }
-        _ => call.describe(),
     }
 }

@@ -1,19 +1,22 @@
 //! Collectives between ranks of this process by device copies and kernels.
 //!
 //! The host brings the ranks together and the streams do the work: each rank tells the others its call and an event
-//! behind which its buffers are ready ([`mod@group`]), reads what it needs of theirs ([`reads`]), and goes on once all have
+//! behind which its buffers are ready ([`mod@group`], [`meeting`]), reads what it needs of theirs ([`reads`]), and goes on once all have
 //! read. So a call takes two meetings of the host; on a communication stream that is the stream's own thread, and the
 //! caller goes on. Sums go through the ranks in order, in the accumulator of the type. What no kernel reduces (largest,
 //! smallest, integers) is reduced by the host ([`on_host`]): these are small.
 
 mod group;
+mod meeting;
 mod on_host;
+mod readings;
 mod reads;
 mod run;
 
 use crate::{context::Context, kernels::Module, lock::lock, stream::GpuStream};
-use group::{Group, Key, Post};
+use group::Group;
 use hal::{Collective, Communicator, Error, Join, Result, Stream};
+use meeting::{Key, Post};
 use run::Run;
 use std::{
     cell::RefCell,

@@ -1,6 +1,6 @@
 //! Reductions that no kernel does, by the host: the largest, the smallest, and sums of integers.
 
-use super::{Post, reads::by_kernels};
+use super::{meeting::Post, reads::by_kernels};
 use crate::stream::Core;
 use hal::{Collective, DType, RawSlice, ReduceOp, Result};
 use half::{bf16, f16};

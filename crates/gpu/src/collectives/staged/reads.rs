@@ -1,6 +1,10 @@
 //! What a rank reads of the others' buffers, and what it writes once all have read.
 
-use super::{Key, Member, Post, on_host};
+use super::{
+    Member,
+    meeting::{Key, Post},
+    on_host,
+};
 use crate::{kernels::Module, stream::Core, table::Address};
 use hal::{Collective, Counts, Kernel, RawSlice, ReduceOp, Result, kernel};
 

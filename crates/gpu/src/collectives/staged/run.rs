@@ -1,7 +1,9 @@
 //! One call: meet, read, meet again, and let the stream go on.
 
 use super::{
-    Key, Member, Post, group, on_host,
+    Member,
+    meeting::{Key, Post, agree},
+    on_host,
     reads::{Finish, Reads},
 };
 use crate::{event::Point, stream::Core};
@@ -30,34 +32,45 @@ impl Run {
 
     /// Queues everything on the stream, once the others have come.
     ///
+    /// A failure comes back once nobody reads this rank's buffers any more: they may be freed then.
+    ///
     /// # Safety
     /// As for [`hal::Communicator::run`].
     ///
     /// # Errors
     /// [`Error::Mismatch`], [`Error::Timeout`], [`Error::Aborted`], [`Error::Vendor`]; any ends the group.
     pub(super) unsafe fn execute(&self, core: &Core) -> Result<()> {
+        let Member { group, join, .. } = &*self.member;
+        let reading = group.begin_reading(join.rank);
         // SAFETY: passed on from the caller.
-        let outcome = unsafe { self.meet_and_read(core) };
-        outcome.map_err(|error| self.member.group.fail(error))
+        let finishes = unsafe { self.announce_and_read(core) };
+        let read = self.mark(core);
+        group.end_reading(reading, read.as_ref().ok().cloned());
+        // SAFETY: as above.
+        let outcome = finishes.and_then(|finishes| unsafe { self.finish(core, finishes, read?) });
+        outcome.map_err(|error| {
+            let error = group.fail(error);
+            group.await_readings(join.timeout);
+            error
+        })
     }
 
     // Safety: as for `execute`.
-    unsafe fn meet_and_read(&self, core: &Core) -> Result<()> {
+    unsafe fn announce_and_read(&self, core: &Core) -> Result<Vec<Finish>> {
         // All are announced before any is waited for: they progress together.
-        let ready = Arc::new(Point::new(&self.member.context)?);
-        ready.record(core.handle())?;
+        let ready = self.mark(core)?;
         for (key, call) in &self.calls {
             // SAFETY: the caller vouches for the buffers.
             let bytes = unsafe { on_host::given(core, call) }?.map(Arc::new);
-            self.post(
-                *key,
-                Post { call: Some(call.clone()), ready: Some(ready.clone()), bytes, ordinal: self.ordinal() },
-            );
+            let ordinal = self.member.context.ordinal;
+            self.post(*key, Post { call: Some(call.clone()), ready: Some(ready.clone()), bytes, ordinal });
         }
         // SAFETY: as above.
-        let finishes = unsafe { self.read_all(core) }?;
-        let read = Arc::new(Point::new(&self.member.context)?);
-        read.record(core.handle())?;
+        unsafe { self.read_all(core) }
+    }
+
+    // Safety: as for `execute`; what is finished has been read behind `read`.
+    unsafe fn finish(&self, core: &Core, finishes: Vec<Finish>, read: Arc<Point>) -> Result<()> {
         for (key, _) in &self.calls {
             self.post(key.read(), Post { ready: Some(read.clone()), ..Post::presence() });
         }
@@ -68,6 +81,13 @@ impl Run {
         finishes.iter().try_for_each(|finish| unsafe { finish.write(core, &self.member.module) })
     }
 
+    // The point that the stream has reached.
+    fn mark(&self, core: &Core) -> Result<Arc<Point>> {
+        let point = Point::new(&self.member.context)?;
+        point.record(core.handle())?;
+        Ok(Arc::new(point))
+    }
+
     // Safety: as for `execute`.
     unsafe fn read_all(&self, core: &Core) -> Result<Vec<Finish>> {
         let mut reads = Reads::new(core, &self.member, &self.calls)?;
@@ -75,7 +95,7 @@ impl Run {
         for (key, call) in &self.calls {
             let posts = self.delayed(core, *key, call)?;
             let calls: Vec<Collective> = posts.iter().filter_map(|post| post.call.clone()).collect();
-            if calls.iter().any(|other| !group::agree(&calls[0], other)) {
+            if calls.iter().any(|other| !agree(&calls[0], other)) {
                 return Err(self.member.group.mismatch(*key, &calls));
             }
             // SAFETY: all have announced the same call, and the stream has been told to wait for their buffers.
@@ -94,9 +114,5 @@ impl Run {
 
     fn post(&self, key: Key, post: Post) {
         self.member.group.post(key, self.member.join.rank, post);
-    }
-
-    fn ordinal(&self) -> usize {
-        self.member.context.ordinal
     }
 }

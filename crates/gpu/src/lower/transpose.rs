@@ -1,0 +1,53 @@
+//! A matrix turned over. C++: `transpose.h`.
+
+use super::{
+    Launch,
+    layouts::{Layout, params},
+    shape::blocks,
+};
+use hal::DType;
+
+params! {
+    struct TransposeParams { x: u64, out: u64, leading: u64, rows: u64, columns: u64, }
+}
+
+pub(super) const LAYOUTS: &[Layout] = &[TransposeParams::LAYOUT];
+
+// As in C++: sides of the square that a block turns over, and its rows that threads take at a time.
+const TURN: usize = 32;
+const TURN_ROWS: u32 = 8;
+// Blocks go on with squares further down.
+const MOST_BLOCKS_Y: u32 = 1024;
+
+/// A matrix in memory whose transpose is wanted: `rows` x `columns` elements, `leading` apart from row to row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stored {
+    /// Where the first element is.
+    pub address: u64,
+    /// Element type.
+    pub dtype: DType,
+    /// Rows as stored.
+    pub rows: usize,
+    /// Columns as stored.
+    pub columns: usize,
+    /// Elements from one row to the next.
+    pub leading: usize,
+}
+
+impl Stored {
+    /// Bytes of the elements without gaps.
+    pub fn bytes(&self) -> usize {
+        self.rows * self.columns * self.dtype.bytes()
+    }
+}
+
+/// The launch that writes the transpose of `x` to `out`, without gaps; neither size is 0.
+pub fn transpose(x: &Stored, out: u64) -> Launch {
+    let Stored { address: x_address, dtype, rows, columns, leading } = *x;
+    let [leading, num_rows, num_columns] = [leading, rows, columns].map(|size| size as u64);
+    let params = TransposeParams { x: x_address, out, leading, rows: num_rows, columns: num_columns };
+    let grid = [blocks(columns, TURN), blocks(rows, TURN).min(MOST_BLOCKS_Y), 1];
+    let shared = TURN * (TURN + 1) * dtype.bytes();
+    let name = format!("transpose_{}", dtype.bytes());
+    Launch::new(name, grid, [TURN as u32, TURN_ROWS, 1], &params).with_shared(shared as u32)
+}

@@ -1,0 +1,164 @@
+//! Which way each product goes: read from a file, or timed in the first step, agreed by all ranks and written to it.
+
+use super::variant::Variant;
+use crate::lock::lock;
+use hal::{Error, Gemm, Result};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+/// The choices of one device.
+#[derive(Debug)]
+pub(crate) struct Choices {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    // Whether products that are not known yet are timed. Until all ranks have agreed none is chosen, so what a step
+    // computes depends on what was agreed alone.
+    is_timing: bool,
+    by_product: BTreeMap<String, Variant>,
+}
+
+/// What to do with a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Do it that way.
+    Go(Variant),
+    /// Time it, and do it as it is stored.
+    Time,
+}
+
+impl Choices {
+    /// Those of a file; timed ones where there is none yet.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a file that cannot be read or does not hold choices.
+    pub(crate) fn open(path: &Path) -> Result<Choices> {
+        let state = match fs::read_to_string(path) {
+            Ok(text) => State { is_timing: false, by_product: parse(&text, &path.display().to_string())? },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                State { is_timing: true, ..State::default() }
+            }
+            Err(error) => return Err(unusable(path, &error)),
+        };
+        Ok(Choices { path: path.into(), state: Mutex::new(state) })
+    }
+
+    /// What to do with this product.
+    pub(super) fn of(&self, gemm: &Gemm) -> Choice {
+        let state = lock(&self.state);
+        match state.by_product.get(&product(gemm)) {
+            Some(variant) if !state.is_timing => Choice::Go(*variant),
+            None if state.is_timing => Choice::Time,
+            _ => Choice::Go(Variant::AsStored),
+        }
+    }
+
+    /// Notes the fastest way to a product.
+    pub(super) fn note(&self, gemm: &Gemm, fastest: Variant) {
+        lock(&self.state).by_product.insert(product(gemm), fastest);
+    }
+
+    /// All of them, a line each.
+    pub(super) fn text(&self) -> String {
+        let state = lock(&self.state);
+        let lines =
+            state.by_product.iter().map(|(product, variant)| format!("{product} {}\n", variant.name()));
+        lines.collect()
+    }
+
+    /// Takes these from now on; of several lines for one product the first counts. With `save` they go to the file,
+    /// if they were timed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for lines that are no choices, or a file that cannot be written.
+    pub(super) fn agree(&self, text: &str, save: bool) -> Result<()> {
+        let agreed = parse(text, "the choices of the ranks")?;
+        let was_timing = {
+            let mut state = lock(&self.state);
+            state.by_product = agreed;
+            std::mem::replace(&mut state.is_timing, false)
+        };
+        if !(save && was_timing) {
+            return Ok(());
+        }
+        // Whole or not at all: a run that starts meanwhile reads it.
+        let unfinished = self.path.with_extension("unfinished");
+        let written = fs::write(&unfinished, self.text()).and_then(|()| fs::rename(&unfinished, &self.path));
+        written.map_err(|error| unusable(&self.path, &error))
+    }
+}
+
+fn unusable(path: &Path, error: &std::io::Error) -> Error {
+    let found = format!("{}: {error}", path.display());
+    Error::invalid("FASCICLE_PRODUCTS", found, "a file that can be read, or made")
+}
+
+// Types, transposes and sizes: what its speed depends on.
+fn product(gemm: &Gemm) -> String {
+    let order = |transposed: bool| if transposed { 't' } else { 'n' };
+    let Gemm { m, n, k, a, b, c, .. } = gemm;
+    let (input, output) = (a.data.dtype, c.data.dtype);
+    format!("{input} {output} {}{} {m} {n} {k}", order(a.transposed), order(b.transposed))
+}
+
+fn parse(text: &str, place: &str) -> Result<BTreeMap<String, Variant>> {
+    let mut by_product = BTreeMap::new();
+    for (number, line) in text.lines().enumerate() {
+        let parts = line.rsplit_once(' ').map(|(product, name)| (product, Variant::named(name)));
+        let Some((product, Some(variant))) = parts.filter(|(product, _)| product.split(' ').count() == 6)
+        else {
+            let found = format!("`{line}` in line {} of {place}", number + 1);
+            let needed = "types, transposes, three sizes and a variant: `bf16 bf16 tn 1024 4096 2048 turn-a`";
+            return Err(Error::invalid("FASCICLE_PRODUCTS", found, needed));
+        };
+        by_product.entry(product.to_string()).or_insert(variant);
+    }
+    Ok(by_product)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hal::{DType, Matrix, RawSlice};
+
+    fn product_of(m: usize) -> Gemm {
+        let data = RawSlice { addr: 0, len: 0, dtype: DType::Bf16 };
+        let matrix = Matrix { data, leading: 8, transposed: false };
+        let a = Matrix { transposed: true, ..matrix };
+        Gemm { m, n: 8, k: 8, a, b: matrix, c: matrix, alpha: 1.0, beta: 0.0 }
+    }
+
+    #[test]
+    fn what_was_timed_counts_once_all_agree_and_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("products.txt");
+        let choices = Choices::open(&path).unwrap();
+        assert_eq!(choices.of(&product_of(1)), Choice::Time);
+        choices.note(&product_of(1), Variant::TurnA);
+        assert_eq!(choices.of(&product_of(1)), Choice::Go(Variant::AsStored));
+        // Rank 0 timed the first product too, and found another way.
+        let all = format!("bf16 bf16 tn 1 8 8 turn-b\n{}bf16 bf16 tn 2 8 8 turn-a\n", choices.text());
+        choices.agree(&all, true).unwrap();
+        for choices in [choices, Choices::open(&path).unwrap()] {
+            assert_eq!(choices.of(&product_of(1)), Choice::Go(Variant::TurnB));
+            assert_eq!(choices.of(&product_of(2)), Choice::Go(Variant::TurnA));
+            assert_eq!(choices.of(&product_of(3)), Choice::Go(Variant::AsStored));
+        }
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("products.txt");
+        fs::write(&path, "bf16 bf16 tn 1 8 8 turn-a\nhello\n").unwrap();
+        let error = Choices::open(&path).unwrap_err().to_string();
+        assert!(error.starts_with("FASCICLE_PRODUCTS: `hello` in line 2 of "), "{error}");
+    }
+}
