@@ -4,9 +4,7 @@ set -euo pipefail
 source ci/mpi-setup.sh
 subject=parity
 [ "${1:-}" = --quick ] && subject=parity-quick
-target=${CARGO_TARGET_DIR:-target}
-cargo test -q -p fascicle-mpi --features link --test under_mpirun --no-run
-test=$(ls -t "$target"/debug/deps/under_mpirun-* | grep -v '\.d$' | head -n 1)
+[ -n "${test:-}" ] || mpi_build
 for ranks in 2 4 8; do
-  mpirun -n "$ranks" "$test" "$subject"
+  timeout 1200 mpirun -n "$ranks" "$test" "$subject"
 done

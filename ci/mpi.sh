@@ -1,16 +1,12 @@
 #!/usr/bin/env bash
-# The program as processes under mpirun: collectives, training, failures, and resuming on fewer ranks.
+# The program as processes under mpirun: collectives, parity, examples, overlap, failures, resuming on fewer ranks.
 set -euo pipefail
 source ci/mpi-setup.sh
-target=${CARGO_TARGET_DIR:-target}
-cargo build -q -p fascicle --features mpi --bin fascicle
-cargo test -q -p fascicle-mpi --features link --lib
-cargo test -q -p fascicle-mpi --features link --test under_mpirun --no-run
-fascicle=$PWD/$target/debug/fascicle
-case $target in /*) fascicle=$target/debug/fascicle ;; esac
-test=$(ls -t "$target"/debug/deps/under_mpirun-* | grep -v '\.d$' | head -n 1)
+mpi_build
+export test
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+trap 'jobs -p | xargs -r kill 2>/dev/null; rm -rf "$dir"' EXIT
+run() { timeout --kill-after=10 90 mpirun -n "$@"; }
 fail() { printf 'mpi: %s\n' "$1" >&2; [ -f "$dir/log" ] && cat "$dir/log" >&2; exit 1; }
 # The job's log says that, it ended with that status, in time, and left no process behind.
 ended() {
@@ -20,13 +16,25 @@ ended() {
   if pgrep -f "^($fascicle|$test) .*($dir|$how)" >/dev/null; then fail 'a process was left behind'; fi
 }
 
+"$unit" --quiet >"$dir/log" 2>&1 || fail 'unit tests'
 how=collectives
-for ranks in 1 2 3 4; do mpirun -n "$ranks" "$test" collectives; done
+for ranks in 1 2 3 4; do run "$ranks" "$test" collectives; done
+# Messages of a length that cuts every collective of this test into many.
+run 3 -x FASCICLE_MPI_LONGEST_MESSAGE=1000 "$test" collectives
+run 2 "$test" overlap
 ci/mpi-parity.sh --quick
+
+# Each asserts its own result.
+for ranks in 2 4; do
+  for source in examples/0*.rs; do
+    name=$(basename "$source" .rs)
+    run "$ranks" "$target/examples/$name" >"$dir/log" 2>&1 || fail "$name on $ranks processes: status $?"
+  done
+done
 
 for how in error panic missing; do
   status=0
-  timeout 20 mpirun -n 3 "$test" "$how" >"$dir/log" 2>&1 || status=$?
+  timeout --kill-after=10 20 mpirun -n 3 "$test" "$how" >"$dir/log" 2>&1 || status=$?
   case $how in
     error) ended 1 'rank 2 failed: test: an error, needs none' ;;
     panic) ended 1 'rank 2 failed: panicked at .*a panic of the test' ;;
@@ -37,7 +45,7 @@ done
 for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done >"$dir/text.txt"
 small=(--data "$dir/text.txt" --batch 4 --micro-batches 1 --set model.hidden=64 --set model.layers=2
   --set model.heads=2 --set model.context=16 --set training.checkpoint_every=5 --set training.validation_batches=1)
-train() { timeout 60 mpirun -n "$1" "$fascicle" train "${@:2}"; }
+train() { run "$1" "$fascicle" train "${@:2}"; }
 
 train 4 --grid x=2,z=2 --steps 20 --out "$dir/mpi" "${small[@]}" >"$dir/log" 2>&1 || fail 'x=2,z=2 does not train'
 "$fascicle" train --grid x=2,z=2 --steps 20 --out "$dir/threads" "${small[@]}" >"$dir/log" 2>&1
@@ -73,7 +81,7 @@ done
 
 last=$(ls -d "$dir"/KILL/checkpoints/step-* | tail -n 1 | grep -oE '[0-9]+$' | sed 's/^0*//')
 train 2 --resume "$dir/KILL" --grid x=2 --steps $((last + 3)) >"$dir/log" 2>&1 || fail 'does not resume on 2 ranks'
-mpirun -n 2 "$fascicle" generate --checkpoint "$dir/KILL" --tokens 8 >"$dir/log" 2>&1 || fail 'does not generate'
-mpirun -n 2 "$fascicle" doctor >"$dir/log" 2>&1 || fail 'no doctor'
+run 2 "$fascicle" generate --checkpoint "$dir/KILL" --tokens 8 >"$dir/log" 2>&1 || fail 'does not generate'
+run 2 "$fascicle" doctor >"$dir/log" 2>&1 || fail 'no doctor'
 grep -q '2 ranks on 1 host' "$dir/log" || fail 'the doctor does not count the ranks'
-printf 'mpi: collectives, parity, failures, resuming: all right\n'
+printf 'mpi: collectives, parity, examples, overlap, failures, resuming: all right\n'

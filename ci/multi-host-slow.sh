@@ -3,9 +3,10 @@
 # between them and once within each, and as the program chooses; the planner's prediction for the same machine beside.
 set -euo pipefail
 hosts_slow 25mbit
+# Of a frame's 1514 bytes, 1448 are the program's: 25 Mbit/s are 2.989 MB/s.
 quantity() { printf 's/^%s = { value = [0-9.]*/%s = { value = %s/;' "$1" "$1" "$2"; }
 sed -e 's/^name = .*/name = "two-hosts"/;s/^nodes = .*/nodes = 2/;s/^devices_per_node = .*/devices_per_node = 2/' \
-  -e 's/^devices_per_nic = .*/devices_per_nic = 2/' -e "$(quantity injection_gbps 0.003125)" \
+  -e 's/^devices_per_nic = .*/devices_per_nic = 2/' -e "$(quantity injection_gbps 0.002989)" \
   machines/laptop.toml >"$dir/two-hosts.toml"
 training=(--grid x=2,data=2 --steps 8 --data "$dir/text.txt" --batch 16 --micro-batches 1 --set model.hidden=64
   --set model.layers=4 --set model.heads=2 --set model.context=64 --set training.validation_batches=1)
@@ -30,4 +31,9 @@ naive=data,x,y,z,pipeline near=x,y,z,pipeline,data
 printf 'multi-host: the order that keeps X within a host is %s times as fast, predicted %s\n' \
   "$(ratio "${seconds[$naive]}" "${seconds[$near]}")" "$(ratio "${forecast[$naive]}" "${forecast[$near]}")"
 printf 'multi-host: the order that the program chooses is %s times as fast\n' "$(ratio "${seconds[$naive]}" "${seconds[auto]}")"
-awk "BEGIN { exit !(${seconds[$naive]} > 1.5 * ${seconds[auto]}) }" || fail 'the order that the program chooses gains less than 1.5'
+measured=$(awk "BEGIN { print ${seconds[$naive]} / ${seconds[$near]} }")
+expected=$(awk "BEGIN { print ${forecast[$naive]} / ${forecast[$near]} }")
+awk "BEGIN { exit !($measured > 0.75 * $expected && $measured < 1.25 * $expected) }" ||
+  fail "the ratio of the two orders is $measured, more than 25 % from the predicted $expected"
+awk "BEGIN { exit !(${seconds[$naive]} > 0.75 * $expected * ${seconds[auto]}) }" ||
+  fail 'the order that the program chooses gains less'

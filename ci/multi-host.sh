@@ -4,11 +4,10 @@
 set -euo pipefail
 source ci/mpi-setup.sh
 source ci/hosts.sh
-target=${CARGO_TARGET_DIR:-target}
-cargo build -q -p fascicle --features mpi --bin fascicle
-fascicle=$(realpath "$target/debug/fascicle")
 dir=$(mktemp -d)
-trap 'hosts_down; rm -rf "$dir"' EXIT
+trap 'jobs -p | xargs -r kill 2>/dev/null; hosts_down; rm -rf "$dir"' EXIT
+hosts_try
+mpi_build
 fail() { printf 'multi-host: %s\n' "$1" >&2; [ -f "$dir/log" ] && cat "$dir/log" >&2; exit 1; }
 for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done >"$dir/text.txt"
 small=(--data "$dir/text.txt" --batch 4 --micro-batches 1 --set model.hidden=64 --set model.layers=2
@@ -29,6 +28,13 @@ for case in '2 2 x=2,z=2' '4 1 y=2,data=2' '2 2 pipeline=2,x=2'; do
   printf 'multi-host: %s on %s hosts: the losses of one host\n' "$grid" "$hosts"
 done
 
+# Which axis lies inside a host and which across, by links that are measured on the spot.
+hosts_run 2 2 "$fascicle" train --grid x=2,data=2 --explain "${small[@]}" >"$dir/log" 2>&1 || fail 'does not explain a step'
+for said in '^x=2: ranks 0, 1, inside a node$' '^data=2: ranks 0, 2, across 2 nodes$' 'expected times by links measured just now$' \
+  '^  all_reduce +gradients .*a ring sends'; do
+  grep -qE "$said" "$dir/log" || fail "the explanation does not say: $said"
+done
+
 status=0
 hosts_run 2 2 "$fascicle" train --grid x=2,z=2 --steps 1000000 --out "$dir/cut" --set parallel.timeout_s=3 "${small[@]}" \
   >"$dir/log" 2>&1 &
@@ -44,6 +50,6 @@ for _ in $(seq 100); do pgrep -f "^$fascicle train .*$dir" >/dev/null || break; 
 if pgrep -f "^$fascicle train .*$dir" >/dev/null; then fail 'a cut link: processes were left behind'; fi
 "$fascicle" checkpoint verify "$dir/cut" >"$dir/log" 2>&1 || fail 'a cut link: no checkpoint is whole'
 last=$(ls -d "$dir"/cut/checkpoints/step-* | tail -n 1 | grep -oE '[0-9]+$' | sed 's/^0*//')
-mpirun -n 2 "$fascicle" train --resume "$dir/cut" --grid x=2 --steps $((last + 3)) >"$dir/log" 2>&1 ||
+timeout --kill-after=10 60 mpirun -n 2 "$fascicle" train --resume "$dir/cut" --grid x=2 --steps $((last + 3)) >"$dir/log" 2>&1 ||
   fail 'does not go on on one host'
 printf 'multi-host: a cut link ended the job, and it went on from step %s on one host\n' "$last"

@@ -1,13 +1,16 @@
-//! Collectives: every rank is a thread, and a sum over all of them ends up on each.
+//! Collectives: every rank is a thread, or a process, and a sum over all of them ends up on each.
 //!
 //! `cargo run --release --example 03_all_reduce -- 4`
+//! `mpirun -n 4 --bind-to none target/release/examples/03_all_reduce`, built with `--features mpi`
 
+use fascicle::launch;
 use fascicle::parallel::{Purpose, counters::Subject};
 use fascicle::prelude::*;
 use fascicle::tensor::ReduceOp;
 
 fn main() -> Result<()> {
-    let ranks = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(2);
+    let asked = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(2);
+    let ranks = launch::num_processes().unwrap_or(asked);
     let grid = Grid::new(Degrees { data: ranks, ..Degrees::default() }, AxisOrder::default());
     let grid = grid.map_err(|error| Error::invalid("grid", error.to_string(), "degrees of at least 1"))?;
     let sums = launch(grid, Settings::default(), |context| {
@@ -21,6 +24,6 @@ fn main() -> Result<()> {
     })?;
     let total = (ranks * (ranks - 1) / 2) as f32;
     assert!(sums.iter().all(|sum| sum == &[total, 10.0 * total, ranks as f32]));
-    println!("{ranks} ranks: each holds {:?}", sums[0]);
+    launch::say(&format!("{ranks} ranks: each holds {:?}", sums[0]));
     Ok(())
 }

@@ -1,12 +1,14 @@
-//! Data parallelism: four replicas with a quarter of the batch each end with the gradients of the whole batch.
+//! Data parallelism: four replicas with a quarter of the batch each end with the gradients of the whole batch. Under mpirun
+//! there are as many replicas as processes.
 //!
 //! `cargo run --release --example 07_data_parallel`
 
+use fascicle::launch;
 use fascicle::nn::{Batch, MicroBatch, gpt::Wanted};
 use fascicle::parallel::pipeline::{self, Plan};
 use fascicle::prelude::*;
 
-const BATCH: usize = 8;
+const BATCH: usize = 24;
 
 fn gradient_norm(replicas: usize) -> Result<f64> {
     let grid = Grid::new(Degrees { data: replicas, ..Degrees::default() }, AxisOrder::default());
@@ -37,8 +39,11 @@ fn gradient_norm(replicas: usize) -> Result<f64> {
 }
 
 fn main() -> Result<()> {
-    let (alone, together) = (gradient_norm(1)?, gradient_norm(4)?);
+    let replicas = launch::num_processes().unwrap_or(4);
+    let (alone, together) = (gradient_norm(1)?, gradient_norm(replicas)?);
     assert!((alone - together).abs() < 1e-12 * alone, "{alone} and {together}");
-    println!("norm of the gradients: {alone:.15} on one rank, {together:.15} on four replicas");
+    launch::say(&format!(
+        "norm of the gradients: {alone:.15} on one rank, {together:.15} on {replicas} replicas"
+    ));
     Ok(())
 }

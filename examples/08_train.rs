@@ -1,4 +1,5 @@
-//! Training from a program of one's own: a configuration, data, a grid, and the summary of the run.
+//! Training from a program of one's own: a configuration, data, a grid, and the summary of the run; on four threads, or on
+//! as many processes as mpirun has started.
 //!
 //! `cargo run --release --example 08_train`
 
@@ -27,28 +28,39 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         GptConfig { layers: 2, hidden: 32, heads: 2, context: 32, vocabulary: 256, ..GptConfig::default() };
     let mut config = Config { model, ..Config::default() };
     config.training.steps = 80;
-    config.training.batch = 8;
+    config.training.batch = 48;
     config.training.checkpoint_every = 0;
-    config.parallel.grid = "x=2,pipeline=2".parse()?;
+    let ranks = launch::num_processes().unwrap_or(4);
+    config.parallel.grid = match ranks {
+        4 => "x=2,pipeline=2".parse()?,
+        data => Degrees { data, ..Degrees::default() },
+    };
 
     let source = Source::Embedded(include_bytes!("08_train.rs").repeat(4));
     let settings =
-        DataSettings { context: 32, global_batch: 8, validation_batches: 2, ..DataSettings::default() };
+        DataSettings { context: 32, global_batch: 48, validation_batches: 2, ..DataSettings::default() };
     let (data, tokenizer) = Dataset::open(&source, &TokenizerChoice::Bytes, &settings)?;
-    let dir = std::env::temp_dir().join(format!("fascicle-example-{}", std::process::id()));
+    // The same for all processes.
+    let dir = std::env::temp_dir().join("fascicle-08-train");
     let this = Run { config, data, tokenizer, dir: dir.clone(), resume: None, trace_step: None };
-    this.prepare()?;
+    if launch::is_first() {
+        std::fs::remove_dir_all(&dir).ok();
+        this.prepare()?;
+    }
 
     let stop = Arc::new(Stop::default());
-    let ranks = launch::ranks(4, move |world, device| -> fascicle::train::Result<Summary> {
+    let ranks = launch::ranks(ranks, move |world, device| -> fascicle::train::Result<Summary> {
+        world.everyone().barrier()?;
         run(world, device, &this, &Print, &stop)
     });
     let summary = ranks?.swap_remove(0);
-    println!(
+    launch::say(&format!(
         "loss {:.3}, validation {:.3}, checkpoint {:?}",
         summary.loss, summary.validation_loss, summary.checkpoint
-    );
+    ));
     assert!(summary.loss < 4.0, "it starts at ln 256 = 5.55");
-    std::fs::remove_dir_all(dir)?;
+    if launch::is_first() {
+        std::fs::remove_dir_all(dir)?;
+    }
     Ok(())
 }

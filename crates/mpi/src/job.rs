@@ -3,17 +3,19 @@
 use crate::cores;
 use crate::exchange::HostExchange;
 use crate::gate::Gate;
+use crate::introduction::Introduction;
+use crate::limit;
 use crate::monitor::{self, Ending};
 use crate::post::Post;
 use crate::raw::{self, Comm, Fault};
-use crate::wait::{Patience, lock};
+use crate::wait::{Wait, lock};
 use bootstrap::progress::Progress;
 use bootstrap::world::Place;
 use hal::{AbortSignal, DeviceId, Error, Exchange, Result, Vendor};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Patience of the start-up, before a configuration has told its own.
 const START: Duration = Duration::from_secs(60);
@@ -36,14 +38,17 @@ pub(crate) struct Job {
     leaving: AtomicBool,
     eager: AtomicBool,
     threads: AtomicUsize,
+    longest_bytes: usize,
 }
 
 impl Job {
     /// Starts MPI and finds everyone. Called once in a process; all processes of the job call it.
     ///
     /// # Errors
-    /// [`Error::Vendor`] when MPI does not start, or does not take calls from several threads.
+    /// [`Error::Vendor`] when MPI does not start, or does not take calls from several threads; [`Error::Invalid`] for a
+    /// longest message that is no such number.
     pub(crate) fn join() -> Result<Arc<Job>> {
+        let longest_bytes = limit::longest_bytes(std::env::var(limit::VARIABLE).ok())?;
         let first = |fault: Fault| failure(&fault, 0, "");
         if !raw::start().map_err(first)? {
             let reason = format!(
@@ -52,13 +57,13 @@ impl Job {
             );
             return Err(first(Fault { call: "MPI_Init_thread", code: -1, reason }));
         }
-        let job = Arc::new(Job::connect().map_err(first)?);
+        let job = Arc::new(Job::connect(longest_bytes).map_err(first)?);
         monitor::start(&job)?;
         job.introduce()?;
         Ok(job)
     }
 
-    fn connect() -> std::result::Result<Job, Fault> {
+    fn connect(longest_bytes: usize) -> std::result::Result<Job, Fault> {
         let all = Comm::world()?;
         let (rank, size) = (all.rank()?, all.size()?);
         let post = Post::new(all.duplicate()?, rank);
@@ -78,6 +83,7 @@ impl Job {
             leaving: AtomicBool::new(false),
             eager: AtomicBool::new(false),
             threads: AtomicUsize::new(1),
+            longest_bytes,
         })
     }
 
@@ -189,6 +195,11 @@ impl Job {
         self.eager.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the longest message; longer ones go in several.
+    pub(crate) fn longest_bytes(&self) -> usize {
+        self.longest_bytes
+    }
+
     /// Whether every rank has come to the job's end, from where on processes may go.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Acquire)
@@ -213,7 +224,7 @@ impl Job {
 
     /// A wait that begins now.
     pub(crate) fn wait(&self, timeout: Duration) -> Wait {
-        Wait { patience: Patience::new(self.is_eager()), begun: Instant::now(), timeout, look: false }
+        Wait::new(self.is_eager(), timeout)
     }
 
     /// Empties the post once, or waits a little.
@@ -237,93 +248,9 @@ fn failure(fault: &Fault, ordinal: usize, about: &str) -> Error {
     Error::Vendor { call, code: i64::from(*code), reason: reason.clone(), device }
 }
 
-/// A wait for others, which ends by their coming, by the clock, or with the job.
-pub(crate) struct Wait {
-    patience: Patience,
-    begun: Instant,
-    timeout: Duration,
-    // Whether it is time to look at the clock and the signal.
-    look: bool,
-}
-
-impl Wait {
-    /// Something has come, or it is time to pause.
-    pub(crate) fn step(&mut self, any: bool) {
-        match any {
-            true => {
-                self.patience.renew();
-                self.begun = Instant::now();
-            }
-            false => self.look |= self.patience.pause(),
-        }
-    }
-
-    /// Whether it is time to look.
-    pub(crate) fn is_due(&self) -> bool {
-        self.look
-    }
-
-    /// Ends the wait when the job ends, or when for its timeout and `longer` nothing has come.
-    ///
-    /// # Errors
-    /// [`Error::Aborted`], or `late` with the time waited; the job then ends because of it.
-    pub(crate) fn check(
-        &mut self,
-        job: &Job,
-        longer: Duration,
-        late: impl FnOnce(Duration) -> Error,
-    ) -> Result<()> {
-        if !std::mem::take(&mut self.look) {
-            return Ok(());
-        }
-        let waited = self.begun.elapsed();
-        if let Err(aborted) = job.abort.check() {
-            job.ending.interrupted(late(waited).to_string());
-            return Err(aborted);
-        }
-        if waited < self.timeout.saturating_add(longer) {
-            return Ok(());
-        }
-        let error = late(waited);
-        job.ending.raise(job, &error);
-        Err(error)
-    }
-}
-
-/// What a process tells the others of itself.
-struct Introduction {
-    /// World rank of the first rank on its host.
-    leader: usize,
-    process: u32,
-    /// Processors that it may use.
-    cores: Vec<usize>,
-}
-
-impl Introduction {
-    fn encode(&self) -> Vec<u8> {
-        let words = [self.leader, self.process as usize].into_iter().chain(self.cores.iter().copied());
-        words.flat_map(|word| (word as u64).to_le_bytes()).collect()
-    }
-
-    fn decode(bytes: &[u8]) -> Introduction {
-        let mut words = bytes.chunks_exact(8).map(|word| {
-            u64::from_le_bytes(word.try_into().expect("chunks of eight bytes are eight bytes")) as usize
-        });
-        let (leader, process) = (words.next().unwrap_or(0), words.next().unwrap_or(0) as u32);
-        Introduction { leader, process, cores: words.collect() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn introductions_survive_the_way() {
-        let sent = Introduction { leader: 4, process: 77, cores: vec![0, 3, 130] };
-        let come = Introduction::decode(&sent.encode());
-        assert_eq!((come.leader, come.process, come.cores), (4, 77, vec![0, 3, 130]));
-    }
 
     #[test]
     fn a_refusal_names_call_peer_and_group() {

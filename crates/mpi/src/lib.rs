@@ -7,9 +7,10 @@
 //! clock and the abort signal, and every reduction is the CPU vendor's, in the order of ranks, so that processes give
 //! the bits that threads give.
 //!
-//! Read in this order: `raw` (MPI's calls, with results), `gate` (who may call), `job` (this process's part in the job),
-//! `post` and `exchange` (bytes between hosts), `notice` and `monitor` (how a failure becomes known to all), `wait`
-//! (patience), `group` (collectives), `cores` (binding), `launcher` (what the program sees).
+//! Read in this order: `raw` (MPI's calls, with results), `gate` (who may call), `limit` (the longest message),
+//! `introduction` and `job` (this process's part in the job), `post` and `exchange` (bytes between hosts), `notice` and
+//! `monitor` (how a failure becomes known to all), `wait` (patience), `group` (collectives), `cores` (binding),
+//! `launcher` (what the program sees).
 
 #[cfg(feature = "link")]
 mod cores;
@@ -20,9 +21,13 @@ mod gate;
 #[cfg(feature = "link")]
 mod group;
 #[cfg(feature = "link")]
+mod introduction;
+#[cfg(feature = "link")]
 mod job;
 #[cfg(feature = "link")]
 mod launcher;
+#[cfg(feature = "link")]
+mod limit;
 #[cfg(feature = "link")]
 mod monitor;
 #[cfg(feature = "link")]

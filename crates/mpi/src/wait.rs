@@ -1,5 +1,7 @@
 //! How a thread waits for messages: it polls while that answers soon, then makes room for others.
 
+use crate::job::Job;
+use hal::{Error, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,5 +51,63 @@ impl Patience {
         std::thread::sleep(self.sleep);
         self.sleep = (self.sleep * 2).min(LONGEST_SLEEP);
         true
+    }
+}
+
+/// A wait for others, which ends by their coming, by the clock, or with the job.
+pub(crate) struct Wait {
+    patience: Patience,
+    begun: Instant,
+    timeout: Duration,
+    // Whether it is time to look at the clock and the signal.
+    look: bool,
+}
+
+impl Wait {
+    /// A wait that begins now; `eager` where no other rank wants this processor.
+    pub(crate) fn new(eager: bool, timeout: Duration) -> Wait {
+        Wait { patience: Patience::new(eager), begun: Instant::now(), timeout, look: false }
+    }
+
+    /// Something has come, or it is time to pause.
+    pub(crate) fn step(&mut self, any: bool) {
+        match any {
+            true => {
+                self.patience.renew();
+                self.begun = Instant::now();
+            }
+            false => self.look |= self.patience.pause(),
+        }
+    }
+
+    /// Whether it is time to look.
+    pub(crate) fn is_due(&self) -> bool {
+        self.look
+    }
+
+    /// Ends the wait when the job ends, or when for its timeout and `longer` nothing has come.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], or `late` with the time waited; the job then ends because of it.
+    pub(crate) fn check(
+        &mut self,
+        job: &Job,
+        longer: Duration,
+        late: impl FnOnce(Duration) -> Error,
+    ) -> Result<()> {
+        if !std::mem::take(&mut self.look) {
+            return Ok(());
+        }
+        let waited = self.begun.elapsed();
+        if let Err(aborted) = job.abort().check() {
+            job.ending.interrupted(late(waited).to_string());
+            return Err(aborted);
+        }
+        if waited < self.timeout.saturating_add(longer) {
+            return Ok(());
+        }
+        let error = late(waited);
+        job.ending.raise(job, &error);
+        Err(error)
     }
 }

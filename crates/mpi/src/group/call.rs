@@ -5,7 +5,7 @@ use super::messages::Messages;
 use super::reduction::Reduction;
 use super::tree::Tree;
 use super::wire::Wire;
-use crate::job::Wait;
+use crate::wait::Wait;
 use hal::{Collective, Error, Result};
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use super::staging::Staging;
 use crate::job::Job;
 use crate::raw::Comm;
 use crate::wait::lock;
-use hal::{Collective, Counts, Error, Join, Result, Transfer, Work};
+use hal::{Collective, Join, Result, Transfer, Work};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -78,25 +78,6 @@ impl Member {
         let tag = (first + 2 * (sequence % self.tags)) as i32;
         Ticket { call: call.clone(), sequence, tag }
     }
-
-    fn check(&self, call: &Collective) -> Result<()> {
-        let size = self.size();
-        let (found, fits) = match call {
-            Collective::ReduceScatter { counts: Counts::Uneven(counts), .. }
-            | Collective::AllGather { counts: Counts::Uneven(counts), .. } => {
-                (format!("{} counts", counts.len()), counts.len() == size)
-            }
-            Collective::Broadcast { root: rank, .. }
-            | Collective::Send { to: rank, .. }
-            | Collective::Recv { from: rank, .. } => (format!("rank {rank}"), *rank < size),
-            _ => return Ok(()),
-        };
-        if fits {
-            Ok(())
-        } else {
-            Err(Error::invalid(call.name(), found, format!("to fit a group of {size}")))
-        }
-    }
 }
 
 /// The seam's end of a group.
@@ -107,7 +88,7 @@ pub(super) struct HostTransfer(pub(super) Arc<Member>);
 // ended, or once the gate is closed and MPI touches no memory any more.
 unsafe impl Transfer for HostTransfer {
     unsafe fn prepare(&self, collectives: &[Collective]) -> Result<Work> {
-        collectives.iter().try_for_each(|call| self.0.check(call))?;
+        collectives.iter().try_for_each(|call| call.check(self.0.size()))?;
         let tickets: Vec<Ticket> = collectives.iter().map(|call| self.0.ticket(call)).collect();
         let member = self.0.clone();
         // SAFETY: the caller vouches for the buffers until the work has run, which is until `run` returns.

@@ -5,9 +5,6 @@ use crate::raw::{self, Ended, Request};
 use hal::{Error, RawSlice, Result};
 use std::time::Duration;
 
-/// MPI counts in 32 bits, so that longer messages go in several. A power of two holds whole elements.
-const LONGEST_BYTES: usize = 1 << 30;
-
 /// What a message is for: an operation of the call, and a number of that operation's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
@@ -49,7 +46,7 @@ impl<'a> Wire<'a> {
     /// No message yet.
     pub(super) fn new(member: &'a Member, tickets: &'a [Ticket]) -> Wire<'a> {
         let (requests, abouts, ended) = Default::default();
-        let (longest_bytes, room) = (LONGEST_BYTES, raw::Room::default());
+        let (longest_bytes, room) = (member.job.longest_bytes(), raw::Room::default());
         Wire { member, tickets, longest_bytes, requests, abouts, direct: 0, room, ended }
     }
 

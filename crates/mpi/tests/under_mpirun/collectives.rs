@@ -20,7 +20,7 @@ pub(crate) fn check(processes: &'static dyn Processes) -> std::result::Result<St
     Ok(format!("{ranks} processes: collectives are right"))
 }
 
-fn join(world: &World, device: &Device, label: &str, members: &[usize]) -> Result<Communicator> {
+pub(crate) fn join(world: &World, device: &Device, label: &str, members: &[usize]) -> Result<Communicator> {
     let exchange = world.exchange(label, members)?;
     let own = if exchange.rank() == 0 { device.hal().create_group()?.0 } else { Vec::new() };
     let id = GroupId(exchange.broadcast(0, &own)?);

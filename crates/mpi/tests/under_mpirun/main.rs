@@ -1,9 +1,12 @@
-//! What needs several processes: `mpirun -n N under_mpirun SUBJECT`, as `ci/mpi.sh` and `ci/mpi-parity.sh` do.
+//! What needs several processes: `mpirun -n N under_mpirun SUBJECT`, as `ci/mpi.sh`, `ci/mpi-parity.sh` and
+//! `ci/mpi-large.sh` do.
 //!
 //! Without a launcher there is one process, a job of one rank.
 
 mod collectives;
 mod failures;
+mod large;
+mod overlap;
 mod parity;
 
 use bootstrap::Processes;
@@ -15,6 +18,8 @@ fn main() -> ExitCode {
     let outcome = match subject.as_str() {
         "parity" => parity::check(processes, false),
         "parity-quick" => parity::check(processes, true),
+        "large" => large::check(processes),
+        "overlap" => overlap::check(processes),
         "error" | "panic" | "missing" => failures::run_failing(processes, subject),
         // Cargo passes flags of its own harness.
         _ => collectives::check(processes),

@@ -2,6 +2,7 @@
 
 use super::PeakMemory;
 use crate::metrics::Record;
+use serde::{Deserialize, Serialize};
 use std::{
     path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
@@ -51,7 +52,7 @@ impl Stop {
 }
 
 /// How a run ended; the same on every rank.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Steps done in all.
     pub steps: u64,

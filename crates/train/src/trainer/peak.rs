@@ -2,10 +2,11 @@
 
 use crate::Result;
 use bootstrap::World;
+use serde::{Deserialize, Serialize};
 use tensor::{Device, MemoryKind};
 
 /// The most that tensors held at a time, on the rank where that was the most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakMemory {
     /// That rank; of several, the first.
     pub rank: usize,

@@ -1,0 +1,34 @@
+//! The longest message; what is longer goes in several.
+
+use hal::{Error, Result};
+
+/// Holds the longest message in bytes, the same for all processes. Below Open MPI's limit of eager messages, 64 KiB over
+/// TCP, no message waits for the receiver's word, and both directions of a link move at once.
+pub(crate) const VARIABLE: &str = "FASCICLE_MPI_LONGEST_MESSAGE";
+
+/// MPI counts in 32 bits.
+const MOST: usize = 1 << 30;
+/// Shorter ones would be heads more than contents.
+const LEAST: usize = 64;
+
+/// The number that was asked for, or the most.
+///
+/// # Errors
+/// [`Error::Invalid`] for what is no number of bytes, or none in bounds.
+pub(crate) fn longest_bytes(asked: Option<String>) -> Result<usize> {
+    let Some(text) = asked else { return Ok(MOST) };
+    let parsed = text.trim().parse().ok().filter(|bytes| (LEAST..=MOST).contains(bytes));
+    parsed.ok_or_else(|| Error::invalid(VARIABLE, text, format!("{LEAST} to {MOST} bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_message_is_a_number_in_bounds() {
+        let of = |text: &str| longest_bytes(Some(text.into())).ok();
+        assert_eq!((longest_bytes(None).ok(), of("4096")), (Some(1 << 30), Some(4096)));
+        assert_eq!([of("63"), of("1073741825"), of("1 MiB")], [None; 3]);
+    }
+}

@@ -1,0 +1,128 @@
+//! Bytes are in flight while products are computed: read off the trace that `train --trace` writes.
+
+use crate::run;
+use bootstrap::{Processes, World};
+use grid::Degrees;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use tensor::{Device, Error};
+use train::data::{Dataset, Settings, Source, TokenizerChoice};
+use train::{Config, Observer, Stop, trainer};
+
+/// Trains along one axis after the other, and looks at each step's trace; the shares that were found, in words.
+pub(crate) fn check(processes: &'static dyn Processes) -> Result<String, String> {
+    let place = processes.join().map_err(|error| error.to_string())?;
+    let along = |x, z, data| Degrees { x, y: 1, z, data, pipeline: 1 };
+    let cases = [
+        (along(place.size, 1, 1), vec!["tensor all-reduce"]),
+        (along(1, place.size, 1), vec!["gather weights", "scatter gradients"]),
+        (along(1, 1, place.size), vec!["reduce gradients"]),
+    ];
+    let mut said = Vec::new();
+    for (grid, streams) in cases {
+        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let own = dir.path().to_owned();
+        run(processes, 60, move |world, device| traced(world, device, grid, &own))?;
+        if place.rank == 0 {
+            let trace = Trace::read(&dir.path().join("trace.json"))?;
+            for stream in streams {
+                said.push(trace.beside_products(stream, place.size)?);
+            }
+        }
+    }
+    Ok(said.join("\n"))
+}
+
+struct Silent;
+
+impl Observer for Silent {}
+
+// Four steps, of which the third is traced, into the first rank's folder.
+fn traced(world: &World, device: &Device, grid: Degrees, own: &Path) -> tensor::Result<()> {
+    let dir = world.everyone().broadcast(0, own.as_os_str().as_encoded_bytes())?;
+    let told = |error: train::Error| Error::invalid("a traced run", error.to_string(), "none");
+    let run = run_in(String::from_utf8_lossy(&dir).into_owned().into(), grid).map_err(told)?;
+    trainer::run(world, device, &run, &Silent, &Stop::default()).map(drop).map_err(told)
+}
+
+fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<trainer::Run> {
+    let mut config = Config::default();
+    (config.model.layers, config.model.hidden, config.model.heads) = (4, 128, 4);
+    (config.model.context, config.model.vocabulary) = (64, 256);
+    (config.training.steps, config.training.batch, config.training.micro_batches) = (4, 16, 1);
+    (config.training.checkpoint_every, config.training.validation_batches) = (0, 1);
+    // Every gradient is a bucket of its own, so that there is more than one.
+    (config.parallel.grid, config.parallel.bucket_mib) = (grid, 0);
+    let source = Source::Embedded(include_bytes!("overlap.rs").repeat(4));
+    let settings = Settings { context: 64, global_batch: 16, validation_batches: 1, ..Settings::default() };
+    let (data, tokenizer) = Dataset::open(&source, &TokenizerChoice::Bytes, &settings)?;
+    Ok(trainer::Run { config, data, tokenizer, dir, resume: None, trace_step: Some(2) })
+}
+
+/// Pieces of work by rank and stream, in microseconds.
+struct Trace(HashMap<(u64, String), Vec<Piece>>);
+
+struct Piece {
+    name: String,
+    start: f64,
+    end: f64,
+    bytes: f64,
+}
+
+impl Trace {
+    fn read(path: &Path) -> Result<Trace, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let json: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let events = json["traceEvents"].as_array().ok_or("trace.json holds no events")?;
+        let streams: HashMap<u64, &str> =
+            events.iter().filter(|event| event["name"] == "thread_name").filter_map(stream).collect();
+        let mut pieces: HashMap<(u64, String), Vec<Piece>> = HashMap::new();
+        for event in events.iter().filter(|event| event["ph"] == "X") {
+            let lane = event["tid"].as_u64().and_then(|tid| streams.get(&tid)).copied().unwrap_or_default();
+            let rank = event["pid"].as_u64().unwrap_or(0);
+            pieces.entry((rank, lane.to_owned())).or_default().push(Piece::of(event));
+        }
+        Ok(Trace(pieces))
+    }
+
+    // How long collectives of that stream ran, on all ranks, and for how much of it a product ran beside them.
+    fn beside_products(&self, stream: &str, ranks: usize) -> Result<String, String> {
+        let (mut all, mut beside, mut bytes) = (0.0, 0.0, 0.0);
+        for rank in 1..=ranks as u64 {
+            let of = |stream: &str| self.0.get(&(rank, stream.to_owned())).map_or(&[][..], Vec::as_slice);
+            let products: Vec<&Piece> = of("compute").iter().filter(|piece| piece.name == "matmul").collect();
+            for piece in of(stream) {
+                let shared = products.iter().map(|product| product.shares(piece)).sum::<f64>();
+                (all, beside) = (all + piece.end - piece.start, beside + shared);
+                bytes += if shared > 0.0 { piece.bytes } else { 0.0 };
+            }
+        }
+        if beside == 0.0 {
+            return Err(format!("stream {stream}: no collective of {ranks} ranks ran beside a product"));
+        }
+        let (share, kib) = (100.0 * beside / all, bytes / 1024.0);
+        Ok(format!("{stream}: {kib:.0} KiB in flight beside products, {share:.0} % of its time"))
+    }
+}
+
+fn stream(event: &Value) -> Option<(u64, &str)> {
+    Some((event["tid"].as_u64()?, event["args"]["name"].as_str()?))
+}
+
+impl Piece {
+    fn of(event: &Value) -> Piece {
+        let start = event["ts"].as_f64().unwrap_or(f64::NAN);
+        Piece {
+            name: event["name"].as_str().unwrap_or_default().to_owned(),
+            start,
+            end: start + event["dur"].as_f64().unwrap_or(f64::NAN),
+            bytes: event["args"]["bytes"].as_f64().unwrap_or(f64::NAN),
+        }
+    }
+
+    // Microseconds that both ran.
+    fn shares(&self, other: &Piece) -> f64 {
+        (self.end.min(other.end) - self.start.max(other.start)).max(0.0)
+    }
+}
