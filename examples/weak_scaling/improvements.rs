@@ -1,6 +1,6 @@
 //! What each improvement over the published settings buys: switched on one after the other, with the best grid each time.
 
-use crate::{Result, report::grid, rows::Row};
+use crate::{Result, point::Point, report::grid, rows::Row};
 use fascicle::parallel::{Hierarchical, Overlap};
 use plan::{Candidate, Outcome, Preset, Request, report::shares, search, simulate};
 use std::{fmt::Write, time::Duration};
@@ -82,6 +82,8 @@ pub fn section(row: &Row, budget: Duration) -> Result<String> {
         final_outcome = Some(outcome);
     }
     if let Some(outcome) = final_outcome {
+        let published = crate::simulate::published(&row.machine, std::slice::from_ref(row))?;
+        text += &published.iter().map(|point| against(point, &outcome)).collect::<String>();
         text += &held_back(&request, &outcome);
     }
     Ok(text)
@@ -139,10 +141,21 @@ fn losses(request: &Request, outcome: &Outcome) -> Vec<(String, f64)> {
     losses
 }
 
+fn against(published: &Point, outcome: &Outcome) -> String {
+    let Point { pflops, percent_of_peak, step_s, .. } = published;
+    format!(
+        "\nAxoNN reports {pflops:.1} Pflop/s here ({percent_of_peak:.0} % of peak), {step_s:.2} s a batch. With all of the \
+         above a batch takes {:.2} s, {:.0} % less, at {:.1} Pflop/s.\n",
+        outcome.step_s,
+        gain_percent(*step_s, outcome.step_s),
+        outcome.flops / 1e15
+    )
+}
+
 fn held_back(request: &Request, outcome: &Outcome) -> String {
     let share = |seconds: f64| 100.0 * seconds / outcome.step_s;
     let losses = losses(request, outcome);
-    let mut text = String::from("\nThen the step loses, the largest cost first:");
+    let mut text = String::from("\nWhat the step then loses, and what holds it back most comes first:");
     for (what, seconds) in losses.iter().filter(|(_, seconds)| share(*seconds) >= 0.5) {
         let _ = write!(text, " {what} {seconds:.2} s ({:.1} %);", share(*seconds));
     }

@@ -5,11 +5,12 @@ use crate::{
     point::{Kind, Point},
 };
 use plotters::{
+    coord::types::RangedCoordf64,
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
 use resvg::{tiny_skia, usvg};
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 /// Pixels of the SVG; the PNG has twice as many each way.
 const SIZE: (u32, u32) = (960, 600);
@@ -20,13 +21,16 @@ struct Series<'a> {
     title: &'static str,
     colour: RGBColor,
     joined: bool,
-    // Pixels from the mark to its label; series that lie close have theirs on different sides.
-    offset: i32,
+    label: Label,
     points: Vec<&'a Point>,
 }
 
-/// Title, origin, settings, colour (readable for the colour-blind), whether a line joins them, offset of labels.
-type Style = (&'static str, Kind, &'static str, RGBColor, bool, i32);
+/// Where a point's label lies: pixels to the right of its mark and below it, and which end of the text is there. Series
+/// that lie close have theirs on different sides.
+type Label = (i32, i32, HPos);
+
+/// Title, origin, settings, colour (readable for the colour-blind), whether a line joins them, where labels lie.
+type Style = (&'static str, Kind, &'static str, RGBColor, bool, Label);
 
 const STYLES: [Style; 4] = [
     (
@@ -35,17 +39,31 @@ const STYLES: [Style; 4] = [
         "published-axonn",
         RGBColor(0x00, 0x72, 0xB2),
         true,
-        -12,
+        (-4, -14, HPos::Right),
     ),
-    ("simulated, our settings", Kind::Simulated, "ours", RGBColor(0x00, 0x9E, 0x73), true, 14),
-    ("published (AxoNN)", Kind::Published, "published-axonn", RGBColor(0xD5, 0x5E, 0x00), false, -26),
-    ("measured", Kind::Measured, "ours", RGBColor(0xCC, 0x79, 0xA7), true, 28),
+    (
+        "simulated, our settings",
+        Kind::Simulated,
+        "ours",
+        RGBColor(0x00, 0x9E, 0x73),
+        true,
+        (0, 14, HPos::Center),
+    ),
+    (
+        "published (AxoNN)",
+        Kind::Published,
+        "published-axonn",
+        RGBColor(0xD5, 0x5E, 0x00),
+        false,
+        (11, 10, HPos::Left),
+    ),
+    ("measured", Kind::Measured, "ours", RGBColor(0xCC, 0x79, 0xA7), true, (11, -8, HPos::Left)),
 ];
 
 fn series(points: &[Point]) -> Vec<Series<'_>> {
-    let all = STYLES.iter().map(|&(title, kind, settings, colour, joined, offset)| {
+    let all = STYLES.iter().map(|&(title, kind, settings, colour, joined, label)| {
         let belongs = |point: &&Point| point.kind == kind && point.settings == settings;
-        Series { title, colour, joined, offset, points: points.iter().filter(belongs).collect() }
+        Series { title, colour, joined, label, points: points.iter().filter(belongs).collect() }
     });
     all.filter(|series| !series.points.is_empty()).collect()
 }
@@ -63,41 +81,65 @@ pub fn svg(machine: &str, points: &[Point]) -> Result<String> {
     Ok(svg)
 }
 
+// Devices as exponents of 2 against seconds.
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
 fn draw(svg: &mut String, machine: &str, points: &[Point]) -> Result<()> {
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let (exponents, seconds) = frame(points);
     let ticks = (exponents.end - exponents.start).floor() as usize + 2;
+    let caption = format!("Weak scaling on {machine}: time of a batch, and percent of peak");
     let mut chart = ChartBuilder::on(&root)
-        .caption(format!("Weak scaling on {machine}: time of a batch"), ("sans-serif", 24))
+        .caption(caption, ("sans-serif", 24))
         .margin(16)
         .x_label_area_size(48)
         .y_label_area_size(64)
         .build_cartesian_2d(exponents, seconds)?;
-    let mut mesh = chart.configure_mesh();
-    mesh.x_desc("devices").y_desc("seconds a batch").axis_desc_style(("sans-serif", 18));
-    mesh.label_style(("sans-serif", 16)).light_line_style(WHITE).bold_line_style(BLACK.mix(0.12));
-    mesh.x_labels(ticks).x_label_formatter(&|exponent| devices(*exponent)).draw()?;
-    for Series { title, colour, joined, offset, points } in series(points) {
-        let places = || points.iter().map(|point| place(point));
-        let line = LineSeries::new(places().filter(|_| joined), colour.stroke_width(2));
-        let mark = if joined { colour.filled() } else { colour.stroke_width(3) };
-        let marks = places().map(|at| Circle::new(at, 6, mark));
-        let line = chart.draw_series(line)?.label(title);
-        line.legend(move |(x, y)| Circle::new((x + 10, y), 6, mark));
-        chart.draw_series(marks)?;
-        let centred = Pos::new(HPos::Center, VPos::Center);
-        let style = ("sans-serif", 15).into_font().color(&colour).pos(centred);
-        let label = |point: &&Point| {
-            let text = Text::new(format!("{:.0} %", point.percent_of_peak), (0, offset), style.clone());
-            EmptyElement::at(place(point)) + text
-        };
-        chart.draw_series(points.iter().map(label))?;
+    axes(&mut chart, ticks, points)?;
+    for series in series(points) {
+        draw_series(&mut chart, series)?;
     }
     let mut legend = chart.configure_series_labels();
     legend.position(SeriesLabelPosition::LowerRight).label_font(("sans-serif", 16)).margin(14);
     legend.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3)).draw()?;
     root.present()?;
+    Ok(())
+}
+
+fn axes(chart: &mut Chart<'_, '_>, ticks: usize, points: &[Point]) -> Result<()> {
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc("devices").y_desc("seconds a batch").axis_desc_style(("sans-serif", 18));
+    mesh.label_style(("sans-serif", 16)).light_line_style(WHITE).bold_line_style(BLACK.mix(0.12));
+    mesh.y_label_formatter(&|seconds| format!("{}", (seconds * 1e4).round() / 1e4));
+    mesh.x_labels(ticks).x_label_formatter(&|exponent| devices(*exponent)).draw()?;
+    // Counts between the ticks have a label of their own below the axis.
+    let style = ("sans-serif", 16).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Center));
+    let label = |count: usize| {
+        let text = Text::new(count.to_string(), (0, 16), style.clone());
+        EmptyElement::at(((count as f64).log2(), 0.0)) + text
+    };
+    let between: BTreeSet<_> =
+        points.iter().map(|point| point.devices).filter(|count| !count.is_power_of_two()).collect();
+    chart.draw_series(between.into_iter().map(label))?;
+    Ok(())
+}
+
+fn draw_series(chart: &mut Chart<'_, '_>, series: Series<'_>) -> Result<()> {
+    let Series { title, colour, joined, label: (right, down, side), points } = series;
+    let places = || points.iter().map(|point| place(point));
+    let line = LineSeries::new(places().filter(|_| joined), colour.stroke_width(2));
+    let mark = if joined { colour.filled() } else { colour.stroke_width(3) };
+    let marks = places().map(|at| Circle::new(at, 6, mark));
+    let line = chart.draw_series(line)?.label(title);
+    line.legend(move |(x, y)| Circle::new((x + 10, y), 6, mark));
+    chart.draw_series(marks)?;
+    let style = ("sans-serif", 15).into_font().color(&colour).pos(Pos::new(side, VPos::Center));
+    let label = |point: &&Point| {
+        let text = Text::new(format!("{:.0} %", point.percent_of_peak), (right, down), style.clone());
+        EmptyElement::at(place(point)) + text
+    };
+    chart.draw_series(points.iter().map(label))?;
     Ok(())
 }
 
@@ -143,9 +185,12 @@ mod tests {
 
     #[test]
     fn a_plot_has_its_words_labels_and_marks() {
-        let points = [point(512, Kind::Simulated, 8.0), point(1024, Kind::Simulated, 8.5)];
+        let points =
+            [512, 1024, 1536].map(|devices| point(devices, Kind::Simulated, 8.0 + devices as f64 / 1e3));
         let svg = svg("perlmutter", &points).unwrap();
-        for word in ["Weak scaling on perlmutter", "devices", "seconds a batch", "45 %", "512", "1024"] {
+        for word in
+            ["Weak scaling on perlmutter", "devices", "seconds a batch", "45 %", "512", "1024", "1536"]
+        {
             assert!(svg.contains(word), "{word} is missing");
         }
         assert!(!svg.contains("published (AxoNN)"), "a series without points has no legend");

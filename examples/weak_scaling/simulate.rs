@@ -47,7 +47,7 @@ mod tests {
         let found = |machine| published(machine, &rows(machine).unwrap()).unwrap();
         let devices = |machine| found(machine).iter().map(|point| point.devices).collect::<Vec<_>>();
         assert_eq!(devices("perlmutter"), [4096], "the 80B model on 1,024 devices is no row");
-        assert_eq!(devices("frontier"), [8192, 16_384]);
-        assert!(devices("alps").is_empty());
+        assert_eq!(devices("frontier"), [8192, 16_384, 32_768]);
+        assert_eq!(devices("alps"), [6144]);
     }
 }

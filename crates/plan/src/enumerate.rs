@@ -1,9 +1,8 @@
 //! Every way to run the model that is worth an estimate.
 
-use crate::{Candidate, Preset, Request};
-use grid::{Axis, AxisOrder, Degrees, factorisations};
+use crate::{Candidate, Preset, Request, estimate::Distances};
+use grid::{AxisOrder, Degrees, factorisations};
 use parallel::pipeline::ScheduleKind;
-use std::collections::HashSet;
 
 /// Most micro-batch counts that are tried for one grid.
 const MICRO_BATCH_COUNTS: usize = 8;
@@ -11,18 +10,25 @@ const MICRO_BATCH_COUNTS: usize = 8;
 /// All candidates that the model and the batch allow, in no particular order. Orders that give every axis the same
 /// distance between neighbours are one.
 pub fn candidates(request: &Request) -> Vec<Candidate> {
+    let orders = orders(request);
+    let of_grid = |degrees: Degrees| {
+        let distances = Distances::new(&degrees, &orders);
+        let shapes = shapes(request, degrees);
+        let all = shapes.into_iter().flat_map(|shape| {
+            distances.orders().map(move |(order, _)| Candidate { order, ..shape }).collect::<Vec<_>>()
+        });
+        all.collect::<Vec<_>>()
+    };
+    grids(request).into_iter().flat_map(of_grid).collect()
+}
+
+/// The grids that the model and the batch allow.
+pub(crate) fn grids(request: &Request) -> Vec<Degrees> {
     let degrees = match request.grid {
         Some(degrees) => vec![degrees],
         None => factorisations(request.devices),
     };
-    let mut found = Vec::new();
-    for degrees in degrees.into_iter().filter(|degrees| allowed(request, degrees)) {
-        let orders = orders(request, degrees);
-        for shape in shapes(request, degrees) {
-            found.extend(orders.iter().map(|&order| Candidate { order, ..shape }));
-        }
-    }
-    found
+    degrees.into_iter().filter(|degrees| allowed(request, degrees)).collect()
 }
 
 fn allowed(request: &Request, degrees: &Degrees) -> bool {
@@ -31,25 +37,13 @@ fn allowed(request: &Request, degrees: &Degrees) -> bool {
     !staged && degrees.world_size().is_ok_and(|size| size == request.devices) && demands.are_met_by(degrees)
 }
 
-// One order for each set of distances between neighbours. The pipeline and data axes talk least, so they lie outside
-// unless an order is asked for; for a single grid all orders are tried.
-fn orders(request: &Request, degrees: Degrees) -> Vec<AxisOrder> {
-    if let Some(order) = request.order {
-        return vec![order];
-    }
-    let mut seen = HashSet::new();
-    let distinct = |order: &AxisOrder| {
-        let distance = |axis: Axis| {
-            let inside = order.inside(axis).iter().map(|inner| degrees.get(*inner)).product::<usize>();
-            if degrees.get(axis) > 1 { inside } else { 0 }
-        };
-        seen.insert(Axis::ALL.map(distance))
-    };
-    AxisOrder::all().into_iter().filter(distinct).collect()
+/// The orders of axes that are tried.
+pub(crate) fn orders(request: &Request) -> Vec<AxisOrder> {
+    request.order.map_or_else(AxisOrder::all, |order| vec![order])
 }
 
-// Micro-batches, recomputation, schedule and sharding for one grid; the order is filled in later.
-fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
+/// Micro-batches, recomputation, schedule and sharding for one grid; the order is filled in later.
+pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
     let order = AxisOrder::default();
     let mut found = Vec::new();
     for micro_batches in micro_batches(request, &degrees) {

@@ -109,6 +109,8 @@ pub struct Request {
     pub overlap: Option<Overlap>,
     /// Whether collectives go over nodes in two levels, in place of the preset's.
     pub hierarchical: Option<Hierarchical>,
+    /// Whether the fastest variant of every product is chosen by timing; otherwise products run as they are written.
+    pub tuned: bool,
     /// How long to simulate.
     pub budget: Duration,
 }
@@ -136,6 +138,7 @@ impl Request {
             gather_wide: false,
             overlap: None,
             hierarchical: None,
+            tuned: true,
             budget: Duration::from_secs(12),
         }
     }
@@ -154,11 +157,6 @@ impl Request {
             return Err(Error::Request("batch: found 0 sequences, needs at least 1".into()));
         }
         self.model.check().map_err(|error| Error::Request(error.to_string()))
-    }
-
-    /// The same with another number of devices.
-    pub fn with_devices(&self, devices: usize) -> Request {
-        Request { devices, ..self.clone() }
     }
 
     /// Flop of a step, as the candidate's speed is quoted.

@@ -15,6 +15,10 @@ use train::{Config, data::Batch as Tokens, trainer::Trainer};
 /// Steps before the one that is measured: the first learns in which order weights are gathered.
 const WARM_UP: u64 = 1;
 
+/// Simulations of a job whose stages share cores, behind the first: each knows from the one before how many compute at a
+/// time. The second changes the time by a percent or less.
+const ROUNDS: usize = 2;
+
 /// What a simulated step came to.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -60,6 +64,12 @@ impl Outcome {
         self.stages.iter().map(|stage| stage.memory.peak).max().unwrap_or(0)
     }
 
+    /// Share of the step in which a stage computes, on average over stages.
+    fn computing(&self) -> f64 {
+        let compute: f64 = self.stages.iter().map(|stage| stage.breakdown.compute_s()).sum();
+        compute / self.stages.len() as f64 / self.step_s
+    }
+
     /// The stage that computes longest.
     pub fn slowest(&self) -> &Stage {
         let compute = |stage: &&Stage| stage.breakdown.compute_s();
@@ -75,10 +85,21 @@ impl Outcome {
 /// # Errors
 /// [`Error::Train`] with the numbers when it does not fit the devices' memory.
 pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Result<Outcome> {
+    let costs = Costs::new(request.machine.clone(), request.devices).tuned(request.tuned);
+    let mut outcome = simulate_at(request, candidate, traced, costs.clone())?;
+    if request.machine.device.shared_cores.is_some() && outcome.stages.len() > 1 {
+        for _ in 0..ROUNDS {
+            let busy = costs.placement().per_node as f64 * outcome.computing();
+            outcome = simulate_at(request, candidate, traced, costs.clone().busy(busy))?;
+        }
+    }
+    Ok(outcome)
+}
+
+fn simulate_at(request: &Request, candidate: &Candidate, traced: bool, costs: Costs) -> Result<Outcome> {
     let config = candidate.config(request);
     let grid = config.grid()?;
-    let costs = Arc::new(Costs::new(request.machine.clone(), request.devices));
-    let job = Job { live: live(&grid), config, grid, costs, traced };
+    let job = Job { live: live(&grid), config, grid, costs: Arc::new(costs), traced };
     let options = job.options(request)?;
     let stages = local::run(options, move |world| job.stage(world)).map_err(|failure| {
         let told = failure.to_string();

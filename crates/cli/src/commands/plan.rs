@@ -78,6 +78,9 @@ pub(crate) struct Plan {
     /// Collectives that run beside compute, in place of the settings': any of oar,ors,oag,oag-backward,data, all, none
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     overlap: Option<Vec<String>>,
+    /// Products run as they are written; by default the fastest variant of each is taken, as if chosen by timing
+    #[arg(long)]
+    untuned: bool,
     /// Seconds to spend on simulations
     #[arg(long, value_name = "SECONDS", default_value_t = 12.0)]
     budget: f64,
@@ -148,6 +151,7 @@ impl Plan {
             sharded_optimiser: self.sharded_optimiser,
             keep_gathered: self.keep_gathered,
             gather_wide: self.gather_wide,
+            tuned: !self.untuned,
             overlap: overlap.transpose().map_err(|error| Failure::usage(format!("--{error}")))?,
             budget: Duration::from_secs_f64(self.budget.clamp(0.0, 3600.0)),
             ..Request::new(machine, self.devices, name, model)

@@ -112,12 +112,6 @@ impl Machine {
         Placement::new(ranks, self.devices_per_node)
     }
 
-    /// How much slower one of `per_node` ranks computes because they share the node's cores; 1 on accelerators.
-    pub fn crowding(&self, per_node: usize) -> f64 {
-        let shared = self.device.shared_cores.as_ref();
-        shared.map_or(1.0, |cores| (per_node as f64 / cores.value).max(1.0))
-    }
-
     fn check(&self) -> Result<(), String> {
         let counts = [
             ("nodes", self.nodes),

@@ -1,6 +1,6 @@
 //! What joins devices: links inside a node, and the node's network adapters.
 
-use super::{collective::Operation, quantity::Quantity};
+use super::{collective::Operation, crowding::Lateness, quantity::Quantity};
 use serde::{Deserialize, Serialize};
 
 /// The links of a machine.
@@ -33,6 +33,9 @@ pub struct Links {
     /// Collectives that were timed one by one; they replace everything else for groups of their kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Timed>,
+    /// What they cost more where ranks share cores, by rising number of ranks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<Lateness>,
 }
 
 /// A ring's bandwidth for groups of some sizes.

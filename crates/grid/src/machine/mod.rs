@@ -2,10 +2,11 @@
 //!
 //! A [`Machine`] is read from a TOML file in `machines/` or from one that `fascicle bench --save` wrote. Read in this
 //! order: [`quantity`] (a number, its class and its source), [`device`] (memory, peaks, kernels, launches),
-//! [`product`] (how fast a matrix product of a shape runs), [`links`] (bandwidths and latencies), and [`route`] (how a
-//! group of ranks lies on the nodes, and what a collective costs there).
+//! [`product`] (how fast a matrix product of a shape runs), [`links`] (bandwidths and latencies), [`route`] (how a group
+//! of ranks lies on the nodes, and what a collective costs there), and [`crowding`] (ranks that share a host's cores).
 
 pub mod collective;
+pub mod crowding;
 pub mod device;
 pub mod file;
 pub mod links;
@@ -14,6 +15,7 @@ pub mod quantity;
 pub mod route;
 
 pub use collective::{Algorithm, Cost, Operation};
+pub use crowding::Lateness;
 pub use device::{Attention, Device, Launch};
 pub use file::{Machine, MachineError};
 pub use links::{Links, TableRow};

@@ -26,6 +26,9 @@ pub struct Product {
     /// Measured speeds of shapes; where there are any, they replace tiles, depth and variants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<Point>,
+    /// Share of their speed that is left inside a step, where other work has been through the caches; 1 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_step: Option<Quantity>,
 }
 
 /// A tile of the result.
@@ -113,7 +116,7 @@ impl Product {
     /// Seconds on a device that does nothing else. `tuned` takes the fastest variant, at the cost of no transposition.
     pub fn seconds(&self, shape: &ProductShape<'_>, device: &Device, tuned: bool) -> f64 {
         if let Some(rate) = self.measured(shape) {
-            return shape.flop() / rate;
+            return shape.flop() / (rate * self.in_step.as_ref().map_or(1.0, |share| share.value));
         }
         let rate = self.modelled(shape, device, tuned);
         let memory = shape.bytes as f64 / device.kernel_bandwidth("copy", "layout");
@@ -175,6 +178,7 @@ impl Product {
     pub(super) fn quantities(&self) -> Vec<(String, &Quantity)> {
         let mut all =
             vec![("product.units".into(), &self.units), ("product.half_depth".into(), &self.half_depth)];
+        all.extend(self.in_step.iter().map(|share| ("product.in_step".into(), share)));
         all.extend(self.efficiency.iter().map(|(key, share)| (format!("product.efficiency.{key}"), share)));
         all.extend(
             self.variants.iter().map(|found| (format!("product.variants.{:?}", found.variant), &found.speed)),

@@ -1,11 +1,8 @@
 //! A plan in words and columns.
 
 use super::{Share, shares};
-use crate::{Outcome, Plan};
+use crate::{Outcome, Plan, search::SHOWN};
 use std::fmt::Write;
-
-/// How many candidates are shown.
-const SHOWN: usize = 10;
 
 /// The best ten, where the best one's time goes, and why the next one loses.
 pub fn text(plan: &Plan) -> String {

@@ -6,8 +6,6 @@
 mod collectives;
 mod kernels;
 
-pub use collectives::{GroupShape, Transfer};
-
 use grid::machine::{Machine, Placement, ProductShape, Variant};
 use hal::{Gemm, Kernel};
 use kernels::Work;
@@ -19,8 +17,10 @@ pub struct Costs {
     machine: Arc<Machine>,
     placement: Placement,
     tuned: bool,
-    // Seconds of this job's slowest device for one of the mean device, and of ranks that share cores.
-    pace: f64,
+    // Ranks of a node that compute at a time.
+    busy: f64,
+    // Share of the mean device's speed that this job's slowest has.
+    slowest: f64,
 }
 
 impl Costs {
@@ -28,8 +28,12 @@ impl Costs {
     pub fn new(machine: Arc<Machine>, ranks: usize) -> Costs {
         let placement = machine.placement(ranks);
         let slowest = if ranks > 1 { machine.device.slowest.value } else { 1.0 };
-        let pace = machine.crowding(placement.per_node) / slowest;
-        Costs { machine, placement, tuned: true, pace }
+        Costs { placement, tuned: true, busy: placement.per_node as f64, slowest, machine }
+    }
+
+    /// With so many ranks of a node that compute at a time, rather than all: others wait for them meanwhile.
+    pub fn busy(self, ranks: f64) -> Costs {
+        Costs { busy: ranks, ..self }
     }
 
     /// Whether the fastest variant of every product is chosen by timing, as the GPU vendors do; by default it is.
@@ -63,14 +67,14 @@ impl Costs {
         if shape.flop() == 0.0 {
             return 0.0;
         }
-        self.pace * self.machine.product.seconds(&shape, &self.machine.device, self.tuned)
+        self.pace() * self.machine.product.seconds(&shape, &self.machine.device, self.tuned)
     }
 
     /// Seconds of a kernel on the device.
     pub fn kernel(&self, kernel: &Kernel) -> f64 {
         let device = &self.machine.device;
         let moved = |bytes: f64| bytes / device.kernel_bandwidth(kernel.name(), kernels::family(kernel));
-        self.pace
+        self.pace()
             * match kernels::work(kernel) {
                 Work::Bytes(bytes) => moved(bytes),
                 Work::Attention { bytes, flop, dtype, backward } => {
@@ -83,7 +87,7 @@ impl Costs {
 
     /// Seconds of a copy within the device.
     pub fn copy(&self, bytes: usize) -> f64 {
-        self.pace * 2.0 * bytes as f64 / self.machine.device.kernel_bandwidth("copy", "layout")
+        self.pace() * 2.0 * bytes as f64 / self.machine.device.kernel_bandwidth("copy", "layout")
     }
 
     /// Seconds of a copy from the host.
@@ -98,7 +102,7 @@ impl Costs {
 
     /// Seconds of the host for starting one piece of work.
     pub fn launch_host(&self) -> f64 {
-        self.machine.crowding(self.placement.per_node) * self.machine.device.launch.host_us.value * 1e-6
+        self.machine.crowding(self.busy) * self.machine.device.launch.host_us.value * 1e-6
     }
 
     /// Seconds between two pieces of work on a stream.
@@ -109,6 +113,11 @@ impl Costs {
     /// Share of the device that a running collective takes from compute beside it.
     pub fn compute_slowdown(&self) -> f64 {
         self.machine.device.collective_share.value.clamp(0.0, 1.0)
+    }
+
+    // Seconds of this job's slowest device for one of the mean device, and of ranks that share cores.
+    fn pace(&self) -> f64 {
+        self.machine.crowding(self.busy) / self.slowest
     }
 
     /// Bytes of one device's memory that a program can have.

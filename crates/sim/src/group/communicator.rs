@@ -6,11 +6,11 @@ use super::{
     registry,
 };
 use crate::{
-    cost::{GroupShape, Transfer},
     pending::Task,
     state::{Cost, Shared, State},
     work::{Category, Label},
 };
+use grid::machine::{Cost as Transfer, Route};
 use hal::{Collective, Communicator, GroupId, Join, RawSlice, Result, Stream};
 use std::{
     cell::{Cell, RefCell},
@@ -27,7 +27,7 @@ pub(super) struct SimCommunicator {
     size: usize,
     // Index of the group's label in the device's account.
     label: u16,
-    shape: GroupShape,
+    route: Route,
     // None: no other member is live, and those that are not do what this rank does.
     hub: Option<Arc<Hub>>,
     patience: Patience,
@@ -40,14 +40,14 @@ impl SimCommunicator {
     pub(super) fn new(
         shared: Arc<Shared>,
         join: &Join,
-        shape: GroupShape,
+        route: Route,
         hub: Option<Arc<Hub>>,
         patience: Patience,
     ) -> SimCommunicator {
         let label = shared.lock().group(&join.label);
         let (id, rank, size) = (join.id.clone(), join.rank, join.members.len());
         let (messages, rounds) = (RefCell::default(), Cell::new(0));
-        SimCommunicator { shared, id, rank, size, label, shape, hub, patience, messages, rounds }
+        SimCommunicator { shared, id, rank, size, label, route, hub, patience, messages, rounds }
     }
 
     fn label(&self, calls: &[Collective]) -> Label {
@@ -63,7 +63,17 @@ impl SimCommunicator {
     }
 
     fn cost(&self, calls: &[Collective]) -> Transfer {
-        self.shared.costs.collectives(&self.shape, calls)
+        self.shared.costs.collectives(self.route, calls)
+    }
+
+    // Of collectives that all members take part in.
+    fn meeting_cost(&self, state: &mut State, calls: &[Collective]) -> Transfer {
+        let is_message =
+            |call: &Collective| matches!(call, Collective::Send { .. } | Collective::Recv { .. });
+        match calls.iter().all(is_message) {
+            true => self.cost(calls),
+            false => self.shared.costs.meeting(self.route, calls, state.compute_since_collective()),
+        }
     }
 
     // With other live ranks: what leaves this rank first, then what depends on them.
@@ -112,7 +122,7 @@ impl SimCommunicator {
             rank: self.rank,
             patience: self.patience.clone(),
             receipts: receipts.iter().filter_map(|call| self.receipt(call)).collect(),
-            round: (!together.is_empty()).then(|| self.round(together)),
+            round: (!together.is_empty()).then(|| self.round(state, together)),
         };
         // Where this rank's own time is known, the others learn it at once.
         if !together.is_empty()
@@ -124,10 +134,10 @@ impl SimCommunicator {
         Ok(())
     }
 
-    fn round(&self, calls: &[Collective]) -> Round {
+    fn round(&self, state: &mut State, calls: &[Collective]) -> Round {
         let number = self.rounds.replace(self.rounds.get() + 1);
         let call = calls.iter().map(Collective::describe).collect::<Vec<_>>().join(", ");
-        let Transfer { latency_s, transfer_s, .. } = self.cost(calls);
+        let Transfer { latency_s, transfer_s, .. } = self.meeting_cost(state, calls);
         Round { number, call: Mutex::new(Some(call)), seconds: latency_s + transfer_s }
     }
 
@@ -165,7 +175,10 @@ unsafe impl Communicator for SimCommunicator {
         }
         match &self.hub {
             Some(hub) => self.run_with(hub, &mut state, lane, collectives),
-            None => state.run(lane, self.label(collectives), Cost::Transfer(self.cost(collectives))),
+            None => {
+                let cost = self.meeting_cost(&mut state, collectives);
+                state.run(lane, self.label(collectives), Cost::Transfer(cost))
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use host::Host;
 
 use crate::{
     breakdown::Breakdown,
-    cost::{Costs, Transfer},
+    cost::Costs,
     links::Links,
     lock,
     memory::AddressSpace,
@@ -18,6 +18,7 @@ use crate::{
     point::Cause,
     work::{Label, Reason, Work},
 };
+use grid::machine::Cost as Transfer;
 use hal::{DeviceId, Error, Result, StreamKind};
 use lanes::{Events, Lane};
 use std::sync::{
@@ -97,6 +98,8 @@ pub(crate) struct State {
     launch_device: f64,
     slowdown: f64,
     links: Links,
+    // Seconds of compute since the last collective, in the order of launches.
+    since_collective: f64,
     lanes: Vec<Lane>,
     // The stream whose time the breakdown divides: the first for compute.
     main: Option<usize>,
@@ -122,6 +125,7 @@ impl State {
             launch_device: costs.launch_device(),
             slowdown: costs.compute_slowdown(),
             links: Links::default(),
+            since_collective: 0.0,
             lanes: Vec::new(),
             main: None,
             events: Events::default(),
@@ -176,12 +180,20 @@ impl State {
     /// When work ends that starts at `start`; a transfer takes its links until then.
     pub(crate) fn end_of(&mut self, start: f64, cost: &Cost) -> f64 {
         match cost {
-            Cost::Compute(seconds) => self.links.compute(start, *seconds, self.slowdown),
+            Cost::Compute(seconds) => {
+                self.since_collective += seconds;
+                self.links.compute(start, *seconds, self.slowdown)
+            }
             Cost::Transfer(transfer) => {
                 self.prune();
                 self.links.transfer(start, transfer)
             }
         }
+    }
+
+    /// Seconds of compute since this was last asked for: a collective comes next.
+    pub(crate) fn compute_since_collective(&mut self) -> f64 {
+        std::mem::take(&mut self.since_collective)
     }
 
     /// Makes the host's clock known to other ranks.

@@ -183,6 +183,14 @@ pub(crate) fn save(path: &Path, nodes: usize, ranks_per_node: usize, measured: V
     };
     (machine.nodes, machine.devices_per_node) = (nodes, ranks_per_node);
     machine.links.measured = measured;
+    write(path, &machine)
+}
+
+/// Writes a machine's file.
+///
+/// # Errors
+/// Those of the file system, with the path.
+pub(crate) fn write(path: &Path, machine: &Machine) -> Outcome {
     std::fs::write(path, machine.to_toml())
         .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
 }

@@ -2,11 +2,14 @@
 //!
 //! Everything is measured with as many ranks at work as there are cores, since that is how a job finds the machine:
 //! products of many shapes ([`products`]), kernels and attention inside a training step ([`kernels`]), collectives of
-//! groups of every kind with their siblings beside them (`links`).
+//! groups of every kind with their siblings beside them (`links`), and what those cost more in a training step where
+//! ranks leave no core idle (`lateness`).
 
 mod kernels;
+mod lateness;
 mod links;
 mod products;
+mod step;
 
 use crate::{device, failure::Outcome, machine as host, output};
 use grid::machine::{Attention, Device, Launch, Links, Machine, Product, Quantity, product::Tile};
@@ -34,8 +37,9 @@ pub(crate) fn save(drivers: &[Driver], path: &Path) -> Outcome {
     output::note("collectives and messages: done");
     kernels::measure(driver, cores, &mut machine)?;
     output::note("kernels: done");
-    std::fs::write(path, machine.to_toml())
-        .map_err(|error| crate::failure::Failure::run(format!("{}: {error}", path.display())))?;
+    lateness::measure(driver, cores, &mut machine)?;
+    output::note("collectives in training steps: done");
+    super::links::write(path, &machine)?;
     output::result(&path.display().to_string())
 }
 
@@ -71,6 +75,7 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
         half_depth: Quantity::measured(1.0, "the points say more"),
         variants: Vec::new(),
         points: Vec::new(),
+        in_step: None,
     };
     let links = Links {
         nics: 1,
@@ -84,6 +89,7 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
         half_nodes: None,
         table: Vec::new(),
         measured: Vec::new(),
+        late: Vec::new(),
     };
     let title = format!("{} with {cores} cores that up to {MOST_RANKS} ranks share", host::processor());
     Machine { name, title, nodes: 1, devices_per_node: MOST_RANKS, device, product, links }

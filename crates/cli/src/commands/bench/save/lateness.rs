@@ -1,0 +1,46 @@
+//! What collectives cost more in training steps than in a row, where ranks leave no core idle.
+//!
+//! A step is run, and simulated on the machine as it was measured so far. What the step takes longer is shared out
+//! evenly among its collectives: they are where ranks that come late, and streams that wait for a core, hold others up.
+
+use super::{MOST_RANKS, step};
+use crate::failure::{Failure, Outcome};
+use grid::{
+    Degrees,
+    machine::{Lateness, Machine},
+};
+use hal::Driver;
+use plan::{Candidate, Request, simulate};
+
+/// The steps: tensor-parallel, so that ranks meet often.
+const GRIDS: [[usize; 3]; 3] = [[2, 1, 1], [2, 1, 2], [2, 2, 2]];
+
+/// Microseconds by which collectives are made late to count those that hold the step up.
+const PROBE_US: f64 = 10.0;
+
+/// Fills in what collectives cost more, for each number of ranks that takes all of `cores`.
+pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Outcome {
+    for [x, y, z] in GRIDS {
+        let ranks = x * y * z;
+        if (cores..=MOST_RANKS).contains(&ranks) {
+            let (request, candidate) = step::of(machine, Degrees { x, y, z, ..Degrees::default() })?;
+            let measured_s = step::seconds(driver, candidate.config(&request))?;
+            machine.links.late.push(lateness(&request, &candidate, ranks, measured_s)?);
+        }
+    }
+    Ok(())
+}
+
+fn lateness(request: &Request, candidate: &Candidate, ranks: usize, measured_s: f64) -> Outcome<Lateness> {
+    let at = |us: f64| {
+        let mut machine = (*request.machine).clone();
+        machine.links.late = vec![Lateness { ranks, points: vec![[f64::MIN_POSITIVE, us]] }];
+        let request = Request { machine: machine.into(), ..request.clone() };
+        simulate(&request, candidate, false).map_err(Failure::run)
+    };
+    let (punctual, late) = (at(0.0)?, at(PROBE_US)?);
+    let collectives = (late.step_s - punctual.step_s) / (PROBE_US * 1e-6);
+    let compute_s = punctual.slowest().breakdown.compute_s();
+    let each_us = |seconds: f64| (seconds.max(0.0) / collectives.max(1.0)) * 1e6;
+    Ok(Lateness { ranks, points: vec![[each_us(compute_s), each_us(measured_s - punctual.step_s)]] })
+}

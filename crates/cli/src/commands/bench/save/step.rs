@@ -1,0 +1,95 @@
+//! The training step in which kernels and collectives are timed.
+
+use crate::{
+    failure::{Failure, Outcome},
+    ranks::Team,
+};
+use bootstrap::World;
+use grid::{Degrees, machine::Machine};
+use hal::Driver;
+use nn::GptConfig;
+use parallel::Context;
+use plan::{Candidate, Request, enumerate, picture};
+use std::time::Instant;
+use tensor::{Device, trace};
+use train::{Config, config::Precision, data::Batch as Tokens, trainer::Trainer};
+
+/// Steps before those that are timed, steps that are traced, and steps that are timed one by one.
+const WARM_UP: u64 = 3;
+const TRACED: u64 = 5;
+const TIMED: u64 = 25;
+
+/// The step of a middling model on a grid, as the planner asks for it.
+pub(super) fn of(machine: &Machine, degrees: Degrees) -> Outcome<(Request, Candidate)> {
+    let model =
+        GptConfig { layers: 2, hidden: 256, heads: 8, context: 128, vocabulary: 512, ..GptConfig::default() };
+    let ranks = degrees.x * degrees.y * degrees.z * degrees.data * degrees.pipeline;
+    let request = Request {
+        batch: 16,
+        precision: Precision::F32,
+        grid: Some(degrees),
+        micro_batches: Some(1),
+        recompute: Some(false),
+        sharded_optimiser: Some(false),
+        ..Request::new(machine.clone(), ranks, "measured", model)
+    };
+    let candidate = enumerate::candidates(&request).into_iter().next();
+    let candidate = candidate.ok_or_else(|| Failure::run(format!("no step for {ranks} ranks")))?;
+    Ok((request, candidate))
+}
+
+/// Microseconds of a step by stream and name, on rank 0.
+pub(super) fn traced(driver: Driver, config: Config) -> Outcome<picture::Totals> {
+    on_every_rank(driver, config, |_, device, step| {
+        trace::start(device);
+        (0..TRACED).try_for_each(|_| step())?;
+        let mut totals = picture::Totals::new();
+        for span in trace::finish(device)? {
+            *totals.entry((span.stream, span.name.into())).or_default() += span.duration_us / TRACED as f64;
+        }
+        Ok(totals)
+    })
+}
+
+/// Seconds of a step, from a barrier to the next.
+pub(super) fn seconds(driver: Driver, config: Config) -> Outcome<f64> {
+    on_every_rank(driver, config, |world, device, step| {
+        let everyone = world.everyone();
+        let mut seconds = Vec::new();
+        for _ in 0..TIMED {
+            everyone.barrier()?;
+            let begun = Instant::now();
+            step()?;
+            device.compute().synchronize()?;
+            everyone.barrier()?;
+            seconds.push(begun.elapsed().as_secs_f64());
+        }
+        seconds.sort_by(f64::total_cmp);
+        Ok(seconds[seconds.len() / 2])
+    })
+}
+
+// What `body` makes of steps on rank 0.
+fn on_every_rank<T: Default + Send + 'static>(
+    driver: Driver,
+    config: Config,
+    body: impl Fn(&World, &Device, &mut dyn FnMut() -> train::Result<()>) -> train::Result<T>
+    + Send
+    + Sync
+    + 'static,
+) -> Outcome<T> {
+    let grid = config.grid()?;
+    let ranks = Team::new(grid.world_size(), 1).run(driver, move |world, device| {
+        let context = Context::new(world.clone(), grid, device.clone(), config.settings())?;
+        let mut trainer = Trainer::new(&context, &config)?;
+        let sequence = config.model.context;
+        let batch = trainer.shares().cut(&context, 0, |range| {
+            let inputs: Vec<u32> = (0..range.len() * sequence).map(|at| (at * 7 % 500) as u32).collect();
+            Ok(Tokens { targets: inputs.clone(), inputs })
+        })?;
+        let mut step = || trainer.step_on(&batch).map(drop);
+        (0..WARM_UP).try_for_each(|_| step())?;
+        body(world, device, &mut step)
+    })?;
+    Ok(ranks.into_iter().next().unwrap_or_default())
+}

@@ -1,0 +1,59 @@
+//! What collectives cost at every distance that their axis can have.
+
+use super::distances::{Distances, Places};
+use crate::{Candidate, Request};
+use grid::{
+    Axis, Degrees,
+    machine::{Placement, Route},
+};
+use parallel::Operation;
+use train::placement::Pricing;
+
+/// Seconds of some collectives on an axis, by place; the first is the least of them.
+#[derive(Clone, Debug)]
+pub(super) struct Prices {
+    axis: Axis,
+    seconds: Vec<f64>,
+}
+
+impl Prices {
+    /// Their seconds where an order puts the axis.
+    pub(super) fn at(&self, places: &Places) -> f64 {
+        self.seconds[places[self.axis as usize]]
+    }
+}
+
+/// Prices the collectives of one grid.
+pub(super) struct Pricer<'a> {
+    pricing: Pricing<'a>,
+    placement: Placement,
+    degrees: Degrees,
+    distances: &'a Distances,
+}
+
+impl<'a> Pricer<'a> {
+    pub(super) fn new(request: &'a Request, candidate: &Candidate, distances: &'a Distances) -> Pricer<'a> {
+        let hierarchical = request.hierarchical.unwrap_or(request.preset.hierarchical());
+        Pricer {
+            pricing: Pricing { machine: &request.machine, hierarchical },
+            placement: request.machine.placement(request.devices),
+            degrees: candidate.degrees,
+            distances,
+        }
+    }
+
+    /// One collective over a whole buffer of each of these sizes in bytes.
+    pub(super) fn each(&self, operation: Operation, axis: Axis, sizes: &[usize]) -> Prices {
+        let size = self.degrees.get(axis);
+        let at = |inner: &usize| {
+            let route = Route::strided(*inner, size, self.placement);
+            sizes.iter().map(|bytes| self.pricing.one(operation, *bytes, route)).sum::<f64>()
+        };
+        let mut seconds = vec![0.0];
+        seconds.extend(self.distances.of(axis).iter().map(at));
+        if let Some(least) = seconds[1..].iter().copied().reduce(f64::min) {
+            seconds[0] = least;
+        }
+        Prices { axis, seconds }
+    }
+}

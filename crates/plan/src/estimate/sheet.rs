@@ -1,0 +1,221 @@
+//! The times of one grid and number of rows, from which those of its orders and variants are put together.
+
+use super::{
+    distances::{Distances, Places},
+    layers::{self, Layers},
+    memory::parameters,
+    prices::{Pricer, Prices},
+    stages::{imbalance, num_chunks},
+};
+use crate::{Candidate, Request};
+use grid::{
+    Axis,
+    machine::{ProductShape, Variant},
+};
+use parallel::{Operation, Overlap};
+
+/// Seconds that a group of layers takes, and its traffic.
+#[derive(Clone, Debug)]
+struct Group {
+    count: f64,
+    forward_s: f64,
+    d_inputs_s: f64,
+    d_weights_s: f64,
+    gather: Prices,
+    scatter: Prices,
+    reduce_outputs: Prices,
+    reduce_inputs: Prices,
+}
+
+/// What a grid with so many rows costs, before the order of axes and the variant are known.
+#[derive(Clone, Debug)]
+pub(crate) struct Sheet<'a> {
+    request: &'a Request,
+    overlap: Overlap,
+    groups: Vec<Group>,
+    // Of a stage's blocks, once through.
+    attention_forward_s: f64,
+    attention_backward_s: f64,
+    elementwise_s: f64,
+    // What one micro-batch hands to the next stage, and back.
+    message: Prices,
+    // Gradients over Data: replicated, or shared with the optimiser.
+    num_buckets: f64,
+    reduce_data: Prices,
+    scatter_data: Prices,
+    gather_data: Prices,
+}
+
+impl<'a> Sheet<'a> {
+    /// The sheet of the candidate's grid and micro-batches.
+    pub(crate) fn new(request: &'a Request, candidate: &Candidate, distances: &'a Distances) -> Sheet<'a> {
+        let rows = candidate.local_sequences(request.batch) * request.model.context;
+        let local = Local { request, candidate, rows };
+        let pricer = Pricer::new(request, candidate, distances);
+        let layers = layers::of(&request.model, candidate.degrees.pipeline);
+        let parameters = parameters(request, &candidate.degrees);
+        let dtype = request.precision.dtype();
+        let (gradients, weights) =
+            (parameters * dtype.accumulator().bytes() as f64, parameters * dtype.bytes() as f64);
+        let num_buckets = local.num_buckets(gradients);
+        let bucket =
+            |operation, bytes: f64| pricer.each(operation, Axis::Data, &[(bytes / num_buckets) as usize]);
+        Sheet {
+            request,
+            overlap: request.overlap.unwrap_or(request.preset.overlap()),
+            groups: layers.iter().map(|layers| local.group(layers, &pricer)).collect(),
+            attention_forward_s: local.attention(false),
+            attention_backward_s: local.attention(true),
+            elementwise_s: local.elementwise(),
+            message: pricer.each(Operation::Send, Axis::Pipeline, &[local.message()]),
+            num_buckets,
+            reduce_data: bucket(Operation::AllReduce, gradients),
+            scatter_data: bucket(Operation::ReduceScatter, gradients),
+            gather_data: bucket(Operation::AllGather, weights),
+        }
+    }
+
+    /// Seconds of a step of a variant of the sheet's candidate, with the axes at these places.
+    pub(crate) fn step(&self, variant: &Candidate, places: &Places) -> f64 {
+        let forwards = if variant.recompute { 2.0 } else { 1.0 };
+        let linear = |group: &Group| group.count * self.linear(group, variant, places);
+        let micro = self.groups.iter().map(linear).sum::<f64>()
+            + forwards * self.attention_forward_s
+            + self.attention_backward_s
+            + self.elementwise_s;
+        let (stages, chunks) = (variant.degrees.pipeline, num_chunks(variant.schedule));
+        let bubble = (stages - 1) as f64 / chunks as f64;
+        let micro = micro * imbalance(&self.request.model, stages, chunks);
+        // A stage waits for each message: what its neighbour sends is what it does next.
+        let messages = 2.0 * chunks as f64 * self.message.at(places);
+        let passes = variant.micro_batches as f64 + bubble;
+        let pace = self.pace(variant.micro_batches as f64 / passes);
+        (micro * pace + messages) * passes
+            + self.reduction(variant, places, micro * pace)
+            + self.update(variant)
+    }
+
+    // Seconds of the job's slowest device for one of the mean device. Stages that wait leave shared cores to the others.
+    fn pace(&self, computing: f64) -> f64 {
+        let machine = &self.request.machine;
+        let per_node = machine.placement(self.request.devices).per_node;
+        machine.crowding(per_node as f64 * computing) / machine.device.slowest.value
+    }
+
+    // Forward (twice when it is computed again) and backward. Of the traffic, what may run beside compute is hidden as
+    // far as the compute goes, and slows it.
+    fn linear(&self, group: &Group, variant: &Candidate, places: &Places) -> f64 {
+        let forwards = if variant.recompute { 2.0 } else { 1.0 };
+        let gather = group.gather.at(places);
+        let again = (forwards - 1.0 + if variant.keep_gathered { 0.0 } else { 1.0 }) * gather;
+        let beside = |seconds: f64, overlaps: bool| if overlaps { (0.0, seconds) } else { (seconds, 0.0) };
+        let reduced = group.reduce_inputs.at(places);
+        // The input's gradient is waited for right after the weights' products.
+        let late = if self.overlap.all_reduce { (reduced - group.d_weights_s).max(0.0) } else { reduced };
+        let traffic = [
+            (forwards * group.reduce_outputs.at(places), 0.0),
+            (late, reduced - late),
+            beside(gather, self.overlap.all_gather_forward),
+            beside(again, self.overlap.all_gather),
+            beside(group.scatter.at(places), self.overlap.reduce_scatter),
+        ];
+        let (shown, hidden) = traffic.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let compute = forwards * group.forward_s + group.d_inputs_s + group.d_weights_s;
+        let slowed = compute + self.request.machine.device.collective_share.value * hidden.min(compute);
+        shown + slowed.max(hidden)
+    }
+
+    // Behind the backward of the last micro-batch, about two thirds of its time, all but the last bucket; then the new
+    // values of what is shared.
+    fn reduction(&self, variant: &Candidate, places: &Places, micro: f64) -> f64 {
+        let prices = if variant.sharded_optimiser { &self.scatter_data } else { &self.reduce_data };
+        let one = prices.at(places);
+        let all = one * self.num_buckets;
+        let gathered =
+            if variant.sharded_optimiser { self.gather_data.at(places) * self.num_buckets } else { 0.0 };
+        gathered + if self.overlap.data { (all - micro * 2.0 / 3.0).max(one) } else { all }
+    }
+
+    // The optimiser reads gradients, reads and writes values and moments, and writes the copy for computing.
+    fn update(&self, variant: &Candidate) -> f64 {
+        let shared = if variant.sharded_optimiser { variant.degrees.data as f64 } else { 1.0 };
+        let bytes = 30.0 * parameters(self.request, &variant.degrees) / shared;
+        bytes / self.request.machine.device.kernel_bandwidth("adamw", "optimiser")
+    }
+}
+
+// What a rank computes by itself.
+struct Local<'a> {
+    request: &'a Request,
+    candidate: &'a Candidate,
+    rows: usize,
+}
+
+impl Local<'_> {
+    fn group(&self, layers: &Layers, pricer: &Pricer) -> Group {
+        let degrees = &self.candidate.degrees;
+        let (rows, k) = (self.rows, layers.inputs / degrees.get(layers.reads));
+        let outputs: Vec<usize> = layers.outputs.iter().map(|n| n / degrees.get(layers.emits)).collect();
+        let size = self.request.precision.dtype().bytes();
+        let accumulated = self.request.precision.dtype().accumulator().bytes();
+        let gathered = if self.request.gather_wide { size.max(4) } else { size };
+        let each =
+            |elements: usize, bytes: usize| outputs.iter().map(|n| n * elements * bytes).collect::<Vec<_>>();
+        let sum = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
+        Group {
+            count: layers.count,
+            forward_s: sum(&|n| self.product(rows, n, k, Variant::Nn)),
+            d_inputs_s: sum(&|n| self.product(rows, k, n, Variant::Nt)),
+            d_weights_s: sum(&|n| self.product(k, n, rows, Variant::Tn)),
+            gather: pricer.each(Operation::AllGather, Axis::Z, &each(k, gathered)),
+            scatter: pricer.each(Operation::ReduceScatter, Axis::Z, &each(k, accumulated)),
+            reduce_outputs: pricer.each(Operation::AllReduce, layers.reads, &each(rows, size)),
+            reduce_inputs: pricer.each(Operation::AllReduce, layers.emits, &[rows * k * size]),
+        }
+    }
+
+    fn product(&self, m: usize, n: usize, k: usize, variant: Variant) -> f64 {
+        let (machine, dtype) = (&self.request.machine, self.request.precision.dtype());
+        let bytes = (m * k + k * n + m * n) * dtype.bytes();
+        let shape = ProductShape { m, n, k, dtype: dtype.name(), variant, bytes };
+        machine.product.seconds(&shape, &machine.device, self.request.tuned)
+    }
+
+    // Of all blocks of the stage; backward has 2.5 times the flop.
+    fn attention(&self, backward: bool) -> f64 {
+        let (model, device) = (&self.request.model, &self.request.machine.device);
+        let heads = model.heads as f64 / self.candidate.degrees.x as f64;
+        let flop = 2.0 * (self.rows * model.context * model.head_size()) as f64 * heads;
+        let (flop, share) = match backward {
+            false => (flop, device.attention.forward.value),
+            true => (2.5 * flop, device.attention.backward.value),
+        };
+        self.blocks() * flop / (share * device.peak(self.request.precision.dtype().name()))
+    }
+
+    // About 20 passes over the residual's width and 8 over the wide half of the MLP, forward and backward together.
+    fn elementwise(&self) -> f64 {
+        let (model, degrees) = (&self.request.model, &self.candidate.degrees);
+        let narrow = (self.rows * model.hidden) as f64 / degrees.y as f64;
+        let wide = (self.rows * model.mlp_hidden()) as f64 / degrees.x as f64;
+        let bytes = (20.0 * narrow + 8.0 * wide) * self.request.precision.dtype().bytes() as f64;
+        self.blocks() * bytes / self.request.machine.device.kernel_bandwidth("unary", "elementwise")
+    }
+
+    fn message(&self) -> usize {
+        let width = self.request.model.hidden / self.candidate.degrees.y;
+        self.rows * width * self.request.precision.dtype().bytes()
+    }
+
+    fn blocks(&self) -> f64 {
+        self.request.model.layers as f64 / self.candidate.degrees.pipeline as f64
+    }
+
+    // Tensor by tensor, 12 of a block, where buckets are off.
+    fn num_buckets(&self, bytes: f64) -> f64 {
+        match self.request.preset.bucket_mib() {
+            0 => (12.0 * self.blocks()).max(1.0),
+            mib => (bytes / (mib << 20) as f64).ceil().max(1.0),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Work on all cores.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+/// Takes a lock, also after a thread that held it has panicked: what is guarded here is only ever added to.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Threads that are used at a time.
+pub(crate) fn count() -> usize {
+    thread::available_parallelism().map_or(1, usize::from).min(8)
+}
+
+/// What `work` makes of every item, in no particular order; a panic in it is passed on.
+pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut done = Vec::new();
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push(work(item));
+        }
+        done
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count()).map(|_| scope.spawn(take)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_worked_on_once() {
+        let mut squares = map(&(0..1000).collect::<Vec<usize>>(), |item| item * item);
+        squares.sort_unstable();
+        assert!(squares.into_iter().eq((0..1000).map(|item| item * item)));
+    }
+}

@@ -1,0 +1,57 @@
+//! What is estimated in closed form, against what is simulated: memory is a bound, time is near.
+
+use fascicle_plan::{Preset, Request, enumerate, estimate, simulate};
+use grid::machine::Machine;
+
+const CASES: [(&str, usize, &str, &str); 9] = [
+    ("perlmutter", 512, "gpt-5b", "x=4,z=8,data=16"),
+    ("perlmutter", 512, "gpt-5b", "z=32,data=16"),
+    ("perlmutter", 1024, "gpt-20b", "x=2,y=2,z=16,data=16"),
+    ("perlmutter", 4096, "gpt-40b", "x=4,z=32,data=32"),
+    ("perlmutter", 1024, "gpt-20b", "x=4,data=64,pipeline=4"),
+    ("frontier", 512, "gpt-5b", "x=8,z=4,data=16"),
+    ("frontier", 4096, "gpt-40b", "x=4,y=2,z=32,data=16"),
+    ("frontier", 1024, "gpt-10b", "z=64,data=16"),
+    ("alps", 1024, "gpt-10b", "x=2,z=16,data=32"),
+];
+
+// One candidate of each kind, with few micro-batches, in two orders.
+fn candidates(request: &Request) -> Vec<fascicle_plan::Candidate> {
+    let mut seen = Vec::new();
+    let few = |candidate: &fascicle_plan::Candidate| candidate.micro_batches <= 8;
+    let all = enumerate::candidates(request).into_iter().filter(few);
+    let mut new = |candidate: &fascicle_plan::Candidate| {
+        let kind = (candidate.recompute, candidate.sharded_optimiser, candidate.keep_gathered);
+        let count = seen.iter().filter(|other| **other == kind).count();
+        seen.push(kind);
+        count < 2
+    };
+    all.filter(|candidate| new(candidate)).collect()
+}
+
+#[test]
+fn memory_is_a_bound_and_time_is_near() {
+    for (machine, devices, model, grid) in CASES {
+        let mut machine = Machine::find(machine).unwrap();
+        machine.device.memory_gib.value = 4096.0;
+        let (name, model) = fascicle_plan::model::find(model).unwrap();
+        for preset in [Preset::Ours, Preset::PublishedAxonn] {
+            let degrees = Some(grid.parse().unwrap());
+            let request = Request {
+                preset,
+                grid: degrees,
+                ..Request::new(machine.clone(), devices, &*name, model.clone())
+            };
+            for candidate in candidates(&request) {
+                let outcome = simulate(&request, &candidate, false).unwrap();
+                let (memory, step) =
+                    (estimate::memory(&request, &candidate), estimate::step(&request, &candidate));
+                let (real, share) = (outcome.memory() as f64, memory / outcome.memory() as f64);
+                let what = format!("{} {grid} {candidate:?}", machine.name);
+                assert!((0.75..=1.0).contains(&share), "{what}: {memory} of {real} bytes");
+                let share = step / outcome.step_s;
+                assert!((0.88..1.12).contains(&share), "{what}: {step} of {} s", outcome.step_s);
+            }
+        }
+    }
+}
