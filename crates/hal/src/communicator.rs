@@ -227,7 +227,7 @@ pub unsafe trait Communicator: Send + fmt::Debug {
     /// asks for, and are not used by other work meanwhile.
     ///
     /// # Errors
-    /// [`Error::Mismatch`](crate::Error::Mismatch), [`Error::Timeout`](crate::Error::Timeout),
-    /// [`Error::Aborted`](crate::Error::Aborted): here, or from the stream's events when it runs later.
+    /// [`Error::Mismatch`], [`Error::Timeout`],
+    /// [`Error::Aborted`]: here, or from the stream's events when it runs later.
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()>;
 }

@@ -36,7 +36,7 @@ impl Costs {
         Costs { busy: ranks, ..self }
     }
 
-    /// Whether the fastest variant of every product is chosen by timing, as the GPU vendors do; by default it is.
+    /// Whether the fastest variant of every product is chosen by timing; by default it is.
     pub fn tuned(self, tuned: bool) -> Costs {
         Costs { tuned, ..self }
     }
