@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The planner keeps its promises: time, memory, what it says, and how far its predictions are off.
 set -euo pipefail
-cargo build --quiet --release --bin fascicle
-cargo build --quiet --release --example weak_scaling
+cargo build --quiet --release --bins --examples
 built=${CARGO_TARGET_DIR:-target}/release
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
