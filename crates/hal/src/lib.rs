@@ -4,8 +4,8 @@
 //! element type is a value at run time. A vendor crate (cpu, cuda, rocm, sim) implements the six traits; the crate
 //! `tensor` wraps them in a safe shell, and only that shell calls them.
 //!
-//! Read in this order: [`dtype`], [`buffer`], [`device`], [`stream`], [`blas`], [`kernel`], [`communicator`],
-//! [`error`]. Who validates what is decided once: the shell checks lengths, devices, dtypes and contiguity in release
+//! Read in this order: [`dtype`], [`buffer`], [`device`], [`stream`], [`blas`], [`kernel`], [`collective`],
+//! [`communicator`], [`error`]. Who validates what is decided once: the shell checks lengths, devices, dtypes and contiguity in release
 //! builds too, and a vendor reports only what nobody could foresee (out of memory, a lost device, a peer that fails).
 //!
 //! The traits are `unsafe` to implement because the shell trusts their answers: an id must be true, an address must be
@@ -16,6 +16,7 @@
 pub mod abort;
 pub mod blas;
 pub mod buffer;
+pub mod collective;
 pub mod communicator;
 pub mod device;
 pub mod driver;
@@ -30,7 +31,8 @@ pub mod transport;
 pub use abort::AbortSignal;
 pub use blas::{Blas, Gemm, Matrix};
 pub use buffer::{RawBuffer, RawSlice};
-pub use communicator::{Collective, Communicator, Counts, GroupId, Join, ReduceOp};
+pub use collective::{Collective, Counts, ReduceOp};
+pub use communicator::{Communicator, GroupId, Join};
 pub use device::{Capabilities, Device, DeviceId, Memory, Vendor};
 pub use driver::{Driver, OpenOptions, Probe};
 pub use dtype::DType;

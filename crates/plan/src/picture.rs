@@ -42,12 +42,15 @@ pub type Totals = BTreeMap<(String, String), f64>;
 
 /// The totals of a simulated step.
 pub fn simulated(outcome: &Outcome) -> Totals {
-    let stages = outcome.stages.len().max(1) as f64;
+    totals(outcome.stages.iter().flat_map(|stage| &stage.spans), outcome.stages.len().max(1) as f64)
+}
+
+/// The totals of spans that so many steps, or ranks, have left.
+pub fn totals<'a>(spans: impl IntoIterator<Item = &'a Span>, number: f64) -> Totals {
     let mut totals = Totals::new();
-    let mut add = |span: &Span| {
-        *totals.entry((span.stream.clone(), span.name.into())).or_default() += span.duration_us / stages;
-    };
-    outcome.stages.iter().flat_map(|stage| &stage.spans).for_each(&mut add);
+    for span in spans {
+        *totals.entry((span.stream.clone(), span.name.into())).or_default() += span.duration_us / number;
+    }
     totals
 }
 

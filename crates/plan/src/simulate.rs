@@ -15,8 +15,7 @@ use train::{Config, data::Batch as Tokens, trainer::Trainer};
 /// Steps before the one that is measured: the first learns in which order weights are gathered.
 const WARM_UP: u64 = 1;
 
-/// Simulations of a job whose stages share cores, behind the first: each knows from the one before how many compute at a
-/// time. The second changes the time by a percent or less.
+/// Simulations before that of a job whose stages share cores: each knows from the one before how many compute at a time.
 const ROUNDS: usize = 2;
 
 /// What a simulated step came to.
@@ -85,15 +84,15 @@ impl Outcome {
 /// # Errors
 /// [`Error::Train`] with the numbers when it does not fit the devices' memory.
 pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Result<Outcome> {
-    let costs = Costs::new(request.machine.clone(), request.devices).tuned(request.tuned);
-    let mut outcome = simulate_at(request, candidate, traced, costs.clone())?;
-    if request.machine.device.shared_cores.is_some() && outcome.stages.len() > 1 {
+    let mut costs = Costs::new(request.machine.clone(), request.devices).tuned(request.tuned);
+    if request.machine.device.shared_cores.is_some() && candidate.degrees.pipeline > 1 {
         for _ in 0..ROUNDS {
-            let busy = costs.placement().per_node as f64 * outcome.computing();
-            outcome = simulate_at(request, candidate, traced, costs.clone().busy(busy))?;
+            let computing = simulate_at(request, candidate, false, costs.clone())?.computing();
+            let busy = costs.placement().per_node as f64 * computing;
+            costs = costs.busy(busy);
         }
     }
-    Ok(outcome)
+    simulate_at(request, candidate, traced, costs)
 }
 
 fn simulate_at(request: &Request, candidate: &Candidate, traced: bool, costs: Costs) -> Result<Outcome> {

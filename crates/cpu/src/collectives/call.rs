@@ -1,4 +1,4 @@
-//! What the rounds need to know of a call: whether two calls agree, and how much work they make.
+//! What the rounds need to know of a call: how much work it makes, and how a part of it is done.
 
 use super::{all_gather, all_reduce, all_to_all, broadcast, message, reduce_scatter};
 use hal::{Collective, Counts, RawSlice};
@@ -6,41 +6,6 @@ use std::ops::Range;
 
 /// Elements that one piece of work covers, in bytes: long enough to pay for taking it, short enough to share out.
 const PIECE_BYTES: usize = 32 << 10;
-
-/// Whether two members' calls are the same, addresses aside. Ranks reach into each other's memory, so this is what makes
-/// the lengths that one rank knows hold for all.
-pub(super) fn agree(a: &Collective, b: &Collective, size: usize) -> bool {
-    use Collective::*;
-    let alike = |a: &RawSlice, b: &RawSlice| a.len == b.len && a.dtype == b.dtype;
-    let even = |a: &Counts, b: &Counts| (0..size).all(|rank| a.of(rank) == b.of(rank));
-    match (a, b) {
-        (AllReduce { buffer: a, op }, AllReduce { buffer: b, op: other }) => op == other && alike(a, b),
-        (
-            ReduceScatter { send: a, counts, op, .. },
-            ReduceScatter { send: b, counts: others, op: other, .. },
-        ) => op == other && alike(a, b) && even(counts, others),
-        (AllGather { recv: a, counts, .. }, AllGather { recv: b, counts: others, .. }) => {
-            alike(a, b) && even(counts, others)
-        }
-        (Broadcast { buffer: a, root }, Broadcast { buffer: b, root: other }) => root == other && alike(a, b),
-        (AllToAll { send: a, .. }, AllToAll { send: b, .. }) => alike(a, b),
-        (Send { buffer: a, .. }, Recv { buffer: b, .. }) => alike(a, b),
-        (Barrier, Barrier) => true,
-        _ => false,
-    }
-}
-
-/// The call in words, with what distinguishes calls that do not agree.
-pub(super) fn describe(call: &Collective) -> String {
-    let text = call.describe();
-    match call {
-        Collective::ReduceScatter { counts: Counts::Uneven(counts), .. }
-        | Collective::AllGather { counts: Counts::Uneven(counts), .. } => {
-            format!("{text} in parts of {counts:?}")
-        }
-        _ => text,
-    }
-}
 
 /// Elements to go through, and how many of them make a piece.
 pub(super) fn work(calls: &[Collective]) -> (usize, usize) {
@@ -119,11 +84,6 @@ pub(super) fn parts(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::{DType, ReduceOp};
-
-    fn slice(len: usize, dtype: DType) -> RawSlice {
-        RawSlice { addr: 64, len, dtype }
-    }
 
     #[test]
     fn parts_cover_a_range_once() {
@@ -137,31 +97,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn calls_agree_by_what_they_do() {
-        let reduce = |len, dtype, op| Collective::AllReduce { buffer: slice(len, dtype), op };
-        let one = reduce(4, DType::F32, ReduceOp::Sum);
-        assert!(agree(&one, &one, 2));
-        for other in [
-            reduce(5, DType::F32, ReduceOp::Sum),
-            reduce(4, DType::U32, ReduceOp::Sum),
-            reduce(4, DType::F32, ReduceOp::Max),
-            Collective::Barrier,
-        ] {
-            assert!(!agree(&one, &other, 2), "{}", describe(&other));
-        }
-    }
-
-    #[test]
-    fn even_and_uneven_counts_may_mean_the_same() {
-        let gather =
-            |counts| Collective::AllGather { send: slice(2, DType::F32), recv: slice(4, DType::F32), counts };
-        let even = gather(Counts::Even(2));
-        assert!(agree(&even, &gather(Counts::Uneven(vec![2, 2])), 2));
-        let uneven = gather(Counts::Uneven(vec![1, 3]));
-        assert!(!agree(&even, &uneven, 2));
-        assert_eq!(describe(&uneven), "all_gather(4 x f32) in parts of [1, 3]");
     }
 }

@@ -3,10 +3,7 @@
 //! All that decides whether a round takes place is under one lock: coming, withdrawing, leaving, failing. So a round
 //! either has everyone, and then all stay until its work is done, or it has failed, and then for everyone.
 
-use super::{
-    call,
-    round::{Progress, Round},
-};
+use super::round::{Progress, Round};
 use crate::wait::{Signal, lock};
 use hal::{Collective, Error, Result};
 use std::collections::BTreeMap;
@@ -45,7 +42,7 @@ pub(super) struct Ticket {
 impl Ticket {
     /// The call in words.
     pub(super) fn describe(&self) -> String {
-        if self.key == Key::Join { "join".into() } else { call::describe(&self.call) }
+        if self.key == Key::Join { "join".into() } else { self.call.describe_with_parts() }
     }
 }
 
@@ -177,8 +174,8 @@ impl Group {
     }
 
     fn mismatch(&self, key: Key, calls: &[Collective]) -> Option<Error> {
-        let other = calls.iter().skip(1).position(|call| !call::agree(&calls[0], call, self.size()))? + 1;
-        let named = |place| (self.members[self.rank_at(key, place)], call::describe(&calls[place]));
+        let other = calls.iter().skip(1).position(|call| !calls[0].agrees(call, self.size()))? + 1;
+        let named = |place| (self.members[self.rank_at(key, place)], calls[place].describe_with_parts());
         let (group, sequence) = (self.label.clone(), key.sequence());
         Some(Error::Mismatch { group, sequence, one: named(0), other: named(other) })
     }

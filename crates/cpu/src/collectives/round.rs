@@ -131,7 +131,7 @@ impl Work {
     }
 
     fn verdict(&self) -> Result<()> {
-        let reason = || format!("panicked in {}", call::describe(&self.calls[0]));
+        let reason = || format!("panicked in {}", self.calls[0].describe_with_parts());
         self.broken.get().map_or(Ok(()), |&rank| Err(Error::Aborted { rank, reason: reason() }))
     }
 }

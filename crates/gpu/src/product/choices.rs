@@ -1,6 +1,6 @@
 //! Which way each product goes: read from a file, or timed in the first step, agreed by all ranks and written to it.
 
-use super::variant::Variant;
+use super::{named::Named, variant::Variant};
 use crate::lock::lock;
 use hal::{Error, Gemm, Result};
 use std::{
@@ -22,7 +22,7 @@ struct State {
     // Whether products that are not known yet are timed. Until all ranks have agreed none is chosen, so what a step
     // computes depends on what was agreed alone.
     is_timing: bool,
-    by_product: BTreeMap<String, Variant>,
+    by_product: BTreeMap<Named, Variant>,
 }
 
 /// What to do with a product.
@@ -53,7 +53,7 @@ impl Choices {
     /// What to do with this product.
     pub(super) fn of(&self, gemm: &Gemm) -> Choice {
         let state = lock(&self.state);
-        match state.by_product.get(&product(gemm)) {
+        match state.by_product.get(&Named::of(gemm)) {
             Some(variant) if !state.is_timing => Choice::Go(*variant),
             None if state.is_timing => Choice::Time,
             _ => Choice::Go(Variant::AsStored),
@@ -62,7 +62,7 @@ impl Choices {
 
     /// Notes the fastest way to a product.
     pub(super) fn note(&self, gemm: &Gemm, fastest: Variant) {
-        lock(&self.state).by_product.insert(product(gemm), fastest);
+        lock(&self.state).by_product.insert(Named::of(gemm), fastest);
     }
 
     /// All of them, a line each.
@@ -100,25 +100,18 @@ fn unusable(path: &Path, error: &std::io::Error) -> Error {
     Error::invalid("FASCICLE_PRODUCTS", found, "a file that can be read, or made")
 }
 
-// Types, transposes and sizes: what its speed depends on.
-fn product(gemm: &Gemm) -> String {
-    let order = |transposed: bool| if transposed { 't' } else { 'n' };
-    let Gemm { m, n, k, a, b, c, .. } = gemm;
-    let (input, output) = (a.data.dtype, c.data.dtype);
-    format!("{input} {output} {}{} {m} {n} {k}", order(a.transposed), order(b.transposed))
-}
-
-fn parse(text: &str, place: &str) -> Result<BTreeMap<String, Variant>> {
+fn parse(text: &str, place: &str) -> Result<BTreeMap<Named, Variant>> {
     let mut by_product = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
-        let parts = line.rsplit_once(' ').map(|(product, name)| (product, Variant::named(name)));
-        let Some((product, Some(variant))) = parts.filter(|(product, _)| product.split(' ').count() == 6)
+        let parts = line.rsplit_once(' ');
+        let Some((product, variant)) =
+            parts.and_then(|(product, name)| Named::parse(product).zip(Variant::named(name)))
         else {
             let found = format!("`{line}` in line {} of {place}", number + 1);
             let needed = "types, transposes, three sizes and a variant: `bf16 bf16 tn 1024 4096 2048 turn-a`";
             return Err(Error::invalid("FASCICLE_PRODUCTS", found, needed));
         };
-        by_product.entry(product.to_string()).or_insert(variant);
+        by_product.entry(product).or_insert(variant);
     }
     Ok(by_product)
 }

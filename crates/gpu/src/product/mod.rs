@@ -4,6 +4,7 @@
 
 mod choices;
 mod layout;
+mod named;
 mod timing;
 mod variant;
 

@@ -1,13 +1,12 @@
 //! What a candidate costs at least, in closed form: to leave out the hopeless before anything is simulated.
 //!
-//! Time is the cost model of ALGORITHM section 8 in this library's words: the products of every layer, the collectives
-//! that nothing can hide, and what is longer than the compute that could hide it. Memory is what every run holds: the
-//! parameters' bytes, and the activations that wait for their backward. Collectives are priced in the form that will be
-//! simulated. Read in this order: `memory`, `layers` (a block's products), `stages` (how evenly they fall
-//! into a pipeline), `distances` (what an order of axes changes), `prices`, `sheet` (all of it for one grid and number of rows).
+//! Time is a cost model: the products of every layer, the collectives that nothing can hide, and what is longer than the
+//! compute that could hide it. Memory is what every run holds: the parameters' bytes, and the activations that wait for
+//! their backward. Collectives are priced in the form that will be simulated. Read in this order: `memory`, `stages` (how
+//! evenly a model falls into a pipeline), `distances` (what an order of axes changes), `prices`, `sheet` (all of it for one
+//! grid and number of rows).
 
 mod distances;
-mod layers;
 mod memory;
 mod prices;
 mod sheet;

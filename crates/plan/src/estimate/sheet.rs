@@ -2,10 +2,9 @@
 
 use super::{
     distances::{Distances, Places},
-    layers::{self, Layers},
     memory::parameters,
     prices::{Pricer, Prices},
-    stages::{imbalance, num_chunks},
+    stages::imbalance,
 };
 use crate::{Candidate, Request};
 use grid::{
@@ -13,10 +12,12 @@ use grid::{
     machine::{ProductShape, Variant},
 };
 use parallel::{Operation, Overlap};
+use train::placement::{Layers, layers};
 
 /// Seconds that a group of layers takes, and its traffic.
 #[derive(Clone, Debug)]
 struct Group {
+    // How many of them a stage has, on average.
     count: f64,
     forward_s: f64,
     d_inputs_s: f64,
@@ -52,7 +53,6 @@ impl<'a> Sheet<'a> {
         let rows = candidate.local_sequences(request.batch) * request.model.context;
         let local = Local { request, candidate, rows };
         let pricer = Pricer::new(request, candidate, distances);
-        let layers = layers::of(&request.model, candidate.degrees.pipeline);
         let parameters = parameters(request, &candidate.degrees);
         let dtype = request.precision.dtype();
         let (gradients, weights) =
@@ -63,7 +63,7 @@ impl<'a> Sheet<'a> {
         Sheet {
             request,
             overlap: request.overlap.unwrap_or(request.preset.overlap()),
-            groups: layers.iter().map(|layers| local.group(layers, &pricer)).collect(),
+            groups: layers(&request.model).iter().map(|layers| local.group(layers, &pricer)).collect(),
             attention_forward_s: local.attention(false),
             attention_backward_s: local.attention(true),
             elementwise_s: local.elementwise(),
@@ -83,7 +83,7 @@ impl<'a> Sheet<'a> {
             + forwards * self.attention_forward_s
             + self.attention_backward_s
             + self.elementwise_s;
-        let (stages, chunks) = (variant.degrees.pipeline, num_chunks(variant.schedule));
+        let (stages, chunks) = (variant.degrees.pipeline, variant.schedule.num_chunks());
         let bubble = (stages - 1) as f64 / chunks as f64;
         let micro = micro * imbalance(&self.request.model, stages, chunks);
         // A stage waits for each message: what its neighbour sends is what it does next.
@@ -163,7 +163,7 @@ impl Local<'_> {
             |elements: usize, bytes: usize| outputs.iter().map(|n| n * elements * bytes).collect::<Vec<_>>();
         let sum = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
         Group {
-            count: layers.count,
+            count: layers.count as f64 / degrees.pipeline as f64,
             forward_s: sum(&|n| self.product(rows, n, k, Variant::Nn)),
             d_inputs_s: sum(&|n| self.product(rows, k, n, Variant::Nt)),
             d_weights_s: sum(&|n| self.product(k, n, rows, Variant::Tn)),

@@ -1,15 +1,6 @@
 //! How evenly a model falls into the stages of a pipeline.
 
 use nn::{GptConfig, gpt::Family};
-use parallel::pipeline::ScheduleKind;
-
-/// Parts that a stage holds under a schedule.
-pub(super) fn num_chunks(schedule: ScheduleKind) -> usize {
-    match schedule {
-        ScheduleKind::Interleaved { chunks } => chunks,
-        _ => 1,
-    }
-}
 
 /// How many times the mean part the largest is: a model is cut at halves of blocks, and the head goes with the last part.
 /// All stages wait for the largest in turn.

@@ -1,9 +1,8 @@
 //! Seconds that a step's traffic takes on a machine, axis by axis.
 
-use super::Volume;
 use grid::{
     Axis, Grid, Mapping,
-    machine::{Cost, Machine, Operation as Costed, Route},
+    machine::{Machine, Operation as Costed, Route},
 };
 use parallel::{Hierarchical, Operation};
 
@@ -35,7 +34,7 @@ impl Pricing<'_> {
         match self.hierarchical {
             Hierarchical::Off => flat().seconds(),
             Hierarchical::On => levels().seconds(),
-            Hierarchical::Auto => Cost::seconds(&flat()).min(levels().seconds()),
+            Hierarchical::Auto => flat().seconds().min(levels().seconds()),
         }
     }
 
@@ -45,11 +44,6 @@ impl Pricing<'_> {
             0 => 0.0,
             _ => calls as f64 * self.one(operation, (bytes / calls) as usize, route),
         }
-    }
-
-    /// Seconds of one kind of traffic on `grid`, where its slowest group takes them.
-    pub fn volume(&self, volume: &Volume, grid: &Grid, mapping: &Mapping) -> f64 {
-        self.all(volume.operation, volume.calls, volume.bytes, route(grid, mapping, volume.axis))
     }
 }
 

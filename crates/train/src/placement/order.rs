@@ -32,8 +32,7 @@ pub fn best_order(config: &Config, nodes: &[usize], machine: Option<&Machine>) -
         let routes = Axis::ALL.map(|axis| route(&grid, &mapping, axis));
         let one = |volume: &super::Volume| {
             let felt = if volume.hidden { FELT_OF_HIDDEN } else { 1.0 };
-            let way = routes[Axis::ALL.iter().position(|axis| *axis == volume.axis).unwrap_or(0)];
-            felt * pricing.all(volume.operation, volume.calls, volume.bytes, way)
+            felt * pricing.all(volume.operation, volume.calls, volume.bytes, routes[volume.axis as usize])
         };
         Ok(volumes.iter().map(one).sum())
     };

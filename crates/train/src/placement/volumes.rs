@@ -8,9 +8,9 @@
 //! # Source
 //! Singh et al., arXiv:2305.13525, section on the communication model; extended to pipelines.
 
+use super::{Layers, layers};
 use crate::Config;
 use grid::{Axis, Degrees};
-use nn::Family;
 use parallel::{Operation, counters::Subject};
 
 /// One kind of traffic on one axis, as all stages together have it on one rank each.
@@ -34,19 +34,10 @@ pub struct Volume {
 pub fn volumes(config: &Config) -> Vec<Volume> {
     let step = Step::new(config);
     let mut all = Vec::new();
-    step.layers().iter().for_each(|layer| step.add_layer(layer, &mut all));
+    layers(&config.model).iter().for_each(|layer| step.add_layer(layer, &mut all));
     step.add_gradients(&mut all);
     step.add_messages(&mut all);
     all
-}
-
-// Layers that read the same k inputs; the gradient of those is reduced once.
-struct Layers {
-    transposed: bool,
-    inputs: usize,
-    outputs: Vec<usize>,
-    count: usize,
-    recomputed: bool,
 }
 
 struct Step<'a> {
@@ -63,27 +54,6 @@ impl<'a> Step<'a> {
         Step { config, degrees, rows, micro_batches: config.training.micro_batches }
     }
 
-    fn layers(&self) -> Vec<Layers> {
-        let model = &self.config.model;
-        let (h, kv, mlp) = (model.hidden, model.kv_heads() * model.head_size(), model.mlp_hidden());
-        let up = if model.family == Family::Llama { vec![mlp, mlp] } else { vec![mlp] };
-        let block = |transposed, inputs, outputs| Layers {
-            transposed,
-            inputs,
-            outputs,
-            count: model.layers,
-            recomputed: model.recompute,
-        };
-        let head = vec![model.padded_vocabulary()];
-        vec![
-            block(false, h, vec![h, kv, kv]),
-            block(true, h, vec![h]),
-            block(false, h, up),
-            block(true, mlp, vec![h]),
-            Layers { transposed: false, inputs: h, outputs: head, count: 1, recomputed: false },
-        ]
-    }
-
     fn element(&self) -> u64 {
         self.config.training.precision.dtype().bytes() as u64
     }
@@ -93,12 +63,12 @@ impl<'a> Step<'a> {
     }
 
     fn add_layer(&self, layer: &Layers, all: &mut Vec<Volume>) {
-        let (reads, emits) = if layer.transposed { (Axis::X, Axis::Y) } else { (Axis::Y, Axis::X) };
+        let Layers { reads, emits, .. } = *layer;
         let Degrees { x, y, z, .. } = self.degrees;
         let (k, n) = (layer.inputs, layer.outputs.iter().sum::<usize>());
         let outputs = layer.outputs.len() * layer.count;
         let overlap = self.config.parallel.overlap.0;
-        let forwards = if layer.recomputed { 2 } else { 1 };
+        let forwards = if layer.in_blocks && self.config.model.recompute { 2 } else { 1 };
         let gathers = forwards + usize::from(!self.config.parallel.keep_gathered);
         let mut add = |axis, operation, (times, calls): (usize, usize), elements, element, hidden| {
             self.add(all, axis, operation, times * calls, times * elements * layer.count, element, hidden);

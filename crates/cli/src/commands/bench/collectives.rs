@@ -1,6 +1,9 @@
 //! `fascicle bench collectives`: all_reduce, all_gather and reduce_scatter between ranks.
 
-use super::links::{self, Kind, measure_links};
+use super::{
+    file,
+    links::{self, Kind, measure_links},
+};
 use crate::{
     device,
     failure::{Failure, Outcome},
@@ -64,6 +67,9 @@ impl Collectives {
         let driver = device::preferred(drivers)?;
         let sizes = self.sizes()?;
         output::note(&device::described(driver, self.threads)?);
+        if let Some(path) = &self.save {
+            launcher::once(|| file::check(path).map(|()| path.clone()))?;
+        }
         let saves = self.save.is_some();
         let lines = Team::new(self.ranks(), self.threads).run(driver, move |world, device| {
             let group = join(world, device)?;
@@ -78,7 +84,7 @@ impl Collectives {
         });
         let (lines, timed, nodes, ranks_per_node) = lines?.swap_remove(0);
         if let Some(path) = &self.save {
-            launcher::once(|| links::save(path, nodes, ranks_per_node, timed).map(|()| path.clone()))?;
+            launcher::once(|| file::save(path, nodes, ranks_per_node, timed).map(|()| path.clone()))?;
         }
         lines
             .iter()

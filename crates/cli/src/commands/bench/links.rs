@@ -1,14 +1,14 @@
 //! Times of collectives and messages between ranks of one or of several nodes, all sibling groups at once.
 
-use crate::failure::{Failure, Outcome};
+use crate::numbers::Spread;
 use bootstrap::World;
 use grid::{
     Axis, AxisOrder, Degrees, Grid,
-    machine::{Machine, Operation, links::Timed},
+    machine::{Operation, links::Timed},
 };
 use hal::Counts;
 use parallel::{Context, Group, Hierarchical, Purpose, Settings, counters::Subject};
-use std::{path::Path, rc::Rc, time::Instant};
+use std::{rc::Rc, time::Instant};
 use tensor::{DType, Device, ReduceOp, Tensor};
 
 const OPERATIONS: [Operation; 4] =
@@ -133,8 +133,8 @@ impl<'a> Probe<'a> {
             self.calls(operation, calls)?;
             rounds.push(begun.elapsed().as_secs_f64() * 1e6 / calls as f64);
         }
-        rounds.sort_by(f64::total_cmp);
-        let told = self.context.world().everyone().all_gather(&rounds[1].to_le_bytes())?;
+        let middle = Spread::of(&rounds).median;
+        let told = self.context.world().everyone().all_gather(&middle.to_le_bytes())?;
         let times = told.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_le_bytes);
         Ok(times.fold(0.0, f64::max))
     }
@@ -172,37 +172,6 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Puts measured times into a machine's file: the one that is there, or one like the laptop's.
-///
-/// # Errors
-/// A file that is no machine's description, or that cannot be written.
-pub(crate) fn save(path: &Path, nodes: usize, ranks_per_node: usize, measured: Vec<Timed>) -> Outcome {
-    let mut machine = match path.exists() {
-        true => Machine::find(&path.to_string_lossy()).map_err(Failure::usage)?,
-        false => unknown(path)?,
-    };
-    (machine.nodes, machine.devices_per_node) = (nodes, ranks_per_node);
-    machine.links.measured = measured;
-    write(path, &machine)
-}
-
-/// Writes a machine's file.
-///
-/// # Errors
-/// Those of the file system, with the path.
-pub(crate) fn write(path: &Path, machine: &Machine) -> Outcome {
-    std::fs::write(path, machine.to_toml())
-        .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
-}
-
-fn unknown(path: &Path) -> Outcome<Machine> {
-    let laptop = Machine::find("laptop").map_err(Failure::run)?;
-    let name = path.file_stem().map_or("machine".into(), |stem| stem.to_string_lossy().into_owned());
-    let title =
-        "Links as fascicle bench collectives --save measured them; devices as those of the laptop".into();
-    Ok(Machine { name, title, ..laptop })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,22 +191,5 @@ mod tests {
         assert_eq!(effort.calls(1, Some(&[1024.0, 25.0])), 10);
         assert_eq!(effort.calls(2, Some(&[4096.0, 200.0])), 1);
         assert_eq!(effort.calls(2, Some(&[4096.0, 300.0])), 0);
-    }
-
-    #[test]
-    fn measured_links_go_into_a_file_that_keeps_the_rest() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("two_nodes.toml");
-        let points = vec![[1024.0, 5.0], [4096.0, 10.0]];
-        let timed = Timed { ranks: 4, inner: 1, size: 4, operation: Operation::AllReduce, points };
-        save(&path, 2, 4, vec![timed.clone()]).unwrap();
-        let mut machine = Machine::find(&path.to_string_lossy()).unwrap();
-        assert_eq!((machine.name.as_str(), machine.nodes, machine.devices_per_node), ("two_nodes", 2, 4));
-        assert_eq!(machine.links.measured, std::slice::from_ref(&timed));
-        machine.device.name = "mine".into();
-        std::fs::write(&path, machine.to_toml()).unwrap();
-        save(&path, 4, 2, vec![timed]).unwrap();
-        let again = Machine::find(&path.to_string_lossy()).unwrap();
-        assert_eq!((again.nodes, again.device.name.as_str()), (4, "mine"));
     }
 }

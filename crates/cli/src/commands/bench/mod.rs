@@ -4,6 +4,7 @@
 //! with the smallest and the largest time, after a warm-up.
 
 mod collectives;
+mod file;
 mod gemm;
 pub(crate) mod links;
 mod save;

@@ -4,7 +4,7 @@
 //! reads that have begun ([`readings`](super::readings)) before its caller may free the memory that it had posted.
 
 use super::{
-    meeting::{Key, Post, agree, describe},
+    meeting::{Key, Post},
     readings::{Reading, Readings},
 };
 use crate::{event::Point, lock::lock};
@@ -139,8 +139,10 @@ impl Group {
     /// That ranks made different calls.
     pub(super) fn mismatch(&self, key: Key, calls: &[Collective]) -> Error {
         let ranks = key.ranks(self.members.len());
-        let other = calls.iter().position(|call| !agree(&calls[0], call)).unwrap_or(0);
-        let told = |index: usize| (self.members[ranks[index]], describe(&calls[index]));
+        let size = self.members.len();
+        let other =
+            calls.iter().skip(1).position(|call| !calls[0].agrees(call, size)).map_or(0, |place| place + 1);
+        let told = |index: usize| (self.members[ranks[index]], calls[index].describe_with_parts());
         let (group, sequence) = (self.label.clone(), key.sequence());
         Error::Mismatch { group, sequence, one: told(0), other: told(other) }
     }

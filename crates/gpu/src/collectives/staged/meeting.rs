@@ -71,25 +71,3 @@ impl Post {
         Post { call: None, ready: None, ordinal: 0, bytes: None }
     }
 }
-
-/// Whether two ranks' calls are the same, addresses aside. Ranks read each other's memory, so this is what makes the
-/// lengths that one rank knows hold for all.
-pub(super) fn agree(a: &Collective, b: &Collective) -> bool {
-    match (a, b) {
-        (Collective::Send { buffer: a, .. }, Collective::Recv { buffer: b, .. })
-        | (Collective::Recv { buffer: b, .. }, Collective::Send { buffer: a, .. }) => {
-            a.len == b.len && a.dtype == b.dtype
-        }
-        _ => describe(a) == describe(b),
-    }
-}
-
-/// The call in words, with what distinguishes calls that do not agree.
-pub(super) fn describe(call: &Collective) -> String {
-    match call {
-        Collective::ReduceScatter { counts, .. } | Collective::AllGather { counts, .. } => {
-            format!("{} in parts of {counts:?}", call.describe())
-        }
-        _ => call.describe(),
-    }
-}

@@ -2,7 +2,7 @@
 
 use super::{
     Member,
-    meeting::{Key, Post, agree},
+    meeting::{Key, Post},
     on_host,
     reads::{Finish, Reads},
 };
@@ -95,7 +95,8 @@ impl Run {
         for (key, call) in &self.calls {
             let posts = self.delayed(core, *key, call)?;
             let calls: Vec<Collective> = posts.iter().filter_map(|post| post.call.clone()).collect();
-            if calls.iter().any(|other| !agree(&calls[0], other)) {
+            let size = self.member.join.members.len();
+            if calls.iter().skip(1).any(|other| !calls[0].agrees(other, size)) {
                 return Err(self.member.group.mismatch(*key, &calls));
             }
             // SAFETY: all have announced the same call, and the stream has been told to wait for their buffers.

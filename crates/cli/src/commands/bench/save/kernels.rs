@@ -7,6 +7,7 @@
 use super::step;
 use crate::{
     failure::{Failure, Outcome},
+    numbers::Spread,
     ranks::Team,
 };
 use grid::{
@@ -55,9 +56,8 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
     }
     machine.product.in_step = in_step;
     device.kernel_efficiency.remove("attention");
-    let mut shares: Vec<f64> = device.kernel_efficiency.values().map(|share| share.value).collect();
-    shares.sort_by(f64::total_cmp);
-    let middle = shares[shares.len() / 2];
+    let shares: Vec<f64> = device.kernel_efficiency.values().map(|share| share.value).collect();
+    let middle = Spread::of(&shares).median;
     device
         .kernel_efficiency
         .insert("other".into(), Quantity::measured(middle, "the middle one of the kernels"));
@@ -100,12 +100,11 @@ fn simple(driver: Driver, cores: usize) -> Outcome<(f64, f64)> {
             device.compute().synchronize()?;
             seconds.push(begun.elapsed().as_secs_f64());
         }
-        seconds.sort_by(f64::total_cmp);
         let begun = Instant::now();
         (0..SMALL_CALLS).try_for_each(|_| one.fill(1.0))?;
         device.compute().synchronize()?;
         let launch_us = begun.elapsed().as_secs_f64() * 1e6 / SMALL_CALLS as f64;
-        Ok((2.0 * COPY_BYTES as f64 / seconds[seconds.len() / 2] / 1e9, launch_us))
+        Ok((2.0 * COPY_BYTES as f64 / Spread::of(&seconds).median / 1e9, launch_us))
     })?;
     Ok(ranks[0])
 }

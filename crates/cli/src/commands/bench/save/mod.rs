@@ -24,6 +24,7 @@ pub(super) const MOST_RANKS: usize = 8;
 /// # Errors
 /// Those of the device; a file that cannot be written.
 pub(crate) fn save(drivers: &[Driver], path: &Path) -> Outcome {
+    super::file::check_folder(path)?;
     let driver = device::preferred(drivers)?;
     let cores = host::cores().min(MOST_RANKS);
     output::note(&format!(
@@ -39,7 +40,7 @@ pub(crate) fn save(drivers: &[Driver], path: &Path) -> Outcome {
     output::note("kernels: done");
     lateness::measure(driver, cores, &mut machine)?;
     output::note("collectives in training steps: done");
-    super::links::write(path, &machine)?;
+    super::file::write(path, &machine)?;
     output::result(&path.display().to_string())
 }
 

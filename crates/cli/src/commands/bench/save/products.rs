@@ -1,7 +1,7 @@
 //! Speeds of matrix products of many shapes.
 
 use super::super::gemm::Product;
-use crate::{failure::Outcome, ranks::Team};
+use crate::{failure::Outcome, numbers::Spread, ranks::Team};
 use grid::machine::{
     Machine, Quantity,
     product::{Point, Variant},
@@ -34,8 +34,7 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
                 ready.call()?;
                 seconds.push(begun.elapsed().as_secs_f64());
             }
-            seconds.sort_by(f64::total_cmp);
-            let tflops = product.flop() / seconds[seconds.len() / 2] / 1e12;
+            let tflops = product.flop() / Spread::of(&seconds).median / 1e12;
             let Product { m, n, k, .. } = product;
             points.push(Point { m, n, k, dtype: dtype.name().into(), variant, tflops });
         }

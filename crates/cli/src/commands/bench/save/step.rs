@@ -1,7 +1,9 @@
 //! The training step in which kernels and collectives are timed.
 
+use super::super::workload;
 use crate::{
     failure::{Failure, Outcome},
+    numbers::Spread,
     ranks::Team,
 };
 use bootstrap::World;
@@ -12,7 +14,7 @@ use parallel::Context;
 use plan::{Candidate, Request, enumerate, picture};
 use std::time::Instant;
 use tensor::{Device, trace};
-use train::{Config, config::Precision, data::Batch as Tokens, trainer::Trainer};
+use train::{Config, config::Precision, trainer::Trainer};
 
 /// Steps before those that are timed, steps that are traced, and steps that are timed one by one.
 const WARM_UP: u64 = 3;
@@ -43,11 +45,7 @@ pub(super) fn traced(driver: Driver, config: Config) -> Outcome<picture::Totals>
     on_every_rank(driver, config, |_, device, step| {
         trace::start(device);
         (0..TRACED).try_for_each(|_| step())?;
-        let mut totals = picture::Totals::new();
-        for span in trace::finish(device)? {
-            *totals.entry((span.stream, span.name.into())).or_default() += span.duration_us / TRACED as f64;
-        }
-        Ok(totals)
+        Ok(picture::totals(&trace::finish(device)?, TRACED as f64))
     })
 }
 
@@ -64,8 +62,7 @@ pub(super) fn seconds(driver: Driver, config: Config) -> Outcome<f64> {
             everyone.barrier()?;
             seconds.push(begun.elapsed().as_secs_f64());
         }
-        seconds.sort_by(f64::total_cmp);
-        Ok(seconds[seconds.len() / 2])
+        Ok(Spread::of(&seconds).median)
     })
 }
 
@@ -79,14 +76,11 @@ fn on_every_rank<T: Default + Send + 'static>(
     + 'static,
 ) -> Outcome<T> {
     let grid = config.grid()?;
+    let ids = workload::random_ids(&config.model, config.training.batch);
     let ranks = Team::new(grid.world_size(), 1).run(driver, move |world, device| {
         let context = Context::new(world.clone(), grid, device.clone(), config.settings())?;
         let mut trainer = Trainer::new(&context, &config)?;
-        let sequence = config.model.context;
-        let batch = trainer.shares().cut(&context, 0, |range| {
-            let inputs: Vec<u32> = (0..range.len() * sequence).map(|at| (at * 7 % 500) as u32).collect();
-            Ok(Tokens { targets: inputs.clone(), inputs })
-        })?;
+        let batch = workload::batch(&context, &config, &ids, 0)?;
         let mut step = || trainer.step_on(&batch).map(drop);
         (0..WARM_UP).try_for_each(|_| step())?;
         body(world, device, &mut step)

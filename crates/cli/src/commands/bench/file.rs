@@ -1,0 +1,100 @@
+//! The machine's file that measurements go into.
+
+use crate::failure::{Failure, Outcome};
+use grid::machine::{Machine, links::Timed};
+use std::path::Path;
+
+/// Puts measured times into a machine's file: the one that is there, or one like the laptop's.
+///
+/// # Errors
+/// A file that is no machine's description, or that cannot be written.
+pub(crate) fn save(path: &Path, nodes: usize, ranks_per_node: usize, measured: Vec<Timed>) -> Outcome {
+    let mut machine = found(path)?;
+    (machine.nodes, machine.devices_per_node) = (nodes, ranks_per_node);
+    machine.links.measured = measured;
+    write(path, &machine)
+}
+
+/// Writes a machine's file.
+///
+/// # Errors
+/// Those of the file system, with the path.
+pub(crate) fn write(path: &Path, machine: &Machine) -> Outcome {
+    std::fs::write(path, machine.to_toml())
+        .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
+}
+
+/// Refuses a file that could not be written, or is no machine's description, before anything is measured for it.
+///
+/// # Errors
+/// Where its folder does not exist; as [`save`].
+pub(crate) fn check(path: &Path) -> Outcome {
+    check_folder(path)?;
+    found(path).map(drop)
+}
+
+/// Refuses a file whose folder does not exist.
+///
+/// # Errors
+/// One sentence with the folder.
+pub(crate) fn check_folder(path: &Path) -> Outcome {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match folder.is_dir() && !path.is_dir() {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--save {}: found no folder {} to put a file of that name into",
+            path.display(),
+            folder.display()
+        ))),
+    }
+}
+
+fn found(path: &Path) -> Outcome<Machine> {
+    match path.exists() {
+        true => Machine::find(&path.to_string_lossy()).map_err(Failure::usage),
+        false => unknown(path),
+    }
+}
+
+fn unknown(path: &Path) -> Outcome<Machine> {
+    let laptop = Machine::find("laptop").map_err(Failure::run)?;
+    let name = path.file_stem().map_or("machine".into(), |stem| stem.to_string_lossy().into_owned());
+    let title =
+        "Links as fascicle bench collectives --save measured them; devices as those of the laptop".into();
+    Ok(Machine { name, title, ..laptop })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grid::machine::Operation;
+
+    #[test]
+    fn a_file_that_cannot_be_kept_is_refused_before_measuring() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = |path: &Path| check(path).unwrap_err().sentence().unwrap().to_owned();
+        assert!(refused(&dir.path().join("none/x.toml")).contains("found no folder"));
+        assert!(refused(dir.path()).contains("found no folder"));
+        let other = dir.path().join("other.toml");
+        std::fs::write(&other, "hello").unwrap();
+        assert!(refused(&other).contains("other.toml"));
+        assert!(check(&dir.path().join("new.toml")).is_ok());
+    }
+
+    #[test]
+    fn measured_links_go_into_a_file_that_keeps_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("two_nodes.toml");
+        let points = vec![[1024.0, 5.0], [4096.0, 10.0]];
+        let timed = Timed { ranks: 4, inner: 1, size: 4, operation: Operation::AllReduce, points };
+        save(&path, 2, 4, vec![timed.clone()]).unwrap();
+        let mut machine = Machine::find(&path.to_string_lossy()).unwrap();
+        assert_eq!((machine.name.as_str(), machine.nodes, machine.devices_per_node), ("two_nodes", 2, 4));
+        assert_eq!(machine.links.measured, std::slice::from_ref(&timed));
+        machine.device.name = "mine".into();
+        std::fs::write(&path, machine.to_toml()).unwrap();
+        save(&path, 4, 2, vec![timed]).unwrap();
+        let again = Machine::find(&path.to_string_lossy()).unwrap();
+        assert_eq!((again.nodes, again.device.name.as_str()), (4, "mine"));
+    }
+}
