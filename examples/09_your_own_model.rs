@@ -51,7 +51,7 @@ impl Classifier {
     }
 
     fn forward(&self, x: &DTensor) -> Result<DTensor> {
-        let x = self.input.forward(x)?.gelu()?;
+        let x = self.input.forward_gelu(x)?;
         let x = x.add(&self.gated.forward(&x)?)?;
         let x = x.add(&self.hidden.forward(&self.norm.forward(&x)?)?.relu()?)?;
         self.head.forward(&x)

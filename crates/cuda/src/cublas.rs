@@ -108,10 +108,35 @@ unsafe impl Blas for CudaBlas {
             [(&raw const product.alpha).cast(), (&raw const product.beta).cast()];
         let is_double = product.input == DType::F64;
         let (compute, [alpha, beta]) = if is_double { (COMPUTE_64F, double) } else { (COMPUTE_32F, single) };
-        let ColumnMajor { m, n, k, addresses: [a, b, c], leading: [lda, ldb, ldc], .. } = *product;
+        let ColumnMajor { m, n, k, addresses: [a, b, c], leading: [lda, ldb, ldc], batch, .. } = *product;
         let [op_a, op_b] = product.transposed.map(operation);
-        let (handle, a, b) = (std::ptr::without_provenance_mut(handle), pointer(a), pointer(b));
-        call!(self.cublasGemmEx(
+        let (handle, a, b, c) =
+            (std::ptr::without_provenance_mut(handle), pointer(a), pointer(b), pointer(c));
+        if batch == 1 {
+            return call!(self.cublasGemmEx(
+                handle,
+                op_a,
+                op_b,
+                m,
+                n,
+                k,
+                alpha,
+                a,
+                input,
+                lda,
+                b,
+                input,
+                ldb,
+                beta,
+                c,
+                output,
+                ldc,
+                compute,
+                GEMM_DEFAULT
+            ));
+        }
+        let [stride_a, stride_b, stride_c] = product.strides;
+        call!(self.cublasGemmStridedBatchedEx(
             handle,
             op_a,
             op_b,
@@ -122,13 +147,17 @@ unsafe impl Blas for CudaBlas {
             a,
             input,
             lda,
+            stride_a,
             b,
             input,
             ldb,
+            stride_b,
             beta,
-            pointer(c),
+            c,
             output,
             ldc,
+            stride_c,
+            batch,
             compute,
             GEMM_DEFAULT
         ))

@@ -3,9 +3,13 @@
 use crate::{
     cublas::CudaBlas,
     driver::CudaDriver,
-    sys::{blas::Cublas, driver::Driver},
+    sys::{
+        blas::Cublas,
+        driver::Driver,
+        lt::{self, CublasLt},
+    },
 };
-use gpu::table::{Blas, Object, Runtime, Tables};
+use gpu::table::{Blas, Lt, Object, Runtime, Tables};
 use rccl_sys::{Library, Missing, Nccl, Search};
 use std::sync::{Arc, OnceLock};
 
@@ -51,16 +55,26 @@ fn load() -> Result<Tables, String> {
     let runtime = open("CUDA driver", &["libcuda.so.1"]).and_then(|library| Driver::load(&library));
     let blas =
         open("cuBLAS", &["libcublas.so.13", "libcublas.so.12"]).and_then(|library| Cublas::load(&library));
+    let lt = open("cuBLASLt", &["libcublasLt.so.13", "libcublasLt.so.12"])
+        .and_then(|library| CublasLt::load(&library));
     let nccl = open("NCCL", &["libnccl.so.2"]).and_then(|library| Nccl::load(&library));
     let runtime = CudaDriver::new(runtime.map_err(|missing| missing.to_string())?);
     Ok(Tables {
         runtime: Box::new(runtime.map_err(|fault| fault.to_string())?) as Box<dyn Runtime>,
         blas: blas.map(|table| Box::new(CudaBlas(table)) as Box<dyn Blas>),
+        lt: lt.map(|table| epilogues(&table)).map_err(|missing| missing.to_string()),
         collectives: nccl.map(|table| ("NCCL".into(), table)),
         objects: gpu::objects("FASCICLE_CUDA_OBJECT", embedded())?,
         found,
         visible_devices: "CUDA_VISIBLE_DEVICES",
     })
+}
+
+fn epilogues(table: &CublasLt) -> Lt {
+    // SAFETY: the function takes nothing and gives a number.
+    let version = unsafe { (table.cublasLtGetVersion)() };
+    let version = format!("cuBLASLt {}.{}.{}", version / 10_000, version / 100 % 100, version % 100);
+    Lt { version, functions: table.functions(), values: lt::VALUES }
 }
 
 fn embedded() -> Vec<Object> {

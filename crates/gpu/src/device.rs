@@ -1,7 +1,7 @@
 //! A device as one rank drives it.
 
 use crate::{
-    Collectives, Options, collectives,
+    Collectives, Epilogues, Options, collectives,
     context::{Context, vendor},
     event::Clock,
     kernels::GpuKernels,
@@ -128,7 +128,8 @@ unsafe impl Device for Gpu {
         let tuning = self.options.products.as_deref().map(|path| {
             Ok(Tuning { choices: Choices::open(path)?, module: self.load_kernels()?.module().clone() })
         });
-        Ok(Arc::new(GpuBlas::new(&self.context, tuning.transpose()?)?))
+        let fuses = self.options.epilogues == Epilogues::Fused;
+        Ok(Arc::new(GpuBlas::new(&self.context, tuning.transpose()?, fuses)?))
     }
 
     fn kernels(&self) -> Result<Arc<dyn Kernels>> {

@@ -37,7 +37,18 @@ fn libraries(tables: &Tables) -> Vec<String> {
     let kernels: Vec<&str> = tables.objects.iter().map(|(architecture, _)| &architecture[..]).collect();
     let kernels = if kernels.is_empty() { "none in this build".into() } else { kernels.join(", ") };
     let files: Vec<_> = tables.found.iter().map(|(_, path)| path.display().to_string()).collect();
-    vec![runtime, blas, collectives, format!("kernels: {kernels}"), format!("opened {}", files.join(", "))]
+    let epilogues = match &tables.lt {
+        Ok(lt) => lt.version.clone(),
+        Err(reason) => format!("bias and GELU by kernels of their own: {reason}"),
+    };
+    vec![
+        runtime,
+        blas,
+        epilogues,
+        collectives,
+        format!("kernels: {kernels}"),
+        format!("opened {}", files.join(", ")),
+    ]
 }
 
 /// The version of NCCL or RCCL in words.

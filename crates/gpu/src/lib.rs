@@ -26,4 +26,4 @@ mod wait;
 pub use device::open;
 pub use driver::{no_device, probe};
 pub use objects::objects;
-pub use options::{Collectives, Options};
+pub use options::{Collectives, Epilogues, Options};

@@ -14,6 +14,39 @@ pub struct Matrix {
     pub transposed: bool,
 }
 
+/// How many products of one shape are computed at once, and how far apart their matrices lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Number of products.
+    pub count: usize,
+    /// Elements from one A, B and C to the next.
+    pub strides: [usize; 3],
+}
+
+impl Batch {
+    /// A single product.
+    pub const ONE: Batch = Batch { count: 1, strides: [0; 3] };
+}
+
+/// What is done to a product before it is stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Epilogue {
+    /// Nothing.
+    None,
+    /// A row is added to every row.
+    Bias {
+        /// n elements of C's type.
+        bias: RawSlice,
+    },
+    /// C = GELU(sum), by its tanh approximation, of what the product and the bias add up to.
+    Gelu {
+        /// n elements of C's type.
+        bias: Option<RawSlice>,
+        /// Takes the sum, which the gradient needs: m x n elements of C's type without gaps.
+        sum: RawSlice,
+    },
+}
+
 /// C = alpha * op(A) op(B) + beta * C, with op(A) of m x k, op(B) of k x n and C of m x n, all row-major.
 ///
 /// `a` and `b` have one element type; `c` has the same or its accumulator ([`DType::accumulator`](crate::DType::accumulator)).
@@ -36,6 +69,10 @@ pub struct Gemm {
     pub alpha: f64,
     /// Scale of the old C.
     pub beta: f64,
+    /// How many such products.
+    pub batch: Batch,
+    /// What is done to the result before it is stored.
+    pub epilogue: Epilogue,
 }
 
 /// A handle for matrix products.
@@ -46,11 +83,20 @@ pub unsafe trait Blas: Send + Sync + fmt::Debug {
     /// Queues a product.
     ///
     /// # Safety
-    /// The three matrices are live until the product has run, hold their shapes, and `c` overlaps neither input.
+    /// The matrices of the whole batch and those of the epilogue are live until the product has run, hold their shapes,
+    /// and what is written overlaps nothing else. An epilogue is one that [`fuses`](Blas::fuses) has taken.
     ///
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor); [`Error::Unsupported`](crate::Error::Unsupported) for an element type.
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()>;
+
+    /// Whether the product's epilogue can be part of it; if not, kernels of their own do the same. Nothing is queued.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`](crate::Error::Vendor) when the library does not answer.
+    fn fuses(&self, gemm: &Gemm) -> Result<bool> {
+        Ok(gemm.epilogue == Epilogue::None)
+    }
 
     /// Ways to products that this rank has found the fastest so far, in the vendor's words, a line each; `None` where a
     /// product has one way only. Ranks exchange them, so that all go the same.

@@ -29,7 +29,7 @@ pub mod stream;
 pub mod transport;
 
 pub use abort::AbortSignal;
-pub use blas::{Blas, Gemm, Matrix};
+pub use blas::{Batch, Blas, Epilogue, Gemm, Matrix};
 pub use buffer::{RawBuffer, RawSlice};
 pub use collective::{Collective, Counts, ReduceOp};
 pub use communicator::{Communicator, GroupId, Join};

@@ -28,6 +28,14 @@ impl Linear {
         Ok(ops::linear(x, &[&self.0])?.swap_remove(0))
     }
 
+    /// Applies the layer and GELU (by its tanh approximation), within the product where the device can.
+    ///
+    /// # Errors
+    /// As [`forward`](Linear::forward).
+    pub fn forward_gelu(&self, x: &DTensor) -> Result<DTensor> {
+        ops::linear_gelu(x, &self.0)
+    }
+
     /// Applies several layers to the same `x`, whose gradient is then reduced once for all.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ pub(crate) struct HipBlas {
     table: Hipblas,
     generation: u32,
     gemm: GemmEx,
+    batched: GemmStridedBatchedEx,
     types: Types,
 }
 
@@ -33,8 +34,8 @@ fn operation(transposed: bool) -> c_int {
 impl HipBlas {
     /// The library whose name ends in `generation`.
     pub(crate) fn new(table: &Hipblas, generation: u32) -> HipBlas {
-        let (gemm, types) = table.gemm(generation);
-        HipBlas { table: *table, generation, gemm, types }
+        let (gemm, batched, types) = table.gemm(generation);
+        HipBlas { table: *table, generation, gemm, batched, types }
     }
 
     fn check(&self, call: &'static str, status: Status) -> Outcome<()> {
@@ -113,11 +114,43 @@ unsafe impl Blas for HipBlas {
             DType::F64 => (self.types.compute_f64, double),
             _ => (self.types.compute_f32, single),
         };
-        let ColumnMajor { m, n, k, addresses: [a, b, c], leading: [lda, ldb, ldc], .. } = *product;
+        let ColumnMajor { m, n, k, addresses: [a, b, c], leading: [lda, ldb, ldc], batch, .. } = *product;
         let [op_a, op_b] = product.transposed.map(operation);
         let (handle, a, b, c) =
             (std::ptr::without_provenance_mut(handle), pointer(a), pointer(b), pointer(c));
-        // SAFETY: the arguments are those of this generation; the caller vouches for handle and matrices.
+        if batch != 1 {
+            let [stride_a, stride_b, stride_c] = product.strides;
+            // SAFETY: the arguments are those of this generation; the caller vouches for handle and matrices.
+            let status = unsafe {
+                (self.batched)(
+                    handle,
+                    op_a,
+                    op_b,
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    a,
+                    input,
+                    lda,
+                    stride_a,
+                    b,
+                    input,
+                    ldb,
+                    stride_b,
+                    beta,
+                    c,
+                    output,
+                    ldc,
+                    stride_c,
+                    batch,
+                    compute,
+                    GEMM_DEFAULT,
+                )
+            };
+            return self.check("hipblasGemmStridedBatchedEx", status);
+        }
+        // SAFETY: as above.
         let status = unsafe {
             (self.gemm)(
                 handle,

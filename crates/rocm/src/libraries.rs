@@ -3,14 +3,21 @@
 use crate::{
     hip::HipRuntime,
     hipblas::HipBlas,
-    sys::{blas::Hipblas, hip::Hip},
+    sys::{
+        blas::Hipblas,
+        hip::Hip,
+        lt::{self, HipblasLt},
+    },
 };
-use gpu::table::{Blas, Object, Runtime, Tables};
+use gpu::table::{Blas, Lt, Object, Runtime, Tables};
 use rccl_sys::{Library, Missing, Nccl, Search};
 use std::{
     path::Path,
     sync::{Arc, OnceLock},
 };
+
+/// Before, hipBLASLt had data types of its own.
+const FIRST_WITH_HIP_TYPES: (i32, i32) = (6, 1);
 
 /// Opens one of AMD's devices.
 ///
@@ -44,16 +51,31 @@ fn load() -> Result<Tables, String> {
     let products = ["libhipblas.so.3", "libhipblas.so.2", "libhipblas.so.1", "libhipblas.so.0"];
     let blas = open("hipBLAS", &products)
         .and_then(|library| Ok((Hipblas::load(&library)?, generation(library.path()))));
+    let products_lt = ["libhipblaslt.so.1", "libhipblaslt.so.0"];
+    let lt = open("hipBLASLt", &products_lt).and_then(|library| HipblasLt::load(&library));
     let rccl = open("RCCL", &["librccl.so.1"]).and_then(|library| Nccl::load(&library));
     let runtime = HipRuntime::new(runtime.map_err(|missing| missing.to_string())?);
+    let runtime = runtime.map_err(|fault| fault.to_string())?;
+    let release = runtime.release().map_err(|fault| fault.to_string())?;
+    let reason = blas.as_ref().ok().and_then(|(table, _)| table.hipblasStatusToString);
+    let lt = match release >= FIRST_WITH_HIP_TYPES {
+        true => lt.map(|table| epilogues(&table, reason)).map_err(|missing| missing.to_string()),
+        false => Err(format!("hipBLASLt of HIP {}.{} has other data types", release.0, release.1)),
+    };
     Ok(Tables {
-        runtime: Box::new(runtime.map_err(|fault| fault.to_string())?) as Box<dyn Runtime>,
+        runtime: Box::new(runtime) as Box<dyn Runtime>,
         blas: blas.map(|(table, generation)| Box::new(HipBlas::new(&table, generation)) as Box<dyn Blas>),
+        lt,
         collectives: rccl.map(|table| ("RCCL".into(), table)),
         objects: gpu::objects("FASCICLE_ROCM_OBJECT", embedded())?,
         found,
         visible_devices: "ROCR_VISIBLE_DEVICES",
     })
+}
+
+// Without a device the library does not tell its version.
+fn epilogues(table: &HipblasLt, reason: Option<lt::Reason>) -> Lt {
+    Lt { version: "hipBLASLt".into(), functions: table.functions(reason), values: lt::VALUES }
 }
 
 // The number that a library's name ends in.

@@ -6,7 +6,8 @@
 mod declarations;
 
 use declarations::Part;
-use fascicle_rocm::sys::{blas, hip};
+use fascicle_rocm::sys::{blas, hip, lt};
+use gpu::table::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, lt::MAX_WORKSPACE};
 
 fn parts() -> Vec<Part> {
     let runtime = [
@@ -44,7 +45,28 @@ fn parts() -> Vec<Part> {
         ("HIPBLAS_COMPUTE_32F", blas::HIP_TYPES.compute_f32),
         ("HIPBLAS_COMPUTE_64F", blas::HIP_TYPES.compute_f64),
     ];
+    let epilogues = [
+        ("HIPBLASLT_MATMUL_DESC_TRANSA", lt::VALUES.transposed[0]),
+        ("HIPBLASLT_MATMUL_DESC_TRANSB", lt::VALUES.transposed[1]),
+        ("HIPBLASLT_MATMUL_DESC_EPILOGUE", lt::VALUES.epilogue),
+        ("HIPBLASLT_MATMUL_DESC_BIAS_POINTER", lt::VALUES.bias),
+        ("HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE", lt::VALUES.bias_type),
+        ("HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER", lt::VALUES.sum),
+        ("HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD", lt::VALUES.sum_leading),
+        ("HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES", MAX_WORKSPACE),
+        ("HIPBLASLT_EPILOGUE_BIAS", EPILOGUE_BIAS as i32),
+        ("HIPBLASLT_EPILOGUE_GELU_AUX", EPILOGUE_GELU as i32),
+        ("HIPBLASLT_EPILOGUE_GELU_AUX_BIAS", EPILOGUE_GELU_BIAS as i32),
+    ];
     vec![
+        Part {
+            layouts: vec![
+                ("offsetof(hipblasLtMatmulHeuristicResult_t, state)", lt::VALUES.status_offset),
+                ("offsetof(hipblasLtMatmulHeuristicResult_t, algo)", 0),
+                ("(sizeof(hipblasLtMatmulHeuristicResult_t) <= 256)", 1),
+            ],
+            ..Part::new("hipblaslt/hipblaslt.h", lt::HipblasLt::declarations(), &epilogues)
+        },
         Part::new("hip/hip_runtime_api.h", hip::Hip::declarations(), &runtime),
         Part::new("hipblas/hipblas.h", blas::Hipblas::declarations(), &products),
         declarations::collectives("rccl/rccl.h"),

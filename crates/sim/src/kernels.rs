@@ -38,7 +38,7 @@ unsafe impl Blas for SimKernels {
         let matrices = [&gemm.a.data, &gemm.b.data, &gemm.c.data];
         matrices.iter().try_for_each(|matrix| state.memory.check("gemm", matrix))?;
         let bytes = matrices.iter().map(|matrix| matrix.bytes()).sum();
-        let flop = 2.0 * gemm.m as f64 * gemm.n as f64 * gemm.k as f64;
+        let flop = 2.0 * gemm.m as f64 * gemm.n as f64 * gemm.k as f64 * gemm.batch.count as f64;
         let label = Label { name: "gemm", category: Category::Products, group: None, bytes, flop };
         state.run(lane, label, Cost::Compute(self.shared.costs.gemm(gemm)))
     }

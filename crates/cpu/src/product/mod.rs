@@ -22,10 +22,10 @@ use crate::element::Element;
 use crate::pool::Pool;
 use blocked::{Factor, Product};
 use call::{Strided, multiply};
-use hal::{DType, Error, Gemm, Result};
+use hal::{DType, Error, Gemm, Matrix, Result};
 use half::{bf16, f16};
 
-/// Computes a product.
+/// Computes the products of a batch, one after another.
 ///
 /// # Safety
 /// As [`hal::Blas::gemm`]: the matrices are live host memory that holds their shapes, and `c` overlaps neither input.
@@ -33,6 +33,21 @@ use half::{bf16, f16};
 /// # Errors
 /// [`Error::Invalid`] for a combination of element types that the seam does not name.
 pub(crate) unsafe fn gemm(args: &Gemm, pool: &Pool) -> Result<()> {
+    for index in 0..args.batch.count {
+        let place = |matrix: Matrix, stride: usize| {
+            let first = index * stride;
+            Matrix { data: matrix.data.part(first, matrix.data.len - first), ..matrix }
+        };
+        let [a, b, c] = args.batch.strides;
+        let one = Gemm { a: place(args.a, a), b: place(args.b, b), c: place(args.c, c), ..*args };
+        // SAFETY: the caller vouches for the matrices of the whole batch.
+        unsafe { one_of(&one, pool) }?;
+    }
+    Ok(())
+}
+
+// Safety: as for `gemm`, of the one product that the three matrices are.
+unsafe fn one_of(args: &Gemm, pool: &Pool) -> Result<()> {
     let types = (args.a.data.dtype, args.b.data.dtype, args.c.data.dtype);
     // SAFETY: the caller vouches for the matrices; each arm reads them as the types found in them.
     unsafe {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::element::{Element, Real};
-use hal::{Matrix, RawSlice};
+use hal::{Batch, Epilogue, Matrix, RawSlice};
 
 fn raw<T>(values: &mut [T], dtype: DType) -> RawSlice {
     RawSlice { addr: values.as_mut_ptr() as u64, len: values.len(), dtype }
@@ -57,6 +57,8 @@ fn run<T: Element, C: Element>(case: &Case, dtypes: [DType; 2]) -> Vec<C> {
         c: matrix(raw(&mut c, dtypes[1]), leading[2], false),
         alpha: case.alpha,
         beta: case.beta,
+        batch: Batch::ONE,
+        epilogue: Epilogue::None,
     };
     // SAFETY: the vectors are live and hold the matrices.
     unsafe { gemm(&args, &Pool::new(case.threads).unwrap()) }.unwrap();
@@ -190,7 +192,18 @@ fn the_number_of_threads_changes_no_bit() {
 fn a_mixture_of_types_is_refused_with_its_names() {
     let matrix = |dtype| Matrix { data: RawSlice { addr: 64, len: 0, dtype }, leading: 0, transposed: false };
     let (a, b, c) = (matrix(DType::F32), matrix(DType::F16), matrix(DType::F32));
-    let args = Gemm { m: 0, n: 0, k: 0, a, b, c, alpha: 1.0, beta: 0.0 };
+    let args = Gemm {
+        m: 0,
+        n: 0,
+        k: 0,
+        a,
+        b,
+        c,
+        alpha: 1.0,
+        beta: 0.0,
+        batch: Batch::ONE,
+        epilogue: Epilogue::None,
+    };
     // SAFETY: the matrices are empty.
     let error = unsafe { gemm(&args, &Pool::new(1).unwrap()) }.unwrap_err();
     assert!(error.to_string().contains("f32 x f16 into f32"), "{error}");

@@ -70,6 +70,31 @@ function_table! {
             compute: c_int,
             algorithm: c_int,
         ) -> Status;
+        fn cublasGemmStridedBatchedEx(
+            handle: Handle,
+            op_a: c_int,
+            op_b: c_int,
+            m: c_int,
+            n: c_int,
+            k: c_int,
+            alpha: *const c_void,
+            a: *const c_void,
+            type_a: c_int,
+            leading_a: c_int,
+            stride_a: i64,
+            b: *const c_void,
+            type_b: c_int,
+            leading_b: c_int,
+            stride_b: i64,
+            beta: *const c_void,
+            c: *mut c_void,
+            type_c: c_int,
+            leading_c: c_int,
+            stride_c: i64,
+            count: c_int,
+            compute: c_int,
+            algorithm: c_int,
+        ) -> Status;
     }
     optional {}
 }

@@ -1,4 +1,5 @@
-//! The C interfaces of the CUDA driver and cuBLAS, as far as they are called: tables and values.
+//! The C interfaces of the CUDA driver, cuBLAS and cuBLASLt, as far as they are called: tables and values.
 
 pub mod blas;
 pub mod driver;
+pub mod lt;

@@ -43,7 +43,7 @@ fn rocm(ordinal: usize, staged: bool) -> Result<Arc<dyn Device>> {
 fn options(ordinal: usize, staged: bool) -> gpu::Options {
     let collectives = if staged { gpu::Collectives::Staged } else { gpu::Collectives::Library };
     let wraps = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
-    gpu::Options { ordinal, collectives, wraps, products: None }
+    gpu::Options { ordinal, collectives, wraps, products: None, epilogues: gpu::Epilogues::Fused }
 }
 
 impl Way {

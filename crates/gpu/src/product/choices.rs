@@ -119,13 +119,24 @@ fn parse(text: &str, place: &str) -> Result<BTreeMap<Named, Variant>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::{DType, Matrix, RawSlice};
+    use hal::{Batch, DType, Epilogue, Matrix, RawSlice};
 
     fn product_of(m: usize) -> Gemm {
         let data = RawSlice { addr: 0, len: 0, dtype: DType::Bf16 };
         let matrix = Matrix { data, leading: 8, transposed: false };
         let a = Matrix { transposed: true, ..matrix };
-        Gemm { m, n: 8, k: 8, a, b: matrix, c: matrix, alpha: 1.0, beta: 0.0 }
+        Gemm {
+            m,
+            n: 8,
+            k: 8,
+            a,
+            b: matrix,
+            c: matrix,
+            alpha: 1.0,
+            beta: 0.0,
+            batch: Batch::ONE,
+            epilogue: Epilogue::None,
+        }
     }
 
     #[test]

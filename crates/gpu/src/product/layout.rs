@@ -11,9 +11,10 @@ use hal::{Error, Gemm, Matrix, Result};
 /// # Errors
 /// [`Error::Invalid`] for a size beyond the library's 32 bits.
 pub(super) fn column_major(gemm: &Gemm) -> Result<Option<ColumnMajor>> {
-    if gemm.m == 0 || gemm.n == 0 {
+    if gemm.m == 0 || gemm.n == 0 || gemm.batch.count == 0 {
         return Ok(None);
     }
+    let [a, b, c] = gemm.batch.strides;
     Ok(Some(ColumnMajor {
         transposed: [gemm.b.transposed, gemm.a.transposed],
         m: size(gemm.n)?,
@@ -21,6 +22,8 @@ pub(super) fn column_major(gemm: &Gemm) -> Result<Option<ColumnMajor>> {
         k: size(gemm.k)?,
         addresses: [gemm.b.data.addr, gemm.a.data.addr, gemm.c.data.addr],
         leading: [leading(&gemm.b)?, leading(&gemm.a)?, leading(&gemm.c)?],
+        batch: size(gemm.batch.count)?,
+        strides: [b as i64, a as i64, c as i64],
         input: gemm.a.data.dtype,
         output: gemm.c.data.dtype,
         alpha: gemm.alpha,
@@ -40,7 +43,7 @@ fn leading(matrix: &Matrix) -> Result<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::{DType, RawSlice};
+    use hal::{Batch, DType, Epilogue, RawSlice};
 
     fn matrix(addr: u64, leading: usize, transposed: bool) -> Matrix {
         Matrix { data: RawSlice { addr, len: 0, dtype: DType::F64 }, leading, transposed }
@@ -68,7 +71,18 @@ mod tests {
         for (a_transposed, b_transposed) in [(false, false), (false, true), (true, false), (true, true)] {
             let a = matrix(0, if a_transposed { m } else { k } + 1, a_transposed);
             let b = matrix(100, if b_transposed { k } else { n } + 2, b_transposed);
-            let gemm = Gemm { m, n, k, a, b, c: matrix(200, n + 3, false), alpha: 2.0, beta: -1.0 };
+            let gemm = Gemm {
+                m,
+                n,
+                k,
+                a,
+                b,
+                c: matrix(200, n + 3, false),
+                alpha: 2.0,
+                beta: -1.0,
+                batch: Batch::ONE,
+                epilogue: Epilogue::None,
+            };
             let mut memory: Vec<f64> = (0..300).map(|i| f64::from(i % 17) - 8.0).collect();
             let old = memory.clone();
             library(&column_major(&gemm).unwrap().unwrap(), &mut memory);
@@ -101,6 +115,8 @@ mod tests {
             c: matrix(0, 1, false),
             alpha: 1.0,
             beta: 0.0,
+            batch: Batch::ONE,
+            epilogue: Epilogue::None,
         };
         let error = column_major(&gemm).unwrap_err().to_string();
         assert_eq!(error, "gemm: size 3000000000, needs at most 2147483647");

@@ -1,8 +1,10 @@
 //! Products: row-major matrices on column-major libraries.
 //!
 //! Where a file of choices is named ([`choices`]), each product goes the fastest of several ways ([`variant`], [`timing`]).
+//! Products that end with a bias or GELU go to another library ([`fused`]).
 
 mod choices;
+mod fused;
 mod layout;
 mod named;
 mod timing;
@@ -19,7 +21,8 @@ use crate::{
     table::{self, Address, Handle},
 };
 use choices::Choice;
-use hal::{Blas, DType, Error, Gemm, Result, Stream};
+use fused::FusedProducts;
+use hal::{Batch, Blas, DType, Epilogue, Error, Gemm, Result, Stream};
 use std::{
     collections::HashMap,
     fmt,
@@ -38,6 +41,7 @@ struct Handles {
     context: Arc<Context>,
     by_stream: Mutex<HashMap<Handle, Handle>>,
     tuning: Option<Tuning>,
+    fused: Option<FusedProducts>,
 }
 
 /// What choosing among ways to a product takes.
@@ -53,8 +57,9 @@ impl GpuBlas {
     ///
     /// # Errors
     /// [`Error::Invalid`] without the library, with every name and folder that was tried.
-    pub(crate) fn new(context: &Arc<Context>, tuning: Option<Tuning>) -> Result<GpuBlas> {
-        let shared = Handles { context: context.clone(), by_stream: Mutex::default(), tuning };
+    pub(crate) fn new(context: &Arc<Context>, tuning: Option<Tuning>, fuses: bool) -> Result<GpuBlas> {
+        let fused = fuses.then(|| FusedProducts::new(context));
+        let shared = Handles { context: context.clone(), by_stream: Mutex::default(), tuning, fused };
         shared.table()?;
         Ok(GpuBlas { shared: Arc::new(shared) })
     }
@@ -70,11 +75,16 @@ impl Handles {
 
     // Queues a product, the way that was chosen for it.
     //
-    // Safety: the three matrices are live until it has run, and hold their shapes.
+    // Safety: the matrices are live until it has run, and hold their shapes.
     unsafe fn gemm(&self, core: &Core, gemm: &Gemm) -> Result<()> {
-        let is_empty = gemm.m * gemm.n * gemm.k == 0;
-        let Some(tuning) = self.tuning.as_ref().filter(|_| !is_empty && gemm.a.data.dtype.is_float()) else {
+        if let Some(fused) = self.fused.as_ref().filter(|_| gemm.epilogue != Epilogue::None) {
             // SAFETY: passed on from the caller, as in all calls below.
+            return unsafe { fused.queue(core, gemm) };
+        }
+        // Batches go as they are stored.
+        let has_ways = gemm.m * gemm.n * gemm.k > 0 && gemm.batch == Batch::ONE;
+        let Some(tuning) = self.tuning.as_ref().filter(|_| has_ways && gemm.a.data.dtype.is_float()) else {
+            // SAFETY: as above.
             return unsafe { self.plain(core, gemm) };
         };
         let variant = match tuning.choices.of(gemm) {
@@ -160,6 +170,14 @@ unsafe impl Blas for GpuBlas {
         let shared = self.shared.clone();
         // SAFETY: the caller vouches for the three matrices until the product has run.
         stream.submit(gemm, move |core, gemm| unsafe { shared.gemm(core, gemm) })
+    }
+
+    fn fuses(&self, gemm: &Gemm) -> Result<bool> {
+        match &self.shared.fused {
+            _ if gemm.epilogue == Epilogue::None => Ok(true),
+            Some(fused) => fused.takes(gemm),
+            None => Ok(false),
+        }
     }
 
     fn choices(&self) -> Option<String> {

@@ -66,7 +66,7 @@ impl Variant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::{DType, RawSlice};
+    use hal::{Batch, DType, Epilogue, RawSlice};
 
     #[test]
     fn a_turned_matrix_is_as_wide_as_it_was_high() {
@@ -75,7 +75,18 @@ mod tests {
             Matrix { data, leading, transposed }
         };
         let (a, b, c) = (matrix(9, true), matrix(8, false), matrix(8, false));
-        let gemm = Gemm { m: 2, n: 7, k: 5, a, b, c, alpha: 1.0, beta: 0.0 };
+        let gemm = Gemm {
+            m: 2,
+            n: 7,
+            k: 5,
+            a,
+            b,
+            c,
+            alpha: 1.0,
+            beta: 0.0,
+            batch: Batch::ONE,
+            epilogue: Epilogue::None,
+        };
         let stored = Variant::TurnA.turned(&gemm).unwrap();
         assert_eq!((stored.rows, stored.columns, stored.leading, stored.bytes()), (5, 2, 9, 40));
         let turned = Variant::TurnA.with_turned(&gemm, 100);

@@ -19,6 +19,10 @@ pub struct ColumnMajor {
     pub addresses: [Address; 3],
     /// Elements from one stored column to the next, of A, B and C.
     pub leading: [i32; 3],
+    /// Number of products.
+    pub batch: i32,
+    /// Elements from one A, B and C to the next.
+    pub strides: [i64; 3],
     /// Element type of A and B.
     pub input: DType,
     /// Element type of C: that of the inputs, or their accumulator.
@@ -50,9 +54,9 @@ pub unsafe trait Blas: Send + Sync + fmt::Debug {
     /// The handle is live and not used again.
     unsafe fn destroy(&self, handle: Handle) -> Outcome<()>;
 
-    /// Queues a product.
+    /// Queues the products of a batch, of which each element of C belongs to one.
     ///
     /// # Safety
-    /// The handle is live and used by one thread at a time; the matrices are live until the product has run.
+    /// The handle is live and used by one thread at a time; the matrices are live until the products have run.
     unsafe fn gemm(&self, handle: Handle, product: &ColumnMajor) -> Outcome<()>;
 }

@@ -4,9 +4,11 @@
 //! virtual call costs nanoseconds in front of a driver call, and no type above carries a parameter for the vendor.
 
 mod blas;
+pub mod lt;
 mod runtime;
 
 pub use blas::{Blas, ColumnMajor};
+pub use lt::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, Lt};
 pub use runtime::{Address, Call, Handle, Properties, Runtime};
 
 use rccl_sys::{Missing, Nccl};
@@ -44,6 +46,8 @@ pub struct Tables {
     pub runtime: Box<dyn Runtime>,
     /// Products, or why there are none.
     pub blas: Result<Box<dyn Blas>, Missing>,
+    /// Products with an epilogue, or why there are none.
+    pub lt: Result<Lt, String>,
     /// Collectives with the name of their library, or why there are none.
     pub collectives: Result<(String, Nccl), Missing>,
     /// Kernels for each architecture that this build or the user has compiled.

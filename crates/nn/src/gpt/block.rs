@@ -92,7 +92,7 @@ impl Mlp {
         let sequence = x.tensor().shape()[1];
         let normed = self.norm.forward(x)?;
         let inner = match &self.gate {
-            None => self.up.forward(&normed)?.gelu()?,
+            None => self.up.forward_gelu(&normed)?,
             Some(gate) => {
                 let [gate, up] = Linear::forward_all([gate, &self.up], &normed)?;
                 gate.swiglu(&up)?

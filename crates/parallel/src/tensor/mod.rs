@@ -22,7 +22,7 @@ pub(crate) mod scatter;
 pub use attention::{AttentionOptions, attention, rope};
 pub use dtensor::DTensor;
 pub use embedding::embedding;
-pub use linear::{Kind, Linear, Storage, linear};
+pub use linear::{Kind, Linear, Storage, linear, linear_gelu};
 pub use loss::{Loss, cross_entropy, whole_logits};
 pub use norm::norm;
 pub use recompute::recompute;

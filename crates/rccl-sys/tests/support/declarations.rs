@@ -7,6 +7,7 @@ use std::{
 
 /// How the headers pass a function's arguments and result: -1 for pointers, or else the size.
 const PRELUDE: &str = r#"
+#include <cstddef>
 #include <type_traits>
 template <class T> constexpr int code() { return std::is_pointer<T>::value ? -1 : (int)sizeof(T); }
 template <int... C> struct Codes {};
@@ -24,6 +25,8 @@ pub struct Part {
     pub values: Vec<(&'static str, i64)>,
     /// Functions that the header overloads for C++, each with the type that is meant.
     pub overloaded: &'static [(&'static str, &'static str)],
+    /// Expressions of sizes and places in structures, with our values.
+    pub layouts: Vec<(&'static str, usize)>,
 }
 
 impl Part {
@@ -34,7 +37,7 @@ impl Part {
         values: &[(&'static str, i32)],
     ) -> Part {
         let values = values.iter().map(|&(name, value)| (name, value.into())).collect();
-        Part { include, functions, values, overloaded: &[] }
+        Part { include, functions, values, overloaded: &[], layouts: Vec::new() }
     }
 }
 
@@ -72,7 +75,11 @@ fn assertions(part: &Part, text: &str) -> Vec<String> {
     let values = part.values.iter().filter(|(name, _)| has(name));
     let values =
         values.map(|(name, value)| format!("static_assert((long long){name} == {value}, \"{name}\");"));
-    functions.chain(values).collect()
+    let layouts = part
+        .layouts
+        .iter()
+        .map(|(layout, value)| format!("static_assert({layout} == {value}, \"{layout}\");"));
+    functions.chain(values).chain(layouts).collect()
 }
 
 fn check(headers: &Path, defines: &[&str], part: &Part) {

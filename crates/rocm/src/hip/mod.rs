@@ -45,6 +45,16 @@ impl HipRuntime {
         Ok(runtime)
     }
 
+    /// Major and minor version.
+    ///
+    /// # Errors
+    /// [`Fault`] of `hipRuntimeGetVersion`.
+    pub(crate) fn release(&self) -> Outcome<(c_int, c_int)> {
+        let mut version = 0;
+        call!(self.hipRuntimeGetVersion(&mut version))?;
+        Ok((version / 10_000_000, version % 10_000_000 / 100_000))
+    }
+
     fn check(&self, call: &'static str, status: Status) -> Outcome<()> {
         if status == SUCCESS {
             return Ok(());

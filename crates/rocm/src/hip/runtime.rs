@@ -13,9 +13,8 @@ unsafe impl Runtime for HipRuntime {
     }
 
     fn version(&self) -> Outcome<String> {
-        let mut version = 0;
-        call!(self.hipRuntimeGetVersion(&mut version))?;
-        Ok(format!("HIP {}.{}", version / 10_000_000, version % 10_000_000 / 100_000))
+        let (major, minor) = self.release()?;
+        Ok(format!("HIP {major}.{minor}"))
     }
 
     fn device_count(&self) -> Outcome<usize> {

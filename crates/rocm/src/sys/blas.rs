@@ -74,6 +74,33 @@ pub type GemmEx = unsafe extern "C" fn(
     c_int,
 ) -> Status;
 
+/// `hipblasGemmStridedBatchedEx`.
+pub type GemmStridedBatchedEx = unsafe extern "C" fn(
+    Handle,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    *const c_void,
+    c_int,
+    c_int,
+    i64,
+    *const c_void,
+    c_int,
+    c_int,
+    i64,
+    *const c_void,
+    *mut c_void,
+    c_int,
+    c_int,
+    i64,
+    c_int,
+    c_int,
+    c_int,
+) -> Status;
+
 function_table! {
     /// hipBLAS's functions.
     pub struct Hipblas;
@@ -103,6 +130,31 @@ function_table! {
             compute: c_int,
             algorithm: c_int,
         ) -> Status;
+        fn hipblasGemmStridedBatchedEx(
+            handle: Handle,
+            op_a: c_int,
+            op_b: c_int,
+            m: c_int,
+            n: c_int,
+            k: c_int,
+            alpha: *const c_void,
+            a: *const c_void,
+            type_a: c_int,
+            leading_a: c_int,
+            stride_a: i64,
+            b: *const c_void,
+            type_b: c_int,
+            leading_b: c_int,
+            stride_b: i64,
+            beta: *const c_void,
+            c: *mut c_void,
+            type_c: c_int,
+            leading_c: c_int,
+            stride_c: i64,
+            count: c_int,
+            compute: c_int,
+            algorithm: c_int,
+        ) -> Status;
     }
     optional {
         fn hipblasStatusToString(status: Status) -> *const c_char;
@@ -127,16 +179,43 @@ function_table! {
             compute: c_int,
             algorithm: c_int,
         ) -> Status;
+        fn hipblasGemmStridedBatchedEx_v2(
+            handle: Handle,
+            op_a: c_int,
+            op_b: c_int,
+            m: c_int,
+            n: c_int,
+            k: c_int,
+            alpha: *const c_void,
+            a: *const c_void,
+            type_a: c_int,
+            leading_a: c_int,
+            stride_a: i64,
+            b: *const c_void,
+            type_b: c_int,
+            leading_b: c_int,
+            stride_b: i64,
+            beta: *const c_void,
+            c: *mut c_void,
+            type_c: c_int,
+            leading_c: c_int,
+            stride_c: i64,
+            count: c_int,
+            compute: c_int,
+            algorithm: c_int,
+        ) -> Status;
     }
 }
 
 impl Hipblas {
-    /// The product function to call and its types, for a library whose soname ends in `generation`.
-    pub fn gemm(&self, generation: u32) -> (GemmEx, Types) {
-        match self.hipblasGemmEx_v2 {
-            Some(gemm) => (gemm, HIP_TYPES),
-            None if generation >= 3 => (self.hipblasGemmEx, HIP_TYPES),
-            None => (self.hipblasGemmEx, LEGACY_TYPES),
+    /// The functions for products and for batches of them, and their types, of a library whose soname ends in
+    /// `generation`.
+    pub fn gemm(&self, generation: u32) -> (GemmEx, GemmStridedBatchedEx, Types) {
+        let (plain, batched) = (self.hipblasGemmEx, self.hipblasGemmStridedBatchedEx);
+        match (self.hipblasGemmEx_v2, self.hipblasGemmStridedBatchedEx_v2) {
+            (Some(plain), Some(batched)) => (plain, batched, HIP_TYPES),
+            _ if generation >= 3 => (plain, batched, HIP_TYPES),
+            _ => (plain, batched, LEGACY_TYPES),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The C interfaces of HIP and hipBLAS, as far as they are called: tables and values.
+//! The C interfaces of HIP, hipBLAS and hipBLASLt, as far as they are called: tables and values.
 
 pub mod blas;
 pub mod hip;
+pub mod lt;

@@ -51,7 +51,7 @@ impl Costs {
         self.placement
     }
 
-    /// Seconds of a product on the device.
+    /// Seconds of a product on the device; those of a batch follow one another.
     pub fn gemm(&self, gemm: &Gemm) -> f64 {
         let variant = match (gemm.a.transposed, gemm.b.transposed) {
             (false, false) => Variant::Nn,
@@ -67,7 +67,8 @@ impl Costs {
         if shape.flop() == 0.0 {
             return 0.0;
         }
-        self.pace() * self.machine.product.seconds(&shape, &self.machine.device, self.tuned)
+        let count = gemm.batch.count as f64;
+        count * self.pace() * self.machine.product.seconds(&shape, &self.machine.device, self.tuned)
     }
 
     /// Seconds of a kernel on the device.

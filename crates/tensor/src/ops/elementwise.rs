@@ -85,10 +85,21 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// [`Error::Invalid`] for integers.
 pub fn unary(op: UnaryOp, x: &Tensor) -> Result<Tensor> {
-    float("unary", x)?;
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
-    launch(x.device(), &[x], &[&out], Kernel::Unary(Unary { op, x: x.raw(), out: out.raw() }))?;
+    unary_into(op, x, &out)?;
     Ok(out)
+}
+
+/// `out = op(x)`.
+///
+/// # Errors
+/// [`Error::Invalid`] for integers, other lengths or types, or overlap.
+pub fn unary_into(op: UnaryOp, x: &Tensor, out: &Tensor) -> Result<()> {
+    float("unary", x)?;
+    same_type("unary", x, &[out])?;
+    same_length("unary", x, &[out])?;
+    disjoint("unary", out, &[x])?;
+    launch(x.device(), &[x], &[out], Kernel::Unary(Unary { op, x: x.raw(), out: out.raw() }))
 }
 
 /// `d_out * op'(x)`; written over `d_out` where nobody else holds it.

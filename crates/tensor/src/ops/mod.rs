@@ -17,7 +17,7 @@ pub use attention::{attention, attention_backward, rope};
 pub use elementwise::*;
 pub use embedding::{embedding, embedding_backward};
 pub use layout::{columns, copy, set_columns};
-pub use matmul::{Transpose, matmul, matmul_into};
+pub use matmul::{Transpose, matmul, matmul_batched, matmul_bias, matmul_gelu, matmul_into};
 
 use crate::{Device, Tensor};
 use hal::{DType, Error, Kernel, Result};

@@ -1,8 +1,14 @@
-//! Matrix products.
+//! Matrix products: of two matrices here, of many at once ([`batched`]), and with what follows them ([`epilogue`]).
+
+pub mod batched;
+pub mod epilogue;
+
+pub use batched::matmul_batched;
+pub use epilogue::{matmul_bias, matmul_gelu};
 
 use super::{disjoint, float, same_type};
 use crate::Tensor;
-use hal::{Error, Gemm, Matrix, Result};
+use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result};
 
 /// Which factors a product takes transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +28,8 @@ pub enum Transpose {
 /// # Errors
 /// [`Error::Invalid`] when the contracted sizes differ.
 pub fn matmul(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Tensor> {
-    let (m, n, _) = sizes(a, b, transpose)?;
-    let mut shape = vec![m, n];
-    if transpose != Transpose::First {
-        shape = [&a.shape()[..a.shape().len().saturating_sub(1)], &[n]].concat();
-    }
-    let out = Tensor::empty(a.device(), a.dtype(), &shape)?;
-    product(a, b, transpose, &out, 1.0, 0.0)?;
+    let out = Tensor::empty(a.device(), a.dtype(), &shape(a, b, transpose)?)?;
+    run(&[a, b], &[&out], &single(a, b, transpose, &out, 1.0, 0.0)?)?;
     Ok(out)
 }
 
@@ -54,7 +55,16 @@ pub fn matmul_into(
         return Err(Error::invalid("matmul", format!("result {out:?}"), needed));
     }
     disjoint("matmul", out, &[a, b])?;
-    product(a, b, transpose, out, alpha, beta)
+    run(&[a, b], &[out], &single(a, b, transpose, out, alpha, beta)?)
+}
+
+// Of the result: the rows keep the dims that they have in `a`.
+fn shape(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Vec<usize>> {
+    let (m, n, _) = sizes(a, b, transpose)?;
+    Ok(match transpose {
+        Transpose::First => vec![m, n],
+        _ => [&a.shape()[..a.shape().len().saturating_sub(1)], &[n]].concat(),
+    })
 }
 
 fn sizes(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<(usize, usize, usize)> {
@@ -75,11 +85,12 @@ fn sizes(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<(usize, usize, 
     }
 }
 
-fn product(a: &Tensor, b: &Tensor, transpose: Transpose, out: &Tensor, alpha: f64, beta: f64) -> Result<()> {
+// The product of two matrices, whose sizes are checked here.
+fn single(a: &Tensor, b: &Tensor, transpose: Transpose, out: &Tensor, alpha: f64, beta: f64) -> Result<Gemm> {
     let (m, n, k) = sizes(a, b, transpose)?;
     let matrix =
         |tensor: &Tensor, transposed| Matrix { data: tensor.raw(), leading: tensor.columns(), transposed };
-    let gemm = Gemm {
+    Ok(Gemm {
         m,
         n,
         k,
@@ -88,14 +99,20 @@ fn product(a: &Tensor, b: &Tensor, transpose: Transpose, out: &Tensor, alpha: f6
         c: Matrix { data: out.raw(), leading: n, transposed: false },
         alpha,
         beta,
-    };
-    let device = a.device();
-    if !device.same(b.device()) || !device.same(out.device()) {
+        batch: Batch::ONE,
+        epilogue: Epilogue::None,
+    })
+}
+
+// Queues a product that the caller has checked: its matrices are those tensors, hold their shapes, and what is written
+// overlaps nothing else.
+fn run(reads: &[&Tensor], writes: &[&Tensor], gemm: &Gemm) -> Result<()> {
+    let device = writes[0].device();
+    if !reads.iter().chain(writes).all(|tensor| tensor.device().same(device)) {
         return Err(Error::invalid("matmul", "tensors of several devices", "tensors of one device"));
     }
-    device.compute().queue("matmul", &[a, b], &[out], |stream| {
-        // SAFETY: the matrices are live and kept by their storage; `sizes` and the callers have checked that they hold
-        // m x k, k x n and m x n elements and that the result overlaps neither factor.
-        unsafe { device.0.blas.gemm(stream, &gemm) }
+    device.compute().queue("matmul", reads, writes, |stream| {
+        // SAFETY: the matrices are live and kept by their storage; the callers have checked all else.
+        unsafe { device.0.blas.gemm(stream, gemm) }
     })
 }

@@ -1,0 +1,116 @@
+//! Products that end with a bias and GELU, by the libraries that can do so.
+//!
+//! Which of them the library takes is asked before anything is queued ([`FusedProducts::takes`]); what it does not take
+//! is done by kernels after the product. [`shape`] is what decides, [`plan`] what the library is told, [`object`] what it
+//! gives out.
+
+mod object;
+mod plan;
+mod shape;
+
+use super::layout;
+use crate::{
+    context::{Context, vendor},
+    lock::lock,
+    stream::Core,
+    table::{ColumnMajor, Fault, Lt, Outcome},
+};
+use hal::{Epilogue, Error, Gemm, Result};
+use object::Object;
+use plan::Plan;
+use shape::Shape;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+/// Bytes of workspace that an algorithm may use: what NVIDIA advises for its largest devices.
+const WORKSPACE_BYTES: usize = 32 << 20;
+
+/// One device's products with an epilogue.
+#[derive(Debug)]
+pub(super) struct FusedProducts {
+    context: Arc<Context>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    // `None` for what the library does not take.
+    plans: HashMap<Shape, Option<Plan>>,
+    handle: Option<Object>,
+}
+
+impl FusedProducts {
+    pub(super) fn new(context: &Arc<Context>) -> FusedProducts {
+        FusedProducts { context: context.clone(), state: Mutex::default() }
+    }
+
+    /// Whether the library takes the product with its epilogue.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`] when it does not answer; [`Error::Invalid`] for a size beyond its 32 bits.
+    pub(super) fn takes(&self, gemm: &Gemm) -> Result<bool> {
+        let Ok(lt) = &self.context.tables.lt else { return Ok(false) };
+        let Some((shape, _)) = described(gemm)? else { return Ok(false) };
+        self.with_plan(lt, &shape, |_, _| Ok(())).map(|taken| taken.is_some())
+    }
+
+    /// Queues the product with its epilogue.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for one that [`takes`](FusedProducts::takes) refuses; [`Error::OutOfMemory`] of the
+    /// workspace; [`Error::Vendor`].
+    ///
+    /// # Safety
+    /// As for [`hal::Blas::gemm`].
+    pub(super) unsafe fn queue(&self, core: &Core, gemm: &Gemm) -> Result<()> {
+        let refused = || {
+            let dtype = gemm.a.data.dtype;
+            Error::Unsupported { operation: "gemm with an epilogue".into(), dtype, device: self.context.id }
+        };
+        let (lt, described) = (self.context.tables.lt.as_ref().ok(), described(gemm)?);
+        let Some((lt, (shape, product))) = lt.zip(described) else { return Err(refused()) };
+        let workspace = (core.scratch(WORKSPACE_BYTES)?, WORKSPACE_BYTES);
+        let queued = self.with_plan(lt, &shape, |handle, plan| {
+            // SAFETY: the caller vouches for the matrices; the workspace is this stream's, whose work uses it in turn.
+            unsafe { plan.run(lt, handle, &product, &gemm.epilogue, workspace, core.handle()) }
+        })?;
+        queued.ok_or_else(refused)
+    }
+
+    // Goes on with the shape's plan, if the library has one.
+    fn with_plan<T>(
+        &self,
+        lt: &Lt,
+        shape: &Shape,
+        work: impl FnOnce(&Object, &Plan) -> Outcome<T>,
+    ) -> Result<Option<T>> {
+        let mut state = lock(&self.state);
+        let State { plans, handle } = &mut *state;
+        let outcome = self.context.outcome(|_| {
+            let handle = match handle {
+                Some(handle) => handle,
+                None => handle.insert(object::handle(&self.context, lt)?),
+            };
+            if !plans.contains_key(shape) {
+                plans.insert(*shape, plan::make(&self.context, lt, handle, shape)?);
+            }
+            plans[shape].as_ref().map(|plan| work(handle, plan)).transpose()
+        });
+        outcome.map_err(|fault| {
+            let [m, n, k] = shape.sizes();
+            let reason = format!("{} ({n} x {m} x {k}, {}, with an epilogue)", fault.reason, shape.input());
+            vendor(self.context.id, Fault { reason, ..fault })
+        })
+    }
+}
+
+// The product in the library's terms, unless it is one that no library takes.
+fn described(gemm: &Gemm) -> Result<Option<(Shape, ColumnMajor)>> {
+    if gemm.epilogue == Epilogue::None || gemm.k == 0 {
+        return Ok(None);
+    }
+    let Some(product) = layout::column_major(gemm)? else { return Ok(None) };
+    Ok(Shape::of(&product, &gemm.epilogue).map(|shape| (shape, product)))
+}

@@ -1,0 +1,60 @@
+//! Objects that the library gives out.
+
+use crate::{
+    context::Context,
+    table::{
+        Lt, Outcome,
+        lt::{Destroy, Named, Opaque, Status},
+    },
+};
+use std::{fmt, sync::Arc};
+
+/// An object of the library, ended when dropped.
+pub(super) struct Object {
+    context: Arc<Context>,
+    // A number, because the library's pointer is only ever handed back to it.
+    handle: usize,
+    destroy: Named<Destroy>,
+}
+
+/// The device's handle.
+pub(super) fn handle(context: &Arc<Context>, lt: &Lt) -> Outcome<Object> {
+    let (create, destroy) = (lt.functions.create, lt.functions.destroy);
+    // SAFETY: the function writes the handle that it makes, for the thread's context.
+    Object::made(context, lt, create.name, destroy, |handle| unsafe { (create.function)(handle) })
+}
+
+impl Object {
+    /// What `make` writes.
+    pub(super) fn made(
+        context: &Arc<Context>,
+        lt: &Lt,
+        call: &'static str,
+        destroy: Named<Destroy>,
+        make: impl FnOnce(*mut Opaque) -> Status,
+    ) -> Outcome<Object> {
+        let mut handle = std::ptr::null_mut();
+        lt.check(call, make(&mut handle))?;
+        Ok(Object { context: context.clone(), handle: handle.expose_provenance(), destroy })
+    }
+
+    /// The library's pointer.
+    pub(super) fn handle(&self) -> Opaque {
+        std::ptr::with_exposed_provenance_mut(self.handle)
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        let Ok(lt) = &self.context.tables.lt else { return };
+        // SAFETY: the object is live and in no other hands; queued work does not need it.
+        self.context
+            .release(|_| lt.check(self.destroy.name, unsafe { (self.destroy.function)(self.handle()) }));
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({:#x}, ended by {})", self.handle, self.destroy.name)
+    }
+}

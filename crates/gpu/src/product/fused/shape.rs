@@ -1,0 +1,121 @@
+//! What an algorithm for a product with an epilogue depends on.
+
+use crate::table::{Address, ColumnMajor, EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, Lt};
+use hal::{DType, Epilogue};
+
+/// Bytes to which everything must be aligned; algorithms are asked for that take no less.
+pub(super) const ALIGNMENT: usize = 16;
+/// What the leading dimension of GELU's input must be a multiple of, says cuBLASLt's header.
+const SUM_LEADING: i32 = 8;
+
+/// The shape of a product with an epilogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    transposed: [bool; 2],
+    sizes: [i32; 3],
+    leading: [i32; 3],
+    types: [DType; 2],
+    epilogue: u32,
+}
+
+impl Shape {
+    /// The shape, unless no library takes the product: by its types, by where something lies, or as one of a batch.
+    pub(super) fn of(product: &ColumnMajor, epilogue: &Epilogue) -> Option<Shape> {
+        let [bias, sum] = addresses(epilogue);
+        let number = match (bias, sum) {
+            (Some(_), None) => EPILOGUE_BIAS,
+            (None, Some(_)) => EPILOGUE_GELU,
+            (Some(_), Some(_)) => EPILOGUE_GELU_BIAS,
+            (None, None) => return None,
+        };
+        let types = [product.input, product.output];
+        let mut all = product.addresses.into_iter().chain(bias).chain(sum);
+        let fits = types.iter().all(|&dtype| Lt::data_type(dtype).is_some())
+            && all.all(|address| address.is_multiple_of(ALIGNMENT as Address))
+            && (sum.is_none() || product.m % SUM_LEADING == 0)
+            && product.batch == 1;
+        fits.then_some(Shape {
+            transposed: product.transposed,
+            sizes: [product.m, product.n, product.k],
+            leading: product.leading,
+            types,
+            epilogue: number,
+        })
+    }
+
+    /// Whether A and B are taken transposed.
+    pub(super) fn transposed(&self) -> [bool; 2] {
+        self.transposed
+    }
+
+    /// Rows and columns of C, and the contracted size, column-major.
+    pub(super) fn sizes(&self) -> [i32; 3] {
+        self.sizes
+    }
+
+    /// Leading dimensions of A, B and C.
+    pub(super) fn leading(&self) -> [i32; 3] {
+        self.leading
+    }
+
+    /// Type of A and B.
+    pub(super) fn input(&self) -> DType {
+        self.types[0]
+    }
+
+    /// Type of C, and of all that the epilogue takes.
+    pub(super) fn output(&self) -> DType {
+        self.types[1]
+    }
+
+    /// The library's number of the epilogue.
+    pub(super) fn epilogue(&self) -> u32 {
+        self.epilogue
+    }
+}
+
+/// Addresses of the bias and of what goes into GELU.
+pub(super) fn addresses(epilogue: &Epilogue) -> [Option<Address>; 2] {
+    match epilogue {
+        Epilogue::None => [None, None],
+        Epilogue::Bias { bias } => [Some(bias.addr), None],
+        Epilogue::Gelu { bias, sum } => [bias.map(|bias| bias.addr), Some(sum.addr)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hal::RawSlice;
+
+    fn slice(addr: u64) -> RawSlice {
+        RawSlice { addr, len: 0, dtype: DType::Bf16 }
+    }
+
+    #[test]
+    fn what_lies_askew_or_has_other_types_is_left_to_kernels() {
+        let product = ColumnMajor {
+            transposed: [false, true],
+            m: 24,
+            n: 5,
+            k: 7,
+            addresses: [32, 64, 96],
+            leading: [24, 5, 24],
+            strides: [0; 3],
+            batch: 1,
+            input: DType::Bf16,
+            output: DType::Bf16,
+            alpha: 1.0,
+            beta: 0.0,
+        };
+        let gelu = Epilogue::Gelu { bias: Some(slice(128)), sum: slice(160) };
+        let shape = Shape::of(&product, &gelu).unwrap();
+        assert_eq!((shape.epilogue(), shape.sizes()), (EPILOGUE_GELU_BIAS, [24, 5, 7]));
+        let narrow = ColumnMajor { m: 20, ..product };
+        assert_eq!(Shape::of(&narrow, &gelu), None);
+        assert!(Shape::of(&narrow, &Epilogue::Bias { bias: slice(128) }).is_some());
+        assert_eq!(Shape::of(&product, &Epilogue::Bias { bias: slice(130) }), None);
+        assert_eq!(Shape::of(&ColumnMajor { input: DType::F64, ..product }, &gelu), None);
+        assert_eq!(Shape::of(&ColumnMajor { batch: 2, ..product }, &gelu), None);
+    }
+}

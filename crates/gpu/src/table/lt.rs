@@ -1,0 +1,171 @@
+//! The libraries that end a product with a bias and GELU.
+//!
+//! cuBLASLt and hipBLASLt match call for call, but for numbers and for the layout of one result, so one table serves
+//! both. A product is described by objects of the library; the library is asked once for an algorithm, and each run
+//! names that.
+
+use super::Fault;
+use hal::DType;
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// `cublasStatus_t` and `hipblasStatus_t`.
+pub type Status = c_int;
+
+/// A handle, a description of a product, of a matrix, or of what is wanted from an algorithm.
+pub type Opaque = *mut c_void;
+
+/// A function with its C name.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<F> {
+    /// As the library exports it.
+    pub name: &'static str,
+    /// Where it lies.
+    pub function: F,
+}
+
+/// Makes an object.
+pub type Create = unsafe extern "C" fn(*mut Opaque) -> Status;
+/// Ends an object.
+pub type Destroy = unsafe extern "C" fn(Opaque) -> Status;
+/// Makes the description of a product: type of the sums, type of the scales.
+pub type CreateProduct = unsafe extern "C" fn(*mut Opaque, c_int, c_int) -> Status;
+/// Makes the description of a matrix: type, rows, columns, leading dimension.
+pub type CreateMatrix = unsafe extern "C" fn(*mut Opaque, c_int, u64, u64, i64) -> Status;
+/// Sets an attribute: its number, its value's address and size.
+pub type Set = unsafe extern "C" fn(Opaque, c_int, *const c_void, usize) -> Status;
+/// Finds algorithms: handle, product, A, B, C, D, wishes, how many at most, where they go, how many there are.
+pub type Find = unsafe extern "C" fn(
+    Opaque,
+    Opaque,
+    Opaque,
+    Opaque,
+    Opaque,
+    Opaque,
+    Opaque,
+    c_int,
+    *mut c_void,
+    *mut c_int,
+) -> Status;
+/// Queues a product: handle, description, alpha, A, B, beta, C, D (each with its layout), algorithm, workspace with its
+/// size, stream.
+pub type Multiply = unsafe extern "C" fn(
+    Opaque,
+    Opaque,
+    *const c_void,
+    *const c_void,
+    Opaque,
+    *const c_void,
+    Opaque,
+    *const c_void,
+    *const c_void,
+    Opaque,
+    *mut c_void,
+    Opaque,
+    *const c_void,
+    *mut c_void,
+    usize,
+    *mut c_void,
+) -> Status;
+
+/// The functions.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the types say what they do")]
+pub struct LtFunctions {
+    pub create: Named<Create>,
+    pub destroy: Named<Destroy>,
+    pub create_product: Named<CreateProduct>,
+    pub destroy_product: Named<Destroy>,
+    pub set_product: Named<Set>,
+    pub create_matrix: Named<CreateMatrix>,
+    pub destroy_matrix: Named<Destroy>,
+    pub create_wishes: Named<Create>,
+    pub destroy_wishes: Named<Destroy>,
+    pub set_wishes: Named<Set>,
+    pub find: Named<Find>,
+    pub multiply: Named<Multiply>,
+    /// A status in words, where the library says it.
+    pub reason: Option<unsafe extern "C" fn(Status) -> *const c_char>,
+}
+
+/// The numbers in which the libraries differ.
+#[derive(Clone, Copy, Debug)]
+pub struct LtValues {
+    /// A factor as it is stored, and its transpose.
+    pub operations: [c_int; 2],
+    /// Sums in f32.
+    pub compute_f32: c_int,
+    /// The statuses of too little memory, and of a product that the library cannot do.
+    pub alloc_failed: Status,
+    #[allow(missing_docs, reason = "above")]
+    pub not_supported: Status,
+    /// Attributes of a product: transposition of A and of B, epilogue, address and type of the bias, address and leading
+    /// dimension of what goes into GELU.
+    pub transposed: [c_int; 2],
+    #[allow(missing_docs, reason = "above")]
+    pub epilogue: c_int,
+    #[allow(missing_docs, reason = "above")]
+    pub bias: c_int,
+    #[allow(missing_docs, reason = "above")]
+    pub bias_type: c_int,
+    #[allow(missing_docs, reason = "above")]
+    pub sum: c_int,
+    #[allow(missing_docs, reason = "above")]
+    pub sum_leading: c_int,
+    /// The wish for alignments of A, B, C and D in bytes, where it can be told.
+    pub alignments: Option<[c_int; 4]>,
+    /// The wish for how parts of a sum are added up, and the value for: in the type of the sums.
+    pub reduction: Option<(c_int, u32)>,
+    /// Byte of an algorithm's status in the result of a search.
+    pub status_offset: usize,
+}
+
+/// The wish for the most bytes of workspace, in both libraries.
+pub const MAX_WORKSPACE: c_int = 1;
+/// The epilogue that adds a bias, in both libraries.
+pub const EPILOGUE_BIAS: u32 = 4;
+/// GELU, with what goes into it stored.
+pub const EPILOGUE_GELU: u32 = 160;
+/// A bias and GELU, with what goes into it stored.
+pub const EPILOGUE_GELU_BIAS: u32 = 164;
+
+/// One vendor's library.
+#[derive(Clone, Debug)]
+pub struct Lt {
+    /// Name and version, as in `cuBLASLt 13.1`.
+    pub version: String,
+    /// Its functions.
+    pub functions: LtFunctions,
+    /// Its numbers.
+    pub values: LtValues,
+}
+
+impl Lt {
+    /// A type's number; both libraries have the vendors' common ones. `None` for a type without epilogues.
+    pub fn data_type(dtype: DType) -> Option<c_int> {
+        match dtype {
+            DType::F32 => Some(0),
+            DType::F16 => Some(2),
+            DType::Bf16 => Some(14),
+            DType::F64 | DType::I32 | DType::U32 => None,
+        }
+    }
+
+    /// A status as an outcome.
+    ///
+    /// # Errors
+    /// Unless it is that of success.
+    pub fn check(&self, call: &'static str, status: Status) -> Result<(), Fault> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: the function gives a constant text for any status.
+        let text = self.functions.reason.map(|reason| unsafe { reason(status) });
+        let reason = match text {
+            // SAFETY: as above; it ends with a zero.
+            Some(text) if !text.is_null() => unsafe { CStr::from_ptr(text) }.to_string_lossy().into(),
+            _ => "unknown".to_string(),
+        };
+        let out_of_memory = status == self.values.alloc_failed;
+        Err(Fault { call, code: status.into(), reason, out_of_memory })
+    }
+}

@@ -1,0 +1,67 @@
+//! Products with what follows them: a bias, an activation.
+//!
+//! Where the device's library can do it within the product, the result goes through memory once. Elsewhere the same is
+//! done by kernels.
+
+use super::{Transpose, run, shape, single};
+use crate::{
+    Tensor,
+    ops::{UnaryOp, add_bias, holds, unary_into},
+};
+use hal::{Epilogue, Gemm, Result};
+
+/// [`matmul`](super::matmul()), with `bias` added to every row.
+///
+/// # Shapes
+/// As there; `bias`: n, of the type of `a`.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when sizes or types do not fit.
+pub fn matmul_bias(a: &Tensor, b: &Tensor, transpose: Transpose, bias: &Tensor) -> Result<Tensor> {
+    let out = Tensor::empty(a.device(), a.dtype(), &shape(a, b, transpose)?)?;
+    holds("matmul_bias", "bias", bias, out.columns(), a.dtype())?;
+    let gemm = single(a, b, transpose, &out, 1.0, 0.0)?;
+    let fused = Gemm { epilogue: Epilogue::Bias { bias: bias.raw() }, ..gemm };
+    if fuses(&out, &fused)? {
+        run(&[a, b, bias], &[&out], &fused)?;
+    } else {
+        run(&[a, b], &[&out], &gemm)?;
+        add_bias(&out, bias)?;
+    }
+    Ok(out)
+}
+
+/// GELU (by its tanh approximation) of [`matmul`](super::matmul()) plus `bias`, and the sum that went into it, which the
+/// gradient needs.
+///
+/// # Shapes
+/// As there; `bias`: n, of the type of `a`.
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) when sizes or types do not fit.
+pub fn matmul_gelu(
+    a: &Tensor,
+    b: &Tensor,
+    transpose: Transpose,
+    bias: Option<&Tensor>,
+) -> Result<(Tensor, Tensor)> {
+    let shape = shape(a, b, transpose)?;
+    let sum = Tensor::empty(a.device(), a.dtype(), &shape)?;
+    if let Some(bias) = bias {
+        holds("matmul_gelu", "bias", bias, sum.columns(), a.dtype())?;
+    }
+    let out = Tensor::empty(a.device(), a.dtype(), &shape)?;
+    let epilogue = Epilogue::Gelu { bias: bias.map(Tensor::raw), sum: sum.raw() };
+    let fused = Gemm { epilogue, ..single(a, b, transpose, &out, 1.0, 0.0)? };
+    if fuses(&out, &fused)? {
+        let reads: Vec<&Tensor> = [a, b].into_iter().chain(bias).collect();
+        run(&reads, &[&out, &sum], &fused)?;
+    } else {
+        run(&[a, b], &[&sum], &single(a, b, transpose, &sum, 1.0, 0.0)?)?;
+        bias.map_or(Ok(()), |bias| add_bias(&sum, bias))?;
+        unary_into(UnaryOp::Gelu, &sum, &out)?;
+    }
+    Ok((out, sum))
+}
+
+fn fuses(out: &Tensor, gemm: &Gemm) -> Result<bool> {
+    out.device().0.blas.fuses(gemm)
+}
