@@ -62,7 +62,10 @@ const CORE: &[Group] = &[
         "core/status.cpp",
         "core/stream.cpp",
         "core/symbols.cpp",
+        "blas/descriptors.cpp",
         "blas/handle.cpp",
+        "blas/lt.cpp",
+        "blas/problem.cpp",
         "collectives/clique.cpp",
         "collectives/communicator.cpp",
         "collectives/group.cpp",
@@ -73,9 +76,9 @@ const CORE: &[Group] = &[
 ];
 
 fn nvidia(cuda: Cuda) -> Vendor {
-    let (driver, cublas, cublas_names): (_, _, &[&str]) = match cuda {
-        Cuda::V12 => (12080, 120_804, &["libcublas.so.12"]),
-        Cuda::V13 => (13000, 130_002, &["libcublas.so.13"]),
+    let (driver, cublas, cublas_names, light): (_, _, &[&str], &[&str]) = match cuda {
+        Cuda::V12 => (12080, 120_804, &["libcublas.so.12"], &["libcublasLt.so.12"]),
+        Cuda::V13 => (13000, 130_002, &["libcublas.so.13"], &["libcublasLt.so.13"]),
     };
     let flags = [
         format!("-DEMULATOR_CUDA_VERSION={driver}"),
@@ -88,12 +91,19 @@ fn nvidia(cuda: Cuda) -> Vendor {
         libraries: vec![
             Library { names: &["libcuda.so.1"], groups: &[DRIVER] },
             Library { names: cublas_names, groups: &[&["cuda/blas.cpp"]] },
+            Library { names: light, groups: &[&["cuda/lt.cpp"]] },
             Library { names: &["libnccl.so.2"], groups: COLLECTIVES },
         ],
     }
 }
 
 fn amd(hip: Hip) -> Vendor {
+    // hipBLASLt's version and name; beside 5.7 there is none.
+    let light: Option<(u32, &[&str])> = match hip {
+        Hip::V5_7 => None,
+        Hip::V6_4 => Some((1201, &["libhipblaslt.so.0"])),
+        Hip::V7_1 => Some((100_100, &["libhipblaslt.so.1"])),
+    };
     let (version, rccl, runtime, blas): (_, _, &[&str], &[&str]) = match hip {
         Hip::V5_7 => (50_731_921, 21701, &["libamdhip64.so.5"], &["libhipblas.so.1", "libhipblas.so.0"]),
         Hip::V6_4 => (60_443_484, 22203, &["libamdhip64.so.6"], &["libhipblas.so.2"]),
@@ -102,16 +112,21 @@ fn amd(hip: Hip) -> Vendor {
     let flags = [
         "-DEMULATOR_HIP".to_string(),
         format!("-DEMULATOR_HIP_VERSION={version}"),
+        format!("-DEMULATOR_HIPBLASLT_VERSION={}", light.map_or(0, |(version, _)| version)),
         format!("-DEMULATOR_NCCL_VERSION={rccl}"),
     ];
+    let light = light.map(|(_, name)| Library { names: name, groups: &[&["hip/lt.cpp"]] });
     Vendor {
         core: "libfascicle_emulator_hip.so",
         flags: flags.to_vec(),
-        libraries: vec![
+        libraries: [
             Library { names: runtime, groups: &[RUNTIME] },
             Library { names: blas, groups: &[&["hip/blas.cpp"]] },
             Library { names: &["librccl.so.1"], groups: COLLECTIVES },
-        ],
+        ]
+        .into_iter()
+        .chain(light)
+        .collect(),
     }
 }
 

@@ -22,22 +22,44 @@ Outcome outcome_of(Status status) {
     }
 }
 
-Outcome create_blas(void** handle) {
+Outcome create_blas(void** handle, Library library) {
     if (!handle) return Outcome::InvalidValue;
     static const bool counted = (count_live("blas", [] { return handles().size(); }), true);
     (void)counted;
     auto blas = std::make_shared<Blas>();
+    blas->library = library;
     TRY(outcome_of(current(blas->context)));
     *handle = handles().insert<void*>(blas);
     return Outcome::Success;
 }
 
-Outcome destroy_blas(void* handle) { return handles().remove(handle) ? Outcome::Success : Outcome::NotInitialized; }
+Outcome destroy_blas(void* handle, Library library) {
+    BlasRef blas;
+    TRY(find_blas(handle, blas, library));
+    return handles().remove(handle) ? Outcome::Success : Outcome::NotInitialized;
+}
 
-Outcome find_blas(const void* handle, BlasRef& blas) {
+Outcome find_blas(const void* handle, BlasRef& blas, Library library) {
     if (!handle) return misuse(Outcome::NullHandle, "the BLAS handle is null");
     blas = handles().find(handle);
-    return blas ? Outcome::Success : Outcome::NotInitialized;
+    if (!blas) return Outcome::NotInitialized;
+    if (blas->library == library) return Outcome::Success;
+    return misuse(Outcome::NotInitialized, "BLAS handle %p is of the other library (Lt or not)", handle);
+}
+
+Outcome check_device_of(const BlasRef& blas) {
+    ContextRef now;
+    TRY(outcome_of(current(now)));
+    if (now == blas->context) return Outcome::Success;
+    return misuse(Outcome::ExecutionFailed, "the handle is of device %d, the current context of device %d", blas->context->device,
+                  now->device);
+}
+
+Outcome stream_of(const ContextRef& context, const void* handle, StreamRef& stream) {
+    TRY(outcome_of(find_stream(handle, stream)));
+    if (stream->context == context) return Outcome::Success;
+    return misuse(Outcome::ExecutionFailed, "the handle is of device %d, its stream of device %d", context->device,
+                  stream->context->device);
 }
 
 static Outcome check_types(const Product& product) {
@@ -48,8 +70,8 @@ static Outcome check_types(const Product& product) {
     return misuse(Outcome::NotSupported, "this combination of types is not supported");
 }
 
-static Outcome check_operand(const ContextRef& context, const char* name, const void* data, Type type, std::int64_t rows,
-                             std::int64_t columns, std::int64_t leading, std::int64_t stride, int batch) {
+Outcome check_matrix(const ContextRef& context, const char* name, const void* data, Type type, std::int64_t rows,
+                     std::int64_t columns, std::int64_t leading, std::int64_t stride, int batch) {
     if (leading < std::max<std::int64_t>(1, rows))
         return misuse(Outcome::InvalidValue, "leading dimension %ld of %s, %ld rows", leading, name, rows);
     if (rows == 0 || columns == 0) return Outcome::Success;
@@ -64,18 +86,13 @@ static Outcome check_call(const ContextRef& context, const Call& call) {
     if (!call.alpha || !call.beta) return misuse(Outcome::InvalidValue, "alpha or beta is null");
     if (m == 0 || n == 0 || call.batch == 0) return Outcome::Success;
     TRY(check_types(call.product));
-    TRY(check_operand(context, "a", a.data, a.type, a.transposed ? k : m, a.transposed ? m : k, a.leading, call.a_stride, call.batch));
-    TRY(check_operand(context, "b", b.data, b.type, b.transposed ? n : k, b.transposed ? k : n, b.leading, call.b_stride, call.batch));
-    return check_operand(context, "c", c, c_type, m, n, c_leading, call.c_stride, call.batch);
+    TRY(check_matrix(context, "a", a.data, a.type, a.transposed ? k : m, a.transposed ? m : k, a.leading, call.a_stride, call.batch));
+    TRY(check_matrix(context, "b", b.data, b.type, b.transposed ? n : k, b.transposed ? k : n, b.leading, call.b_stride, call.batch));
+    return check_matrix(context, "c", c, c_type, m, n, c_leading, call.c_stride, call.batch);
 }
 
 static double scalar(const void* address, Type type) {
     return with_float(type, [address](auto* value) { return static_cast<double>(*static_cast<decltype(value)>(const_cast<void*>(address))); });
-}
-
-template <class Pointer>
-static Pointer advance(Pointer data, std::int64_t elements, Type type) {
-    return reinterpret_cast<Pointer>(reinterpret_cast<std::uint64_t>(data) + elements * size_of(type));
 }
 
 static void run(const Call& call) {
@@ -90,10 +107,7 @@ static void run(const Call& call) {
 
 Outcome queue_products(const ContextRef& context, void* handle, Call call) {
     StreamRef stream;
-    TRY(outcome_of(find_stream(handle, stream)));
-    if (stream->context != context)
-        return misuse(Outcome::ExecutionFailed, "the handle is of device %d, its stream of device %d", context->device,
-                      stream->context->device);
+    TRY(stream_of(context, handle, stream));
     TRY(check_call(context, call));
     if (call.product.m == 0 || call.product.n == 0 || call.batch == 0) return Outcome::Success;
     auto read = [](Call& of) {
@@ -111,11 +125,7 @@ Outcome queue_products(const ContextRef& context, void* handle, Call call) {
 }
 
 Outcome queue_products(const BlasRef& blas, Call call) {
-    ContextRef now;
-    TRY(outcome_of(current(now)));
-    if (now != blas->context)
-        return misuse(Outcome::ExecutionFailed, "the handle is of device %d, the current context of device %d",
-                      blas->context->device, now->device);
+    TRY(check_device_of(blas));
     call.scalars_on_device = blas->scalars_on_device;
     return queue_products(blas->context, blas->stream, call);
 }

@@ -11,8 +11,12 @@ enum class Outcome { Success, NullHandle, NotInitialized, OutOfMemory, InvalidVa
 
 constexpr bool failed(Outcome outcome) { return outcome != Outcome::Success; }
 
+// Which of a vendor's two libraries a handle is of; neither takes the other's.
+enum class Library { Plain, Light };
+
 struct Blas {
     ContextRef context;
+    Library library = Library::Plain;
     void* stream = nullptr;
     bool scalars_on_device = false;
     std::atomic<int> math_mode{0};
@@ -32,10 +36,23 @@ struct Call {
     int batch;
 };
 
-Outcome create_blas(void** handle);
-Outcome destroy_blas(void* handle);
-Outcome find_blas(const void* handle, BlasRef& blas);
+Outcome create_blas(void** handle, Library library = Library::Plain);
+Outcome destroy_blas(void* handle, Library library = Library::Plain);
+Outcome find_blas(const void* handle, BlasRef& blas, Library library = Library::Plain);
 Outcome outcome_of(Status status);
+
+// Whether a handle is of the device that the thread works with.
+Outcome check_device_of(const BlasRef& blas);
+// The stream of a handle, which must be one of `context`.
+Outcome stream_of(const ContextRef& context, const void* handle, StreamRef& stream);
+// Checks the address and the leading dimension of a matrix, or of a batch of them.
+Outcome check_matrix(const ContextRef& context, const char* name, const void* data, Type type, std::int64_t rows,
+                     std::int64_t columns, std::int64_t leading, std::int64_t stride = 0, int batch = 1);
+// The address so many elements further on.
+template <class Pointer>
+Pointer advance(Pointer data, std::int64_t elements, Type type) {
+    return reinterpret_cast<Pointer>(reinterpret_cast<std::uint64_t>(data) + elements * size_of(type));
+}
 
 // Checks shapes, types and addresses, and queues the products.
 Outcome queue_products(const ContextRef& context, void* stream, Call call);

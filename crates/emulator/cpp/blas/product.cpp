@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "epilogue.h"
+
 namespace emulator {
 
 #ifdef __AVX512F__
@@ -88,6 +90,23 @@ void store(const Product& product, const Sum* sums, std::int64_t row, std::int64
         }
 }
 
+// The same as `store` with an epilogue, element by element: it is tanh that takes the time.
+template <class Element>
+void store_finished(const Product& product, const Epilogue& epilogue, const float* sums, std::int64_t row, std::int64_t column,
+                    std::int64_t rows, std::int64_t count) {
+    const auto* old = static_cast<const Element*>(epilogue.old);
+    auto* aux = static_cast<Element*>(epilogue.aux);
+    const auto alpha = static_cast<float>(product.alpha), beta = static_cast<float>(product.beta);
+    for (std::int64_t j = 0; j < count; ++j)
+        for (std::int64_t i = 0; i < rows; ++i) {
+            float value = alpha * sums[j * Tile<float>::rows + i];
+            if (beta != 0) value += beta * static_cast<float>(old[row + i + (column + j) * epilogue.old_leading]);
+            if (epilogue.bias) value += bias_at(epilogue, row + i);
+            value = finish(epilogue, value, aux ? aux + row + i + (column + j) * epilogue.aux_leading : nullptr);
+            static_cast<Element*>(product.c)[row + i + (column + j) * product.c_leading] = static_cast<Element>(value);
+        }
+}
+
 template <class Sum>
 struct Scratch {
     std::vector<Sum> a = std::vector<Sum>((row_block + Tile<Sum>::rows) * depth_block);
@@ -118,8 +137,22 @@ void store_block(const Product& product, const Scratch<Sum>& scratch, std::int64
     });
 }
 
+// Apart from `store_block`, which stays as fast as it was without epilogues.
+__attribute__((noinline)) static void finish_block(const Product& product, const Epilogue& epilogue, const Scratch<float>& scratch,
+                                                   std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t count) {
+    constexpr int tile = Tile<float>::rows * columns;
+    const float* sums = scratch.sums.data();
+    with_float(product.c_type, [&](auto* type) {
+        using Element = std::remove_pointer_t<decltype(type)>;
+        for (std::int64_t j = 0; j < count; j += columns)
+            for (std::int64_t i = 0; i < rows; i += Tile<float>::rows, sums += tile)
+                store_finished<Element>(product, epilogue, sums, row + i, column + j,
+                                        std::min<std::int64_t>(Tile<float>::rows, rows - i), std::min<std::int64_t>(columns, count - j));
+    });
+}
+
 template <class Sum>
-void multiply_as(const Product& product) {
+void multiply_as(const Product& product, const Epilogue* epilogue) {
     static thread_local Scratch<Sum> scratch;
     for (std::int64_t column = 0; column < product.n; column += column_block)
         for (std::int64_t row = 0; row < product.m; row += row_block) {
@@ -131,13 +164,18 @@ void multiply_as(const Product& product) {
                 pack_columns(product.b, column, step, count, depth, scratch.b.data());
                 multiply_block(scratch, rows, count, depth);
             }
+            if constexpr (std::is_same_v<Sum, float>)
+                if (epilogue) {
+                    finish_block(product, *epilogue, scratch, row, column, rows, count);
+                    continue;
+                }
             store_block(product, scratch, row, column, rows, count);
         }
 }
 
-void multiply(const Product& product) {
-    if (product.c_type == Type::F64) multiply_as<double>(product);
-    else multiply_as<float>(product);
+void multiply(const Product& product, const Epilogue* epilogue) {
+    if (product.c_type == Type::F64) multiply_as<double>(product, nullptr);  // nothing has an epilogue in f64
+    else multiply_as<float>(product, epilogue);
 }
 
 }  // namespace emulator

@@ -24,6 +24,21 @@ struct Product {
     std::int64_t c_leading;
 };
 
-void multiply(const Product& product);
+// What becomes of a sum before it is stored.
+enum class Curve { None, Gelu, GeluSlope };
+
+// c = curve(alpha a b + beta old + bias), or that sum times the curve's slope at aux; rounded once. GELU is the form with tanh.
+struct Epilogue {
+    const void* old;             // of c's type; may be c
+    std::int64_t old_leading;
+    const void* bias;            // one number for each row, or null
+    Type bias_type;
+    Curve curve;
+    void* aux;                   // what goes into the curve, of c's type: written by GELU, read for its slope; or null
+    std::int64_t aux_leading;
+};
+
+// Without an epilogue c itself is the old matrix.
+void multiply(const Product& product, const Epilogue* epilogue = nullptr);
 
 }  // namespace emulator

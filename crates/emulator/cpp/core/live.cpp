@@ -48,7 +48,7 @@ void count_live(const char* kind, long (*count)()) {
 using namespace emulator;
 
 // For tests: how many of a kind are alive (contexts, streams, events, graphs, executables, modules, allocations, pinned,
-// bytes, blas, communicators); -1 for a kind that no library has. Without a kind: all of them but
+// bytes, blas, descriptors, communicators); -1 for a kind that no library has. Without a kind: all of them but
 // the bytes, and in HIP the contexts.
 EXPORT long fascicle_emulator_live(const char* kind) {
     std::lock_guard guard(kinds().lock);

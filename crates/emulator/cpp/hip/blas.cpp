@@ -1,28 +1,8 @@
 // hipBLAS. The types of GemmEx differ: up to hipBLAS 1 its own (`hipblasDatatype_t`), in 2 HIP's for the functions ending
 // in `_v2`, from 3 on HIP's everywhere.
-#include "../blas/handle.h"
+#include "numbers.h"
 
 using namespace emulator;
-
-using Result = int;  // hipblasStatus_t
-
-static Result code(Outcome outcome) {
-    switch (outcome) {
-        case Outcome::Success: return 0;
-        case Outcome::NotInitialized: return 1;
-        case Outcome::OutOfMemory: return 2;
-        case Outcome::InvalidValue: return 3;
-        case Outcome::ExecutionFailed: return 5;
-        case Outcome::NotSupported: return 7;
-        case Outcome::NullHandle: return 9;
-        case Outcome::InvalidEnum: return 10;
-    }
-    return 6;
-}
-
-#define BLAS(standard, ...)                     \
-    static Symbol symbol(__func__);             \
-    return enter(symbol, Result(standard), [&]() -> Result { return code([&]() -> Outcome __VA_ARGS__()); })
 
 EXPORT Result hipblasCreate(void** handle) {
     BLAS(1, { return create_blas(handle); });
@@ -102,24 +82,6 @@ EXPORT Result hipblasSetMathMode(void* handle, int mode) {
         case 168: type = Type::Bf16; return true;
         default: return false;
     }
-}
-
-// hipDataType.
-[[maybe_unused]] static bool hip_type(int number, Type& type) {
-    switch (number) {
-        case 0: type = Type::F32; return true;
-        case 1: type = Type::F64; return true;
-        case 2: type = Type::F16; return true;
-        case 14: type = Type::Bf16; return true;
-        default: return false;
-    }
-}
-
-// hipblasComputeType_t: 16F 0 and 1, 32F 2 to 6, 64F 7 and 8; the odd ones of each are pedantic or fast forms.
-[[maybe_unused]] static bool compute_type(int number, Type& type) {
-    if (number < 0 || number > 8) return false;
-    type = number < 2 ? Type::F16 : number < 7 ? Type::F32 : Type::F64;
-    return true;
 }
 
 struct Matrix {

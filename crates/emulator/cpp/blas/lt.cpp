@@ -1,0 +1,167 @@
+#include "lt.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "../core/memory.h"
+#include "problem.h"
+#include "workspace.h"
+
+namespace emulator {
+
+// Every address is at least this aligned.
+constexpr std::uint64_t least_alignment = 16;
+constexpr std::uint64_t workspace_alignment = 256;
+constexpr std::size_t workspace_wanted = 1 << 20;
+// How a choice begins, and how one that needs the workspace does.
+constexpr std::uint32_t mark_without = 0x4c740000, mark_with = 0x4c740001;
+
+static bool aligned(std::uint64_t address, std::uint64_t alignment) { return address % alignment == 0; }
+static std::uint64_t as_number(const void* address) { return reinterpret_cast<std::uint64_t>(address); }
+
+static std::uint64_t fingerprint_of(const Problem& problem, const Choice& choice) {
+    std::uint64_t seed = 0;
+    std::memcpy(&seed, choice.alignments, sizeof choice.alignments);
+    return fingerprint_of(problem, seed << 32 | choice.mark);
+}
+
+Outcome choose(void* handle, const Described& described, const void* preference, Choice& choice, std::size_t& workspace) {
+    BlasRef blas;
+    Problem problem;
+    Preference preferred;
+    TRY(find_blas(handle, blas, Library::Light));
+    TRY(check_device_of(blas));
+    TRY(read_problem(described, problem));
+    TRY(read_preference(preference, preferred));
+    TRY(check_problem(problem));
+    for (std::size_t matrix = 0; matrix < 4; ++matrix) {
+        if (preferred.alignments[matrix] < least_alignment) return Outcome::NotSupported;
+        choice.alignments[matrix] = static_cast<std::uint8_t>(std::countr_zero(preferred.alignments[matrix]));
+    }
+    const auto& operation = problem.operation;
+    if (problem.has_bias() && !aligned(operation.bias, least_alignment)) return Outcome::NotSupported;
+    if (problem.has_aux() && !aligned(operation.aux, least_alignment)) return Outcome::NotSupported;
+    workspace = preferred.workspace >= workspace_wanted ? workspace_wanted : 0;
+    choice.mark = workspace ? mark_with : mark_without;
+    choice.fingerprint = fingerprint_of(problem, choice);
+    return Outcome::Success;
+}
+
+// A matrix as a call has it.
+struct Placed {
+    const char* name;
+    const void* data;
+    const Layout& layout;
+    std::uint64_t alignment;
+};
+
+static Outcome check_placed(const ContextRef& context, const Placed& matrix) {
+    const auto& layout = matrix.layout;
+    TRY(check_matrix(context, matrix.name, matrix.data, layout.type, static_cast<std::int64_t>(layout.rows),
+                     static_cast<std::int64_t>(layout.columns), layout.leading, layout.stride, layout.batch));
+    if (aligned(as_number(matrix.data), matrix.alignment)) return Outcome::Success;
+    return misuse(Outcome::NotSupported, "%s at %p is not aligned to the %lu bytes that its algorithm was chosen for", matrix.name,
+                  matrix.data, matrix.alignment);
+}
+
+static Outcome check_epilogue(const ContextRef& context, const Problem& problem) {
+    const auto& operation = problem.operation;
+    const Layout bias{problem.bias_type(), problem.d.rows, 1, problem.m()};
+    const Layout aux{problem.d.type, problem.d.rows, problem.d.columns, operation.aux_leading};
+    if (problem.has_bias()) TRY(check_placed(context, {"bias", reinterpret_cast<const void*>(operation.bias), bias, least_alignment}));
+    if (problem.has_aux()) TRY(check_placed(context, {"aux", reinterpret_cast<const void*>(operation.aux), aux, least_alignment}));
+    return Outcome::Success;
+}
+
+static Outcome check_choice(const Problem& problem, const void* algo, Choice& choice) {
+    if (!algo) return misuse(Outcome::InvalidValue, "there is no algorithm");
+    std::memcpy(&choice, algo, sizeof choice);
+    const bool marked = choice.mark == mark_with || choice.mark == mark_without;
+    if (marked && choice.fingerprint == fingerprint_of(problem, choice)) return Outcome::Success;
+    return misuse(Outcome::InvalidValue, "the algorithm was not chosen for this product");
+}
+
+static Outcome check_workspace(const ContextRef& context, const Addresses& at, const Choice& choice) {
+    const std::size_t needed = choice.mark == mark_with ? workspace_wanted : 0;
+    if (at.workspace_bytes < needed)
+        return misuse(Outcome::InvalidValue, "a workspace of %zu bytes, the algorithm needs %zu", at.workspace_bytes, needed);
+    if (at.workspace_bytes == 0) return Outcome::Success;
+    const auto address = as_number(at.workspace);
+    TRY(outcome_of(check_range(context, address, at.workspace_bytes, false, "the workspace")));
+    Region region;
+    if (!find_region(address, region) || region.place != Place::Device)
+        return misuse(Outcome::InvalidValue, "the workspace at %p is not on a device", at.workspace);
+    if (aligned(address, workspace_alignment)) return Outcome::Success;
+    return misuse(Outcome::InvalidValue, "the workspace at %p is not aligned to %lu bytes", at.workspace, workspace_alignment);
+}
+
+static Outcome check_addresses(const ContextRef& context, const Problem& problem, const Addresses& at, const Choice& choice, bool reads_c) {
+    const auto promised = [&](int matrix) { return 1ull << choice.alignments[matrix]; };
+    TRY(check_placed(context, {"a", at.a, problem.a, promised(0)}));
+    TRY(check_placed(context, {"b", at.b, problem.b, promised(1)}));
+    if (reads_c) TRY(check_placed(context, {"c", at.c, problem.c, promised(2)}));
+    TRY(check_placed(context, {"d", at.d, problem.d, promised(3)}));
+    if (reads_c && at.c == at.d && (problem.c.leading != problem.d.leading || problem.c.stride != problem.d.stride))
+        return misuse(Outcome::InvalidValue, "c and d are one matrix with two layouts");
+    return check_epilogue(context, problem);
+}
+
+// The product and its epilogue without the batch.
+struct Task {
+    Problem problem;
+    Product product;
+    Epilogue epilogue;
+    bool plain;
+    Workspace workspace;
+};
+
+static Task task_of(const Problem& problem, const Addresses& at, float alpha, float beta) {
+    const auto& [operation, a, b, c, d] = problem;
+    Task task{problem, {}, {}, false, {}};
+    task.product = {problem.m(), problem.n(), problem.k(), alpha, beta, {at.a, a.type, a.leading, operation.a_transposed},
+                    {at.b, b.type, b.leading, operation.b_transposed}, at.d, d.type, d.leading};
+    task.epilogue = {at.c, c.leading, nullptr, problem.bias_type(), problem.curve(), nullptr, operation.aux_leading};
+    if (problem.has_bias()) task.epilogue.bias = reinterpret_cast<const void*>(operation.bias);
+    if (problem.has_aux()) task.epilogue.aux = reinterpret_cast<void*>(operation.aux);
+    task.plain = operation.epilogue == 1 && (beta == 0 || at.c == at.d);
+    return task;
+}
+
+static Status run_task(const Task& task) {
+    const auto token = task.workspace.take();
+    const auto& [operation, a, b, c, d] = task.problem;
+    for (std::int64_t index = 0; index < d.batch; ++index) {
+        Product product = task.product;
+        Epilogue epilogue = task.epilogue;
+        product.a.data = advance(product.a.data, index * a.stride, a.type);
+        product.b.data = advance(product.b.data, index * b.stride, b.type);
+        product.c = advance(product.c, index * d.stride, d.type);
+        epilogue.old = advance(epilogue.old, index * c.stride, c.type);
+        multiply(product, task.plain ? nullptr : &epilogue);
+    }
+    return task.workspace.give_back(token);
+}
+
+Outcome queue_matmul(void* handle, const Described& described, const Addresses& at, const void* algo) {
+    BlasRef blas;
+    Problem problem;
+    Choice choice;
+    StreamRef stream;
+    TRY(find_blas(handle, blas, Library::Light));
+    TRY(check_device_of(blas));
+    TRY(read_problem(described, problem));
+    TRY(check_choice(problem, algo, choice));
+    TRY(stream_of(blas->context, at.stream, stream));
+    if (!at.alpha || !at.beta) return misuse(Outcome::InvalidValue, "alpha or beta is null");
+    float alpha = 0, beta = 0;
+    std::memcpy(&alpha, at.alpha, sizeof alpha);
+    std::memcpy(&beta, at.beta, sizeof beta);
+    TRY(check_addresses(blas->context, problem, at, choice, beta != 0));
+    TRY(check_workspace(blas->context, at, choice));
+    auto task = task_of(problem, at, alpha, beta);
+    if (choice.mark == mark_with) task.workspace = {static_cast<unsigned char*>(at.workspace), at.workspace_bytes};
+    stream->submit([task] { return run_task(task); });
+    return Outcome::Success;
+}
+
+}  // namespace emulator
