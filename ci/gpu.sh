@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The CUDA vendor (FASCICLE_VENDOR=rocm: the ROCm vendor) on a machine with a device: the contract suite and parity with
-# the CPU vendor, a memory checker over the kernels, benchmarks. One line for each says how it went; results.json has all.
+# the CPU vendor, a memory checker over the kernels, benchmarks, and PyTorch's beside them where there is one that has the
+# device. One line for each says how it went, one for each target whether it is met; results.json has all.
 #
 # Usage: ci/gpu.sh --build             on a machine with nvcc or hipcc, device or not: builds what is carried to the other
 #        ci/gpu.sh [FOLDER]            on the machine with the device; results go to FOLDER, by default target/gpu-results
 #        ci/gpu.sh --rehearse [FOLDER] on the emulator and with small sizes: shows that this script works, and no speed
 # What --build makes lies in target/gpu-kit (FASCICLE_KIT: elsewhere); it needs neither Rust nor a compiler to run.
+# PYTHON names the Python with PyTorch (python3), FASCICLE_PEAK_TFLOPS what the device reaches in bf16 (989: H100, H200).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 vendor=${FASCICLE_VENDOR:-cuda}
@@ -34,6 +36,12 @@ esac
 [ -x "$kit/fascicle" ] && [ -x "$kit/gpu-tests" ] || build
 out=$(realpath -m "${1:-target/gpu-results}")
 mkdir -p "$out"
+measured=(gemm torch-gemm kernels torch-attention collectives-staged collectives)
+for model in 1.3b 124m; do
+  measured+=("step-$model" "step-$model-timed-products" "torch-step-$model-eager" "torch-step-$model-compiled")
+done
+# What an earlier run measured is no result of this one.
+for name in "${measured[@]}" targets; do rm -f "$out/$name.json"; done
 export FASCICLE_VENDOR=$vendor
 program() { "$kit/fascicle" "$@"; }
 # A missing device is a failure here, and no test falls back to the emulator.
@@ -96,29 +104,62 @@ else
   printf 'gpu: no compute-sanitizer here: the kernels are not checked for stray accesses\n'
 fi
 
-# Products and a step of GPT 1.3B, and a step that fits any device; once more with the fastest ways to products.
+# Products, kernels and a step of GPT 1.3B, and a step that fits any device; once more with the fastest ways to products.
 product=(--tokens 8192 --hidden 2048 --vocabulary 51200)
+heads=(--heads 16 --context 2048)
 large=(--layers 24 --hidden 2048 --heads 16 --context 2048 --vocabulary 51200 --batch 4)
 small=(--layers 12 --hidden 768 --heads 12 --context 1024 --vocabulary 51200 --batch 8)
 if $rehearse; then
   product=(--tokens 32 --hidden 64 --vocabulary 128)
-  large=(--layers 1 --hidden 64 --heads 1 --context 16 --vocabulary 128 --batch 1)
+  heads=(--heads 1 --context 16)
+  large=(--layers 1 --hidden 64 --heads 1 --context 16 --vocabulary 128 --batch 2)
   small=("${large[@]}")
 fi
 with_choices() { FASCICLE_PRODUCTS=$out/products.txt program "$@"; }
 staged() { FASCICLE_COLLECTIVES=staged program "$@"; }
+
+# PyTorch computes the same in turn with us, so that a device that slows down slows both; rehearsed on the processor.
+python=${PYTHON:-python3} torch_on=cuda
+if $rehearse; then torch_on=cpu; fi
+has_torch() {
+  "$python" -c "import sys, torch; sys.exit('$torch_on' == 'cuda' and not torch.cuda.is_available())" > "$out/torch.log" 2>&1
+}
+if has_torch; then peers=true; else peers=false; fi
+$peers || printf 'gpu: no PyTorch with a device here (%s): nothing is measured beside ours\n' "$python"
+# Takes the sizes of a model as the program does, whose word for the width is another.
+beside() {
+  local name=$1
+  shift
+  if $peers; then measure "torch-$name" "$python" ci/peers/gpu.py --device "$torch_on" "${@/#--hidden/--width}"; fi
+}
+
 measure gemm program bench gemm --precision bf16 "${product[@]}" --json
+beside gemm products "${large[@]}"
+measure kernels program bench kernels --precision bf16 "${product[@]}" "${heads[@]}" --json
+beside attention attention "${large[@]}"
 measure collectives-staged staged bench collectives --ranks 2 --json
 if [ "$(program doctor | grep -cE '^ +device [0-9]+:')" -gt 1 ]; then
   measure collectives program bench collectives --ranks 2 --json
 fi
+beside step-1.3b-eager step "${large[@]}"
 measure step-1.3b program bench step "${large[@]}" --precision bf16 --json
+beside step-1.3b-compiled step "${large[@]}" --compile
 measure step-1.3b-timed-products with_choices bench step "${large[@]}" --precision bf16 --json
+beside step-124m-eager step "${small[@]}"
 measure step-124m program bench step "${small[@]}" --precision bf16 --json
+beside step-124m-compiled step "${small[@]}" --compile
+
+# A target that is missed is said, and is no failure of a check.
+if "$python" ci/peers/gpu_ratios.py "$out" --peak-tflops "${FASCICLE_PEAK_TFLOPS:-989}" > "$out/targets.log" 2>&1; then
+  sed 's/^/gpu: /' "$out/targets.log"
+  if $rehearse; then printf 'gpu: rehearsed: these ratios tell nothing but that they are computed\n'; fi
+else
+  printf 'gpu: no targets: see %s\n' "$out/targets.log"
+fi
 
 {
   printf '{"vendor":"%s","rehearsed":%s,"checks":{%s}' "$vendor" "$rehearse" "$(IFS=,; echo "${results[*]}")"
-  for name in gemm collectives-staged collectives step-1.3b step-1.3b-timed-products step-124m; do
+  for name in "${measured[@]}" targets; do
     if [ -s "$out/$name.json" ]; then printf ',"%s":[%s]' "$name" "$(paste -sd, "$out/$name.json")"; fi
   done
   printf '}\n'

@@ -1,4 +1,4 @@
-//! `fascicle bench`: how fast products, collectives and whole steps are here.
+//! `fascicle bench`: how fast products, kernels, collectives and whole steps are here.
 //!
 //! Every timed call begins at a barrier of all ranks, and ends once its work has run. What is reported is the median
 //! with the smallest and the largest time, after a warm-up.
@@ -6,6 +6,7 @@
 mod collectives;
 mod file;
 mod gemm;
+mod kernels;
 pub(crate) mod links;
 mod save;
 mod step;
@@ -37,6 +38,8 @@ pub(crate) struct Bench {
 enum What {
     /// The products of the benchmark's model
     Gemm(gemm::Gemm),
+    /// The kernels of a training step, beside the bandwidth of a copy; attention; launches
+    Kernels(kernels::Kernels),
     /// all_reduce, all_gather and reduce_scatter between ranks
     Collectives(collectives::Collectives),
     /// Whole training steps on one fixed batch
@@ -50,12 +53,17 @@ impl Bench {
             (Some(What::Gemm(gemm)), _) => {
                 launcher::refuse_many("bench gemm").and_then(|()| gemm.run(drivers))
             }
+            (Some(What::Kernels(kernels)), _) => {
+                launcher::refuse_many("bench kernels").and_then(|()| kernels.run(drivers))
+            }
             (Some(What::Collectives(collectives)), _) => collectives.run(drivers),
             (Some(What::Step(step)), _) => step.run(drivers),
             (None, Some(path)) => {
                 launcher::refuse_many("bench --save").and_then(|()| save::save(drivers, path))
             }
-            (None, None) => Err(Failure::usage("bench: needs gemm, collectives, step, or --save FILE")),
+            (None, None) => {
+                Err(Failure::usage("bench: needs gemm, kernels, collectives, step, or --save FILE"))
+            }
         }
     }
 }

@@ -1,0 +1,109 @@
+//! Causal attention at the usual sizes of a head.
+
+use super::{
+    Sizes,
+    case::{Case, Operands},
+};
+use std::collections::BTreeSet;
+use tensor::ops::{
+    self,
+    attention::{AttentionShape, Saved},
+};
+
+const FAMILY: &str = "attention";
+
+/// Sizes of a head that models have.
+const USUAL: [usize; 2] = [64, 128];
+
+/// Forward and backward, for the model's heads and for the usual ones that fit its width.
+pub(super) fn cases(sizes: Sizes) -> Vec<Case> {
+    head_sizes(sizes).into_iter().flat_map(|size| [forward(sizes, size), backward(sizes, size)]).collect()
+}
+
+fn head_sizes(sizes: Sizes) -> BTreeSet<usize> {
+    let usual = USUAL.into_iter().filter(|size| sizes.hidden.is_multiple_of(*size));
+    usual.chain([sizes.hidden / sizes.heads]).collect()
+}
+
+fn shape_of(sizes: Sizes, head_size: usize) -> AttentionShape {
+    let heads = sizes.hidden / head_size;
+    AttentionShape {
+        sequences: sizes.tokens / sizes.context,
+        sequence: sizes.context,
+        heads,
+        kv_heads: heads,
+        head_size,
+        scale: 1.0 / (head_size as f64).sqrt(),
+        dropout: None,
+    }
+}
+
+// Two products, of queries with keys and of weights with values, with 2 flop for each pair of tokens and element of a
+// head; the mask leaves half of the pairs (and half of each token with itself, which published counts leave out as well).
+fn forward_flop(shape: &AttentionShape) -> f64 {
+    let pairs = shape.sequence as f64 * shape.sequence as f64 / 2.0;
+    2.0 * 2.0 * pairs * (shape.sequences * shape.heads * shape.head_size) as f64
+}
+
+// Five products: the scores once more, and the gradients of weights, queries, keys and values.
+fn backward_flop(shape: &AttentionShape) -> f64 {
+    2.5 * forward_flop(shape)
+}
+
+fn forward(sizes: Sizes, head_size: usize) -> Case {
+    let shape = shape_of(sizes, head_size);
+    let case = Case::new(
+        &format!("attention {head_size}"),
+        FAMILY,
+        move |maker| {
+            let like = || maker.random(&sizes.stream());
+            Ok(Operands::read([like()?, like()?, like()?]))
+        },
+        move |operands| {
+            let [q, k, v] = [0, 1, 2].map(|index| &operands.read[index]);
+            let (out, log_sum_exp) = ops::attention(shape, q, k, v)?;
+            Ok(vec![out, log_sum_exp])
+        },
+    );
+    case.with_flop(forward_flop(&shape))
+}
+
+fn backward(sizes: Sizes, head_size: usize) -> Case {
+    let shape = shape_of(sizes, head_size);
+    let case = Case::new(
+        &format!("attention {head_size} backward"),
+        FAMILY,
+        move |maker| {
+            let like = || maker.random(&sizes.stream());
+            let [q, k, v] = [like()?, like()?, like()?];
+            let (out, log_sum_exp) = ops::attention(shape, &q, &k, &v)?;
+            Ok(Operands::read([q, k, v, out, log_sum_exp, like()?]))
+        },
+        move |operands| {
+            let [q, k, v, out, log_sum_exp] = [0, 1, 2, 3, 4].map(|index| operands.read[index].clone());
+            let saved = Saved { q, k, v, out, log_sum_exp };
+            Ok(ops::attention_backward(shape, &saved, &operands.read[5])?.into())
+        },
+    );
+    case.with_flop(backward_flop(&shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: Sizes = Sizes { tokens: 8192, hidden: 2048, heads: 16, context: 2048, vocabulary: 51200 };
+
+    #[test]
+    fn heads_of_any_size_have_the_same_flop() {
+        let flop = |size: usize| forward_flop(&shape_of(SIZES, size));
+        assert_eq!(flop(64), 4.0 * 2.0 * 2048.0 * 2048.0 / 2.0 * 2.0 * 2048.0);
+        assert_eq!((flop(128), backward_flop(&shape_of(SIZES, 128))), (flop(64), 2.5 * flop(64)));
+    }
+
+    #[test]
+    fn the_models_own_heads_are_measured_too() {
+        assert_eq!(head_sizes(SIZES), BTreeSet::from([64, 128]));
+        assert_eq!(head_sizes(Sizes { hidden: 192, heads: 6, ..SIZES }), BTreeSet::from([32, 64]));
+    }
+}

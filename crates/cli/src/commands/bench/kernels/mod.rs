@@ -1,0 +1,245 @@
+//! `fascicle bench kernels`: the kernels of a training step one by one, beside the bandwidth of a copy, and launches.
+
+mod attention;
+mod case;
+mod elementwise;
+mod launches;
+mod optimiser;
+mod rows;
+mod timing;
+
+use crate::{
+    device,
+    failure::{Failure, Outcome},
+    machine,
+    numbers::{Spread, rounded},
+    output,
+    overrides::precisions,
+    ranks::Team,
+};
+use case::{Case, Maker, Measured};
+use clap::Args;
+use hal::Driver;
+use nn::{Family, GptConfig};
+use serde::Serialize;
+use tensor::{DType, Device, Tensor, ops};
+use train::config::Precision;
+
+/// Bytes of the copy's source: more than any cache holds.
+const COPY_BYTES: usize = 256 << 20;
+
+/// Arguments of `fascicle bench kernels`.
+#[derive(Args, Debug)]
+pub(crate) struct Kernels {
+    #[command(flatten)]
+    sizes: Sizes,
+    /// Threads; by default all cores
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Type of weights and activations; sums and the optimiser's state are wider
+    #[arg(long, default_value = "f32", value_parser = precisions())]
+    precision: Precision,
+    /// Batches of calls that count, for each kernel
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    repetitions: usize,
+    /// Print one line of JSON for each kernel
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sizes of the model whose step the kernels are of.
+#[derive(Args, Clone, Copy, Debug)]
+struct Sizes {
+    /// Tokens of a batch: rows of the activations
+    #[arg(long, value_name = "N", default_value_t = 2048)]
+    tokens: usize,
+    /// Width of the model
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    hidden: usize,
+    /// Attention heads
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    heads: usize,
+    /// Tokens of a sequence
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    context: usize,
+    /// Number of tokens that there are
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    vocabulary: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Line {
+    kernel: String,
+    family: &'static str,
+    dtype: &'static str,
+    microseconds: f64,
+    low: f64,
+    high: f64,
+    /// Bytes that it moves at the least; launches move none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gb_per_s: Option<f64>,
+    /// Of kernels that wait for memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_of_copy: Option<f64>,
+    /// Of kernels that wait for products.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tflop_per_s: Option<f64>,
+}
+
+impl Kernels {
+    /// Prints a line for each kernel.
+    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
+        let driver = device::preferred(drivers)?;
+        let threads = self.threads.unwrap_or_else(machine::cores);
+        self.check()?;
+        output::note(&device::described(driver, threads)?);
+        let (sizes, dtype, repetitions) = (self.sizes, self.precision.dtype(), self.repetitions);
+        let lines =
+            Team::new(1, threads).run(driver, move |_, device| measure(device, sizes, dtype, repetitions))?;
+        lines
+            .iter()
+            .flatten()
+            .try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
+    }
+
+    fn check(&self) -> Outcome {
+        let Sizes { tokens, hidden, heads, context, vocabulary } = self.sizes;
+        if [tokens, hidden, heads, context, vocabulary, self.repetitions].contains(&0) {
+            return Err(Failure::usage("bench kernels: found a size or number of 0, needs at least 1"));
+        }
+        for (option, found, unit, of) in
+            [("--tokens", tokens, context, "--context"), ("--hidden", hidden, heads, "--heads")]
+        {
+            if !found.is_multiple_of(unit) {
+                let sentence = format!("{option}: found {found}, needs a multiple of {unit}, which is {of}");
+                return Err(Failure::usage(sentence));
+            }
+        }
+        match u32::try_from(vocabulary) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Failure::usage(format!("--vocabulary: found {vocabulary}, needs less than 2^32"))),
+        }
+    }
+}
+
+impl Sizes {
+    /// Rows and columns of the residual stream.
+    fn stream(self) -> [usize; 2] {
+        [self.tokens, self.hidden]
+    }
+
+    /// Rows and columns within the MLP of a GPT-2.
+    fn mlp(self) -> [usize; 2] {
+        [self.tokens, self.mlp_hidden(Family::Gpt2)]
+    }
+
+    /// Rows and columns within the MLP of a Llama.
+    fn llama_mlp(self) -> [usize; 2] {
+        [self.tokens, self.mlp_hidden(Family::Llama)]
+    }
+
+    /// Rows and columns of the head's result.
+    fn logits(self) -> [usize; 2] {
+        [self.tokens, self.vocabulary]
+    }
+
+    fn mlp_hidden(self, family: Family) -> usize {
+        GptConfig { family, hidden: self.hidden, ..GptConfig::default() }.mlp_hidden()
+    }
+
+    fn cases(self, dtype: DType) -> Vec<Case> {
+        let mut cases = elementwise::cases(self, dtype);
+        cases.extend(rows::cases(self));
+        cases.extend(optimiser::cases(self));
+        cases.extend(attention::cases(self));
+        cases
+    }
+}
+
+// The copy comes first: the others are measured against it.
+fn measure(device: &Device, sizes: Sizes, dtype: DType, repetitions: usize) -> train::Result<Vec<Line>> {
+    let copy = copy(device, repetitions)?;
+    let copy_gbps = gb_per_s(copy);
+    let mut lines = vec![Line::of("copy", "copy", "f32", copy, copy_gbps)];
+    let maker = Maker { device, dtype };
+    for case in sizes.cases(dtype) {
+        let measured = case.measure(&maker, repetitions)?;
+        let line = Line::of(&case.name, case.family, dtype.name(), measured, copy_gbps);
+        lines.push(match case.flop {
+            None => line,
+            Some(flop) => line.of_products(flop / measured.seconds.median / 1e12),
+        });
+    }
+    let [queued, finished] = launches::measure(device, repetitions)?;
+    lines.extend([Line::timed("launch queued", queued), Line::timed("launch finished", finished)]);
+    Ok(lines)
+}
+
+fn copy(device: &Device, repetitions: usize) -> train::Result<Measured> {
+    let bytes = |value| Tensor::full(device, DType::F32, &[COPY_BYTES / 4], value);
+    let (from, to) = (bytes(1.0)?, bytes(0.0)?);
+    let seconds = timing::batches(device, repetitions, || Ok(ops::copy(&from, &to)?))?;
+    Ok(Measured { seconds, bytes: 2 * COPY_BYTES })
+}
+
+fn gb_per_s(measured: Measured) -> f64 {
+    measured.bytes as f64 / measured.seconds.median / 1e9
+}
+
+impl Line {
+    fn timed(kernel: &str, seconds: Spread) -> Line {
+        let us = |seconds: f64| rounded(seconds * 1e6, 3);
+        Line {
+            kernel: kernel.into(),
+            family: "launch",
+            dtype: "f32",
+            microseconds: us(seconds.median),
+            low: us(seconds.min),
+            high: us(seconds.max),
+            bytes: None,
+            gb_per_s: None,
+            share_of_copy: None,
+            tflop_per_s: None,
+        }
+    }
+
+    fn of(
+        kernel: &str,
+        family: &'static str,
+        dtype: &'static str,
+        measured: Measured,
+        copy_gbps: f64,
+    ) -> Line {
+        Line {
+            family,
+            dtype,
+            bytes: Some(measured.bytes),
+            gb_per_s: Some(rounded(gb_per_s(measured), 3)),
+            share_of_copy: Some(rounded(gb_per_s(measured) / copy_gbps, 4)),
+            ..Line::timed(kernel, measured.seconds)
+        }
+    }
+
+    // Memory is not what these wait for.
+    fn of_products(self, tflop_per_s: f64) -> Line {
+        Line { tflop_per_s: Some(rounded(tflop_per_s, 5)), share_of_copy: None, ..self }
+    }
+
+    fn text(&self) -> String {
+        let Line { kernel, microseconds, low, high, .. } = self;
+        let digits = if *microseconds < 10.0 { 3 } else { 1 };
+        let time = format!("{kernel:<25}{microseconds:>12.digits$} us  [{low:.digits$} .. {high:.digits$}]");
+        match (self.gb_per_s, self.share_of_copy, self.tflop_per_s) {
+            (_, _, Some(tflop)) => format!("{time}  {tflop:.3} Tflop/s"),
+            (Some(rate), Some(share), _) => {
+                format!("{time}  {rate:.1} GB/s = {:.0} % of a copy", 100.0 * share)
+            }
+            _ => time,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
