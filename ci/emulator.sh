@@ -75,6 +75,8 @@ for vendor in cuda rocm; do
     grep -q "device .*$vendor: .*collectives $by" "$dir/log" || fail "the report does not say: collectives $by"
     [ "$(losses "$dir/$vendor-$collectives")" = "$(losses "$dir/cpu")" ] || fail "$vendor, $collectives: other losses"
   done
+  train --vendor "$vendor" --grid x=1 --set training.graph=true --out "$dir/$vendor-graph"
+  [ "$(losses "$dir/$vendor-graph")" = "$(losses "$dir/cpu")" ] || fail "$vendor, recorded steps: other losses"
   status=0
   FASCICLE_EMULATOR_DEVICES=0 "$fascicle" bench gemm --vendor "$vendor" > "$dir/log" 2>&1 || status=$?
   [ "$status" -eq 1 ] || fail "no device: status $status, needs 1"

@@ -36,7 +36,8 @@ esac
 [ -x "$kit/fascicle" ] && [ -x "$kit/gpu-tests" ] || build
 out=$(realpath -m "${1:-target/gpu-results}")
 mkdir -p "$out"
-measured=(gemm torch-gemm kernels torch-attention collectives-staged collectives)
+measured=(gemm torch-gemm kernels torch-attention collectives-staged collectives step-1.3b-separate step-124m-graph step-tiny
+  step-tiny-graph)
 for model in 1.3b 124m; do
   measured+=("step-$model" "step-$model-timed-products" "torch-step-$model-eager" "torch-step-$model-compiled")
 done
@@ -88,6 +89,8 @@ if $rehearse; then parity=("parity::${vendor}_staged::matrix_units"); else parit
 check contract tests "contract::$vendor"
 check parity tests "${parity[@]}"
 check ways-to-products tests tuning
+check epilogues tests epilogues
+check recorded-work tests graph
 if [ "$vendor" = cuda ]; then
   shared() { NCCL_MULTI_RANK_GPU_ENABLE=1 CUDA_VISIBLE_DEVICES=0 tests parity::cuda::matrix_units; }
   start=$SECONDS outcome=passed
@@ -109,14 +112,16 @@ product=(--tokens 8192 --hidden 2048 --vocabulary 51200)
 heads=(--heads 16 --context 2048)
 large=(--layers 24 --hidden 2048 --heads 16 --context 2048 --vocabulary 51200 --batch 4)
 small=(--layers 12 --hidden 768 --heads 12 --context 1024 --vocabulary 51200 --batch 8)
+tiny=(--layers 6 --hidden 384 --heads 6 --context 256 --vocabulary 256 --batch 8)
 if $rehearse; then
   product=(--tokens 32 --hidden 64 --vocabulary 128)
   heads=(--heads 1 --context 16)
   large=(--layers 1 --hidden 64 --heads 1 --context 16 --vocabulary 128 --batch 2)
-  small=("${large[@]}")
+  small=("${large[@]}") tiny=("${large[@]}")
 fi
 with_choices() { FASCICLE_PRODUCTS=$out/products.txt program "$@"; }
 staged() { FASCICLE_COLLECTIVES=staged program "$@"; }
+separate() { FASCICLE_EPILOGUES=separate program "$@"; }
 
 # PyTorch computes the same in turn with us, so that a device that slows down slows both; rehearsed on the processor.
 python=${PYTHON:-python3} torch_on=cuda
@@ -148,6 +153,11 @@ measure step-1.3b-timed-products with_choices bench step "${large[@]}" --precisi
 beside step-124m-eager step "${small[@]}"
 measure step-124m program bench step "${small[@]}" --precision bf16 --json
 beside step-124m-compiled step "${small[@]}" --compile
+# What bias and GELU within products are worth, and at which size a recorded step pays.
+measure step-1.3b-separate separate bench step "${large[@]}" --precision bf16 --json
+measure step-124m-graph program bench step "${small[@]}" --precision bf16 --graph --json
+measure step-tiny program bench step "${tiny[@]}" --precision bf16 --json
+measure step-tiny-graph program bench step "${tiny[@]}" --precision bf16 --graph --json
 
 # A target that is missed is said, and is no failure of a check.
 if "$python" ci/peers/gpu_ratios.py "$out" --peak-tflops "${FASCICLE_PEAK_TFLOPS:-989}" > "$out/targets.log" 2>&1; then

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # The planner keeps its promises: time, memory, what it says, and how far its predictions are off.
 set -euo pipefail
-cargo build --quiet --release --bins --examples
-built=${CARGO_TARGET_DIR:-target}/release
+# As ci/test.sh has built them.
+source ci/mpi-setup.sh
+cargo build --quiet "${workspace[@]}" --bin fascicle --examples
+built=$target
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 

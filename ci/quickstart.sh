@@ -3,7 +3,7 @@
 set -euo pipefail
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-cargo build --quiet --release --bins --examples
+cargo build --quiet --release
 start=$SECONDS
 target/release/fascicle train --out "$out/run"
 printf 'trained in %s s\n' $((SECONDS - start))

@@ -57,7 +57,13 @@ fn capabilities(pool: &Pool, memory: &Allocator) -> Capabilities {
     };
     let memory = hal::error::Bytes(memory.memory().total);
     let description = format!("{threads} of {}, {}, {memory}", machine::processor(), machine::vectors());
-    Capabilities { dtypes: DType::ALL.into(), holds_values: true, overlaps_streams: true, description }
+    Capabilities {
+        dtypes: DType::ALL.into(),
+        holds_values: true,
+        overlaps_streams: true,
+        records_work: false,
+        description,
+    }
 }
 
 #[derive(Debug)]

@@ -65,7 +65,13 @@ fn capabilities(context: &Context, ordinal: usize, collectives: Collectives) -> 
     if ordinal != context.id.ordinal {
         description += &format!(", on device {ordinal} of those that this process sees");
     }
-    Ok(Capabilities { dtypes: DType::ALL.into(), holds_values: true, overlaps_streams: true, description })
+    Ok(Capabilities {
+        dtypes: DType::ALL.into(),
+        holds_values: true,
+        overlaps_streams: true,
+        records_work: true,
+        description,
+    })
 }
 
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! A vendor crate fills [`table`] from its libraries and calls [`open`]; what comes back implements `hal::Device`. Read
 //! in this order: [`table`], [`options`], `context`, `device`, `stream`, `event`, `kernels` over [`lower`], `product`,
-//! `collectives`, [`graph`].
+//! `collectives`, `graph`.
 //!
 //! Ranks of one process share a device's context, so each sees the memory of the others. Every call binds the calling
 //! thread to it first; nothing relies on what a thread was bound to before.
@@ -12,7 +12,7 @@ mod context;
 mod device;
 mod driver;
 mod event;
-pub mod graph;
+mod graph;
 mod kernels;
 mod lock;
 pub mod lower;

@@ -60,6 +60,8 @@ pub struct Capabilities {
     pub holds_values: bool,
     /// Whether work queued on one stream can run beside work of another.
     pub overlaps_streams: bool,
+    /// Whether work of its compute stream can be recorded ([`Stream::capture`]).
+    pub records_work: bool,
     /// The device in words, for the start-up report.
     pub description: String,
 }

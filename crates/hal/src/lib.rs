@@ -39,5 +39,5 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use exchange::Exchange;
 pub use kernel::{Kernel, Kernels};
-pub use stream::{Event, RawStream, Stream, StreamKind};
+pub use stream::{Event, RawStream, Recording, Stream, StreamKind};
 pub use transport::{Transfer, Transport, Work};

@@ -1,6 +1,6 @@
 //! Queues of work and the events that order them.
 
-use crate::{DeviceId, RawBuffer, Result};
+use crate::{DeviceId, Error, RawBuffer, Result};
 use std::{fmt, sync::Arc};
 
 /// What a stream is for; a vendor may give kinds different priorities or mechanisms.
@@ -49,7 +49,7 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// `src` is live and holds exactly `dst.len()` bytes.
     ///
     /// # Errors
-    /// [`Error::NoValues`](crate::Error::NoValues) on a device whose buffers hold none.
+    /// [`Error::NoValues`] on a device whose buffers hold none.
     unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()>;
 
     /// Marks the point that the queue has reached.
@@ -69,6 +69,38 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// # Errors
     /// The first failure of queued work.
     fn synchronize(&self) -> Result<()>;
+
+    /// Records what `work` queues on this stream, instead of running it.
+    ///
+    /// Within `work` only kernels, products and copies between device memory may be queued, on no other stream; the host
+    /// may not wait, and no memory may be reserved. The same work has run before, so that what it needs has been made.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a stream that cannot, and a device whose
+    /// [`Capabilities::records_work`](crate::Capabilities::records_work) says no; the failure of `work`;
+    /// [`Error::Vendor`] when something was queued that cannot be recorded.
+    fn capture(&self, _work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
+        Err(Error::invalid(
+            "recorded work",
+            self.device_id().to_string(),
+            "a device that records it: CUDA or ROCm",
+        ))
+    }
+}
+
+/// Work of a stream, recorded.
+///
+/// # Safety
+/// [`launch`](Recording::launch) queues exactly what was recorded.
+pub unsafe trait Recording: fmt::Debug {
+    /// Queues it all on a stream of the device that it was recorded on.
+    ///
+    /// # Safety
+    /// All memory that the work uses is live until it has run.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`].
+    unsafe fn launch(&self, stream: &dyn Stream) -> Result<()>;
 }
 
 /// A point in a stream.
@@ -95,6 +127,6 @@ pub unsafe trait Event: Send + Sync + fmt::Debug {
     /// When the stream passed the point, in microseconds since the device was opened; `None` while it has not.
     ///
     /// # Errors
-    /// [`Error::Vendor`](crate::Error::Vendor) when the device does not answer.
+    /// [`Error::Vendor`] when the device does not answer.
     fn time_us(&self) -> Result<Option<f64>>;
 }

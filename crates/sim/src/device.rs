@@ -35,6 +35,7 @@ pub fn open(options: Options) -> Result<Arc<dyn Device>> {
 pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
     let id = DeviceId { vendor: Vendor::Sim, ordinal: options.ordinal };
     let capabilities = Capabilities {
+        records_work: false,
         dtypes: DType::ALL.into(),
         holds_values: false,
         overlaps_streams: true,

@@ -1,6 +1,6 @@
 //! A device as one rank drives it: its streams, products, kernels and memory.
 
-use crate::{MemoryKind, MemoryUse, Stream, StreamKind, memory::Allocator, trace::Tracer};
+use crate::{MemoryKind, MemoryUse, Stream, StreamKind, memory::Allocator, recording::Notes, trace::Tracer};
 use hal::{DType, DeviceId, Error, Exchange, Result};
 use std::{
     cell::{Cell, RefCell},
@@ -20,6 +20,7 @@ pub(crate) struct Inner {
     pub(crate) kernels: Arc<dyn hal::Kernels>,
     pub(crate) memory: Allocator,
     pub(crate) tracer: RefCell<Option<Tracer>>,
+    pub(crate) recorded: RefCell<Option<Rc<Notes>>>,
     pub(crate) allocating: Cell<MemoryKind>,
     pub(crate) gradients: Cell<bool>,
     pub(crate) next_node: Cell<u64>,
@@ -38,6 +39,7 @@ impl Device {
             kernels: hal.kernels()?,
             memory: Allocator::new(hal.clone()),
             tracer: RefCell::new(None),
+            recorded: RefCell::new(None),
             allocating: Cell::default(),
             gradients: Cell::new(true),
             next_node: Cell::new(0),

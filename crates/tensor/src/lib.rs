@@ -14,7 +14,7 @@
 //! A rank is one thread, and a device's objects stay on it (they are not `Send`): what another thread needs goes
 //! through the host.
 //!
-//! Read in this order: `device`, `stream`, `memory_use`, `memory`, `storage`, `tensor`, [`ops`], `communicator`, [`autograd`].
+//! Read in this order: `device`, `stream`, `memory_use`, `memory`, `storage`, `tensor`, [`ops`], `recording`, `communicator`, [`autograd`].
 
 pub mod autograd;
 mod communicator;
@@ -23,6 +23,7 @@ mod memory;
 mod memory_use;
 pub mod ops;
 mod parts;
+mod recording;
 mod storage;
 mod stream;
 #[allow(clippy::module_inception, reason = "the type that the crate is named for")]
@@ -35,5 +36,6 @@ pub use device::Device;
 pub use hal::{DType, Error, ReduceOp, Result, StreamKind};
 pub use memory_use::{KindUse, MemoryKind, MemoryUse};
 pub use parts::Parts;
+pub use recording::Recording;
 pub use stream::{Event, Stream};
 pub use tensor::{Scalar, Tensor};

@@ -2,7 +2,12 @@
 
 use crate::{Event, MemoryKind, MemoryUse, Stream};
 use hal::{Error, RawBuffer, Result};
-use std::{cell::RefCell, collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 pub(crate) struct Allocator {
     device: Arc<dyn hal::Device>,
@@ -11,10 +16,21 @@ pub(crate) struct Allocator {
 
 #[derive(Default)]
 struct State {
-    // Free blocks by size; each with the events that must pass before its next use.
-    free: BTreeMap<usize, Vec<(RawBuffer, Vec<Event>)>>,
+    free: Free,
+    // While work is recorded: blocks that only the recording may use.
+    private: Option<Private>,
     live: BTreeMap<usize, usize>,
     usage: MemoryUse,
+}
+
+// Free blocks by size; each with the events that must pass before its next use.
+type Free = BTreeMap<usize, Vec<(RawBuffer, Vec<Event>)>>;
+
+// The blocks that were taken since a recording began, and those of them that are free.
+#[derive(Default)]
+struct Private {
+    taken: HashSet<u64>,
+    free: Free,
 }
 
 // A block may be used for a request if at most this share of it is wasted.
@@ -43,7 +59,11 @@ impl Allocator {
             }
             None => (self.fresh(bytes, stream)?, false),
         };
-        self.state.borrow_mut().enter(kind, block.bytes);
+        let mut state = self.state.borrow_mut();
+        state.enter(kind, block.bytes);
+        if let Some(private) = &mut state.private {
+            private.taken.insert(block.addr);
+        }
         Ok((block, reused))
     }
 
@@ -51,7 +71,32 @@ impl Allocator {
     pub(crate) fn give_back(&self, block: RawBuffer, kind: MemoryKind, events: Vec<Event>) {
         let mut state = self.state.borrow_mut();
         state.leave(kind, block.bytes);
-        state.free.entry(block.bytes).or_default().push((block, events));
+        let State { free, private, .. } = &mut *state;
+        let private = private.as_mut().filter(|private| private.taken.contains(&block.addr));
+        let free = private.map_or(free, |private| &mut private.free);
+        free.entry(block.bytes).or_default().push((block, events));
+    }
+
+    /// From now on blocks are taken for a recording: what is free of them is given to nobody else.
+    pub(crate) fn begin_private(&self) {
+        self.state.borrow_mut().private = Some(Private::default());
+    }
+
+    /// Ends that. Gives the free blocks, which stay in use until [`release`](Allocator::release).
+    pub(crate) fn end_private(&self) -> Vec<RawBuffer> {
+        let mut state = self.state.borrow_mut();
+        let private = state.private.take().unwrap_or_default();
+        let blocks: Vec<RawBuffer> = private.free.into_values().flatten().map(|(block, _)| block).collect();
+        for block in &blocks {
+            state.usage.cached -= block.bytes;
+            state.enter(MemoryKind::Buffers, block.bytes);
+        }
+        blocks
+    }
+
+    /// Takes the blocks of a recording back. Nothing but the compute stream uses them.
+    pub(crate) fn release(&self, blocks: Vec<RawBuffer>) {
+        blocks.into_iter().for_each(|block| self.give_back(block, MemoryKind::Buffers, Vec::new()));
     }
 
     pub(crate) fn usage(&self) -> MemoryUse {
@@ -104,17 +149,23 @@ impl Allocator {
     }
 }
 
+// A free block for a request, out of the list.
+fn fitting(free: &mut Free, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
+    let (_, blocks) = free.range_mut(bytes..=bytes + bytes / WASTE).find(|(_, blocks)| !blocks.is_empty())?;
+    // The last freed is the one most likely still in the processor's caches, unless its events are still open.
+    let ready = |(_, events): &(RawBuffer, Vec<Event>)| {
+        events.iter().all(|event| event.is_complete().unwrap_or(true))
+    };
+    let index = blocks.iter().rposition(ready).unwrap_or(0);
+    Some(blocks.remove(index))
+}
+
 impl State {
     fn reuse(&mut self, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
-        let (&size, blocks) =
-            self.free.range_mut(bytes..=bytes + bytes / WASTE).find(|(_, blocks)| !blocks.is_empty())?;
-        self.usage.cached -= size;
-        // The last freed is the one most likely still in the processor's caches, unless its events are still open.
-        let ready = |(_, events): &(RawBuffer, Vec<Event>)| {
-            events.iter().all(|event| event.is_complete().unwrap_or(true))
-        };
-        let index = blocks.iter().rposition(ready).unwrap_or(0);
-        Some(blocks.remove(index))
+        let own = self.private.as_mut().and_then(|private| fitting(&mut private.free, bytes));
+        let found = own.or_else(|| fitting(&mut self.free, bytes))?;
+        self.usage.cached -= found.0.bytes;
+        Some(found)
     }
 
     // What each kind that holds anything holds.

@@ -39,6 +39,11 @@ impl Storage {
         self.block
     }
 
+    /// Whether a stream other than this one uses the memory.
+    pub(crate) fn has_use_beside(&self, stream: &Stream) -> bool {
+        self.uses.borrow().iter().any(|earlier| !earlier.stream.is(stream))
+    }
+
     /// Makes `stream` wait for the other streams' uses: for writers, and before a write for readers too.
     pub(crate) fn order_after(&self, stream: &Stream, write: bool) -> Result<()> {
         let mut uses = self.uses.borrow_mut();

@@ -96,13 +96,18 @@ impl Stream {
         writes: &[&Tensor],
         work: impl FnOnce(&dyn hal::Stream) -> Result<()>,
     ) -> Result<()> {
+        let device = reads.iter().chain(writes).next().map(|tensor| tensor.device().clone());
+        if let Some(device) = &device
+            && let Some(notes) = &*device.0.recorded.borrow()
+        {
+            notes.use_of(name, device, self, reads.iter().chain(writes).copied())?;
+        }
         for tensor in reads {
             tensor.storage().order_after(self, false)?;
         }
         for tensor in writes {
             tensor.storage().order_after(self, true)?;
         }
-        let device = reads.iter().chain(writes).next().map(|tensor| tensor.device().clone());
         let span = device.as_ref().map(|device| trace::begin(device, self)).transpose()?.flatten();
         work(self.hal())?;
         if let (Some(device), Some(start)) = (&device, span) {

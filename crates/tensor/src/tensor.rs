@@ -45,6 +45,9 @@ impl Tensor {
         let bytes = bytes
             .ok_or_else(|| Error::invalid("tensor", format!("shape {shape:?}"), "fewer than 2^64 bytes"))?;
         let storage = Rc::new(Storage::new(device, bytes)?);
+        if let Some(notes) = &*device.0.recorded.borrow() {
+            notes.make(&storage);
+        }
         Ok(Tensor { storage, offset: 0, shape: shape.to_vec(), dtype })
     }
 
@@ -108,6 +111,7 @@ impl Tensor {
                 format!("{} of {}", self.num_elements(), self.dtype),
             ));
         }
+        self.device().not_recorded("upload")?;
         let bytes = bytemuck::cast_slice(elements);
         self.device().compute().queue("upload", &[], &[self], |stream| {
             // SAFETY: the tensor is live, and holds exactly these bytes (checked above).
@@ -145,6 +149,7 @@ impl Tensor {
                 format!("{}, the tensor's type", self.dtype),
             ));
         }
+        self.device().not_recorded("to_vec")?;
         let mut elements = vec![T::zeroed(); self.num_elements()];
         let bytes = bytemuck::cast_slice_mut(&mut elements);
         self.device().compute().queue("download", &[self], &[], |stream| {
@@ -255,7 +260,7 @@ impl Tensor {
         Rc::ptr_eq(&self.storage, &other.storage) && self.raw().overlaps(&other.raw())
     }
 
-    pub(crate) fn storage(&self) -> &Storage {
+    pub(crate) fn storage(&self) -> &Rc<Storage> {
         &self.storage
     }
 

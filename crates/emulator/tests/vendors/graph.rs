@@ -1,43 +1,103 @@
 //! Work that is recorded once is queued many times.
 
-use crate::{CUDA, ROCM, Way};
-use gpu::graph::Graph;
-use hal::{
-    DType, Kernel, RawSlice, Result, StreamKind,
-    kernel::{Binary, BinaryOp},
-};
+use crate::{CUDA, CUDA_STAGED, ROCM, Way};
+use grid::Degrees;
+use nn::Family;
+use tensor::{DType, Device, Result, Tensor, ops};
+use testkit::{config, difference, train_with};
+use train::config::Precision;
 
 const COUNT: usize = 1000;
 
-/// Numbers after three launches of `x += y`, once run directly and once recorded.
-fn sums(way: Way) -> Result<Vec<f32>> {
-    let device = (way.open)(0)?;
-    let (stream, kernels) = (device.create_stream(StreamKind::Compute)?, device.kernels()?);
-    let buffers = [device.allocate(4 * COUNT)?, device.allocate(4 * COUNT)?];
-    let [x, y] = buffers.map(|buffer| RawSlice { addr: buffer.addr, len: COUNT, dtype: DType::F32 });
-    let add = Kernel::Binary(Binary { op: BinaryOp::Add, a: x, b: y, out: x });
-    let mut bytes = vec![0; 4 * COUNT];
-    // SAFETY: the buffers are live until the end, as long as the kernel's slices, and in no other use.
-    unsafe {
-        stream.upload(buffers[0], &1f32.to_le_bytes().repeat(COUNT))?;
-        stream.upload(buffers[1], &0.5f32.to_le_bytes().repeat(COUNT))?;
-        kernels.launch(&*stream, &add)?;
-        let graph = Graph::record(device.id(), &*stream, || kernels.launch(&*stream, &add))?;
-        for _ in 0..3 {
-            graph.launch(&*stream)?;
-        }
-        stream.download(&mut bytes, buffers[0])?;
-        stream.synchronize()?;
-        buffers.iter().for_each(|buffer| device.deallocate(*buffer));
+/// What `x += y` leaves in x: run once and recorded once by `record`, and queued three times.
+fn sums(device: &Device) -> Result<Vec<f32>> {
+    let (x, y) = (ones(device)?, Tensor::full(device, DType::F32, &[COUNT], 0.5)?);
+    // What comes and goes in between has memory of its own in every run.
+    let add = || ops::copy(&ops::add(&x, &y)?, &x);
+    let (recording, ()) = device.record(add)?;
+    let others = (0..8).map(|_| Tensor::full(device, DType::F32, &[COUNT], 7.0));
+    let others: Vec<Tensor> = others.collect::<Result<_>>()?;
+    (0..3).try_for_each(|_| recording.replay())?;
+    for other in others {
+        assert!(other.to_vec::<f32>()?.iter().all(|element| *element == 7.0), "a replay wrote over a tensor");
     }
-    Ok(bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect())
+    x.to_vec()
+}
+
+fn ones(device: &Device) -> Result<Tensor> {
+    Tensor::full(device, DType::F32, &[COUNT], 1.0)
+}
+
+fn device(way: Way) -> Device {
+    (way.open)(0).and_then(Device::new).expect("an emulated device")
 }
 
 #[test]
-fn recorded_work_runs_at_each_launch_and_not_when_recorded() {
+fn recorded_work_runs_at_each_replay_and_not_when_recorded() {
     for way in [CUDA, ROCM] {
-        if way.is_ready("a graph") {
-            assert_eq!(sums(way), Ok(vec![1.0 + 4.0 * 0.5; COUNT]), "{}", way.vendor);
+        if way.is_ready("recorded work") {
+            assert_eq!(sums(&device(way)), Ok(vec![1.0 + 4.0 * 0.5; COUNT]), "{}", way.vendor);
+        }
+    }
+}
+
+#[test]
+fn memory_of_a_recording_comes_back_with_it() {
+    if !CUDA.is_ready("recorded work") {
+        return;
+    }
+    let device = device(CUDA);
+    let before = device.memory_use().in_use;
+    sums(&device).unwrap();
+    assert_eq!(device.memory_use().in_use, before);
+}
+
+#[test]
+fn what_cannot_be_recorded_is_told_and_the_device_goes_on() {
+    if !CUDA.is_ready("recorded work") {
+        return;
+    }
+    let device = device(CUDA);
+    let x = ones(&device).unwrap();
+    let fails = |work: &dyn Fn() -> Result<()>| device.record(work).unwrap_err().to_string();
+    let error = fails(&|| x.to_vec::<f32>().map(drop));
+    assert_eq!(error, "to_vec: a copy of the host within recorded work, needs work of the device alone");
+    let error = fails(&|| x.upload(&[1f32; COUNT]));
+    assert!(error.starts_with("upload: a copy of the host"), "{error}");
+    let error = fails(&|| device.record(|| x.fill(2.0)).map(drop));
+    assert!(error.ends_with("needs neither another one nor a trace at the same time"), "{error}");
+    assert_eq!(x.to_vec::<f32>(), Ok(vec![1.0; COUNT]));
+}
+
+#[test]
+fn staged_collectives_do_not_keep_compute_from_being_recorded() {
+    if CUDA_STAGED.is_ready("recorded work") {
+        assert!(sums(&device(CUDA_STAGED)).is_ok());
+    }
+}
+
+#[test]
+fn recorded_steps_train_to_the_same_bits() {
+    for way in [CUDA, ROCM] {
+        for (family, precision, micro_batches) in [
+            (Family::Gpt2, Precision::F32, 1),
+            (Family::Llama, Precision::Bf16, 2),
+            (Family::Gpt2, Precision::F16, 2),
+        ] {
+            let mut config = config(precision);
+            config.model.family = family;
+            config.parallel.grid = Degrees::default();
+            config.training.steps = 5;
+            config.training.micro_batches = micro_batches;
+            if !way.is_ready("recorded steps") {
+                continue;
+            }
+            let plain = train_with(&config, way.open);
+            config.training.graph = true;
+            let recorded = train_with(&config, way.open);
+            let difference = difference(&recorded, &plain);
+            assert_eq!(recorded.losses, plain.losses, "{} {precision:?}: {difference}", way.vendor);
+            assert_eq!(recorded.weights, plain.weights, "{} {precision:?}: {difference}", way.vendor);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod contract;
 mod ending;
+mod epilogues;
 mod graph;
 mod parity;
 mod together;

@@ -14,8 +14,9 @@ pub(crate) use self::core::{Core, OwnedStream};
 use crate::{
     context::Context,
     event::{Clock, StreamEvent},
+    graph::Graph,
 };
-use hal::{DeviceId, Error, Event, RawBuffer, RawStream, Result, Stream, StreamKind};
+use hal::{DeviceId, Error, Event, RawBuffer, RawStream, Recording, Result, Stream, StreamKind};
 use std::sync::Arc;
 use worker::Worker;
 
@@ -60,11 +61,6 @@ impl GpuStream {
     /// The vendor's stream, for work that is passed straight on.
     pub(crate) fn core(&self) -> &Core {
         &self.core
-    }
-
-    /// Whether work passes through a thread.
-    pub(crate) fn is_queued(&self) -> bool {
-        self.worker.is_some()
     }
 
     /// Does `work` now, or on the stream's thread; its arguments are copied only in the second case.
@@ -171,6 +167,15 @@ unsafe impl Stream for GpuStream {
     fn synchronize(&self) -> Result<()> {
         self.flush()?;
         self.core.synchronize()
+    }
+
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
+        if self.worker.is_some() {
+            let needed = "one that passes its work straight on";
+            return Err(Error::invalid("recorded work", "a stream of staged collectives", needed));
+        }
+        self.core.context.check()?;
+        Ok(Box::new(Graph::record(&self.core, work)?))
     }
 }
 

@@ -14,7 +14,7 @@ use parallel::{
     pipeline::schedule::{assign, balance},
     tensor::recompute,
 };
-use std::{ops::Range, rc::Rc};
+use std::{cell::RefCell, ops::Range, rc::Rc};
 use tensor::Tensor;
 
 /// The chunks of a model that this rank's stage runs.
@@ -37,6 +37,8 @@ enum Piece {
 struct Tables {
     token: Embedding,
     position: Option<Embedding>,
+    // The tokens' places, of the last micro-batch's shape.
+    places: Rc<RefCell<Option<Tensor>>>,
 }
 
 impl Gpt {
@@ -102,7 +104,7 @@ impl Gpt {
                 let positions =
                     || builder.positions("embedding.position", config.context, config.hidden, init);
                 let position = (config.family == Family::Gpt2).then(positions).transpose()?;
-                Piece::Embedding(Tables { token, position })
+                Piece::Embedding(Tables { token, position, places: Rc::default() })
             }
             Segment::Attention(index) => Piece::Attention(Rc::new(Attention::new(builder, config, index)?)),
             Segment::Mlp(index) => Piece::Mlp(Rc::new(Mlp::new(builder, config, index)?)),
@@ -179,11 +181,23 @@ impl Gpt {
         let mut x = tables.token.forward(&self.context, ids)?;
         let (rows, sequence) = (ids.num_rows(), ids.columns());
         if let Some(position) = &tables.position {
-            let numbers: Vec<u32> = (0..rows).flat_map(|_| 0..sequence as u32).collect();
-            let numbers = Tensor::from_slice(ids.device(), &[rows, sequence], &numbers)?;
-            x = x.add(&position.forward(&self.context, &numbers)?)?;
+            let places = tables.places(ids, [rows, sequence])?;
+            x = x.add(&position.forward(&self.context, &places)?)?;
         }
         x.dropout("embedding", self.config.dropout, sequence)
+    }
+}
+
+impl Tables {
+    // Counted on the host and copied once: micro-batches have one shape, but for those of a validation.
+    fn places(&self, ids: &Tensor, shape: [usize; 2]) -> Result<Tensor> {
+        let mut places = self.places.borrow_mut();
+        if let Some(places) = places.as_ref().filter(|places| places.shape() == shape) {
+            return Ok(places.clone());
+        }
+        let [rows, sequence] = shape;
+        let numbers: Vec<u32> = (0..rows).flat_map(|_| 0..sequence as u32).collect();
+        Ok(places.insert(Tensor::from_slice(ids.device(), &shape, &numbers)?).clone())
     }
 }
 

@@ -113,7 +113,7 @@ impl HipblasLt {
             set_wishes: named!(hipblasLtMatmulPreferenceSetAttribute),
             find: named!(hipblasLtMatmulAlgoGetHeuristic),
             multiply: named!(hipblasLtMatmul),
-            reason: reason,
+            reason,
         }
     }
 }

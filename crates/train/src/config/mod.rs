@@ -116,8 +116,20 @@ impl Config {
         self.model.check().map_err(as_config)?;
         self.training.check()?;
         self.grid()?;
+        self.check_graph()?;
         self.machine()?;
         self.plan().map(drop)
+    }
+
+    // Masks are drawn by numbers that kernels take by value, and collectives run on other streams.
+    fn check_graph(&self) -> Result<()> {
+        let (ranks, dropout) = (self.grid()?.world_size(), self.model.dropout);
+        match self.training.graph && (ranks > 1 || dropout > 0.0) {
+            true => Err(Error::Config(format!(
+                "training.graph: found {ranks} ranks and dropout {dropout}, needs 1 rank and no dropout"
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// The schedule for the grid's stages.

@@ -137,6 +137,9 @@ pub struct TrainingConfig {
     pub keep_checkpoints: usize,
     /// Initial scale of the loss in f16.
     pub loss_scale: f64,
+    /// Whether forward and backward are recorded in the second step and then queued in one call (CUDA and HIP graphs): for
+    /// models so small that the device waits for the host. On one rank, and without dropout.
+    pub graph: bool,
 }
 
 impl Default for TrainingConfig {
@@ -162,6 +165,7 @@ impl Default for TrainingConfig {
             checkpoint_every: 200,
             keep_checkpoints: 3,
             loss_scale: 65_536.0,
+            graph: false,
         }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser, and does single steps; `batch` cuts the global batch for
 //! a rank; `scale` adapts the loss scale in f16; `diverged` finds what went wrong; `save` moves parameters to and from
-//! checkpoints; `peak` tells the most memory taken; [`run`](fn@run) is a whole run with records, validation, checkpoints and a clean stop.
+//! checkpoints; `peak` tells the most memory taken; `recorded` queues a step in one call; [`run`](fn@run) is a whole run with records, validation, checkpoints and a clean stop.
 
 mod batch;
 mod diverged;
 mod observer;
 mod peak;
+mod recorded;
 mod run;
 mod save;
 mod scale;

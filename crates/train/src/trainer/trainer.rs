@@ -1,8 +1,8 @@
 //! One rank's model, parameters and optimiser.
 
-use super::{Shares, diverged, scale::LossScale};
+use super::{Shares, diverged, recorded::Recorded, scale::LossScale};
 use crate::{
-    Config, Result,
+    Config, Error, Result,
     config::{Optimiser, Precision},
     data::Dataset,
 };
@@ -28,6 +28,8 @@ pub struct Trainer {
     pub(super) num_updates: u64,
     // Whether all ranks go the same ways to products by now.
     has_agreed: bool,
+    // Forward and backward, recorded in the second step where that is asked for.
+    recorded: Option<Recorded>,
 }
 
 /// What a step gave; the same on every rank.
@@ -47,10 +49,14 @@ impl Trainer {
     /// Builds this rank's part of the model, with its initial values.
     ///
     /// # Errors
-    /// [`Error::Parallel`](crate::Error::Parallel) when sizes do not fit or memory does not suffice.
+    /// [`Error::Parallel`] when sizes do not fit or memory does not suffice.
     pub fn new(context: &Context, config: &Config) -> Result<Trainer> {
         let plan = config.plan()?;
         let training = &config.training;
+        if training.graph && !context.device().capabilities().records_work {
+            let found = format!("{}, which records no work", context.device().id());
+            return Err(Error::Config(format!("training.graph: found {found}, needs a CUDA or ROCm device")));
+        }
         let options = SetOptions {
             dtype: training.precision.dtype(),
             trains: true,
@@ -70,6 +76,7 @@ impl Trainer {
             loss_scale,
             num_updates: 0,
             has_agreed: false,
+            recorded: None,
         })
     }
 
@@ -90,13 +97,22 @@ impl Trainer {
     /// # Errors
     /// Those of layers and collectives.
     pub fn gradients(&self, batch: &nn::Batch) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
+        let dtype = self.dtype().accumulator();
+        self.gradients_of(batch, &Tensor::full(self.context.device(), dtype, &[1], self.loss_scale.value)?)
+    }
+
+    /// As [`gradients`](Trainer::gradients), times the element of `d_loss`.
+    pub(super) fn gradients_of(
+        &self,
+        batch: &nn::Batch,
+        d_loss: &Tensor,
+    ) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
         let (context, parameters) = (&self.context, &self.model.parameters);
         let dtype = self.dtype();
         context.begin("training");
         parameters.begin_step()?;
-        let d_loss = Tensor::full(context.device(), dtype.accumulator(), &[1], self.loss_scale.value)?;
         let step = self.model.module.step(batch, Wanted::Training, dtype);
-        let losses = pipeline::run(context, &self.plan, &step, &d_loss)?;
+        let losses = pipeline::run(context, &self.plan, &step, d_loss)?;
         parameters.end_backward()?;
         Ok((self.mean(losses.iter().map(|(_, loss)| loss))?, losses))
     }
@@ -104,7 +120,7 @@ impl Trainer {
     /// One training step on the batch of that number.
     ///
     /// # Errors
-    /// [`Error::Diverged`](crate::Error::Diverged) when loss or gradients are not finite (in f16 an overflow of the
+    /// [`Error::Diverged`] when loss or gradients are not finite (in f16 an overflow of the
     /// gradients only skips the update); those of data, layers and collectives.
     pub fn step(&mut self, data: &Dataset, step: u64) -> Result<StepResult> {
         let batch = self.shares().training(&self.context, data, step)?;
@@ -116,7 +132,7 @@ impl Trainer {
     /// # Errors
     /// As [`step`](Trainer::step).
     pub fn step_on(&mut self, batch: &nn::Batch) -> Result<StepResult> {
-        let (mean, losses) = self.gradients(batch)?;
+        let (mean, losses) = self.recorded_or_not(batch)?;
         let training = &self.config.training;
         let sum = self.model.parameters.gradient_sum_squares()?;
         let max_norm = (training.clip_norm > 0.0).then_some(training.clip_norm);
@@ -130,6 +146,20 @@ impl Trainer {
         self.loss_scale.update(finite);
         self.agree_once()?;
         Ok(result)
+    }
+
+    // The first step runs as it is: it makes what the later ones need, and times products.
+    fn recorded_or_not(&mut self, batch: &nn::Batch) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
+        if !(self.config.training.graph && self.has_agreed) {
+            return self.gradients(batch);
+        }
+        let recorded = match self.recorded.take() {
+            Some(recorded) => recorded,
+            None => Recorded::new(self, batch)?,
+        };
+        let results = recorded.run(batch, self.loss_scale.value);
+        self.recorded = Some(recorded);
+        results
     }
 
     // The first step may have timed products; later ones go the ways that all ranks have agreed on.

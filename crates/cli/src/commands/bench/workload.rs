@@ -67,6 +67,9 @@ pub(super) struct Running {
     /// gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
     #[arg(long, default_value = "1f1b")]
     schedule: ScheduleKind,
+    /// Record forward and backward once, and queue them in one call (CUDA and ROCm, one rank)
+    #[arg(long)]
+    graph: bool,
     /// Collectives that run beside compute: any of oar,ors,oag,data, or all, or none
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "all")]
     overlap: Vec<String>,
@@ -88,6 +91,7 @@ pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Co
         epsilon: 1e-8,
         clip_norm: 0.0,
         precision: running.precision,
+        graph: running.graph,
         ..TrainingConfig::default()
     };
     let overlap =

@@ -74,8 +74,10 @@ fn product(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
     }
     set(values.bias_type, number(shape.output()))?;
     self::set(lt, lt.functions.set_product, &product, values.epilogue, shape.epilogue())?;
-    let leading = i64::from(shape.sizes()[0]);
-    self::set(lt, lt.functions.set_product, &product, values.sum_leading, leading)?;
+    if shape.has_sum() {
+        let leading = i64::from(shape.sizes()[0]);
+        self::set(lt, lt.functions.set_product, &product, values.sum_leading, leading)?;
+    }
     Ok(product)
 }
 

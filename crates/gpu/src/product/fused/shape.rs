@@ -68,6 +68,11 @@ impl Shape {
         self.types[1]
     }
 
+    /// Whether what goes into GELU is stored.
+    pub(super) fn has_sum(&self) -> bool {
+        self.epilogue != EPILOGUE_BIAS
+    }
+
     /// The library's number of the epilogue.
     pub(super) fn epilogue(&self) -> u32 {
         self.epilogue

@@ -1,0 +1,171 @@
+//! Work that is recorded once and queued many times.
+//!
+//! A step of many small kernels can keep the host busier than the device. Recorded, it is queued in one call. What a
+//! recording writes and reads lies where it lay when it was recorded, so it holds on to all of that: the tensors that its
+//! work uses, and the memory that came and went meanwhile, which nobody else gets.
+
+use crate::{Device, Stream, Tensor, storage::Storage};
+use hal::{Error, RawBuffer, Result};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fmt,
+    rc::{Rc, Weak},
+};
+
+/// Recorded work of a device's compute stream.
+pub struct Recording {
+    hal: Box<dyn hal::Recording>,
+    device: Device,
+    storages: Vec<Rc<Storage>>,
+    blocks: Vec<RawBuffer>,
+}
+
+/// What is noted while work is recorded.
+#[derive(Default)]
+pub(crate) struct Notes {
+    // Memory that was there before, as far as the work uses it, and memory that it takes.
+    used: RefCell<HashMap<*const Storage, Rc<Storage>>>,
+    made: RefCell<HashMap<*const Storage, Weak<Storage>>>,
+}
+
+impl Device {
+    /// Runs `work` once, which makes what it needs, and then records it: its results are where each
+    /// [replay](Recording::replay) leaves them.
+    ///
+    /// Within `work` only operations on tensors may be queued, all on the compute stream; nothing may be copied from or to
+    /// the host. Numbers that operations take by value, such as a learning rate, stay as they were. Work that is recorded
+    /// must take the same memory in every run; so it has best run before.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] on a device that records nothing, within another recording or while a trace is taken, and for
+    /// work that cannot be recorded; the failure of `work`.
+    pub fn record<T, E: From<Error>>(
+        &self,
+        mut work: impl FnMut() -> Result<T, E>,
+    ) -> Result<(Recording, T), E> {
+        if self.0.recorded.borrow().is_some() || self.0.tracer.borrow().is_some() {
+            let needed = "neither another one nor a trace at the same time";
+            return Err(Error::invalid("recorded work", "a recording", needed).into());
+        }
+        *self.0.recorded.borrow_mut() = Some(Rc::default());
+        self.0.memory.begin_private();
+        let outcome = self.capture(&mut work);
+        let notes = self.0.recorded.take().unwrap_or_default();
+        let blocks = self.0.memory.end_private();
+        match outcome {
+            Ok((hal, result)) => {
+                Ok((Recording { hal, device: self.clone(), storages: notes.storages(), blocks }, result))
+            }
+            Err(error) => {
+                self.0.memory.release(blocks);
+                Err(error)
+            }
+        }
+    }
+
+    fn capture<T, E: From<Error>>(
+        &self,
+        work: &mut impl FnMut() -> Result<T, E>,
+    ) -> Result<(Box<dyn hal::Recording>, T), E> {
+        drop(work()?);
+        let mut result = None;
+        let recorded = self.compute().hal().capture(&mut || {
+            result = Some(work());
+            match &result {
+                Some(Ok(_)) => Ok(()),
+                // Said in full below.
+                _ => Err(Error::invalid("recorded work", "its failure", "its success")),
+            }
+        });
+        match (recorded, result) {
+            (_, Some(Err(error))) => Err(error),
+            (Err(error), _) => Err(error.into()),
+            (Ok(recorded), Some(Ok(result))) => Ok((recorded, result)),
+            (Ok(_), None) => {
+                Err(Error::invalid("recorded work", "work that was not run", "a device that runs it").into())
+            }
+        }
+    }
+
+    /// Fails while work is recorded: what the host copies would be copied once, and not in each replay.
+    pub(crate) fn not_recorded(&self, operation: &str) -> Result<()> {
+        match self.0.recorded.borrow().is_some() {
+            true => Err(Error::invalid(
+                operation,
+                "a copy of the host within recorded work",
+                "work of the device alone",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Notes {
+    /// Notes that work on `stream` uses these tensors.
+    pub(crate) fn use_of<'a>(
+        &self,
+        name: &str,
+        device: &Device,
+        stream: &Stream,
+        tensors: impl Iterator<Item = &'a Tensor>,
+    ) -> Result<()> {
+        if !stream.is(&device.compute()) {
+            let found = format!("work on stream {} within recorded work", stream.name());
+            return Err(Error::invalid(name, found, "work on the compute stream"));
+        }
+        for storage in tensors.map(Tensor::storage) {
+            if storage.has_use_beside(stream) {
+                return Err(Error::invalid(
+                    name,
+                    "a tensor that another stream uses",
+                    "one of the compute stream",
+                ));
+            }
+            let address = Rc::as_ptr(storage);
+            if !self.made.borrow().contains_key(&address) {
+                self.used.borrow_mut().entry(address).or_insert_with(|| storage.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a tensor's memory that was taken meanwhile.
+    pub(crate) fn make(&self, storage: &Rc<Storage>) {
+        self.made.borrow_mut().insert(Rc::as_ptr(storage), Rc::downgrade(storage));
+    }
+
+    // All memory that replays touch, but for what came and went.
+    fn storages(&self) -> Vec<Rc<Storage>> {
+        let made = self.made.take().into_values().filter_map(|made| made.upgrade());
+        self.used.take().into_values().chain(made).collect()
+    }
+}
+
+impl Recording {
+    /// Queues the recorded work on the compute stream.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`]; the failure of another stream that uses the same tensors.
+    pub fn replay(&self) -> Result<()> {
+        let compute = self.device.compute();
+        self.storages.iter().try_for_each(|storage| storage.order_after(&compute, true))?;
+        // SAFETY: the recording holds all memory that its work uses: the tensors', and the blocks that came and went, which
+        // only the compute stream uses, in the order of its queue.
+        unsafe { self.hal.launch(compute.hal()) }?;
+        self.storages.iter().for_each(|storage| storage.note_use(&compute, None, true));
+        Ok(())
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.device.0.memory.release(std::mem::take(&mut self.blocks));
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Recording({:?}, {} tensors, {} blocks)", self.hal, self.storages.len(), self.blocks.len())
+    }
+}
