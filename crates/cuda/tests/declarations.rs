@@ -67,11 +67,11 @@ fn parts() -> Vec<Part> {
     ];
     vec![
         Part {
-            layouts: vec![
-                ("offsetof(cublasLtMatmulHeuristicResult_t, state)", lt::VALUES.status_offset),
-                ("offsetof(cublasLtMatmulHeuristicResult_t, algo)", 0),
-                ("(sizeof(cublasLtMatmulHeuristicResult_t) <= 256)", 1),
-                ("CUBLAS_STATUS_NOT_SUPPORTED", lt::VALUES.not_supported as usize),
+            truths: vec![
+                format!("offsetof(cublasLtMatmulHeuristicResult_t, state) == {}", lt::VALUES.status_offset),
+                "offsetof(cublasLtMatmulHeuristicResult_t, algo) == 0".into(),
+                "sizeof(cublasLtMatmulHeuristicResult_t) <= 256".into(),
+                format!("CUBLAS_STATUS_NOT_SUPPORTED == {}", lt::VALUES.not_supported),
             ],
             ..Part::new("cublasLt.h", lt::CublasLt::declarations(), &epilogues)
         },

@@ -34,10 +34,6 @@ fn parts() -> Vec<Part> {
         ("HIPBLAS_ATOMICS_NOT_ALLOWED", blas::ATOMICS_NOT_ALLOWED),
         ("HIPBLAS_STATUS_ALLOC_FAILED", blas::ALLOC_FAILED),
         ("HIPBLAS_STATUS_NOT_SUPPORTED", blas::NOT_SUPPORTED),
-        ("HIPBLAS_R_16F", blas::LEGACY_TYPES.f16),
-        ("HIPBLAS_R_16B", blas::LEGACY_TYPES.bf16),
-        ("HIPBLAS_R_32F", blas::LEGACY_TYPES.f32),
-        ("HIPBLAS_R_64F", blas::LEGACY_TYPES.f64),
         ("HIP_R_16F", blas::HIP_TYPES.f16),
         ("HIP_R_16BF", blas::HIP_TYPES.bf16),
         ("HIP_R_32F", blas::HIP_TYPES.f32),
@@ -58,17 +54,29 @@ fn parts() -> Vec<Part> {
         ("HIPBLASLT_EPILOGUE_GELU_AUX", EPILOGUE_GELU as i32),
         ("HIPBLASLT_EPILOGUE_GELU_AUX_BIAS", EPILOGUE_GELU_BIAS as i32),
     ];
+    // The library's own names for types stand for its own numbers before hipBLAS 3, and for HIP's from then on.
+    let types = |types: blas::Types| {
+        [("16F", types.f16), ("16B", types.bf16), ("32F", types.f32), ("64F", types.f64)]
+    };
+    let of = |generations: &str, all: blas::Types| {
+        types(all).map(|(name, number)| format!("!({generations}) || HIPBLAS_R_{name} == {number}"))
+    };
+    let truths =
+        [of("hipblasVersionMajor < 3", blas::LEGACY_TYPES), of("hipblasVersionMajor >= 3", blas::HIP_TYPES)];
     vec![
         Part {
-            layouts: vec![
-                ("offsetof(hipblasLtMatmulHeuristicResult_t, state)", lt::VALUES.status_offset),
-                ("offsetof(hipblasLtMatmulHeuristicResult_t, algo)", 0),
-                ("(sizeof(hipblasLtMatmulHeuristicResult_t) <= 256)", 1),
+            truths: vec![
+                format!("offsetof(hipblasLtMatmulHeuristicResult_t, state) == {}", lt::VALUES.status_offset),
+                "offsetof(hipblasLtMatmulHeuristicResult_t, algo) == 0".into(),
+                "sizeof(hipblasLtMatmulHeuristicResult_t) <= 256".into(),
             ],
             ..Part::new("hipblaslt/hipblaslt.h", lt::HipblasLt::declarations(), &epilogues)
         },
         Part::new("hip/hip_runtime_api.h", hip::Hip::declarations(), &runtime),
-        Part::new("hipblas/hipblas.h", blas::Hipblas::declarations(), &products),
+        Part {
+            truths: truths.concat(),
+            ..Part::new("hipblas/hipblas.h", blas::Hipblas::declarations(), &products)
+        },
         declarations::collectives("rccl/rccl.h"),
     ]
 }

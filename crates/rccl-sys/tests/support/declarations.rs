@@ -25,8 +25,8 @@ pub struct Part {
     pub values: Vec<(&'static str, i64)>,
     /// Functions that the header overloads for C++, each with the type that is meant.
     pub overloaded: &'static [(&'static str, &'static str)],
-    /// Expressions of sizes and places in structures, with our values.
-    pub layouts: Vec<(&'static str, usize)>,
+    /// Expressions that must be true: of sizes and places in structures, and of what differs between generations.
+    pub truths: Vec<String>,
 }
 
 impl Part {
@@ -37,7 +37,7 @@ impl Part {
         values: &[(&'static str, i32)],
     ) -> Part {
         let values = values.iter().map(|&(name, value)| (name, value.into())).collect();
-        Part { include, functions, values, overloaded: &[], layouts: Vec::new() }
+        Part { include, functions, values, overloaded: &[], truths: Vec::new() }
     }
 }
 
@@ -75,11 +75,8 @@ fn assertions(part: &Part, text: &str) -> Vec<String> {
     let values = part.values.iter().filter(|(name, _)| has(name));
     let values =
         values.map(|(name, value)| format!("static_assert((long long){name} == {value}, \"{name}\");"));
-    let layouts = part
-        .layouts
-        .iter()
-        .map(|(layout, value)| format!("static_assert({layout} == {value}, \"{layout}\");"));
-    functions.chain(values).chain(layouts).collect()
+    let truths = part.truths.iter().map(|truth| format!("static_assert({truth}, \"{truth}\");"));
+    functions.chain(values).chain(truths).collect()
 }
 
 fn check(headers: &Path, defines: &[&str], part: &Part) {
