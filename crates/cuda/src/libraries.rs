@@ -60,7 +60,7 @@ fn load() -> Result<Tables, String> {
     let nccl = open("NCCL", &["libnccl.so.2"]).and_then(|library| Nccl::load(&library));
     let runtime = CudaDriver::new(runtime.map_err(|missing| missing.to_string())?);
     Ok(Tables {
-        runtime: Box::new(runtime.map_err(|fault| fault.to_string())?) as Box<dyn Runtime>,
+        runtime: Box::new(runtime.map_err(|fault| gpu::refused(&fault, &found))?) as Box<dyn Runtime>,
         blas: blas.map(|table| Box::new(CudaBlas(table)) as Box<dyn Blas>),
         lt: lt.map(|table| epilogues(&table)).map_err(|missing| missing.to_string()),
         collectives: nccl.map(|table| ("NCCL".into(), table)),

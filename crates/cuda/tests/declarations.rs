@@ -71,7 +71,7 @@ fn parts() -> Vec<Part> {
                 format!("offsetof(cublasLtMatmulHeuristicResult_t, state) == {}", lt::VALUES.status_offset),
                 "offsetof(cublasLtMatmulHeuristicResult_t, algo) == 0".into(),
                 "sizeof(cublasLtMatmulHeuristicResult_t) <= 256".into(),
-                format!("CUBLAS_STATUS_NOT_SUPPORTED == {}", lt::VALUES.not_supported),
+                format!("CUBLAS_STATUS_NOT_SUPPORTED == {}", lt::VALUES.refusals[0]),
             ],
             ..Part::new("cublasLt.h", lt::CublasLt::declarations(), &epilogues)
         },

@@ -105,7 +105,12 @@ impl Context {
             is_first
         };
         if is_first {
-            self.live_watches().iter().for_each(|watch| watch.end());
+            // All at once: to end a communicator is to wait for its work, which may be queued behind another one's.
+            std::thread::scope(|scope| {
+                for watch in self.live_watches() {
+                    scope.spawn(move || watch.end());
+                }
+            });
         }
     }
 

@@ -1,8 +1,8 @@
 //! How a program looks for a vendor of this kind.
 
-use crate::table::Tables;
+use crate::table::{Fault, Tables};
 use hal::{Error, Probe};
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 /// What a look for the vendor found: libraries with versions, or where they were looked for; devices.
 pub fn probe(name: &str, tables: Result<Arc<Tables>, String>) -> Probe {
@@ -25,6 +25,12 @@ pub fn probe(name: &str, tables: Result<Arc<Tables>, String>) -> Probe {
 /// The error of a vendor without driver or device, in one sentence.
 pub fn no_device(name: &str, reason: &str) -> Error {
     Error::invalid(format!("open {name}"), format!("no device: {reason}"), "a device and its driver")
+}
+
+/// Why a driver or runtime that was opened serves no device, with the files that were opened.
+pub fn refused(fault: &Fault, found: &[(String, PathBuf)]) -> String {
+    let files: Vec<_> = found.iter().map(|(_, path)| path.display().to_string()).collect();
+    format!("{fault} (opened {})", files.join(", "))
 }
 
 fn libraries(tables: &Tables) -> Vec<String> {

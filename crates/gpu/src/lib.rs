@@ -24,6 +24,6 @@ pub mod table;
 mod wait;
 
 pub use device::open;
-pub use driver::{no_device, probe};
+pub use driver::{no_device, probe, refused};
 pub use objects::objects;
 pub use options::{Collectives, Epilogues, Options};

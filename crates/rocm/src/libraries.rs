@@ -55,7 +55,7 @@ fn load() -> Result<Tables, String> {
     let lt = open("hipBLASLt", &products_lt).and_then(|library| HipblasLt::load(&library));
     let rccl = open("RCCL", &["librccl.so.1"]).and_then(|library| Nccl::load(&library));
     let runtime = HipRuntime::new(runtime.map_err(|missing| missing.to_string())?);
-    let runtime = runtime.map_err(|fault| fault.to_string())?;
+    let runtime = runtime.map_err(|fault| gpu::refused(&fault, &found))?;
     let release = runtime.release().map_err(|fault| fault.to_string())?;
     let reason = blas.as_ref().ok().and_then(|(table, _)| table.hipblasStatusToString);
     let lt = match release >= FIRST_WITH_HIP_TYPES {

@@ -33,6 +33,7 @@ fn parts() -> Vec<Part> {
         ("HIPBLAS_GEMM_DEFAULT", blas::GEMM_DEFAULT),
         ("HIPBLAS_ATOMICS_NOT_ALLOWED", blas::ATOMICS_NOT_ALLOWED),
         ("HIPBLAS_STATUS_ALLOC_FAILED", blas::ALLOC_FAILED),
+        ("HIPBLAS_STATUS_INVALID_VALUE", blas::INVALID_VALUE),
         ("HIPBLAS_STATUS_NOT_SUPPORTED", blas::NOT_SUPPORTED),
         ("HIP_R_16F", blas::HIP_TYPES.f16),
         ("HIP_R_16BF", blas::HIP_TYPES.bf16),

@@ -12,7 +12,7 @@ pub const VALUES: LtValues = LtValues {
     operations: [blas::OP_N, blas::OP_T],
     compute_f32: blas::COMPUTE_32F,
     alloc_failed: blas::ALLOC_FAILED,
-    not_supported: 15,
+    refusals: &[15],
     transposed: [3, 4],
     epilogue: 7,
     bias: 8,

@@ -94,10 +94,10 @@ pub struct LtValues {
     pub operations: [c_int; 2],
     /// Sums in f32.
     pub compute_f32: c_int,
-    /// The statuses of too little memory, and of a product that the library cannot do.
+    /// The status of too little memory.
     pub alloc_failed: Status,
-    #[allow(missing_docs, reason = "above")]
-    pub not_supported: Status,
+    /// The statuses by which a search says that the library has nothing for a product.
+    pub refusals: &'static [Status],
     /// Attributes of a product: transposition of A and of B, epilogue, address and type of the bias, address and leading
     /// dimension of what goes into GELU.
     pub transposed: [c_int; 2],

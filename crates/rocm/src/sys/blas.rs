@@ -16,6 +16,8 @@ pub type Handle = *mut c_void;
 pub const SUCCESS: Status = 0;
 /// `HIPBLAS_STATUS_ALLOC_FAILED`.
 pub const ALLOC_FAILED: Status = 2;
+/// `HIPBLAS_STATUS_INVALID_VALUE`.
+pub const INVALID_VALUE: Status = 3;
 /// `HIPBLAS_STATUS_NOT_SUPPORTED`.
 pub const NOT_SUPPORTED: Status = 7;
 /// `HIPBLAS_OP_N`.

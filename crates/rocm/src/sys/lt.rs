@@ -13,7 +13,8 @@ pub const VALUES: LtValues = LtValues {
     operations: [blas::OP_N, blas::OP_T],
     compute_f32: HIP_TYPES.compute_f32,
     alloc_failed: blas::ALLOC_FAILED,
-    not_supported: blas::NOT_SUPPORTED,
+    // What no kernel serves may be called invalid too.
+    refusals: &[blas::NOT_SUPPORTED, blas::INVALID_VALUE],
     transposed: [0, 1],
     epilogue: 2,
     bias: 3,

@@ -5,9 +5,40 @@
 //! learning rate changes.
 
 use super::Trainer;
-use crate::Result;
+use crate::{Error, Result, config::TrainingConfig};
 use nn::{Batch, gpt::MicroBatch};
+use parallel::Context;
 use tensor::{Recording, Tensor, ops};
+
+/// Refuses recorded steps on a device that records nothing.
+///
+/// # Errors
+/// [`Error::Config`] with the device.
+pub(super) fn check(context: &Context, training: &TrainingConfig) -> Result<()> {
+    match training.graph && !context.device().capabilities().records_work {
+        true => {
+            let found = format!("{}, which records no work", context.device().id());
+            Err(Error::Config(format!("training.graph: found {found}, needs a CUDA or ROCm device")))
+        }
+        false => Ok(()),
+    }
+}
+
+impl Trainer {
+    // The first step runs as it is: it makes what the later ones need, and times products.
+    pub(super) fn recorded_or_not(&mut self, batch: &nn::Batch) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
+        if !(self.config.training.graph && self.has_agreed) {
+            return self.gradients(batch);
+        }
+        let recorded = match self.recorded.take() {
+            Some(recorded) => recorded,
+            None => Recorded::new(self, batch)?,
+        };
+        let results = recorded.run(batch, self.loss_scale.value);
+        self.recorded = Some(recorded);
+        results
+    }
+}
 
 /// A recorded step.
 #[derive(Debug)]
@@ -24,7 +55,7 @@ impl Recorded {
     /// Records a step on batches of the shape of this one.
     ///
     /// # Errors
-    /// [`Error::Parallel`](crate::Error::Parallel) where the device records nothing; those of the step.
+    /// [`Error::Parallel`] where the device records nothing; those of the step.
     pub(super) fn new(trainer: &Trainer, batch: &Batch) -> Result<Recorded> {
         let device = trainer.context.device();
         let batch = Batch {

@@ -1,8 +1,12 @@
 //! One rank's model, parameters and optimiser.
 
-use super::{Shares, diverged, recorded::Recorded, scale::LossScale};
+use super::{
+    Shares, diverged,
+    recorded::{self, Recorded},
+    scale::LossScale,
+};
 use crate::{
-    Config, Error, Result,
+    Config, Result,
     config::{Optimiser, Precision},
     data::Dataset,
 };
@@ -27,9 +31,9 @@ pub struct Trainer {
     /// Updates that were not skipped: the step number that AdamW corrects its moments by.
     pub(super) num_updates: u64,
     // Whether all ranks go the same ways to products by now.
-    has_agreed: bool,
+    pub(super) has_agreed: bool,
     // Forward and backward, recorded in the second step where that is asked for.
-    recorded: Option<Recorded>,
+    pub(super) recorded: Option<Recorded>,
 }
 
 /// What a step gave; the same on every rank.
@@ -49,14 +53,11 @@ impl Trainer {
     /// Builds this rank's part of the model, with its initial values.
     ///
     /// # Errors
-    /// [`Error::Parallel`] when sizes do not fit or memory does not suffice.
+    /// [`Error::Parallel`](crate::Error::Parallel) when sizes do not fit or memory does not suffice.
     pub fn new(context: &Context, config: &Config) -> Result<Trainer> {
         let plan = config.plan()?;
         let training = &config.training;
-        if training.graph && !context.device().capabilities().records_work {
-            let found = format!("{}, which records no work", context.device().id());
-            return Err(Error::Config(format!("training.graph: found {found}, needs a CUDA or ROCm device")));
-        }
+        recorded::check(context, training)?;
         let options = SetOptions {
             dtype: training.precision.dtype(),
             trains: true,
@@ -120,7 +121,7 @@ impl Trainer {
     /// One training step on the batch of that number.
     ///
     /// # Errors
-    /// [`Error::Diverged`] when loss or gradients are not finite (in f16 an overflow of the
+    /// [`Error::Diverged`](crate::Error::Diverged) when loss or gradients are not finite (in f16 an overflow of the
     /// gradients only skips the update); those of data, layers and collectives.
     pub fn step(&mut self, data: &Dataset, step: u64) -> Result<StepResult> {
         let batch = self.shares().training(&self.context, data, step)?;
@@ -146,20 +147,6 @@ impl Trainer {
         self.loss_scale.update(finite);
         self.agree_once()?;
         Ok(result)
-    }
-
-    // The first step runs as it is: it makes what the later ones need, and times products.
-    fn recorded_or_not(&mut self, batch: &nn::Batch) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
-        if !(self.config.training.graph && self.has_agreed) {
-            return self.gradients(batch);
-        }
-        let recorded = match self.recorded.take() {
-            Some(recorded) => recorded,
-            None => Recorded::new(self, batch)?,
-        };
-        let results = recorded.run(batch, self.loss_scale.value);
-        self.recorded = Some(recorded);
-        results
     }
 
     // The first step may have timed products; later ones go the ways that all ranks have agreed on.

@@ -108,12 +108,13 @@ impl Shared {
 
 impl Watch for Shared {
     fn check(&self, waited: Duration) -> Result<()> {
-        let checked = self.session.check_async().and_then(|()| {
-            let join = &self.session.join;
-            join.abort.check()?;
-            self.flight.check(waited, join)
-        });
-        checked.inspect_err(|_| self.session.abort())
+        // What fails here ends with all other communicators, by `Context::fail`.
+        let join = &self.session.join;
+        join.abort.check()?;
+        self.session.check_async()?;
+        // The others hear of it before the communicators end, which they would take for the failure.
+        let told = |error: &Error| join.abort.raise(join.members[join.rank], error.to_string());
+        self.flight.check(waited, join).inspect_err(told)
     }
 
     fn land(&self) -> Result<()> {
@@ -129,7 +130,8 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let context = &self.session.context;
         // A peer that has gone would keep this rank here, so the wait is watched like any other.
-        if context.check().and_then(|()| self.land()).is_err() {
+        if let Err(error) = context.check().and_then(|()| self.land()) {
+            context.fail(error);
             self.session.abort();
         }
     }

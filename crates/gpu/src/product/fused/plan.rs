@@ -74,9 +74,15 @@ fn product(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
     }
     set(values.bias_type, number(shape.output()))?;
     self::set(lt, lt.functions.set_product, &product, values.epilogue, shape.epilogue())?;
+    // The search reads alignments off these addresses, and nothing at them.
+    let somewhere = ALIGNMENT as Address;
+    if shape.has_bias() {
+        self::set(lt, lt.functions.set_product, &product, values.bias, somewhere)?;
+    }
     if shape.has_sum() {
         let leading = i64::from(shape.sizes()[0]);
         self::set(lt, lt.functions.set_product, &product, values.sum_leading, leading)?;
+        self::set(lt, lt.functions.set_product, &product, values.sum, somewhere)?;
     }
     Ok(product)
 }
@@ -115,7 +121,7 @@ fn find(
             &mut count,
         )
     };
-    if status == lt.values.not_supported {
+    if lt.values.refusals.contains(&status) {
         return Ok(None);
     }
     lt.check(functions.find.name, status)?;

@@ -68,6 +68,11 @@ impl Shape {
         self.types[1]
     }
 
+    /// Whether there is a bias.
+    pub(super) fn has_bias(&self) -> bool {
+        self.epilogue != EPILOGUE_GELU
+    }
+
     /// Whether what goes into GELU is stored.
     pub(super) fn has_sum(&self) -> bool {
         self.epilogue != EPILOGUE_BIAS
