@@ -122,8 +122,8 @@ impl Allocator {
 
     fn empty_cache(&self) {
         let free = std::mem::take(&mut self.state.borrow_mut().free);
-        self.state.borrow_mut().usage.cached = 0;
         for (block, events) in free.into_values().flatten() {
+            self.state.borrow_mut().usage.cached -= block.bytes;
             // A stream that failed runs nothing any more, so its error does not keep the block in use.
             let _ = events.iter().try_for_each(Event::synchronize);
             // SAFETY: the block came from `allocate`, is in no list any more, and its last uses are over: the caller has

@@ -48,7 +48,9 @@ fn traced(world: &World, device: &Device, grid: Degrees, own: &Path) -> tensor::
 
 fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<trainer::Run> {
     let mut config = Config::default();
-    (config.model.layers, config.model.hidden, config.model.heads) = (4, 128, 4);
+    // Weights so large that moving them takes longer than what a rank's threads are given of one processor at a time:
+    // smaller ones may be moved between two products, on a machine that has nothing else to do.
+    (config.model.layers, config.model.hidden, config.model.heads) = (2, 256, 4);
     (config.model.context, config.model.vocabulary) = (64, 256);
     (config.training.steps, config.training.batch, config.training.micro_batches) = (4, 16, 1);
     (config.training.checkpoint_every, config.training.validation_batches) = (0, 1);
