@@ -110,8 +110,11 @@ impl Group {
         join.abort.check()?;
         let missing = state.missing(key, ranks);
         if let Some(&gone) = missing.iter().find(|rank| state.left.contains(rank)) {
-            let reason = format!("it left {} while others waited for it there", self.label);
-            return Err(Error::Aborted { rank: self.members[gone], reason });
+            let (rank, reason) =
+                (self.members[gone], format!("it left {} while others waited for it there", self.label));
+            // The job ends because of that rank, whose own account of what happened may still be on its way.
+            join.abort.raise(rank, reason.clone());
+            return Err(Error::Aborted { rank, reason });
         }
         if waited <= join.timeout {
             return Ok(());
