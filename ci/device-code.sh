@@ -1,19 +1,14 @@
 #!/usr/bin/env bash
 # Compiles the kernels for NVIDIA and AMD and prints what each of them takes: registers, spilled bytes, shared memory.
 #
-# Usage: ci/device-code.sh [--full] [FOLDER]   tables and objects go there, by default target/device-code
-# For the newest of NVIDIA's architectures and gfx90a; --full: for all that a build takes (FASCICLE_CUDA_ARCHS,
-# FASCICLE_HIP_ARCHS).
+# Usage: ci/device-code.sh [FOLDER]   tables and objects go there, by default target/device-code
+# For all architectures that a build takes: FASCICLE_CUDA_ARCHS, FASCICLE_HIP_ARCHS.
 # Fails when a kernel does not compile, and when one spills that is not named in `may_spill` below.
 # nvcc comes from PyPI and hipcc from Debian where they are missing (as root); neither needs a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cuda_list=90 hip_list=gfx90a
-if [ "${1:-}" = --full ]; then
-  cuda_list=${FASCICLE_CUDA_ARCHS:-80;90} hip_list=${FASCICLE_HIP_ARCHS:-gfx90a}
-  shift
-fi
+cuda_list=${FASCICLE_CUDA_ARCHS:-80;90} hip_list=${FASCICLE_HIP_ARCHS:-gfx90a}
 out=${1:-target/device-code}
 kernels=crates/gpu/kernels
 nvcc_version='13.0.*'
