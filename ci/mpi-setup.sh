@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs Open MPI and what binding it needs, where they are missing, and builds. Sourced by the checks that use MPI.
+# Installs Open MPI and what binding it needs, where they are missing, and says what ci/test.sh builds. Sourced by it, and by
+# the checks behind it that use its build.
 set -euo pipefail
 mpi_missing() {
   local tool

@@ -108,7 +108,11 @@ impl Context {
             // All at once: to end a communicator is to wait for its work, which may be queued behind another one's.
             std::thread::scope(|scope| {
                 for watch in self.live_watches() {
-                    scope.spawn(move || watch.end());
+                    let ends = watch.clone();
+                    // Without a thread it has to be done here.
+                    if std::thread::Builder::new().spawn_scoped(scope, move || ends.end()).is_err() {
+                        watch.end();
+                    }
                 }
             });
         }

@@ -1,7 +1,7 @@
 //! The contracts between Fascicle's algorithms and a vendor.
 //!
 //! Object-safe traits and plain types, nothing else: memory is an address and a size, a handle is pointer-sized, the
-//! element type is a value at run time. A vendor crate (cpu, cuda, rocm, sim) implements the six traits; the crate
+//! element type is a value at run time. A vendor crate (cpu, cuda, rocm, sim) implements the six traits (and `Recording`, where it records work); the crate
 //! `tensor` wraps them in a safe shell, and only that shell calls them.
 //!
 //! Read in this order: [`dtype`], [`buffer`], [`device`], [`stream`], [`blas`], [`kernel`], [`collective`],
