@@ -74,7 +74,7 @@ fn epilogues(table: &CublasLt) -> Lt {
     // SAFETY: the function takes nothing and gives a number.
     let version = unsafe { (table.cublasLtGetVersion)() };
     let version = format!("cuBLASLt {}.{}.{}", version / 10_000, version / 100 % 100, version % 100);
-    Lt { version, functions: table.functions(), values: lt::VALUES }
+    Lt { version, functions: table.functions(Some(table.cublasLtGetStatusString)), values: lt::VALUES }
 }
 
 fn embedded() -> Vec<Object> {

@@ -9,7 +9,7 @@ use crate::{
         lt::{self, HipblasLt},
     },
 };
-use gpu::table::{Blas, Lt, Object, Runtime, Tables};
+use gpu::table::{Blas, Lt, Object, Runtime, Tables, lt::Reason};
 use rccl_sys::{Library, Missing, Nccl, Search};
 use std::{
     path::Path,
@@ -74,7 +74,7 @@ fn load() -> Result<Tables, String> {
 }
 
 // Without a device the library does not tell its version.
-fn epilogues(table: &HipblasLt, reason: Option<lt::Reason>) -> Lt {
+fn epilogues(table: &HipblasLt, reason: Option<Reason>) -> Lt {
     Lt { version: "hipBLASLt".into(), functions: table.functions(reason), values: lt::VALUES }
 }
 

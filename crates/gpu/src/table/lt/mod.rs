@@ -4,88 +4,19 @@
 //! both. A product is described by objects of the library; the library is asked once for an algorithm, and each run
 //! names that.
 
+mod functions;
+
+pub use functions::*;
+
 use super::Fault;
 use hal::DType;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 /// `cublasStatus_t` and `hipblasStatus_t`.
 pub type Status = c_int;
 
 /// A handle, a description of a product, of a matrix, or of what is wanted from an algorithm.
 pub type Opaque = *mut c_void;
-
-/// A function with its C name.
-#[derive(Clone, Copy, Debug)]
-pub struct Named<F> {
-    /// As the library exports it.
-    pub name: &'static str,
-    /// Where it lies.
-    pub function: F,
-}
-
-/// Makes an object.
-pub type Create = unsafe extern "C" fn(*mut Opaque) -> Status;
-/// Ends an object.
-pub type Destroy = unsafe extern "C" fn(Opaque) -> Status;
-/// Makes the description of a product: type of the sums, type of the scales.
-pub type CreateProduct = unsafe extern "C" fn(*mut Opaque, c_int, c_int) -> Status;
-/// Makes the description of a matrix: type, rows, columns, leading dimension.
-pub type CreateMatrix = unsafe extern "C" fn(*mut Opaque, c_int, u64, u64, i64) -> Status;
-/// Sets an attribute: its number, its value's address and size.
-pub type Set = unsafe extern "C" fn(Opaque, c_int, *const c_void, usize) -> Status;
-/// Finds algorithms: handle, product, A, B, C, D, wishes, how many at most, where they go, how many there are.
-pub type Find = unsafe extern "C" fn(
-    Opaque,
-    Opaque,
-    Opaque,
-    Opaque,
-    Opaque,
-    Opaque,
-    Opaque,
-    c_int,
-    *mut c_void,
-    *mut c_int,
-) -> Status;
-/// Queues a product: handle, description, alpha, A, B, beta, C, D (each with its layout), algorithm, workspace with its
-/// size, stream.
-pub type Multiply = unsafe extern "C" fn(
-    Opaque,
-    Opaque,
-    *const c_void,
-    *const c_void,
-    Opaque,
-    *const c_void,
-    Opaque,
-    *const c_void,
-    *const c_void,
-    Opaque,
-    *mut c_void,
-    Opaque,
-    *const c_void,
-    *mut c_void,
-    usize,
-    *mut c_void,
-) -> Status;
-
-/// The functions.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the types say what they do")]
-pub struct LtFunctions {
-    pub create: Named<Create>,
-    pub destroy: Named<Destroy>,
-    pub create_product: Named<CreateProduct>,
-    pub destroy_product: Named<Destroy>,
-    pub set_product: Named<Set>,
-    pub create_matrix: Named<CreateMatrix>,
-    pub destroy_matrix: Named<Destroy>,
-    pub create_wishes: Named<Create>,
-    pub destroy_wishes: Named<Destroy>,
-    pub set_wishes: Named<Set>,
-    pub find: Named<Find>,
-    pub multiply: Named<Multiply>,
-    /// A status in words, where the library says it.
-    pub reason: Option<unsafe extern "C" fn(Status) -> *const c_char>,
-}
 
 /// The numbers in which the libraries differ.
 #[derive(Clone, Copy, Debug)]
