@@ -7,10 +7,18 @@ use fascicle::tensor::ops;
 
 fn main() -> Result<()> {
     for driver in fascicle::registry::drivers() {
-        println!("{}: {}", driver.vendor.name(), (driver.probe)().findings.join("; "));
+        println!(
+            "{}: {}",
+            driver.vendor.name(),
+            (driver.probe)().findings.join("; ")
+        );
     }
     let device = Device::new(cpu::open(cpu::Options::default())?)?;
-    println!("opened {}: {}", device.id(), device.capabilities().description);
+    println!(
+        "opened {}: {}",
+        device.id(),
+        device.capabilities().description
+    );
 
     let a = Tensor::from_slice(&device, &[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
     let b = Tensor::full(&device, DType::F32, &[2, 3], 0.5)?;
@@ -20,6 +28,9 @@ fn main() -> Result<()> {
 
     // Mistakes are found before anything runs, with the numbers that explain them.
     let short = Tensor::zeros(&device, DType::F32, &[5])?;
-    println!("and a mistake: {}", ops::add(&a, &short).expect_err("5 elements do not fit 6"));
+    println!(
+        "and a mistake: {}",
+        ops::add(&a, &short).expect_err("5 elements do not fit 6")
+    );
     Ok(())
 }

@@ -9,10 +9,20 @@ use fascicle::prelude::*;
 use fascicle::tensor::ReduceOp;
 
 fn main() -> Result<()> {
-    let asked = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(2);
+    let asked = std::env::args()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(2);
     let ranks = launch::num_processes().unwrap_or(asked);
-    let grid = Grid::new(Degrees { data: ranks, ..Degrees::default() }, AxisOrder::default());
-    let grid = grid.map_err(|error| Error::invalid("grid", error.to_string(), "degrees of at least 1"))?;
+    let grid = Grid::new(
+        Degrees {
+            data: ranks,
+            ..Degrees::default()
+        },
+        AxisOrder::default(),
+    );
+    let grid =
+        grid.map_err(|error| Error::invalid("grid", error.to_string(), "degrees of at least 1"))?;
     let sums = launch(grid, Settings::default(), |context| {
         let rank = context.world().rank() as f32;
         let tensor = Tensor::from_slice(context.device(), &[3], &[rank, 10.0 * rank, 1.0])?;
@@ -23,7 +33,10 @@ fn main() -> Result<()> {
         tensor.to_vec::<f32>()
     })?;
     let total = (ranks * (ranks - 1) / 2) as f32;
-    assert!(sums.iter().all(|sum| sum == &[total, 10.0 * total, ranks as f32]));
+    assert!(
+        sums.iter()
+            .all(|sum| sum == &[total, 10.0 * total, ranks as f32])
+    );
     launch::say(&format!("{ranks} ranks: each holds {:?}", sums[0]));
     Ok(())
 }

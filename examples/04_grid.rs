@@ -8,10 +8,19 @@ fn main() -> std::result::Result<(), fascicle::grid::Error> {
     let degrees: Degrees = "x=2,z=2,pipeline=2".parse()?;
     let grid = Grid::for_ranks(degrees, AxisOrder::default(), 8)?;
     for axis in Axis::ALL {
-        println!("{:<9}{} ranks: {}", axis.name(), grid.degree(axis), axis.role());
+        println!(
+            "{:<9}{} ranks: {}",
+            axis.name(),
+            grid.degree(axis),
+            axis.role()
+        );
     }
     for rank in 0..grid.world_size() {
-        println!("rank {rank} at {}, with {:?} along x", grid.coordinates(rank), grid.group(rank, Axis::X));
+        println!(
+            "rank {rank} at {}, with {:?} along x",
+            grid.coordinates(rank),
+            grid.group(rank, Axis::X)
+        );
     }
     assert_eq!(grid.group(0, Axis::Z), [0, 2]);
     assert_eq!(grid.group(5, Axis::Pipeline), [1, 5]);

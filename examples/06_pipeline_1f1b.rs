@@ -8,19 +8,32 @@ fn main() -> Result<(), ScheduleError> {
     let (stages, micro_batches) = (4, 8);
     let schedules = [
         ("GPipe", schedule::gpipe(stages, micro_batches)?),
-        ("1F1B", schedule::one_forward_one_backward(stages, micro_batches)?),
-        ("interleaved 1F1B, 2 chunks", schedule::interleaved(stages, 2, micro_batches)?),
+        (
+            "1F1B",
+            schedule::one_forward_one_backward(stages, micro_batches)?,
+        ),
+        (
+            "interleaved 1F1B, 2 chunks",
+            schedule::interleaved(stages, 2, micro_batches)?,
+        ),
     ];
     for (name, schedule) in &schedules {
         let report = schedule::check(schedule)?;
         let idle = schedule::idle(schedule, 1.0, 2.0)?;
-        println!("{name}: live activations {:?}, idle {:.1} %", report.peak_live, 100.0 * idle.fraction);
+        println!(
+            "{name}: live activations {:?}, idle {:.1} %",
+            report.peak_live,
+            100.0 * idle.fraction
+        );
         println!("{}", schedule.to_text(110));
     }
     // The published bubble of both: (p - 1) / (m + p - 1).
     let bubble = 3.0 / 11.0;
     for (name, schedule) in &schedules[..2] {
-        assert!((schedule::idle(schedule, 1.0, 2.0)?.fraction - bubble).abs() < 1e-12, "{name}");
+        assert!(
+            (schedule::idle(schedule, 1.0, 2.0)?.fraction - bubble).abs() < 1e-12,
+            "{name}"
+        );
     }
     assert_eq!(schedule::check(&schedules[1].1)?.peak_live, [4, 3, 2, 1]);
     Ok(())

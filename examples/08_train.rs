@@ -24,35 +24,61 @@ impl Observer for Print {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let model =
-        GptConfig { layers: 2, hidden: 32, heads: 2, context: 32, vocabulary: 256, ..GptConfig::default() };
-    let mut config = Config { model, ..Config::default() };
+    let model = GptConfig {
+        layers: 2,
+        hidden: 32,
+        heads: 2,
+        context: 32,
+        vocabulary: 256,
+        ..GptConfig::default()
+    };
+    let mut config = Config {
+        model,
+        ..Config::default()
+    };
     config.training.steps = 80;
     config.training.batch = 48;
     config.training.checkpoint_every = 0;
     let ranks = launch::num_processes().unwrap_or(4);
     config.parallel.grid = match ranks {
         4 => "x=2,pipeline=2".parse()?,
-        data => Degrees { data, ..Degrees::default() },
+        data => Degrees {
+            data,
+            ..Degrees::default()
+        },
     };
 
     let source = Source::Embedded(include_bytes!("08_train.rs").repeat(4));
-    let settings =
-        DataSettings { context: 32, global_batch: 48, validation_batches: 2, ..DataSettings::default() };
+    let settings = DataSettings {
+        context: 32,
+        global_batch: 48,
+        validation_batches: 2,
+        ..DataSettings::default()
+    };
     let (data, tokenizer) = Dataset::open(&source, &TokenizerChoice::Bytes, &settings)?;
     // The same for all processes.
     let dir = std::env::temp_dir().join("fascicle-08-train");
-    let this = Run { config, data, tokenizer, dir: dir.clone(), resume: None, trace_step: None };
+    let this = Run {
+        config,
+        data,
+        tokenizer,
+        dir: dir.clone(),
+        resume: None,
+        trace_step: None,
+    };
     if launch::is_first() {
         std::fs::remove_dir_all(&dir).ok();
         this.prepare()?;
     }
 
     let stop = Arc::new(Stop::default());
-    let ranks = launch::ranks(ranks, move |world, device| -> fascicle::train::Result<Summary> {
-        world.everyone().barrier()?;
-        run(world, device, &this, &Print, &stop)
-    });
+    let ranks = launch::ranks(
+        ranks,
+        move |world, device| -> fascicle::train::Result<Summary> {
+            world.everyone().barrier()?;
+            run(world, device, &this, &Print, &stop)
+        },
+    );
     let summary = ranks?.swap_remove(0);
     launch::say(&format!(
         "loss {:.3}, validation {:.3}, checkpoint {:?}",

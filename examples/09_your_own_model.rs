@@ -60,26 +60,49 @@ impl Classifier {
 
 /// Losses of five steps of gradient descent, and what the library inserted.
 fn train(context: &Context) -> Result<(Vec<f64>, String)> {
-    let options = SetOptions { dtype: DType::F64, trains: true, num_states: 0, sharded: false };
+    let options = SetOptions {
+        dtype: DType::F64,
+        trains: true,
+        num_states: 0,
+        sharded: false,
+    };
     let model = auto_parallelize(context, options, Classifier::new)?;
     let (data, z) = (context.degree(Axis::Data), context.degree(Axis::Z));
     let rows = BATCH / (data * z);
     let first = (context.index(Axis::Data) * z + context.index(Axis::Z)) * rows;
-    let inputs: Vec<f64> = (first * 12..(first + rows) * 12).map(|i| (i as f64 * 0.71).sin()).collect();
-    let labels: Vec<u32> = (first..first + rows).map(|i| (i * 5 % CLASSES) as u32).collect();
+    let inputs: Vec<f64> = (first * 12..(first + rows) * 12)
+        .map(|i| (i as f64 * 0.71).sin())
+        .collect();
+    let labels: Vec<u32> = (first..first + rows)
+        .map(|i| (i * 5 % CLASSES) as u32)
+        .collect();
     let labels = Tensor::from_slice(context.device(), &[rows], &labels)?;
     let one = Tensor::full(context.device(), DType::F64, &[1], 1.0)?;
     let mut losses = Vec::new();
     for _ in 0..5 {
         model.parameters.begin_step()?;
-        let x = DTensor::input(context, Tensor::from_slice(context.device(), &[rows, 12], &inputs)?);
-        let loss = cross_entropy(model.module.forward(&x)?, &labels, CLASSES, 1.0 / BATCH as f64)?;
+        let x = DTensor::input(
+            context,
+            Tensor::from_slice(context.device(), &[rows, 12], &inputs)?,
+        );
+        let loss = cross_entropy(
+            model.module.forward(&x)?,
+            &labels,
+            CLASSES,
+            1.0 / BATCH as f64,
+        )?;
         losses.push(loss.var.tensor().item()?);
         autograd::backward(vec![(loss.var, one.clone())])?;
         model.parameters.end_backward()?;
         let norm = model.parameters.gradient_sum_squares()?;
         let factor = ops::optimiser::clip_scale(&norm, None, 1.0)?;
-        ops::optimiser::sgd(context.device(), &model.parameters.updates(0.0)?, &factor, 0.1, 0.0)?;
+        ops::optimiser::sgd(
+            context.device(),
+            &model.parameters.updates(0.0)?,
+            &factor,
+            0.1,
+            0.0,
+        )?;
     }
     Ok((losses, context.report().to_string()))
 }
@@ -104,7 +127,13 @@ fn main() -> Result<()> {
         }
         let (losses, report) = run(degrees)?;
         launch::say(&format!("{grid:<20}{losses:.6?}"));
-        assert!(serial.iter().zip(&losses).all(|(a, b)| (a - b).abs() < 1e-12), "the same losses on {grid}");
+        assert!(
+            serial
+                .iter()
+                .zip(&losses)
+                .all(|(a, b)| (a - b).abs() < 1e-12),
+            "the same losses on {grid}"
+        );
         if grid == "x=2,y=2" {
             launch::say(&format!("  what the library inserted there:\n{report}"));
         }

@@ -28,11 +28,19 @@ pub fn launch<T: Serialize + DeserializeOwned + Send + 'static>(
     body: impl Fn(&Context) -> Result<T> + Send + Sync + 'static,
 ) -> Result<Vec<T>> {
     let ranks = ranks(grid.world_size(), move |world, device| {
-        body(&Context::new(world.clone(), grid, device.clone(), settings)?)
+        body(&Context::new(
+            world.clone(),
+            grid,
+            device.clone(),
+            settings,
+        )?)
     });
     ranks.map_err(|failure| match failure.error() {
         Some(error) => error.clone(),
-        None => Error::Aborted { rank: failure.rank, reason: failure.to_string() },
+        None => Error::Aborted {
+            rank: failure.rank,
+            reason: failure.to_string(),
+        },
     })
 }
 
@@ -60,12 +68,16 @@ where
 
 /// The number of ranks, where `mpirun` or `srun` has decided it; `None` where ranks are threads, of any number.
 pub fn num_processes() -> Option<usize> {
-    started().and_then(|processes| processes.join().ok()).map(|place| place.size)
+    started()
+        .and_then(|processes| processes.join().ok())
+        .map(|place| place.size)
 }
 
 /// Whether this process is the one that prints and tidies up for all.
 pub fn is_first() -> bool {
-    started().and_then(|processes| processes.join().ok()).is_none_or(|place| place.rank == 0)
+    started()
+        .and_then(|processes| processes.join().ok())
+        .is_none_or(|place| place.rank == 0)
 }
 
 /// Prints a line; of several processes, only the first one does.
@@ -81,7 +93,11 @@ fn started() -> Option<&'static dyn Processes> {
 }
 
 fn not_started<E>(reason: String) -> Failure<E> {
-    Failure { rank: 0, kind: Kind::NotStarted(reason), others: Box::default() }
+    Failure {
+        rank: 0,
+        kind: Kind::NotStarted(reason),
+        others: Box::default(),
+    }
 }
 
 fn threads<T, E>(
@@ -92,7 +108,9 @@ where
     T: Send + 'static,
     E: From<Error> + Display + Send + 'static,
 {
-    local::run(Options::new(number), move |world| body(&world, &open(&world, None)?))
+    local::run(Options::new(number), move |world| {
+        body(&world, &open(&world, None)?)
+    })
 }
 
 fn own<T, E>(
@@ -106,7 +124,10 @@ where
 {
     processes::run(processes, Options::DEFAULT_TIMEOUT, move |world| {
         if world.size() != number {
-            let needed = format!("{}, the number of processes that the launcher started", world.size());
+            let needed = format!(
+                "{}, the number of processes that the launcher started",
+                world.size()
+            );
             return Err(E::from(Error::invalid("ranks", number.to_string(), needed)));
         }
         let device = open(&world, Some(processes.transport()?))?;
@@ -118,14 +139,21 @@ where
 // The device of one rank.
 fn open(world: &World, transport: Option<Arc<dyn Transport>>) -> Result<Device> {
     let driver = driver::usable(&driver::carried(None, &registry::drivers())?)?;
-    let options = OpenOptions { ordinal: world.local_rank(), threads: 1, transport };
+    let options = OpenOptions {
+        ordinal: world.local_rank(),
+        threads: 1,
+        transport,
+    };
     Device::new((driver.open)(options)?)
 }
 
 // What every rank returned, on every rank.
 fn gathered<T: Serialize + DeserializeOwned>(world: &World, returned: &T) -> Result<Vec<T>> {
-    let told = |error: postcard::Error| Error::invalid("launch", error.to_string(), "a result to send");
+    let told =
+        |error: postcard::Error| Error::invalid("launch", error.to_string(), "a result to send");
     let own = postcard::to_stdvec(returned).map_err(told)?;
     let all = world.everyone().all_gather(&own)?;
-    all.iter().map(|bytes| postcard::from_bytes(bytes).map_err(told)).collect()
+    all.iter()
+        .map(|bytes| postcard::from_bytes(bytes).map_err(told))
+        .collect()
 }

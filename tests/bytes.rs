@@ -22,7 +22,15 @@ struct Expected {
 
 impl Expected {
     /// Layers that read the same k inputs: the gradient of those is reduced once.
-    fn add(&mut self, transposed: bool, k: u64, outputs: &[u64], m: u64, grid: Degrees, micro_batches: u64) {
+    fn add(
+        &mut self,
+        transposed: bool,
+        k: u64,
+        outputs: &[u64],
+        m: u64,
+        grid: Degrees,
+        micro_batches: u64,
+    ) {
         let (x, y, z) = (grid.x as u64, grid.y as u64, grid.z as u64);
         let (reads, emits) = if transposed { (x, y) } else { (y, x) };
         let n: u64 = outputs.iter().sum();
@@ -43,7 +51,10 @@ impl Expected {
 
 fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
     let model = &config.model;
-    let (h, kv) = (model.hidden as u64, (model.kv_heads() * model.head_size()) as u64);
+    let (h, kv) = (
+        model.hidden as u64,
+        (model.kv_heads() * model.head_size()) as u64,
+    );
     let mlp = model.mlp_hidden() as u64;
     let m = (config.training.batch * model.context / grid.data) as u64;
     let micro = config.training.micro_batches as u64;
@@ -51,7 +62,11 @@ fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
     for _ in 0..layers {
         sum.add(false, h, &[h, kv, kv], m, grid, micro);
         sum.add(true, h, &[h], m, grid, micro);
-        let up = if model.family == Family::Llama { vec![mlp, mlp] } else { vec![mlp] };
+        let up = if model.family == Family::Llama {
+            vec![mlp, mlp]
+        } else {
+            vec![mlp]
+        };
         sum.add(false, h, &up, m, grid, micro);
         sum.add(true, mlp, &[h], m, grid, micro);
     }
@@ -63,8 +78,12 @@ fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
 fn linear_by_formula(config: &Config, axis: Axis, operation: Operation) -> (u64, u64) {
     let all = train::placement::volumes(config);
     let kind = (axis, operation, Subject::Linear);
-    let alike = all.iter().filter(|volume| (volume.axis, volume.operation, volume.subject) == kind);
-    alike.fold((0, 0), |(calls, bytes), volume| (calls + volume.calls, bytes + volume.bytes))
+    let alike = all
+        .iter()
+        .filter(|volume| (volume.axis, volume.operation, volume.subject) == kind);
+    alike.fold((0, 0), |(calls, bytes), volume| {
+        (calls + volume.calls, bytes + volume.bytes)
+    })
 }
 
 fn check(mut config: Config) {
@@ -88,9 +107,24 @@ fn check(mut config: Config) {
             assert_eq!(sum % ranks, 0, "ranks of a stage differ on {grid}");
             sum / ranks
         };
-        let Expected { x_reduce, y_reduce, gather, scatter } = found;
-        let [x_reduce, y_reduce, gather, scatter] = [x_reduce, y_reduce, gather, scatter].map(per_rank);
-        assert_eq!(Expected { x_reduce, y_reduce, gather, scatter }, expected, "{grid}");
+        let Expected {
+            x_reduce,
+            y_reduce,
+            gather,
+            scatter,
+        } = found;
+        let [x_reduce, y_reduce, gather, scatter] =
+            [x_reduce, y_reduce, gather, scatter].map(per_rank);
+        assert_eq!(
+            Expected {
+                x_reduce,
+                y_reduce,
+                gather,
+                scatter
+            },
+            expected,
+            "{grid}"
+        );
         let by_formula = |axis, operation| linear_by_formula(&config, axis, operation).1;
         let formulas = Expected {
             x_reduce: by_formula(Axis::X, Operation::AllReduce),
@@ -120,7 +154,11 @@ fn recomputation_gathers_and_reduces_once_more() {
     let mut config = config(Precision::F64);
     config.model.vocabulary = 48;
     config.training.steps = 2;
-    config.parallel.grid = Degrees { y: 2, z: 2, ..Degrees::default() };
+    config.parallel.grid = Degrees {
+        y: 2,
+        z: 2,
+        ..Degrees::default()
+    };
     let plain = train(&config).counters[0].clone();
     config.model.recompute = true;
     let again = train(&config).counters[0].clone();
@@ -134,14 +172,22 @@ fn recomputation_gathers_and_reduces_once_more() {
         ] {
             let found = counters.get(axis, operation, Subject::Linear);
             let formula = linear_by_formula(&config, axis, operation);
-            assert_eq!((found.calls, found.bytes), formula, "{axis} {operation:?}, kept: {keep}");
+            assert_eq!(
+                (found.calls, found.bytes),
+                formula,
+                "{axis} {operation:?}, kept: {keep}"
+            );
         }
     }
-    let linear =
-        |counters: &parallel::Counters, axis, operation| counters.get(axis, operation, Subject::Linear).bytes;
+    let linear = |counters: &parallel::Counters, axis, operation| {
+        counters.get(axis, operation, Subject::Linear).bytes
+    };
     let head = (config.model.hidden * 48 / 2) as u64 * BYTES * config.training.micro_batches as u64;
     let blocks = linear(&plain, Axis::Z, Operation::AllGather) - 2 * head;
-    assert_eq!(linear(&again, Axis::Z, Operation::AllGather), blocks / 2 * 3 + 2 * head);
+    assert_eq!(
+        linear(&again, Axis::Z, Operation::AllGather),
+        blocks / 2 * 3 + 2 * head
+    );
     assert_eq!(
         linear(&again, Axis::Z, Operation::ReduceScatter),
         linear(&plain, Axis::Z, Operation::ReduceScatter)
@@ -152,14 +198,24 @@ fn recomputation_gathers_and_reduces_once_more() {
 fn data_replicas_reduce_each_shard_once_a_step() {
     let mut config = config(Precision::F64);
     config.training.steps = 2;
-    config.parallel.grid = Degrees { x: 2, data: 2, ..Degrees::default() };
+    config.parallel.grid = Degrees {
+        x: 2,
+        data: 2,
+        ..Degrees::default()
+    };
     for counters in train(&config).counters {
-        let bytes = counters.get(Axis::Data, Operation::AllReduce, Subject::Gradients).bytes;
+        let bytes = counters
+            .get(Axis::Data, Operation::AllReduce, Subject::Gradients)
+            .bytes;
         let model = &config.model;
         // Shards of x=2: half of all matrices and of those biases that x cuts; alignment adds less than 1 %.
         let matrices = model.layers * 12 * model.hidden * model.hidden / 2 + 19 * model.hidden;
-        let vectors = model.layers * (9 * model.hidden) + 2 * model.hidden + model.context * model.hidden;
+        let vectors =
+            model.layers * (9 * model.hidden) + 2 * model.hidden + model.context * model.hidden;
         let (least, most) = (matrices as u64 * BYTES, (matrices + vectors) as u64 * BYTES);
-        assert!((least..=most + most / 50).contains(&bytes), "{least} <= {bytes} <= {most}");
+        assert!(
+            (least..=most + most / 50).contains(&bytes),
+            "{least} <= {bytes} <= {most}"
+        );
     }
 }

@@ -13,8 +13,18 @@ use train::{
 };
 
 /// Steps `from..to`, after loading what `resume` holds and before saving to `dir`; the losses.
-fn steps(config: &Config, from: u64, to: u64, resume: Option<&Path>, dir: Option<&Path>) -> Vec<f64> {
-    let shared = Arc::new((config.clone(), resume.map(Path::to_owned), dir.map(Path::to_owned)));
+fn steps(
+    config: &Config,
+    from: u64,
+    to: u64,
+    resume: Option<&Path>,
+    dir: Option<&Path>,
+) -> Vec<f64> {
+    let shared = Arc::new((
+        config.clone(),
+        resume.map(Path::to_owned),
+        dir.map(Path::to_owned),
+    ));
     let grid = config.grid().unwrap();
     let results = ranks(grid.world_size(), move |world, device| {
         let (config, resume, dir) = &*shared;
@@ -26,7 +36,11 @@ fn steps(config: &Config, from: u64, to: u64, resume: Option<&Path>, dir: Option
         let mut losses = Vec::new();
         for step in from..to {
             let tokens = |range| Ok(fixed_tokens(config, step, range));
-            losses.push(trainer.step_on(&trainer.shares().cut(&context, step, tokens)?)?.loss);
+            losses.push(
+                trainer
+                    .step_on(&trainer.shares().cut(&context, step, tokens)?)?
+                    .loss,
+            );
         }
         if let Some(dir) = dir {
             save(&trainer, &Tokenizer::bytes(), dir, to, 3)?;
@@ -47,8 +61,9 @@ fn saved_on_one_grid_and_continued_on_every_other() {
     let dir = tempfile::tempdir().unwrap();
     let base = config(Precision::F64);
     let uninterrupted = steps(&base, 0, 4, None, None);
-    for (index, grid) in
-        ["x=2,y=2,z=2", "y=2,z=2,pipeline=2", "x=2,data=2,pipeline=2"].into_iter().enumerate()
+    for (index, grid) in ["x=2,y=2,z=2", "y=2,z=2,pipeline=2", "x=2,data=2,pipeline=2"]
+        .into_iter()
+        .enumerate()
     {
         let path = dir.path().join(index.to_string());
         let losses = steps(&on(&base, grid.parse().unwrap()), 0, 2, None, Some(&path));
@@ -64,22 +79,41 @@ fn saved_on_one_grid_and_continued_on_every_other() {
 }
 
 fn near(found: &[f64], expected: &[f64]) -> bool {
-    found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-9 * b.abs())
+    found.len() == expected.len()
+        && found
+            .iter()
+            .zip(expected)
+            .all(|(a, b)| (a - b).abs() <= 1e-9 * b.abs())
 }
 
 #[test]
 fn resumed_on_the_same_grid_bit_for_bit() {
-    for (precision, sharded) in
-        [(Precision::F32, false), (Precision::Bf16, false), (Precision::F32, true), (Precision::F16, true)]
-    {
+    for (precision, sharded) in [
+        (Precision::F32, false),
+        (Precision::Bf16, false),
+        (Precision::F32, true),
+        (Precision::F16, true),
+    ] {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = on(&config(precision), Degrees { x: 2, data: 2, pipeline: 2, ..Degrees::default() });
+        let mut config = on(
+            &config(precision),
+            Degrees {
+                x: 2,
+                data: 2,
+                pipeline: 2,
+                ..Degrees::default()
+            },
+        );
         config.parallel.sharded_optimiser = sharded;
         config.model.dropout = 0.1;
         let whole = steps(&config, 0, 5, None, None);
         let first = steps(&config, 0, 3, None, Some(dir.path()));
         let second = steps(&config, 3, 5, Some(dir.path()), None);
-        assert_eq!([first, second].concat(), whole, "{precision:?}, sharded {sharded}");
+        assert_eq!(
+            [first, second].concat(),
+            whole,
+            "{precision:?}, sharded {sharded}"
+        );
     }
 }
 
@@ -93,8 +127,15 @@ fn a_checkpoint_of_another_model_is_refused() {
     let path = dir.path().to_owned();
     let failure = testkit::try_ranks(1, move |world, device| {
         let context = Context::new(world, other.grid()?, device, other.settings())?;
-        load(&mut Trainer::new(&context, &other)?, &Reader::open(&path)?, true)
+        load(
+            &mut Trainer::new(&context, &other)?,
+            &Reader::open(&path)?,
+            true,
+        )
     });
     let message = failure.unwrap_err();
-    assert!(message.contains("has shape") && message.contains("the model needs"), "{message}");
+    assert!(
+        message.contains("has shape") && message.contains("the model needs"),
+        "{message}"
+    );
 }

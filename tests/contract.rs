@@ -2,7 +2,10 @@
 
 mod cpu_vendor {
     fn open(ordinal: usize) -> hal::Result<std::sync::Arc<dyn hal::Device>> {
-        cpu::open(cpu::Options { ordinal, ..cpu::Options::default() })
+        cpu::open(cpu::Options {
+            ordinal,
+            ..cpu::Options::default()
+        })
     }
 
     testkit::contract_tests!(open);
@@ -10,7 +13,11 @@ mod cpu_vendor {
 
 mod cpu_vendor_with_two_threads {
     fn open(ordinal: usize) -> hal::Result<std::sync::Arc<dyn hal::Device>> {
-        cpu::open(cpu::Options { ordinal, threads: 2, ..cpu::Options::default() })
+        cpu::open(cpu::Options {
+            ordinal,
+            threads: 2,
+            ..cpu::Options::default()
+        })
     }
 
     testkit::contract_tests!(open);

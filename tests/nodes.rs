@@ -26,9 +26,15 @@ fn collectives(
     let counts = counts.clone();
     ranks_on(nodes, move |world, device| {
         let grid = Grid::new(degrees.parse()?, AxisOrder::default())?;
-        let settings = Settings { hierarchical: form, checked: true, ..Settings::default() };
+        let settings = Settings {
+            hierarchical: form,
+            checked: true,
+            ..Settings::default()
+        };
         let context = Context::new(world, grid, device.clone(), settings)?;
-        let group = context.group(axis, Purpose::Main)?.expect("an axis with ranks");
+        let group = context
+            .group(axis, Purpose::Main)?
+            .expect("an axis with ranks");
         let (me, size, stream) = (group.rank(), group.size(), device.compute());
         // Quarters, which sums of eight hold exactly even in 16 bits.
         let number = |place: usize| (place * 7 % 13) as f64 * 0.25 + me as f64;
@@ -38,14 +44,28 @@ fn collectives(
         let subject = Subject::Layout;
         let sum = tensor(&numbers(0..total))?;
         group.all_reduce(&context, subject, &stream, &sum, ReduceOp::Sum)?;
-        let (part, whole) = (tensor(&numbers(before..before + own))?, tensor(&vec![0.0; total])?);
+        let (part, whole) = (
+            tensor(&numbers(before..before + own))?,
+            tensor(&vec![0.0; total])?,
+        );
         group.all_gather(&context, subject, &stream, &part, &whole, &counts)?;
         let (addend, share) = (tensor(&numbers(0..total))?, tensor(&vec![0.0; own])?);
         group.reduce_scatter(&context, subject, &stream, &addend, &share, &counts)?;
-        let counted = context.counted().iter().map(|(.., count)| count.bytes).collect::<Vec<_>>();
+        let counted = context
+            .counted()
+            .iter()
+            .map(|(.., count)| count.bytes)
+            .collect::<Vec<_>>();
         assert_eq!(counted, [(total * dtype.bytes()) as u64; 3]);
-        let all = [Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter];
-        let in_levels = all.iter().map(|operation| context.report().in_levels(axis, *operation)).sum();
+        let all = [
+            Operation::AllReduce,
+            Operation::AllGather,
+            Operation::ReduceScatter,
+        ];
+        let in_levels = all
+            .iter()
+            .map(|operation| context.report().in_levels(axis, *operation))
+            .sum();
         Ok(([sum.to_f64()?, whole.to_f64()?, share.to_f64()?], in_levels))
     })
 }
@@ -61,7 +81,11 @@ fn both_forms_of_a_collective_give_the_same() {
     ];
     for (degrees, axis, nodes) in cases {
         let size = degrees.parse::<Degrees>().unwrap().get(axis);
-        let uneven = Counts::Uneven((0..size).map(|rank| [5, 0, 3, 8][rank % 4] + rank).collect());
+        let uneven = Counts::Uneven(
+            (0..size)
+                .map(|rank| [5, 0, 3, 8][rank % 4] + rank)
+                .collect(),
+        );
         for (dtype, counts) in [
             (DType::F32, Counts::Even(6)),
             (DType::F64, uneven.clone()),
@@ -70,10 +94,13 @@ fn both_forms_of_a_collective_give_the_same() {
             (DType::F32, Counts::Even(1)),
         ] {
             let run = |form| collectives(degrees, axis, nodes, form, dtype, &counts);
-            for (rank, (flat, levels)) in
-                run(Hierarchical::Off).into_iter().zip(run(Hierarchical::On)).enumerate()
+            for (rank, (flat, levels)) in run(Hierarchical::Off)
+                .into_iter()
+                .zip(run(Hierarchical::On))
+                .enumerate()
             {
-                let case = format!("{degrees} {axis} on {nodes:?}, {dtype} {counts:?}, rank {rank}");
+                let case =
+                    format!("{degrees} {axis} on {nodes:?}, {dtype} {counts:?}, rank {rank}");
                 assert_eq!((flat.1, levels.1), (0, 3), "{case}");
                 assert_eq!(flat.0, levels.0, "{case}");
             }
@@ -90,8 +117,18 @@ fn groups_that_no_two_levels_fit_stay_flat() {
         ("x=8", Axis::X, &TWO_AND_SIX),
     ];
     for (degrees, axis, nodes) in cases {
-        let all = collectives(degrees, axis, nodes, Hierarchical::On, DType::F32, &Counts::Even(6));
-        assert!(all.iter().all(|(_, in_levels)| *in_levels == 0), "{degrees} {axis} on {nodes:?}");
+        let all = collectives(
+            degrees,
+            axis,
+            nodes,
+            Hierarchical::On,
+            DType::F32,
+            &Counts::Even(6),
+        );
+        assert!(
+            all.iter().all(|(_, in_levels)| *in_levels == 0),
+            "{degrees} {axis} on {nodes:?}"
+        );
     }
 }
 
@@ -107,12 +144,20 @@ fn configured(degrees: &str, form: Hierarchical) -> Config {
 fn training_on_nodes_is_the_serial_program() {
     let serial = train(&configured("x=1", Hierarchical::Off));
     for nodes in [TWO_OF_FOUR, FOUR_OF_TWO, ROUND_ROBIN, TWO_AND_SIX] {
-        for degrees in
-            ["x=8", "x=2,z=4", "z=4,data=2", "x=2,z=2,pipeline=2", "data=8", "y=2,data=2,pipeline=2"]
-        {
+        for degrees in [
+            "x=8",
+            "x=2,z=4",
+            "z=4,data=2",
+            "x=2,z=2,pipeline=2",
+            "data=8",
+            "y=2,data=2,pipeline=2",
+        ] {
             let found = train_on(&configured(degrees, Hierarchical::On), &nodes);
             let differs = difference(&found, &serial);
-            assert!(differs.largest() < 1e-9, "{degrees} on {nodes:?}: {differs:?}");
+            assert!(
+                differs.largest() < 1e-9,
+                "{degrees} on {nodes:?}: {differs:?}"
+            );
         }
     }
     let sharded = |form| {
@@ -122,7 +167,11 @@ fn training_on_nodes_is_the_serial_program() {
     };
     let (flat, levels) = (sharded(Hierarchical::Off), sharded(Hierarchical::On));
     assert!(difference(&levels, &serial).loss < 1e-9);
-    assert_eq!((flat.in_levels, flat.counters), (0, levels.counters), "the same bytes count in both forms");
+    assert_eq!(
+        (flat.in_levels, flat.counters),
+        (0, levels.counters),
+        "the same bytes count in both forms"
+    );
     assert!(levels.in_levels > 0);
 }
 
@@ -152,15 +201,28 @@ fn ranks_sit_so_that_neighbours_share_a_node() {
             let grid = config.grid_on(&world)?;
             let context = Context::new(world, grid, device, config.settings())?;
             let members = context.members(&[Axis::X]);
-            let nodes: Vec<_> = members.iter().map(|rank| context.mapping().node_of(*rank)).collect();
-            Ok((nodes, train::placement::warning(&config, &grid, context.mapping())))
+            let nodes: Vec<_> = members
+                .iter()
+                .map(|rank| context.mapping().node_of(*rank))
+                .collect();
+            Ok((
+                nodes,
+                train::placement::warning(&config, &grid, context.mapping()),
+            ))
         })
     };
     for (nodes, warning) in seats(Positions::ByNode) {
-        assert!(nodes.iter().all(|node| *node == nodes[0]) && warning.is_none(), "{nodes:?} {warning:?}");
+        assert!(
+            nodes.iter().all(|node| *node == nodes[0]) && warning.is_none(),
+            "{nodes:?} {warning:?}"
+        );
     }
     for (nodes, warning) in seats(Positions::ByRank) {
         assert_eq!(nodes, [0, 1, 0, 1]);
-        assert!(warning.unwrap().contains("2 of 2 groups of axis x (4 ranks"));
+        assert!(
+            warning
+                .unwrap()
+                .contains("2 of 2 groups of axis x (4 ranks")
+        );
     }
 }

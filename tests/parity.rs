@@ -35,13 +35,23 @@ fn check(config: &Config, expected: &Outcome, tolerance: f64) {
         Precision::F64 => difference.largest(),
         _ => difference.largest_at_equal_weights(),
     };
-    assert!(largest <= tolerance, "grid {}: {difference}", config.parallel.grid);
+    assert!(
+        largest <= tolerance,
+        "grid {}: {difference}",
+        config.parallel.grid
+    );
 }
 
 fn check_all(config: &Config, tolerance: f64) {
     let expected = serial(config);
-    assert!(expected.losses[9] < expected.losses[0], "the model learns: {:?}", expected.losses);
-    all_grids().into_iter().for_each(|grid| check(&on(config, grid), &expected, tolerance));
+    assert!(
+        expected.losses[9] < expected.losses[0],
+        "the model learns: {:?}",
+        expected.losses
+    );
+    all_grids()
+        .into_iter()
+        .for_each(|grid| check(&on(config, grid), &expected, tolerance));
 }
 
 fn llama(mut config: Config) -> Config {
@@ -107,10 +117,24 @@ fn every_schedule() {
         ScheduleKind::MessageDriven { in_flight: Some(1) },
     ];
     for schedule in schedules {
-        for (x, z, data, pipeline) in
-            [(1, 1, 1, 1), (1, 1, 1, 2), (1, 1, 1, 4), (2, 1, 1, 4), (2, 2, 1, 2), (1, 2, 2, 2)]
-        {
-            let mut config = on(&config, Degrees { x, y: 1, z, data, pipeline });
+        for (x, z, data, pipeline) in [
+            (1, 1, 1, 1),
+            (1, 1, 1, 2),
+            (1, 1, 1, 4),
+            (2, 1, 1, 4),
+            (2, 2, 1, 2),
+            (1, 2, 2, 2),
+        ] {
+            let mut config = on(
+                &config,
+                Degrees {
+                    x,
+                    y: 1,
+                    z,
+                    data,
+                    pipeline,
+                },
+            );
             config.parallel.schedule = schedule;
             check(&config, &expected, F64);
         }
@@ -123,13 +147,32 @@ fn one_micro_batch_goes_through_a_pipeline() {
     config.training.micro_batches = 1;
     let expected = serial(&config);
     for pipeline in [2, 4, 8] {
-        check(&on(&config, Degrees { pipeline, ..Degrees::default() }), &expected, F64);
+        check(
+            &on(
+                &config,
+                Degrees {
+                    pipeline,
+                    ..Degrees::default()
+                },
+            ),
+            &expected,
+            F64,
+        );
     }
 }
 
 #[test]
 fn every_overlap_switch_gives_the_same_bits() {
-    let config = on(&config(Precision::F32), Degrees { x: 2, y: 1, z: 2, data: 2, pipeline: 1 });
+    let config = on(
+        &config(Precision::F32),
+        Degrees {
+            x: 2,
+            y: 1,
+            z: 2,
+            data: 2,
+            pipeline: 1,
+        },
+    );
     let with = |overlap: Overlap| {
         let mut config = config.clone();
         config.parallel.overlap.0 = overlap;
@@ -137,11 +180,27 @@ fn every_overlap_switch_gives_the_same_bits() {
     };
     let none = with(Overlap::NONE);
     let single = [
-        Overlap { all_reduce: true, ..Overlap::NONE },
-        Overlap { reduce_scatter: true, ..Overlap::NONE },
-        Overlap { all_gather: true, ..Overlap::NONE },
-        Overlap { all_gather: true, all_gather_forward: true, ..Overlap::NONE },
-        Overlap { data: true, ..Overlap::NONE },
+        Overlap {
+            all_reduce: true,
+            ..Overlap::NONE
+        },
+        Overlap {
+            reduce_scatter: true,
+            ..Overlap::NONE
+        },
+        Overlap {
+            all_gather: true,
+            ..Overlap::NONE
+        },
+        Overlap {
+            all_gather: true,
+            all_gather_forward: true,
+            ..Overlap::NONE
+        },
+        Overlap {
+            data: true,
+            ..Overlap::NONE
+        },
         Overlap::ALL,
     ];
     for overlap in single {
@@ -156,17 +215,42 @@ fn sharded_optimiser_state_keeps_the_weights() {
     let config = config(Precision::F64);
     let expected = serial(&config);
     for (x, data, pipeline) in [(1, 2, 1), (1, 8, 1), (2, 2, 2), (1, 4, 2)] {
-        let mut config = on(&config, Degrees { x, y: 1, z: 1, data, pipeline });
+        let mut config = on(
+            &config,
+            Degrees {
+                x,
+                y: 1,
+                z: 1,
+                data,
+                pipeline,
+            },
+        );
         config.parallel.sharded_optimiser = true;
         let difference = difference(&train(&config), &expected);
-        let largest = difference.loss.max(difference.norm).max(difference.weight.0);
-        assert!(largest <= F64, "grid {}: {difference}", config.parallel.grid);
+        let largest = difference
+            .loss
+            .max(difference.norm)
+            .max(difference.weight.0);
+        assert!(
+            largest <= F64,
+            "grid {}: {difference}",
+            config.parallel.grid
+        );
     }
 }
 
 #[test]
 fn kept_weights_small_buckets_and_checked_mode_keep_the_bits() {
-    let config = on(&config(Precision::F32), Degrees { x: 2, y: 1, z: 2, data: 2, pipeline: 1 });
+    let config = on(
+        &config(Precision::F32),
+        Degrees {
+            x: 2,
+            y: 1,
+            z: 2,
+            data: 2,
+            pipeline: 1,
+        },
+    );
     let plain = train(&config);
     let mut other = config;
     other.parallel.keep_gathered = true;
@@ -180,18 +264,39 @@ fn kept_weights_small_buckets_and_checked_mode_keep_the_bits() {
 
 #[test]
 fn checked_mode_compares_stages_that_share_a_table() {
-    let config = on(&config(Precision::F32), Degrees { x: 2, y: 1, z: 1, data: 2, pipeline: 2 });
+    let config = on(
+        &config(Precision::F32),
+        Degrees {
+            x: 2,
+            y: 1,
+            z: 1,
+            data: 2,
+            pipeline: 2,
+        },
+    );
     let plain = train(&config);
     let mut checked = config;
     checked.parallel.checked = true;
     let found = train(&checked);
-    assert_eq!((found.losses, found.gradients), (plain.losses, plain.gradients));
+    assert_eq!(
+        (found.losses, found.gradients),
+        (plain.losses, plain.gradients)
+    );
 }
 
 #[test]
 fn the_same_grid_and_seed_give_the_same_bits() {
     for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
-        let config = on(&config(precision), Degrees { x: 2, y: 2, z: 1, data: 1, pipeline: 2 });
+        let config = on(
+            &config(precision),
+            Degrees {
+                x: 2,
+                y: 2,
+                z: 1,
+                data: 1,
+                pipeline: 2,
+            },
+        );
         let (first, second) = (train(&config), train(&config));
         assert_eq!(first.losses, second.losses, "{precision:?}");
         assert_eq!(first.weights, second.weights, "{precision:?}");
@@ -202,9 +307,20 @@ fn the_same_grid_and_seed_give_the_same_bits() {
 fn sixteen_bit_types_follow_the_f32_program() {
     let expected = serial(&config(Precision::F32));
     for (precision, tolerance) in [(Precision::Bf16, 2e-2), (Precision::F16, 5e-3)] {
-        for grid in [Degrees::default(), Degrees { x: 2, y: 2, z: 2, ..Degrees::default() }] {
+        for grid in [
+            Degrees::default(),
+            Degrees {
+                x: 2,
+                y: 2,
+                z: 2,
+                ..Degrees::default()
+            },
+        ] {
             let difference = difference(&train(&on(&config(precision), grid)), &expected);
-            assert!(difference.loss <= tolerance, "{precision:?} on {grid}: {difference}");
+            assert!(
+                difference.loss <= tolerance,
+                "{precision:?} on {grid}: {difference}"
+            );
         }
     }
 }

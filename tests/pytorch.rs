@@ -25,7 +25,9 @@ type Tensors = BTreeMap<String, Vec<f64>>;
 fn ours(file: &PlainFile, prefix: &str, family: Family) -> Tensors {
     let mut tensors = Tensors::new();
     for name in file.names() {
-        let Some(theirs) = name.strip_prefix(prefix) else { continue };
+        let Some(theirs) = name.strip_prefix(prefix) else {
+            continue;
+        };
         let shape = file.shape(&name).unwrap().to_vec();
         let numbers = file.read_f64(&name, &IndexBox::full(&shape)).unwrap();
         match family {
@@ -38,9 +40,14 @@ fn ours(file: &PlainFile, prefix: &str, family: Family) -> Tensors {
 
 fn gpt2(tensors: &mut Tensors, name: &str, shape: &[usize], numbers: Vec<f64>) {
     let name = name.strip_prefix("transformer.").unwrap_or(name);
-    let name = name.replace("h.", "blocks.").replace("ln_1.", "norm1.").replace("ln_2.", "norm2.");
-    let name =
-        name.replace("ln_f.", "final_norm.").replace("mlp.c_fc", "mlp.up").replace("mlp.c_proj", "mlp.down");
+    let name = name
+        .replace("h.", "blocks.")
+        .replace("ln_1.", "norm1.")
+        .replace("ln_2.", "norm2.");
+    let name = name
+        .replace("ln_f.", "final_norm.")
+        .replace("mlp.c_fc", "mlp.up")
+        .replace("mlp.c_proj", "mlp.down");
     let name = name.replace("attn.c_proj", "attention.output");
     let name = match name.as_str() {
         "wte.weight" => "embedding.token".into(),
@@ -55,18 +62,30 @@ fn gpt2(tensors: &mut Tensors, name: &str, shape: &[usize], numbers: Vec<f64>) {
     let columns = shape[shape.len() - 1];
     for (index, which) in ["query", "key", "value"].into_iter().enumerate() {
         let third = index * columns / 3..(index + 1) * columns / 3;
-        let own = numbers.chunks(columns).flat_map(|row| row[third.clone()].to_vec()).collect();
+        let own = numbers
+            .chunks(columns)
+            .flat_map(|row| row[third.clone()].to_vec())
+            .collect();
         tensors.insert(format!("{block}.attention.{which}.{part}"), own);
     }
 }
 
 fn llama(tensors: &mut Tensors, name: &str, shape: &[usize], numbers: Vec<f64>) {
     let name = name.strip_prefix("model.").unwrap_or(name);
-    let name = name.replace("layers.", "blocks.").replace("input_layernorm.weight", "norm1.gain");
-    let name =
-        name.replace("post_attention_layernorm.weight", "norm2.gain").replace("self_attn.", "attention.");
-    let name = name.replace("q_proj", "query").replace("k_proj", "key").replace("v_proj", "value");
-    let name = name.replace("o_proj", "output").replace("gate_proj", "gate").replace("up_proj", "up");
+    let name = name
+        .replace("layers.", "blocks.")
+        .replace("input_layernorm.weight", "norm1.gain");
+    let name = name
+        .replace("post_attention_layernorm.weight", "norm2.gain")
+        .replace("self_attn.", "attention.");
+    let name = name
+        .replace("q_proj", "query")
+        .replace("k_proj", "key")
+        .replace("v_proj", "value");
+    let name = name
+        .replace("o_proj", "output")
+        .replace("gate_proj", "gate")
+        .replace("up_proj", "up");
     match name.replace("down_proj", "down").as_str() {
         "embed_tokens.weight" => tensors.insert("embedding.token".into(), numbers),
         "norm.weight" => tensors.insert("final_norm.gain".into(), numbers),
@@ -77,7 +96,9 @@ fn llama(tensors: &mut Tensors, name: &str, shape: &[usize], numbers: Vec<f64>) 
 }
 
 fn transposed(shape: &[usize], numbers: &[f64]) -> Vec<f64> {
-    (0..shape[1]).flat_map(|column| (0..shape[0]).map(move |row| numbers[row * shape[1] + column])).collect()
+    (0..shape[1])
+        .flat_map(|column| (0..shape[0]).map(move |row| numbers[row * shape[1] + column]))
+        .collect()
 }
 
 fn settings(family: Family, precision: Precision) -> Config {
@@ -93,7 +114,10 @@ fn settings(family: Family, precision: Precision) -> Config {
         tied_head: family == Family::Gpt2,
         ..GptConfig::default()
     };
-    let mut config = Config { model, ..Config::default() };
+    let mut config = Config {
+        model,
+        ..Config::default()
+    };
     config.training.batch = 3;
     config.training.micro_batches = 1;
     config.training.precision = precision;
@@ -118,23 +142,39 @@ fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Fo
         let (config, weights, ids, targets) = &*shared;
         let context = Context::new(world, grid, device, config.settings())?;
         let mut trainer = Trainer::new(&context, config)?;
-        trainer.model().parameters.write::<train::Error>(Part::Weights, |parameter| {
-            let whole = &weights[parameter.name()];
-            let runs = parameter.index().contiguous_runs(parameter.global_shape());
-            Ok(runs.flat_map(|(start, len)| whole[start..start + len].to_vec()).collect())
-        })?;
+        trainer
+            .model()
+            .parameters
+            .write::<train::Error>(Part::Weights, |parameter| {
+                let whole = &weights[parameter.name()];
+                let runs = parameter.index().contiguous_runs(parameter.global_shape());
+                Ok(runs
+                    .flat_map(|(start, len)| whole[start..start + len].to_vec())
+                    .collect())
+            })?;
         let tokens = |range: std::ops::Range<usize>| {
             let part = range.start * 16..range.end * 16;
-            Ok(train::data::Batch { inputs: ids[part.clone()].to_vec(), targets: targets[part].to_vec() })
+            Ok(train::data::Batch {
+                inputs: ids[part.clone()].to_vec(),
+                targets: targets[part].to_vec(),
+            })
         };
         let batch = trainer.shares().cut(&context, 0, tokens)?;
         trainer.gradients(&batch)?;
         let mut shards = Vec::new();
-        trainer.model().parameters.read::<train::Error>(Part::Gradient, |parameter, numbers| {
-            let shape = parameter.global_shape().to_vec();
-            shards.push((parameter.name().to_owned(), shape, parameter.index().clone(), numbers));
-            Ok(())
-        })?;
+        trainer
+            .model()
+            .parameters
+            .read::<train::Error>(Part::Gradient, |parameter, numbers| {
+                let shape = parameter.global_shape().to_vec();
+                shards.push((
+                    parameter.name().to_owned(),
+                    shape,
+                    parameter.index().clone(),
+                    numbers,
+                ));
+                Ok(())
+            })?;
         let mut losses = Vec::new();
         for _ in 0..4 {
             losses.push(trainer.step_on(&batch)?.loss);
@@ -143,14 +183,19 @@ fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Fo
     });
     let mut gradients = Tensors::new();
     for (name, shape, index, numbers) in results.iter().flat_map(|(_, shards)| shards) {
-        let whole = gradients.entry(name.clone()).or_insert_with(|| vec![0.0; shape.iter().product()]);
+        let whole = gradients
+            .entry(name.clone())
+            .or_insert_with(|| vec![0.0; shape.iter().product()]);
         let mut rest = &numbers[..];
         for (start, len) in index.contiguous_runs(shape) {
             whole[start..start + len].copy_from_slice(&rest[..len]);
             rest = &rest[len..];
         }
     }
-    Found { losses: results[0].0.clone(), gradients }
+    Found {
+        losses: results[0].0.clone(),
+        gradients,
+    }
 }
 
 /// The model's logits on one rank, of all tokens.
@@ -159,15 +204,35 @@ fn logits(config: Config, weights: Tensors, ids: Vec<u32>) -> Vec<f64> {
     let results = ranks(1, move |world, device| {
         let (config, weights, ids) = &*shared;
         let dtype = config.training.precision.dtype();
-        let context = Context::new(world, grid::Grid::serial(), device.clone(), config.settings())?;
+        let context = Context::new(
+            world,
+            grid::Grid::serial(),
+            device.clone(),
+            config.settings(),
+        )?;
         let model = Gpt::build(&context, &config.model, 1, SetOptions::inference(dtype))?;
         model
             .parameters
-            .write::<train::Error>(Part::Weights, |parameter| Ok(weights[parameter.name()].clone()))?;
+            .write::<train::Error>(Part::Weights, |parameter| {
+                Ok(weights[parameter.name()].clone())
+            })?;
         let inputs = Tensor::from_slice(&device, &[3, 16], ids)?;
-        let micro_batch = MicroBatch { targets: inputs.clone(), inputs, first_sequence: 0 };
-        let batch = Batch { step: 0, micro_batches: vec![micro_batch], num_tokens: 48 };
-        let outputs = pipeline::forward(&context, 1, 1, &model.module.step(&batch, Wanted::Logits, dtype))?;
+        let micro_batch = MicroBatch {
+            targets: inputs.clone(),
+            inputs,
+            first_sequence: 0,
+        };
+        let batch = Batch {
+            step: 0,
+            micro_batches: vec![micro_batch],
+            num_tokens: 48,
+        };
+        let outputs = pipeline::forward(
+            &context,
+            1,
+            1,
+            &model.module.step(&batch, Wanted::Logits, dtype),
+        )?;
         match &outputs[0] {
             Output::Logits(logits) => Ok(logits.tensor().to_f64()?),
             other => panic!("logits were wanted, not {other:?}"),
@@ -185,35 +250,81 @@ fn losses(path: &Path) -> Vec<f64> {
 }
 
 fn check(name: &str, family: Family) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.safetensors"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.safetensors"));
     let file = PlainFile::open(&path).unwrap();
     let reference_losses = losses(&path);
-    let (ids, targets) = (file.read_u32("ids").unwrap(), file.read_u32("targets").unwrap());
-    let (weights, expected) = (ours(&file, "weights/", family), ours(&file, "gradients/", family));
-    let their_logits = file.read_f64("logits", &IndexBox::full(&[3, 16, 67])).unwrap();
+    let (ids, targets) = (
+        file.read_u32("ids").unwrap(),
+        file.read_u32("targets").unwrap(),
+    );
+    let (weights, expected) = (
+        ours(&file, "weights/", family),
+        ours(&file, "gradients/", family),
+    );
+    let their_logits = file
+        .read_f64("logits", &IndexBox::full(&[3, 16, 67]))
+        .unwrap();
     for precision in [Precision::F64, Precision::F32] {
         let our_logits = logits(settings(family, precision), weights.clone(), ids.clone());
         assert_eq!(our_logits.len(), their_logits.len());
-        let apart = our_logits.iter().zip(&their_logits).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        assert!(apart < 1e-4, "{name}: logits differ by {apart:.1e} in {precision:?}");
+        let apart = our_logits
+            .iter()
+            .zip(&their_logits)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
+        assert!(
+            apart < 1e-4,
+            "{name}: logits differ by {apart:.1e} in {precision:?}"
+        );
     }
-    let largest = |tensor: &[f64]| tensor.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
+    let largest = |tensor: &[f64]| {
+        tensor
+            .iter()
+            .fold(0.0f64, |largest, x| largest.max(x.abs()))
+    };
     for (precision, grid) in [
         (Precision::F64, Degrees::default()),
         (Precision::F32, Degrees::default()),
-        (Precision::F32, Degrees { x: 2, y: 2, pipeline: 2, ..Degrees::default() }),
-        (Precision::F32, Degrees { x: 2, z: 3, ..Degrees::default() }),
+        (
+            Precision::F32,
+            Degrees {
+                x: 2,
+                y: 2,
+                pipeline: 2,
+                ..Degrees::default()
+            },
+        ),
+        (
+            Precision::F32,
+            Degrees {
+                x: 2,
+                z: 3,
+                ..Degrees::default()
+            },
+        ),
     ] {
         let mut config = settings(family, precision);
         config.parallel.grid = grid;
         let found = run(config, weights.clone(), ids.clone(), targets.clone());
         for (ours, theirs) in found.losses.iter().zip(&reference_losses) {
-            assert!((ours - theirs).abs() < 1e-4 * theirs.abs(), "{name} on {grid}: {:?}", found.losses);
+            assert!(
+                (ours - theirs).abs() < 1e-4 * theirs.abs(),
+                "{name} on {grid}: {:?}",
+                found.losses
+            );
         }
-        assert_eq!(found.gradients.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        assert_eq!(
+            found.gradients.keys().collect::<Vec<_>>(),
+            expected.keys().collect::<Vec<_>>()
+        );
         for (tensor, theirs) in &expected {
             let ours = &found.gradients[tensor];
-            let apart = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            let apart = ours
+                .iter()
+                .zip(theirs)
+                .map(|(a, b)| (a - b).abs())
+                .fold(0.0, f64::max);
             // A key bias has no gradient but rounding.
             let scale = largest(theirs).max(1e-2);
             assert!(

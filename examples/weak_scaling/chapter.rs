@@ -5,8 +5,10 @@ use plan::{Outcome, Preset, Request, search};
 use std::{fmt::Write, time::Duration};
 
 /// Where the improvements are shown: AxoNN's largest published runs on either machine.
-const IMPROVED: [(&str, usize, &str); 2] =
-    [("perlmutter", 4096, "gpt-40b"), ("frontier", 16_384, "gpt-160b")];
+const IMPROVED: [(&str, usize, &str); 2] = [
+    ("perlmutter", 4096, "gpt-40b"),
+    ("frontier", 16_384, "gpt-160b"),
+];
 
 const BEGINNING: &str = "# Predictions, and how far off they are
 
@@ -67,9 +69,16 @@ pub fn text(lines: &[report::Line], budget: Duration) -> Result<String> {
 fn tuning(budget: Duration) -> Result<String> {
     let row = Row::new("frontier", 32_768, "gpt-320b");
     let tuned = row.request(Preset::PublishedAxonn, budget)?;
-    let written = Request { tuned: false, ..tuned.clone() };
+    let written = Request {
+        tuned: false,
+        ..tuned.clone()
+    };
     let best = |request| -> Result<Outcome> {
-        Ok(search(request)?.best.into_iter().next().ok_or("the planner found nothing")?)
+        Ok(search(request)?
+            .best
+            .into_iter()
+            .next()
+            .ok_or("the planner found nothing")?)
     };
     let (fastest, avoiding) = (best(&tuned)?, best(&written)?);
     let same = plan::simulate(&written, &fastest.candidate, false)?;
@@ -101,7 +110,10 @@ fn table(machine: &str, budget: Duration) -> Result<String> {
             Some(point) => format!("{:.3} | {:.1}", point.step_s, point.percent_of_peak),
             None => "does not fit | -".into(),
         };
-        let grid = ours.first().and_then(|point| point.run.as_ref()).map_or("-", |run| run.grid.as_str());
+        let grid = ours
+            .first()
+            .and_then(|point| point.run.as_ref())
+            .map_or("-", |run| run.grid.as_str());
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {grid} |",

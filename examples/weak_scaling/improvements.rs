@@ -14,18 +14,30 @@ const RUNGS: [Rung; 8] = [
     ("gradients reduced in buckets, behind backward", bucketed),
     ("collectives in two levels over nodes", two_levels),
     ("gathered weights kept where memory allows", kept),
-    ("layers computed again only where memory asks for it", recomputed_where_needed),
+    (
+        "layers computed again only where memory asks for it",
+        recomputed_where_needed,
+    ),
     ("optimiser's state shared over Data", sharded),
     ("pipeline allowed", staged),
 ];
 
 fn published(request: Request) -> Request {
-    Request { preset: Preset::PublishedAxonn, ..request }
+    Request {
+        preset: Preset::PublishedAxonn,
+        ..request
+    }
 }
 
 fn gathered_ahead(request: Request) -> Request {
-    let overlap = Overlap { all_gather_forward: true, ..Preset::PublishedAxonn.overlap() };
-    Request { overlap: Some(overlap), ..published(request) }
+    let overlap = Overlap {
+        all_gather_forward: true,
+        ..Preset::PublishedAxonn.overlap()
+    };
+    Request {
+        overlap: Some(overlap),
+        ..published(request)
+    }
 }
 
 fn bucketed(request: Request) -> Request {
@@ -40,23 +52,38 @@ fn bucketed(request: Request) -> Request {
 }
 
 fn two_levels(request: Request) -> Request {
-    Request { hierarchical: None, ..bucketed(request) }
+    Request {
+        hierarchical: None,
+        ..bucketed(request)
+    }
 }
 
 fn kept(request: Request) -> Request {
-    Request { keep_gathered: None, ..two_levels(request) }
+    Request {
+        keep_gathered: None,
+        ..two_levels(request)
+    }
 }
 
 fn recomputed_where_needed(request: Request) -> Request {
-    Request { recompute: None, ..kept(request) }
+    Request {
+        recompute: None,
+        ..kept(request)
+    }
 }
 
 fn sharded(request: Request) -> Request {
-    Request { sharded_optimiser: None, ..recomputed_where_needed(request) }
+    Request {
+        sharded_optimiser: None,
+        ..recomputed_where_needed(request)
+    }
 }
 
 fn staged(request: Request) -> Request {
-    Request { allow_pipeline: true, ..sharded(request) }
+    Request {
+        allow_pipeline: true,
+        ..sharded(request)
+    }
 }
 
 /// The improvements at one size, as Markdown.
@@ -75,15 +102,24 @@ pub fn section(row: &Row, budget: Duration) -> Result<String> {
     for (name, with) in RUNGS {
         let request = with(request.clone());
         let outcome = best(&request, last.as_ref())?;
-        let gain =
-            before.map_or("".into(), |before| format!("{:.1} %", gain_percent(before, outcome.step_s)));
-        let _ = writeln!(text, "| {name} | {:.3} | {gain} | {}", outcome.step_s, rest(&request, &outcome));
+        let gain = before.map_or("".into(), |before| {
+            format!("{:.1} %", gain_percent(before, outcome.step_s))
+        });
+        let _ = writeln!(
+            text,
+            "| {name} | {:.3} | {gain} | {}",
+            outcome.step_s,
+            rest(&request, &outcome)
+        );
         (before, last) = (Some(outcome.step_s), Some(outcome.candidate));
         final_outcome = Some(outcome);
     }
     if let Some(outcome) = final_outcome {
         let published = crate::simulate::published(&row.machine, std::slice::from_ref(row))?;
-        text += &published.iter().map(|point| against(point, &outcome)).collect::<String>();
+        text += &published
+            .iter()
+            .map(|point| against(point, &outcome))
+            .collect::<String>();
         text += &held_back(&request, &outcome);
     }
     Ok(text)
@@ -91,7 +127,11 @@ pub fn section(row: &Row, budget: Duration) -> Result<String> {
 
 // A switch is only used where it helps, so what was best before it is a candidate too.
 fn best(request: &Request, before: Option<&Candidate>) -> Result<Outcome> {
-    let found = search(request)?.best.into_iter().next().ok_or("the planner found nothing")?;
+    let found = search(request)?
+        .best
+        .into_iter()
+        .next()
+        .ok_or("the planner found nothing")?;
     let same = before.and_then(|candidate| simulate(request, candidate, false).ok());
     Ok(match same {
         Some(same) if same.step_s < found.step_s => same,
@@ -110,7 +150,11 @@ fn rest(request: &Request, outcome: &Outcome) -> String {
         (chosen.keep_gathered, "kept"),
         (chosen.sharded_optimiser, "sharded"),
     ];
-    let words: Vec<_> = choices.iter().filter(|(chosen, _)| *chosen).map(|(_, word)| *word).collect();
+    let words: Vec<_> = choices
+        .iter()
+        .filter(|(chosen, _)| *chosen)
+        .map(|(_, word)| *word)
+        .collect();
     let useful = 100.0 * useful_s(request, outcome) / outcome.step_s;
     format!(
         "{:.1} | {useful:.1} | {}; order {}; {} micro-batches; {} |",
@@ -124,7 +168,10 @@ fn rest(request: &Request, outcome: &Outcome) -> String {
 
 // Seconds that the model's own work takes at the advertised peak: no recomputation.
 fn useful_s(request: &Request, outcome: &Outcome) -> f64 {
-    let without = Candidate { recompute: false, ..outcome.candidate };
+    let without = Candidate {
+        recompute: false,
+        ..outcome.candidate
+    };
     outcome.step_s * outcome.percent_of_peak / 100.0 * request.flop(&without)
         / request.flop(&outcome.candidate)
 }
@@ -132,17 +179,27 @@ fn useful_s(request: &Request, outcome: &Outcome) -> f64 {
 /// What a step loses, the largest first: compute below the advertised peak, and all that is not compute.
 fn losses(request: &Request, outcome: &Outcome) -> Vec<(String, f64)> {
     let is_work = |what: &str| matches!(what, "products" | "attention");
-    let (work, other): (Vec<_>, Vec<_>) = shares(outcome).into_iter().partition(|share| is_work(&share.what));
+    let (work, other): (Vec<_>, Vec<_>) = shares(outcome)
+        .into_iter()
+        .partition(|share| is_work(&share.what));
     let computed: f64 = work.iter().map(|share| share.seconds).sum();
     let below = computed - useful_s(request, outcome);
-    let mut losses = vec![("products and attention below the advertised peak".to_owned(), below)];
+    let mut losses = vec![(
+        "products and attention below the advertised peak".to_owned(),
+        below,
+    )];
     losses.extend(other.into_iter().map(|share| (share.what, share.seconds)));
     losses.sort_by(|one, other| other.1.total_cmp(&one.1));
     losses
 }
 
 fn against(published: &Point, outcome: &Outcome) -> String {
-    let Point { pflops, percent_of_peak, step_s, .. } = published;
+    let Point {
+        pflops,
+        percent_of_peak,
+        step_s,
+        ..
+    } = published;
     format!(
         "\nAxoNN reports {pflops:.1} Pflop/s here ({percent_of_peak:.0} % of peak), {step_s:.2} s a batch. With all of the \
          above a batch takes {:.2} s, {:.0} % less, at {:.1} Pflop/s.\n",
@@ -155,7 +212,8 @@ fn against(published: &Point, outcome: &Outcome) -> String {
 fn held_back(request: &Request, outcome: &Outcome) -> String {
     let share = |seconds: f64| 100.0 * seconds / outcome.step_s;
     let losses = losses(request, outcome);
-    let mut text = String::from("\nWhat the step then loses, and what holds it back most comes first:");
+    let mut text =
+        String::from("\nWhat the step then loses, and what holds it back most comes first:");
     for (what, seconds) in losses.iter().filter(|(_, seconds)| share(*seconds) >= 0.5) {
         let _ = write!(text, " {what} {seconds:.2} s ({:.1} %);", share(*seconds));
     }
@@ -169,22 +227,41 @@ mod tests {
 
     #[test]
     fn useful_time_and_losses_are_the_step() {
-        let request = Row::new("perlmutter", 4, "gpt-5b").request(Preset::Ours, Duration::ZERO).unwrap();
-        let request = Request { batch: 4, ..request };
+        let request = Row::new("perlmutter", 4, "gpt-5b")
+            .request(Preset::Ours, Duration::ZERO)
+            .unwrap();
+        let request = Request {
+            batch: 4,
+            ..request
+        };
         let outcome = best(&request, None).unwrap();
-        let lost: f64 = losses(&request, &outcome).iter().map(|(_, seconds)| seconds).sum();
+        let lost: f64 = losses(&request, &outcome)
+            .iter()
+            .map(|(_, seconds)| seconds)
+            .sum();
         let sum = lost + useful_s(&request, &outcome);
-        assert!((sum / outcome.step_s - 1.0).abs() < 1e-3, "{sum} of {}", outcome.step_s);
+        assert!(
+            (sum / outcome.step_s - 1.0).abs() < 1e-3,
+            "{sum} of {}",
+            outcome.step_s
+        );
     }
 
     #[test]
     fn every_rung_keeps_what_was_switched_on_before() {
-        let request = Row::new("perlmutter", 512, "gpt-5b").request(Preset::Ours, Duration::ZERO).unwrap();
+        let request = Row::new("perlmutter", 512, "gpt-5b")
+            .request(Preset::Ours, Duration::ZERO)
+            .unwrap();
         let all = RUNGS.map(|(_, with)| with(request.clone()));
         assert_eq!(all[0].preset, Preset::PublishedAxonn);
         let fixed = |request: &Request| {
-            let switches = [request.recompute, request.sharded_optimiser, request.keep_gathered];
-            switches.iter().filter(|switch| switch.is_some()).count() + usize::from(!request.allow_pipeline)
+            let switches = [
+                request.recompute,
+                request.sharded_optimiser,
+                request.keep_gathered,
+            ];
+            switches.iter().filter(|switch| switch.is_some()).count()
+                + usize::from(!request.allow_pipeline)
         };
         let counts: Vec<_> = all[2..].iter().map(fixed).collect();
         assert_eq!(counts, [4, 4, 3, 2, 1, 0]);

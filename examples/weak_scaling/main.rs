@@ -117,7 +117,10 @@ impl Arguments {
     fn simulate(&self) -> Result<()> {
         let (name, rows, mut points) = (self.machine_name()?, self.rows()?, Vec::new());
         for row in &rows {
-            eprintln!("simulating {} on {} devices of {name}", row.model, row.devices);
+            eprintln!(
+                "simulating {} on {} devices of {name}",
+                row.model, row.devices
+            );
             points.extend(simulate::row(row, &self.settings()?, self.budget())?);
         }
         points.extend(simulate::published(&name, &rows)?);
@@ -143,7 +146,9 @@ impl Arguments {
                 Some(planned) => planned.clone(),
                 None => self.planned(&row, started)?,
             };
-            let Some(measured) = measure::row(&row, &planned, self.steps)? else { continue };
+            let Some(measured) = measure::row(&row, &planned, self.steps)? else {
+                continue;
+            };
             let all = points::add(&self.out, &name, vec![planned, measured])?;
             print!("{}", table::text(&all));
         }
@@ -161,7 +166,10 @@ impl Arguments {
             .into());
         }
         let points = simulate::row(row, &[Preset::Ours], self.budget())?;
-        points.into_iter().next().ok_or_else(|| "the row does not fit the machine".into())
+        points
+            .into_iter()
+            .next()
+            .ok_or_else(|| "the row does not fit the machine".into())
     }
 
     fn report(&self) -> Result<()> {

@@ -30,13 +30,26 @@ struct Timed {
 /// The ranks' failures; a plan whose words were edited.
 pub fn row(row: &Row, planned: &Point, steps: u64) -> Result<Option<Point>> {
     let request = row.request(Preset::Ours, Duration::ZERO)?;
-    let run = planned.run.as_ref().ok_or("the planned point says nothing of its grid")?;
+    let run = planned
+        .run
+        .as_ref()
+        .ok_or("the planned point says nothing of its grid")?;
     let candidate = run.candidate()?;
     let config = candidate.config(&request);
     let asked = request.clone();
-    let ranks = team::run(row.devices, move |world, device| time(world, device, &config, &asked, steps))?;
+    let ranks = team::run(row.devices, move |world, device| {
+        time(world, device, &config, &asked, steps)
+    })?;
     let first = ranks.into_iter().find(|timed| timed.rank == 0);
-    let point = |timed: Timed| Point::new(row, &request, &candidate, Kind::Measured, median(timed.seconds));
+    let point = |timed: Timed| {
+        Point::new(
+            row,
+            &request,
+            &candidate,
+            Kind::Measured,
+            median(timed.seconds),
+        )
+    };
     Ok(first.map(point))
 }
 
@@ -47,7 +60,12 @@ fn time(
     request: &Request,
     steps: u64,
 ) -> train::Result<Timed> {
-    let context = Context::new(world.clone(), config.grid_on(world)?, device.clone(), config.settings())?;
+    let context = Context::new(
+        world.clone(),
+        config.grid_on(world)?,
+        device.clone(),
+        config.settings(),
+    )?;
     let mut trainer = Trainer::new(&context, config)?;
     let (everyone, mut seconds) = (world.everyone(), Vec::new());
     for step in 0..WARM_UP + steps.max(1) {
@@ -60,11 +78,19 @@ fn time(
         everyone.barrier()?;
         seconds.push(begun.elapsed().as_secs_f64());
     }
-    Ok(Timed { rank: world.rank(), seconds: seconds.split_off(WARM_UP as usize) })
+    Ok(Timed {
+        rank: world.rank(),
+        seconds: seconds.split_off(WARM_UP as usize),
+    })
 }
 
 // Tokens drawn by their place: every grid trains on the same ones, and no file is read.
-fn batch(trainer: &Trainer, context: &Context, request: &Request, step: u64) -> train::Result<nn::Batch> {
+fn batch(
+    trainer: &Trainer,
+    context: &Context,
+    request: &Request,
+    step: u64,
+) -> train::Result<nn::Batch> {
     let (sequence, vocabulary) = (request.model.context, request.model.vocabulary as u32);
     let key = Key::new(1, "weak scaling batch", step);
     trainer.shares().cut(context, step, |range| {
@@ -73,7 +99,10 @@ fn batch(trainer: &Trainer, context: &Context, request: &Request, step: u64) -> 
             (first..first + sequence as u64).map(move |place| key.word(place) % vocabulary)
         };
         let rows = |from: usize| range.clone().flat_map(|index| row(index, from)).collect();
-        Ok(Tokens { inputs: rows(0), targets: rows(1) })
+        Ok(Tokens {
+            inputs: rows(0),
+            targets: rows(1),
+        })
     })
 }
 

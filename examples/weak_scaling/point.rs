@@ -62,9 +62,19 @@ pub struct Run {
 
 impl Point {
     /// A point that takes `step_s` with this candidate.
-    pub fn new(row: &Row, request: &Request, candidate: &Candidate, kind: Kind, step_s: f64) -> Point {
+    pub fn new(
+        row: &Row,
+        request: &Request,
+        candidate: &Candidate,
+        kind: Kind,
+        step_s: f64,
+    ) -> Point {
         let flops = request.flop(candidate) / step_s;
-        let peak = request.machine.device.peak(request.precision.dtype().name()) * row.devices as f64;
+        let peak = request
+            .machine
+            .device
+            .peak(request.precision.dtype().name())
+            * row.devices as f64;
         Point {
             machine: request.machine.name.clone(),
             devices: row.devices,
@@ -82,14 +92,29 @@ impl Point {
     /// What the simulated vendor said of a row.
     pub fn simulated(row: &Row, request: &Request, outcome: &Outcome) -> Point {
         let memory_gib = Some(outcome.memory() as f64 / f64::from(1 << 30));
-        let point = Point::new(row, request, &outcome.candidate, Kind::Simulated, outcome.step_s);
-        Point { memory_gib, ..point }
+        let point = Point::new(
+            row,
+            request,
+            &outcome.candidate,
+            Kind::Simulated,
+            outcome.step_s,
+        );
+        Point {
+            memory_gib,
+            ..point
+        }
     }
 
     /// Whether a newer `other` takes this one's place.
     pub fn is_same_as(&self, other: &Point) -> bool {
         let key = |point: &Point| {
-            (point.machine.clone(), point.devices, point.model.clone(), point.settings.clone(), point.kind)
+            (
+                point.machine.clone(),
+                point.devices,
+                point.model.clone(),
+                point.settings.clone(),
+                point.kind,
+            )
         };
         key(self) == key(other)
     }

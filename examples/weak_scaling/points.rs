@@ -58,7 +58,10 @@ fn merged(mut points: Vec<Point>, new: Vec<Point>) -> Vec<Point> {
 /// The plan that a run of `devices` is to follow: the simulated one with this library's settings.
 pub fn planned(points: &[Point], devices: usize) -> Option<&Point> {
     let ours = |point: &&Point| point.kind == Kind::Simulated && point.settings == "ours";
-    points.iter().filter(ours).find(|point| point.devices == devices && point.run.is_some())
+    points
+        .iter()
+        .filter(ours)
+        .find(|point| point.devices == devices && point.run.is_some())
 }
 
 #[cfg(test)]
@@ -83,14 +86,29 @@ pub(crate) mod tests {
     #[test]
     fn a_newer_point_takes_the_older_ones_place() {
         let folder = tempfile::tempdir().unwrap();
-        let first = [point(1024, Kind::Simulated, 9.0), point(512, Kind::Simulated, 8.0)];
+        let first = [
+            point(1024, Kind::Simulated, 9.0),
+            point(512, Kind::Simulated, 8.0),
+        ];
         add(folder.path(), "perlmutter", first.into()).unwrap();
-        let second = [point(512, Kind::Simulated, 7.0), point(512, Kind::Measured, 7.5)];
+        let second = [
+            point(512, Kind::Simulated, 7.0),
+            point(512, Kind::Measured, 7.5),
+        ];
         add(folder.path(), "perlmutter", second.into()).unwrap();
         let found = read(folder.path(), "perlmutter").unwrap();
-        assert_eq!(found.iter().map(|point| point.step_s).collect::<Vec<_>>(), [7.0, 7.5, 9.0]);
+        assert_eq!(
+            found.iter().map(|point| point.step_s).collect::<Vec<_>>(),
+            [7.0, 7.5, 9.0]
+        );
         for extension in ["json", "txt", "svg", "png"] {
-            assert!(folder.path().join(format!("perlmutter.{extension}")).exists(), "{extension}");
+            assert!(
+                folder
+                    .path()
+                    .join(format!("perlmutter.{extension}"))
+                    .exists(),
+                "{extension}"
+            );
         }
     }
 }

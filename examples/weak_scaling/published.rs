@@ -92,19 +92,40 @@ impl Published {
     /// # Errors
     /// Names that do not exist.
     pub fn request(&self, budget: Duration) -> Result<Request> {
-        let Sizes { layers, hidden, heads } = self.model;
+        let Sizes {
+            layers,
+            hidden,
+            heads,
+        } = self.model;
         let mut model = plan::model::gpt(layers, hidden, heads);
         model.context = self.sequence.unwrap_or(model.context);
-        let overlap = self.overlap.as_ref().map(|names| overlap_from_names(names)).transpose();
-        let request = Request::new(Machine::find(&self.machine)?, self.devices, &self.name, model);
+        let overlap = self
+            .overlap
+            .as_ref()
+            .map(|names| overlap_from_names(names))
+            .transpose();
+        let request = Request::new(
+            Machine::find(&self.machine)?,
+            self.devices,
+            &self.name,
+            model,
+        );
         Ok(Request {
             batch: self.batch,
             precision: self.precision,
             preset: Preset::PublishedAxonn,
             grid: self.grid,
-            order: self.order.as_deref().map(str::parse::<AxisOrder>).transpose()?,
+            order: self
+                .order
+                .as_deref()
+                .map(str::parse::<AxisOrder>)
+                .transpose()?,
             micro_batches: self.micro_batches,
-            schedule: self.schedule.as_deref().map(str::parse::<ScheduleKind>).transpose()?,
+            schedule: self
+                .schedule
+                .as_deref()
+                .map(str::parse::<ScheduleKind>)
+                .transpose()?,
             gather_wide: self.gather_wide,
             overlap: overlap.map_err(|error| format!("{}: {error}", self.name))?,
             budget,
@@ -176,7 +197,11 @@ mod tests {
         for published in all().unwrap() {
             let request = published.request(Duration::ZERO).unwrap();
             request.check().unwrap();
-            assert!(!plan::enumerate::candidates(&request).is_empty(), "{}", published.name);
+            assert!(
+                !plan::enumerate::candidates(&request).is_empty(),
+                "{}",
+                published.name
+            );
             assert!(!published.source.is_empty() && published.value > 0.0);
         }
     }
@@ -187,6 +212,10 @@ mod tests {
         let of_row = row.request(Preset::PublishedAxonn, Duration::ZERO).unwrap();
         let point = all().unwrap()[0].point(&row, &of_row).unwrap().unwrap();
         assert!((point.step_s - 8.77).abs() < 0.05, "{}", point.step_s);
-        assert!((point.percent_of_peak - 48.5).abs() < 0.2, "{}", point.percent_of_peak);
+        assert!(
+            (point.percent_of_peak - 48.5).abs() < 0.2,
+            "{}",
+            point.percent_of_peak
+        );
     }
 }

@@ -22,8 +22,16 @@ pub struct Line {
 pub fn lines(budget: Duration) -> Result<Vec<Line>> {
     let line = |published: Published| {
         let plan = search(&published.request(budget)?)?;
-        let outcome = plan.best.into_iter().next().ok_or("the planner found nothing")?;
-        Ok(Line { predicted: published.predicted(&outcome), published, outcome })
+        let outcome = plan
+            .best
+            .into_iter()
+            .next()
+            .ok_or("the planner found nothing")?;
+        Ok(Line {
+            predicted: published.predicted(&outcome),
+            published,
+            outcome,
+        })
     };
     published::all()?.into_iter().map(line).collect()
 }
@@ -36,7 +44,9 @@ impl Line {
 
     /// Whether the prediction is as near as it has to be.
     pub fn holds(&self) -> bool {
-        self.published.within_percent.is_none_or(|bound| self.error_percent().abs() <= bound)
+        self.published
+            .within_percent
+            .is_none_or(|bound| self.error_percent().abs() <= bound)
     }
 }
 
@@ -46,7 +56,11 @@ pub fn table(lines: &[Line]) -> String {
         "| run | predicted | published | error | grid | source |\n|---|---:|---:|---:|---|---|\n",
     );
     for line in lines {
-        let Line { published, predicted, outcome } = line;
+        let Line {
+            published,
+            predicted,
+            outcome,
+        } = line;
         let unit = published.unit.name();
         let bound = if line.holds() { "" } else { " (too far)" };
         let _ = writeln!(
@@ -67,22 +81,39 @@ pub fn table(lines: &[Line]) -> String {
 /// The degrees above 1.
 pub fn grid(outcome: &Outcome) -> String {
     let text = outcome.candidate.degrees.to_string();
-    let many: Vec<_> = text.split(',').filter(|part| !part.ends_with("=1")).collect();
-    if many.is_empty() { "one device".into() } else { many.join(",") }
+    let many: Vec<_> = text
+        .split(',')
+        .filter(|part| !part.ends_with("=1"))
+        .collect();
+    if many.is_empty() {
+        "one device".into()
+    } else {
+        many.join(",")
+    }
 }
 
 fn summary(lines: &[Line]) -> String {
-    let mut errors: Vec<_> = lines.iter().map(|line| line.error_percent().abs()).collect();
+    let mut errors: Vec<_> = lines
+        .iter()
+        .map(|line| line.error_percent().abs())
+        .collect();
     errors.sort_by(f64::total_cmp);
-    let (median, worst) =
-        (errors.get(errors.len() / 2).copied().unwrap_or(0.0), errors.last().copied().unwrap_or(0.0));
-    format!("{} runs: median error {median:.1} %, largest {worst:.1} %.", lines.len())
+    let (median, worst) = (
+        errors.get(errors.len() / 2).copied().unwrap_or(0.0),
+        errors.last().copied().unwrap_or(0.0),
+    );
+    format!(
+        "{} runs: median error {median:.1} %, largest {worst:.1} %.",
+        lines.len()
+    )
 }
 
 /// The names of the lines that are too far off.
 pub fn broken(lines: &[Line]) -> Vec<String> {
     let broken = lines.iter().filter(|line| !line.holds());
-    broken.map(|line| format!("{} by {:+.1} %", line.published.name, line.error_percent())).collect()
+    broken
+        .map(|line| format!("{} by {:+.1} %", line.published.name, line.error_percent()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -91,12 +122,19 @@ mod tests {
 
     #[test]
     fn a_prediction_that_is_too_far_off_is_told() {
-        let published = published::all().unwrap().into_iter().find(|published| published.devices == 256);
+        let published = published::all()
+            .unwrap()
+            .into_iter()
+            .find(|published| published.devices == 256);
         let published = published.unwrap();
         let plan = search(&published.request(Duration::ZERO).unwrap()).unwrap();
         let outcome = plan.best[0].clone();
         let predicted = published.predicted(&outcome);
-        let mut line = Line { published, predicted, outcome };
+        let mut line = Line {
+            published,
+            predicted,
+            outcome,
+        };
         (line.published.value, line.published.within_percent) = (predicted * 2.0, Some(15.0));
         assert!((line.error_percent() + 50.0).abs() < 1e-9);
         assert_eq!(broken(std::slice::from_ref(&line)).len(), 1);

@@ -23,7 +23,10 @@ pub struct Row {
 /// # Source
 /// Singh et al., SC 2024, arXiv 2502.08145. A batch has 16.8M tokens in every row.
 const PUBLISHED: [(&str, &[(usize, &str)]); 3] = [
-    ("perlmutter", &[(512, "5b"), (1024, "10b"), (2048, "20b"), (4096, "40b")]),
+    (
+        "perlmutter",
+        &[(512, "5b"), (1024, "10b"), (2048, "20b"), (4096, "40b")],
+    ),
     (
         "frontier",
         &[
@@ -36,12 +39,19 @@ const PUBLISHED: [(&str, &[(usize, &str)]); 3] = [
             (32_768, "320b"),
         ],
     ),
-    ("alps", &[(1024, "10b"), (2048, "20b"), (4096, "40b"), (6144, "60b")]),
+    (
+        "alps",
+        &[(1024, "10b"), (2048, "20b"), (4096, "40b"), (6144, "60b")],
+    ),
 ];
 
 /// The first rows at a size for a laptop, with the grid of each: Z and Data grow, as widths divide by no more.
-const TOY: [(usize, &str, &str); 4] =
-    [(1, "5b", "x=1"), (2, "10b", "data=2"), (4, "20b", "z=2,data=2"), (8, "40b", "z=2,data=4")];
+const TOY: [(usize, &str, &str); 4] = [
+    (1, "5b", "x=1"),
+    (2, "10b", "data=2"),
+    (4, "20b", "z=2,data=2"),
+    (8, "40b", "z=2,data=4"),
+];
 
 /// A toy model is so many times narrower, in width and in heads' size, than the one it is named after.
 const NARROWER: usize = 32;
@@ -59,21 +69,40 @@ pub fn machines() -> Vec<&'static str> {
 /// # Errors
 /// Those of the machine's file.
 pub fn rows(machine: &str) -> Result<Vec<Row>> {
-    let row = |devices, model: String, grid| Row { machine: machine.into(), devices, model, grid };
+    let row = |devices, model: String, grid| Row {
+        machine: machine.into(),
+        devices,
+        model,
+        grid,
+    };
     if let Some((_, rows)) = PUBLISHED.iter().find(|(name, _)| *name == machine) {
-        return Ok(rows.iter().map(|(devices, model)| row(*devices, format!("gpt-{model}"), None)).collect());
+        return Ok(rows
+            .iter()
+            .map(|(devices, model)| row(*devices, format!("gpt-{model}"), None))
+            .collect());
     }
     let found = Machine::find(machine)?;
     let most = found.nodes * found.devices_per_node;
     let toys = TOY.iter().filter(|(devices, ..)| *devices <= most);
-    toys.map(|(devices, model, grid)| Ok(row(*devices, format!("{TOY_PREFIX}{model}"), Some(grid.parse()?))))
-        .collect()
+    toys.map(|(devices, model, grid)| {
+        Ok(row(
+            *devices,
+            format!("{TOY_PREFIX}{model}"),
+            Some(grid.parse()?),
+        ))
+    })
+    .collect()
 }
 
 impl Row {
     /// A row of one's own.
     pub fn new(machine: &str, devices: usize, model: &str) -> Row {
-        Row { machine: machine.into(), devices, model: model.into(), grid: None }
+        Row {
+            machine: machine.into(),
+            devices,
+            model: model.into(),
+            grid: None,
+        }
     }
 
     /// What the planner is asked for this row.
@@ -84,13 +113,24 @@ impl Row {
         let machine = Machine::find(&self.machine)?;
         let Some(large) = self.model.strip_prefix(TOY_PREFIX) else {
             let (name, model) = plan::model::find(&self.model)?;
-            return Ok(Request { preset, budget, ..Request::new(machine, self.devices, name, model) });
+            return Ok(Request {
+                preset,
+                budget,
+                ..Request::new(machine, self.devices, name, model)
+            });
         };
         let (_, mut model) = plan::model::find(large)?;
         model.hidden /= NARROWER;
         (model.context, model.vocabulary) = (64, 512);
         let request = Request::new(machine, self.devices, self.model.clone(), model);
-        Ok(Request { preset, budget, grid: self.grid, batch: 8, precision: Precision::F32, ..request })
+        Ok(Request {
+            preset,
+            budget,
+            grid: self.grid,
+            batch: 8,
+            precision: Precision::F32,
+            ..request
+        })
     }
 }
 
@@ -116,6 +156,11 @@ mod tests {
     fn a_row_of_an_unknown_machine_or_model_is_an_error() {
         assert!(rows("moon").unwrap_err().to_string().contains("`moon`"));
         let row = Row::new("frontier", 8, "gpt-9b");
-        assert!(row.request(Preset::Ours, Duration::ZERO).unwrap_err().to_string().contains("gpt-9b"));
+        assert!(
+            row.request(Preset::Ours, Duration::ZERO)
+                .unwrap_err()
+                .to_string()
+                .contains("gpt-9b")
+        );
     }
 }

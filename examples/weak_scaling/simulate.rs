@@ -13,7 +13,11 @@ pub fn row(row: &Row, settings: &[Preset], budget: Duration) -> Result<Vec<Point
     for preset in settings {
         let request = row.request(*preset, budget)?;
         match search(&request) {
-            Ok(plan) => points.extend(plan.best.first().map(|best| Point::simulated(row, &request, best))),
+            Ok(plan) => points.extend(
+                plan.best
+                    .first()
+                    .map(|best| Point::simulated(row, &request, best)),
+            ),
             Err(Error::OutOfReach(told)) => eprintln!("left out: {told}"),
             Err(error) => return Err(error.into()),
         }
@@ -45,8 +49,17 @@ mod tests {
     #[test]
     fn published_points_stand_beside_rows_of_the_same_model() {
         let found = |machine| published(machine, &rows(machine).unwrap()).unwrap();
-        let devices = |machine| found(machine).iter().map(|point| point.devices).collect::<Vec<_>>();
-        assert_eq!(devices("perlmutter"), [4096], "the 80B model on 1,024 devices is no row");
+        let devices = |machine| {
+            found(machine)
+                .iter()
+                .map(|point| point.devices)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            devices("perlmutter"),
+            [4096],
+            "the 80B model on 1,024 devices is no row"
+        );
         assert_eq!(devices("frontier"), [8192, 16_384, 32_768]);
         assert_eq!(devices("alps"), [6144]);
     }

@@ -10,7 +10,9 @@ pub fn text(points: &[Point]) -> String {
         "devices", "model", "", "settings", "s a batch", "Pflop/s", "% peak", "memory"
     );
     for point in points {
-        let memory = point.memory_gib.map_or("-".into(), |gib| format!("{gib:.1} GiB"));
+        let memory = point
+            .memory_gib
+            .map_or("-".into(), |gib| format!("{gib:.1} GiB"));
         let _ = writeln!(
             text,
             "{:>8}  {:<14} {:<10} {:<16} {:>10.3} {:>11} {:>7.1} {memory:>10}  {}",
@@ -21,7 +23,10 @@ pub fn text(points: &[Point]) -> String {
             point.step_s,
             pflops(point.pflops),
             point.percent_of_peak,
-            point.run.as_ref().map_or_else(|| "not published".into(), how)
+            point
+                .run
+                .as_ref()
+                .map_or_else(|| "not published".into(), how)
         );
     }
     text
@@ -29,7 +34,11 @@ pub fn text(points: &[Point]) -> String {
 
 // Toys reach thousand-millionths of what the machines do.
 fn pflops(pflops: f64) -> String {
-    if pflops < 0.1 { format!("{pflops:.2e}") } else { format!("{pflops:.1}") }
+    if pflops < 0.1 {
+        format!("{pflops:.2e}")
+    } else {
+        format!("{pflops:.1}")
+    }
 }
 
 /// How a point is run, in a few words.
@@ -41,7 +50,12 @@ pub fn how(run: &Run) -> String {
         (run.sharded_optimiser, "sharded optimiser"),
         (run.keep_gathered, "gathered weights kept"),
     ];
-    words.extend(choices.iter().filter(|(chosen, _)| *chosen).map(|(_, word)| (*word).to_owned()));
+    words.extend(
+        choices
+            .iter()
+            .filter(|(chosen, _)| *chosen)
+            .map(|(_, word)| (*word).to_owned()),
+    );
     if !run.grid.contains("pipeline=1") {
         words.push(run.schedule.clone());
     }
@@ -57,7 +71,16 @@ mod tests {
     fn a_row_has_its_numbers() {
         let text = text(&[point(4096, Kind::Measured, 8.765)]);
         let row = text.lines().nth(1).unwrap();
-        for word in ["4096", "gpt-5b", "measured", "ours", "8.765", "70.0", "45.0", "not published"] {
+        for word in [
+            "4096",
+            "gpt-5b",
+            "measured",
+            "ours",
+            "8.765",
+            "70.0",
+            "45.0",
+            "not published",
+        ] {
             assert!(row.contains(word), "{word}: {row}");
         }
         assert_eq!([620.1, 4.2e-5].map(pflops), ["620.1", "4.20e-5"]);

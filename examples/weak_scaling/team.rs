@@ -15,7 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// # Errors
 /// What keeps the launcher's library from starting.
 pub fn started() -> Result<Option<usize>> {
-    let Some(processes) = launcher() else { return Ok(None) };
+    let Some(processes) = launcher() else {
+        return Ok(None);
+    };
     Ok(Some(processes.world(PATIENCE)?.size()))
 }
 
@@ -34,20 +36,31 @@ pub fn run<T: Send + 'static>(
     let driver = driver()?;
     let Some(processes) = launcher() else {
         let ranks = local::run(local::Options::new(ranks), move |world| {
-            let options = OpenOptions { ordinal: world.local_rank(), threads: 1, transport: None };
+            let options = OpenOptions {
+                ordinal: world.local_rank(),
+                threads: 1,
+                transport: None,
+            };
             body(&world, &Device::new((driver.open)(options)?)?)
         });
         return ranks.map_err(|failure| failure.to_string().into());
     };
     let own = processes::run(processes, PATIENCE, move |world| {
         let (ordinal, threads) = (world.local_rank(), processes.threads());
-        let options = OpenOptions { ordinal, threads, transport: Some(processes.transport()?) };
+        let options = OpenOptions {
+            ordinal,
+            threads,
+            transport: Some(processes.transport()?),
+        };
         body(&world, &Device::new((driver.open)(options)?)?)
     });
-    own.map(|own| vec![own]).map_err(|failure| failure.to_string().into())
+    own.map(|own| vec![own])
+        .map_err(|failure| failure.to_string().into())
 }
 
 fn driver() -> Result<Driver> {
-    let usable = registry::drivers().into_iter().find(|driver| (driver.probe)().usable);
+    let usable = registry::drivers()
+        .into_iter()
+        .find(|driver| (driver.probe)().usable);
     usable.ok_or_else(|| "no vendor of this build finds a device; see `fascicle doctor`".into())
 }

@@ -56,9 +56,15 @@ impl<E> Failure<E> {
 impl<E: fmt::Display> Failure<E> {
     /// Everything known, a line each: the failure, the ranks that failed after it, and what each rank was last doing.
     pub fn report(&self) -> String {
-        let Others { failed, last_seen, .. } = &*self.others;
+        let Others {
+            failed, last_seen, ..
+        } = &*self.others;
         let mut lines = vec![self.to_string()];
-        lines.extend(failed.iter().map(|(rank, reason)| format!("then rank {rank} failed: {reason}")));
+        lines.extend(
+            failed
+                .iter()
+                .map(|(rank, reason)| format!("then rank {rank} failed: {reason}")),
+        );
         lines.extend(last_seen.iter().map(LastSeen::to_string));
         lines.join("\n")
     }
@@ -68,9 +74,10 @@ impl<E: fmt::Display> fmt::Display for Kind<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Error(error) => error.fmt(f),
-            Kind::Panic(reason) | Kind::Stuck(reason) | Kind::Raised(reason) | Kind::NotStarted(reason) => {
-                f.write_str(reason)
-            }
+            Kind::Panic(reason)
+            | Kind::Stuck(reason)
+            | Kind::Raised(reason)
+            | Kind::NotStarted(reason) => f.write_str(reason),
         }
     }
 }
@@ -81,7 +88,10 @@ impl<E: fmt::Display> fmt::Display for Failure<E> {
             Kind::NotStarted(_) => write!(f, "rank {} did not start: {}", self.rank, self.kind)?,
             _ => write!(f, "rank {} failed: {}", self.rank, self.kind)?,
         }
-        self.others.stuck.iter().try_for_each(|&rank| self.others.write_stuck(rank, f))?;
+        self.others
+            .stuck
+            .iter()
+            .try_for_each(|&rank| self.others.write_stuck(rank, f))?;
         let silent = |rank| write!(f, "; rank {rank} does not answer: stopped, dead or cut off");
         self.others.silent.iter().try_for_each(silent)
     }
@@ -91,7 +101,11 @@ impl Others {
     fn write_stuck(&self, rank: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.last_seen.iter().find(|seen| seen.rank == rank) {
             Some(LastSeen { what, age, .. }) => {
-                write!(f, "; rank {rank} is stuck, last in `{what}` {:.1} s ago", age.as_secs_f64())
+                write!(
+                    f,
+                    "; rank {rank} is stuck, last in `{what}` {:.1} s ago",
+                    age.as_secs_f64()
+                )
             }
             None => write!(f, "; rank {rank} is stuck"),
         }
@@ -106,23 +120,46 @@ mod tests {
     use std::time::Duration;
 
     fn sample() -> Failure<&'static str> {
-        let seen =
-            |rank, what: &str, age| LastSeen { rank, what: what.into(), age: Duration::from_secs(age) };
-        let last_seen = vec![seen(0, "step 17 forward", 61), seen(1, "step 16 backward", 66)];
-        let others =
-            Others { failed: vec![(2, "stopped".into())], stuck: vec![1], silent: vec![], last_seen };
-        Failure { rank: 3, kind: Kind::Error("no more tokens"), others: Box::new(others) }
+        let seen = |rank, what: &str, age| LastSeen {
+            rank,
+            what: what.into(),
+            age: Duration::from_secs(age),
+        };
+        let last_seen = vec![
+            seen(0, "step 17 forward", 61),
+            seen(1, "step 16 backward", 66),
+        ];
+        let others = Others {
+            failed: vec![(2, "stopped".into())],
+            stuck: vec![1],
+            silent: vec![],
+            last_seen,
+        };
+        Failure {
+            rank: 3,
+            kind: Kind::Error("no more tokens"),
+            others: Box::new(others),
+        }
     }
 
     #[test]
     fn one_sentence_names_the_first_and_the_stuck() {
-        let text = "rank 3 failed: no more tokens; rank 1 is stuck, last in `step 16 backward` 66.0 s ago";
+        let text =
+            "rank 3 failed: no more tokens; rank 1 is stuck, last in `step 16 backward` 66.0 s ago";
         assert_eq!(sample().to_string(), text);
         let kind = Kind::<String>::NotStarted("no thread".into());
-        let mut failure = Failure { rank: 2, kind, others: Box::default() };
+        let mut failure = Failure {
+            rank: 2,
+            kind,
+            others: Box::default(),
+        };
         assert_eq!(failure.to_string(), "rank 2 did not start: no thread");
         failure.others.silent = vec![7];
-        assert!(failure.to_string().ends_with("; rank 7 does not answer: stopped, dead or cut off"));
+        assert!(
+            failure
+                .to_string()
+                .ends_with("; rank 7 does not answer: stopped, dead or cut off")
+        );
     }
 
     #[test]
@@ -137,6 +174,10 @@ mod tests {
     #[test]
     fn a_failure_with_hals_error_is_small_enough_for_results() {
         // Clippy calls an error large from 128 bytes on.
-        assert!(size_of::<Failure<hal::Error>>() < 128, "{} bytes", size_of::<Failure<hal::Error>>());
+        assert!(
+            size_of::<Failure<hal::Error>>() < 128,
+            "{} bytes",
+            size_of::<Failure<hal::Error>>()
+        );
     }
 }

@@ -89,7 +89,9 @@ where
     E: fmt::Display + Send + 'static,
 {
     panics::install_hook();
-    let world = processes.world(timeout).map_err(|error| lost(processes.fail(&error.to_string()), None))?;
+    let world = processes
+        .world(timeout)
+        .map_err(|error| lost(processes.fail(&error.to_string()), None))?;
     let (sender, receiver) = channel();
     let (rank, of_rank) = (world.rank(), world.clone());
     let work = move || {
@@ -97,9 +99,16 @@ where
         let told = || body(of_rank).map_err(|error| (error.to_string(), error));
         drop(sender.send(panics::watch(rank, told)));
     };
-    let thread = Builder::new().name(format!("rank {rank}")).stack_size(STACK_BYTES).spawn(work);
-    let thread =
-        thread.map_err(|error| lost(processes.fail(&format!("thread of the rank: {error}")), None))?;
+    let thread = Builder::new()
+        .name(format!("rank {rank}"))
+        .stack_size(STACK_BYTES)
+        .spawn(work);
+    let thread = thread.map_err(|error| {
+        lost(
+            processes.fail(&format!("thread of the rank: {error}")),
+            None,
+        )
+    })?;
     let end = wait(&world, &receiver);
     let failure = match end {
         Some(Ok(Ok(value))) => {
@@ -139,10 +148,18 @@ const GRACE: Duration = Duration::from_secs(3);
 
 // The failure as a program sees it: with the error itself where it is this rank's own.
 fn lost<E>(lost: Lost, own: Option<(usize, E)>) -> Failure<E> {
-    let Lost { rank, reason, others } = lost;
+    let Lost {
+        rank,
+        reason,
+        others,
+    } = lost;
     let kind = match own {
         Some((own_rank, error)) if own_rank == rank => Kind::Error(error),
         _ => Kind::Raised(reason),
     };
-    Failure { rank, kind, others: Box::new(others) }
+    Failure {
+        rank,
+        kind,
+        others: Box::new(others),
+    }
 }

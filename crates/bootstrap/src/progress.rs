@@ -20,7 +20,13 @@ pub struct LastSeen {
 
 impl fmt::Display for LastSeen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} was last in `{}` {:.1} s ago", self.rank, self.what, self.age.as_secs_f64())
+        write!(
+            f,
+            "rank {} was last in `{}` {:.1} s ago",
+            self.rank,
+            self.what,
+            self.age.as_secs_f64()
+        )
     }
 }
 
@@ -41,7 +47,12 @@ struct Beat {
 impl Progress {
     /// Watches these ranks, named in ascending order, which are all in `start` now.
     pub fn new(ranks: Vec<usize>) -> Self {
-        let start = || Mutex::new(Beat { what: "start".into(), at: Instant::now() });
+        let start = || {
+            Mutex::new(Beat {
+                what: "start".into(),
+                at: Instant::now(),
+            })
+        };
         let beats = ranks.iter().map(|_| start()).collect();
         Self { ranks, beats }
     }
@@ -49,7 +60,9 @@ impl Progress {
     /// Notes that `rank`, if it is watched, is now in `what`. Each rank has its own lock and keeps its string's memory, so that this costs
     /// a few dozen nanoseconds.
     pub fn beat(&self, rank: usize, what: &str) {
-        let Ok(index) = self.ranks.binary_search(&rank) else { return };
+        let Ok(index) = self.ranks.binary_search(&rank) else {
+            return;
+        };
         let mut beat = lock(&self.beats[index]);
         beat.what.clear();
         beat.what.push_str(what);
@@ -58,12 +71,20 @@ impl Progress {
 
     /// The last words of all watched ranks, in the order of ranks.
     pub fn last_seen(&self) -> Vec<LastSeen> {
-        self.ranks.iter().zip(&self.beats).map(|(&rank, beat)| seen(rank, &lock(beat))).collect()
+        self.ranks
+            .iter()
+            .zip(&self.beats)
+            .map(|(&rank, beat)| seen(rank, &lock(beat)))
+            .collect()
     }
 }
 
 fn seen(rank: usize, beat: &Beat) -> LastSeen {
-    LastSeen { rank, what: beat.what.clone(), age: beat.at.elapsed() }
+    LastSeen {
+        rank,
+        what: beat.what.clone(),
+        age: beat.at.elapsed(),
+    }
 }
 
 #[cfg(test)]
@@ -77,13 +98,23 @@ mod tests {
         progress.beat(9, "step 17 forward");
         let seen = progress.last_seen();
         assert_eq!((seen[0].rank, seen[0].what.as_str()), (4, "start"));
-        assert_eq!((seen[1].rank, seen[1].what.as_str()), (9, "step 17 forward"));
+        assert_eq!(
+            (seen[1].rank, seen[1].what.as_str()),
+            (9, "step 17 forward")
+        );
         assert!(seen[1].age <= seen[0].age);
     }
 
     #[test]
     fn says_it_in_words() {
-        let seen = LastSeen { rank: 3, what: "step 17 forward".into(), age: Duration::from_millis(61_240) };
-        assert_eq!(seen.to_string(), "rank 3 was last in `step 17 forward` 61.2 s ago");
+        let seen = LastSeen {
+            rank: 3,
+            what: "step 17 forward".into(),
+            age: Duration::from_millis(61_240),
+        };
+        assert_eq!(
+            seen.to_string(),
+            "rank 3 was last in `step 17 forward` 61.2 s ago"
+        );
     }
 }

@@ -37,8 +37,16 @@ pub struct LaunchedMany {
 ///
 /// `SLURM_NTASKS` is not among them: it is set for a batch script too, which runs once whatever its value.
 const LAUNCHERS: [(&str, &str, &str); 5] = [
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun (Open MPI)"),
-    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "mpirun (MVAPICH2)"),
+    (
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_RANK",
+        "mpirun (Open MPI)",
+    ),
+    (
+        "MV2_COMM_WORLD_SIZE",
+        "MV2_COMM_WORLD_RANK",
+        "mpirun (MVAPICH2)",
+    ),
     ("PMI_SIZE", "PMI_RANK", "mpirun or srun (PMI)"),
     ("FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
@@ -64,7 +72,11 @@ fn refuse(surroundings: Surroundings) -> Result<(), LaunchedMany> {
             launcher_name: Some(launcher_name),
             variable: Some(variable),
             ..
-        } if processes > 1 => Err(LaunchedMany { processes, launcher_name, variable }),
+        } if processes > 1 => Err(LaunchedMany {
+            processes,
+            launcher_name,
+            variable,
+        }),
         _ => Ok(()),
     }
 }
@@ -76,13 +88,22 @@ fn detect_in(get: impl Fn(&str) -> Option<String>) -> Surroundings {
     let of_terminal = get("SLURM_PTY_PORT").and_then(|_| number("SLURM_STEP_NUM_TASKS"));
     let counted = |variable: &str, beside: &str| {
         let of_slurm = matches!(variable, "PMI_SIZE" | "SLURM_STEP_NUM_TASKS");
-        get(beside).and(number(variable)).filter(|&processes| !(of_slurm && of_terminal == Some(processes)))
+        get(beside)
+            .and(number(variable))
+            .filter(|&processes| !(of_slurm && of_terminal == Some(processes)))
     };
-    let seen = LAUNCHERS.into_iter().find_map(|(variable, beside, launcher_name)| {
-        let processes = Some(counted(variable, beside)?);
-        let rank = number(beside);
-        Some(Surroundings { processes, rank, launcher_name: Some(launcher_name), variable: Some(variable) })
-    });
+    let seen = LAUNCHERS
+        .into_iter()
+        .find_map(|(variable, beside, launcher_name)| {
+            let processes = Some(counted(variable, beside)?);
+            let rank = number(beside);
+            Some(Surroundings {
+                processes,
+                rank,
+                launcher_name: Some(launcher_name),
+                variable: Some(variable),
+            })
+        });
     seen.unwrap_or_default()
 }
 
@@ -91,7 +112,12 @@ mod tests {
     use super::*;
 
     fn under(variables: &[(&str, &str)]) -> Surroundings {
-        detect_in(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+        detect_in(|name| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.to_string())
+        })
     }
 
     #[test]
@@ -108,23 +134,37 @@ mod tests {
     #[test]
     fn nothing_is_seen_without_a_launcher_or_with_nonsense() {
         assert_eq!(under(&[]), Surroundings::default());
-        assert_eq!(under(&[("PMI_SIZE", "many"), ("PMI_RANK", "0")]), Surroundings::default());
+        assert_eq!(
+            under(&[("PMI_SIZE", "many"), ("PMI_RANK", "0")]),
+            Surroundings::default()
+        );
     }
 
     #[test]
     fn a_batch_script_runs_once() {
-        let seen = under(&[("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "1")]);
+        let seen = under(&[
+            ("SLURM_NTASKS", "8"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_JOB_ID", "1"),
+        ]);
         assert_eq!(seen, Surroundings::default());
     }
 
     #[test]
     fn a_shell_on_a_terminal_of_the_job_is_one_process() {
-        let shell = [("SLURM_PTY_PORT", "34889"), ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")];
+        let shell = [
+            ("SLURM_PTY_PORT", "34889"),
+            ("SLURM_STEP_NUM_TASKS", "4"),
+            ("SLURM_PROCID", "0"),
+        ];
         assert_eq!(under(&shell), Surroundings::default());
         let with_pmi = [&shell[..], &[("PMI_SIZE", "4"), ("PMI_RANK", "0")]].concat();
         assert_eq!(under(&with_pmi), Surroundings::default());
-        let mpirun_in_it =
-            [&shell[..], &[("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1")]].concat();
+        let mpirun_in_it = [
+            &shell[..],
+            &[("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1")],
+        ]
+        .concat();
         assert_eq!(under(&mpirun_in_it).processes, Some(2));
     }
 
@@ -133,7 +173,11 @@ mod tests {
         let one = under(&[("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_PROCID", "0")]);
         assert_eq!((one.processes, refuse(one)), (Some(1), Ok(())));
         assert_eq!(refuse(Surroundings::default()), Ok(()));
-        let many = refuse(under(&[("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_PROCID", "5")])).unwrap_err();
+        let many = refuse(under(&[
+            ("SLURM_STEP_NUM_TASKS", "8"),
+            ("SLURM_PROCID", "5"),
+        ]))
+        .unwrap_err();
         let text = "start: srun started 8 processes (SLURM_STEP_NUM_TASKS=8), needs 1: ";
         assert!(many.to_string().starts_with(text), "{many}");
     }

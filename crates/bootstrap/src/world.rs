@@ -79,7 +79,9 @@ pub trait Rendezvous: Send + Sync {
 impl World {
     /// The view that a launcher gives a rank.
     pub fn new(parts: Parts) -> Self {
-        Self { shared: Arc::new(parts) }
+        Self {
+            shared: Arc::new(parts),
+        }
     }
 
     /// Index of this rank in the job.
@@ -140,7 +142,8 @@ impl World {
     /// # Errors
     /// [`Error::Invalid`] when `members` lacks this rank, names one twice, or names one that does not exist.
     pub fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
-        let refuse = |needed: String| Error::invalid(format!("exchange `{label}`"), found(members), needed);
+        let refuse =
+            |needed: String| Error::invalid(format!("exchange `{label}`"), found(members), needed);
         // A table, not a set: groups of simulated worlds have thousands of members.
         let mut seen = vec![false; self.size()];
         for &member in members {
@@ -151,7 +154,10 @@ impl World {
             }
         }
         if !seen[self.rank()] {
-            return Err(refuse(format!("the calling rank {} among them", self.rank())));
+            return Err(refuse(format!(
+                "the calling rank {} among them",
+                self.rank()
+            )));
         }
         self.shared.rendezvous.exchange(label, members)
     }
@@ -171,14 +177,21 @@ impl World {
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "World({}, {:?})", self.launcher().name(), self.shared.place)
+        write!(
+            f,
+            "World({}, {:?})",
+            self.launcher().name(),
+            self.shared.place
+        )
     }
 }
 
 /// The members in words, cut short where a job is large.
 fn found(members: &[usize]) -> String {
     match members.get(..16) {
-        Some(first) if members.len() > 16 => format!("members {first:?} and {} more", members.len() - 16),
+        Some(first) if members.len() > 16 => {
+            format!("members {first:?} and {} more", members.len() - 16)
+        }
         _ => format!("members {members:?}"),
     }
 }
@@ -190,7 +203,12 @@ mod tests {
 
     fn refusal(members: &'static [usize]) -> String {
         let texts = run(Options::new(2), move |world| match world.rank() {
-            0 => Ok::<_, Error>(world.exchange("pair", members).err().map(|error| error.to_string())),
+            0 => Ok::<_, Error>(
+                world
+                    .exchange("pair", members)
+                    .err()
+                    .map(|error| error.to_string()),
+            ),
             _ => Ok(None),
         });
         texts.unwrap().swap_remove(0).unwrap()
@@ -198,10 +216,22 @@ mod tests {
 
     #[test]
     fn refuses_members_that_are_no_group_of_this_rank() {
-        assert_eq!(refusal(&[1]), "exchange `pair`: members [1], needs the calling rank 0 among them");
-        assert_eq!(refusal(&[0, 1, 0]), "exchange `pair`: members [0, 1, 0], needs rank 0 only once");
-        assert_eq!(refusal(&[0, 2]), "exchange `pair`: members [0, 2], needs ranks below 2");
-        assert_eq!(refusal(&[]), "exchange `pair`: members [], needs the calling rank 0 among them");
+        assert_eq!(
+            refusal(&[1]),
+            "exchange `pair`: members [1], needs the calling rank 0 among them"
+        );
+        assert_eq!(
+            refusal(&[0, 1, 0]),
+            "exchange `pair`: members [0, 1, 0], needs rank 0 only once"
+        );
+        assert_eq!(
+            refusal(&[0, 2]),
+            "exchange `pair`: members [0, 2], needs ranks below 2"
+        );
+        assert_eq!(
+            refusal(&[]),
+            "exchange `pair`: members [], needs the calling rank 0 among them"
+        );
     }
 
     #[test]
@@ -215,10 +245,18 @@ mod tests {
         let worlds = run(Options::new(3), Ok::<World, Error>).unwrap();
         for (rank, world) in worlds.iter().enumerate() {
             assert_eq!(
-                (world.rank(), world.size(), world.local_rank(), world.local_size()),
+                (
+                    world.rank(),
+                    world.size(),
+                    world.local_rank(),
+                    world.local_size()
+                ),
                 (rank, 3, rank, 3)
             );
-            assert_eq!((world.node(), world.num_nodes(), world.launcher()), (0, 1, Launcher::Local));
+            assert_eq!(
+                (world.node(), world.num_nodes(), world.launcher()),
+                (0, 1, Launcher::Local)
+            );
             assert_eq!(world.timeout(), Options::DEFAULT_TIMEOUT);
         }
     }

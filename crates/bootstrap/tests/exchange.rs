@@ -11,7 +11,8 @@ const SIZES: [usize; 5] = [1, 2, 3, 8, 64];
 
 /// A delay of up to 2 ms that differs between ranks and steps but not between runs.
 fn delay(rank: usize, step: usize) {
-    let mixed = (rank as u64 * 0x9e37_79b9 + step as u64 * 0x85eb_ca6b).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    let mixed =
+        (rank as u64 * 0x9e37_79b9 + step as u64 * 0x85eb_ca6b).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
     sleep(Duration::from_micros((mixed >> 40) % 2000));
 }
 
@@ -28,7 +29,10 @@ fn everyone_gets_the_parts_of_all_in_the_order_of_ranks() {
             for step in 0..20 {
                 delay(world.rank(), step);
                 let expected: Vec<_> = (0..size).map(|rank| part(rank, step)).collect();
-                assert_eq!(world.everyone().all_gather(&part(world.rank(), step))?, expected);
+                assert_eq!(
+                    world.everyone().all_gather(&part(world.rank(), step))?,
+                    expected
+                );
             }
             Ok::<_, Error>(size)
         });
@@ -55,11 +59,19 @@ fn subgroups_work_side_by_side() {
         let rank = world.rank();
         let row: Vec<_> = (0..8).rev().filter(|other| other / 2 == rank / 2).collect();
         let column: Vec<_> = (0..8).filter(|other| other % 2 == rank % 2).collect();
-        let (rows, columns) = (world.exchange("row", &row)?, world.exchange("column", &column)?);
+        let (rows, columns) = (
+            world.exchange("row", &row)?,
+            world.exchange("column", &column)?,
+        );
         assert_eq!(row[rows.rank()], rank);
         for step in 0..20 {
             delay(rank, step);
-            let bytes = |members: &[usize]| members.iter().map(|&rank| vec![rank as u8]).collect::<Vec<_>>();
+            let bytes = |members: &[usize]| {
+                members
+                    .iter()
+                    .map(|&rank| vec![rank as u8])
+                    .collect::<Vec<_>>()
+            };
             assert_eq!(rows.all_gather(&[rank as u8])?, bytes(&row));
             assert_eq!(columns.all_gather(&[rank as u8])?, bytes(&column));
         }
@@ -76,9 +88,15 @@ fn exchanges_of_the_same_name_are_independent() {
         // Both at a time, so that parts of one would be taken for the other's if they were not kept apart.
         let (first, second) = std::thread::scope(|scope| {
             let second = scope.spawn(|| second.all_gather(&[20 + world.rank() as u8]));
-            (first.all_gather(&[10 + world.rank() as u8]), second.join().unwrap())
+            (
+                first.all_gather(&[10 + world.rank() as u8]),
+                second.join().unwrap(),
+            )
         });
-        assert_eq!((first?, second?), (vec![vec![10], vec![11]], vec![vec![20], vec![21]]));
+        assert_eq!(
+            (first?, second?),
+            (vec![vec![10], vec![11]], vec![vec![20], vec![21]])
+        );
         assert_eq!(world.everyone().all_gather(&[])?, vec![vec![], vec![]]);
         Ok::<_, Error>(())
     })
@@ -98,20 +116,34 @@ fn a_rank_alone_in_its_group_does_not_wait() {
 #[test]
 fn ranks_that_do_not_come_in_time_are_named() {
     let timeout = Duration::from_millis(200);
-    let failure = run(Options::new(4).with_timeout(timeout), move |world| -> Result<()> {
-        let group = world.exchange("axis Y", &[3, 2, 1, 0])?;
-        group.barrier()?;
-        while matches!(world.rank(), 1 | 3) {
-            world.abort().check()?;
-            sleep(Duration::from_millis(5));
-        }
-        group.barrier()
-    })
+    let failure = run(
+        Options::new(4).with_timeout(timeout),
+        move |world| -> Result<()> {
+            let group = world.exchange("axis Y", &[3, 2, 1, 0])?;
+            group.barrier()?;
+            while matches!(world.rank(), 1 | 3) {
+                world.abort().check()?;
+                sleep(Duration::from_millis(5));
+            }
+            group.barrier()
+        },
+    )
     .unwrap_err();
-    let Some(Error::Timeout { group, rank, operation, sequence, missing, waited }) = failure.error() else {
+    let Some(Error::Timeout {
+        group,
+        rank,
+        operation,
+        sequence,
+        missing,
+        waited,
+    }) = failure.error()
+    else {
         panic!("{failure}");
     };
-    assert_eq!((group.as_str(), operation.as_str(), sequence), ("axis Y", "exchange", &1));
+    assert_eq!(
+        (group.as_str(), operation.as_str(), sequence),
+        ("axis Y", "exchange", &1)
+    );
     assert_eq!((rank, missing.as_slice()), (&failure.rank, &[3, 1][..]));
     assert!(matches!(failure.rank, 0 | 2) && *waited >= timeout);
 }
@@ -121,14 +153,27 @@ fn a_rank_that_returns_early_is_named_at_once() {
     let start = Instant::now();
     let failure = run(Options::new(3), |world| {
         world.everyone().barrier()?;
-        if world.rank() == 1 { Ok(()) } else { world.everyone().barrier() }
+        if world.rank() == 1 {
+            Ok(())
+        } else {
+            world.everyone().barrier()
+        }
     })
     .unwrap_err();
-    let Some(Error::Mismatch { group, sequence: 1, one, other }) = failure.error() else {
+    let Some(Error::Mismatch {
+        group,
+        sequence: 1,
+        one,
+        other,
+    }) = failure.error()
+    else {
         panic!("{failure}")
     };
     assert_eq!((group.as_str(), one.0, other.0), ("world", failure.rank, 1));
-    assert!(start.elapsed() < Duration::from_secs(2), "it waited for the timeout");
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "it waited for the timeout"
+    );
     let text = "calls exchange, but rank 1 calls nothing more: it has returned";
     assert!(failure.to_string().ends_with(text), "{failure}");
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 /// `stages` stages of `width` ranks, the first of each live.
 fn stages(stages: usize, width: usize) -> Options {
     let stand_ins = StandIns::new(stages * width, |rank| rank / width * width).unwrap();
-    Options::new(stages * width).with_stand_ins(stand_ins).with_timeout(Duration::from_secs(5))
+    Options::new(stages * width)
+        .with_stand_ins(stand_ins)
+        .with_timeout(Duration::from_secs(5))
 }
 
 #[test]
@@ -15,11 +17,18 @@ fn a_world_of_32768_ranks_runs_as_eight_in_no_time() {
     let start = Instant::now();
     let ranks = run(stages(8, 4096).with_ranks_per_node(8), |world| {
         let (rank, stage) = (world.rank(), world.rank() / 4096);
-        assert_eq!((world.size(), world.node(), world.num_nodes()), (32_768, rank / 8, 4096));
+        assert_eq!(
+            (world.size(), world.node(), world.num_nodes()),
+            (32_768, rank / 8, 4096)
+        );
         assert_eq!((world.local_rank(), world.local_size()), (0, 8));
         let all = world.everyone().all_gather(&[stage as u8])?;
         assert_eq!(all.len(), 32_768);
-        assert!(all.iter().enumerate().all(|(rank, bytes)| bytes == &[(rank / 4096) as u8]));
+        assert!(
+            all.iter()
+                .enumerate()
+                .all(|(rank, bytes)| bytes == &[(rank / 4096) as u8])
+        );
         // The groups of one rank on a grid of this size: one large axis, and its purposes.
         let members: Vec<usize> = (stage * 4096..(stage + 1) * 4096).collect();
         for purpose in 0..7 {
@@ -33,9 +42,16 @@ fn a_world_of_32768_ranks_runs_as_eight_in_no_time() {
         world.everyone().barrier()?;
         Ok::<_, Error>(rank)
     });
-    assert_eq!(ranks.unwrap(), [0, 4096, 8192, 12_288, 16_384, 20_480, 24_576, 28_672]);
+    assert_eq!(
+        ranks.unwrap(),
+        [0, 4096, 8192, 12_288, 16_384, 20_480, 24_576, 28_672]
+    );
     // A second at most on a quiet machine; work that grows with the square of the ranks would take minutes.
-    assert!(start.elapsed() < Duration::from_secs(30), "took {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(30),
+        "took {:?}",
+        start.elapsed()
+    );
 }
 
 #[test]
@@ -49,14 +65,31 @@ fn live_ranks_meet_each_other_and_nobody_else() {
         assert_eq!((tensor.rank(), tensor.size()), (3 - rank % 4, 4));
         let line = world.exchange("axis pipeline", &[rank % 4, rank % 4 + 4])?;
         let bytes = [rank as u8];
-        assert_eq!(line.all_gather(&bytes)?, [[rank as u8 % 4], [rank as u8 % 4 + 4]]);
+        assert_eq!(
+            line.all_gather(&bytes)?,
+            [[rank as u8 % 4], [rank as u8 % 4 + 4]]
+        );
         // Rank 3 of the row is a rank that is not there; the one in its place speaks.
-        let told = tensor.broadcast(0, if tensor.stands_for(0) { b"from" } else { b"none" })?;
+        let told = tensor.broadcast(
+            0,
+            if tensor.stands_for(0) {
+                b"from"
+            } else {
+                b"none"
+            },
+        )?;
         assert_eq!(told, b"from");
         assert!(tensor.any(rank % 4 == 1)? && !tensor.any(false)?);
         tensor.all_gather(&bytes)
     });
-    let parts = |first: u8| vec![vec![first + 1], vec![first + 1], vec![first + 1], vec![first]];
+    let parts = |first: u8| {
+        vec![
+            vec![first + 1],
+            vec![first + 1],
+            vec![first + 1],
+            vec![first],
+        ]
+    };
     assert_eq!(said.unwrap(), [parts(0), parts(0), parts(4), parts(4)]);
 }
 
@@ -65,7 +98,11 @@ fn any_is_answered_alike_where_every_rank_is_live() {
     for size in [1, 2, 3, 8] {
         let answers = run(Options::new(size), |world| {
             let everyone = world.everyone();
-            Ok::<_, Error>((everyone.any(world.rank() == 0)?, everyone.any(false)?, everyone.stands_for(0)))
+            Ok::<_, Error>((
+                everyone.any(world.rank() == 0)?,
+                everyone.any(false)?,
+                everyone.stands_for(0),
+            ))
         });
         let expected: Vec<_> = (0..size).map(|rank| (true, false, rank == 0)).collect();
         assert_eq!(answers.unwrap(), expected);
@@ -84,15 +121,33 @@ fn only_live_ranks_are_waited_for_and_named() {
         world.everyone().barrier()
     })
     .unwrap_err();
-    let Some(Error::Timeout { group, missing, .. }) = failure.error() else { panic!("{failure}") };
-    assert_eq!((group.as_str(), missing.as_slice()), ("world", &[32_768][..]));
-    let seen: Vec<_> = failure.others.last_seen.iter().map(|seen| seen.rank).collect();
+    let Some(Error::Timeout { group, missing, .. }) = failure.error() else {
+        panic!("{failure}")
+    };
+    assert_eq!(
+        (group.as_str(), missing.as_slice()),
+        ("world", &[32_768][..])
+    );
+    let seen: Vec<_> = failure
+        .others
+        .last_seen
+        .iter()
+        .map(|seen| seen.rank)
+        .collect();
     assert_eq!(seen, [0, 16_384, 32_768, 49_152]);
 }
 
 #[test]
 fn stand_ins_for_another_world_are_refused() {
     let stand_ins = StandIns::new(4, |_| 0).unwrap();
-    let failure = run(Options::new(8).with_stand_ins(stand_ins), |_| Ok::<_, Error>(())).unwrap_err();
-    assert!(failure.to_string().ends_with("stand-ins for 4 ranks, needs those for 8"), "{failure}");
+    let failure = run(Options::new(8).with_stand_ins(stand_ins), |_| {
+        Ok::<_, Error>(())
+    })
+    .unwrap_err();
+    assert!(
+        failure
+            .to_string()
+            .ends_with("stand-ins for 4 ranks, needs those for 8"),
+        "{failure}"
+    );
 }

@@ -7,7 +7,11 @@ const DAY: u64 = 86_400;
 /// This moment in UTC, as `2026-03-09-142501`: sorted by name is sorted by time.
 pub(crate) fn stamp() -> String {
     // A clock before 1970 is wrong anyway, and only names a folder here.
-    stamp_of(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    stamp_of(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
+    )
 }
 
 fn stamp_of(seconds: u64) -> String {

@@ -38,16 +38,20 @@ pub(crate) struct Opened {
 pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome<Source> {
     let data = &mut config.data;
     if let Some(path) = &data.path {
-        let path =
-            std::path::absolute(path).map_err(|error| Failure::usage(format!("data.path: {error}")))?;
-        let source = Source::detect(&path, &data.extensions, data.token_type).map_err(train::Error::from)?;
+        let path = std::path::absolute(path)
+            .map_err(|error| Failure::usage(format!("data.path: {error}")))?;
+        let source =
+            Source::detect(&path, &data.extensions, data.token_type).map_err(train::Error::from)?;
         data.path = Some(path);
         return Ok(source);
     }
     match repository(here).filter(|_| !resumed) {
         Some(root) => {
             (data.path, data.extensions) = (Some(root.clone()), vec!["rs".into()]);
-            Ok(Source::Directory { path: root, extensions: vec!["rs".into()] })
+            Ok(Source::Directory {
+                path: root,
+                extensions: vec!["rs".into()],
+            })
         }
         None => Ok(Source::Embedded(OWN_SOURCES.concat().into_bytes())),
     }
@@ -66,7 +70,11 @@ pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
     let opened = Dataset::open(source, &config.data.tokenizer, &settings);
     let (data, tokenizer) = opened.map_err(train::Error::from)?;
     fit_vocabulary(config, tokenizer.vocabulary_size())?;
-    Ok(Opened { data, tokenizer, name: name(source) })
+    Ok(Opened {
+        data,
+        tokenizer,
+        name: name(source),
+    })
 }
 
 fn fit_vocabulary(config: &mut Config, needed: usize) -> Outcome {
@@ -100,7 +108,8 @@ fn name(source: &Source) -> String {
 
 // The innermost folder from `here` upwards that looks like this project: a workspace with a folder of crates.
 fn repository(here: &Path) -> Option<PathBuf> {
-    let is_root = |folder: &&Path| folder.join("Cargo.toml").is_file() && folder.join("crates").is_dir();
+    let is_root =
+        |folder: &&Path| folder.join("Cargo.toml").is_file() && folder.join("crates").is_dir();
     here.ancestors().find(is_root).map(Path::to_path_buf)
 }
 
@@ -116,9 +125,18 @@ mod tests {
         std::fs::write(folder.path().join("Cargo.toml"), "").unwrap();
         let mut config = Config::default();
         let found = source(&mut config, false, &inner).unwrap();
-        assert_eq!(found, Source::Directory { path: folder.path().into(), extensions: vec!["rs".into()] });
+        assert_eq!(
+            found,
+            Source::Directory {
+                path: folder.path().into(),
+                extensions: vec!["rs".into()]
+            }
+        );
         assert_eq!(config.data.path.as_deref(), Some(folder.path()));
-        assert!(matches!(source(&mut Config::default(), true, &inner), Ok(Source::Embedded(_))));
+        assert!(matches!(
+            source(&mut Config::default(), true, &inner),
+            Ok(Source::Embedded(_))
+        ));
     }
 
     #[test]
@@ -127,7 +145,11 @@ mod tests {
         let mut config = Config::default();
         let found = source(&mut config, false, folder.path()).unwrap();
         let opened = open(&mut config, &found).unwrap();
-        assert!(opened.data.num_training_tokens() > 20_000, "{}", opened.data.num_training_tokens());
+        assert!(
+            opened.data.num_training_tokens() > 20_000,
+            "{}",
+            opened.data.num_training_tokens()
+        );
         assert_eq!((config.model.vocabulary, config.data.path), (256, None));
     }
 
@@ -138,7 +160,9 @@ mod tests {
         let refusal = open(&mut config, &Source::Embedded(vec![b'a'; 10_000])).unwrap_err();
         assert_eq!(
             refusal,
-            Failure::Usage("model.vocabulary: found 100, needs at least 256, the tokenizer's".into())
+            Failure::Usage(
+                "model.vocabulary: found 100, needs at least 256, the tokenizer's".into()
+            )
         );
     }
 }

@@ -27,15 +27,27 @@ pub(crate) fn described(driver: Driver, threads: usize) -> Outcome<String> {
         hal::Error::Invalid { .. } if driver.vendor == Vendor::Cpu => Failure::usage(error),
         _ => Failure::run(error),
     })?;
-    Ok(format!("{}: {}", driver.vendor.name(), device.capabilities().description))
+    Ok(format!(
+        "{}: {}",
+        driver.vendor.name(),
+        device.capabilities().description
+    ))
 }
 
 // What the first rank of this process opens: of a job of processes, its only one.
 fn own(threads: usize) -> Outcome<OpenOptions> {
     let Some(processes) = launcher::processes() else {
-        return Ok(OpenOptions { ordinal: 0, threads, transport: None });
+        return Ok(OpenOptions {
+            ordinal: 0,
+            threads,
+            transport: None,
+        });
     };
     let place = processes.join().map_err(Failure::run)?;
     let transport = Some(processes.transport().map_err(Failure::run)?);
-    Ok(OpenOptions { ordinal: place.local_rank, threads, transport })
+    Ok(OpenOptions {
+        ordinal: place.local_rank,
+        threads,
+        transport,
+    })
 }

@@ -36,7 +36,15 @@ pub(crate) struct Ending {
 impl Ending {
     /// From what rank 0 knows.
     pub(crate) fn new(run: PathBuf, summary: Summary, sample: Option<String>) -> Ending {
-        let Summary { steps, loss, validation_loss, seconds, stopped, checkpoint, peak } = summary;
+        let Summary {
+            steps,
+            loss,
+            validation_loss,
+            seconds,
+            stopped,
+            checkpoint,
+            peak,
+        } = summary;
         let (peak_bytes, peak_rank, peak_by_kind) = (peak.bytes, peak.rank, peak.kinds().collect());
         Ending {
             run,
@@ -57,13 +65,25 @@ impl Ending {
     fn memory(&self) -> String {
         let mut kinds: Vec<_> = self.peak_by_kind.iter().collect();
         kinds.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
-        let kinds: Vec<_> = kinds.iter().map(|(kind, bytes)| format!("{kind} {}", Bytes(**bytes))).collect();
-        format!("peak memory {}, on rank {}: {}", Bytes(self.peak_bytes), self.peak_rank, kinds.join(", "))
+        let kinds: Vec<_> = kinds
+            .iter()
+            .map(|(kind, bytes)| format!("{kind} {}", Bytes(**bytes)))
+            .collect();
+        format!(
+            "peak memory {}, on rank {}: {}",
+            Bytes(self.peak_bytes),
+            self.peak_rank,
+            kinds.join(", ")
+        )
     }
 
     /// The report at the end.
     pub(crate) fn text(&self) -> String {
-        let how = if self.stopped { "stopped after step" } else { "done: step" };
+        let how = if self.stopped {
+            "stopped after step"
+        } else {
+            "done: step"
+        };
         let time = duration(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
         let mut text = format!(
             "{how} {}: loss {:.4}, validation loss {:.4}, {time}\n{}",
@@ -73,10 +93,16 @@ impl Ending {
             self.memory()
         );
         if let Some(sample) = &self.sample {
-            text += &format!("\nthe model writes:\n{}", indented(sample.trim_matches('\n')));
+            text += &format!(
+                "\nthe model writes:\n{}",
+                indented(sample.trim_matches('\n'))
+            );
         }
         let dir = self.run.display();
-        text += &format!("\nrun directory {dir}: {}", run_dir::contents(&self.run).join(", "));
+        text += &format!(
+            "\nrun directory {dir}: {}",
+            run_dir::contents(&self.run).join(", ")
+        );
         if self.stopped {
             text += &format!("\nto go on: fascicle train --resume {dir}");
         }
@@ -86,9 +112,16 @@ impl Ending {
 
 // Behind a bar, so that it cannot be taken for the program's own words; without what could move the cursor.
 fn indented(text: &str) -> String {
-    let printable = |letter: char| if letter.is_control() && letter != '\n' { ' ' } else { letter };
-    let lines =
-        text.split('\n').map(|line| format!("  | {}", line.chars().map(printable).collect::<String>()));
+    let printable = |letter: char| {
+        if letter.is_control() && letter != '\n' {
+            ' '
+        } else {
+            letter
+        }
+    };
+    let lines = text
+        .split('\n')
+        .map(|line| format!("  | {}", line.chars().map(printable).collect::<String>()));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -106,19 +139,31 @@ mod tests {
             seconds: 61.0,
             stopped: true,
             checkpoint: None,
-            peak: PeakMemory { rank: 3, bytes: 7 << 20, by_kind: [2 << 20, 0, 5 << 20, 0, 0] },
+            peak: PeakMemory {
+                rank: 3,
+                bytes: 7 << 20,
+                by_kind: [2 << 20, 0, 5 << 20, 0, 0],
+            },
         };
         let text = Ending::new("runs/a".into(), summary.clone(), None).text();
         assert!(
-            text.starts_with("stopped after step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s"),
+            text.starts_with(
+                "stopped after step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s"
+            ),
             "{text}"
         );
         assert!(
             text.contains("\npeak memory 7.0 MiB, on rank 3: optimiser 5.0 MiB, weights 2.0 MiB\n"),
             "{text}"
         );
-        assert!(text.ends_with("to go on: fascicle train --resume runs/a"), "{text}");
-        let done = Summary { stopped: false, ..summary };
+        assert!(
+            text.ends_with("to go on: fascicle train --resume runs/a"),
+            "{text}"
+        );
+        let done = Summary {
+            stopped: false,
+            ..summary
+        };
         let text = Ending::new("runs/a".into(), done, Some("\nfn\u{1b}main\n".into())).text();
         assert!(text.contains("the model writes:\n  | fn main\n"), "{text}");
     }

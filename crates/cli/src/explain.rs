@@ -80,8 +80,14 @@ impl Explanation {
     /// From what a rank saw of one step.
     pub(crate) fn new(config: &Config, seen: &Seen) -> Outcome<Explanation> {
         let expected = Expected::new(config, seen)?;
-        let used: Vec<Axis> = Axis::ALL.into_iter().filter(|&axis| seen.grid.degree(axis) > 1).collect();
-        let communication_s = used.iter().filter_map(|&axis| expected.seconds(seen, axis)).sum();
+        let used: Vec<Axis> = Axis::ALL
+            .into_iter()
+            .filter(|&axis| seen.grid.degree(axis) > 1)
+            .collect();
+        let communication_s = used
+            .iter()
+            .filter_map(|&axis| expected.seconds(seen, axis))
+            .sum();
         let total_s = expected.total(communication_s);
         Ok(Explanation {
             grid: seen.grid.degrees().to_string(),
@@ -89,7 +95,10 @@ impl Explanation {
             expected_by: expected.source().to_owned(),
             warning: train::placement::warning(config, &seen.grid, &seen.mapping),
             rank: seen.rank,
-            coordinates: seen.grid.coordinates(seen.mapping.position_of(seen.rank)).to_string(),
+            coordinates: seen
+                .grid
+                .coordinates(seen.mapping.position_of(seen.rank))
+                .to_string(),
             axes: used
                 .iter()
                 .map(|&axis| axis_use(config, seen, axis, expected.seconds(seen, axis), total_s))
@@ -109,13 +118,17 @@ impl Explanation {
             let (order, by) = (&self.order, &self.expected_by);
             writeln!(text, "order of axes {order}; expected times by {by}").unwrap_or_default();
         }
-        self.warning.iter().for_each(|warning| text += &format!("{warning}\n"));
+        self.warning
+            .iter()
+            .for_each(|warning| text += &format!("{warning}\n"));
         if self.axes.is_empty() {
             text += "\none rank: no collective runs, and nothing is sent\n";
         }
         self.axes.iter().for_each(|axis| text += &axis.text());
         text += &self.changes_text();
-        self.schedule.iter().for_each(|timeline| text += &timeline.text(columns));
+        self.schedule
+            .iter()
+            .for_each(|timeline| text += &timeline.text(columns));
         text.trim_end().to_owned()
     }
 
@@ -125,22 +138,37 @@ impl Explanation {
         }
         let mut text = "\nlayout changes that the library inserted\n".to_owned();
         for change in &self.layout_changes {
-            let cut = |axis: Option<&str>| axis.map_or("whole".into(), |axis| format!("cut by {axis}"));
+            let cut =
+                |axis: Option<&str>| axis.map_or("whole".into(), |axis| format!("cut by {axis}"));
             let cost = match change.gathered_bytes {
                 0 => "a local cut".into(),
                 bytes => format!("an all-gather of {}", Bytes(bytes)),
             };
             let (place, from, to) = (&change.place, cut(change.from), cut(change.to));
-            let times = if change.times == 1 { "once".into() } else { format!("{} times", change.times) };
-            writeln!(text, "  {place}: features {from} -> {to}, {cost}, {times}").unwrap_or_default();
+            let times = if change.times == 1 {
+                "once".into()
+            } else {
+                format!("{} times", change.times)
+            };
+            writeln!(text, "  {place}: features {from} -> {to}, {cost}, {times}")
+                .unwrap_or_default();
         }
         text
     }
 }
 
-fn axis_use(config: &Config, seen: &Seen, axis: Axis, expected_s: Option<f64>, total_s: f64) -> AxisUse {
+fn axis_use(
+    config: &Config,
+    seen: &Seen,
+    axis: Axis,
+    expected_s: Option<f64>,
+    total_s: f64,
+) -> AxisUse {
     let degree = seen.grid.degree(axis);
-    let of_axis = seen.counters.iter().filter(|(counted, ..)| *counted == axis);
+    let of_axis = seen
+        .counters
+        .iter()
+        .filter(|(counted, ..)| *counted == axis);
     let traffic = of_axis.map(|(_, operation, subject, count)| Traffic {
         operation: operation.name(),
         subject: format!("{subject:?}").to_lowercase(),
@@ -156,7 +184,13 @@ fn axis_use(config: &Config, seen: &Seen, axis: Axis, expected_s: Option<f64>, t
         members: seen.mapping.members(&seen.grid, seen.rank, &[axis]),
         place: Place::of(seen, axis),
         expected_s,
-        share: expected_s.map(|seconds| if total_s > 0.0 { seconds / total_s } else { 0.0 }),
+        share: expected_s.map(|seconds| {
+            if total_s > 0.0 {
+                seconds / total_s
+            } else {
+                0.0
+            }
+        }),
         formulas: formulas(config, seen, axis),
         traffic: traffic.collect(),
     }
@@ -169,9 +203,17 @@ fn formulas(config: &Config, seen: &Seen, axis: Axis) -> Vec<Formula> {
             (volume.axis, volume.operation, volume.subject)
                 == (axis, operation, parallel::counters::Subject::Linear)
         });
-        Formula { operation: operation.name(), bytes: alike.map(|volume| volume.bytes).sum(), counted }
+        Formula {
+            operation: operation.name(),
+            bytes: alike.map(|volume| volume.bytes).sum(),
+            counted,
+        }
     };
-    seen.linear.iter().filter(|(counted, ..)| *counted == axis).map(of).collect()
+    seen.linear
+        .iter()
+        .filter(|(counted, ..)| *counted == axis)
+        .map(of)
+        .collect()
 }
 
 impl AxisUse {
@@ -187,14 +229,28 @@ impl AxisUse {
         );
         text += &self.expected_text();
         for line in &self.traffic {
-            let (bytes, ring) =
-                (Bytes(line.bytes as usize).to_string(), Bytes(line.ring_bytes as usize).to_string());
-            let sent = if line.ring_bytes > 0 { format!(", a ring sends {ring}") } else { String::new() };
+            let (bytes, ring) = (
+                Bytes(line.bytes as usize).to_string(),
+                Bytes(line.ring_bytes as usize).to_string(),
+            );
+            let sent = if line.ring_bytes > 0 {
+                format!(", a ring sends {ring}")
+            } else {
+                String::new()
+            };
             let (operation, subject) = (line.operation, &line.subject);
             let calls = if line.calls == 1 { "call " } else { "calls" };
-            let form = if line.in_levels { ", inside nodes and across" } else { "" };
-            writeln!(text, "  {operation:<15}{subject:<11}{:>6} {calls} {bytes:>11}{sent}{form}", line.calls)
-                .unwrap_or_default();
+            let form = if line.in_levels {
+                ", inside nodes and across"
+            } else {
+                ""
+            };
+            writeln!(
+                text,
+                "  {operation:<15}{subject:<11}{:>6} {calls} {bytes:>11}{sent}{form}",
+                line.calls
+            )
+            .unwrap_or_default();
         }
         text
     }
@@ -203,10 +259,18 @@ impl AxisUse {
         let mut text = String::new();
         if let (Some(seconds), Some(share)) = (self.expected_s, self.share) {
             let (ms, percent) = (seconds * 1e3, share * 100.0);
-            writeln!(text, "  expected {ms:.2} ms a step if nothing overlaps, {percent:.0} % of its time")
-                .unwrap_or_default();
+            writeln!(
+                text,
+                "  expected {ms:.2} ms a step if nothing overlaps, {percent:.0} % of its time"
+            )
+            .unwrap_or_default();
         }
-        for Formula { operation, bytes, counted } in &self.formulas {
+        for Formula {
+            operation,
+            bytes,
+            counted,
+        } in &self.formulas
+        {
             let (bytes, counted) = (Bytes(*bytes as usize), Bytes(*counted as usize));
             writeln!(
                 text,
@@ -246,11 +310,25 @@ mod tests {
         counters.add(Axis::Z, Operation::AllGather, Subject::Linear, 4 << 20);
         counters.add(Axis::Z, Operation::AllGather, Subject::Linear, 4 << 20);
         let place = "blocks.0.mlp.up".into();
-        report.note(Redistribution { place, from: Some(Axis::X), to: None, gathered_bytes: 2048 });
+        report.note(Redistribution {
+            place,
+            from: Some(Axis::X),
+            to: None,
+            gathered_bytes: 2048,
+        });
         let grid = config.grid().unwrap();
         let mapping = Mapping::by_node(&grid, nodes);
         let linear = vec![(Axis::Z, Operation::AllGather, 8 << 20)];
-        Seen { rank: 0, grid, mapping, counters, report, linear, step_s: 1.0, links: Vec::new() }
+        Seen {
+            rank: 0,
+            grid,
+            mapping,
+            counters,
+            report,
+            linear,
+            step_s: 1.0,
+            links: Vec::new(),
+        }
     }
 
     fn explained(config: &Config) -> Explanation {
@@ -301,8 +379,20 @@ mod tests {
         let mapping = Mapping::by_rank(vec![0]);
         let (counters, report) = (Counters::default(), Report::default());
         let (linear, links) = (Vec::new(), Vec::new());
-        let seen = Seen { rank: 0, grid, mapping, counters, report, linear, step_s: 1.0, links };
+        let seen = Seen {
+            rank: 0,
+            grid,
+            mapping,
+            counters,
+            report,
+            linear,
+            step_s: 1.0,
+            links,
+        };
         let alone = Explanation::new(&config, &seen).unwrap().text(80);
-        assert!(alone.contains("no collective runs") && !alone.contains("schedule"), "{alone}");
+        assert!(
+            alone.contains("no collective runs") && !alone.contains("schedule"),
+            "{alone}"
+        );
     }
 }

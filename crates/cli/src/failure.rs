@@ -61,7 +61,11 @@ impl Failure {
 // Errors before any rank runs.
 impl From<train::Error> for Failure {
     fn from(error: train::Error) -> Failure {
-        if error.is_usage() { Failure::usage(error) } else { Failure::run(error) }
+        if error.is_usage() {
+            Failure::usage(error)
+        } else {
+            Failure::run(error)
+        }
     }
 }
 
@@ -73,9 +77,14 @@ mod tests {
     fn statuses_tell_wrong_use_from_failed_work() {
         let wrong = train::Error::Config("training.steps: found 0, needs at least 1".into());
         assert_eq!(Failure::from(wrong).status(), 2);
-        let missing = train::data::Error::Missing { path: "gone".into() };
+        let missing = train::data::Error::Missing {
+            path: "gone".into(),
+        };
         assert_eq!(Failure::from(train::Error::Data(missing)).status(), 1);
-        let lost = hal::Error::Aborted { rank: 1, reason: "lost".into() };
+        let lost = hal::Error::Aborted {
+            rank: 1,
+            reason: "lost".into(),
+        };
         assert_eq!(Failure::from(train::Error::Parallel(lost)).status(), 1);
         assert_eq!(Failure::PipeClosed.status(), 0);
     }

@@ -60,7 +60,9 @@ pub(crate) fn is_ending() -> bool {
 
 /// The number of ranks, where it is not for this program to choose.
 pub(crate) fn num_ranks() -> Option<usize> {
-    processes().and_then(|processes| processes.join().ok()).map(|place| place.size)
+    processes()
+        .and_then(|processes| processes.join().ok())
+        .map(|place| place.size)
 }
 
 /// Threads that each of `ranks` ranks can compute with.
@@ -81,11 +83,22 @@ pub(crate) fn refuse_many(command: &str) -> Outcome {
 
 /// What the first rank does for all, and a path that all need; every rank has come here before it begins.
 pub(crate) fn once(work: impl FnOnce() -> Outcome<PathBuf>) -> Outcome<PathBuf> {
-    let Some(processes) = processes() else { return work() };
-    let everyone = processes.world(Options::DEFAULT_TIMEOUT).map_err(Failure::run)?.everyone();
+    let Some(processes) = processes() else {
+        return work();
+    };
+    let everyone = processes
+        .world(Options::DEFAULT_TIMEOUT)
+        .map_err(Failure::run)?
+        .everyone();
     everyone.barrier().map_err(Failure::run)?;
-    let own = if everyone.rank() == 0 { work()? } else { PathBuf::new() };
-    let path = everyone.broadcast(0, own.to_string_lossy().as_bytes()).map_err(Failure::run)?;
+    let own = if everyone.rank() == 0 {
+        work()?
+    } else {
+        PathBuf::new()
+    };
+    let path = everyone
+        .broadcast(0, own.to_string_lossy().as_bytes())
+        .map_err(Failure::run)?;
     Ok(String::from_utf8_lossy(&path).into_owned().into())
 }
 
@@ -95,7 +108,11 @@ pub(crate) fn once(work: impl FnOnce() -> Outcome<PathBuf>) -> Outcome<PathBuf> 
 pub(crate) fn end(outcome: Outcome) -> u8 {
     let status = outcome.as_ref().err().map_or(0, Failure::status);
     if let (Some(processes), true) = (processes(), status != 0) {
-        let reason = outcome.as_ref().err().and_then(Failure::sentence).unwrap_or_default();
+        let reason = outcome
+            .as_ref()
+            .err()
+            .and_then(Failure::sentence)
+            .unwrap_or_default();
         processes.fail(reason);
         output::speak();
     }

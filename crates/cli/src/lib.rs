@@ -41,7 +41,12 @@ use std::{
 
 /// Trains networks that do not fit one accelerator.
 #[derive(Debug, Parser)]
-#[command(name = "fascicle", version, propagate_version = true, args_override_self = true)]
+#[command(
+    name = "fascicle",
+    version,
+    propagate_version = true,
+    args_override_self = true
+)]
 struct Arguments {
     /// What starts the ranks, local (threads) or mpi; by default mpi under mpirun or srun, else local
     #[arg(long, global = true, value_name = "NAME", value_parser = launcher::named)]
@@ -59,7 +64,10 @@ struct Arguments {
 ///
 /// The exit status is 0 when the work is done, 1 when it failed, 2 for wrong use. After a failure ranks may still be
 /// stuck in their threads: the caller returns the status from its own `main` without waiting for anything.
-pub fn main(drivers: &[hal::Driver], processes: Option<&'static dyn bootstrap::Processes>) -> ExitCode {
+pub fn main(
+    drivers: &[hal::Driver],
+    processes: Option<&'static dyn bootstrap::Processes>,
+) -> ExitCode {
     panic::set_hook(Box::new(say_bug));
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -80,7 +88,11 @@ pub fn main(drivers: &[hal::Driver], processes: Option<&'static dyn bootstrap::P
 }
 
 impl Arguments {
-    fn run(&self, drivers: &[hal::Driver], processes: Option<&'static dyn bootstrap::Processes>) -> Outcome {
+    fn run(
+        &self,
+        drivers: &[hal::Driver],
+        processes: Option<&'static dyn bootstrap::Processes>,
+    ) -> Outcome {
         // The doctor tells what was started and with what, also where nothing else would run.
         if let Command::Doctor(doctor) = &self.command {
             return doctor.run(drivers, processes);
@@ -93,8 +105,16 @@ impl Arguments {
 
 // A panic is a bug of ours: one line, with the place that a report of it needs.
 fn say_bug(info: &PanicHookInfo<'_>) {
-    let place = info.location().map_or("an unknown place".into(), ToString::to_string);
+    let place = info
+        .location()
+        .map_or("an unknown place".into(), ToString::to_string);
     let payload = info.payload();
-    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref().map(String::as_str));
-    output::note(&format!("fascicle: a bug at {place}: {}", text.unwrap_or("no message")));
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref().map(String::as_str));
+    output::note(&format!(
+        "fascicle: a bug at {place}: {}",
+        text.unwrap_or("no message")
+    ));
 }

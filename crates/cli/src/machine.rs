@@ -14,14 +14,22 @@ pub(crate) fn peak_resident_mib() -> Option<f64> {
 /// All memory and what could still be had, in bytes; `None` where the system does not tell.
 pub(crate) fn memory() -> Option<(usize, usize)> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    Some((kib(&info, "MemTotal:")? * 1024, kib(&info, "MemAvailable:")? * 1024))
+    Some((
+        kib(&info, "MemTotal:")? * 1024,
+        kib(&info, "MemAvailable:")? * 1024,
+    ))
 }
 
 /// The processor's name, as the system tells it.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
+    let name = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or_else(
+        || std::env::consts::ARCH.into(),
+        |(_, name)| name.trim().into(),
+    )
 }
 
 /// The widest vectors that the processor has.
@@ -35,7 +43,11 @@ pub(crate) fn vectors() -> &'static str {
             return "AVX2 with FMA (8 f32)";
         }
     }
-    if cfg!(target_arch = "aarch64") { "NEON (4 f32)" } else { "none wider than the target's own" }
+    if cfg!(target_arch = "aarch64") {
+        "NEON (4 f32)"
+    } else {
+        "none wider than the target's own"
+    }
 }
 
 fn kib(text: &str, name: &str) -> Option<usize> {
@@ -50,7 +62,10 @@ mod tests {
     #[test]
     fn kibibytes_are_found_by_name() {
         let text = "VmPeak:\t  200 kB\nVmHWM:\t  1536 kB\n";
-        assert_eq!((kib(text, "VmHWM:"), kib(text, "VmSwap:")), (Some(1536), None));
+        assert_eq!(
+            (kib(text, "VmHWM:"), kib(text, "VmSwap:")),
+            (Some(1536), None)
+        );
     }
 
     #[test]

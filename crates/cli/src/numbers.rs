@@ -5,8 +5,12 @@ use std::time::Duration;
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
     let digits = number.try_into().unwrap_or(u64::MAX).to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap_or("")).collect();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| str::from_utf8(group).unwrap_or(""))
+        .collect();
     groups.join(",")
 }
 
@@ -47,7 +51,11 @@ impl Spread {
     pub(crate) fn of(values: &[f64]) -> Spread {
         let min = values.iter().copied().fold(f64::INFINITY, f64::min);
         let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        Spread { median: median(values), min, max }
+        Spread {
+            median: median(values),
+            min,
+            max,
+        }
     }
 }
 
@@ -75,23 +83,53 @@ mod tests {
 
     #[test]
     fn digits_come_in_groups_of_three() {
-        let cases = [(0u64, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")];
-        cases.into_iter().for_each(|(number, text)| assert_eq!(grouped(number), text));
-        assert_eq!((counted(1, "rank"), counted(1024, "rank")), ("1 rank".into(), "1,024 ranks".into()));
-        assert_eq!((counted(2, "batch"), counted(0, "process")), ("2 batches".into(), "0 processes".into()));
+        let cases = [
+            (0u64, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ];
+        cases
+            .into_iter()
+            .for_each(|(number, text)| assert_eq!(grouped(number), text));
+        assert_eq!(
+            (counted(1, "rank"), counted(1024, "rank")),
+            ("1 rank".into(), "1,024 ranks".into())
+        );
+        assert_eq!(
+            (counted(2, "batch"), counted(0, "process")),
+            ("2 batches".into(), "0 processes".into())
+        );
     }
 
     #[test]
     fn times_keep_two_units() {
-        let cases = [(0.84, "0.8 s"), (42.7, "42 s"), (185.0, "3 min 05 s"), (7630.0, "2 h 07 min")];
-        cases.into_iter().for_each(|(s, text)| assert_eq!(duration(Duration::from_secs_f64(s)), text));
+        let cases = [
+            (0.84, "0.8 s"),
+            (42.7, "42 s"),
+            (185.0, "3 min 05 s"),
+            (7630.0, "2 h 07 min"),
+        ];
+        cases
+            .into_iter()
+            .for_each(|(s, text)| assert_eq!(duration(Duration::from_secs_f64(s)), text));
     }
 
     #[test]
     fn the_median_does_not_ask_for_order() {
-        assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])), (2.0, 2.5));
+        assert_eq!(
+            (median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])),
+            (2.0, 2.5)
+        );
         assert!(median(&[]).is_nan());
-        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(
+            Spread::of(&[3.0, 1.0, 2.0]),
+            Spread {
+                median: 2.0,
+                min: 1.0,
+                max: 3.0
+            }
+        );
         assert_eq!(rounded(0.123456, 3), 0.123);
     }
 }

@@ -38,13 +38,15 @@ pub(crate) fn result(text: &str) -> Outcome {
         return Ok(());
     }
     let mut out = io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(refused)
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(refused)
 }
 
 /// Prints a result as one line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> Outcome {
-    let line =
-        serde_json::to_string(value).map_err(|error| Failure::run(format!("result as JSON: {error}")))?;
+    let line = serde_json::to_string(value)
+        .map_err(|error| Failure::run(format!("result as JSON: {error}")))?;
     result(&line)
 }
 

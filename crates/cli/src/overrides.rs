@@ -88,7 +88,8 @@ impl Overrides {
         replace(&mut parallel.timeout_s, self.timeout);
         parallel.sharded_optimiser |= self.sharded_optimiser;
         if let Some(names) = &self.overlap {
-            let overlap = overlap_from_names(names).map_err(|error| Failure::usage(format!("--{error}")))?;
+            let overlap =
+                overlap_from_names(names).map_err(|error| Failure::usage(format!("--{error}")))?;
             parallel.overlap = OverlapNames(overlap);
         }
         if self.ranks.is_some() || self.grid.is_some() {
@@ -104,15 +105,20 @@ impl Overrides {
     ///
     /// `default_ranks` is that number where the user has given neither a number nor a grid.
     pub(crate) fn choose_grid(&self, config: &mut Config, default_ranks: Option<usize>) -> Outcome {
-        let (Some(ranks), None) = (self.ranks.or(default_ranks), self.grid) else { return Ok(()) };
+        let (Some(ranks), None) = (self.ranks.or(default_ranks), self.grid) else {
+            return Ok(());
+        };
         let wished = config.parallel.grid;
         if wished.world_size() == Ok(ranks) {
             return Ok(());
         }
         let chunks = config.parallel.schedule.num_chunks();
-        let demands = config.model.demands(config.training.batch, config.training.micro_batches, chunks);
-        config.parallel.grid =
-            nearest(wished, demands.fits(ranks)).ok_or_else(|| none_fits(&demands, wished, ranks))?;
+        let demands =
+            config
+                .model
+                .demands(config.training.batch, config.training.micro_batches, chunks);
+        config.parallel.grid = nearest(wished, demands.fits(ranks))
+            .ok_or_else(|| none_fits(&demands, wished, ranks))?;
         Ok(())
     }
 }
@@ -133,10 +139,18 @@ pub(crate) fn precisions() -> impl TypedValueParser<Value = Precision> {
 fn nearest(wished: Degrees, candidates: Vec<Degrees>) -> Option<Degrees> {
     let log = |degrees: &Degrees, axis| (degrees.get(axis) as f64).log2();
     let steps = |degrees: &Degrees| -> f64 {
-        Axis::ALL.iter().map(|&axis| (log(degrees, axis) - log(&wished, axis)).abs()).sum()
+        Axis::ALL
+            .iter()
+            .map(|&axis| (log(degrees, axis) - log(&wished, axis)).abs())
+            .sum()
     };
     let key = |degrees: &Degrees| {
-        ((steps(degrees) * 1e6).round() as u64, Reverse(degrees.data), degrees.pipeline, degrees.z)
+        (
+            (steps(degrees) * 1e6).round() as u64,
+            Reverse(degrees.data),
+            degrees.pipeline,
+            degrees.z,
+        )
     };
     candidates.into_iter().min_by_key(key)
 }
@@ -146,7 +160,10 @@ fn none_fits(demands: &grid::Demands, wished: Degrees, ranks: usize) -> Failure 
     let Some(closest) = nearest(wished, grid::factorisations(ranks)) else {
         return Failure::usage(format!("--ranks: found {ranks}, needs at least 1"));
     };
-    let reason = demands.check(&closest).err().map_or_else(String::new, |error| error.to_string());
+    let reason = demands
+        .check(&closest)
+        .err()
+        .map_or_else(String::new, |error| error.to_string());
     Failure::usage(format!("--ranks {ranks}: {reason}"))
 }
 
@@ -180,10 +197,19 @@ mod tests {
     fn flags_stand_over_settings_and_settings_over_the_configuration() {
         let words = "--set training.steps=5 --set training.batch=32 --steps 6 --steps 7 --overlap oar,data --precision bf16 --seed 4";
         let config = configured(words).unwrap();
-        assert_eq!((config.training.steps, config.training.batch, config.seed), (7, 32, 4));
+        assert_eq!(
+            (config.training.steps, config.training.batch, config.seed),
+            (7, 32, 4)
+        );
         assert_eq!(config.training.precision, Precision::Bf16);
-        assert_eq!(Vec::<String>::from(config.parallel.overlap), ["oar", "data"]);
-        assert_eq!(configured("--overlap none").unwrap().parallel.overlap.0, parallel::Overlap::NONE);
+        assert_eq!(
+            Vec::<String>::from(config.parallel.overlap),
+            ["oar", "data"]
+        );
+        assert_eq!(
+            configured("--overlap none").unwrap().parallel.overlap.0,
+            parallel::Overlap::NONE
+        );
     }
 
     #[test]
@@ -193,8 +219,14 @@ mod tests {
         assert_eq!(grid("--ranks 1"), Degrees::default().to_string());
         assert_eq!(grid("--ranks 4"), "x=2,y=1,z=2,data=1,pipeline=1");
         assert_eq!(grid("--ranks 16"), "x=2,y=1,z=2,data=2,pipeline=2");
-        assert_eq!(grid("--ranks 8 --grid y=2,data=4"), "x=1,y=2,z=1,data=4,pipeline=1");
-        assert_eq!(configured("--grid y=2,data=4").unwrap().parallel.ranks, None);
+        assert_eq!(
+            grid("--ranks 8 --grid y=2,data=4"),
+            "x=1,y=2,z=1,data=4,pipeline=1"
+        );
+        assert_eq!(
+            configured("--grid y=2,data=4").unwrap().parallel.ranks,
+            None
+        );
     }
 
     #[test]

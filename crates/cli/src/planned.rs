@@ -18,7 +18,11 @@ const BUDGET: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Those of the planner: no grid fits the model, or none the memory.
-pub(crate) fn planned(drivers: &[Driver], mut config: Config, machine: Option<&str>) -> Outcome<Config> {
+pub(crate) fn planned(
+    drivers: &[Driver],
+    mut config: Config,
+    machine: Option<&str>,
+) -> Outcome<Config> {
     let machine = at_hand(drivers, machine)?;
     let ranks = config.grid()?.world_size();
     let request = Request {
@@ -31,7 +35,10 @@ pub(crate) fn planned(drivers: &[Driver], mut config: Config, machine: Option<&s
         ..Request::new(machine, ranks, "the configured model", config.model.clone())
     };
     let plan = search(&request).map_err(Failure::run)?;
-    let best = plan.best.first().ok_or_else(|| Failure::run("--plan: found no way to run the model"))?;
+    let best = plan
+        .best
+        .first()
+        .ok_or_else(|| Failure::run("--plan: found no way to run the model"))?;
     let chosen = best.candidate;
     output::note(&format!(
         "planned for {}: grid {}, order {}, {} micro-batches, {}; about {:.1} ms a step, the best of {} simulated",
@@ -47,7 +54,8 @@ pub(crate) fn planned(drivers: &[Driver], mut config: Config, machine: Option<&s
     let parallel = &mut config.parallel;
     (parallel.grid, parallel.order, parallel.schedule) =
         (chosen.degrees, chosen.order.into(), chosen.schedule);
-    (parallel.sharded_optimiser, parallel.keep_gathered) = (chosen.sharded_optimiser, chosen.keep_gathered);
+    (parallel.sharded_optimiser, parallel.keep_gathered) =
+        (chosen.sharded_optimiser, chosen.keep_gathered);
     config.check()?;
     Ok(config)
 }
@@ -63,7 +71,10 @@ fn at_hand(drivers: &[Driver], named: Option<&str>) -> Outcome<Machine> {
             fs::create_dir_all(folder)
                 .map_err(|error| Failure::run(format!("{}: {error}", folder.display())))?;
         }
-        output::note(&format!("this machine is measured once, into {}", path.display()));
+        output::note(&format!(
+            "this machine is measured once, into {}",
+            path.display()
+        ));
         bench::save(drivers, &path)?;
     }
     Machine::find(&path.to_string_lossy()).map_err(Failure::run)
@@ -71,6 +82,10 @@ fn at_hand(drivers: &[Driver], named: Option<&str>) -> Outcome<Machine> {
 
 fn kept() -> PathBuf {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
-    cache.unwrap_or_else(env::temp_dir).join("fascicle").join("machine.toml")
+    let cache =
+        cache.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    cache
+        .unwrap_or_else(env::temp_dir)
+        .join("fascicle")
+        .join("machine.toml")
 }

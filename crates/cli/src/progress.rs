@@ -47,7 +47,10 @@ impl Progress {
             bar: None,
             last_line: None,
         };
-        Progress { facts, state: Mutex::new(state) }
+        Progress {
+            facts,
+            state: Mutex::new(state),
+        }
     }
 
     /// Prints a line, above the bar if there is one.
@@ -72,7 +75,8 @@ impl Observer for Progress {
         let mut state = self.state();
         state.say(&self.facts.beginning(started));
         state.throughput = Throughput::new(started.num_steps - started.first_step);
-        (state.num_steps, state.tokens_per_step) = (started.num_steps, started.tokens_per_step as u64);
+        (state.num_steps, state.tokens_per_step) =
+            (started.num_steps, started.tokens_per_step as u64);
         state.bar = stderr().is_terminal().then(|| bar(started));
     }
 
@@ -117,15 +121,25 @@ impl State {
     }
 
     fn sentence(&self, record: &Record) -> String {
-        format!("step {} of {}: {}", record.step, self.num_steps, self.numbers(record))
+        format!(
+            "step {} of {}: {}",
+            record.step,
+            self.num_steps,
+            self.numbers(record)
+        )
     }
 
     fn numbers(&self, record: &Record) -> String {
-        let validation = record.val_loss.map_or(String::new(), |loss| format!(", validation {loss:.4}"));
+        let validation = record
+            .val_loss
+            .map_or(String::new(), |loss| format!(", validation {loss:.4}"));
         let speed = grouped(self.throughput.tokens_per_s() as u64);
         let left = self.throughput.time_left().filter(|left| !left.is_zero());
         let left = left.map_or(String::new(), |left| format!(", {} left", duration(left)));
-        format!("loss {:.4}{validation}, {speed} tokens/s{left}", record.loss)
+        format!(
+            "loss {:.4}{validation}, {speed} tokens/s{left}",
+            record.loss
+        )
     }
 }
 
@@ -158,9 +172,17 @@ mod tests {
     fn a_line_has_loss_speed_and_time_left() {
         let mut throughput = Throughput::new(10);
         throughput.update(2048, Duration::from_millis(500));
-        let mut state =
-            State { throughput, num_steps: 10, tokens_per_step: 2048, bar: None, last_line: None };
-        assert_eq!(state.sentence(&record(1, None)), "step 1 of 10: loss 2.5000, 4,096 tokens/s, 4.5 s left");
+        let mut state = State {
+            throughput,
+            num_steps: 10,
+            tokens_per_step: 2048,
+            bar: None,
+            last_line: None,
+        };
+        assert_eq!(
+            state.sentence(&record(1, None)),
+            "step 1 of 10: loss 2.5000, 4,096 tokens/s, 4.5 s left"
+        );
         (0..9).for_each(|_| state.throughput.update(2048, Duration::from_millis(500)));
         assert_eq!(
             state.sentence(&record(10, Some(2.25))),

@@ -27,20 +27,31 @@ pub(crate) struct Team {
 impl Team {
     /// A team whose ranks wait for the default time.
     pub(crate) fn new(ranks: usize, threads: usize) -> Team {
-        Team { ranks, threads, timeout: Options::DEFAULT_TIMEOUT }
+        Team {
+            ranks,
+            threads,
+            timeout: Options::DEFAULT_TIMEOUT,
+        }
     }
 
     /// The team that a configuration asks for.
     pub(crate) fn of(config: &train::Config) -> Outcome<Team> {
         let parallel = &config.parallel;
-        let timeout =
-            Duration::try_from_secs_f64(parallel.timeout_s).ok().filter(|timeout| !timeout.is_zero());
+        let timeout = Duration::try_from_secs_f64(parallel.timeout_s)
+            .ok()
+            .filter(|timeout| !timeout.is_zero());
         let refuse = || {
             let found = parallel.timeout_s;
-            Failure::usage(format!("parallel.timeout_s: found {found}, needs a number of seconds above 0"))
+            Failure::usage(format!(
+                "parallel.timeout_s: found {found}, needs a number of seconds above 0"
+            ))
         };
         let ranks = config.grid()?.world_size();
-        Ok(Team { ranks, threads: parallel.threads, timeout: timeout.ok_or_else(refuse)? })
+        Ok(Team {
+            ranks,
+            threads: parallel.threads,
+            timeout: timeout.ok_or_else(refuse)?,
+        })
     }
 
     /// Runs `body` on every rank, each with a device of its own, and gives what the ranks returned, in their order: of
@@ -57,7 +68,11 @@ impl Team {
         }
         let options = Options::new(self.ranks).with_timeout(self.timeout);
         let ranks = local::run(options, move |world| {
-            let options = OpenOptions { ordinal: world.local_rank(), threads: self.threads, transport: None };
+            let options = OpenOptions {
+                ordinal: world.local_rank(),
+                threads: self.threads,
+                transport: None,
+            };
             let device = Device::new((driver.open)(options)?)?;
             body(&world, &device)
         });
@@ -73,11 +88,16 @@ impl Team {
         self.check_number()?;
         let own = processes::run(processes, self.timeout, move |world| {
             let transport = Some(processes.transport()?);
-            let options = OpenOptions { ordinal: world.local_rank(), threads: self.threads, transport };
+            let options = OpenOptions {
+                ordinal: world.local_rank(),
+                threads: self.threads,
+                transport,
+            };
             let device = Device::new((driver.open)(options)?)?;
             body(&world, &device)
         });
-        own.map(|own| vec![own]).map_err(|failure| Failure::Run(failure.report()))
+        own.map(|own| vec![own])
+            .map_err(|failure| Failure::Run(failure.report()))
     }
 
     /// Refuses a number of ranks that is not the launcher's.
@@ -98,8 +118,13 @@ mod tests {
 
     #[test]
     fn a_timeout_that_is_no_time_is_refused() {
-        for (seconds, fits) in [(60.0, true), (0.0, false), (-1.0, false), (f64::NAN, false), (1e300, false)]
-        {
+        for (seconds, fits) in [
+            (60.0, true),
+            (0.0, false),
+            (-1.0, false),
+            (f64::NAN, false),
+            (1e300, false),
+        ] {
             let mut config = train::Config::default();
             (config.model.vocabulary, config.parallel.timeout_s) = (256, seconds);
             assert_eq!(Team::of(&config).is_ok(), fits, "{seconds}");

@@ -29,11 +29,17 @@ impl Facts {
     /// The report at the start.
     pub(crate) fn beginning(&self, started: &Started) -> String {
         let mut text = String::new();
-        let mut line = |name: &str, value: String| writeln!(text, "{name:<11}{value}").unwrap_or_default();
+        let mut line =
+            |name: &str, value: String| writeln!(text, "{name:<11}{value}").unwrap_or_default();
         line("model", self.model(started.num_parameters));
         line("data", self.data(started));
         line("grid", grid(&self.config));
-        let axes = self.config.parallel.grid.iter().filter(|(_, degree)| *degree > 1);
+        let axes = self
+            .config
+            .parallel
+            .grid
+            .iter()
+            .filter(|(_, degree)| *degree > 1);
         axes.for_each(|(axis, degree)| line("", self.axis(axis, degree)));
         line("batch", self.batch(started.tokens_per_step));
         line("numerics", self.numerics());
@@ -50,7 +56,11 @@ impl Facts {
             Family::Gpt2 => "GPT-2",
             Family::Llama => "Llama",
         };
-        let head = if model.tied_head { "tied head" } else { "a head of its own" };
+        let head = if model.tied_head {
+            "tied head"
+        } else {
+            "a head of its own"
+        };
         format!(
             "{family}: {}, width {}, {} of {}, context {}, vocabulary {}, {head}: {} parameters",
             counted(model.layers, "layer"),
@@ -82,10 +92,15 @@ impl Facts {
     }
 
     fn schedule(&self, stages: usize) -> String {
-        let (kind, micro_batches) = (self.config.parallel.schedule, self.config.training.micro_batches);
-        let idle =
-            schedule::build(kind, stages, micro_batches).and_then(|built| schedule::idle(&built, 1.0, 2.0));
-        let bubble = idle.map_or(String::new(), |idle| format!(", bubble {:.0} %", 100.0 * idle.fraction));
+        let (kind, micro_batches) = (
+            self.config.parallel.schedule,
+            self.config.training.micro_batches,
+        );
+        let idle = schedule::build(kind, stages, micro_batches)
+            .and_then(|built| schedule::idle(&built, 1.0, 2.0));
+        let bubble = idle.map_or(String::new(), |idle| {
+            format!(", bubble {:.0} %", 100.0 * idle.fraction)
+        });
         format!("; schedule {kind}{bubble}")
     }
 
@@ -131,18 +146,30 @@ fn grid(config: &Config) -> String {
         Some(_) => "as processes".to_owned(),
         None => format!("on {}", counted(machine::cores(), "core")),
     };
-    format!("{}: {} with {threads}{each}, {place}", parallel.grid, counted(ranks, "rank"))
+    format!(
+        "{}: {} with {threads}{each}, {place}",
+        parallel.grid,
+        counted(ranks, "rank")
+    )
 }
 
 fn overlap(config: &Config) -> String {
     let names = Vec::<String>::from(config.parallel.overlap);
-    if names.is_empty() { "none".into() } else { names.join(", ") }
+    if names.is_empty() {
+        "none".into()
+    } else {
+        names.join(", ")
+    }
 }
 
 fn steps(started: &Started) -> String {
     match started.first_step {
         0 => grouped(started.num_steps),
-        done => format!("{} to {}, resumed", grouped(done + 1), grouped(started.num_steps)),
+        done => format!(
+            "{} to {}, resumed",
+            grouped(done + 1),
+            grouped(started.num_steps)
+        ),
     }
 }
 
@@ -154,7 +181,13 @@ mod tests {
         let mut config = Config::default();
         config.model.vocabulary = 256;
         let [data, tokenizer, device] = ["notes", "bytes", "cpu: one"].map(str::to_owned);
-        Facts { config, data, tokenizer, device, dir: "runs/a".into() }
+        Facts {
+            config,
+            data,
+            tokenizer,
+            device,
+            dir: "runs/a".into(),
+        }
     }
 
     fn started(first_step: u64) -> Started {
@@ -183,7 +216,14 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} not in\n{text}");
         }
-        assert!(!text.contains("y=1 cuts") && !text.contains("data=1 holds"), "{text}");
-        assert!(facts().beginning(&started(200)).contains("201 to 600, resumed"));
+        assert!(
+            !text.contains("y=1 cuts") && !text.contains("data=1 holds"),
+            "{text}"
+        );
+        assert!(
+            facts()
+                .beginning(&started(200))
+                .contains("201 to 600, resumed")
+        );
     }
 }

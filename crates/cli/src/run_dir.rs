@@ -17,7 +17,8 @@ pub(crate) fn fresh() -> Outcome<PathBuf> {
 
 // Making the folder is what claims its name: two runs of the same second get two folders.
 fn fresh_in(runs: &Path, stamp: &str) -> Outcome<PathBuf> {
-    let refuse = |path: &Path, error| Failure::run(format!("run directory {}: {error}", path.display()));
+    let refuse =
+        |path: &Path, error| Failure::run(format!("run directory {}: {error}", path.display()));
     fs::create_dir_all(runs).map_err(|error| refuse(runs, error))?;
     let mut dir = runs.join(stamp);
     for number in 2.. {
@@ -34,7 +35,10 @@ fn fresh_in(runs: &Path, stamp: &str) -> Outcome<PathBuf> {
 
 /// What the folder holds, by name; folders end with a slash.
 pub(crate) fn contents(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    let entries = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     let name = |entry: fs::DirEntry| {
         let slash = if entry.path().is_dir() { "/" } else { "" };
         format!("{}{slash}", entry.file_name().to_string_lossy())
@@ -54,7 +58,21 @@ mod tests {
         let runs = folder.path().join("runs");
         let names = [(); 3].map(|()| fresh_in(&runs, "2026-01-01-000000").unwrap());
         let names = names.map(|dir| dir.file_name().unwrap().to_string_lossy().into_owned());
-        assert_eq!(names, ["2026-01-01-000000", "2026-01-01-000000-2", "2026-01-01-000000-3"]);
-        assert_eq!(contents(&runs), ["2026-01-01-000000-2/", "2026-01-01-000000-3/", "2026-01-01-000000/"]);
+        assert_eq!(
+            names,
+            [
+                "2026-01-01-000000",
+                "2026-01-01-000000-2",
+                "2026-01-01-000000-3"
+            ]
+        );
+        assert_eq!(
+            contents(&runs),
+            [
+                "2026-01-01-000000-2/",
+                "2026-01-01-000000-3/",
+                "2026-01-01-000000/"
+            ]
+        );
     }
 }

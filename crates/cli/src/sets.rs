@@ -11,13 +11,16 @@ pub(crate) fn applied(config: Config, settings: &[String]) -> Outcome<Config> {
     if settings.is_empty() {
         return Ok(config);
     }
-    let mut table: Table =
-        config.to_toml()?.parse().map_err(|error| Failure::usage(format!("--set: {error}")))?;
+    let mut table: Table = config
+        .to_toml()?
+        .parse()
+        .map_err(|error| Failure::usage(format!("--set: {error}")))?;
     for setting in settings {
         let (key, value) = parsed(setting)?;
         put(&mut table, &key, value);
     }
-    let text = toml::to_string(&table).map_err(|error| Failure::usage(format!("--set: {error}")))?;
+    let text =
+        toml::to_string(&table).map_err(|error| Failure::usage(format!("--set: {error}")))?;
     Config::parse(&text)
         .map_err(|error| Failure::usage(format!("--set: {}", without_line(&error.to_string()))))
 }
@@ -26,12 +29,19 @@ pub(crate) fn applied(config: Config, settings: &[String]) -> Outcome<Config> {
 fn parsed(setting: &str) -> Outcome<(Vec<String>, Value)> {
     let refuse = |why: &str| Failure::usage(format!("--set {setting}: {why}"));
     let Some((key, text)) = setting.split_once('=') else {
-        return Err(refuse("needs `=` between a key and its value, as in training.steps=100"));
+        return Err(refuse(
+            "needs `=` between a key and its value, as in training.steps=100",
+        ));
     };
     let parts: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
-    let is_name = |part: &String| part.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    let is_name = |part: &String| {
+        part.chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    };
     if !parts.iter().all(|part| !part.is_empty() && is_name(part)) {
-        return Err(refuse("needs a key of names with dots between them, as in training.steps"));
+        return Err(refuse(
+            "needs a key of names with dots between them, as in training.steps",
+        ));
     }
     let value = value(text.trim());
     let mut alone = Table::new();
@@ -43,7 +53,9 @@ fn parsed(setting: &str) -> Outcome<(Vec<String>, Value)> {
 
 fn value(text: &str) -> Value {
     let parsed = format!("value = {text}").parse::<Table>().ok();
-    parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(text.into()))
+    parsed
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(text.into()))
 }
 
 // Sets a value, and makes tables of what stands in its way: `tokenizer = "bytes"` may become a table with a file.
@@ -52,18 +64,26 @@ fn put(table: &mut Table, key: &[String], value: Value) {
         [] => {}
         [last] => drop(table.insert(last.clone(), value)),
         [first, rest @ ..] => {
-            let entry = table.entry(first.clone()).or_insert_with(|| Value::Table(Table::new()));
+            let entry = table
+                .entry(first.clone())
+                .or_insert_with(|| Value::Table(Table::new()));
             if !entry.is_table() {
                 *entry = Value::Table(Table::new());
             }
-            entry.as_table_mut().into_iter().for_each(|inner| put(inner, rest, value.clone()));
+            entry
+                .as_table_mut()
+                .into_iter()
+                .for_each(|inner| put(inner, rest, value.clone()));
         }
     }
 }
 
 // The line is one of a text that the user has not written.
 fn without_line(message: &str) -> &str {
-    match message.strip_prefix("line ").and_then(|rest| rest.split_once(": ")) {
+    match message
+        .strip_prefix("line ")
+        .and_then(|rest| rest.split_once(": "))
+    {
         Some((_, sentence)) => sentence,
         None => message,
     }
@@ -74,7 +94,13 @@ mod tests {
     use super::*;
 
     fn set(settings: &[&str]) -> Outcome<Config> {
-        applied(Config::default(), &settings.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+        applied(
+            Config::default(),
+            &settings
+                .iter()
+                .map(|text| (*text).to_owned())
+                .collect::<Vec<_>>(),
+        )
     }
 
     fn refusal(setting: &str) -> String {
@@ -96,26 +122,53 @@ mod tests {
             "seed=9",
         ]);
         let config = config.unwrap();
-        assert_eq!((config.training.learning_rate, config.training.steps, config.seed), (1e-3, 7, 9));
+        assert_eq!(
+            (
+                config.training.learning_rate,
+                config.training.steps,
+                config.seed
+            ),
+            (1e-3, 7, 9)
+        );
         assert_eq!(config.model.family, nn::Family::Llama);
         assert_eq!(config.data.path, Some("some notes.txt".into()));
-        assert_eq!((config.parallel.grid.x, config.parallel.grid.z, config.parallel.grid.data), (2, 1, 2));
+        assert_eq!(
+            (
+                config.parallel.grid.x,
+                config.parallel.grid.z,
+                config.parallel.grid.data
+            ),
+            (2, 1, 2)
+        );
         assert!(config.parallel.overlap.0.all_reduce && !config.parallel.overlap.0.data);
     }
 
     #[test]
     fn the_last_of_two_wins_and_names_may_become_tables() {
-        let config = set(&["training.steps=7", "training.steps=8", "data.tokenizer.file=t.json"]).unwrap();
+        let config = set(&[
+            "training.steps=7",
+            "training.steps=8",
+            "data.tokenizer.file=t.json",
+        ])
+        .unwrap();
         assert_eq!(config.training.steps, 8);
-        assert_eq!(config.data.tokenizer, train::data::TokenizerChoice::File("t.json".into()));
+        assert_eq!(
+            config.data.tokenizer,
+            train::data::TokenizerChoice::File("t.json".into())
+        );
     }
 
     #[test]
     fn mistakes_are_told_with_the_setting() {
         let hint = "found `lerning_rate`, which does not exist here; did you mean `learning_rate`?";
-        assert_eq!(refusal("training.lerning_rate=1"), format!("--set training.lerning_rate=1: {hint}"));
+        assert_eq!(
+            refusal("training.lerning_rate=1"),
+            format!("--set training.lerning_rate=1: {hint}")
+        );
         assert!(refusal("training.steps").contains("needs `=`"));
         assert!(refusal("training..steps=1").contains("needs a key of names"));
-        assert!(refusal("training.steps=many").starts_with("--set training.steps=many: invalid type"));
+        assert!(
+            refusal("training.steps=many").starts_with("--set training.steps=many: invalid type")
+        );
     }
 }

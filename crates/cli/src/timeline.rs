@@ -19,7 +19,8 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Of a configuration's schedule; none where there is one stage.
     pub(crate) fn new(config: &Config) -> Outcome<Option<Timeline>> {
-        let (stages, micro_batches) = (config.parallel.grid.pipeline, config.training.micro_batches);
+        let (stages, micro_batches) =
+            (config.parallel.grid.pipeline, config.training.micro_batches);
         if stages == 1 {
             return Ok(None);
         }
@@ -40,7 +41,11 @@ impl Timeline {
     /// For people, with the picture at most so wide.
     pub(crate) fn text(&self, columns: usize) -> String {
         let peaks: Vec<String> = self.peak_activations.iter().map(usize::to_string).collect();
-        let picture = self.picture(columns).lines().map(|row| format!("  {row}\n")).collect::<String>();
+        let picture = self
+            .picture(columns)
+            .lines()
+            .map(|row| format!("  {row}\n"))
+            .collect::<String>();
         format!(
             "\nschedule {} over {} stages, {} micro-batches (F forward, B backward, . idle)\n{picture}  \
              bubble {:.0} % where a backward takes twice a forward; activations kept at most, by stage: {}\n",
@@ -56,10 +61,16 @@ impl Timeline {
     fn picture(&self, columns: usize) -> String {
         let widest = self.timeline.lines().map(str::len).max().unwrap_or(0);
         let narrow = || {
-            let built = schedule::build(self.name.parse().ok()?, self.stages, self.micro_batches).ok()?;
+            let built =
+                schedule::build(self.name.parse().ok()?, self.stages, self.micro_batches).ok()?;
             Some(built.to_text(columns.saturating_sub(2)))
         };
-        if widest + 2 <= columns { None } else { narrow() }.unwrap_or_else(|| self.timeline.clone())
+        if widest + 2 <= columns {
+            None
+        } else {
+            narrow()
+        }
+        .unwrap_or_else(|| self.timeline.clone())
     }
 }
 
@@ -73,9 +84,15 @@ mod tests {
         (config.training.batch, config.training.micro_batches) = (128, 64);
         let timeline = Timeline::new(&config).unwrap().unwrap();
         let text = timeline.text(60);
-        let picture: Vec<&str> = text.lines().filter(|line| line.starts_with("  stage ")).collect();
+        let picture: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("  stage "))
+            .collect();
         assert!(
-            picture.len() == 2 && picture.iter().all(|line| line.len() <= 60 && line.contains(" ~ ")),
+            picture.len() == 2
+                && picture
+                    .iter()
+                    .all(|line| line.len() <= 60 && line.contains(" ~ ")),
             "{text}"
         );
         assert!(!timeline.timeline.contains('~'));

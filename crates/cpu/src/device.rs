@@ -4,8 +4,8 @@ use crate::stream::{HostStream, now_us};
 use crate::wait::Running;
 use crate::{collectives, kernels, machine, memory::Allocator, pool::Pool, product};
 use hal::{
-    Blas, Capabilities, Communicator, DType, Device, DeviceId, Gemm, GroupId, Join, Kernel, Kernels, Memory,
-    RawBuffer, Result, Stream, StreamKind, Transport, Vendor,
+    Blas, Capabilities, Communicator, DType, Device, DeviceId, Gemm, GroupId, Join, Kernel,
+    Kernels, Memory, RawBuffer, Result, Stream, StreamKind, Transport, Vendor,
 };
 use std::sync::Arc;
 
@@ -25,7 +25,12 @@ pub struct Options {
 impl Default for Options {
     /// One thread, the machine's memory, ordinal 0.
     fn default() -> Options {
-        Options { threads: 1, memory_bytes: None, ordinal: 0, transport: None }
+        Options {
+            threads: 1,
+            memory_bytes: None,
+            ordinal: 0,
+            transport: None,
+        }
     }
 }
 
@@ -35,7 +40,10 @@ impl Default for Options {
 /// # Errors
 /// [`Error::Invalid`](hal::Error::Invalid) for a number of threads that cannot be had.
 pub fn open(options: Options) -> Result<Arc<dyn Device>> {
-    let id = DeviceId { vendor: Vendor::Cpu, ordinal: options.ordinal };
+    let id = DeviceId {
+        vendor: Vendor::Cpu,
+        ordinal: options.ordinal,
+    };
     let pool = Arc::new(Pool::new(options.threads)?);
     let memory = Allocator::new(id, options.memory_bytes);
     // Starts the clock that dates events.
@@ -56,7 +64,11 @@ fn capabilities(pool: &Pool, memory: &Allocator) -> Capabilities {
         threads => format!("{threads} threads"),
     };
     let memory = hal::error::Bytes(memory.memory().total);
-    let description = format!("{threads} of {}, {}, {memory}", machine::processor(), machine::vectors());
+    let description = format!(
+        "{threads} of {}, {}, {memory}",
+        machine::processor(),
+        machine::vectors()
+    );
     Capabilities {
         dtypes: DType::ALL.into(),
         holds_values: true,
@@ -106,11 +118,15 @@ unsafe impl Device for Host {
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {
-        Ok(Arc::new(HostKernels { pool: self.pool.clone() }))
+        Ok(Arc::new(HostKernels {
+            pool: self.pool.clone(),
+        }))
     }
 
     fn kernels(&self) -> Result<Arc<dyn Kernels>> {
-        Ok(Arc::new(HostKernels { pool: self.pool.clone() }))
+        Ok(Arc::new(HostKernels {
+            pool: self.pool.clone(),
+        }))
     }
 
     fn create_group(&self) -> Result<GroupId> {

@@ -8,8 +8,17 @@ pub fn driver() -> Driver {
     Driver {
         vendor: Vendor::Cpu,
         open: |options| {
-            let hal::OpenOptions { ordinal, threads, transport } = options;
-            open(Options { threads, memory_bytes: None, ordinal, transport })
+            let hal::OpenOptions {
+                ordinal,
+                threads,
+                transport,
+            } = options;
+            open(Options {
+                threads,
+                memory_bytes: None,
+                ordinal,
+                transport,
+            })
         },
         probe: || Probe {
             usable: true,

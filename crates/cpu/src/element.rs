@@ -80,8 +80,12 @@ macro_rules! element {
 
 element!(f32, f32, |x| x, |x| x, |x| x as f32);
 element!(f64, f64, |x| x, |x| x, |x| x);
-element!(f16, f32, widen_f16, narrow_f16, |x| narrow_f16(round_to_odd(x)));
-element!(bf16, f32, widen_bf16, narrow_bf16, |x| narrow_bf16(round_to_odd(x)));
+element!(f16, f32, widen_f16, narrow_f16, |x| narrow_f16(
+    round_to_odd(x)
+));
+element!(bf16, f32, widen_bf16, narrow_bf16, |x| narrow_bf16(
+    round_to_odd(x)
+));
 
 // An inexact result gets an odd last digit, so that rounding it again to a shorter type is as good as rounding once.
 #[inline(always)]
@@ -89,7 +93,11 @@ fn round_to_odd(x: f64) -> f32 {
     let near = x as f32;
     let back = f64::from(near);
     let towards_zero = near.to_bits().wrapping_sub(u32::from(back.abs() > x.abs()));
-    if back == x { near } else { f32::from_bits(towards_zero | 1) }
+    if back == x {
+        near
+    } else {
+        f32::from_bits(towards_zero | 1)
+    }
 }
 
 #[inline(always)]
@@ -115,7 +123,11 @@ fn widen_f16(x: f16) -> f32 {
     let magnitude = (bits & 0x7fff) << 13;
     let scaled = (f32::from_bits(magnitude) * TWO_TO_112).to_bits();
     let special = magnitude | 0x7f80_0000 | (u32::from(magnitude > 0x0f80_0000) << 22);
-    let value = if magnitude >= 0x0f80_0000 { special } else { scaled };
+    let value = if magnitude >= 0x0f80_0000 {
+        special
+    } else {
+        scaled
+    };
     f32::from_bits(value | ((bits & 0x8000) << 16))
 }
 
@@ -125,8 +137,13 @@ fn narrow_f16(x: f32) -> f16 {
     const INFINITY: u32 = 0x7c00;
     let sign = (x.to_bits() >> 16) & 0x8000;
     let bits = x.to_bits() & 0x7fff_ffff;
-    let normal = bits.wrapping_sub(112 << 23).wrapping_add(0xfff + ((bits >> 13) & 1)) >> 13;
-    let denormal = (f32::from_bits(bits) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let normal = bits
+        .wrapping_sub(112 << 23)
+        .wrapping_add(0xfff + ((bits >> 13) & 1))
+        >> 13;
+    let denormal = (f32::from_bits(bits) + 0.5)
+        .to_bits()
+        .wrapping_sub(0.5f32.to_bits());
     let nan = INFINITY | 0x200 | ((bits >> 13) & 0x3ff);
     let value = if bits < 113 << 23 { denormal } else { normal };
     let value = if bits >= 143 << 23 { INFINITY } else { value };
@@ -185,7 +202,11 @@ real!(f64, f64::exp, f64::tanh);
 fn exp_f32(x: f32) -> f32 {
     const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer
     let x_clamped = if x > 89.0 { 89.0 } else { x };
-    let x_clamped = if x_clamped < -104.0 { -104.0 } else { x_clamped };
+    let x_clamped = if x_clamped < -104.0 {
+        -104.0
+    } else {
+        x_clamped
+    };
     let shifted = x_clamped.mul_add(std::f32::consts::LOG2_E, SHIFT);
     let n = shifted - SHIFT;
     let r = n.mul_add(-1.428_606_8e-6, n.mul_add(-0.693_145_75, x_clamped));
@@ -222,17 +243,29 @@ mod tests {
         for i in -200_000..=200_000 {
             let x = (i as f32 / 10_000.0).powi(3) / 100.0;
             let exact = f64::from(x).tanh();
-            assert!((f64::from(tanh_f32(x)) - exact).abs() <= exact.abs() * 5e-7, "tanh({x})");
+            assert!(
+                (f64::from(tanh_f32(x)) - exact).abs() <= exact.abs() * 5e-7,
+                "tanh({x})"
+            );
         }
-        assert_eq!((tanh_f32(f32::INFINITY), tanh_f32(f32::NEG_INFINITY)), (1.0, -1.0));
+        assert_eq!(
+            (tanh_f32(f32::INFINITY), tanh_f32(f32::NEG_INFINITY)),
+            (1.0, -1.0)
+        );
         assert!(tanh_f32(f32::NAN).is_nan());
     }
 
     #[test]
     fn f16_widens_exactly() {
         for bits in 0..=u16::MAX {
-            let (ours, half) = (widen_f16(f16::from_bits(bits)), f16::from_bits(bits).to_f32());
-            assert!(ours.to_bits() == half.to_bits() || ours.is_nan() && half.is_nan(), "{bits:x}");
+            let (ours, half) = (
+                widen_f16(f16::from_bits(bits)),
+                f16::from_bits(bits).to_f32(),
+            );
+            assert!(
+                ours.to_bits() == half.to_bits() || ours.is_nan() && half.is_nan(),
+                "{bits:x}"
+            );
         }
     }
 
@@ -262,7 +295,11 @@ mod tests {
             let x = i as f32 / 1000.0;
             let exact = f64::from(x).exp();
             let error = (f64::from(exp_f32(x)) - exact).abs();
-            assert!(error <= exact * 2.5e-7 + 2e-45, "exp({x}): {} against {exact}", exp_f32(x));
+            assert!(
+                error <= exact * 2.5e-7 + 2e-45,
+                "exp({x}): {} against {exact}",
+                exp_f32(x)
+            );
         }
         assert_eq!(exp_f32(f32::NEG_INFINITY), 0.0);
         assert_eq!(exp_f32(200.0), f32::INFINITY);

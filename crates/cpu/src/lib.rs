@@ -6,7 +6,10 @@
 //!
 //! Results do not depend on the number of threads, nor on which thread came first: the same ranks give the same bits.
 
-#![allow(rustdoc::private_intra_doc_links, reason = "the list above is for readers of the source")]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "the list above is for readers of the source"
+)]
 
 mod attention;
 mod collectives;

@@ -12,8 +12,13 @@ pub(crate) fn available_bytes() -> usize {
 /// The processor's name, as the system tells it.
 pub(crate) fn processor() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
+    let name = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or_else(
+        || std::env::consts::ARCH.into(),
+        |(_, name)| name.trim().into(),
+    )
 }
 
 /// The widest vector instructions that kernels use here.
@@ -27,7 +32,11 @@ pub(crate) fn vectors() -> &'static str {
             return "AVX2";
         }
     }
-    if cfg!(target_arch = "aarch64") { "NEON" } else { "no wide vectors" }
+    if cfg!(target_arch = "aarch64") {
+        "NEON"
+    } else {
+        "no wide vectors"
+    }
 }
 
 fn meminfo_bytes(meminfo: &str, name: &str) -> Option<usize> {
@@ -42,7 +51,9 @@ fn physical_bytes() -> usize {
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     // SAFETY: as above.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(page).unwrap_or(0))
+    usize::try_from(pages)
+        .unwrap_or(0)
+        .saturating_mul(usize::try_from(page).unwrap_or(0))
 }
 
 #[cfg(not(unix))]
@@ -57,9 +68,12 @@ fn control_group_bytes() -> Option<usize> {
         let mut fields = line.splitn(3, ':').skip(1);
         match (fields.next()?, fields.next()?) {
             ("", path) => least_left("/sys/fs/cgroup", path, "memory.max", "memory.current"),
-            (names, path) if names.split(',').any(|name| name == "memory") => {
-                least_left("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes")
-            }
+            (names, path) if names.split(',').any(|name| name == "memory") => least_left(
+                "/sys/fs/cgroup/memory",
+                path,
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+            ),
             _ => None,
         }
     };
@@ -67,7 +81,13 @@ fn control_group_bytes() -> Option<usize> {
 }
 
 fn least_left(root: &str, path: &str, limit: &str, usage: &str) -> Option<usize> {
-    let number = |file: &Path| std::fs::read_to_string(file).ok()?.trim().parse::<usize>().ok();
+    let number = |file: &Path| {
+        std::fs::read_to_string(file)
+            .ok()?
+            .trim()
+            .parse::<usize>()
+            .ok()
+    };
     let ancestors = Path::new(path.trim_start_matches('/')).ancestors();
     let left = |group: &Path| {
         let group = Path::new(root).join(group);

@@ -34,13 +34,20 @@ struct Live {
 impl Allocator {
     /// An allocator with that limit, by default what the machine has available.
     pub(crate) fn new(device: DeviceId, limit: Option<usize>) -> Allocator {
-        Allocator { device, limit: limit.unwrap_or_else(machine_bytes), live: Mutex::default() }
+        Allocator {
+            device,
+            limit: limit.unwrap_or_else(machine_bytes),
+            live: Mutex::default(),
+        }
     }
 
     /// Free and total memory.
     pub(crate) fn memory(&self) -> Memory {
         let machine = machine_free().min(machine::available_bytes());
-        Memory { free: self.within_limit(lock(&self.live).bytes).min(machine), total: self.limit }
+        Memory {
+            free: self.within_limit(lock(&self.live).bytes).min(machine),
+            total: self.limit,
+        }
     }
 
     /// Reserves memory, aligned to 64 bytes and filled with zeros.
@@ -57,7 +64,10 @@ impl Allocator {
         live.bytes += bytes;
         *live.sizes.entry(bytes).or_default() += 1;
         HELD.fetch_add(bytes, Ordering::Relaxed);
-        Ok(RawBuffer { addr: addr as u64, bytes })
+        Ok(RawBuffer {
+            addr: addr as u64,
+            bytes,
+        })
     }
 
     /// Gives memory back.
@@ -83,14 +93,30 @@ impl Allocator {
 
     fn free(&self, asked: usize, live: &Live) -> usize {
         let ours = self.within_limit(live.bytes).min(machine_free());
-        if asked < LARGE { ours } else { ours.min(machine::available_bytes()) }
+        if asked < LARGE {
+            ours
+        } else {
+            ours.min(machine::available_bytes())
+        }
     }
 
     fn out_of_memory(&self, asked: usize, free: usize, live: &Live) -> Error {
-        let sizes = live.sizes.iter().rev().flat_map(|(&bytes, &count)| std::iter::repeat_n(bytes, count));
+        let sizes = live
+            .sizes
+            .iter()
+            .rev()
+            .flat_map(|(&bytes, &count)| std::iter::repeat_n(bytes, count));
         let largest = sizes.take(NUM_LARGEST).collect();
         let (device, in_use, by_kind) = (self.device, live.bytes, Vec::new());
-        Error::OutOfMemory { device, asked, free, in_use, cached: 0, by_kind, largest }
+        Error::OutOfMemory {
+            device,
+            asked,
+            free,
+            in_use,
+            cached: 0,
+            by_kind,
+            largest,
+        }
     }
 }
 
@@ -142,7 +168,10 @@ fn whole_pages(bytes: usize) -> usize {
 fn map(bytes: usize) -> Option<*mut u8> {
     let wanted = whole_pages(bytes);
     let mapped = wanted.checked_add(HUGE_PAGE)?;
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
     // SAFETY: a new anonymous mapping at an address of the system's choice touches no memory in use.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED {
@@ -188,7 +217,10 @@ mod tests {
     use super::*;
     use hal::Vendor;
 
-    const DEVICE: DeviceId = DeviceId { vendor: Vendor::Cpu, ordinal: 0 };
+    const DEVICE: DeviceId = DeviceId {
+        vendor: Vendor::Cpu,
+        ordinal: 0,
+    };
 
     #[test]
     fn memory_is_aligned_zeroed_and_given_back() {
@@ -210,7 +242,10 @@ mod tests {
     #[test]
     fn too_much_is_an_error_with_numbers() {
         let allocator = Allocator::new(DEVICE, Some(1000));
-        let (small, large) = (allocator.allocate(100).unwrap(), allocator.allocate(400).unwrap());
+        let (small, large) = (
+            allocator.allocate(100).unwrap(),
+            allocator.allocate(400).unwrap(),
+        );
         let error = allocator.allocate(501).unwrap_err();
         let expected = Error::OutOfMemory {
             device: DEVICE,
@@ -232,7 +267,10 @@ mod tests {
     fn more_than_the_machine_has_is_refused() {
         let allocator = Allocator::new(DEVICE, Some(usize::MAX));
         for bytes in [usize::MAX, isize::MAX as usize, 1 << 46] {
-            assert!(matches!(allocator.allocate(bytes), Err(Error::OutOfMemory { .. })), "{bytes}");
+            assert!(
+                matches!(allocator.allocate(bytes), Err(Error::OutOfMemory { .. })),
+                "{bytes}"
+            );
         }
     }
 }

@@ -17,14 +17,24 @@ impl Pool {
     /// [`Error::Invalid`] for zero threads or when the system refuses to start them.
     pub(crate) fn new(threads: usize) -> Result<Pool> {
         let refuse = |reason: String| {
-            Error::invalid("cpu", format!("{threads} threads per rank ({reason})"), "at least 1")
+            Error::invalid(
+                "cpu",
+                format!("{threads} threads per rank ({reason})"),
+                "at least 1",
+            )
         };
         match threads {
             0 => Err(refuse("none to compute with".into())),
-            1 => Ok(Pool { threads, workers: None }),
+            1 => Ok(Pool {
+                threads,
+                workers: None,
+            }),
             _ => {
                 let workers = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-                Ok(Pool { threads, workers: Some(workers.map_err(|error| refuse(error.to_string()))?) })
+                Ok(Pool {
+                    threads,
+                    workers: Some(workers.map_err(|error| refuse(error.to_string()))?),
+                })
             }
         }
     }

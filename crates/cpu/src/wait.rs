@@ -120,7 +120,9 @@ impl Signal {
         let _asleep = Running::change(-1);
         let guard = lock(&self.lock);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let slept = self.wake.wait_timeout_while(guard, limit, |()| self.seen() == seen);
+        let slept = self
+            .wake
+            .wait_timeout_while(guard, limit, |()| self.seen() == seen);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         drop(slept);
         self.seen() != seen

@@ -52,7 +52,8 @@ impl CudaBlas {
         // SAFETY: the function gives a constant text for any status.
         let text = unsafe { (self.0.cublasGetStatusString)(status) };
         // SAFETY: as above; it ends with a zero.
-        let reason = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into());
+        let reason =
+            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into());
         reason.unwrap_or_else(|| "unknown".into())
     }
 
@@ -73,7 +74,12 @@ impl CudaBlas {
 // SAFETY: each method makes the calls that its documentation names; handles come from the library.
 unsafe impl Blas for CudaBlas {
     fn version(&self) -> String {
-        format!("cuBLAS {}.{}.{}", self.property(0), self.property(1), self.property(2))
+        format!(
+            "cuBLAS {}.{}.{}",
+            self.property(0),
+            self.property(1),
+            self.property(2)
+        )
     }
 
     unsafe fn create(&self, stream: Opaque) -> Outcome<Opaque> {
@@ -98,20 +104,39 @@ unsafe impl Blas for CudaBlas {
             reason: format!("no products of {} into {}", product.input, product.output),
             out_of_memory: false,
         };
-        let (Some(input), Some(output)) = (data_type(product.input), data_type(product.output)) else {
+        let (Some(input), Some(output)) = (data_type(product.input), data_type(product.output))
+        else {
             return Err(unsupported);
         };
         // The scales have the type of the sums.
         let (alpha, beta) = (product.alpha as f32, product.beta as f32);
         let single: [*const c_void; 2] = [(&raw const alpha).cast(), (&raw const beta).cast()];
-        let double: [*const c_void; 2] =
-            [(&raw const product.alpha).cast(), (&raw const product.beta).cast()];
+        let double: [*const c_void; 2] = [
+            (&raw const product.alpha).cast(),
+            (&raw const product.beta).cast(),
+        ];
         let is_double = product.input == DType::F64;
-        let (compute, [alpha, beta]) = if is_double { (COMPUTE_64F, double) } else { (COMPUTE_32F, single) };
-        let ColumnMajor { m, n, k, addresses: [a, b, c], leading: [lda, ldb, ldc], batch, .. } = *product;
+        let (compute, [alpha, beta]) = if is_double {
+            (COMPUTE_64F, double)
+        } else {
+            (COMPUTE_32F, single)
+        };
+        let ColumnMajor {
+            m,
+            n,
+            k,
+            addresses: [a, b, c],
+            leading: [lda, ldb, ldc],
+            batch,
+            ..
+        } = *product;
         let [op_a, op_b] = product.transposed.map(operation);
-        let (handle, a, b, c) =
-            (std::ptr::without_provenance_mut(handle), pointer(a), pointer(b), pointer(c));
+        let (handle, a, b, c) = (
+            std::ptr::without_provenance_mut(handle),
+            pointer(a),
+            pointer(b),
+            pointer(c),
+        );
         if batch == 1 {
             return call!(self.cublasGemmEx(
                 handle,

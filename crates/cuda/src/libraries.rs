@@ -44,7 +44,13 @@ pub fn tables() -> Result<Arc<Tables>, String> {
 }
 
 fn load() -> Result<Tables, String> {
-    let roots = ["CUDA_HOME", "CUDA_PATH", "NVHPC_CUDA_HOME", "NCCL_HOME", "/usr/local/cuda"];
+    let roots = [
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "NVHPC_CUDA_HOME",
+        "NCCL_HOME",
+        "/usr/local/cuda",
+    ];
     let search = Search::from_environment("FASCICLE_CUDA_PATH", &roots, &["lib64", "lib"]);
     let mut found = Vec::new();
     let mut open = |library, names: &[&str]| {
@@ -53,16 +59,19 @@ fn load() -> Result<Tables, String> {
         Ok::<_, Missing>(opened)
     };
     let runtime = open("CUDA driver", &["libcuda.so.1"]).and_then(|library| Driver::load(&library));
-    let blas =
-        open("cuBLAS", &["libcublas.so.13", "libcublas.so.12"]).and_then(|library| Cublas::load(&library));
+    let blas = open("cuBLAS", &["libcublas.so.13", "libcublas.so.12"])
+        .and_then(|library| Cublas::load(&library));
     let lt = open("cuBLASLt", &["libcublasLt.so.13", "libcublasLt.so.12"])
         .and_then(|library| CublasLt::load(&library));
     let nccl = open("NCCL", &["libnccl.so.2"]).and_then(|library| Nccl::load(&library));
     let runtime = CudaDriver::new(runtime.map_err(|missing| missing.to_string())?);
     Ok(Tables {
-        runtime: Box::new(runtime.map_err(|fault| gpu::refused(&fault, &found))?) as Box<dyn Runtime>,
+        runtime: Box::new(runtime.map_err(|fault| gpu::refused(&fault, &found))?)
+            as Box<dyn Runtime>,
         blas: blas.map(|table| Box::new(CudaBlas(table)) as Box<dyn Blas>),
-        lt: lt.map(|table| epilogues(&table)).map_err(|missing| missing.to_string()),
+        lt: lt
+            .map(|table| epilogues(&table))
+            .map_err(|missing| missing.to_string()),
         collectives: nccl.map(|table| ("NCCL".into(), table)),
         objects: gpu::objects("FASCICLE_CUDA_OBJECT", embedded())?,
         found,
@@ -73,11 +82,22 @@ fn load() -> Result<Tables, String> {
 fn epilogues(table: &CublasLt) -> Lt {
     // SAFETY: the function takes nothing and gives a number.
     let version = unsafe { (table.cublasLtGetVersion)() };
-    let version = format!("cuBLASLt {}.{}.{}", version / 10_000, version / 100 % 100, version % 100);
-    Lt { version, functions: table.functions(Some(table.cublasLtGetStatusString)), values: lt::VALUES }
+    let version = format!(
+        "cuBLASLt {}.{}.{}",
+        version / 10_000,
+        version / 100 % 100,
+        version % 100
+    );
+    Lt {
+        version,
+        functions: table.functions(Some(table.cublasLtGetStatusString)),
+        values: lt::VALUES,
+    }
 }
 
 fn embedded() -> Vec<Object> {
     let objects = kernels_cuda::objects().iter();
-    objects.map(|object| (object.arch.to_string(), object.bytes.into())).collect()
+    objects
+        .map(|object| (object.arch.to_string(), object.bytes.into()))
+        .collect()
 }

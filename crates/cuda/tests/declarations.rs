@@ -23,16 +23,34 @@ fn parts() -> Vec<Part> {
         ("CUDA_ERROR_OUT_OF_MEMORY", driver::ERROR_OUT_OF_MEMORY),
         ("CUDA_ERROR_NO_DEVICE", driver::ERROR_NO_DEVICE),
         ("CUDA_ERROR_NOT_READY", driver::ERROR_NOT_READY),
-        ("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK", driver::ATTRIBUTE_SHARED_PER_BLOCK),
+        (
+            "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK",
+            driver::ATTRIBUTE_SHARED_PER_BLOCK,
+        ),
         ("CU_DEVICE_ATTRIBUTE_WARP_SIZE", driver::ATTRIBUTE_WARP_SIZE),
-        ("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", driver::ATTRIBUTE_MULTIPROCESSORS),
-        ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", driver::ATTRIBUTE_CAPABILITY_MAJOR),
-        ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR", driver::ATTRIBUTE_CAPABILITY_MINOR),
+        (
+            "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT",
+            driver::ATTRIBUTE_MULTIPROCESSORS,
+        ),
+        (
+            "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR",
+            driver::ATTRIBUTE_CAPABILITY_MAJOR,
+        ),
+        (
+            "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR",
+            driver::ATTRIBUTE_CAPABILITY_MINOR,
+        ),
         ("CU_STREAM_NON_BLOCKING", driver::STREAM_NON_BLOCKING as i32),
         ("CU_EVENT_DEFAULT", driver::EVENT_DEFAULT as i32),
         ("CU_MEMHOSTALLOC_PORTABLE", driver::HOST_PORTABLE as i32),
-        ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", driver::FUNCTION_MAX_SHARED),
-        ("CU_STREAM_CAPTURE_MODE_THREAD_LOCAL", driver::CAPTURE_THREAD_LOCAL),
+        (
+            "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",
+            driver::FUNCTION_MAX_SHARED,
+        ),
+        (
+            "CU_STREAM_CAPTURE_MODE_THREAD_LOCAL",
+            driver::CAPTURE_THREAD_LOCAL,
+        ),
     ];
     let products = [
         ("CUBLAS_STATUS_ALLOC_FAILED", blas::ALLOC_FAILED),
@@ -41,11 +59,16 @@ fn parts() -> Vec<Part> {
         ("CUBLAS_COMPUTE_32F", blas::COMPUTE_32F),
         ("CUBLAS_COMPUTE_64F", blas::COMPUTE_64F),
         ("CUBLAS_GEMM_DEFAULT", blas::GEMM_DEFAULT),
-        ("CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION", blas::MATH_FULL_REDUCTION),
+        (
+            "CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION",
+            blas::MATH_FULL_REDUCTION,
+        ),
         ("CUBLAS_ATOMICS_NOT_ALLOWED", blas::ATOMICS_NOT_ALLOWED),
     ];
     let [of_a, of_b, of_c, of_d] = lt::VALUES.alignments.expect("cuBLASLt takes alignments");
-    let (reduction, scheme) = lt::VALUES.reduction.expect("cuBLASLt takes reduction schemes");
+    let (reduction, scheme) = lt::VALUES
+        .reduction
+        .expect("cuBLASLt takes reduction schemes");
     let epilogues = [
         ("CUBLASLT_MATMUL_DESC_TRANSA", lt::VALUES.transposed[0]),
         ("CUBLASLT_MATMUL_DESC_TRANSB", lt::VALUES.transposed[1]),
@@ -53,7 +76,10 @@ fn parts() -> Vec<Part> {
         ("CUBLASLT_MATMUL_DESC_BIAS_POINTER", lt::VALUES.bias),
         ("CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE", lt::VALUES.bias_type),
         ("CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER", lt::VALUES.sum),
-        ("CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD", lt::VALUES.sum_leading),
+        (
+            "CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD",
+            lt::VALUES.sum_leading,
+        ),
         ("CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES", MAX_WORKSPACE),
         ("CUBLASLT_EPILOGUE_BIAS", EPILOGUE_BIAS as i32),
         ("CUBLASLT_EPILOGUE_GELU_AUX", EPILOGUE_GELU as i32),
@@ -68,7 +94,10 @@ fn parts() -> Vec<Part> {
     vec![
         Part {
             truths: vec![
-                format!("offsetof(cublasLtMatmulHeuristicResult_t, state) == {}", lt::VALUES.status_offset),
+                format!(
+                    "offsetof(cublasLtMatmulHeuristicResult_t, state) == {}",
+                    lt::VALUES.status_offset
+                ),
                 "offsetof(cublasLtMatmulHeuristicResult_t, algo) == 0".into(),
                 "sizeof(cublasLtMatmulHeuristicResult_t) <= 256".into(),
                 format!("CUBLAS_STATUS_NOT_SUPPORTED == {}", lt::VALUES.refusals[0]),
@@ -77,7 +106,10 @@ fn parts() -> Vec<Part> {
         },
         Part::new("cuda.h", driver::Driver::declarations(), &runtime),
         Part {
-            overloaded: &[("cublasGemmEx", GEMM_EX), ("cublasGemmStridedBatchedEx", GEMM_STRIDED_BATCHED_EX)],
+            overloaded: &[
+                ("cublasGemmEx", GEMM_EX),
+                ("cublasGemmStridedBatchedEx", GEMM_STRIDED_BATCHED_EX),
+            ],
             ..Part::new("cublas_api.h", blas::Cublas::declarations(), &products)
         },
         declarations::collectives("nccl.h"),

@@ -18,15 +18,21 @@ pub fn root() -> PathBuf {
         return PathBuf::from(folder);
     }
     let program = env::current_exe().unwrap_or_default();
-    let profile = program.ancestors().find(|folder| folder.ends_with("deps")).and_then(Path::parent);
-    profile.map_or_else(env::temp_dir, Path::to_path_buf).join("emulator")
+    let profile = program
+        .ancestors()
+        .find(|folder| folder.ends_with("deps"))
+        .and_then(Path::parent);
+    profile
+        .map_or_else(env::temp_dir, Path::to_path_buf)
+        .join("emulator")
 }
 
 /// The sources under some folders, in a fixed order.
 pub fn sources(folders: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for folder in folders {
-        collect(folder, &mut found).map_err(|problem| format!("{}: {problem}", folder.display()))?;
+        collect(folder, &mut found)
+            .map_err(|problem| format!("{}: {problem}", folder.display()))?;
     }
     found.sort();
     Ok(found)
@@ -37,7 +43,10 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             collect(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "cpp" || extension == "h") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "cpp" || extension == "h")
+        {
             found.push(path);
         }
     }
@@ -88,10 +97,15 @@ mod tests {
     fn a_folder_is_made_once_and_not_at_all_after_a_failure() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("built");
-        assert_eq!(once(&folder, |_| Err("no compiler".into())), Err("no compiler".into()));
+        assert_eq!(
+            once(&folder, |_| Err("no compiler".into())),
+            Err("no compiler".into())
+        );
         assert!(!folder.exists());
-        once(&folder, |at| fs::write(at.join("library"), "x").map_err(|problem| problem.to_string()))
-            .unwrap();
+        once(&folder, |at| {
+            fs::write(at.join("library"), "x").map_err(|problem| problem.to_string())
+        })
+        .unwrap();
         once(&folder, |_| Err("built twice".into())).unwrap();
         assert!(folder.join("library").exists());
     }

@@ -33,15 +33,24 @@ impl Compiler {
             Some(name) => vec![name],
             None => ["c++", "g++", "clang++"].map(String::from).to_vec(),
         };
-        names.iter().find_map(|name| Self::ask(name)).ok_or_else(|| {
-            format!("no C++ compiler: none of {} can be run (CXX names another)", names.join(", "))
-        })
+        names
+            .iter()
+            .find_map(|name| Self::ask(name))
+            .ok_or_else(|| {
+                format!(
+                    "no C++ compiler: none of {} can be run (CXX names another)",
+                    names.join(", ")
+                )
+            })
     }
 
     fn ask(program: &str) -> Option<Self> {
         let output = Command::new(program).arg("--version").output().ok()?;
         let version = String::from_utf8_lossy(&output.stdout).into_owned();
-        output.status.success().then(|| Self { program: program.to_string(), version })
+        output.status.success().then(|| Self {
+            program: program.to_string(),
+            version,
+        })
     }
 
     /// Compiles all units, a few at a time.
@@ -57,7 +66,14 @@ impl Compiler {
 
     fn start(&self, unit: &Unit) -> Result<Child, String> {
         Command::new(&self.program)
-            .args(["-std=c++20", "-O1", "-fPIC", "-pthread", "-fno-gnu-unique", "-c"])
+            .args([
+                "-std=c++20",
+                "-O1",
+                "-fPIC",
+                "-pthread",
+                "-fno-gnu-unique",
+                "-c",
+            ])
             .args(&unit.flags)
             .arg(&unit.source)
             .arg("-o")
@@ -68,9 +84,21 @@ impl Compiler {
     }
 
     /// Links a shared library that stays loaded once it is, because its threads run on.
-    pub fn link(&self, objects: &[PathBuf], needs: &[&Path], name: &str, to: &Path) -> Result<(), String> {
+    pub fn link(
+        &self,
+        objects: &[PathBuf],
+        needs: &[&Path],
+        name: &str,
+        to: &Path,
+    ) -> Result<(), String> {
         let child = Command::new(&self.program)
-            .args(["-shared", "-pthread", "-Wl,-z,nodelete", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"])
+            .args([
+                "-shared",
+                "-pthread",
+                "-Wl,-z,nodelete",
+                "-Wl,-rpath,$ORIGIN",
+                "-Wl,--no-as-needed",
+            ])
             .arg(format!("-Wl,-soname,{name}"))
             .args(objects)
             .args(needs)
@@ -84,7 +112,9 @@ impl Compiler {
 }
 
 fn finish(child: Child) -> Result<(), String> {
-    let output = child.wait_with_output().map_err(|problem| problem.to_string())?;
+    let output = child
+        .wait_with_output()
+        .map_err(|problem| problem.to_string())?;
     if output.status.success() {
         return Ok(());
     }

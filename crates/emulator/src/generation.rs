@@ -45,7 +45,9 @@ impl Generation {
 
 fn variable<T: FromStr<Err = String>>(name: &str, standard: T) -> Result<T, String> {
     match env::var(name) {
-        Ok(value) if !value.is_empty() => value.parse().map_err(|problem| format!("{name}: {problem}")),
+        Ok(value) if !value.is_empty() => value
+            .parse()
+            .map_err(|problem| format!("{name}: {problem}")),
         _ => Ok(standard),
     }
 }
@@ -98,12 +100,18 @@ mod tests {
     fn names_are_read_back() {
         assert_eq!("5.7".parse(), Ok(Hip::V5_7));
         assert_eq!("13".parse(), Ok(Cuda::V13));
-        let generation = Generation { cuda: Cuda::V12, hip: Hip::V7_1 };
+        let generation = Generation {
+            cuda: Cuda::V12,
+            hip: Hip::V7_1,
+        };
         assert_eq!(generation.to_string(), "cuda-12-hip-7.1");
     }
 
     #[test]
     fn an_unknown_release_is_named() {
-        assert_eq!("6.0".parse::<Hip>(), Err("found `6.0`, known are 5.7, 6.4 and 7.1".to_string()));
+        assert_eq!(
+            "6.0".parse::<Hip>(),
+            Err("found `6.0`, known are 5.7, 6.4 and 7.1".to_string())
+        );
     }
 }

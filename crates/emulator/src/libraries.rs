@@ -89,10 +89,22 @@ fn nvidia(cuda: Cuda) -> Vendor {
         core: "libfascicle_emulator_cuda.so",
         flags: flags.to_vec(),
         libraries: vec![
-            Library { names: &["libcuda.so.1"], groups: &[DRIVER] },
-            Library { names: cublas_names, groups: &[&["cuda/blas.cpp"]] },
-            Library { names: light, groups: &[&["cuda/lt.cpp"]] },
-            Library { names: &["libnccl.so.2"], groups: COLLECTIVES },
+            Library {
+                names: &["libcuda.so.1"],
+                groups: &[DRIVER],
+            },
+            Library {
+                names: cublas_names,
+                groups: &[&["cuda/blas.cpp"]],
+            },
+            Library {
+                names: light,
+                groups: &[&["cuda/lt.cpp"]],
+            },
+            Library {
+                names: &["libnccl.so.2"],
+                groups: COLLECTIVES,
+            },
         ],
     }
 }
@@ -105,24 +117,54 @@ fn amd(hip: Hip) -> Vendor {
         Hip::V7_1 => Some((100_100, &["libhipblaslt.so.1"])),
     };
     let (version, rccl, runtime, blas): (_, _, &[&str], &[&str]) = match hip {
-        Hip::V5_7 => (50_731_921, 21701, &["libamdhip64.so.5"], &["libhipblas.so.1", "libhipblas.so.0"]),
-        Hip::V6_4 => (60_443_484, 22203, &["libamdhip64.so.6"], &["libhipblas.so.2"]),
-        Hip::V7_1 => (70_125_424, 22707, &["libamdhip64.so.7"], &["libhipblas.so.3"]),
+        Hip::V5_7 => (
+            50_731_921,
+            21701,
+            &["libamdhip64.so.5"],
+            &["libhipblas.so.1", "libhipblas.so.0"],
+        ),
+        Hip::V6_4 => (
+            60_443_484,
+            22203,
+            &["libamdhip64.so.6"],
+            &["libhipblas.so.2"],
+        ),
+        Hip::V7_1 => (
+            70_125_424,
+            22707,
+            &["libamdhip64.so.7"],
+            &["libhipblas.so.3"],
+        ),
     };
     let flags = [
         "-DEMULATOR_HIP".to_string(),
         format!("-DEMULATOR_HIP_VERSION={version}"),
-        format!("-DEMULATOR_HIPBLASLT_VERSION={}", light.map_or(0, |(version, _)| version)),
+        format!(
+            "-DEMULATOR_HIPBLASLT_VERSION={}",
+            light.map_or(0, |(version, _)| version)
+        ),
         format!("-DEMULATOR_NCCL_VERSION={rccl}"),
     ];
-    let light = light.map(|(_, name)| Library { names: name, groups: &[&["hip/lt.cpp"]] });
+    let light = light.map(|(_, name)| Library {
+        names: name,
+        groups: &[&["hip/lt.cpp"]],
+    });
     Vendor {
         core: "libfascicle_emulator_hip.so",
         flags: flags.to_vec(),
         libraries: [
-            Library { names: runtime, groups: &[RUNTIME] },
-            Library { names: blas, groups: &[&["hip/blas.cpp"]] },
-            Library { names: &["librccl.so.1"], groups: COLLECTIVES },
+            Library {
+                names: runtime,
+                groups: &[RUNTIME],
+            },
+            Library {
+                names: blas,
+                groups: &[&["hip/blas.cpp"]],
+            },
+            Library {
+                names: &["librccl.so.1"],
+                groups: COLLECTIVES,
+            },
         ]
         .into_iter()
         .chain(light)
@@ -135,10 +177,15 @@ pub fn build(generation: Generation) -> Result<PathBuf, String> {
     let compiler = Compiler::find()?;
     let cpp = cache::crate_folder().join("cpp");
     let files = cache::sources(std::slice::from_ref(&cpp))?;
-    let recipes = ["src/libraries.rs", "src/compiler.rs"].map(|recipe| cache::crate_folder().join(recipe));
+    let recipes =
+        ["src/libraries.rs", "src/compiler.rs"].map(|recipe| cache::crate_folder().join(recipe));
     let files = [files.as_slice(), &recipes].concat();
     let place = cache::root().join(cache::fingerprint(&files, &compiler.version)?);
-    let workshop = Workshop { compiler, cpp, place: place.clone() };
+    let workshop = Workshop {
+        compiler,
+        cpp,
+        place: place.clone(),
+    };
     let folder = place.join(generation.to_string());
     cache::once(&folder, |to| {
         workshop.make(&nvidia(generation.cuda), to)?;
@@ -159,7 +206,10 @@ impl Workshop {
         let core = self.core(vendor)?.join(vendor.core);
         let beside = to.join(vendor.core);
         fs::copy(&core, &beside).map_err(|problem| format!("{}: {problem}", core.display()))?;
-        vendor.libraries.iter().try_for_each(|library| self.library(vendor, library, &beside, to))
+        vendor
+            .libraries
+            .iter()
+            .try_for_each(|library| self.library(vendor, library, &beside, to))
     }
 
     /// The common part, which all generations of a vendor share.
@@ -172,9 +222,16 @@ impl Workshop {
         Ok(folder)
     }
 
-    fn library(&self, vendor: &Vendor, library: &Library, core: &Path, to: &Path) -> Result<(), String> {
+    fn library(
+        &self,
+        vendor: &Vendor,
+        library: &Library,
+        core: &Path,
+        to: &Path,
+    ) -> Result<(), String> {
         let objects = self.compile(vendor, library.groups, to)?;
-        self.compiler.link(&objects, &[core], library.names[0], to)?;
+        self.compiler
+            .link(&objects, &[core], library.names[0], to)?;
         for name in &library.names[1..] {
             let say = |problem: std::io::Error| format!("{name}: {problem}");
             std::os::unix::fs::symlink(library.names[0], to.join(name)).map_err(say)?;
@@ -182,11 +239,19 @@ impl Workshop {
         Ok(())
     }
 
-    fn compile(&self, vendor: &Vendor, groups: &[Group], to: &Path) -> Result<Vec<PathBuf>, String> {
+    fn compile(
+        &self,
+        vendor: &Vendor,
+        groups: &[Group],
+        to: &Path,
+    ) -> Result<Vec<PathBuf>, String> {
         let folder = to.join("objects").join(vendor.core);
-        fs::create_dir_all(&folder).map_err(|problem| format!("{}: {problem}", folder.display()))?;
-        let units: Result<Vec<Unit>, String> =
-            groups.iter().map(|group| self.unit(vendor, group, &folder)).collect();
+        fs::create_dir_all(&folder)
+            .map_err(|problem| format!("{}: {problem}", folder.display()))?;
+        let units: Result<Vec<Unit>, String> = groups
+            .iter()
+            .map(|group| self.unit(vendor, group, &folder))
+            .collect();
         let units = units?;
         self.compiler.compile(&units)?;
         Ok(units.into_iter().map(|unit| unit.object).collect())
@@ -198,11 +263,17 @@ impl Workshop {
         if matches!(group, ["blas/product.cpp"] | ["collectives/operation.cpp"]) {
             flags.extend(["-O3".to_string(), "-march=native".to_string()]);
         }
-        let lines = group.iter().map(|source| format!("#include \"{}\"\n", self.cpp.join(source).display()));
+        let lines = group
+            .iter()
+            .map(|source| format!("#include \"{}\"\n", self.cpp.join(source).display()));
         let source = folder.join(group[0].replace('/', "_"));
         fs::write(&source, lines.collect::<String>())
             .map_err(|problem| format!("{}: {problem}", source.display()))?;
         let object = source.with_extension("o");
-        Ok(Unit { source, object, flags })
+        Ok(Unit {
+            source,
+            object,
+            flags,
+        })
     }
 }

@@ -18,7 +18,10 @@ pub fn build(beside: &Path) -> Result<(), String> {
     let simt = cache::crate_folder().join("simt");
     let kernels = cache::crate_folder().join("../gpu/kernels");
     let files = cache::sources(&[simt.clone(), kernels.clone()])?;
-    let folder = cache::root().join(format!("simt-{}", cache::fingerprint(&files, &compiler.version)?));
+    let folder = cache::root().join(format!(
+        "simt-{}",
+        cache::fingerprint(&files, &compiler.version)?
+    ));
     cache::once(&folder, |to| make(&compiler, &simt, &kernels, to))?;
     link(&folder.join(NAME), &beside.join(NAME))
 }
@@ -26,10 +29,17 @@ pub fn build(beside: &Path) -> Result<(), String> {
 fn make(compiler: &Compiler, simt: &Path, kernels: &Path, to: &Path) -> Result<(), String> {
     let mut units = Vec::new();
     for source in cache::sources(&[simt.to_path_buf()])? {
-        if source.extension().is_none_or(|extension| extension != "cpp") {
+        if source
+            .extension()
+            .is_none_or(|extension| extension != "cpp")
+        {
             continue;
         }
-        let warps: &[&str] = if source.ends_with("kernels.cpp") { &["32", "64"] } else { &["32"] };
+        let warps: &[&str] = if source.ends_with("kernels.cpp") {
+            &["32", "64"]
+        } else {
+            &["32"]
+        };
         units.extend(warps.iter().map(|warp| unit(&source, warp, kernels, to)));
     }
     compiler.compile(&units)?;
@@ -41,9 +51,17 @@ fn unit(source: &Path, warp: &str, kernels: &Path, to: &Path) -> Unit {
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let own = source.parent().unwrap_or(kernels);
     let includes = [own, kernels].map(|folder| format!("-I{}", folder.display()));
-    let flags = [format!("-DFASCICLE_WARP={warp}"), "-O2".to_string(), "-march=native".to_string()];
+    let flags = [
+        format!("-DFASCICLE_WARP={warp}"),
+        "-O2".to_string(),
+        "-march=native".to_string(),
+    ];
     let object = to.join(format!("{stem}-{warp}.o"));
-    Unit { source: source.to_path_buf(), object, flags: [flags.as_slice(), &includes].concat() }
+    Unit {
+        source: source.to_path_buf(),
+        object,
+        flags: [flags.as_slice(), &includes].concat(),
+    }
 }
 
 /// Points `name` at `library`; a link of an earlier build is replaced in one step, under other processes' eyes.

@@ -4,7 +4,8 @@ use std::{path::PathBuf, sync::OnceLock};
 
 /// Whether `FASCICLE_REQUIRE`, a list with commas, names this: what would be skipped for want of it then fails.
 pub fn is_required(name: &str) -> bool {
-    std::env::var("FASCICLE_REQUIRE").is_ok_and(|list| list.split(',').any(|listed| listed.trim() == name))
+    std::env::var("FASCICLE_REQUIRE")
+        .is_ok_and(|list| list.split(',').any(|listed| listed.trim() == name))
 }
 
 /// The libraries' folder for a test of this name, built once for the process; `None`, and a word on stderr, where there

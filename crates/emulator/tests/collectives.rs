@@ -46,7 +46,10 @@ fn on_ranks(size: usize, body: impl Fn(&Rank) + Sync) {
 
 impl Rank {
     fn finish(&self) {
-        assert_eq!(c!(self.nvidia.nccl, ncclCommDestroy(self.comm => Handle)), 0);
+        assert_eq!(
+            c!(self.nvidia.nccl, ncclCommDestroy(self.comm => Handle)),
+            0
+        );
     }
 
     fn all_reduce(&self, comm: Handle, address: u64, count: usize) -> i32 {
@@ -75,7 +78,12 @@ impl Rank {
 #[test]
 fn sums_pieces_and_copies() {
     on_ranks(4, |rank| {
-        let Rank { nvidia, comm, stream, .. } = *rank;
+        let Rank {
+            nvidia,
+            comm,
+            stream,
+            ..
+        } = *rank;
         let mine = [rank.rank as f32; 4].map(|value| value + 1.0);
         let (sum, gathered) = (nvidia.upload(&mine), nvidia.upload(&[0f32; 16]));
         assert_eq!(rank.all_reduce(comm, sum, 4), 0);
@@ -83,7 +91,10 @@ fn sums_pieces_and_copies() {
             c!(nvidia.nccl, ncclAllGather(sum => u64, gathered => u64, 4 => usize, F32 => i32, comm => Handle, stream => Handle)),
             0
         );
-        let (piece, spread) = (nvidia.upload(&[0f32]), nvidia.upload(&[1f32, 2.0, 3.0, 4.0]));
+        let (piece, spread) = (
+            nvidia.upload(&[0f32]),
+            nvidia.upload(&[1f32, 2.0, 3.0, 4.0]),
+        );
         assert_eq!(
             c!(nvidia.nccl, ncclReduceScatter(spread => u64, piece => u64, 1 => usize, F32 => i32, SUM => i32, comm => Handle, stream => Handle)),
             0
@@ -96,7 +107,10 @@ fn sums_pieces_and_copies() {
         assert_eq!(nvidia.synchronize(stream), 0);
         assert_eq!(nvidia.download::<f32>(sum, 4), [10.0; 4]);
         assert_eq!(nvidia.download::<f32>(gathered, 16), [10.0; 16]);
-        assert_eq!(nvidia.download::<f32>(piece, 1), [4.0 * (rank.rank + 1) as f32]);
+        assert_eq!(
+            nvidia.download::<f32>(piece, 1),
+            [4.0 * (rank.rank + 1) as f32]
+        );
         assert_eq!(nvidia.download::<f32>(root, 4), [3.0; 4]);
         rank.finish();
     });
@@ -106,7 +120,10 @@ fn sums_pieces_and_copies() {
 fn a_group_exchanges_without_a_deadlock() {
     on_ranks(3, |rank| {
         let nvidia = rank.nvidia;
-        let (from, to) = (nvidia.upload(&[rank.rank as f32; 3]), nvidia.upload(&[-1f32; 3]));
+        let (from, to) = (
+            nvidia.upload(&[rank.rank as f32; 3]),
+            nvidia.upload(&[-1f32; 3]),
+        );
         assert_eq!(c!(nvidia.nccl, ncclGroupStart()), 0);
         for peer in 0..3 {
             assert_eq!(rank.send(from + 4 * peer as u64, 1, peer), 0);
@@ -131,13 +148,22 @@ fn a_split_orders_its_ranks_by_key() {
             0
         );
         let (mut number, mut count) = (-1, -1);
-        assert_eq!(c!(nvidia.nccl, ncclCommUserRank(part => Handle, &mut number => *mut i32)), 0);
-        assert_eq!(c!(nvidia.nccl, ncclCommCount(part => Handle, &mut count => *mut i32)), 0);
+        assert_eq!(
+            c!(nvidia.nccl, ncclCommUserRank(part => Handle, &mut number => *mut i32)),
+            0
+        );
+        assert_eq!(
+            c!(nvidia.nccl, ncclCommCount(part => Handle, &mut count => *mut i32)),
+            0
+        );
         assert_eq!((number, count), (1 - (rank.rank / 2) as i32, 2));
         let value = nvidia.upload(&[rank.rank as f32]);
         assert_eq!(rank.all_reduce(part, value, 1), 0);
         assert_eq!(nvidia.synchronize(rank.stream), 0);
-        assert_eq!(nvidia.download::<f32>(value, 1), [if color == 0 { 2.0 } else { 4.0 }]);
+        assert_eq!(
+            nvidia.download::<f32>(value, 1),
+            [if color == 0 { 2.0 } else { 4.0 }]
+        );
         assert_eq!(c!(nvidia.nccl, ncclCommDestroy(part => Handle)), 0);
         rank.finish();
     });
@@ -151,7 +177,11 @@ fn ranks_that_disagree_get_an_error_and_no_numbers() {
         assert_eq!(rank.nvidia.synchronize(rank.stream), 0);
         assert_eq!(rank.error(), 5, "invalid usage");
         assert_eq!(rank.nvidia.download::<f32>(value, 2), [1.0, 1.0]);
-        assert_eq!(rank.all_reduce(rank.comm, value, 1), 5, "and so do later calls");
+        assert_eq!(
+            rank.all_reduce(rank.comm, value, 1),
+            5,
+            "and so do later calls"
+        );
         assert_eq!(c!(rank.nvidia.nccl, ncclCommAbort(rank.comm => Handle)), 0);
     });
 }
@@ -163,7 +193,10 @@ fn a_rank_that_waits_for_an_aborted_one_hears_of_it_and_can_leave() {
             let value = rank.nvidia.upload(&[1f32]);
             assert_eq!(rank.all_reduce(rank.comm, value, 1), 0);
             while rank.error() == 0 {
-                assert_eq!(c!(rank.nvidia.cuda, cuStreamQuery(rank.stream => Handle)), 600);
+                assert_eq!(
+                    c!(rank.nvidia.cuda, cuStreamQuery(rank.stream => Handle)),
+                    600
+                );
                 thread::yield_now();
             }
             assert_eq!(rank.error(), 6, "remote error");
@@ -204,7 +237,10 @@ fn one_thread_joins_many_ranks_in_a_group() {
     assert_eq!(c!(nvidia.nccl, ncclGroupEnd()), 0);
     for comm in comms {
         let mut count = 0;
-        assert_eq!(c!(nvidia.nccl, ncclCommCount(comm => Handle, &mut count => *mut i32)), 0);
+        assert_eq!(
+            c!(nvidia.nccl, ncclCommCount(comm => Handle, &mut count => *mut i32)),
+            0
+        );
         assert_eq!(count, 2);
         assert_eq!(c!(nvidia.nccl, ncclCommDestroy(comm => Handle)), 0);
     }
@@ -228,8 +264,14 @@ fn a_communicator_can_be_had_without_waiting() {
     let join = |rank: i32| {
         let unset = i32::MIN;
         let (size, network) = (size_of::<Config>(), ptr::null());
-        let mut config =
-            Config { size, magic: 0xcafe_beef, version: 21700, blocking: 0, blocks: [unset; 3], network };
+        let mut config = Config {
+            size,
+            magic: 0xcafe_beef,
+            version: 21700,
+            blocking: 0,
+            blocks: [unset; 3],
+            network,
+        };
         let mut comm: Handle = ptr::null_mut();
         nvidia.enter(rank);
         let status = c!(nvidia.nccl, ncclCommInitRankConfig(&mut comm => *mut Handle, 2 => i32, id => Id, rank => i32,
@@ -239,7 +281,10 @@ fn a_communicator_can_be_had_without_waiting() {
     };
     let state = |comm: Handle| {
         let mut state = 0;
-        assert_eq!(c!(nvidia.nccl, ncclCommGetAsyncError(comm => Handle, &mut state => *mut i32)), 0);
+        assert_eq!(
+            c!(nvidia.nccl, ncclCommGetAsyncError(comm => Handle, &mut state => *mut i32)),
+            0
+        );
         state
     };
     let first = join(0);

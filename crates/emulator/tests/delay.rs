@@ -16,15 +16,24 @@ fn too_early(nvidia: &Nvidia, waits: bool) -> usize {
             c!(nvidia.cuda, cuMemsetD32Async(from => u64, round => u32, 1 => usize, first => Handle)),
             0
         );
-        assert_eq!(c!(nvidia.cuda, cuEventRecord(event => Handle, first => Handle)), 0);
+        assert_eq!(
+            c!(nvidia.cuda, cuEventRecord(event => Handle, first => Handle)),
+            0
+        );
         if waits {
-            assert_eq!(c!(nvidia.cuda, cuStreamWaitEvent(second => Handle, event => Handle, 0 => u32)), 0);
+            assert_eq!(
+                c!(nvidia.cuda, cuStreamWaitEvent(second => Handle, event => Handle, 0 => u32)),
+                0
+            );
         }
         assert_eq!(
             c!(nvidia.cuda, cuMemcpyDtoDAsync_v2(to => u64, from => u64, 4 => usize, second => Handle)),
             0
         );
-        assert_eq!((nvidia.synchronize(first), nvidia.synchronize(second)), (0, 0));
+        assert_eq!(
+            (nvidia.synchronize(first), nvidia.synchronize(second)),
+            (0, 0)
+        );
         early += usize::from(nvidia.download::<u32>(to, 1) != [round]);
     }
     early
@@ -38,5 +47,8 @@ fn a_missing_wait_shows() {
     nvidia.enter(0);
     assert_eq!(too_early(nvidia, true), 0);
     let early = too_early(nvidia, false);
-    assert!(early > 0, "{ROUNDS} rounds without a wait, and all came in time");
+    assert!(
+        early > 0,
+        "{ROUNDS} rounds without a wait, and all came in time"
+    );
 }

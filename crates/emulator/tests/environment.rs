@@ -9,7 +9,10 @@ fn devices_memory_and_failures_follow_the_environment() {
     let settings = [
         ("FASCICLE_EMULATOR_DEVICES", "2"),
         ("FASCICLE_EMULATOR_MEMORY", "1m"),
-        ("FASCICLE_EMULATOR_FAIL", "cuMemAlloc_v2:2:719,cuCtxSynchronize:1"),
+        (
+            "FASCICLE_EMULATOR_FAIL",
+            "cuMemAlloc_v2:2:719,cuCtxSynchronize:1",
+        ),
     ];
     for (name, value) in settings {
         // SAFETY: this program has one test, and no other thread reads the environment yet.
@@ -22,6 +25,20 @@ fn devices_memory_and_failures_follow_the_environment() {
     nvidia.enter(1);
     let mut allocate =
         |bytes: usize| c!(nvidia.cuda, cuMemAlloc_v2(&mut address => *mut u64, bytes => usize));
-    assert_eq!([allocate(1 << 19), allocate(1), allocate(1 << 20), allocate(1 << 19)], [0, 719, 2, 0]);
-    assert_eq!([c!(nvidia.cuda, cuCtxSynchronize()), c!(nvidia.cuda, cuCtxSynchronize())], [999, 0]);
+    assert_eq!(
+        [
+            allocate(1 << 19),
+            allocate(1),
+            allocate(1 << 20),
+            allocate(1 << 19)
+        ],
+        [0, 719, 2, 0]
+    );
+    assert_eq!(
+        [
+            c!(nvidia.cuda, cuCtxSynchronize()),
+            c!(nvidia.cuda, cuCtxSynchronize())
+        ],
+        [999, 0]
+    );
 }

@@ -74,7 +74,11 @@ fn each_call_fails_when_told_and_nothing_is_left() {
         assert_eq!(sequence(nvidia), 0);
     }
     fail(nvidia, c"cuMemAlloc_v2", 2, -1);
-    assert_eq!((sequence(nvidia), sequence(nvidia)), (0, 2), "the second call, with the code that fits it");
+    assert_eq!(
+        (sequence(nvidia), sequence(nvidia)),
+        (0, 2),
+        "the second call, with the code that fits it"
+    );
     c!(nvidia.cuda, fascicle_emulator_reset() -> ());
     counts_are_listed(nvidia);
 }
@@ -82,11 +86,18 @@ fn each_call_fails_when_told_and_nothing_is_left() {
 fn counts_are_listed(nvidia: &common::Nvidia) {
     assert_eq!(sequence(nvidia), 0);
     let mut text = vec![0u8; 4096];
-    let needed = c!(nvidia.cuda, fascicle_emulator_counts(text.as_mut_ptr() => *mut u8, 4096 => u64) -> u64);
+    let needed =
+        c!(nvidia.cuda, fascicle_emulator_counts(text.as_mut_ptr() => *mut u8, 4096 => u64) -> u64);
     text.truncate(needed as usize);
-    let lines = CString::new(text).ok().and_then(|text| text.into_string().ok()).unwrap_or_default();
+    let lines = CString::new(text)
+        .ok()
+        .and_then(|text| text.into_string().ok())
+        .unwrap_or_default();
     for name in CALLS {
         let line = format!("{} 1", name.to_string_lossy());
-        assert!(lines.lines().any(|found| found == line), "{line} in\n{lines}");
+        assert!(
+            lines.lines().any(|found| found == line),
+            "{line} in\n{lines}"
+        );
     }
 }

@@ -9,15 +9,23 @@ use std::ptr;
 fn the_libraries_find_the_kernels() {
     let folder = match fascicle_emulator::build() {
         Ok(folder) => folder,
-        Err(reason) if reason.starts_with("no C++ compiler") => return eprintln!("skipped: {reason}"),
+        Err(reason) if reason.starts_with("no C++ compiler") => {
+            return eprintln!("skipped: {reason}");
+        }
         Err(reason) => panic!("{reason}"),
     };
     let cuda = open(&folder, "libcuda.so.1");
     assert_eq!(c!(cuda, cuInit(0 => u32)), 0);
     let [mut context, mut module, mut function]: [Handle; 3] = [ptr::null_mut(); 3];
-    assert_eq!(c!(cuda, cuDevicePrimaryCtxRetain(&mut context => *mut Handle, 0 => i32)), 0);
+    assert_eq!(
+        c!(cuda, cuDevicePrimaryCtxRetain(&mut context => *mut Handle, 0 => i32)),
+        0
+    );
     assert_eq!(c!(cuda, cuCtxSetCurrent(context => Handle)), 0);
-    assert_eq!(c!(cuda, cuModuleLoadData(&mut module => *mut Handle, b"image".as_ptr() => *const u8)), 0);
+    assert_eq!(
+        c!(cuda, cuModuleLoadData(&mut module => *mut Handle, b"image".as_ptr() => *const u8)),
+        0
+    );
     let name = c"fascicle_unary_f32";
     assert_eq!(
         c!(cuda, cuModuleGetFunction(&mut function => *mut Handle, module => Handle, name.as_ptr() => *const _)),

@@ -18,7 +18,11 @@ fn kernels(folder: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel.cpp");
     let library = folder.join("kernel.so");
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_string());
-    let status = Command::new(compiler).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    let status = Command::new(compiler)
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(source)
+        .status();
     assert!(status.is_ok_and(|status| status.success()));
     // SAFETY: this program has one test, and no other thread reads the environment yet.
     unsafe { std::env::set_var("FASCICLE_EMULATOR_SIMT", library) };
@@ -27,7 +31,9 @@ fn kernels(folder: &Path) {
 #[test]
 fn both_vendors_launch_in_one_process() {
     let place = tempfile::tempdir().unwrap();
-    let Some(folder) = common::folder(Cuda::V13, Hip::V6_4) else { return };
+    let Some(folder) = common::folder(Cuda::V13, Hip::V6_4) else {
+        return;
+    };
     kernels(place.path());
     let Some(nvidia) = nvidia() else { return };
     nvidia.enter(0);
@@ -40,7 +46,10 @@ fn on_cuda(nvidia: &common::Nvidia) {
     let cuda = &nvidia.cuda;
     let (mut module, mut function): (Handle, Handle) = (ptr::null_mut(), ptr::null_mut());
     let image = b"any image";
-    assert_eq!(c!(cuda, cuModuleLoadData(&mut module => *mut Handle, image.as_ptr() => *const u8)), 0);
+    assert_eq!(
+        c!(cuda, cuModuleLoadData(&mut module => *mut Handle, image.as_ptr() => *const u8)),
+        0
+    );
     assert_eq!(
         c!(cuda, cuModuleGetFunction(&mut function => *mut Handle, module => Handle, c"absent".as_ptr() => *const _)),
         500
@@ -70,12 +79,18 @@ fn on_hip(hip: &libloading::Library) {
     let image = b"any image";
     assert_eq!(c!(hip, hipSetDevice(1 => i32)), 0);
     assert_eq!(c!(hip, hipMalloc(&mut to => *mut Handle, 20 => usize)), 0);
-    assert_eq!(c!(hip, hipModuleLoadData(&mut module => *mut Handle, image.as_ptr() => *const u8)), 0);
+    assert_eq!(
+        c!(hip, hipModuleLoadData(&mut module => *mut Handle, image.as_ptr() => *const u8)),
+        0
+    );
     assert_eq!(
         c!(hip, hipModuleGetFunction(&mut function => *mut Handle, module => Handle, c"say".as_ptr() => *const _)),
         0
     );
-    let arguments = Arguments { to: to as u64, value: 78 };
+    let arguments = Arguments {
+        to: to as u64,
+        value: 78,
+    };
     let mut parameters = [ptr::from_ref(&arguments).cast_mut().cast::<c_void>()];
     let mut launch = || {
         c!(hip, hipModuleLaunchKernel(function => Handle, 1 => u32, 1 => u32, 1 => u32, 64 => u32, 1 => u32, 1 => u32, 0 => u32,
@@ -83,11 +98,18 @@ fn on_hip(hip: &libloading::Library) {
     };
     assert_eq!(launch(), 0);
     let mut out = [0u32; 5];
-    assert_eq!(c!(hip, hipMemcpy(out.as_mut_ptr() => *mut u32, to => Handle, 20 => usize, 2 => i32)), 0);
+    assert_eq!(
+        c!(hip, hipMemcpy(out.as_mut_ptr() => *mut u32, to => Handle, 20 => usize, 2 => i32)),
+        0
+    );
     assert_eq!(out, [78, 1, 64, 0, 64]);
     assert_eq!(c!(hip, hipFree(to => Handle)), 0);
     assert_eq!(launch(), 0, "as on a device, the launch is accepted");
-    assert_eq!(c!(hip, hipDeviceSynchronize()), 700, "and its use of freed memory comes to light later");
+    assert_eq!(
+        c!(hip, hipDeviceSynchronize()),
+        700,
+        "and its use of freed memory comes to light later"
+    );
     assert_eq!(c!(hip, hipGetLastError()), 700);
     assert_eq!(c!(hip, hipGetLastError()), 0);
 }

@@ -9,7 +9,10 @@ use std::ptr;
 fn reported(nvidia: &Nvidia, call: impl FnOnce() -> i32) -> i32 {
     let before = nvidia.misuses();
     let status = call();
-    assert!(nvidia.misuses() > before, "status {status} without a report");
+    assert!(
+        nvidia.misuses() > before,
+        "status {status} without a report"
+    );
     status
 }
 
@@ -29,10 +32,19 @@ fn freed_memory(nvidia: &Nvidia) {
     assert_eq!(nvidia.free(freed), 0);
     assert_eq!(reported(nvidia, || nvidia.free(freed)), 1);
     assert_eq!(
-        reported(nvidia, || c!(nvidia.cuda, cuMemcpyDtoD_v2(other => u64, freed => u64, 4 => usize))),
+        reported(
+            nvidia,
+            || c!(nvidia.cuda, cuMemcpyDtoD_v2(other => u64, freed => u64, 4 => usize))
+        ),
         1
     );
-    assert_eq!(reported(nvidia, || c!(nvidia.cuda, cuMemsetD8_v2(freed => u64, 0 => u8, 4 => usize))), 1);
+    assert_eq!(
+        reported(
+            nvidia,
+            || c!(nvidia.cuda, cuMemsetD8_v2(freed => u64, 0 => u8, 4 => usize))
+        ),
+        1
+    );
     assert_eq!(reported(nvidia, || nvidia.free(other + 4)), 1);
     assert_eq!(nvidia.download::<u32>(other, 1), [2]);
     assert_eq!(nvidia.free(other), 0);
@@ -41,12 +53,19 @@ fn freed_memory(nvidia: &Nvidia) {
 fn ends_of_memory(nvidia: &Nvidia) {
     let address = nvidia.upload(&[1u8; 100]);
     assert_eq!(
-        reported(nvidia, || c!(nvidia.cuda, cuMemsetD8_v2(address + 50 => u64, 0 => u8, 51 => usize))),
+        reported(
+            nvidia,
+            || c!(nvidia.cuda, cuMemsetD8_v2(address + 50 => u64, 0 => u8, 51 => usize))
+        ),
         1
     );
     // SAFETY: the allocation's pages are readable and writable; byte 100 is behind its end and in the same page.
     unsafe { (address as *mut u8).add(100).write(0) };
-    assert_eq!(reported(nvidia, || nvidia.free(address)), 0, "freed, and the overrun reported");
+    assert_eq!(
+        reported(nvidia, || nvidia.free(address)),
+        0,
+        "freed, and the overrun reported"
+    );
 }
 
 fn destroyed_handles(nvidia: &Nvidia) {
@@ -54,19 +73,38 @@ fn destroyed_handles(nvidia: &Nvidia) {
     assert_eq!(c!(nvidia.cuda, cuStreamDestroy_v2(stream => Handle)), 0);
     assert_eq!(c!(nvidia.cuda, cuEventDestroy_v2(event => Handle)), 0);
     assert_eq!(reported(nvidia, || nvidia.synchronize(stream)), 400);
-    assert_eq!(reported(nvidia, || c!(nvidia.cuda, cuStreamDestroy_v2(stream => Handle))), 400);
-    assert_eq!(reported(nvidia, || c!(nvidia.cuda, cuEventQuery(event => Handle))), 400);
+    assert_eq!(
+        reported(
+            nvidia,
+            || c!(nvidia.cuda, cuStreamDestroy_v2(stream => Handle))
+        ),
+        400
+    );
+    assert_eq!(
+        reported(nvidia, || c!(nvidia.cuda, cuEventQuery(event => Handle))),
+        400
+    );
 }
 
 fn other_devices(nvidia: &Nvidia) {
     let (event, far) = (nvidia.event(), nvidia.upload(&[1u32]));
     nvidia.enter(1);
     let stream = nvidia.stream();
-    assert_eq!(reported(nvidia, || c!(nvidia.cuda, cuEventRecord(event => Handle, stream => Handle))), 400);
-    let fill = || c!(nvidia.cuda, cuMemsetD8Async(far => u64, 0 => u8, 4 => usize, stream => Handle));
+    assert_eq!(
+        reported(
+            nvidia,
+            || c!(nvidia.cuda, cuEventRecord(event => Handle, stream => Handle))
+        ),
+        400
+    );
+    let fill =
+        || c!(nvidia.cuda, cuMemsetD8Async(far => u64, 0 => u8, 4 => usize, stream => Handle));
     assert_eq!(reported(nvidia, fill), 1, "without peer access");
     let mut handle: Handle = ptr::null_mut();
-    assert_eq!(c!(nvidia.cublas, cublasCreate_v2(&mut handle => *mut Handle)), 0);
+    assert_eq!(
+        c!(nvidia.cublas, cublasCreate_v2(&mut handle => *mut Handle)),
+        0
+    );
     nvidia.enter(0);
     let one = 1f32;
     let product = || {

@@ -12,8 +12,18 @@ use std::{
 use tensor::{Communicator, DType, Device, ReduceOp, Result, StreamKind, Tensor, ops};
 use testkit::contract::Open;
 
-const CUDA: Open = |ordinal| cuda::open(gpu::Options { ordinal, ..gpu::Options::default() });
-const ROCM: Open = |ordinal| rocm::open(gpu::Options { ordinal, ..gpu::Options::default() });
+const CUDA: Open = |ordinal| {
+    cuda::open(gpu::Options {
+        ordinal,
+        ..gpu::Options::default()
+    })
+};
+const ROCM: Open = |ordinal| {
+    rocm::open(gpu::Options {
+        ordinal,
+        ..gpu::Options::default()
+    })
+};
 
 /// What the emulator exports for tests.
 struct Emulator {
@@ -22,13 +32,21 @@ struct Emulator {
 
 impl Emulator {
     fn open(folder: &Path, common: &str) -> Emulator {
-        let search = rccl_sys::Search { first: vec![folder.to_path_buf()], last: vec![] };
+        let search = rccl_sys::Search {
+            first: vec![folder.to_path_buf()],
+            last: vec![],
+        };
         let library = rccl_sys::Library::open("emulator", &[common], &search);
-        Emulator { library: library.expect("the emulator's common part") }
+        Emulator {
+            library: library.expect("the emulator's common part"),
+        }
     }
 
     fn symbol<F: Copy>(&self, name: &str) -> F {
-        let address = self.library.symbol(name).expect("a symbol that the emulator exports");
+        let address = self
+            .library
+            .symbol(name)
+            .expect("a symbol that the emulator exports");
         assert_eq!(size_of::<F>(), size_of_val(&address));
         // SAFETY: the callers below name the types that the emulator documents; a function pointer is as large.
         unsafe { std::mem::transmute_copy(&address) }
@@ -41,7 +59,8 @@ impl Emulator {
     }
 
     fn fail(&self, symbol: &str, nth: c_long) {
-        let fail: unsafe extern "C" fn(*const c_char, c_long, c_int) = self.symbol("fascicle_emulator_fail");
+        let fail: unsafe extern "C" fn(*const c_char, c_long, c_int) =
+            self.symbol("fascicle_emulator_fail");
         let symbol = CString::new(symbol).unwrap();
         // SAFETY: the name lives through the call.
         unsafe { fail(symbol.as_ptr(), nth, -1) }
@@ -67,7 +86,8 @@ impl Emulator {
     }
 
     fn live(&self) -> c_long {
-        let live: unsafe extern "C" fn(*const c_char) -> c_long = self.symbol("fascicle_emulator_live");
+        let live: unsafe extern "C" fn(*const c_char) -> c_long =
+            self.symbol("fascicle_emulator_live");
         // SAFETY: null asks for all kinds.
         unsafe { live(std::ptr::null()) }
     }
@@ -100,7 +120,9 @@ fn join(device: &Device) -> Result<Communicator> {
 
 /// Calls after whose failure something stays behind: those that give it up, and those that say whether it is still in use.
 fn leaves_behind(symbol: &str) -> bool {
-    let words = ["Destroy", "Free", "Unload", "Release", "Abort", "Finalize", "Query"];
+    let words = [
+        "Destroy", "Free", "Unload", "Release", "Abort", "Finalize", "Query",
+    ];
     words.iter().any(|word| symbol.contains(word))
 }
 
@@ -113,16 +135,27 @@ fn each_call_fails_well() {
         );
         return;
     }
-    let Some(folder) = emulator::for_test("each_call_fails_well") else { return };
+    let Some(folder) = emulator::for_test("each_call_fails_well") else {
+        return;
+    };
     for vendor in ["CUDA", "ROCM"] {
         // SAFETY: the only test of this program, before anything else has started.
         unsafe {
             std::env::set_var(format!("FASCICLE_{vendor}_PATH"), &folder);
-            std::env::set_var(format!("FASCICLE_{vendor}_OBJECT"), folder.join("libcuda.so.1"));
+            std::env::set_var(
+                format!("FASCICLE_{vendor}_OBJECT"),
+                folder.join("libcuda.so.1"),
+            );
         }
     }
-    walk(&Emulator::open(&folder, "libfascicle_emulator_cuda.so"), CUDA);
-    walk(&Emulator::open(&folder, "libfascicle_emulator_hip.so"), ROCM);
+    walk(
+        &Emulator::open(&folder, "libfascicle_emulator_cuda.so"),
+        CUDA,
+    );
+    walk(
+        &Emulator::open(&folder, "libfascicle_emulator_hip.so"),
+        ROCM,
+    );
 }
 
 /// Lets the first and the last call of each function fail.
@@ -131,7 +164,11 @@ fn walk(emulator: &Emulator, open: Open) {
     emulator.reset();
     work(open).expect("the work without failures");
     let counts = emulator.counts();
-    assert!(counts.len() > 35, "the work makes {} different calls", counts.len());
+    assert!(
+        counts.len() > 35,
+        "the work makes {} different calls",
+        counts.len()
+    );
     let (mut told, mut problems) = (0, Vec::new());
     for (symbol, count) in &counts {
         for nth in [1, *count] {
@@ -142,11 +179,20 @@ fn walk(emulator: &Emulator, open: Open) {
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    assert!(told > counts.len(), "{told} failures were told, of {} calls twice", counts.len());
+    assert!(
+        told > counts.len(),
+        "{told} failures were told, of {} calls twice",
+        counts.len()
+    );
 }
 
 /// Lets one call fail; whether the work told of it, or what it did wrong.
-fn one(emulator: &Emulator, open: Open, symbol: &str, nth: c_long) -> std::result::Result<bool, String> {
+fn one(
+    emulator: &Emulator,
+    open: Open,
+    symbol: &str,
+    nth: c_long,
+) -> std::result::Result<bool, String> {
     let live = emulator.live();
     emulator.reset();
     emulator.fail(symbol, nth);
@@ -156,12 +202,21 @@ fn one(emulator: &Emulator, open: Open, symbol: &str, nth: c_long) -> std::resul
         return Err(format!("it took {:?}", start.elapsed()));
     }
     if !leaves_behind(symbol) && emulator.live() != live {
-        return Err(format!("{} objects stay ({outcome:?})", emulator.live() - live));
+        return Err(format!(
+            "{} objects stay ({outcome:?})",
+            emulator.live() - live
+        ));
     }
-    let Err(error) = outcome else { return Ok(false) };
+    let Err(error) = outcome else {
+        return Ok(false);
+    };
     let text = error.to_string();
     // An error says the function's plain name, whichever version of it was called.
     let plain = symbol.trim_end_matches("_v2").trim_end_matches("R0600");
     let named = text.contains(plain) || text.contains("out of memory");
-    if named { Ok(true) } else { Err(format!("the error does not name it: {text}")) }
+    if named {
+        Ok(true)
+    } else {
+        Err(format!("the error does not name it: {text}"))
+    }
 }

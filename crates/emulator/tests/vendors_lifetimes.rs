@@ -13,12 +13,20 @@ use tensor::{Communicator, DType, Device, Result, StreamKind, Tensor, ops};
 use testkit::contract::Open;
 
 const LIBRARY: [(&str, Open); 2] = [
-    ("cuda", |ordinal| cuda::open(options(ordinal, Collectives::Library))),
-    ("rocm", |ordinal| rocm::open(options(ordinal, Collectives::Library))),
+    ("cuda", |ordinal| {
+        cuda::open(options(ordinal, Collectives::Library))
+    }),
+    ("rocm", |ordinal| {
+        rocm::open(options(ordinal, Collectives::Library))
+    }),
 ];
 const STAGED: [(&str, Open); 2] = [
-    ("cuda", |ordinal| cuda::open(options(ordinal, Collectives::Staged))),
-    ("rocm", |ordinal| rocm::open(options(ordinal, Collectives::Staged))),
+    ("cuda", |ordinal| {
+        cuda::open(options(ordinal, Collectives::Staged))
+    }),
+    ("rocm", |ordinal| {
+        rocm::open(options(ordinal, Collectives::Staged))
+    }),
 ];
 const MIB: usize = 1 << 20;
 /// What each device has.
@@ -31,21 +39,30 @@ const SMALL_WORKS: usize = 30;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn options(ordinal: usize, collectives: Collectives) -> Options {
-    Options { ordinal, collectives, ..Options::default() }
+    Options {
+        ordinal,
+        collectives,
+        ..Options::default()
+    }
 }
 
 /// Whether the tests can run here; if not, a word has been said.
 fn is_ready() -> bool {
     static READY: OnceLock<bool> = OnceLock::new();
     *READY.get_or_init(|| {
-        let Some(folder) = emulator::for_test("lifetimes") else { return false };
+        let Some(folder) = emulator::for_test("lifetimes") else {
+            return false;
+        };
         // SAFETY: the standard library guards its own reads, and the emulator's come after this, once it is opened.
         unsafe {
             std::env::set_var("FASCICLE_EMULATOR_MEMORY", MEMORY);
             std::env::set_var("FASCICLE_EMULATOR_DELAY", DELAY);
             for vendor in ["CUDA", "ROCM"] {
                 std::env::set_var(format!("FASCICLE_{vendor}_PATH"), &folder);
-                std::env::set_var(format!("FASCICLE_{vendor}_OBJECT"), folder.join("libcuda.so.1"));
+                std::env::set_var(
+                    format!("FASCICLE_{vendor}_OBJECT"),
+                    folder.join("libcuda.so.1"),
+                );
             }
         }
         true
@@ -75,7 +92,14 @@ fn join(
     let (id, label, members) = (id.clone(), format!("{size} ranks"), (0..size).collect());
     Communicator::join(
         device,
-        Join { id, label, rank, members, timeout: PATIENCE, abort: abort.clone() },
+        Join {
+            id,
+            label,
+            rank,
+            members,
+            timeout: PATIENCE,
+            abort: abort.clone(),
+        },
         None,
     )
 }
@@ -96,7 +120,11 @@ fn run_out(open: Open) -> Result<Vec<f64>> {
 fn an_emptied_cache_takes_nothing_from_work_that_is_queued() {
     for (vendor, open) in STAGED.into_iter().filter(|_| is_ready()) {
         let sums = run_out(open).unwrap_or_else(|error| panic!("{vendor}: {error}"));
-        assert!(sums.iter().all(|&sum| sum == 2.0), "{vendor}: {:?} ...", &sums[..4]);
+        assert!(
+            sums.iter().all(|&sum| sum == 2.0),
+            "{vendor}: {:?} ...",
+            &sums[..4]
+        );
     }
 }
 
@@ -114,7 +142,9 @@ fn of_three(open: Open, rank: usize, id: &GroupId, abort: &Arc<AbortSignal>) -> 
         }
         1 => {
             hold_up(&device)?;
-            group.recv(&device.compute(), &received, 0).expect_err("the sender fails");
+            group
+                .recv(&device.compute(), &received, 0)
+                .expect_err("the sender fails");
             received.to_f64()
         }
         _ => {
@@ -128,16 +158,23 @@ fn of_three(open: Open, rank: usize, id: &GroupId, abort: &Arc<AbortSignal>) -> 
 #[test]
 fn a_rank_that_fails_keeps_its_memory_until_the_others_have_read_it() {
     for (vendor, open) in STAGED.into_iter().filter(|_| is_ready()) {
-        let id = open(0).and_then(|device| device.create_group()).expect("a group");
+        let id = open(0)
+            .and_then(|device| device.create_group())
+            .expect("a group");
         let abort = Arc::<AbortSignal>::default();
         let ranks = [0, 1, 2].map(|rank| {
             let (id, abort) = (id.clone(), abort.clone());
             thread::spawn(move || of_three(open, rank, &id, &abort))
         });
-        let [_, received, _] =
-            ranks.map(|rank| rank.join().expect("no panic").expect("its own calls succeed"));
+        let [_, received, _] = ranks.map(|rank| {
+            rank.join()
+                .expect("no panic")
+                .expect("its own calls succeed")
+        });
         // The message came whole, or the failure before it.
-        let whole = [0.0, 3.0].iter().any(|value| received.iter().all(|x| x == value));
+        let whole = [0.0, 3.0]
+            .iter()
+            .any(|value| received.iter().all(|x| x == value));
         assert!(whole, "{vendor}: {:?} ...", &received[..4]);
     }
 }
@@ -147,14 +184,23 @@ fn a_rank_that_fails_keeps_its_memory_until_the_others_have_read_it() {
 fn of_two(open: Open, rank: usize, ids: &[GroupId; 2]) -> Result<Vec<f64>> {
     let device = Device::new(open(3 + rank)?)?;
     // A group for each direction, as between the stages of a pipeline.
-    let [first, second] = ids.each_ref().map(|id| join(&device, id, rank, 2, &Arc::default()));
-    let (to_peer, from_peer) = if rank == 0 { (first?, second?) } else { (second?, first?) };
+    let [first, second] = ids
+        .each_ref()
+        .map(|id| join(&device, id, rank, 2, &Arc::default()));
+    let (to_peer, from_peer) = if rank == 0 {
+        (first?, second?)
+    } else {
+        (second?, first?)
+    };
     let [receipts, sends] =
         ["receipts", "sends"].map(|name| device.create_stream(StreamKind::Communication, name));
     let (receipts, sends) = (receipts?, sends?);
     let sum_columns = |columns: usize| {
         let out = Tensor::zeros(&device, DType::F32, &[columns])?;
-        ops::column_sum_into(&filled(&device, 8 * columns, 1.0)?.reshape(&[2, columns])?, &out)?;
+        ops::column_sum_into(
+            &filled(&device, 8 * columns, 1.0)?.reshape(&[2, columns])?,
+            &out,
+        )?;
         Ok::<_, hal::Error>(out)
     };
     let received = Tensor::zeros(&device, DType::F32, &[16])?;
@@ -176,9 +222,14 @@ fn ranks_that_need_more_scratch_memory_do_not_wait_for_each_other() {
             thread::spawn(move || done.send(of_two(open, rank, &ids)));
         }
         for _ in 0..2 {
-            let outcome =
-                outcomes.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{vendor}: the ranks are stuck"));
-            assert_eq!(outcome.expect("the ranks exchange messages"), [2.0; 16], "{vendor}");
+            let outcome = outcomes
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|_| panic!("{vendor}: the ranks are stuck"));
+            assert_eq!(
+                outcome.expect("the ranks exchange messages"),
+                [2.0; 16],
+                "{vendor}"
+            );
         }
     }
 }

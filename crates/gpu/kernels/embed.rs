@@ -29,7 +29,12 @@ const KERNELS: &str = "../crates/gpu/kernels";
 
 /// Builds and writes the list; an empty one, and a warning that says where the compiler was looked for, without it.
 pub fn build(vendor: &Vendor) {
-    for name in [vendor.compiler, vendor.root.0, vendor.architectures.0, "PATH"] {
+    for name in [
+        vendor.compiler,
+        vendor.root.0,
+        vendor.architectures.0,
+        "PATH",
+    ] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     for path in [KERNELS, vendor.source, "CMakeLists.txt"] {
@@ -48,7 +53,11 @@ pub fn build(vendor: &Vendor) {
 impl Vendor {
     fn architectures(&self) -> Vec<String> {
         let list = env::var(self.architectures.0).unwrap_or_else(|_| self.architectures.1.into());
-        list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty()).map(String::from).collect()
+        list.split([';', ','])
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(String::from)
+            .collect()
     }
 
     /// Where the compiler may be: as its variable says, or else below the root that is named, on the search path, and
@@ -61,15 +70,35 @@ impl Vendor {
         let named = env::var_os(self.root.0).map(|root| below(Path::new(&root)));
         let folders = env::var_os("PATH").unwrap_or_default();
         let on_path = env::split_paths(&folders).map(|folder| folder.join(self.program));
-        named.into_iter().chain(on_path).chain([below(Path::new(self.root.1))]).collect()
+        named
+            .into_iter()
+            .chain(on_path)
+            .chain([below(Path::new(self.root.1))])
+            .collect()
     }
 
     fn find(&self) -> Result<PathBuf, String> {
         let candidates = self.candidates();
-        let looked: Vec<String> = candidates.iter().map(|program| program.display().to_string()).collect();
-        let none = || format!("none of {} runs ({} names another)", looked.join(", "), self.compiler);
-        let compiler = candidates.iter().find(|program| answers(program)).ok_or_else(none)?;
-        if answers(Path::new("cmake")) { Ok(compiler.clone()) } else { Err("cmake does not run".into()) }
+        let looked: Vec<String> = candidates
+            .iter()
+            .map(|program| program.display().to_string())
+            .collect();
+        let none = || {
+            format!(
+                "none of {} runs ({} names another)",
+                looked.join(", "),
+                self.compiler
+            )
+        };
+        let compiler = candidates
+            .iter()
+            .find(|program| answers(program))
+            .ok_or_else(none)?;
+        if answers(Path::new("cmake")) {
+            Ok(compiler.clone())
+        } else {
+            Err("cmake does not run".into())
+        }
     }
 
     /// Architecture and file of every object.
@@ -78,20 +107,32 @@ impl Vendor {
         let installed = cmake::Config::new(".")
             .define(self.compiler, compiler)
             .define(self.architectures.0, architectures.join(";"))
-            .define("FASCICLE_KERNELS", fs::canonicalize(KERNELS).unwrap_or_else(|_| KERNELS.into()))
+            .define(
+                "FASCICLE_KERNELS",
+                fs::canonicalize(KERNELS).unwrap_or_else(|_| KERNELS.into()),
+            )
             .build();
         let file = |name: &String| installed.join(format!("{}{name}{}", self.file.0, self.file.1));
-        architectures.iter().map(|name| (name.clone(), file(name))).collect()
+        architectures
+            .iter()
+            .map(|name| (name.clone(), file(name)))
+            .collect()
     }
 }
 
 fn answers(program: &Path) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+    Command::new(program)
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 fn write(objects: &[(String, PathBuf)]) {
     let entry = |(arch, file): &(String, PathBuf)| {
-        format!("    Object {{ arch: {arch:?}, bytes: include_bytes!({:?}) }},\n", file.display().to_string())
+        format!(
+            "    Object {{ arch: {arch:?}, bytes: include_bytes!({:?}) }},\n",
+            file.display().to_string()
+        )
     };
     let list: String = objects.iter().map(entry).collect();
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());

@@ -32,10 +32,25 @@ impl Context {
     /// # Errors
     /// [`Error::Vendor`].
     pub(crate) fn open(tables: Arc<Tables>, id: DeviceId, ordinal: usize) -> Result<Arc<Context>> {
-        let properties = tables.runtime.properties(ordinal).map_err(|fault| vendor(id, fault))?;
-        let handle = tables.runtime.open(ordinal).map_err(|fault| vendor(id, fault))?;
+        let properties = tables
+            .runtime
+            .properties(ordinal)
+            .map_err(|fault| vendor(id, fault))?;
+        let handle = tables
+            .runtime
+            .open(ordinal)
+            .map_err(|fault| vendor(id, fault))?;
         let (events, failure, watches) = Default::default();
-        Ok(Arc::new(Context { tables, id, properties, ordinal, handle, events, failure, watches }))
+        Ok(Arc::new(Context {
+            tables,
+            id,
+            properties,
+            ordinal,
+            handle,
+            events,
+            failure,
+            watches,
+        }))
     }
 
     /// Makes calls with the thread bound to this context.
@@ -64,14 +79,23 @@ impl Context {
     /// # Errors
     /// [`Error::OutOfMemory`] with what was asked for and what is free.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<u64> {
-        self.outcome(|runtime| runtime.allocate(bytes)).map_err(|fault| match fault.out_of_memory {
-            true => self.out_of_memory(bytes),
-            false => vendor(self.id, Fault { reason: format!("{} ({bytes} bytes)", fault.reason), ..fault }),
-        })
+        self.outcome(|runtime| runtime.allocate(bytes))
+            .map_err(|fault| match fault.out_of_memory {
+                true => self.out_of_memory(bytes),
+                false => vendor(
+                    self.id,
+                    Fault {
+                        reason: format!("{} ({bytes} bytes)", fault.reason),
+                        ..fault
+                    },
+                ),
+            })
     }
 
     fn out_of_memory(&self, asked: usize) -> Error {
-        let free = self.outcome(|runtime| runtime.memory()).map_or(0, |(free, _)| free);
+        let free = self
+            .outcome(|runtime| runtime.memory())
+            .map_or(0, |(free, _)| free);
         Error::OutOfMemory {
             device: self.id,
             asked,
@@ -110,7 +134,10 @@ impl Context {
                 for watch in self.live_watches() {
                     let ends = watch.clone();
                     // Without a thread it has to be done here.
-                    if std::thread::Builder::new().spawn_scoped(scope, move || ends.end()).is_err() {
+                    if std::thread::Builder::new()
+                        .spawn_scoped(scope, move || ends.end())
+                        .is_err()
+                    {
                         watch.end();
                     }
                 }
@@ -131,14 +158,20 @@ impl Context {
     /// Asks all watches whether a wait of this length may go on.
     pub(crate) fn watch(&self, waited: Duration) -> Result<()> {
         self.check()?;
-        let outcome = self.live_watches().iter().try_for_each(|watch| watch.check(waited));
+        let outcome = self
+            .live_watches()
+            .iter()
+            .try_for_each(|watch| watch.check(waited));
         outcome.inspect_err(|error| self.fail(error.clone()))
     }
 
     /// Waits for what waits for other ranks. The vendors' call to give memory back waits for it too, but without end.
     pub(crate) fn land(&self) {
         if self.check().is_ok()
-            && let Err(error) = self.live_watches().iter().try_for_each(|watch| watch.land())
+            && let Err(error) = self
+                .live_watches()
+                .iter()
+                .try_for_each(|watch| watch.land())
         {
             self.fail(error);
         }
@@ -164,7 +197,12 @@ impl Context {
 
 /// A fault as the seam's error.
 pub(crate) fn vendor(device: DeviceId, fault: Fault) -> Error {
-    Error::Vendor { call: fault.call.into(), code: fault.code, reason: fault.reason, device }
+    Error::Vendor {
+        call: fault.call.into(),
+        code: fault.code,
+        reason: fault.reason,
+        device,
+    }
 }
 
 impl Drop for Context {

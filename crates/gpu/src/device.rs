@@ -11,8 +11,8 @@ use crate::{
     table::{Properties, Tables},
 };
 use hal::{
-    Blas, Capabilities, Communicator, DType, Device, DeviceId, Error, GroupId, Join, Kernels, Memory,
-    RawBuffer, Result, Stream, StreamKind,
+    Blas, Capabilities, Communicator, DType, Device, DeviceId, Error, GroupId, Join, Kernels,
+    Memory, RawBuffer, Result, Stream, StreamKind,
 };
 use std::sync::{Arc, Mutex};
 
@@ -25,16 +25,32 @@ pub fn open(
     options: Options,
     accept: impl FnOnce(&Properties) -> Result<(), (String, String)>,
 ) -> Result<Arc<dyn Device>> {
-    let id = DeviceId { vendor: tables.runtime.vendor(), ordinal: options.ordinal };
-    let count = tables.runtime.device_count().map_err(|fault| vendor(id, fault))?;
+    let id = DeviceId {
+        vendor: tables.runtime.vendor(),
+        ordinal: options.ordinal,
+    };
+    let count = tables
+        .runtime
+        .device_count()
+        .map_err(|fault| vendor(id, fault))?;
     let ordinal = placed(id, &options, count, tables.visible_devices)?;
     let context = Context::open(tables, id, ordinal)?;
     accept(&context.properties).map_err(|(found, needed)| {
-        Error::invalid(format!("open {id} ({})", context.properties.name), found, needed)
+        Error::invalid(
+            format!("open {id} ({})", context.properties.name),
+            found,
+            needed,
+        )
     })?;
     let clock = Arc::new(Clock::new(&context)?);
     let capabilities = capabilities(&context, ordinal, options.collectives)?;
-    Ok(Arc::new(Gpu { capabilities, clock, options, kernels: Mutex::default(), context }))
+    Ok(Arc::new(Gpu {
+        capabilities,
+        clock,
+        options,
+        kernels: Mutex::default(),
+        context,
+    }))
 }
 
 // Staged ranks may outnumber the devices; others have one each, unless they begin again with the first.
@@ -48,13 +64,26 @@ fn placed(id: DeviceId, options: &Options, count: usize, visible: &str) -> Resul
                 0 => "no device".to_string(),
                 count => format!("{count} devices (as {visible} allows), numbered from 0"),
             };
-            Err(Error::invalid(format!("open {id}"), found, format!("device {ordinal}")))
+            Err(Error::invalid(
+                format!("open {id}"),
+                found,
+                format!("device {ordinal}"),
+            ))
         }
     }
 }
 
-fn capabilities(context: &Context, ordinal: usize, collectives: Collectives) -> Result<Capabilities> {
-    let Properties { name, architecture, multiprocessors, .. } = &context.properties;
+fn capabilities(
+    context: &Context,
+    ordinal: usize,
+    collectives: Collectives,
+) -> Result<Capabilities> {
+    let Properties {
+        name,
+        architecture,
+        multiprocessors,
+        ..
+    } = &context.properties;
     let (_, total) = context.call(|runtime| runtime.memory())?;
     let version = context.call(|runtime| runtime.version())?;
     let memory = hal::error::Bytes(total);
@@ -121,21 +150,35 @@ unsafe impl Device for Gpu {
     unsafe fn deallocate(&self, buffer: RawBuffer) {
         self.context.land();
         // SAFETY: the caller vouches for the same: from `allocate`, once, out of use.
-        self.context.release(|runtime| unsafe { runtime.free(buffer.addr) });
+        self.context
+            .release(|runtime| unsafe { runtime.free(buffer.addr) });
     }
 
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
         self.context.check()?;
-        let queued = kind == StreamKind::Communication && self.options.collectives == Collectives::Staged;
-        Ok(Arc::new(GpuStream::new(&self.context, &self.clock, kind, queued)?))
+        let queued =
+            kind == StreamKind::Communication && self.options.collectives == Collectives::Staged;
+        Ok(Arc::new(GpuStream::new(
+            &self.context,
+            &self.clock,
+            kind,
+            queued,
+        )?))
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {
         let tuning = self.options.products.as_deref().map(|path| {
-            Ok(Tuning { choices: Choices::open(path)?, module: self.load_kernels()?.module().clone() })
+            Ok(Tuning {
+                choices: Choices::open(path)?,
+                module: self.load_kernels()?.module().clone(),
+            })
         });
         let fuses = self.options.epilogues == Epilogues::Fused;
-        Ok(Arc::new(GpuBlas::new(&self.context, tuning.transpose()?, fuses)?))
+        Ok(Arc::new(GpuBlas::new(
+            &self.context,
+            tuning.transpose()?,
+            fuses,
+        )?))
     }
 
     fn kernels(&self) -> Result<Arc<dyn Kernels>> {
@@ -163,8 +206,20 @@ mod tests {
     use hal::Vendor;
 
     fn place(ordinal: usize, collectives: Collectives, count: usize) -> Result<usize> {
-        let id = DeviceId { vendor: Vendor::Cuda, ordinal };
-        placed(id, &Options { ordinal, collectives, ..Options::default() }, count, "CUDA_VISIBLE_DEVICES")
+        let id = DeviceId {
+            vendor: Vendor::Cuda,
+            ordinal,
+        };
+        placed(
+            id,
+            &Options {
+                ordinal,
+                collectives,
+                ..Options::default()
+            },
+            count,
+            "CUDA_VISIBLE_DEVICES",
+        )
     }
 
     #[test]
@@ -180,8 +235,15 @@ mod tests {
 
     #[test]
     fn a_rank_whose_launcher_shows_it_one_device_takes_that() {
-        let id = DeviceId { vendor: Vendor::Rocm, ordinal: 3 };
-        let options = Options { ordinal: 3, wraps: true, ..Options::default() };
+        let id = DeviceId {
+            vendor: Vendor::Rocm,
+            ordinal: 3,
+        };
+        let options = Options {
+            ordinal: 3,
+            wraps: true,
+            ..Options::default()
+        };
         assert_eq!(placed(id, &options, 1, "ROCR_VISIBLE_DEVICES"), Ok(0));
         assert_eq!(placed(id, &options, 8, "ROCR_VISIBLE_DEVICES"), Ok(3));
         assert!(placed(id, &options, 0, "ROCR_VISIBLE_DEVICES").is_err());

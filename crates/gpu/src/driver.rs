@@ -7,7 +7,10 @@ use std::{path::PathBuf, sync::Arc};
 /// What a look for the vendor found: libraries with versions, or where they were looked for; devices.
 pub fn probe(name: &str, tables: Result<Arc<Tables>, String>) -> Probe {
     match tables {
-        Err(reason) => Probe { usable: false, findings: vec![format!("{name}: no device: {reason}")] },
+        Err(reason) => Probe {
+            usable: false,
+            findings: vec![format!("{name}: no device: {reason}")],
+        },
         Ok(tables) => {
             let devices = devices(&tables);
             let usable = matches!(&devices, Ok(devices) if !devices.is_empty());
@@ -24,25 +27,50 @@ pub fn probe(name: &str, tables: Result<Arc<Tables>, String>) -> Probe {
 
 /// The error of a vendor without driver or device, in one sentence.
 pub fn no_device(name: &str, reason: &str) -> Error {
-    Error::invalid(format!("open {name}"), format!("no device: {reason}"), "a device and its driver")
+    Error::invalid(
+        format!("open {name}"),
+        format!("no device: {reason}"),
+        "a device and its driver",
+    )
 }
 
 /// Why a driver or runtime that was opened serves no device, with the files that were opened.
 pub fn refused(fault: &Fault, found: &[(String, PathBuf)]) -> String {
-    let files: Vec<_> = found.iter().map(|(_, path)| path.display().to_string()).collect();
+    let files: Vec<_> = found
+        .iter()
+        .map(|(_, path)| path.display().to_string())
+        .collect();
     format!("{fault} (opened {})", files.join(", "))
 }
 
 fn libraries(tables: &Tables) -> Vec<String> {
-    let runtime = tables.runtime.version().unwrap_or_else(|fault| fault.to_string());
-    let blas = tables.blas.as_ref().map_or_else(ToString::to_string, |blas| blas.version());
+    let runtime = tables
+        .runtime
+        .version()
+        .unwrap_or_else(|fault| fault.to_string());
+    let blas = tables
+        .blas
+        .as_ref()
+        .map_or_else(ToString::to_string, |blas| blas.version());
     let collectives = match &tables.collectives {
         Ok((name, table)) => format!("{name} {}", library_version(table)),
         Err(missing) => missing.to_string(),
     };
-    let kernels: Vec<&str> = tables.objects.iter().map(|(architecture, _)| &architecture[..]).collect();
-    let kernels = if kernels.is_empty() { "none in this build".into() } else { kernels.join(", ") };
-    let files: Vec<_> = tables.found.iter().map(|(_, path)| path.display().to_string()).collect();
+    let kernels: Vec<&str> = tables
+        .objects
+        .iter()
+        .map(|(architecture, _)| &architecture[..])
+        .collect();
+    let kernels = if kernels.is_empty() {
+        "none in this build".into()
+    } else {
+        kernels.join(", ")
+    };
+    let files: Vec<_> = tables
+        .found
+        .iter()
+        .map(|(_, path)| path.display().to_string())
+        .collect();
     let epilogues = match &tables.lt {
         Ok(lt) => lt.version.clone(),
         Err(reason) => format!("bias and GELU by kernels of their own: {reason}"),
@@ -69,14 +97,31 @@ pub(crate) fn library_version(table: &rccl_sys::Nccl) -> String {
 
 fn devices(tables: &Tables) -> Result<Vec<String>, String> {
     let text = |ordinal| {
-        let device = tables.runtime.properties(ordinal).map_err(|fault| fault.to_string())?;
+        let device = tables
+            .runtime
+            .properties(ordinal)
+            .map_err(|fault| fault.to_string())?;
         let (name, architecture) = (device.name, device.architecture);
-        Ok(format!("device {ordinal}: {name} ({architecture}, {} multiprocessors)", device.multiprocessors))
+        Ok(format!(
+            "device {ordinal}: {name} ({architecture}, {} multiprocessors)",
+            device.multiprocessors
+        ))
     };
-    let count = tables.runtime.device_count().map_err(|fault| fault.to_string())?;
+    let count = tables
+        .runtime
+        .device_count()
+        .map_err(|fault| fault.to_string())?;
     let limit = std::env::var(tables.visible_devices);
-    let limit = limit.map(|value| Ok(format!("{}={value} limits the devices", tables.visible_devices)));
-    (0..count).map(text).chain((count > 0).then_some(limit.ok()).flatten()).collect()
+    let limit = limit.map(|value| {
+        Ok(format!(
+            "{}={value} limits the devices",
+            tables.visible_devices
+        ))
+    });
+    (0..count)
+        .map(text)
+        .chain((count > 0).then_some(limit.ok()).flatten())
+        .collect()
 }
 
 fn hidden(tables: &Tables) -> String {

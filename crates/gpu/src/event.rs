@@ -17,13 +17,17 @@ pub(crate) struct Point {
 impl Point {
     /// An event that has not been recorded.
     pub(crate) fn new(context: &Arc<Context>) -> Result<Point> {
-        Ok(Point { context: context.clone(), handle: context.take_event()? })
+        Ok(Point {
+            context: context.clone(),
+            handle: context.take_event()?,
+        })
     }
 
     /// Marks the point that `stream` has reached.
     pub(crate) fn record(&self, stream: Handle) -> Result<()> {
         // SAFETY: the event is live; the stream is the caller's.
-        self.context.call(|runtime| unsafe { runtime.record(self.handle, stream) })
+        self.context
+            .call(|runtime| unsafe { runtime.record(self.handle, stream) })
     }
 
     /// Makes `stream`, of whichever device, wait for the point.
@@ -35,19 +39,24 @@ impl Point {
     /// Whether the point has been passed.
     pub(crate) fn is_complete(&self) -> Result<bool> {
         // SAFETY: the event is live.
-        self.context.call(|runtime| unsafe { runtime.event_is_complete(self.handle) })
+        self.context
+            .call(|runtime| unsafe { runtime.event_is_complete(self.handle) })
     }
 
     /// Waits until the point has been passed.
     pub(crate) fn synchronize(&self) -> Result<()> {
         // SAFETY: the event is live.
-        wait::until(&self.context, |runtime| unsafe { runtime.event_is_complete(self.handle) })
+        wait::until(&self.context, |runtime| unsafe {
+            runtime.event_is_complete(self.handle)
+        })
     }
 
     /// Microseconds from `self` to `end`; both have been passed.
     pub(crate) fn until_us(&self, end: &Point) -> Result<f64> {
         // SAFETY: both events are live.
-        let elapsed = self.context.call(|runtime| unsafe { runtime.elapsed_ms(self.handle, end.handle) });
+        let elapsed = self
+            .context
+            .call(|runtime| unsafe { runtime.elapsed_ms(self.handle, end.handle) });
         elapsed.map(|milliseconds| f64::from(milliseconds) * 1e3)
     }
 }
@@ -78,7 +87,10 @@ impl Clock {
         let (stream, point) = (OwnedStream::new(context, false)?, Point::new(context)?);
         point.record(stream.handle())?;
         point.synchronize()?;
-        Ok(Clock { stream, reference: Mutex::new((point, 0.0)) })
+        Ok(Clock {
+            stream,
+            reference: Mutex::new((point, 0.0)),
+        })
     }
 
     /// When a point was passed that is known to have been.
@@ -113,7 +125,13 @@ impl StreamEvent {
         let (point, clock) = (Point::new(context)?, clock.clone());
         Ok(Arc::new_cyclic(|this| {
             let (recorded, change) = Default::default();
-            StreamEvent { this: this.clone(), point, clock, recorded, change }
+            StreamEvent {
+                this: this.clone(),
+                point,
+                clock,
+                recorded,
+                change,
+            }
         }))
     }
 
@@ -127,7 +145,9 @@ impl StreamEvent {
 
     /// A handle that keeps the event.
     pub(crate) fn shared(&self) -> Arc<StreamEvent> {
-        self.this.upgrade().expect("a bug: an event that is borrowed is alive")
+        self.this
+            .upgrade()
+            .expect("a bug: an event that is borrowed is alive")
     }
 
     /// Records it on `stream`; called once.
@@ -157,8 +177,11 @@ impl StreamEvent {
                 return outcome.clone();
             }
             let nap = Duration::from_millis(10);
-            recorded =
-                self.change.wait_timeout(recorded, nap).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            recorded = self
+                .change
+                .wait_timeout(recorded, nap)
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .0;
             if recorded.is_none() {
                 self.point.context.watch(start.elapsed())?;
             }
@@ -185,6 +208,10 @@ unsafe impl Event for StreamEvent {
     }
 
     fn time_us(&self) -> Result<Option<f64>> {
-        if self.is_complete()? { self.clock.date(&self.point).map(Some) } else { Ok(None) }
+        if self.is_complete()? {
+            self.clock.date(&self.point).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 }

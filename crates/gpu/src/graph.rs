@@ -21,11 +21,17 @@ impl Graph {
     /// [`Error::Vendor`](hal::Error::Vendor) when something was queued that cannot be recorded; the failure of `work`.
     pub(crate) fn record(core: &Core, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
         // SAFETY: the stream is live.
-        core.context.call(|runtime| unsafe { runtime.begin_capture(core.handle()) })?;
+        core.context
+            .call(|runtime| unsafe { runtime.begin_capture(core.handle()) })?;
         let queued = work();
         // SAFETY: the stream is live and records, since `begin_capture` succeeded.
-        let ended = core.context.call(|runtime| unsafe { runtime.end_capture(core.handle()) });
-        let graph = ended.map(|handle| Graph { context: core.context.clone(), handle });
+        let ended = core
+            .context
+            .call(|runtime| unsafe { runtime.end_capture(core.handle()) });
+        let graph = ended.map(|handle| Graph {
+            context: core.context.clone(),
+            handle,
+        });
         queued.and(graph)
     }
 }
@@ -35,14 +41,16 @@ unsafe impl Recording for Graph {
     unsafe fn launch(&self, stream: &dyn Stream) -> Result<()> {
         let core = GpuStream::of(stream, self.context.id)?.core();
         // SAFETY: the graph is live; the caller vouches for the memory.
-        self.context.call(|runtime| unsafe { runtime.launch_graph(self.handle, core.handle()) })
+        self.context
+            .call(|runtime| unsafe { runtime.launch_graph(self.handle, core.handle()) })
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: the graph is live; the vendor ends it after its last launch has run.
-        self.context.release(|runtime| unsafe { runtime.destroy_graph(self.handle) });
+        self.context
+            .release(|runtime| unsafe { runtime.destroy_graph(self.handle) });
     }
 }
 

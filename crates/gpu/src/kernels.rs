@@ -38,7 +38,8 @@ impl GpuKernels {
     /// [`Error::Invalid`] when there is none for its architecture; [`Error::Vendor`].
     pub(crate) fn load(context: &Arc<Context>) -> Result<GpuKernels> {
         let properties = &context.properties;
-        let image = objects::choose(&context.tables.objects, properties).ok_or_else(|| missing(context))?;
+        let image =
+            objects::choose(&context.tables.objects, properties).ok_or_else(|| missing(context))?;
         let traits = DeviceTraits {
             device: context.id,
             warp: properties.warp,
@@ -46,8 +47,15 @@ impl GpuKernels {
             shared_bytes_per_block: properties.shared_bytes_per_block,
         };
         let handle = context.call(|runtime| runtime.load_module(image))?;
-        let module = Module { context: context.clone(), traits, handle, functions: Mutex::default() };
-        Ok(GpuKernels { module: Arc::new(module) })
+        let module = Module {
+            context: context.clone(),
+            traits,
+            handle,
+            functions: Mutex::default(),
+        };
+        Ok(GpuKernels {
+            module: Arc::new(module),
+        })
     }
 
     /// The module, for kernels that staged collectives launch.
@@ -57,10 +65,21 @@ impl GpuKernels {
 }
 
 fn missing(context: &Context) -> Error {
-    let have: Vec<&str> = context.tables.objects.iter().map(|(name, _)| &name[..]).collect();
-    let found =
-        if have.is_empty() { "none in this build".into() } else { format!("code for {}", have.join(", ")) };
-    let needed = format!("code for {} ({})", context.properties.architecture, context.id);
+    let have: Vec<&str> = context
+        .tables
+        .objects
+        .iter()
+        .map(|(name, _)| &name[..])
+        .collect();
+    let found = if have.is_empty() {
+        "none in this build".into()
+    } else {
+        format!("code for {}", have.join(", "))
+    };
+    let needed = format!(
+        "code for {} ({})",
+        context.properties.architecture, context.id
+    );
     Error::invalid("kernels", found, needed)
 }
 
@@ -73,7 +92,9 @@ impl Module {
         let workspace = core.scratch(lower::workspace_bytes(kernel, &self.traits))?;
         let launches = lower::lower(kernel, &self.traits, workspace)?;
         // SAFETY: passed on from the caller.
-        launches.iter().try_for_each(|launch| unsafe { self.launch_one(core, launch) })
+        launches
+            .iter()
+            .try_for_each(|launch| unsafe { self.launch_one(core, launch) })
     }
 
     /// Queues one call of a device function.
@@ -82,11 +103,24 @@ impl Module {
     /// `lower` made the launch, and the memory behind its arguments is live until it has run.
     pub(crate) unsafe fn launch_one(&self, core: &Core, launch: &Launch) -> Result<()> {
         let function = self.function(launch)?;
-        let Launch { grid, block, shared_bytes, arguments, .. } = launch;
+        let Launch {
+            grid,
+            block,
+            shared_bytes,
+            arguments,
+            ..
+        } = launch;
         let (grid, block, shared_bytes) = (*grid, *block, *shared_bytes);
-        let call = Call { function, grid, block, shared_bytes, arguments };
+        let call = Call {
+            function,
+            grid,
+            block,
+            shared_bytes,
+            arguments,
+        };
         // SAFETY: the arguments were made for this function; the caller vouches for the memory behind them.
-        self.context.call(|runtime| unsafe { runtime.launch(&call, core.handle()) })
+        self.context
+            .call(|runtime| unsafe { runtime.launch(&call, core.handle()) })
     }
 
     fn function(&self, launch: &Launch) -> Result<Handle> {
@@ -102,15 +136,22 @@ impl Module {
 
     fn find(&self, launch: &Launch) -> Result<(Handle, u32)> {
         let name = CString::new(&launch.function[..]).map_err(|_| {
-            Error::invalid("kernels", format!("{:?}", launch.function), "a name without zeros")
+            Error::invalid(
+                "kernels",
+                format!("{:?}", launch.function),
+                "a name without zeros",
+            )
         })?;
         // SAFETY: the module is live as long as `self`.
-        let found = self.context.call(|runtime| unsafe { runtime.function(self.handle, &name) });
+        let found = self
+            .context
+            .call(|runtime| unsafe { runtime.function(self.handle, &name) });
         let function = found.map_err(|error| named(error, &launch.function))?;
         let usual = self.traits.shared_bytes_per_block;
         if launch.shared_bytes > usual {
             // SAFETY: as above.
-            self.context.call(|runtime| unsafe { runtime.allow_shared(function, launch.shared_bytes) })?;
+            self.context
+                .call(|runtime| unsafe { runtime.allow_shared(function, launch.shared_bytes) })?;
         }
         Ok((function, usual.max(launch.shared_bytes)))
     }
@@ -118,9 +159,17 @@ impl Module {
 
 fn named(error: Error, function: &str) -> Error {
     match error {
-        Error::Vendor { call, code, reason, device } => {
-            Error::Vendor { call: format!("{call}({function})"), code, reason, device }
-        }
+        Error::Vendor {
+            call,
+            code,
+            reason,
+            device,
+        } => Error::Vendor {
+            call: format!("{call}({function})"),
+            code,
+            reason,
+            device,
+        },
         other => other,
     }
 }
@@ -128,7 +177,8 @@ fn named(error: Error, function: &str) -> Error {
 impl Drop for Module {
     fn drop(&mut self) {
         // SAFETY: the device's streams, which may run its functions, are waited for when they are dropped.
-        self.context.release(|runtime| unsafe { runtime.unload_module(self.handle) });
+        self.context
+            .release(|runtime| unsafe { runtime.unload_module(self.handle) });
     }
 }
 
@@ -138,6 +188,8 @@ unsafe impl Kernels for GpuKernels {
         let stream = GpuStream::of(stream, self.module.context.id)?;
         let module = self.module.clone();
         // SAFETY: the caller vouches for the kernel's slices until it has run.
-        stream.submit(kernel, move |core, kernel| unsafe { module.launch(core, kernel) })
+        stream.submit(kernel, move |core, kernel| unsafe {
+            module.launch(core, kernel)
+        })
     }
 }

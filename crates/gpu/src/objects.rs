@@ -8,9 +8,12 @@ use std::{borrow::Cow, path::Path};
 /// # Errors
 /// In words, when the file cannot be read.
 pub fn objects(variable: &str, embedded: Vec<Object>) -> Result<Vec<Object>, String> {
-    let Some(path) = std::env::var_os(variable) else { return Ok(embedded) };
+    let Some(path) = std::env::var_os(variable) else {
+        return Ok(embedded);
+    };
     let path = Path::new(&path);
-    let image = std::fs::read(path).map_err(|error| format!("{variable}={}: {error}", path.display()))?;
+    let image =
+        std::fs::read(path).map_err(|error| format!("{variable}={}: {error}", path.display()))?;
     Ok(vec![(ANY.into(), Cow::Owned(image))])
 }
 
@@ -24,15 +27,23 @@ pub(crate) fn choose<'a>(objects: &'a [Object], properties: &Properties) -> Opti
         architecture == ANY || plain(architecture) == plain(&properties.architecture)
     };
     let own = objects.iter().find(exact);
-    let earlier =
-        || objects.iter().filter(|object| earlier(&object.0, properties)).max_by_key(|object| &object.0);
+    let earlier = || {
+        objects
+            .iter()
+            .filter(|object| earlier(&object.0, properties))
+            .max_by_key(|object| &object.0)
+    };
     own.or_else(earlier).map(|(_, image)| &image[..])
 }
 
 // `sm_90a` and `90` both mean 90; AMD's names stand as they are.
 fn plain(architecture: &str) -> &str {
     let digits = architecture.trim_start_matches("sm_");
-    if architecture.starts_with("gfx") { architecture } else { digits.trim_end_matches('a') }
+    if architecture.starts_with("gfx") {
+        architecture
+    } else {
+        digits.trim_end_matches('a')
+    }
 }
 
 fn earlier(architecture: &str, properties: &Properties) -> bool {
@@ -49,11 +60,21 @@ mod tests {
     fn device(architecture: &str, capability: (u32, u32)) -> Properties {
         let architecture = architecture.into();
         let name = "device".into();
-        Properties { name, architecture, capability, warp: 32, multiprocessors: 1, shared_bytes_per_block: 1 }
+        Properties {
+            name,
+            architecture,
+            capability,
+            warp: 32,
+            multiprocessors: 1,
+            shared_bytes_per_block: 1,
+        }
     }
 
     fn embedded(names: &[&str]) -> Vec<Object> {
-        names.iter().map(|name| (name.to_string(), Cow::Owned(name.as_bytes().to_vec()))).collect()
+        names
+            .iter()
+            .map(|name| (name.to_string(), Cow::Owned(name.as_bytes().to_vec())))
+            .collect()
     }
 
     #[test]
@@ -63,13 +84,19 @@ mod tests {
         assert_eq!(choose(&objects, &device("sm_86", (8, 6))), Some(&b"80"[..]));
         assert_eq!(choose(&objects, &device("sm_100", (10, 0))), None);
         let named = embedded(&["sm_80", "sm_90a"]);
-        assert_eq!(choose(&named, &device("sm_90", (9, 0))), Some(&b"sm_90a"[..]));
+        assert_eq!(
+            choose(&named, &device("sm_90", (9, 0))),
+            Some(&b"sm_90a"[..])
+        );
     }
 
     #[test]
     fn amds_architectures_are_never_mixed() {
         let objects = embedded(&["gfx90a"]);
-        assert_eq!(choose(&objects, &device("gfx90a", (9, 0))), Some(&b"gfx90a"[..]));
+        assert_eq!(
+            choose(&objects, &device("gfx90a", (9, 0))),
+            Some(&b"gfx90a"[..])
+        );
         assert_eq!(choose(&objects, &device("gfx942", (9, 4))), None);
     }
 
@@ -78,6 +105,9 @@ mod tests {
         // SAFETY: no other test of this crate reads or writes this variable.
         unsafe { std::env::set_var("FASCICLE_TEST_OBJECT", "/nowhere/kernels.fatbin") };
         let reason = objects("FASCICLE_TEST_OBJECT", Vec::new()).unwrap_err();
-        assert!(reason.starts_with("FASCICLE_TEST_OBJECT=/nowhere/kernels.fatbin: "), "{reason}");
+        assert!(
+            reason.starts_with("FASCICLE_TEST_OBJECT=/nowhere/kernels.fatbin: "),
+            "{reason}"
+        );
     }
 }

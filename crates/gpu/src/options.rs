@@ -60,7 +60,9 @@ impl Options {
             collectives: collectives(value("FASCICLE_COLLECTIVES").as_deref())?,
             wraps: are_processes || value("NCCL_MULTI_RANK_GPU_ENABLE").as_deref() == Some("1"),
             epilogues: epilogues(value("FASCICLE_EPILOGUES").as_deref())?,
-            products: value("FASCICLE_PRODUCTS").filter(|path| !path.is_empty()).map(PathBuf::from),
+            products: value("FASCICLE_PRODUCTS")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
         })
     }
 }
@@ -69,9 +71,11 @@ fn collectives(value: Option<&str>) -> Result<Collectives> {
     match value {
         None | Some("" | "library") => Ok(Collectives::Library),
         Some("staged") => Ok(Collectives::Staged),
-        Some(other) => {
-            Err(Error::invalid("FASCICLE_COLLECTIVES", format!("`{other}`"), "`library` or `staged`"))
-        }
+        Some(other) => Err(Error::invalid(
+            "FASCICLE_COLLECTIVES",
+            format!("`{other}`"),
+            "`library` or `staged`",
+        )),
     }
 }
 
@@ -79,9 +83,11 @@ fn epilogues(value: Option<&str>) -> Result<Epilogues> {
     match value {
         None | Some("" | "fused") => Ok(Epilogues::Fused),
         Some("separate") => Ok(Epilogues::Separate),
-        Some(other) => {
-            Err(Error::invalid("FASCICLE_EPILOGUES", format!("`{other}`"), "`fused` or `separate`"))
-        }
+        Some(other) => Err(Error::invalid(
+            "FASCICLE_EPILOGUES",
+            format!("`{other}`"),
+            "`fused` or `separate`",
+        )),
     }
 }
 
@@ -94,7 +100,10 @@ mod tests {
         assert_eq!(collectives(None), Ok(Collectives::Library));
         assert_eq!(collectives(Some("staged")), Ok(Collectives::Staged));
         let error = collectives(Some("stage")).unwrap_err();
-        assert_eq!(error.to_string(), "FASCICLE_COLLECTIVES: `stage`, needs `library` or `staged`");
+        assert_eq!(
+            error.to_string(),
+            "FASCICLE_COLLECTIVES: `stage`, needs `library` or `staged`"
+        );
     }
 
     #[test]
@@ -102,6 +111,9 @@ mod tests {
         assert_eq!(epilogues(Some("")), Ok(Epilogues::Fused));
         assert_eq!(epilogues(Some("separate")), Ok(Epilogues::Separate));
         let error = epilogues(Some("no")).unwrap_err();
-        assert_eq!(error.to_string(), "FASCICLE_EPILOGUES: `no`, needs `fused` or `separate`");
+        assert_eq!(
+            error.to_string(),
+            "FASCICLE_EPILOGUES: `no`, needs `fused` or `separate`"
+        );
     }
 }

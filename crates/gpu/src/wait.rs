@@ -32,7 +32,10 @@ const WATCH: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// The vendor's; those of the context's watches.
-pub(crate) fn until(context: &Context, ready: impl Fn(&dyn Runtime) -> Outcome<bool>) -> Result<()> {
+pub(crate) fn until(
+    context: &Context,
+    ready: impl Fn(&dyn Runtime) -> Outcome<bool>,
+) -> Result<()> {
     let start = Instant::now();
     let mut watched = Duration::ZERO;
     while !context.call(&ready)? {
@@ -48,5 +51,9 @@ pub(crate) fn until(context: &Context, ready: impl Fn(&dyn Runtime) -> Outcome<b
 
 /// Lets others run, the longer the longer the wait has lasted.
 pub(crate) fn pause(waited: Duration) {
-    if waited < AWAKE { std::thread::yield_now() } else { std::thread::sleep(NAP) }
+    if waited < AWAKE {
+        std::thread::yield_now()
+    } else {
+        std::thread::sleep(NAP)
+    }
 }

@@ -123,14 +123,19 @@ impl FromStr for Axis {
         let known = SPELLINGS.iter().find(|(spelling, _)| *spelling == wanted);
         known.map(|(_, axis)| *axis).ok_or_else(|| {
             let nearest = nearest_name(&wanted, SPELLINGS.iter().map(|(spelling, _)| *spelling));
-            Error::UnknownAxis { found: text.trim().to_owned(), nearest }
+            Error::UnknownAxis {
+                found: text.trim().to_owned(),
+                nearest,
+            }
         })
     }
 }
 
 fn normalise(text: &str) -> String {
     let text = text.trim();
-    text.trim_start_matches("--").to_ascii_lowercase().replace('-', "_")
+    text.trim_start_matches("--")
+        .to_ascii_lowercase()
+        .replace('-', "_")
 }
 
 #[cfg(test)]
@@ -177,14 +182,27 @@ mod tests {
             "axis: found `pipline`, needed one of x, y, z, data, pipeline; did you mean `pipeline`?"
         );
         let error = "w".parse::<Axis>().unwrap_err();
-        assert_eq!(error.to_string(), "axis: found `w`, needed one of x, y, z, data, pipeline");
+        assert_eq!(
+            error.to_string(),
+            "axis: found `w`, needed one of x, y, z, data, pipeline"
+        );
     }
 
     #[test]
     fn roles_differ_and_are_single_sentences() {
         for axis in Axis::ALL {
-            assert!(!axis.role().contains(". ") && !axis.role().contains("  "), "{}", axis.role());
-            assert_eq!(Axis::ALL.iter().filter(|other| other.role() == axis.role()).count(), 1);
+            assert!(
+                !axis.role().contains(". ") && !axis.role().contains("  "),
+                "{}",
+                axis.role()
+            );
+            assert_eq!(
+                Axis::ALL
+                    .iter()
+                    .filter(|other| other.role() == axis.role())
+                    .count(),
+                1
+            );
         }
     }
 }

@@ -23,14 +23,25 @@ pub struct Degrees {
 
 impl Default for Degrees {
     fn default() -> Self {
-        Degrees { x: 1, y: 1, z: 1, data: 1, pipeline: 1 }
+        Degrees {
+            x: 1,
+            y: 1,
+            z: 1,
+            data: 1,
+            pipeline: 1,
+        }
     }
 }
 
 impl Degrees {
     /// Tensor parallelism only: AxoNN's `tp_dimensions`.
     pub fn tensor([x, y, z]: [usize; 3]) -> Self {
-        Degrees { x, y, z, ..Degrees::default() }
+        Degrees {
+            x,
+            y,
+            z,
+            ..Degrees::default()
+        }
     }
 
     /// The degree of an axis.
@@ -60,7 +71,9 @@ impl Degrees {
     /// Every axis with its degree, in the order of [`Axis::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (Axis, usize)> + use<> {
         let degrees = *self;
-        Axis::ALL.into_iter().map(move |axis| (axis, degrees.get(axis)))
+        Axis::ALL
+            .into_iter()
+            .map(move |axis| (axis, degrees.get(axis)))
     }
 
     /// The number of ranks: the product of all degrees.
@@ -69,9 +82,14 @@ impl Degrees {
     /// [`Error::ZeroDegree`] when an axis has none, [`Error::TooLarge`] when the product overflows.
     pub fn world_size(&self) -> Result<usize> {
         if let Some((axis, _)) = self.iter().find(|(_, degree)| *degree == 0) {
-            return Err(Error::ZeroDegree { axis, degrees: *self });
+            return Err(Error::ZeroDegree {
+                axis,
+                degrees: *self,
+            });
         }
-        let product = self.iter().try_fold(1_usize, |product, (_, degree)| product.checked_mul(degree));
+        let product = self
+            .iter()
+            .try_fold(1_usize, |product, (_, degree)| product.checked_mul(degree));
         product.ok_or(Error::TooLarge { degrees: *self })
     }
 }
@@ -86,7 +104,11 @@ mod tests {
             let degrees = Degrees::default().with(axis, n + 2);
             assert_eq!(degrees.get(axis), n + 2);
             assert_eq!(degrees.world_size(), Ok(n + 2));
-            assert!(degrees.iter().all(|(other, degree)| other == axis || degree == 1));
+            assert!(
+                degrees
+                    .iter()
+                    .all(|(other, degree)| other == axis || degree == 1)
+            );
         }
     }
 
@@ -98,7 +120,10 @@ mod tests {
 
     #[test]
     fn a_zero_degree_is_refused() {
-        let error = Degrees::default().with(Axis::Z, 0).world_size().unwrap_err();
+        let error = Degrees::default()
+            .with(Axis::Z, 0)
+            .world_size()
+            .unwrap_err();
         assert_eq!(
             error.to_string(),
             "grid x=1,y=1,z=0,data=1,pipeline=1: found degree 0 on axis z, needed at least 1"
@@ -109,6 +134,12 @@ mod tests {
     fn a_product_that_overflows_is_refused() {
         let degrees = Degrees::tensor([1 << 40, 1 << 40, 1]);
         assert_eq!(degrees.world_size(), Err(Error::TooLarge { degrees }));
-        assert!(degrees.world_size().unwrap_err().to_string().contains("x=1099511627776,y=1099511627776"));
+        assert!(
+            degrees
+                .world_size()
+                .unwrap_err()
+                .to_string()
+                .contains("x=1099511627776,y=1099511627776")
+        );
     }
 }

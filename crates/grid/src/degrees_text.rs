@@ -17,7 +17,9 @@ impl fmt::Display for Degrees {
 
 /// Writes a number for every axis, as in `x=2,y=1,z=1,data=1,pipeline=4`.
 pub(crate) fn per_axis(value: impl Fn(Axis) -> usize) -> String {
-    Axis::ALL.map(|axis| format!("{axis}={}", value(axis))).join(",")
+    Axis::ALL
+        .map(|axis| format!("{axis}={}", value(axis)))
+        .join(",")
 }
 
 impl FromStr for Degrees {
@@ -44,37 +46,56 @@ struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     fn new(text: &'a str) -> Self {
-        Entries { text, found: [None; NUM_AXES] }
+        Entries {
+            text,
+            found: [None; NUM_AXES],
+        }
     }
 
     fn add(&mut self, entry: &str) -> Result<()> {
         let Some((axis, degree)) = entry.split_once('=') else {
-            return Err(Error::Entry { found: entry.trim().to_owned(), text: self.text.to_owned() });
+            return Err(Error::Entry {
+                found: entry.trim().to_owned(),
+                text: self.text.to_owned(),
+            });
         };
         let axis = self.axis(axis)?;
         let degree = degree.trim();
         let parsed = degree.parse().ok().filter(|degree| *degree >= 1);
-        let invalid = || Error::EntryDegree { axis, found: degree.to_owned(), text: self.text.to_owned() };
+        let invalid = || Error::EntryDegree {
+            axis,
+            found: degree.to_owned(),
+            text: self.text.to_owned(),
+        };
         let degree = parsed.ok_or_else(invalid)?;
         self.set(axis, degree)
     }
 
     fn axis(&self, name: &str) -> Result<Axis> {
-        name.parse()
-            .map_err(|unknown| Error::EntryAxis { unknown: Box::new(unknown), text: self.text.to_owned() })
+        name.parse().map_err(|unknown| Error::EntryAxis {
+            unknown: Box::new(unknown),
+            text: self.text.to_owned(),
+        })
     }
 
     fn set(&mut self, axis: Axis, degree: usize) -> Result<()> {
         match self.found[axis.index()].replace(degree) {
             None => Ok(()),
-            Some(first) => Err(Error::EntryTwice { axis, first, second: degree, text: self.text.to_owned() }),
+            Some(first) => Err(Error::EntryTwice {
+                axis,
+                first,
+                second: degree,
+                text: self.text.to_owned(),
+            }),
         }
     }
 
     fn degrees(&self) -> Degrees {
-        Axis::ALL.into_iter().fold(Degrees::default(), |degrees, axis| {
-            degrees.with(axis, self.found[axis.index()].unwrap_or(1))
-        })
+        Axis::ALL
+            .into_iter()
+            .fold(Degrees::default(), |degrees, axis| {
+                degrees.with(axis, self.found[axis.index()].unwrap_or(1))
+            })
     }
 }
 
@@ -146,17 +167,43 @@ mod tests {
     #[test]
     fn unnamed_axes_are_one() {
         let degrees: Degrees = "x=2, pipeline = 2".parse().unwrap();
-        assert_eq!(degrees, Degrees { x: 2, pipeline: 2, ..Degrees::default() });
+        assert_eq!(
+            degrees,
+            Degrees {
+                x: 2,
+                pipeline: 2,
+                ..Degrees::default()
+            }
+        );
         assert_eq!(degrees.to_string(), "x=2,y=1,z=1,data=1,pipeline=2");
         assert_eq!(degrees.to_string().parse(), Ok(degrees));
     }
 
     #[test]
     fn axonn_and_megatron_spellings_are_read() {
-        let axonn: Degrees = "G_intra_x=2,G_intra_y=3,G_intra_z=4,G_data=5,G_inter=6".parse().unwrap();
-        assert_eq!(axonn, Degrees { x: 2, y: 3, z: 4, data: 5, pipeline: 6 });
+        let axonn: Degrees = "G_intra_x=2,G_intra_y=3,G_intra_z=4,G_data=5,G_inter=6"
+            .parse()
+            .unwrap();
+        assert_eq!(
+            axonn,
+            Degrees {
+                x: 2,
+                y: 3,
+                z: 4,
+                data: 5,
+                pipeline: 6
+            }
+        );
         let megatron: Degrees = "tp=8,pp=4,dp=2".parse().unwrap();
-        assert_eq!(megatron, Degrees { x: 8, pipeline: 4, data: 2, ..Degrees::default() });
+        assert_eq!(
+            megatron,
+            Degrees {
+                x: 8,
+                pipeline: 4,
+                data: 2,
+                ..Degrees::default()
+            }
+        );
     }
 
     #[test]
@@ -166,21 +213,52 @@ mod tests {
             "grid `x=2,pipline=2`: axis: found `pipline`, needed one of x, y, z, data, pipeline; \
              did you mean `pipeline`?"
         );
-        assert_eq!(error("x=2,y"), "grid `x=2,y`: found `y`, needed axis=degree, as in x=2,pipeline=4");
-        assert_eq!(error(""), "grid ``: found ``, needed axis=degree, as in x=2,pipeline=4");
-        assert_eq!(error("z=0"), "grid `z=0`: found z=0, needed a whole number of at least 1");
-        assert_eq!(error("z=-1"), "grid `z=-1`: found z=-1, needed a whole number of at least 1");
-        assert_eq!(error("z=two"), "grid `z=two`: found z=two, needed a whole number of at least 1");
-        assert_eq!(error("x=2,tp=4"), "grid `x=2,tp=4`: found axis x twice, as 2 and as 4, needed it once");
+        assert_eq!(
+            error("x=2,y"),
+            "grid `x=2,y`: found `y`, needed axis=degree, as in x=2,pipeline=4"
+        );
+        assert_eq!(
+            error(""),
+            "grid ``: found ``, needed axis=degree, as in x=2,pipeline=4"
+        );
+        assert_eq!(
+            error("z=0"),
+            "grid `z=0`: found z=0, needed a whole number of at least 1"
+        );
+        assert_eq!(
+            error("z=-1"),
+            "grid `z=-1`: found z=-1, needed a whole number of at least 1"
+        );
+        assert_eq!(
+            error("z=two"),
+            "grid `z=two`: found z=two, needed a whole number of at least 1"
+        );
+        assert_eq!(
+            error("x=2,tp=4"),
+            "grid `x=2,tp=4`: found axis x twice, as 2 and as 4, needed it once"
+        );
     }
 
     #[test]
     fn serde_reads_tables_and_texts() {
-        let degrees = Degrees { x: 2, z: 3, ..Degrees::default() };
+        let degrees = Degrees {
+            x: 2,
+            z: 3,
+            ..Degrees::default()
+        };
         let json = serde_json::to_string(&degrees).unwrap();
         assert_eq!(json, r#"{"x":2,"y":1,"z":3,"data":1,"pipeline":1}"#);
-        for text in [&json, r#"{"x":2,"z":3}"#, r#""x=2,z=3""#, r#"{"tp_dimensions":[2,1,3]}"#] {
-            assert_eq!(serde_json::from_str::<Degrees>(text).unwrap(), degrees, "{text}");
+        for text in [
+            &json,
+            r#"{"x":2,"z":3}"#,
+            r#""x=2,z=3""#,
+            r#"{"tp_dimensions":[2,1,3]}"#,
+        ] {
+            assert_eq!(
+                serde_json::from_str::<Degrees>(text).unwrap(),
+                degrees,
+                "{text}"
+            );
         }
     }
 
@@ -192,7 +270,9 @@ mod tests {
             (r#"{"x":2,"tp_dimensions":[2,1,3]}"#, "found axis x twice"),
             (r#"[2,1]"#, "a table of degrees per axis"),
         ] {
-            let message = serde_json::from_str::<Degrees>(text).unwrap_err().to_string();
+            let message = serde_json::from_str::<Degrees>(text)
+                .unwrap_err()
+                .to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
     }

@@ -83,7 +83,11 @@ impl Demands {
         if unmet.is_empty() {
             return Ok(());
         }
-        Err(Error::Demands { degrees: *degrees, unmet, nearest: self.nearest(degrees, world_size) })
+        Err(Error::Demands {
+            degrees: *degrees,
+            unmet,
+            nearest: self.nearest(degrees, world_size),
+        })
     }
 
     /// Whether a model of these sizes can be cut by a grid of these degrees, all at least 1; without a search for others.
@@ -93,12 +97,18 @@ impl Demands {
 
     /// All degrees for `num_ranks` ranks that fit, in the order of [`factorisations()`].
     pub fn fits(&self, num_ranks: usize) -> Vec<Degrees> {
-        factorisations(num_ranks).into_iter().filter(|degrees| self.are_met_by(degrees)).collect()
+        factorisations(num_ranks)
+            .into_iter()
+            .filter(|degrees| self.are_met_by(degrees))
+            .collect()
     }
 
     fn nearest(&self, degrees: &Degrees, world_size: usize) -> Vec<Degrees> {
         let most = world_size.min(MAX_SEARCHED_RANKS);
-        let candidates = (1..=most).rev().take(1 + NUM_SMALLER_TRIED).map(|num_ranks| self.fits(num_ranks));
+        let candidates = (1..=most)
+            .rev()
+            .take(1 + NUM_SMALLER_TRIED)
+            .map(|num_ranks| self.fits(num_ranks));
         let fitting = candidates.into_iter().find(|fitting| !fitting.is_empty());
         nearest_degrees(degrees, fitting.unwrap_or_default())
     }
@@ -120,35 +130,71 @@ impl Demands {
     }
 
     fn unmet_batch(&self, degrees: &Degrees) -> Option<Unmet> {
-        let (z, data, micro_batches, batch) =
-            (degrees.z, degrees.data, self.micro_batches.max(1), self.batch);
+        let (z, data, micro_batches, batch) = (
+            degrees.z,
+            degrees.data,
+            self.micro_batches.max(1),
+            self.batch,
+        );
         // A product that overflows is above any batch, so it divides none.
-        let shares = z.checked_mul(data).and_then(|ranks| ranks.checked_mul(micro_batches));
+        let shares = z
+            .checked_mul(data)
+            .and_then(|ranks| ranks.checked_mul(micro_batches));
         let divides = batch == 0 || shares.is_some_and(|shares| batch.is_multiple_of(shares));
-        (!divides).then_some(Unmet::Batch { z, data, micro_batches, batch })
+        (!divides).then_some(Unmet::Batch {
+            z,
+            data,
+            micro_batches,
+            batch,
+        })
     }
 }
 
 fn indivisible(degrees: &Degrees, axis: Axis, what: &'static str, size: usize) -> Option<Unmet> {
     let degree = degrees.get(axis);
-    (!size.is_multiple_of(degree)).then_some(Unmet::Indivisible { axis, degree, what, size })
+    (!size.is_multiple_of(degree)).then_some(Unmet::Indivisible {
+        axis,
+        degree,
+        what,
+        size,
+    })
 }
 
 fn too_many(degrees: &Degrees, axis: Axis, what: &'static str, size: usize) -> Option<Unmet> {
     let degree = degrees.get(axis);
-    (size != 0 && degree > size).then_some(Unmet::TooMany { axis, degree, what, size })
+    (size != 0 && degree > size).then_some(Unmet::TooMany {
+        axis,
+        degree,
+        what,
+        size,
+    })
 }
 
 impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unmet::Indivisible { axis, degree, what, size } => {
+            Unmet::Indivisible {
+                axis,
+                degree,
+                what,
+                size,
+            } => {
                 write!(f, "{axis}={degree} does not divide {what}={size}")
             }
-            Unmet::TooMany { axis, degree, what, size } => {
+            Unmet::TooMany {
+                axis,
+                degree,
+                what,
+                size,
+            } => {
                 write!(f, "{axis}={degree} is above {what}={size}")
             }
-            Unmet::Batch { z, data, micro_batches, batch } => write!(
+            Unmet::Batch {
+                z,
+                data,
+                micro_batches,
+                batch,
+            } => write!(
                 f,
                 "z={z} x data={data} x micro_batches={micro_batches} = {} does not divide batch={batch}",
                 z.saturating_mul(*data).saturating_mul(*micro_batches)
@@ -193,7 +239,10 @@ mod tests {
 
     #[test]
     fn the_nearest_grids_that_fit_are_named() {
-        let message = model().check(&"x=8".parse().unwrap()).unwrap_err().to_string();
+        let message = model()
+            .check(&"x=8".parse().unwrap())
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             message,
             "grid x=8,y=1,z=1,data=1,pipeline=1 does not fit the model: x=8 does not divide heads=12, \
@@ -204,7 +253,10 @@ mod tests {
 
     #[test]
     fn with_no_grid_of_that_size_a_smaller_one_is_named() {
-        let message = model().check(&"data=7".parse().unwrap()).unwrap_err().to_string();
+        let message = model()
+            .check(&"data=7".parse().unwrap())
+            .unwrap_err()
+            .to_string();
         assert!(
             message.contains("no grid of that many ranks fits, the nearest of 6 ranks that do: "),
             "{message}"
@@ -213,15 +265,29 @@ mod tests {
 
     #[test]
     fn a_batch_that_fits_no_grid_is_said_to() {
-        let odd = Demands { batch: 3, micro_batches: 2, ..Demands::default() };
+        let odd = Demands {
+            batch: 3,
+            micro_batches: 2,
+            ..Demands::default()
+        };
         let message = odd.check(&Degrees::default()).unwrap_err().to_string();
-        assert!(message.ends_with("; no grid of that many ranks or a few less fits it"), "{message}");
+        assert!(
+            message.ends_with("; no grid of that many ranks or a few less fits it"),
+            "{message}"
+        );
     }
 
     #[test]
     fn zero_asks_for_nothing() {
         assert_eq!(Demands::default().fits(8).len(), 35);
-        assert!(Demands { vocabulary: 4, ..Demands::default() }.check(&"x=8".parse().unwrap()).is_err());
+        assert!(
+            Demands {
+                vocabulary: 4,
+                ..Demands::default()
+            }
+            .check(&"x=8".parse().unwrap())
+            .is_err()
+        );
     }
 
     #[test]
@@ -229,7 +295,11 @@ mod tests {
         for num_ranks in 1..=32 {
             let fitting = model().fits(num_ranks);
             for degrees in factorisations(num_ranks) {
-                assert_eq!(model().check(&degrees).is_ok(), fitting.contains(&degrees), "{degrees}");
+                assert_eq!(
+                    model().check(&degrees).is_ok(),
+                    fitting.contains(&degrees),
+                    "{degrees}"
+                );
             }
         }
     }
@@ -237,9 +307,15 @@ mod tests {
     #[test]
     fn absurd_degrees_are_answered_at_once() {
         let degrees = Degrees::tensor([1 << 30, 1 << 30, 1]);
-        assert!(matches!(model().check(&degrees), Err(Error::Demands { .. })));
+        assert!(matches!(
+            model().check(&degrees),
+            Err(Error::Demands { .. })
+        ));
         assert!(model().check(&Degrees::tensor([0, 1, 1])).is_err());
-        let many = Demands { micro_batches: usize::MAX, ..model() };
+        let many = Demands {
+            micro_batches: usize::MAX,
+            ..model()
+        };
         assert!(
             many.check(&Degrees::tensor([1, 1, 2]))
                 .unwrap_err()

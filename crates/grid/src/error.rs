@@ -132,7 +132,9 @@ pub enum Error {
         second_dim: usize,
     },
     /// A layout is written in a way that cannot be read.
-    #[error("layout `{text}`: found no brackets, needed dims between [ and ], as in [x z | y] or [- | x]")]
+    #[error(
+        "layout `{text}`: found no brackets, needed dims between [ and ], as in [x z | y] or [- | x]"
+    )]
     LayoutText {
         /// The whole text.
         text: String,
@@ -160,35 +162,58 @@ pub enum Error {
 }
 
 fn did_you_mean(nearest: &Option<&'static str>) -> String {
-    nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+    nearest
+        .map(|name| format!("; did you mean `{name}`?"))
+        .unwrap_or_default()
 }
 
 fn factors(degrees: &Degrees) -> String {
-    let factors: Vec<_> = degrees.iter().map(|(axis, degree)| format!("{degree} ({axis})")).collect();
+    let factors: Vec<_> = degrees
+        .iter()
+        .map(|(axis, degree)| format!("{degree} ({axis})"))
+        .collect();
     factors.join(" x ")
 }
 
 fn names(axes: &[Axis]) -> String {
-    axes.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",")
+    axes.iter()
+        .map(|axis| axis.name())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn listed(before: &str, axes: &[Axis]) -> String {
-    if axes.is_empty() { String::new() } else { format!("{before}{}", names(axes)) }
+    if axes.is_empty() {
+        String::new()
+    } else {
+        format!("{before}{}", names(axes))
+    }
 }
 
 fn grids_of(nearest: &[Degrees], num_ranks: usize) -> String {
     if nearest.is_empty() {
         return String::new();
     }
-    format!("; the nearest grids of {num_ranks} ranks: {}", alternatives(nearest))
+    format!(
+        "; the nearest grids of {num_ranks} ranks: {}",
+        alternatives(nearest)
+    )
 }
 
 fn alternatives(nearest: &[Degrees]) -> String {
-    nearest.iter().map(Degrees::to_string).collect::<Vec<_>>().join(" or ")
+    nearest
+        .iter()
+        .map(Degrees::to_string)
+        .collect::<Vec<_>>()
+        .join(" or ")
 }
 
 fn unmet_list(unmet: &[Unmet]) -> String {
-    unmet.iter().map(Unmet::to_string).collect::<Vec<_>>().join(", ")
+    unmet
+        .iter()
+        .map(Unmet::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn fitting(degrees: &Degrees, nearest: &[Degrees]) -> String {
@@ -199,5 +224,7 @@ fn fitting(degrees: &Degrees, nearest: &[Degrees]) -> String {
     if degrees.world_size() == Ok(num_ranks) {
         return format!("; the nearest grids of {num_ranks} ranks that fit: {alternatives}");
     }
-    format!("; no grid of that many ranks fits, the nearest of {num_ranks} ranks that do: {alternatives}")
+    format!(
+        "; no grid of that many ranks fits, the nearest of {num_ranks} ranks that do: {alternatives}"
+    )
 }

@@ -11,19 +11,40 @@ pub fn factorisations(num_ranks: usize) -> Vec<Degrees> {
     }
     let divisors = divisors(num_ranks);
     let mut found = vec![];
-    extend(Degrees::default(), &Axis::ALL, num_ranks, &divisors, &mut found);
+    extend(
+        Degrees::default(),
+        &Axis::ALL,
+        num_ranks,
+        &divisors,
+        &mut found,
+    );
     found
 }
 
 /// Gives the first of `axes` each divisor of what is `left` and the others what then remains.
-fn extend(degrees: Degrees, axes: &[Axis], left: usize, divisors: &[usize], found: &mut Vec<Degrees>) {
+fn extend(
+    degrees: Degrees,
+    axes: &[Axis],
+    left: usize,
+    divisors: &[usize],
+    found: &mut Vec<Degrees>,
+) {
     let [axis, rest @ ..] = axes else { return };
     if rest.is_empty() {
         found.push(degrees.with(*axis, left));
         return;
     }
-    for degree in divisors.iter().filter(|degree| left.is_multiple_of(**degree)) {
-        extend(degrees.with(*axis, *degree), rest, left / degree, divisors, found);
+    for degree in divisors
+        .iter()
+        .filter(|degree| left.is_multiple_of(**degree))
+    {
+        extend(
+            degrees.with(*axis, *degree),
+            rest,
+            left / degree,
+            divisors,
+            found,
+        );
     }
 }
 
@@ -41,9 +62,17 @@ mod tests {
     #[test]
     fn counts_are_those_of_combinatorics() {
         // p^e has C(e + 4, 4) ordered factorisations in five factors, and the count is multiplicative.
-        for (n, count) in
-            [(0, 0), (1, 1), (2, 5), (4, 15), (8, 35), (6, 25), (12, 75), (30, 125), (32768, 3876)]
-        {
+        for (n, count) in [
+            (0, 0),
+            (1, 1),
+            (2, 5),
+            (4, 15),
+            (8, 35),
+            (6, 25),
+            (12, 75),
+            (30, 125),
+            (32768, 3876),
+        ] {
             assert_eq!(factorisations(n).len(), count, "{n}");
         }
     }

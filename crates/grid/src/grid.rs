@@ -33,12 +33,20 @@ impl Grid {
     /// # Errors
     /// [`Error::ZeroDegree`], [`Error::TooLarge`].
     pub fn new(degrees: Degrees, order: AxisOrder) -> Result<Self> {
-        Ok(Grid { degrees, order, world_size: degrees.world_size()? })
+        Ok(Grid {
+            degrees,
+            order,
+            world_size: degrees.world_size()?,
+        })
     }
 
     /// The grid of one rank.
     pub fn serial() -> Self {
-        Grid { degrees: Degrees::default(), order: AxisOrder::default(), world_size: 1 }
+        Grid {
+            degrees: Degrees::default(),
+            order: AxisOrder::default(),
+            world_size: 1,
+        }
     }
 
     /// A grid of exactly `num_ranks` ranks.
@@ -51,9 +59,18 @@ impl Grid {
         if grid.world_size == num_ranks {
             return Ok(grid);
         }
-        let candidates = if num_ranks > MAX_SEARCHED_RANKS { vec![] } else { factorisations(num_ranks) };
+        let candidates = if num_ranks > MAX_SEARCHED_RANKS {
+            vec![]
+        } else {
+            factorisations(num_ranks)
+        };
         let nearest = nearest_degrees(&degrees, candidates);
-        Err(Error::WorldSize { degrees, product: grid.world_size, num_ranks, nearest })
+        Err(Error::WorldSize {
+            degrees,
+            product: grid.world_size,
+            num_ranks,
+            nearest,
+        })
     }
 
     /// How many ranks lie along an axis.
@@ -80,7 +97,11 @@ impl Grid {
     ///
     /// It is the distance between neighbours on the axis, and the number of rings that run side by side inside it.
     pub fn inner_product(&self, axis: Axis) -> usize {
-        self.order.inside(axis).iter().map(|inner| self.degree(*inner)).product()
+        self.order
+            .inside(axis)
+            .iter()
+            .map(|inner| self.degree(*inner))
+            .product()
     }
 
     /// Where a rank sits.
@@ -88,12 +109,16 @@ impl Grid {
     /// # Panics
     /// When the rank is not in the world; [`Grid::check_rank`] asks first.
     pub fn coordinates(&self, rank: usize) -> Coordinates {
-        self.check_rank(rank).unwrap_or_else(|error| panic!("Grid::coordinates: a bug: {error}"));
+        self.check_rank(rank)
+            .unwrap_or_else(|error| panic!("Grid::coordinates: a bug: {error}"));
         let (_, coordinates) =
-            self.order.axes().iter().fold((rank, Coordinates::default()), |(left, at), axis| {
-                let degree = self.degree(*axis);
-                (left / degree, at.with(*axis, left % degree))
-            });
+            self.order
+                .axes()
+                .iter()
+                .fold((rank, Coordinates::default()), |(left, at), axis| {
+                    let degree = self.degree(*axis);
+                    (left / degree, at.with(*axis, left % degree))
+                });
         coordinates
     }
 
@@ -102,9 +127,12 @@ impl Grid {
     /// # Panics
     /// When a coordinate is not below its degree; [`Grid::check_coordinates`] asks first.
     pub fn rank(&self, coordinates: &Coordinates) -> usize {
-        self.check_coordinates(coordinates).unwrap_or_else(|error| panic!("Grid::rank: a bug: {error}"));
+        self.check_coordinates(coordinates)
+            .unwrap_or_else(|error| panic!("Grid::rank: a bug: {error}"));
         let outermost_first = self.order.axes().iter().rev();
-        outermost_first.fold(0, |rank, axis| rank * self.degree(*axis) + coordinates[*axis])
+        outermost_first.fold(0, |rank, axis| {
+            rank * self.degree(*axis) + coordinates[*axis]
+        })
     }
 
     /// Whether there is such a rank.
@@ -115,7 +143,11 @@ impl Grid {
         if rank < self.world_size {
             return Ok(());
         }
-        Err(Error::RankOutOfRange { rank, world_size: self.world_size, degrees: self.degrees })
+        Err(Error::RankOutOfRange {
+            rank,
+            world_size: self.world_size,
+            degrees: self.degrees,
+        })
     }
 
     /// Whether there is such a position.
@@ -123,11 +155,16 @@ impl Grid {
     /// # Errors
     /// [`Error::CoordinateOutOfRange`].
     pub fn check_coordinates(&self, coordinates: &Coordinates) -> Result<()> {
-        match Axis::ALL.into_iter().find(|axis| coordinates[*axis] >= self.degree(*axis)) {
+        match Axis::ALL
+            .into_iter()
+            .find(|axis| coordinates[*axis] >= self.degree(*axis))
+        {
             None => Ok(()),
-            Some(axis) => {
-                Err(Error::CoordinateOutOfRange { axis, coordinates: *coordinates, degrees: self.degrees })
-            }
+            Some(axis) => Err(Error::CoordinateOutOfRange {
+                axis,
+                coordinates: *coordinates,
+                degrees: self.degrees,
+            }),
         }
     }
 }
@@ -154,7 +191,10 @@ impl TryFrom<Parts> for Grid {
 
 impl From<Grid> for Parts {
     fn from(grid: Grid) -> Self {
-        Parts { degrees: grid.degrees, order: grid.order }
+        Parts {
+            degrees: grid.degrees,
+            order: grid.order,
+        }
     }
 }
 
@@ -171,14 +211,22 @@ mod tests {
         let grid = grid("x=2,z=3,data=4", "z,x,y,pipeline,data");
         assert_eq!(grid.coordinates(1), Coordinates::default().with(Axis::Z, 1));
         assert_eq!(grid.coordinates(3), Coordinates::default().with(Axis::X, 1));
-        assert_eq!(grid.coordinates(6), Coordinates::default().with(Axis::Data, 1));
-        assert_eq!([Axis::Z, Axis::X, Axis::Data].map(|axis| grid.inner_product(axis)), [1, 3, 6]);
+        assert_eq!(
+            grid.coordinates(6),
+            Coordinates::default().with(Axis::Data, 1)
+        );
+        assert_eq!(
+            [Axis::Z, Axis::X, Axis::Data].map(|axis| grid.inner_product(axis)),
+            [1, 3, 6]
+        );
     }
 
     #[test]
     fn a_wrong_number_of_ranks_is_answered_with_grids_that_work() {
         let degrees = "x=3,z=2,pipeline=2".parse().unwrap();
-        let error = Grid::for_ranks(degrees, AxisOrder::default(), 8).unwrap_err().to_string();
+        let error = Grid::for_ranks(degrees, AxisOrder::default(), 8)
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "grid: found 8 ranks, needed 3 (x) x 1 (y) x 2 (z) x 1 (data) x 2 (pipeline) = 12; \
@@ -191,7 +239,8 @@ mod tests {
     #[test]
     fn without_ranks_or_with_far_too_many_nothing_is_suggested() {
         for num_ranks in [0, usize::MAX] {
-            let error = Grid::for_ranks(Degrees::default(), AxisOrder::default(), num_ranks).unwrap_err();
+            let error =
+                Grid::for_ranks(Degrees::default(), AxisOrder::default(), num_ranks).unwrap_err();
             assert!(error.to_string().ends_with("(pipeline) = 1"), "{error}");
         }
     }
@@ -204,7 +253,9 @@ mod tests {
             "grid x=2,y=2,z=1,data=1,pipeline=1: found rank 4, needed less than 4"
         );
         assert_eq!(
-            grid.check_coordinates(&Coordinates::default().with(Axis::Z, 1)).unwrap_err().to_string(),
+            grid.check_coordinates(&Coordinates::default().with(Axis::Z, 1))
+                .unwrap_err()
+                .to_string(),
             "grid x=2,y=2,z=1,data=1,pipeline=1: found coordinates x=0,y=0,z=1,data=0,pipeline=0, \
              needed z less than 1"
         );
@@ -216,7 +267,13 @@ mod tests {
         let json = serde_json::to_string(&grid).unwrap();
         assert_eq!(serde_json::from_str::<Grid>(&json).unwrap(), grid);
         assert!(serde_json::from_str::<Grid>(r#"{"degrees":{"x":0}}"#).is_err());
-        assert_eq!(serde_json::from_str::<Grid>(r#"{"degrees":{}}"#).unwrap(), Grid::serial());
-        assert_eq!(grid.to_string(), "x=2,y=2,z=1,data=1,pipeline=1 in order y,x,z,pipeline,data");
+        assert_eq!(
+            serde_json::from_str::<Grid>(r#"{"degrees":{}}"#).unwrap(),
+            Grid::serial()
+        );
+        assert_eq!(
+            grid.to_string(),
+            "x=2,y=2,z=1,data=1,pipeline=1 in order y,x,z,pipeline,data"
+        );
     }
 }

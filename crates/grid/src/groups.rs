@@ -21,7 +21,10 @@ impl Grid {
         let coordinates = self.coordinates(rank);
         let origin = axes.iter().fold(coordinates, |at, axis| at.with(*axis, 0));
         let first = vec![self.rank(&origin)];
-        let distinct = axes.iter().enumerate().filter(|(at, axis)| !axes[..*at].contains(axis));
+        let distinct = axes
+            .iter()
+            .enumerate()
+            .filter(|(at, axis)| !axes[..*at].contains(axis));
         distinct.fold(first, |ranks, (_, axis)| self.repeated(&ranks, *axis))
     }
 
@@ -33,7 +36,10 @@ impl Grid {
     /// All groups over these axes, in the order of their lowest ranks. Every rank is in exactly one.
     pub fn groups_over(&self, axes: &[Axis]) -> Vec<Vec<usize>> {
         let is_first = |rank: &usize| axes.iter().all(|axis| self.coordinates(*rank)[*axis] == 0);
-        (0..self.world_size()).filter(is_first).map(|rank| self.group_over(rank, axes)).collect()
+        (0..self.world_size())
+            .filter(is_first)
+            .map(|rank| self.group_over(rank, axes))
+            .collect()
     }
 
     /// The rank `steps` further along an axis, if the axis reaches so far: the next stage is `shifted(rank, Pipeline, 1)`.
@@ -50,7 +56,9 @@ impl Grid {
     fn repeated(&self, ranks: &[usize], axis: Axis) -> Vec<usize> {
         let distance = self.inner_product(axis);
         let positions = 0..self.degree(axis);
-        positions.flat_map(|index| ranks.iter().map(move |rank| rank + index * distance)).collect()
+        positions
+            .flat_map(|index| ranks.iter().map(move |rank| rank + index * distance))
+            .collect()
     }
 }
 
@@ -78,7 +86,10 @@ mod tests {
         assert_eq!(grid.group_over(7, &[Axis::Data, Axis::X]), [2, 6, 3, 7]);
         assert_eq!(grid.group_over(7, &[Axis::X, Axis::X]), [6, 7]);
         assert_eq!(grid.group_over(7, &[]), [7]);
-        assert_eq!(grid.groups_over(&[Axis::Z, Axis::Data]), [[0, 2, 4, 6], [1, 3, 5, 7]]);
+        assert_eq!(
+            grid.groups_over(&[Axis::Z, Axis::Data]),
+            [[0, 2, 4, 6], [1, 3, 5, 7]]
+        );
     }
 
     #[test]

@@ -16,7 +16,10 @@ pub struct IndexBox {
 impl IndexBox {
     /// The box of a whole tensor.
     pub fn full(shape: &[usize]) -> Self {
-        IndexBox { start: vec![0; shape.len()], shape: shape.to_vec() }
+        IndexBox {
+            start: vec![0; shape.len()],
+            shape: shape.to_vec(),
+        }
     }
 
     /// The number of dims.
@@ -26,7 +29,11 @@ impl IndexBox {
 
     /// One past the last index on every dim.
     pub fn end(&self) -> Vec<usize> {
-        self.start.iter().zip(&self.shape).map(|(start, len)| start + len).collect()
+        self.start
+            .iter()
+            .zip(&self.shape)
+            .map(|(start, len)| start + len)
+            .collect()
     }
 
     /// How many elements lie in the box; one when it has no dims.
@@ -44,23 +51,46 @@ impl IndexBox {
         if self.num_dims() != other.num_dims() {
             return None;
         }
-        let start: Vec<usize> = self.start.iter().zip(&other.start).map(|(a, b)| *a.max(b)).collect();
-        let end = self.end().into_iter().zip(other.end()).map(|(a, b)| a.min(b));
-        let shape = end.zip(&start).map(|(end, start)| end.saturating_sub(*start)).collect();
+        let start: Vec<usize> = self
+            .start
+            .iter()
+            .zip(&other.start)
+            .map(|(a, b)| *a.max(b))
+            .collect();
+        let end = self
+            .end()
+            .into_iter()
+            .zip(other.end())
+            .map(|(a, b)| a.min(b));
+        let shape = end
+            .zip(&start)
+            .map(|(end, start)| end.saturating_sub(*start))
+            .collect();
         let both = IndexBox { start, shape };
         (!both.is_empty()).then_some(both)
     }
 
     /// Whether the other box lies within this one, dim by dim.
     pub fn contains(&self, other: &IndexBox) -> bool {
-        let starts = self.start.iter().zip(&other.start).all(|(outer, inner)| outer <= inner);
-        let ends = self.end().iter().zip(other.end()).all(|(outer, inner)| inner <= *outer);
+        let starts = self
+            .start
+            .iter()
+            .zip(&other.start)
+            .all(|(outer, inner)| outer <= inner);
+        let ends = self
+            .end()
+            .iter()
+            .zip(other.end())
+            .all(|(outer, inner)| inner <= *outer);
         self.num_dims() == other.num_dims() && starts && ends
     }
 
     /// Whether an index lies within the box.
     pub fn contains_index(&self, index: &[usize]) -> bool {
-        self.contains(&IndexBox { start: index.to_vec(), shape: vec![1; index.len()] })
+        self.contains(&IndexBox {
+            start: index.to_vec(),
+            shape: vec![1; index.len()],
+        })
     }
 
     /// The same elements, counted from the start of `outer`: where this box lies in the memory that holds `outer`.
@@ -69,9 +99,20 @@ impl IndexBox {
     /// When the box does not lie within `outer`.
     #[must_use]
     pub fn relative_to(&self, outer: &IndexBox) -> IndexBox {
-        assert!(outer.contains(self), "IndexBox::relative_to: a bug: {self:?} is not within {outer:?}");
-        let start = self.start.iter().zip(&outer.start).map(|(inner, outer)| inner - outer).collect();
-        IndexBox { start, shape: self.shape.clone() }
+        assert!(
+            outer.contains(self),
+            "IndexBox::relative_to: a bug: {self:?} is not within {outer:?}"
+        );
+        let start = self
+            .start
+            .iter()
+            .zip(&outer.start)
+            .map(|(inner, outer)| inner - outer)
+            .collect();
+        IndexBox {
+            start,
+            shape: self.shape.clone(),
+        }
     }
 
     /// The longest runs of neighbouring elements that the box has in a row-major array, as (offset, length), ascending.
@@ -94,7 +135,10 @@ mod tests {
     use super::*;
 
     fn index_box(start: &[usize], shape: &[usize]) -> IndexBox {
-        IndexBox { start: start.to_vec(), shape: shape.to_vec() }
+        IndexBox {
+            start: start.to_vec(),
+            shape: shape.to_vec(),
+        }
     }
 
     #[test]
@@ -104,7 +148,10 @@ mod tests {
         assert_eq!(a.intersect(&b), Some(index_box(&[3, 2], &[1, 1])));
         assert_eq!(a.intersect(&index_box(&[4, 2], &[1, 1])), None);
         assert_eq!(a.intersect(&index_box(&[0], &[4])), None);
-        assert_eq!(index_box(&[], &[]).intersect(&index_box(&[], &[])), Some(index_box(&[], &[])));
+        assert_eq!(
+            index_box(&[], &[]).intersect(&index_box(&[], &[])),
+            Some(index_box(&[], &[]))
+        );
     }
 
     #[test]
@@ -113,11 +160,16 @@ mod tests {
         let inner = index_box(&[3, 4], &[1, 2]);
         assert!(outer.contains(&inner) && outer.contains(&outer) && !inner.contains(&outer));
         assert!(
-            outer.contains_index(&[5, 7]) && !outer.contains_index(&[6, 7]) && !outer.contains_index(&[5])
+            outer.contains_index(&[5, 7])
+                && !outer.contains_index(&[6, 7])
+                && !outer.contains_index(&[5])
         );
         assert_eq!(inner.relative_to(&outer), index_box(&[1, 0], &[1, 2]));
         assert_eq!(outer.end(), [6, 8]);
-        assert_eq!((outer.num_elements(), IndexBox::full(&[]).num_elements()), (16, 1));
+        assert_eq!(
+            (outer.num_elements(), IndexBox::full(&[]).num_elements()),
+            (16, 1)
+        );
     }
 
     #[test]

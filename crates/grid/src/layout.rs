@@ -18,7 +18,9 @@ pub struct Layout {
 impl Layout {
     /// A tensor of `num_dims` dims of which every rank holds the whole.
     pub fn replicated(num_dims: usize) -> Self {
-        Layout { dims: vec![vec![]; num_dims] }
+        Layout {
+            dims: vec![vec![]; num_dims],
+        }
     }
 
     /// A tensor whose dims are cut by these axes.
@@ -30,7 +32,11 @@ impl Layout {
         for (dim, axes) in dims.iter().enumerate() {
             for axis in axes {
                 if let Some(first_dim) = first_dims[axis.index()].replace(dim) {
-                    return Err(Error::CutTwice { axis: *axis, first_dim, second_dim: dim });
+                    return Err(Error::CutTwice {
+                        axis: *axis,
+                        first_dim,
+                        second_dim: dim,
+                    });
                 }
             }
         }
@@ -71,7 +77,10 @@ impl Layout {
     /// # Panics
     /// When the layout has no such dim.
     pub fn num_shards(&self, dim: usize, grid: &Grid) -> usize {
-        self.dims[dim].iter().map(|axis| grid.degree(*axis)).product()
+        self.dims[dim]
+            .iter()
+            .map(|axis| grid.degree(*axis))
+            .product()
     }
 
     /// Whether all shards have the same shape.
@@ -89,10 +98,17 @@ impl Layout {
     /// # Panics
     /// When the shape has another number of dims than the layout ([`Layout::check`] asks first), or the coordinates
     /// are not in the grid.
-    pub fn local_box(&self, global_shape: &[usize], grid: &Grid, coordinates: &Coordinates) -> IndexBox {
+    pub fn local_box(
+        &self,
+        global_shape: &[usize],
+        grid: &Grid,
+        coordinates: &Coordinates,
+    ) -> IndexBox {
         self.expect("local_box", global_shape);
         let dims = self.dims.iter().zip(global_shape);
-        let (start, shape) = dims.map(|(axes, len)| cut_dim(*len, axes, grid, coordinates)).unzip();
+        let (start, shape) = dims
+            .map(|(axes, len)| cut_dim(*len, axes, grid, coordinates))
+            .unzip();
         IndexBox { start, shape }
     }
 
@@ -100,7 +116,12 @@ impl Layout {
     ///
     /// # Panics
     /// As [`Layout::local_box`].
-    pub fn local_shape(&self, global_shape: &[usize], grid: &Grid, coordinates: &Coordinates) -> Vec<usize> {
+    pub fn local_shape(
+        &self,
+        global_shape: &[usize],
+        grid: &Grid,
+        coordinates: &Coordinates,
+    ) -> Vec<usize> {
         self.local_box(global_shape, grid, coordinates).shape
     }
 
@@ -113,11 +134,16 @@ impl Layout {
             return Ok(());
         }
         let (layout, num_dims) = (self.to_string(), self.num_dims());
-        Err(Error::NumDims { layout, num_dims, shape: global_shape.to_vec() })
+        Err(Error::NumDims {
+            layout,
+            num_dims,
+            shape: global_shape.to_vec(),
+        })
     }
 
     fn expect(&self, operation: &str, global_shape: &[usize]) {
-        self.check(global_shape).unwrap_or_else(|error| panic!("Layout::{operation}: a bug: {error}"));
+        self.check(global_shape)
+            .unwrap_or_else(|error| panic!("Layout::{operation}: a bug: {error}"));
     }
 }
 
@@ -142,11 +168,23 @@ mod tests {
     fn axes_cut_one_after_the_other() {
         let grid = grid("x=2,y=2,z=2");
         let layout: Layout = "[y z | x]".parse().unwrap();
-        let at = Coordinates::default().with(Axis::X, 1).with(Axis::Y, 1).with(Axis::Z, 1);
+        let at = Coordinates::default()
+            .with(Axis::X, 1)
+            .with(Axis::Y, 1)
+            .with(Axis::Z, 1);
         // Y leaves 5..10 of 10 rows, of which Z leaves the last two.
         let piece = layout.local_box(&[10, 7], &grid, &at);
-        assert_eq!(piece, IndexBox { start: vec![8, 4], shape: vec![2, 3] });
-        assert_eq!(layout.local_shape(&[10, 7], &grid, &Coordinates::default()), [3, 4]);
+        assert_eq!(
+            piece,
+            IndexBox {
+                start: vec![8, 4],
+                shape: vec![2, 3]
+            }
+        );
+        assert_eq!(
+            layout.local_shape(&[10, 7], &grid, &Coordinates::default()),
+            [3, 4]
+        );
     }
 
     #[test]
@@ -154,17 +192,36 @@ mod tests {
         let grid = grid("x=2,z=3,data=2");
         let layout: Layout = "[x | - | z y]".parse().unwrap();
         assert_eq!(layout.axes(), [Axis::X, Axis::Z, Axis::Y]);
-        assert_eq!((layout.cuts(Axis::Y), layout.cuts(Axis::Data)), (Some(2), None));
+        assert_eq!(
+            (layout.cuts(Axis::Y), layout.cuts(Axis::Data)),
+            (Some(2), None)
+        );
         assert_eq!(layout.replicated_over(&grid), [Axis::Data]);
-        assert_eq!(Layout::replicated(2).replicated_over(&grid), [Axis::X, Axis::Z, Axis::Data]);
-        assert_eq!((layout.num_shards(1, &grid), layout.num_shards(2, &grid)), (1, 3));
+        assert_eq!(
+            Layout::replicated(2).replicated_over(&grid),
+            [Axis::X, Axis::Z, Axis::Data]
+        );
+        assert_eq!(
+            (layout.num_shards(1, &grid), layout.num_shards(2, &grid)),
+            (1, 3)
+        );
         assert!(layout.is_even(&[4, 1, 9], &grid) && !layout.is_even(&[4, 1, 8], &grid));
     }
 
     #[test]
     fn an_axis_cuts_once() {
-        for dims in [vec![vec![Axis::X], vec![Axis::Y, Axis::X]], vec![vec![], vec![Axis::X, Axis::X]]] {
-            assert!(matches!(Layout::cut(dims), Err(Error::CutTwice { axis: Axis::X, second_dim: 1, .. })));
+        for dims in [
+            vec![vec![Axis::X], vec![Axis::Y, Axis::X]],
+            vec![vec![], vec![Axis::X, Axis::X]],
+        ] {
+            assert!(matches!(
+                Layout::cut(dims),
+                Err(Error::CutTwice {
+                    axis: Axis::X,
+                    second_dim: 1,
+                    ..
+                })
+            ));
         }
         let error = Layout::cut(vec![vec![Axis::X], vec![Axis::X]]).unwrap_err();
         assert_eq!(
@@ -176,7 +233,10 @@ mod tests {
     #[test]
     fn another_number_of_dims_is_refused() {
         assert_eq!(
-            Layout::replicated(2).check(&[4, 5, 6]).unwrap_err().to_string(),
+            Layout::replicated(2)
+                .check(&[4, 5, 6])
+                .unwrap_err()
+                .to_string(),
             "layout [- | -]: found shape [4, 5, 6] of 3 dims, needed 2"
         );
     }

@@ -16,7 +16,10 @@ fn dim_text(axes: &[Axis]) -> String {
     if axes.is_empty() {
         return "-".to_owned();
     }
-    axes.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(" ")
+    axes.iter()
+        .map(|axis| axis.name())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 impl FromStr for Layout {
@@ -27,8 +30,15 @@ impl FromStr for Layout {
     /// # Errors
     /// [`Error::LayoutText`] for missing brackets, [`Error::UnknownAxis`], [`Error::CutTwice`].
     fn from_str(text: &str) -> Result<Self> {
-        let inner = text.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let inner = inner.ok_or_else(|| Error::LayoutText { text: text.to_owned() })?.trim();
+        let inner = text
+            .trim()
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        let inner = inner
+            .ok_or_else(|| Error::LayoutText {
+                text: text.to_owned(),
+            })?
+            .trim();
         if inner.is_empty() {
             return Ok(Layout::replicated(0));
         }
@@ -77,8 +87,14 @@ mod tests {
             "x | y".parse::<Layout>().unwrap_err().to_string(),
             "layout `x | y`: found no brackets, needed dims between [ and ], as in [x z | y] or [- | x]"
         );
-        assert!(matches!("[x | yy y]".parse::<Layout>(), Err(Error::UnknownAxis { .. })));
-        assert!(matches!("[x | x]".parse::<Layout>(), Err(Error::CutTwice { .. })));
+        assert!(matches!(
+            "[x | yy y]".parse::<Layout>(),
+            Err(Error::UnknownAxis { .. })
+        ));
+        assert!(matches!(
+            "[x | x]".parse::<Layout>(),
+            Err(Error::CutTwice { .. })
+        ));
     }
 
     #[test]

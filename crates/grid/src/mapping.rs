@@ -47,9 +47,17 @@ impl Mapping {
 
     fn new(rank_at: Vec<usize>, node_of: Vec<usize>) -> Mapping {
         let mut position_of = vec![0; rank_at.len()];
-        rank_at.iter().enumerate().for_each(|(position, &rank)| position_of[rank] = position);
+        rank_at
+            .iter()
+            .enumerate()
+            .for_each(|(position, &rank)| position_of[rank] = position);
         let largest_node = sizes_of(&node_of).into_iter().max().unwrap_or(1);
-        Mapping { rank_at, position_of, node_of, largest_node }
+        Mapping {
+            rank_at,
+            position_of,
+            node_of,
+            largest_node,
+        }
     }
 
     /// The rank at a position.
@@ -78,14 +86,19 @@ impl Mapping {
     /// When the rank is not in the world.
     pub fn members(&self, grid: &Grid, rank: usize, axes: &[Axis]) -> Vec<usize> {
         let positions = grid.group_over(self.position_of(rank), axes);
-        positions.into_iter().map(|position| self.rank_at(position)).collect()
+        positions
+            .into_iter()
+            .map(|position| self.rank_at(position))
+            .collect()
     }
 
     /// The way over the nodes of a group of these ranks, `inner` positions apart.
     pub fn route(&self, members: &[usize], inner: usize) -> Route {
         let mut nodes: Vec<usize> = members.iter().map(|&rank| self.node_of(rank)).collect();
         nodes.sort_unstable();
-        let runs = nodes.chunk_by(|one, other| one == other).map(<[usize]>::len);
+        let runs = nodes
+            .chunk_by(|one, other| one == other)
+            .map(<[usize]>::len);
         let (num_nodes, most) = runs.fold((0, 1), |(nodes, most), run| (nodes + 1, most.max(run)));
         Route {
             size: members.len(),
@@ -101,13 +114,20 @@ impl Mapping {
     pub fn span(&self, grid: &Grid, axis: Axis) -> Span {
         let inner = grid.inner_product(axis);
         let route = |positions: Vec<usize>| {
-            let members: Vec<_> = positions.into_iter().map(|position| self.rank_at(position)).collect();
+            let members: Vec<_> = positions
+                .into_iter()
+                .map(|position| self.rank_at(position))
+                .collect();
             self.route(&members, inner)
         };
         let routes: Vec<Route> = grid.groups(axis).into_iter().map(route).collect();
         let across = routes.iter().filter(|route| !route.in_node()).count();
         let widest = routes.iter().copied().max_by_key(|route| route.nodes);
-        Span { groups: routes.len(), across, widest: widest.unwrap_or_else(|| self.route(&[], inner)) }
+        Span {
+            groups: routes.len(),
+            across,
+            widest: widest.unwrap_or_else(|| self.route(&[], inner)),
+        }
     }
 }
 
@@ -119,7 +139,12 @@ fn sizes_of(node_of: &[usize]) -> Vec<usize> {
 
 // Sizes of the blocks that the order nests, the whole world first, single positions last.
 fn block_sizes(grid: &Grid) -> Vec<usize> {
-    let mut sizes: Vec<usize> = grid.order().axes().iter().map(|&axis| grid.inner_product(axis)).collect();
+    let mut sizes: Vec<usize> = grid
+        .order()
+        .axes()
+        .iter()
+        .map(|&axis| grid.inner_product(axis))
+        .collect();
     sizes.push(grid.world_size());
     sizes.dedup();
     sizes.reverse();
@@ -136,9 +161,19 @@ struct Rooms {
 impl Rooms {
     fn new(node_of: &[usize]) -> Rooms {
         let mut ranks = vec![Vec::new(); sizes_of(node_of).len()];
-        node_of.iter().enumerate().for_each(|(rank, &node)| ranks[node].push(rank));
-        let by_room = ranks.iter().enumerate().map(|(node, ranks)| (ranks.len(), node)).collect();
-        Rooms { left: ranks.into_iter().map(Vec::into_iter).collect(), by_room }
+        node_of
+            .iter()
+            .enumerate()
+            .for_each(|(rank, &node)| ranks[node].push(rank));
+        let by_room = ranks
+            .iter()
+            .enumerate()
+            .map(|(node, ranks)| (ranks.len(), node))
+            .collect();
+        Rooms {
+            left: ranks.into_iter().map(Vec::into_iter).collect(),
+            by_room,
+        }
     }
 
     // Deals the block of `sizes[0]` positions that begins at `start`: to one node, or in the next smaller blocks.
@@ -148,7 +183,9 @@ impl Rooms {
             Some(room) => self.fill(room, &mut rank_at[start..start + size]),
             None => {
                 let step = smaller.first().copied().unwrap_or(*size);
-                (start..start + size).step_by(step).for_each(|at| self.deal(at, smaller, rank_at));
+                (start..start + size)
+                    .step_by(step)
+                    .for_each(|at| self.deal(at, smaller, rank_at));
             }
         }
     }
@@ -156,7 +193,10 @@ impl Rooms {
     fn fill(&mut self, (room, node): (usize, usize), block: &mut [usize]) {
         self.by_room.remove(&(room, node));
         self.by_room.insert((room - block.len(), node));
-        block.iter_mut().zip(&mut self.left[node]).for_each(|(place, rank)| *place = rank);
+        block
+            .iter_mut()
+            .zip(&mut self.left[node])
+            .for_each(|(place, rank)| *place = rank);
     }
 }
 
@@ -188,11 +228,25 @@ mod tests {
     fn ranks_dealt_round_robin_are_sorted_by_node() {
         let node_of: Vec<_> = (0..8).map(|rank| rank % 2).collect();
         let mapping = Mapping::by_node(&grid("x=4,data=2"), node_of.clone());
-        assert_eq!((0..8).map(|at| mapping.rank_at(at)).collect::<Vec<_>>(), [0, 2, 4, 6, 1, 3, 5, 7]);
-        assert_eq!(mapping.members(&grid("x=4,data=2"), 4, &[Axis::X]), [0, 2, 4, 6]);
-        assert_eq!(mapping.members(&grid("x=4,data=2"), 4, &[Axis::Data]), [4, 5]);
+        assert_eq!(
+            (0..8).map(|at| mapping.rank_at(at)).collect::<Vec<_>>(),
+            [0, 2, 4, 6, 1, 3, 5, 7]
+        );
+        assert_eq!(
+            mapping.members(&grid("x=4,data=2"), 4, &[Axis::X]),
+            [0, 2, 4, 6]
+        );
+        assert_eq!(
+            mapping.members(&grid("x=4,data=2"), 4, &[Axis::Data]),
+            [4, 5]
+        );
         assert_eq!(span("x=4,data=2", &node_of, Axis::X), (2, 0));
-        assert_eq!(Mapping::by_rank(node_of).span(&grid("x=4,data=2"), Axis::X).across, 2);
+        assert_eq!(
+            Mapping::by_rank(node_of)
+                .span(&grid("x=4,data=2"), Axis::X)
+                .across,
+            2
+        );
     }
 
     #[test]
@@ -209,7 +263,11 @@ mod tests {
 
     #[test]
     fn every_rank_has_one_position() {
-        for node_of in [vec![0, 1, 1, 0, 2, 2, 2, 1], vec![2, 1, 0, 0, 0, 0, 0, 0], vec![0; 8]] {
+        for node_of in [
+            vec![0, 1, 1, 0, 2, 2, 2, 1],
+            vec![2, 1, 0, 0, 0, 0, 0, 0],
+            vec![0; 8],
+        ] {
             for degrees in ["x=2,y=2,z=2", "x=8", "data=4,pipeline=2"] {
                 let mapping = Mapping::by_node(&grid(degrees), node_of.clone());
                 let positions: BTreeSet<_> = (0..8).map(|rank| mapping.position_of(rank)).collect();
@@ -225,7 +283,11 @@ mod tests {
         let grid = grid("x=2,z=4,data=4");
         let mapping = Mapping::by_node(&grid, (0..32).map(|rank| rank / 8).collect());
         for axis in [Axis::X, Axis::Z, Axis::Data] {
-            let strided = Route::strided(grid.inner_product(axis), grid.degree(axis), Placement::new(32, 8));
+            let strided = Route::strided(
+                grid.inner_product(axis),
+                grid.degree(axis),
+                Placement::new(32, 8),
+            );
             assert_eq!(mapping.span(&grid, axis).widest, strided, "{axis}");
         }
     }

@@ -6,7 +6,10 @@ use crate::{Axis, Degrees};
 pub(crate) const NUM_SUGGESTIONS: usize = 3;
 
 /// The candidate that needs the fewest edits, unless more than half of the word would change.
-pub(crate) fn nearest_name<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest_name<'a>(
+    word: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let distances = candidates.map(|name| (edit_distance(word, name), name));
     let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
     (2 * distance <= word.chars().count()).then_some(name)
@@ -14,15 +17,24 @@ pub(crate) fn nearest_name<'a>(word: &str, candidates: impl Iterator<Item = &'a 
 
 /// The few candidates nearest to `target`, nearest first; ties in the order of [`Degrees`].
 pub(crate) fn nearest_degrees(target: &Degrees, candidates: Vec<Degrees>) -> Vec<Degrees> {
-    let mut ranked: Vec<_> =
-        candidates.into_iter().map(|found| (log_distance(target, &found), found)).collect();
+    let mut ranked: Vec<_> = candidates
+        .into_iter()
+        .map(|found| (log_distance(target, &found), found))
+        .collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    ranked.into_iter().take(NUM_SUGGESTIONS).map(|(_, found)| found).collect()
+    ranked
+        .into_iter()
+        .take(NUM_SUGGESTIONS)
+        .map(|(_, found)| found)
+        .collect()
 }
 
 /// How many doublings and halvings lead from one grid to the other, summed over the axes.
 fn log_distance(a: &Degrees, b: &Degrees) -> f64 {
-    Axis::ALL.iter().map(|&axis| (a.get(axis) as f64 / b.get(axis) as f64).log2().abs()).sum()
+    Axis::ALL
+        .iter()
+        .map(|&axis| (a.get(axis) as f64 / b.get(axis) as f64).log2().abs())
+        .sum()
 }
 
 /// Levenshtein's distance: insertions, deletions and replacements of one character.
@@ -46,7 +58,12 @@ mod tests {
 
     #[test]
     fn edit_distance_of_known_pairs() {
-        for (a, b, distance) in [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("data", "dta", 1)] {
+        for (a, b, distance) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+            ("data", "dta", 1),
+        ] {
             assert_eq!(edit_distance(a, b), distance, "{a} {b}");
             assert_eq!(edit_distance(b, a), distance, "{b} {a}");
         }
@@ -60,10 +77,19 @@ mod tests {
 
     #[test]
     fn nearest_degrees_change_as_little_as_they_can() {
-        let target = Degrees { x: 3, ..Degrees::default() };
+        let target = Degrees {
+            x: 3,
+            ..Degrees::default()
+        };
         let found = nearest_degrees(&target, crate::factorisations(4));
         assert_eq!(found.len(), NUM_SUGGESTIONS);
-        assert_eq!(found[0], Degrees { x: 4, ..Degrees::default() });
+        assert_eq!(
+            found[0],
+            Degrees {
+                x: 4,
+                ..Degrees::default()
+            }
+        );
         assert!(found[1..].iter().all(|degrees| degrees.x == 2));
     }
 }

@@ -37,7 +37,10 @@ impl AxisOrder {
         for _ in 0..NUM_AXES {
             orders = orders.iter().flat_map(|order| extended(order)).collect();
         }
-        orders.into_iter().filter_map(|order| order.try_into().ok().map(AxisOrder)).collect()
+        orders
+            .into_iter()
+            .filter_map(|order| order.try_into().ok().map(AxisOrder))
+            .collect()
     }
 
     /// The axes, fastest varying first.
@@ -58,11 +61,21 @@ impl AxisOrder {
 
     fn from_slice(axes: &[Axis]) -> Result<Self> {
         let count = |axis: &Axis| axes.iter().filter(|other| *other == axis).count();
-        let missing: Vec<_> = Axis::ALL.into_iter().filter(|axis| count(axis) == 0).collect();
-        let repeated: Vec<_> = Axis::ALL.into_iter().filter(|axis| count(axis) > 1).collect();
+        let missing: Vec<_> = Axis::ALL
+            .into_iter()
+            .filter(|axis| count(axis) == 0)
+            .collect();
+        let repeated: Vec<_> = Axis::ALL
+            .into_iter()
+            .filter(|axis| count(axis) > 1)
+            .collect();
         match axes.try_into() {
             Ok(axes) if missing.is_empty() => Ok(AxisOrder(axes)),
-            _ => Err(Error::NotAPermutation { found: axes.to_vec(), missing, repeated }),
+            _ => Err(Error::NotAPermutation {
+                found: axes.to_vec(),
+                missing,
+                repeated,
+            }),
         }
     }
 }
@@ -145,7 +158,10 @@ mod tests {
             "axis order: found `x,y,z,data`, needed x, y, z, data and pipeline once each; missing: pipeline"
         );
         assert!("x,y,z,data,pipeline,x".parse::<AxisOrder>().is_err());
-        assert!(matches!("x,y,z,data,pipes".parse::<AxisOrder>(), Err(Error::UnknownAxis { .. })));
+        assert!(matches!(
+            "x,y,z,data,pipes".parse::<AxisOrder>(),
+            Err(Error::UnknownAxis { .. })
+        ));
         assert!(AxisOrder::new([Axis::X; NUM_AXES]).is_err());
     }
 }

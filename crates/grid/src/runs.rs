@@ -30,14 +30,31 @@ impl Runs {
         );
         let strides = strides(within_shape);
         // Behind the last dim that is cut everything is taken whole, so a run spans that dim's piece.
-        let last_cut = (0..piece.num_dims()).rev().find(|dim| piece.shape[*dim] != within_shape[*dim]);
+        let last_cut = (0..piece.num_dims())
+            .rev()
+            .find(|dim| piece.shape[*dim] != within_shape[*dim]);
         let num_outer = last_cut.unwrap_or(0);
         let outer = piece.shape.iter().zip(&strides).take(num_outer);
         Runs {
             len: piece.shape[num_outer..].iter().product(),
-            outer: outer.map(|(count, stride)| OuterDim { count: *count, stride: *stride, at: 0 }).collect(),
-            offset: piece.start.iter().zip(&strides).map(|(start, stride)| start * stride).sum(),
-            left: if piece.is_empty() { 0 } else { piece.shape[..num_outer].iter().product() },
+            outer: outer
+                .map(|(count, stride)| OuterDim {
+                    count: *count,
+                    stride: *stride,
+                    at: 0,
+                })
+                .collect(),
+            offset: piece
+                .start
+                .iter()
+                .zip(&strides)
+                .map(|(start, stride)| start * stride)
+                .sum(),
+            left: if piece.is_empty() {
+                0
+            } else {
+                piece.shape[..num_outer].iter().product()
+            },
         }
     }
 
@@ -57,7 +74,9 @@ impl Runs {
 
 /// Distance in elements between neighbours on each dim of a row-major array.
 fn strides(shape: &[usize]) -> Vec<usize> {
-    (0..shape.len()).map(|dim| shape[dim + 1..].iter().product()).collect()
+    (0..shape.len())
+        .map(|dim| shape[dim + 1..].iter().product())
+        .collect()
 }
 
 impl Iterator for Runs {
@@ -83,7 +102,10 @@ mod tests {
     use super::*;
 
     fn runs(start: &[usize], shape: &[usize], within: &[usize]) -> Vec<(usize, usize)> {
-        let piece = IndexBox { start: start.to_vec(), shape: shape.to_vec() };
+        let piece = IndexBox {
+            start: start.to_vec(),
+            shape: shape.to_vec(),
+        };
         piece.contiguous_runs(within).collect()
     }
 
@@ -92,7 +114,10 @@ mod tests {
         assert_eq!(runs(&[0, 0, 0], &[2, 3, 4], &[2, 3, 4]), [(0, 24)]);
         assert_eq!(runs(&[1, 0, 0], &[1, 3, 4], &[2, 3, 4]), [(12, 12)]);
         assert_eq!(runs(&[0, 1, 0], &[2, 2, 4], &[2, 3, 4]), [(4, 8), (16, 8)]);
-        assert_eq!(runs(&[0, 1, 2], &[2, 2, 2], &[2, 3, 4]), [(6, 2), (10, 2), (18, 2), (22, 2)]);
+        assert_eq!(
+            runs(&[0, 1, 2], &[2, 2, 2], &[2, 3, 4]),
+            [(6, 2), (10, 2), (18, 2), (22, 2)]
+        );
     }
 
     #[test]
@@ -105,7 +130,10 @@ mod tests {
 
     #[test]
     fn the_number_of_runs_is_known() {
-        let piece = IndexBox { start: vec![0, 1], shape: vec![3, 2] };
+        let piece = IndexBox {
+            start: vec![0, 1],
+            shape: vec![3, 2],
+        };
         let mut runs = piece.contiguous_runs(&[3, 4]);
         assert_eq!(runs.len(), 3);
         runs.next();

@@ -14,7 +14,10 @@ use std::ops::Range;
 /// assert_eq!([0, 1, 2].map(|index| shard_range(10, 3, index)), [0..4, 4..7, 7..10]);
 /// ```
 pub fn shard_range(len: usize, num_shards: usize, index: usize) -> Range<usize> {
-    assert!(index < num_shards, "shard_range: a bug: found shard {index}, needed less than {num_shards}");
+    assert!(
+        index < num_shards,
+        "shard_range: a bug: found shard {index}, needed less than {num_shards}"
+    );
     let (size, larger) = (len / num_shards, len % num_shards);
     let start = index * size + index.min(larger);
     start..start + size + usize::from(index < larger)
@@ -31,7 +34,11 @@ pub fn shard_index(len: usize, num_shards: usize, position: usize) -> usize {
     );
     let (size, larger) = (len / num_shards, len % num_shards);
     let boundary = larger * (size + 1);
-    if position < boundary { position / (size + 1) } else { larger + (position - boundary) / size }
+    if position < boundary {
+        position / (size + 1)
+    } else {
+        larger + (position - boundary) / size
+    }
 }
 
 #[cfg(test)]

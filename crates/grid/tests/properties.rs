@@ -9,17 +9,20 @@ use proptest::sample::{select, subsequence};
 
 fn degrees() -> impl Strategy<Value = Degrees> {
     let degree = || 1_usize..4;
-    (degree(), degree(), degree(), degree(), degree()).prop_map(|(x, y, z, data, pipeline)| Degrees {
-        x,
-        y,
-        z,
-        data,
-        pipeline,
+    (degree(), degree(), degree(), degree(), degree()).prop_map(|(x, y, z, data, pipeline)| {
+        Degrees {
+            x,
+            y,
+            z,
+            data,
+            pipeline,
+        }
     })
 }
 
 fn grids() -> impl Strategy<Value = Grid> {
-    (degrees(), select(AxisOrder::all())).prop_map(|(degrees, order)| Grid::new(degrees, order).unwrap())
+    (degrees(), select(AxisOrder::all()))
+        .prop_map(|(degrees, order)| Grid::new(degrees, order).unwrap())
 }
 
 fn some_axes() -> impl Strategy<Value = Vec<Axis>> {
@@ -48,16 +51,26 @@ fn layouts_and_shapes() -> impl Strategy<Value = (Layout, Vec<usize>)> {
 fn boxes() -> impl Strategy<Value = (IndexBox, Vec<usize>)> {
     vec((0_usize..6, 0_usize..7, 0_usize..7), 0..4).prop_map(|dims| {
         let shape: Vec<usize> = dims.iter().map(|dim| dim.0).collect();
-        let corners = dims.iter().map(|(len, a, b)| (a.min(b).min(len), a.max(b).min(len)));
+        let corners = dims
+            .iter()
+            .map(|(len, a, b)| (a.min(b).min(len), a.max(b).min(len)));
         let (start, shape_of_box) = corners.map(|(from, to)| (*from, to - from)).unzip();
-        (IndexBox { start, shape: shape_of_box }, shape)
+        (
+            IndexBox {
+                start,
+                shape: shape_of_box,
+            },
+            shape,
+        )
     })
 }
 
 /// Row-major offsets, in `shape`, of the elements of a box, found one by one.
 fn offsets(piece: &IndexBox, shape: &[usize]) -> Vec<usize> {
     let whole: usize = shape.iter().product();
-    (0..whole).filter(|offset| piece.contains_index(&index_of(*offset, shape))).collect()
+    (0..whole)
+        .filter(|offset| piece.contains_index(&index_of(*offset, shape)))
+        .collect()
 }
 
 fn index_of(mut offset: usize, shape: &[usize]) -> Vec<usize> {

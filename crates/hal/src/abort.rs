@@ -25,7 +25,9 @@ impl AbortSignal {
 
     /// Who raised the signal, and why.
     pub fn raised(&self) -> Option<(usize, &str)> {
-        self.raised.get().map(|(rank, reason)| (*rank, reason.as_str()))
+        self.raised
+            .get()
+            .map(|(rank, reason)| (*rank, reason.as_str()))
     }
 
     /// Fails once the signal is raised.
@@ -35,7 +37,10 @@ impl AbortSignal {
     pub fn check(&self) -> Result<()> {
         match self.raised.get() {
             None => Ok(()),
-            Some((rank, reason)) => Err(Error::Aborted { rank: *rank, reason: reason.clone() }),
+            Some((rank, reason)) => Err(Error::Aborted {
+                rank: *rank,
+                reason: reason.clone(),
+            }),
         }
     }
 }

@@ -25,7 +25,10 @@ pub struct Batch {
 
 impl Batch {
     /// A single product.
-    pub const ONE: Batch = Batch { count: 1, strides: [0; 3] };
+    pub const ONE: Batch = Batch {
+        count: 1,
+        strides: [0; 3],
+    };
 }
 
 /// What is done to a product before it is stored.

@@ -35,8 +35,16 @@ impl RawSlice {
     /// # Panics
     /// When they do not lie within this slice: the shell has checked them, so this is a bug of ours.
     pub fn part(&self, start: usize, len: usize) -> RawSlice {
-        assert!(start + len <= self.len, "part {start}+{len} of a slice of {} elements", self.len);
-        RawSlice { addr: self.addr + (start * self.dtype.bytes()) as u64, len, dtype: self.dtype }
+        assert!(
+            start + len <= self.len,
+            "part {start}+{len} of a slice of {} elements",
+            self.len
+        );
+        RawSlice {
+            addr: self.addr + (start * self.dtype.bytes()) as u64,
+            len,
+            dtype: self.dtype,
+        }
     }
 
     /// Whether the two share a byte.

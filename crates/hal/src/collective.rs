@@ -140,7 +140,9 @@ impl Collective {
             | Collective::Broadcast { buffer, .. }
             | Collective::Send { buffer, .. }
             | Collective::Recv { buffer, .. } => Some(*buffer),
-            Collective::ReduceScatter { send, .. } | Collective::AllToAll { send, .. } => Some(*send),
+            Collective::ReduceScatter { send, .. } | Collective::AllToAll { send, .. } => {
+                Some(*send)
+            }
             Collective::AllGather { recv, .. } => Some(*recv),
             Collective::Barrier => None,
         }
@@ -152,10 +154,14 @@ impl Collective {
     /// [`Error::Invalid`] with what does not fit.
     pub fn check(&self, size: usize) -> Result<()> {
         let (found, fits) = match self {
-            Collective::ReduceScatter { counts: Counts::Uneven(counts), .. }
-            | Collective::AllGather { counts: Counts::Uneven(counts), .. } => {
-                (format!("{} counts", counts.len()), counts.len() == size)
+            Collective::ReduceScatter {
+                counts: Counts::Uneven(counts),
+                ..
             }
+            | Collective::AllGather {
+                counts: Counts::Uneven(counts),
+                ..
+            } => (format!("{} counts", counts.len()), counts.len() == size),
             Collective::Broadcast { root: rank, .. }
             | Collective::Send { to: rank, .. }
             | Collective::Recv { from: rank, .. } => (format!("rank {rank}"), *rank < size),
@@ -164,7 +170,11 @@ impl Collective {
         if fits {
             Ok(())
         } else {
-            Err(Error::invalid(self.name(), found, format!("to fit a group of {size}")))
+            Err(Error::invalid(
+                self.name(),
+                found,
+                format!("to fit a group of {size}"),
+            ))
         }
     }
 
@@ -176,17 +186,44 @@ impl Collective {
         let alike = |a: &RawSlice, b: &RawSlice| a.len == b.len && a.dtype == b.dtype;
         let even = |a: &Counts, b: &Counts| (0..size).all(|rank| a.of(rank) == b.of(rank));
         match (self, other) {
-            (AllReduce { buffer: a, op }, AllReduce { buffer: b, op: other }) => op == other && alike(a, b),
             (
-                ReduceScatter { send: a, counts, op, .. },
-                ReduceScatter { send: b, counts: others, op: other, .. },
+                AllReduce { buffer: a, op },
+                AllReduce {
+                    buffer: b,
+                    op: other,
+                },
+            ) => op == other && alike(a, b),
+            (
+                ReduceScatter {
+                    send: a,
+                    counts,
+                    op,
+                    ..
+                },
+                ReduceScatter {
+                    send: b,
+                    counts: others,
+                    op: other,
+                    ..
+                },
             ) => op == other && alike(a, b) && even(counts, others),
-            (AllGather { recv: a, counts, .. }, AllGather { recv: b, counts: others, .. }) => {
-                alike(a, b) && even(counts, others)
-            }
-            (Broadcast { buffer: a, root }, Broadcast { buffer: b, root: other }) => {
-                root == other && alike(a, b)
-            }
+            (
+                AllGather {
+                    recv: a, counts, ..
+                },
+                AllGather {
+                    recv: b,
+                    counts: others,
+                    ..
+                },
+            ) => alike(a, b) && even(counts, others),
+            (
+                Broadcast { buffer: a, root },
+                Broadcast {
+                    buffer: b,
+                    root: other,
+                },
+            ) => root == other && alike(a, b),
             (AllToAll { send: a, .. }, AllToAll { send: b, .. }) => alike(a, b),
             (Send { buffer: a, .. }, Recv { buffer: b, .. })
             | (Recv { buffer: a, .. }, Send { buffer: b, .. }) => alike(a, b),
@@ -197,7 +234,9 @@ impl Collective {
 
     /// The call in words, equal on all ranks of a group that agree: operation, elements, type, reduction, root.
     pub fn describe(&self) -> String {
-        let Some(buffer) = self.buffer() else { return self.name().into() };
+        let Some(buffer) = self.buffer() else {
+            return self.name().into();
+        };
         let mut text = format!("{}({} x {}", self.name(), buffer.len, buffer.dtype);
         match self {
             Collective::AllReduce { op, .. } | Collective::ReduceScatter { op, .. } => {
@@ -213,8 +252,14 @@ impl Collective {
     pub fn describe_with_parts(&self) -> String {
         let text = self.describe();
         match self {
-            Collective::ReduceScatter { counts: Counts::Uneven(counts), .. }
-            | Collective::AllGather { counts: Counts::Uneven(counts), .. } => {
+            Collective::ReduceScatter {
+                counts: Counts::Uneven(counts),
+                ..
+            }
+            | Collective::AllGather {
+                counts: Counts::Uneven(counts),
+                ..
+            } => {
                 format!("{text} in parts of {counts:?}")
             }
             _ => text,
@@ -228,12 +273,19 @@ mod tests {
     use crate::DType;
 
     fn slice(len: usize, dtype: DType) -> RawSlice {
-        RawSlice { addr: 64, len, dtype }
+        RawSlice {
+            addr: 64,
+            len,
+            dtype,
+        }
     }
 
     #[test]
     fn calls_agree_by_what_they_do() {
-        let reduce = |len, dtype, op| Collective::AllReduce { buffer: slice(len, dtype), op };
+        let reduce = |len, dtype, op| Collective::AllReduce {
+            buffer: slice(len, dtype),
+            op,
+        };
         let one = reduce(4, DType::F32, ReduceOp::Sum);
         assert!(one.agrees(&one, 2));
         for other in [
@@ -248,12 +300,18 @@ mod tests {
 
     #[test]
     fn even_and_uneven_counts_may_mean_the_same() {
-        let gather =
-            |counts| Collective::AllGather { send: slice(2, DType::F32), recv: slice(4, DType::F32), counts };
+        let gather = |counts| Collective::AllGather {
+            send: slice(2, DType::F32),
+            recv: slice(4, DType::F32),
+            counts,
+        };
         let even = gather(Counts::Even(2));
         assert!(even.agrees(&gather(Counts::Uneven(vec![2, 2])), 2));
         let uneven = gather(Counts::Uneven(vec![1, 3]));
         assert!(!even.agrees(&uneven, 2));
-        assert_eq!(uneven.describe_with_parts(), "all_gather(4 x f32) in parts of [1, 3]");
+        assert_eq!(
+            uneven.describe_with_parts(),
+            "all_gather(4 x f32) in parts of [1, 3]"
+        );
     }
 }

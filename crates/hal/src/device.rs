@@ -1,6 +1,8 @@
 //! One accelerator, as one rank drives it.
 
-use crate::{Blas, Communicator, DType, GroupId, Join, Kernels, RawBuffer, Result, Stream, StreamKind};
+use crate::{
+    Blas, Communicator, DType, GroupId, Join, Kernels, RawBuffer, Result, Stream, StreamKind,
+};
 use std::{fmt, sync::Arc};
 
 /// Who makes a device.
@@ -32,7 +34,9 @@ impl Vendor {
 
     /// The vendor of that name, of those whose devices a program can be told to use.
     pub fn named(name: &str) -> Option<Vendor> {
-        [Vendor::Cuda, Vendor::Rocm, Vendor::Cpu].into_iter().find(|vendor| vendor.name() == name)
+        [Vendor::Cuda, Vendor::Rocm, Vendor::Cpu]
+            .into_iter()
+            .find(|vendor| vendor.name() == name)
     }
 }
 

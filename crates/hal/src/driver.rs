@@ -51,18 +51,25 @@ pub fn carried(asked: Option<Vendor>, drivers: &[Driver]) -> Result<Vec<Driver>>
 }
 
 fn carried_by(variable: Option<&str>, drivers: &[Driver]) -> Result<Vec<Driver>> {
-    let Some(name) = variable.filter(|name| !name.is_empty()) else { return Ok(drivers.to_vec()) };
+    let Some(name) = variable.filter(|name| !name.is_empty()) else {
+        return Ok(drivers.to_vec());
+    };
     let vendor = Vendor::named(name)
         .ok_or_else(|| Error::invalid(VENDOR_VARIABLE, format!("found {name}"), Vendor::NAMES))?;
     Ok(vec![carried_one(VENDOR_VARIABLE, vendor, drivers)?])
 }
 
 fn carried_one(asker: &str, vendor: Vendor, drivers: &[Driver]) -> Result<Driver> {
-    drivers.iter().find(|driver| driver.vendor == vendor).copied().ok_or_else(|| {
-        let (vendor, carried) = (vendor.name(), names(drivers));
-        let needed = format!("one of {carried}: this program was built without the feature `{vendor}`");
-        Error::invalid(asker, format!("found {vendor}"), needed)
-    })
+    drivers
+        .iter()
+        .find(|driver| driver.vendor == vendor)
+        .copied()
+        .ok_or_else(|| {
+            let (vendor, carried) = (vendor.name(), names(drivers));
+            let needed =
+                format!("one of {carried}: this program was built without the feature `{vendor}`");
+            Error::invalid(asker, format!("found {vendor}"), needed)
+        })
 }
 
 /// The first of these vendors that can open a device here.
@@ -85,15 +92,26 @@ pub fn usable(drivers: &[Driver]) -> Result<Driver> {
             "a device that can be opened",
         )),
         _ => {
-            let found = format!("none usable among the vendors of this build ({})", names(drivers));
-            Err(Error::invalid("device", found, "one that `fascicle doctor` finds usable"))
+            let found = format!(
+                "none usable among the vendors of this build ({})",
+                names(drivers)
+            );
+            Err(Error::invalid(
+                "device",
+                found,
+                "one that `fascicle doctor` finds usable",
+            ))
         }
     }
 }
 
 fn names(drivers: &[Driver]) -> String {
     let names: Vec<_> = drivers.iter().map(|driver| driver.vendor.name()).collect();
-    if names.is_empty() { "none".into() } else { names.join(", ") }
+    if names.is_empty() {
+        "none".into()
+    } else {
+        names.join(", ")
+    }
 }
 
 #[cfg(test)]
@@ -101,15 +119,25 @@ mod tests {
     use super::*;
 
     fn driver(vendor: Vendor, probe: fn() -> Probe) -> Driver {
-        Driver { vendor, open: |_| Err(Error::invalid("open", "nothing", "a device")), probe }
+        Driver {
+            vendor,
+            open: |_| Err(Error::invalid("open", "nothing", "a device")),
+            probe,
+        }
     }
 
     fn absent() -> Probe {
-        Probe { usable: false, findings: vec!["HIP 6.4".into(), "no device".into()] }
+        Probe {
+            usable: false,
+            findings: vec!["HIP 6.4".into(), "no device".into()],
+        }
     }
 
     fn present() -> Probe {
-        Probe { usable: true, findings: vec!["a device".into()] }
+        Probe {
+            usable: true,
+            findings: vec!["a device".into()],
+        }
     }
 
     fn two() -> [Driver; 2] {
@@ -119,9 +147,15 @@ mod tests {
     #[test]
     fn the_first_usable_vendor_is_taken_unless_one_is_named() {
         assert_eq!(usable(&two()).map(|driver| driver.vendor), Ok(Vendor::Cpu));
-        for named in [carried(Some(Vendor::Rocm), &two()), carried_by(Some("rocm"), &two())] {
+        for named in [
+            carried(Some(Vendor::Rocm), &two()),
+            carried_by(Some("rocm"), &two()),
+        ] {
             let error = usable(&named.unwrap()).unwrap_err().to_string();
-            assert_eq!(error, "vendor rocm: no device, needs a device that can be opened");
+            assert_eq!(
+                error,
+                "vendor rocm: no device, needs a device that can be opened"
+            );
         }
         assert_eq!(carried_by(Some(""), &two()).unwrap().len(), 2);
     }
@@ -129,7 +163,8 @@ mod tests {
     #[test]
     fn a_vendor_that_is_not_carried_is_named_with_those_that_are() {
         let error = carried(Some(Vendor::Cuda), &two()).unwrap_err().to_string();
-        let text = "found cuda, needs one of rocm, cpu: this program was built without the feature `cuda`";
+        let text =
+            "found cuda, needs one of rocm, cpu: this program was built without the feature `cuda`";
         assert_eq!(error, format!("--vendor: {text}"));
         let error = carried_by(Some("cuda"), &two()).unwrap_err().to_string();
         assert_eq!(error, format!("FASCICLE_VENDOR: {text}"));

@@ -21,7 +21,14 @@ pub enum DType {
 
 impl DType {
     /// Every element type.
-    pub const ALL: [DType; 6] = [DType::F64, DType::F32, DType::Bf16, DType::F16, DType::I32, DType::U32];
+    pub const ALL: [DType; 6] = [
+        DType::F64,
+        DType::F32,
+        DType::Bf16,
+        DType::F16,
+        DType::I32,
+        DType::U32,
+    ];
 
     /// Size of one element in bytes.
     pub const fn bytes(self) -> usize {

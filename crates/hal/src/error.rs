@@ -103,40 +103,95 @@ impl Error {
         found: impl Into<String>,
         needed: impl Into<String>,
     ) -> Self {
-        Error::Invalid { operation: operation.into(), found: found.into(), needed: needed.into() }
+        Error::Invalid {
+            operation: operation.into(),
+            found: found.into(),
+            needed: needed.into(),
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Invalid { operation, found, needed } => write!(f, "{operation}: {found}, needs {needed}"),
-            Error::Vendor { call, code, reason, device } => {
+            Error::Invalid {
+                operation,
+                found,
+                needed,
+            } => write!(f, "{operation}: {found}, needs {needed}"),
+            Error::Vendor {
+                call,
+                code,
+                reason,
+                device,
+            } => {
                 write!(f, "{call} on {device}: code {code}, {reason}")
             }
-            Error::OutOfMemory { device, asked, free, in_use, cached, by_kind, largest } => {
-                write!(f, "allocate({asked} bytes, {}) on {device}: out of memory, ", Bytes(*asked))?;
-                write!(f, "{} free, {} in use, {} cached", Bytes(*free), Bytes(*in_use), Bytes(*cached))?;
+            Error::OutOfMemory {
+                device,
+                asked,
+                free,
+                in_use,
+                cached,
+                by_kind,
+                largest,
+            } => {
+                write!(
+                    f,
+                    "allocate({asked} bytes, {}) on {device}: out of memory, ",
+                    Bytes(*asked)
+                )?;
+                write!(
+                    f,
+                    "{} free, {} in use, {} cached",
+                    Bytes(*free),
+                    Bytes(*in_use),
+                    Bytes(*cached)
+                )?;
                 let sizes = largest.iter().map(|&bytes| Bytes(bytes).to_string());
-                let kinds = by_kind.iter().map(|&(kind, bytes)| format!("{kind} {}", Bytes(bytes)));
+                let kinds = by_kind
+                    .iter()
+                    .map(|&(kind, bytes)| format!("{kind} {}", Bytes(bytes)));
                 list(f, "in use", kinds.collect())?;
                 list(f, "largest tensors", sizes.collect())
             }
-            Error::Unsupported { operation, dtype, device } => {
+            Error::Unsupported {
+                operation,
+                dtype,
+                device,
+            } => {
                 write!(f, "{operation}: {device} does not support {dtype}")
             }
-            Error::NoValues { device } => write!(f, "download: buffers of {device} hold no values to read"),
-            Error::Mismatch { group, sequence, one, other } => write!(
+            Error::NoValues { device } => {
+                write!(f, "download: buffers of {device} hold no values to read")
+            }
+            Error::Mismatch {
+                group,
+                sequence,
+                one,
+                other,
+            } => write!(
                 f,
                 "collective {sequence} of {group}: rank {} calls {}, but rank {} calls {}",
                 one.0, one.1, other.0, other.1
             ),
-            Error::Timeout { group, rank, operation, sequence, missing, waited } => write!(
+            Error::Timeout {
+                group,
+                rank,
+                operation,
+                sequence,
+                missing,
+                waited,
+            } => write!(
                 f,
                 "{operation} (collective {sequence} of {group}): rank {rank} waited {:.1} s for rank{} {}",
                 waited.as_secs_f64(),
                 if missing.len() == 1 { "" } else { "s" },
-                missing.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+                missing
+                    .iter()
+                    .map(usize::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
             Error::Aborted { rank, reason } => {
                 write!(f, "the job ended because rank {rank} failed: {reason}")
@@ -147,7 +202,11 @@ impl fmt::Display for Error {
 
 // One more clause of a sentence, unless there is nothing to say.
 fn list(f: &mut fmt::Formatter<'_>, what: &str, items: Vec<String>) -> fmt::Result {
-    if items.is_empty() { Ok(()) } else { write!(f, "; {what}: {}", items.join(", ")) }
+    if items.is_empty() {
+        Ok(())
+    } else {
+        write!(f, "; {what}: {}", items.join(", "))
+    }
 }
 
 impl std::error::Error for Error {}

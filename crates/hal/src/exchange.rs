@@ -50,6 +50,9 @@ pub trait Exchange: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`all_gather`](Exchange::all_gather).
     fn any(&self, mine: bool) -> Result<bool> {
-        Ok(self.all_gather(&[u8::from(mine)])?.iter().any(|bytes| bytes == &[1]))
+        Ok(self
+            .all_gather(&[u8::from(mine)])?
+            .iter()
+            .any(|bytes| bytes == &[1]))
     }
 }

@@ -18,17 +18,24 @@ pub struct Key {
 impl Key {
     /// The sequence for `name` (a parameter, a layer) at `step`.
     pub fn new(seed: u64, name: &str, step: u64) -> Key {
-        let hash = name
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-        Key { seed, sequence: hash ^ step.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
+            (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Key {
+            seed,
+            sequence: hash ^ step.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        }
     }
 
     /// Four random words for a block of four indices: index i is word `i % 4` of block `i / 4`.
     #[inline]
     pub fn block(self, block: u64) -> [u32; 4] {
-        let mut counter =
-            [block as u32, (block >> 32) as u32, self.sequence as u32, (self.sequence >> 32) as u32];
+        let mut counter = [
+            block as u32,
+            (block >> 32) as u32,
+            self.sequence as u32,
+            (self.sequence >> 32) as u32,
+        ];
         let mut key = [self.seed as u32, (self.seed >> 32) as u32];
         for _ in 0..10 {
             let a = u64::from(counter[0]) * 0xD251_1F53;
@@ -39,7 +46,10 @@ impl Key {
                 (a >> 32) as u32 ^ counter[3] ^ key[1],
                 a as u32,
             ];
-            key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
+            key = [
+                key[0].wrapping_add(0x9E37_79B9),
+                key[1].wrapping_add(0xBB67_AE85),
+            ];
         }
         counter
     }
@@ -78,11 +88,21 @@ mod tests {
     #[test]
     fn matches_the_published_answers() {
         assert_eq!(
-            Key { seed: 0, sequence: 0 }.block(0),
+            Key {
+                seed: 0,
+                sequence: 0
+            }
+            .block(0),
             [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
         );
-        let ones = Key { seed: u64::MAX, sequence: u64::MAX };
-        assert_eq!(ones.block(u64::MAX), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        let ones = Key {
+            seed: u64::MAX,
+            sequence: u64::MAX,
+        };
+        assert_eq!(
+            ones.block(u64::MAX),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
     }
 
     #[test]
@@ -91,6 +111,9 @@ mod tests {
         let draws: Vec<f64> = (0..20_000).map(|i| key.normal(i)).collect();
         let mean = draws.iter().sum::<f64>() / 20_000.0;
         let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 20_000.0;
-        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "mean {mean}, variance {variance}");
+        assert!(
+            mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05,
+            "mean {mean}, variance {variance}"
+        );
     }
 }

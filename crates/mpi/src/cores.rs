@@ -17,9 +17,14 @@ pub(crate) fn allowed() -> Vec<usize> {
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set is as large as stated; 0 is the calling thread.
     let status = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
-    let all = 0..if status == 0 { 8 * size_of::<libc::cpu_set_t>() } else { 0 };
+    let all = 0..if status == 0 {
+        8 * size_of::<libc::cpu_set_t>()
+    } else {
+        0
+    };
     // SAFETY: every index is within the set.
-    all.filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
+    all.filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
+        .collect()
 }
 
 /// Binds this thread, and the threads that it starts, to its share of the processors, unless the launcher has done so.
@@ -29,13 +34,26 @@ pub(crate) fn bind(local_rank: usize, masks: &[Vec<usize>]) -> Binding {
     let share = share(local_rank, masks);
     let all = masks.get(local_rank).map_or(0, Vec::len);
     let (threads, words) = match share {
-        Share::Launcher => (all, format!("bound to {} by the launcher", named(&masks[local_rank]))),
+        Share::Launcher => (
+            all,
+            format!("bound to {} by the launcher", named(&masks[local_rank])),
+        ),
         Share::Alone => (all, format!("free on {all} processors")),
-        Share::TooFew => (0, format!("{} ranks share {all} processors, not bound", masks.len())),
+        Share::TooFew => (
+            0,
+            format!("{} ranks share {all} processors, not bound", masks.len()),
+        ),
         Share::Own(cores) if set(&cores) => (cores.len(), format!("bound to {}", named(&cores))),
-        Share::Own(cores) => (cores.len(), format!("not bound to {}: the system refused", named(&cores))),
+        Share::Own(cores) => (
+            cores.len(),
+            format!("not bound to {}: the system refused", named(&cores)),
+        ),
     };
-    Binding { own_core: threads > 0, threads: threads.max(1), words }
+    Binding {
+        own_core: threads > 0,
+        threads: threads.max(1),
+        words,
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -51,7 +69,9 @@ enum Share {
 }
 
 fn share(local_rank: usize, masks: &[Vec<usize>]) -> Share {
-    let Some(mine) = masks.get(local_rank).filter(|_| masks.len() > 1) else { return Share::Alone };
+    let Some(mine) = masks.get(local_rank).filter(|_| masks.len() > 1) else {
+        return Share::Alone;
+    };
     if masks.iter().any(|mask| mask != mine) {
         return Share::Launcher;
     }
@@ -66,7 +86,9 @@ fn set(cores: &[usize]) -> bool {
     // SAFETY: a bit set of plain words, for which zeros are the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the cores come from such a set, so they are within it.
-    cores.iter().for_each(|&core| unsafe { libc::CPU_SET(core, &mut set) });
+    cores
+        .iter()
+        .for_each(|&core| unsafe { libc::CPU_SET(core, &mut set) });
     // SAFETY: the set is as large as stated; 0 is the calling thread.
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) == 0 }
 }
@@ -75,7 +97,9 @@ fn named(cores: &[usize]) -> String {
     match cores {
         [] => "no processor".into(),
         [core] => format!("processor {core}"),
-        [first, .., last] if last - first + 1 == cores.len() => format!("processors {first}-{last}"),
+        [first, .., last] if last - first + 1 == cores.len() => {
+            format!("processors {first}-{last}")
+        }
         _ => format!("{} processors from {}", cores.len(), cores[0]),
     }
 }

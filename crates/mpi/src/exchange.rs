@@ -43,7 +43,15 @@ impl HostExchange {
         let index = members.iter().position(|&member| member == own);
         let index = index.expect("a bug in Fascicle: World::exchange lets only members through");
         let (label, members, calls) = (label.into(), members.to_vec(), AtomicU64::new(0));
-        HostExchange { job, label, members, index, address, timeout, calls }
+        HostExchange {
+            job,
+            label,
+            members,
+            index,
+            address,
+            timeout,
+            calls,
+        }
     }
 
     // The first number of a call: one for the parts, one for the answer.
@@ -54,29 +62,53 @@ impl HostExchange {
 
     fn send(&self, to: usize, number: u64, bytes: &[u8]) -> Result<()> {
         let _open = self.job.enter()?;
-        let sent = self.job.post().send(self.members[to], self.address, number, bytes);
+        let sent = self
+            .job
+            .post()
+            .send(self.members[to], self.address, number, bytes);
         sent.map_err(|fault| {
-            self.job.error(&fault, &format!("to rank {} in {}", self.members[to], self.label))
+            self.job.error(
+                &fault,
+                &format!("to rank {} in {}", self.members[to], self.label),
+            )
         })
     }
 
     // One letter of each of these members, in their order.
-    fn receive(&self, from: &[usize], call: u64, number: u64, longer: Duration) -> Result<Vec<Vec<u8>>> {
+    fn receive(
+        &self,
+        from: &[usize],
+        call: u64,
+        number: u64,
+        longer: Duration,
+    ) -> Result<Vec<Vec<u8>>> {
         let mut letters = vec![None; from.len()];
         let mut wait = self.job.wait(self.timeout);
         loop {
-            for (letter, &member) in letters.iter_mut().zip(from).filter(|(letter, _)| letter.is_none()) {
-                *letter = self.job.post().take(self.members[member], self.address, number);
+            for (letter, &member) in letters
+                .iter_mut()
+                .zip(from)
+                .filter(|(letter, _)| letter.is_none())
+            {
+                *letter = self
+                    .job
+                    .post()
+                    .take(self.members[member], self.address, number);
             }
             if letters.iter().all(Option::is_some) {
                 return Ok(letters.into_iter().flatten().collect());
             }
             let missing = || {
-                let absent = letters.iter().zip(from).filter(|(letter, _)| letter.is_none());
+                let absent = letters
+                    .iter()
+                    .zip(from)
+                    .filter(|(letter, _)| letter.is_none());
                 absent.map(|(_, &member)| self.members[member]).collect()
             };
             self.job.pump(&mut wait)?;
-            wait.check(&self.job, longer, |waited| self.late(call, missing(), waited))?;
+            wait.check(&self.job, longer, |waited| {
+                self.late(call, missing(), waited)
+            })?;
         }
     }
 
@@ -92,14 +124,18 @@ impl HostExchange {
     }
 
     fn others(&self) -> Vec<usize> {
-        (0..self.members.len()).filter(|&member| member != self.index).collect()
+        (0..self.members.len())
+            .filter(|&member| member != self.index)
+            .collect()
     }
 
     fn gather(&self, call: u64, number: u64, own: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mut parts = self.receive(&self.others(), call, number, Duration::ZERO)?;
         parts.insert(self.index, own.to_vec());
         let all = pack(&parts);
-        self.others().into_iter().try_for_each(|member| self.send(member, number + 1, &all))?;
+        self.others()
+            .into_iter()
+            .try_for_each(|member| self.send(member, number + 1, &all))?;
         Ok(parts)
     }
 }
@@ -121,9 +157,16 @@ impl Exchange for HostExchange {
         }
         self.send(0, number, bytes)?;
         let all = self.receive(&[0], call, number + 1, LONGER)?;
-        let parts = all.first().and_then(|all| unpack(all)).filter(|parts| parts.len() == self.members.len());
+        let parts = all
+            .first()
+            .and_then(|all| unpack(all))
+            .filter(|parts| parts.len() == self.members.len());
         parts.ok_or_else(|| {
-            Error::invalid(OPERATION, "an answer of another form", format!("{} parts", self.members.len()))
+            Error::invalid(
+                OPERATION,
+                "an answer of another form",
+                format!("{} parts", self.members.len()),
+            )
         })
     }
 
@@ -131,29 +174,42 @@ impl Exchange for HostExchange {
         self.job.abort().check()?;
         let (call, number) = self.next();
         if self.index == root {
-            self.others().into_iter().try_for_each(|member| self.send(member, number, bytes))?;
+            self.others()
+                .into_iter()
+                .try_for_each(|member| self.send(member, number, bytes))?;
             return Ok(bytes.to_vec());
         }
-        self.receive(&[root], call, number, Duration::ZERO).map(|mut letters| letters.swap_remove(0))
+        self.receive(&[root], call, number, Duration::ZERO)
+            .map(|mut letters| letters.swap_remove(0))
     }
 }
 
 impl fmt::Debug for HostExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostExchange(`{}`, rank {} of {})", self.label, self.index, self.members.len())
+        write!(
+            f,
+            "HostExchange(`{}`, rank {} of {})",
+            self.label,
+            self.index,
+            self.members.len()
+        )
     }
 }
 
 // Each part with its length in front.
 fn pack(parts: &[Vec<u8>]) -> Vec<u8> {
-    parts.iter().flat_map(|part| [&(part.len() as u64).to_le_bytes()[..], part].concat()).collect()
+    parts
+        .iter()
+        .flat_map(|part| [&(part.len() as u64).to_le_bytes()[..], part].concat())
+        .collect()
 }
 
 fn unpack(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut parts = Vec::new();
     while !bytes.is_empty() {
         let (len, rest) = bytes.split_first_chunk::<8>()?;
-        let (part, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+        let (part, rest) =
+            rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
         parts.push(part.to_vec());
         bytes = rest;
     }
@@ -169,7 +225,13 @@ pub(crate) struct Meeting {
 impl Rendezvous for Meeting {
     fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
         let occurrence = self.job.occurrence(label, members);
-        Ok(Arc::new(HostExchange::new(self.job.clone(), label, members, occurrence, self.timeout)))
+        Ok(Arc::new(HostExchange::new(
+            self.job.clone(),
+            label,
+            members,
+            occurrence,
+            self.timeout,
+        )))
     }
 }
 
@@ -179,7 +241,11 @@ mod tests {
 
     #[test]
     fn parts_survive_packing() {
-        for parts in [vec![], vec![vec![]], vec![vec![1, 2, 3], vec![], vec![4; 300]]] {
+        for parts in [
+            vec![],
+            vec![vec![]],
+            vec![vec![1, 2, 3], vec![], vec![4; 300]],
+        ] {
             assert_eq!(unpack(&pack(&parts)), Some(parts));
         }
         assert_eq!(unpack(&[1, 2, 3]), None);

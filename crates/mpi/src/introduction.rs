@@ -13,17 +13,26 @@ pub(crate) struct Introduction {
 impl Introduction {
     /// As bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let words = [self.leader, self.process as usize].into_iter().chain(self.cores.iter().copied());
+        let words = [self.leader, self.process as usize]
+            .into_iter()
+            .chain(self.cores.iter().copied());
         words.flat_map(|word| (word as u64).to_le_bytes()).collect()
     }
 
     /// From such bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Introduction {
         let mut words = bytes.chunks_exact(8).map(|word| {
-            u64::from_le_bytes(word.try_into().expect("chunks of eight bytes are eight bytes")) as usize
+            u64::from_le_bytes(
+                word.try_into()
+                    .expect("chunks of eight bytes are eight bytes"),
+            ) as usize
         });
         let (leader, process) = (words.next().unwrap_or(0), words.next().unwrap_or(0) as u32);
-        Introduction { leader, process, cores: words.collect() }
+        Introduction {
+            leader,
+            process,
+            cores: words.collect(),
+        }
     }
 }
 
@@ -33,8 +42,15 @@ mod tests {
 
     #[test]
     fn introductions_survive_the_way() {
-        let sent = Introduction { leader: 4, process: 77, cores: vec![0, 3, 130] };
+        let sent = Introduction {
+            leader: 4,
+            process: 77,
+            cores: vec![0, 3, 130],
+        };
         let come = Introduction::decode(&sent.encode());
-        assert_eq!((come.leader, come.process, come.cores), (4, 77, vec![0, 3, 130]));
+        assert_eq!(
+            (come.leader, come.process, come.cores),
+            (4, 77, vec![0, 3, 130])
+        );
     }
 }

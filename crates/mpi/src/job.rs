@@ -55,7 +55,11 @@ impl Job {
                 "{} gives less than MPI_THREAD_MULTIPLE, which collectives beside compute need",
                 raw::library()
             );
-            return Err(first(Fault { call: "MPI_Init_thread", code: -1, reason }));
+            return Err(first(Fault {
+                call: "MPI_Init_thread",
+                code: -1,
+                reason,
+            }));
         }
         let job = Arc::new(Job::connect(longest_bytes).map_err(first)?);
         monitor::start(&job)?;
@@ -91,7 +95,8 @@ impl Job {
     fn introduce(self: &Arc<Self>) -> Result<()> {
         let fault = |fault: Fault| self.error(&fault, "");
         let shared = self.world.split_shared(self.rank).map_err(fault)?;
-        let (local_rank, local_size) = (shared.rank().map_err(fault)?, shared.size().map_err(fault)?);
+        let (local_rank, local_size) =
+            (shared.rank().map_err(fault)?, shared.size().map_err(fault)?);
         let mine = Introduction {
             leader: shared.leader_in(self.world).map_err(fault)?,
             process: std::process::id(),
@@ -99,8 +104,11 @@ impl Job {
         };
         let members: Vec<usize> = (0..self.size).collect();
         let everyone = HostExchange::new(self.clone(), "introduction", &members, 0, START);
-        let all: Vec<Introduction> =
-            everyone.all_gather(&mine.encode())?.iter().map(|bytes| Introduction::decode(bytes)).collect();
+        let all: Vec<Introduction> = everyone
+            .all_gather(&mine.encode())?
+            .iter()
+            .map(|bytes| Introduction::decode(bytes))
+            .collect();
         let mut leaders: Vec<usize> = all.iter().map(|one| one.leader).collect();
         leaders.sort_unstable();
         leaders.dedup();
@@ -113,9 +121,19 @@ impl Job {
             local_rank,
             local_size,
         };
-        let here = || all.iter().enumerate().filter(|(_, one)| one.leader == mine.leader);
+        let here = || {
+            all.iter()
+                .enumerate()
+                .filter(|(_, one)| one.leader == mine.leader)
+        };
         let others = here().filter(|(rank, _)| *rank != self.rank);
-        drop(self.peers.set(others.map(|(rank, one)| (rank, one.process as i32)).collect()));
+        drop(
+            self.peers.set(
+                others
+                    .map(|(rank, one)| (rank, one.process as i32))
+                    .collect(),
+            ),
+        );
         let _ = self.place.set(place);
         let masks: Vec<_> = here().map(|(_, one)| one.cores.clone()).collect();
         let binding = cores::bind(local_rank, &masks);
@@ -143,7 +161,14 @@ impl Job {
     /// Where this rank is.
     pub(crate) fn place(&self) -> Place {
         let Job { rank, size, .. } = *self;
-        let before = Place { rank, size, node: 0, num_nodes: 1, local_rank: 0, local_size: 1 };
+        let before = Place {
+            rank,
+            size,
+            node: 0,
+            num_nodes: 1,
+            local_rank: 0,
+            local_size: 1,
+        };
         self.place.get().copied().unwrap_or(before)
     }
 
@@ -160,8 +185,13 @@ impl Job {
     /// # Errors
     /// [`Error::Aborted`] once it is closed.
     pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>> {
-        let closed = || Error::Aborted { rank: self.rank, reason: "the job has ended".into() };
-        self.gate.enter().ok_or_else(|| self.abort.check().err().unwrap_or_else(closed))
+        let closed = || Error::Aborted {
+            rank: self.rank,
+            reason: "the job has ended".into(),
+        };
+        self.gate
+            .enter()
+            .ok_or_else(|| self.abort.check().err().unwrap_or_else(closed))
     }
 
     pub(crate) fn post(&self) -> &Post {
@@ -212,7 +242,9 @@ impl Job {
     /// How many exchanges of this label and these members there were.
     pub(crate) fn occurrence(&self, label: &str, members: &[usize]) -> u64 {
         let mut occurrences = lock(&self.occurrences);
-        let next = occurrences.entry((label.into(), members.into())).or_default();
+        let next = occurrences
+            .entry((label.into(), members.into()))
+            .or_default();
         *next += 1;
         *next
     }
@@ -243,9 +275,21 @@ impl Job {
 
 fn failure(fault: &Fault, ordinal: usize, about: &str) -> Error {
     let Fault { call, code, reason } = fault;
-    let call = if about.is_empty() { call.to_string() } else { format!("{call} {about}") };
-    let device = DeviceId { vendor: Vendor::Cpu, ordinal };
-    Error::Vendor { call, code: i64::from(*code), reason: reason.clone(), device }
+    let call = if about.is_empty() {
+        call.to_string()
+    } else {
+        format!("{call} {about}")
+    };
+    let device = DeviceId {
+        vendor: Vendor::Cpu,
+        ordinal,
+    };
+    Error::Vendor {
+        call,
+        code: i64::from(*code),
+        reason: reason.clone(),
+        device,
+    }
 }
 
 #[cfg(test)]
@@ -254,8 +298,15 @@ mod tests {
 
     #[test]
     fn a_refusal_names_call_peer_and_group() {
-        let fault = Fault { call: "MPI_Isend", code: 17, reason: "MPI_ERR_OTHER".into() };
+        let fault = Fault {
+            call: "MPI_Isend",
+            code: 17,
+            reason: "MPI_ERR_OTHER".into(),
+        };
         let text = failure(&fault, 1, "to rank 3 in all_reduce of axis y").to_string();
-        assert_eq!(text, "MPI_Isend to rank 3 in all_reduce of axis y on cpu:1: code 17, MPI_ERR_OTHER");
+        assert_eq!(
+            text,
+            "MPI_Isend to rank 3 in all_reduce of axis y on cpu:1: code 17, MPI_ERR_OTHER"
+        );
     }
 }

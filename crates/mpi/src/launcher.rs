@@ -40,11 +40,23 @@ fn watch_panics(job: &Arc<Job>) {
     std::panic::set_hook(Box::new(move |info| {
         previous(info);
         let thread = std::thread::current();
-        if thread.name().is_some_and(|name| name == "main" || name.starts_with("rank ")) {
-            let place = info.location().map_or("an unknown place".into(), ToString::to_string);
+        if thread
+            .name()
+            .is_some_and(|name| name == "main" || name.starts_with("rank "))
+        {
+            let place = info
+                .location()
+                .map_or("an unknown place".into(), ToString::to_string);
             let rank = job.place().rank;
             let reason = format!("panicked at {place}: {}", said(info));
-            job.ending.tell(&job, Failed { rank, missing: Vec::new(), reason });
+            job.ending.tell(
+                &job,
+                Failed {
+                    rank,
+                    missing: Vec::new(),
+                    reason,
+                },
+            );
         }
     }));
 }
@@ -52,7 +64,8 @@ fn watch_panics(job: &Arc<Job>) {
 fn said<'a>(info: &'a std::panic::PanicHookInfo<'_>) -> &'a str {
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
 }
 
 // MPI wants to be left before a process ends, also by a program that knows nothing of it.
@@ -72,7 +85,10 @@ impl Processes for Mpi {
     }
 
     fn findings(&self) -> Vec<String> {
-        job().map_or_else(|error| vec![error.to_string()], |job| job.findings().to_vec())
+        job().map_or_else(
+            |error| vec![error.to_string()],
+            |job| job.findings().to_vec(),
+        )
     }
 
     fn threads(&self) -> usize {
@@ -100,9 +116,21 @@ impl Processes for Mpi {
     }
 
     fn fail(&self, reason: &str) -> Lost {
-        let Ok(job) = job() else { return Lost { reason: reason.into(), ..Lost::default() } };
+        let Ok(job) = job() else {
+            return Lost {
+                reason: reason.into(),
+                ..Lost::default()
+            };
+        };
         let rank = job.place().rank;
-        job.ending.tell(&job, Failed { rank, missing: Vec::new(), reason: reason.into() });
+        job.ending.tell(
+            &job,
+            Failed {
+                rank,
+                missing: Vec::new(),
+                reason: reason.into(),
+            },
+        );
         job.ending.settle(&job);
         match job.ending.lost(&job) {
             Some(lost) => lost,

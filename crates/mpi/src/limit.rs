@@ -17,7 +17,11 @@ const LEAST: usize = 64;
 /// [`Error::Invalid`] for what is no number of bytes, or none in bounds.
 pub(crate) fn longest_bytes(asked: Option<String>) -> Result<usize> {
     let Some(text) = asked else { return Ok(MOST) };
-    let parsed = text.trim().parse().ok().filter(|bytes| (LEAST..=MOST).contains(bytes));
+    let parsed = text
+        .trim()
+        .parse()
+        .ok()
+        .filter(|bytes| (LEAST..=MOST).contains(bytes));
     parsed.ok_or_else(|| Error::invalid(VARIABLE, text, format!("{LEAST} to {MOST} bytes")))
 }
 
@@ -28,7 +32,10 @@ mod tests {
     #[test]
     fn the_longest_message_is_a_number_in_bounds() {
         let of = |text: &str| longest_bytes(Some(text.into())).ok();
-        assert_eq!((longest_bytes(None).ok(), of("4096")), (Some(1 << 30), Some(4096)));
+        assert_eq!(
+            (longest_bytes(None).ok(), of("4096")),
+            (Some(1 << 30), Some(4096))
+        );
         assert_eq!([of("63"), of("1073741825"), of("1 MiB")], [None; 3]);
     }
 }

@@ -57,12 +57,18 @@ struct State {
 /// [`Error::Vendor`] when the system refuses it.
 pub(crate) fn start(job: &Arc<Job>) -> Result<()> {
     let own = job.clone();
-    let thread = Builder::new().name("mpi monitor".into()).stack_size(256 << 10).spawn(move || run(&own));
+    let thread = Builder::new()
+        .name("mpi monitor".into())
+        .stack_size(256 << 10)
+        .spawn(move || run(&own));
     let thread = thread.map_err(|error| Error::Vendor {
         call: "start the thread that watches the job".into(),
         code: error.raw_os_error().unwrap_or(-1).into(),
         reason: error.to_string(),
-        device: DeviceId { vendor: Vendor::Cpu, ordinal: 0 },
+        device: DeviceId {
+            vendor: Vendor::Cpu,
+            ordinal: 0,
+        },
     })?;
     *lock(&job.ending.monitor) = Some(thread);
     Ok(())
@@ -83,8 +89,17 @@ fn run(job: &Job) {
             return;
         }
         advance(job, &mut state);
-        let tick = if state.since.is_some() { FAST_TICK } else { TICK };
-        drop(job.ending.changed.wait_timeout(state, tick).unwrap_or_else(PoisonError::into_inner));
+        let tick = if state.since.is_some() {
+            FAST_TICK
+        } else {
+            TICK
+        };
+        drop(
+            job.ending
+                .changed
+                .wait_timeout(state, tick)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 }
 
@@ -110,11 +125,22 @@ fn pump(job: &Job) -> Result<()> {
 
 // Processes of this host that are there no more, though the job is not over.
 fn bury(job: &Job) {
-    for &(rank, process) in job.peers().iter().filter(|(_, process)| !is_alive(*process)) {
+    for &(rank, process) in job
+        .peers()
+        .iter()
+        .filter(|(_, process)| !is_alive(*process))
+    {
         let new = lock(&job.ending.state).dead.insert(rank);
         if new {
             let reason = format!("its process {process} on {} has died", raw::host());
-            job.ending.tell(job, Failed { rank, missing: Vec::new(), reason });
+            job.ending.tell(
+                job,
+                Failed {
+                    rank,
+                    missing: Vec::new(),
+                    reason,
+                },
+            );
         }
     }
 }
@@ -122,18 +148,30 @@ fn bury(job: &Job) {
 // A process that has died stays in the table until its parent asks: as a zombie.
 fn is_alive(process: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
-    let state = stat.as_ref().ok().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+    let state = stat
+        .as_ref()
+        .ok()
+        .and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
     !matches!(state, None | Some('Z' | 'X'))
 }
 
 // One step of the ending, if there is one.
 fn advance(job: &Job, state: &mut State) {
-    let Some((rank, reason)) = job.abort().raised() else { return };
+    let Some((rank, reason)) = job.abort().raised() else {
+        return;
+    };
     let own = job.place().rank;
     if state.since.is_none() {
         state.since = Some(Instant::now());
         if state.failed.is_empty() {
-            state.failed.insert(own, Failed { rank, missing: Vec::new(), reason: reason.into() });
+            state.failed.insert(
+                own,
+                Failed {
+                    rank,
+                    missing: Vec::new(),
+                    reason: reason.into(),
+                },
+            );
         }
         if let Some(failed) = state.failed.get(&own) {
             let others = (0..job.place().size).filter(|&rank| rank != own);
@@ -144,7 +182,10 @@ fn advance(job: &Job, state: &mut State) {
     if elapsed >= INTERRUPTING {
         let (what, age) = own_state(job, state);
         let answer = Notice::State { what, age };
-        state.unanswered.drain(..).for_each(|rank| send(job, rank, &answer));
+        state
+            .unanswered
+            .drain(..)
+            .for_each(|rank| send(job, rank, &answer));
     }
     match state.settled {
         None if elapsed >= patience(job, state) => {
@@ -160,7 +201,11 @@ fn advance(job: &Job, state: &mut State) {
 // How long this process goes on moving data: who tells waits for answers, the others answer.
 fn patience(job: &Job, state: &State) -> Duration {
     let all_known = silent(job, state).is_empty();
-    if state.failed.contains_key(&job.place().rank) && all_known { TOGETHER } else { ANSWERING }
+    if state.failed.contains_key(&job.place().rank) && all_known {
+        TOGETHER
+    } else {
+        ANSWERING
+    }
 }
 
 // Ranks of which nothing was heard.
@@ -183,7 +228,9 @@ fn send(job: &Job, to: usize, notice: &Notice) {
 
 fn own_state(job: &Job, state: &State) -> (String, Duration) {
     let seen = job.progress().last_seen();
-    let (mut what, age) = seen.first().map_or(Default::default(), |seen| (seen.what.clone(), seen.age));
+    let (mut what, age) = seen
+        .first()
+        .map_or(Default::default(), |seen| (seen.what.clone(), seen.age));
     for interrupted in &state.interrupted {
         what += &format!(", in {interrupted}");
     }
@@ -213,7 +260,10 @@ fn lost(job: &Job, state: &State) -> Option<Lost> {
     let told: Vec<&Failed> = state.failed.values().collect();
     let first = told.iter().find(|failed| failed.missing.is_empty());
     // Of those that waited, the one that waited for a rank which does not answer knows best.
-    let knows = || told.iter().find(|failed| failed.missing.iter().any(|rank| silent.contains(rank)));
+    let knows = || {
+        told.iter()
+            .find(|failed| failed.missing.iter().any(|rank| silent.contains(rank)))
+    };
     let first = *first.or_else(knows).unwrap_or(&told[0]);
     let mut failed: Vec<(usize, String)> = told
         .iter()
@@ -229,8 +279,17 @@ fn lost(job: &Job, state: &State) -> Option<Lost> {
     let mut last_seen: Vec<LastSeen> = state.states.iter().map(seen).collect();
     last_seen.push(seen((&own, &own_state(job, state))));
     last_seen.sort_by_key(|seen| seen.rank);
-    let others = Others { failed, stuck: Vec::new(), silent, last_seen };
-    Some(Lost { rank: first.rank, reason: first.reason.clone(), others })
+    let others = Others {
+        failed,
+        stuck: Vec::new(),
+        silent,
+        last_seen,
+    };
+    Some(Lost {
+        rank: first.rank,
+        reason: first.reason.clone(),
+        others,
+    })
 }
 
 impl Ending {
@@ -241,7 +300,14 @@ impl Ending {
             Error::Timeout { missing, .. } => missing.clone(),
             _ => Vec::new(),
         };
-        self.tell(job, Failed { rank: job.place().rank, missing, reason: error.to_string() });
+        self.tell(
+            job,
+            Failed {
+                rank: job.place().rank,
+                missing,
+                reason: error.to_string(),
+            },
+        );
     }
 
     /// Ends the job because of what happened to a rank, unless it is ending already.
@@ -264,7 +330,11 @@ impl Ending {
     pub(crate) fn settle(&self, job: &Job) {
         let mut state = lock(&self.state);
         while job.abort().raised().is_some() && state.settled.is_none() && !state.over {
-            state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .changed
+                .wait_timeout(state, TICK)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 

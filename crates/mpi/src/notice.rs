@@ -32,7 +32,11 @@ impl Notice {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let word = |number: usize| (number as u64).to_le_bytes();
         match self {
-            Notice::Failed(Failed { rank, missing, reason }) => {
+            Notice::Failed(Failed {
+                rank,
+                missing,
+                reason,
+            }) => {
                 let mut bytes = vec![0];
                 bytes.extend(word(*rank));
                 bytes.extend(word(missing.len()));
@@ -60,11 +64,18 @@ impl Notice {
             0 => {
                 let (rank, count) = (word()?, word()?);
                 let missing = (0..count).map(|_| word()).collect::<Option<_>>()?;
-                Some(Notice::Failed(Failed { rank, missing, reason: text(rest) }))
+                Some(Notice::Failed(Failed {
+                    rank,
+                    missing,
+                    reason: text(rest),
+                }))
             }
             1 => {
                 let age = Duration::from_millis(word()? as u64);
-                Some(Notice::State { what: text(rest), age })
+                Some(Notice::State {
+                    what: text(rest),
+                    age,
+                })
             }
             _ => None,
         }
@@ -77,9 +88,19 @@ mod tests {
 
     #[test]
     fn notices_survive_the_way() {
-        let failed = Failed { rank: 3, missing: vec![1, 700], reason: "waited 60 s".into() };
+        let failed = Failed {
+            rank: 3,
+            missing: vec![1, 700],
+            reason: "waited 60 s".into(),
+        };
         let age = Duration::from_millis(1250);
-        for notice in [Notice::Failed(failed), Notice::State { what: "step 17".into(), age }] {
+        for notice in [
+            Notice::Failed(failed),
+            Notice::State {
+                what: "step 17".into(),
+                age,
+            },
+        ] {
             assert_eq!(Notice::decode(&notice.encode()), Some(notice));
         }
     }

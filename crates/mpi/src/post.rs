@@ -44,21 +44,39 @@ struct Moving {
 impl Post {
     /// The post office of `rank`, over a communicator that nothing else uses.
     pub(crate) fn new(comm: Comm, rank: usize) -> Post {
-        Post { comm, rank, boxes: Mutex::default(), moving: Mutex::default() }
+        Post {
+            comm,
+            rank,
+            boxes: Mutex::default(),
+            moving: Mutex::default(),
+        }
     }
 
     /// Sends a letter; the receiver need not wait for it yet.
     ///
     /// # Errors
     /// MPI's, and a letter of 2 GiB or more.
-    pub(crate) fn send(&self, to: usize, address: u64, number: u64, bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn send(
+        &self,
+        to: usize,
+        address: u64,
+        number: u64,
+        bytes: &[u8],
+    ) -> Result<(), Fault> {
         if to == self.rank {
             self.deliver(to, address, number, bytes.to_vec());
             return Ok(());
         }
         if i32::try_from(bytes.len() + HEAD).is_err() {
-            let reason = format!("{} bytes for the host exchange, which takes less than 2 GiB", bytes.len());
-            return Err(Fault { call: "MPI_Isend", code: -1, reason });
+            let reason = format!(
+                "{} bytes for the host exchange, which takes less than 2 GiB",
+                bytes.len()
+            );
+            return Err(Fault {
+                call: "MPI_Isend",
+                code: -1,
+                reason,
+            });
         }
         let letter = [&address.to_le_bytes()[..], &number.to_le_bytes(), bytes].concat();
         // SAFETY: the vector is kept with its request, and its heap memory stays where it is.
@@ -82,7 +100,9 @@ impl Post {
     /// # Errors
     /// MPI's.
     pub(crate) fn pump(&self) -> Result<bool, Fault> {
-        let Ok(mut moving) = self.moving.try_lock() else { return Ok(false) };
+        let Ok(mut moving) = self.moving.try_lock() else {
+            return Ok(false);
+        };
         while let Some((from, bytes, request)) = self.comm.arrived()? {
             moving.come.push((request, from, bytes));
         }
@@ -101,7 +121,13 @@ impl Post {
     }
 
     fn open(&self, from: usize, mut letter: Vec<u8>) {
-        let word = |at: usize| letter.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+        let word = |at: usize| {
+            letter
+                .get(at..at + 8)?
+                .try_into()
+                .ok()
+                .map(u64::from_le_bytes)
+        };
         if let (Some(address), Some(number)) = (word(0), word(8)) {
             letter.drain(..HEAD);
             self.deliver(from, address, number, letter);

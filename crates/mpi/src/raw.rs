@@ -26,7 +26,15 @@ impl Fault {
 type Result<T, E = Fault> = std::result::Result<T, E>;
 
 fn checked(call: &'static str, code: c_int) -> Result<()> {
-    if code == MPI_SUCCESS as c_int { Ok(()) } else { Err(Fault { call, code, reason: words(code) }) }
+    if code == MPI_SUCCESS as c_int {
+        Ok(())
+    } else {
+        Err(Fault {
+            call,
+            code,
+            reason: words(code),
+        })
+    }
 }
 
 fn words(code: c_int) -> String {
@@ -35,7 +43,9 @@ fn words(code: c_int) -> String {
     // SAFETY: the buffer is longer than MPI's longest text, and stays zero-terminated.
     unsafe { MPI_Error_string(code, text.as_mut_ptr(), &mut len) };
     // SAFETY: zeros follow whatever MPI has written.
-    unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text.as_ptr()) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// The library in words; may be asked before MPI is started.
@@ -46,8 +56,17 @@ pub(crate) fn library() -> String {
     // SAFETY: the buffer has the room that MPI states, and stays zero-terminated.
     unsafe { MPI_Get_library_version(text.as_mut_ptr(), &mut len) };
     // SAFETY: zeros follow whatever MPI has written.
-    let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned();
-    text.lines().next().unwrap_or_default().split(", package").next().unwrap_or_default().trim().to_owned()
+    let text = unsafe { CStr::from_ptr(text.as_ptr()) }
+        .to_string_lossy()
+        .into_owned();
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .split(", package")
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 /// Name of the host, as MPI knows it.
@@ -56,7 +75,9 @@ pub(crate) fn host() -> String {
     // SAFETY: longer than the longest name of any MPI library (256), and stays zero-terminated.
     unsafe { MPI_Get_processor_name(text.as_mut_ptr(), &mut len) };
     // SAFETY: zeros follow whatever MPI has written.
-    unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text.as_ptr()) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Starts MPI for calls from several threads at once; whether the library allows them.
@@ -64,7 +85,12 @@ pub(crate) fn start() -> Result<bool> {
     let mut provided = 0;
     // SAFETY: no arguments are passed, which MPI permits; called once, by `Job::join`.
     let code = unsafe {
-        MPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), RSMPI_THREAD_MULTIPLE, &mut provided)
+        MPI_Init_thread(
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            RSMPI_THREAD_MULTIPLE,
+            &mut provided,
+        )
     };
     checked("MPI_Init_thread", code)?;
     // SAFETY: a constant of the library, read only.
@@ -143,7 +169,13 @@ impl Comm {
         let mut part = self;
         // SAFETY: the communicator is live.
         let code = unsafe {
-            MPI_Comm_split_type(self.0, RSMPI_COMM_TYPE_SHARED, key as c_int, RSMPI_INFO_NULL, &mut part.0)
+            MPI_Comm_split_type(
+                self.0,
+                RSMPI_COMM_TYPE_SHARED,
+                key as c_int,
+                RSMPI_INFO_NULL,
+                &mut part.0,
+            )
         };
         checked("MPI_Comm_split_type", code)?;
         part.returning_errors()
@@ -153,9 +185,13 @@ impl Comm {
     pub(crate) fn leader_in(self, all: Comm) -> Result<usize> {
         let (mut mine, mut others) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: the communicator is live; MPI writes the handle when it succeeds.
-        checked("MPI_Comm_group", unsafe { MPI_Comm_group(self.0, mine.as_mut_ptr()) })?;
+        checked("MPI_Comm_group", unsafe {
+            MPI_Comm_group(self.0, mine.as_mut_ptr())
+        })?;
         // SAFETY: as above.
-        checked("MPI_Comm_group", unsafe { MPI_Comm_group(all.0, others.as_mut_ptr()) })?;
+        checked("MPI_Comm_group", unsafe {
+            MPI_Comm_group(all.0, others.as_mut_ptr())
+        })?;
         // SAFETY: both were written by the calls above, which succeeded.
         let (mut mine, mut others) = unsafe { (mine.assume_init(), others.assume_init()) };
         let (first, mut leader) = (0, 0);
@@ -171,11 +207,14 @@ impl Comm {
         let ranks: Vec<c_int> = members.iter().map(|&rank| rank as c_int).collect();
         let mut all = MaybeUninit::uninit();
         // SAFETY: the communicator is live; MPI writes the handle when it succeeds.
-        checked("MPI_Comm_group", unsafe { MPI_Comm_group(self.0, all.as_mut_ptr()) })?;
+        checked("MPI_Comm_group", unsafe {
+            MPI_Comm_group(self.0, all.as_mut_ptr())
+        })?;
         // SAFETY: written by the call above, which succeeded.
         let (mut all, mut some) = (unsafe { all.assume_init() }, MaybeUninit::uninit());
         // SAFETY: the group is live, and the array holds as many ranks as stated.
-        let code = unsafe { MPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), some.as_mut_ptr()) };
+        let code =
+            unsafe { MPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), some.as_mut_ptr()) };
         checked("MPI_Group_incl", code)?;
         // SAFETY: written by the call above, which succeeded.
         let (mut some, mut part) = (unsafe { some.assume_init() }, self);
@@ -192,7 +231,12 @@ impl Comm {
         let (mut value, mut found) = (std::ptr::null_mut::<c_int>(), 0);
         // SAFETY: the communicator is live; MPI writes a pointer to an int that it owns.
         let code = unsafe {
-            MPI_Comm_get_attr(self.0, MPI_TAG_UB as c_int, (&raw mut value).cast::<c_void>(), &mut found)
+            MPI_Comm_get_attr(
+                self.0,
+                MPI_TAG_UB as c_int,
+                (&raw mut value).cast::<c_void>(),
+                &mut found,
+            )
         };
         // The standard guarantees that much.
         const LEAST: c_int = 32_767;
@@ -205,22 +249,50 @@ impl Comm {
 
     /// # Safety
     /// The bytes stay live and unwritten until the request has completed, or no more data is moved.
-    pub(crate) unsafe fn send(self, bytes: *const u8, len: usize, to: usize, tag: c_int) -> Result<Request> {
+    pub(crate) unsafe fn send(
+        self,
+        bytes: *const u8,
+        len: usize,
+        to: usize,
+        tag: c_int,
+    ) -> Result<Request> {
         let mut request = null();
         // SAFETY: the communicator is live; the caller vouches for the bytes.
         let code = unsafe {
-            MPI_Isend(bytes.cast(), count(len), RSMPI_UINT8_T, to as c_int, tag, self.0, &mut request)
+            MPI_Isend(
+                bytes.cast(),
+                count(len),
+                RSMPI_UINT8_T,
+                to as c_int,
+                tag,
+                self.0,
+                &mut request,
+            )
         };
         checked("MPI_Isend", code).map(|()| Request(request))
     }
 
     /// # Safety
     /// The bytes stay live and nobody else uses them until the request has completed, or no more data is moved.
-    pub(crate) unsafe fn recv(self, bytes: *mut u8, len: usize, from: usize, tag: c_int) -> Result<Request> {
+    pub(crate) unsafe fn recv(
+        self,
+        bytes: *mut u8,
+        len: usize,
+        from: usize,
+        tag: c_int,
+    ) -> Result<Request> {
         let mut request = null();
         // SAFETY: the communicator is live; the caller vouches for the bytes.
         let code = unsafe {
-            MPI_Irecv(bytes.cast(), count(len), RSMPI_UINT8_T, from as c_int, tag, self.0, &mut request)
+            MPI_Irecv(
+                bytes.cast(),
+                count(len),
+                RSMPI_UINT8_T,
+                from as c_int,
+                tag,
+                self.0,
+                &mut request,
+            )
         };
         checked("MPI_Irecv", code).map(|()| Request(request))
     }
@@ -303,10 +375,18 @@ pub(crate) struct Room {
 }
 
 /// Moves data on, and hands those requests that ended to `note`. They stay in their places, and are not looked at again.
-pub(crate) fn some(requests: &mut [Request], room: &mut Room, mut note: impl FnMut(Ended)) -> Result<()> {
+pub(crate) fn some(
+    requests: &mut [Request],
+    room: &mut Room,
+    mut note: impl FnMut(Ended),
+) -> Result<()> {
     // SAFETY: a status is a plain C structure, for which zeros are fine.
-    room.statuses.resize(requests.len().max(room.statuses.len()), unsafe { std::mem::zeroed() });
-    room.indices.resize(requests.len().max(room.indices.len()), 0);
+    room.statuses
+        .resize(requests.len().max(room.statuses.len()), unsafe {
+            std::mem::zeroed()
+        });
+    room.indices
+        .resize(requests.len().max(room.indices.len()), 0);
     let mut ended = 0;
     // SAFETY: `Request` is MPI's handle; both arrays have room for every request.
     let code = unsafe {
@@ -325,8 +405,16 @@ pub(crate) fn some(requests: &mut [Request], room: &mut Room, mut note: impl FnM
     // MPI_UNDEFINED, when no request is left, is negative.
     let ended = usize::try_from(ended).unwrap_or(0);
     for (&index, status) in room.indices.iter().zip(&room.statuses).take(ended) {
-        let outcome = if in_status { checked("message", status.MPI_ERROR) } else { Ok(()) };
-        note(Ended { index: index as usize, bytes: received(status), outcome });
+        let outcome = if in_status {
+            checked("message", status.MPI_ERROR)
+        } else {
+            Ok(())
+        };
+        note(Ended {
+            index: index as usize,
+            bytes: received(status),
+            outcome,
+        });
     }
     Ok(())
 }

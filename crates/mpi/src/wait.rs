@@ -29,7 +29,12 @@ pub(crate) struct Patience {
 impl Patience {
     /// A wait that begins; `eager` where no other rank wants this processor.
     pub(crate) fn new(eager: bool) -> Patience {
-        Patience { polls: 0, since: Instant::now(), eager, sleep: Duration::from_micros(20) }
+        Patience {
+            polls: 0,
+            since: Instant::now(),
+            eager,
+            sleep: Duration::from_micros(20),
+        }
     }
 
     /// Something has come: the next thing is probably near.
@@ -66,7 +71,12 @@ pub(crate) struct Wait {
 impl Wait {
     /// A wait that begins now; `eager` where no other rank wants this processor.
     pub(crate) fn new(eager: bool, timeout: Duration) -> Wait {
-        Wait { patience: Patience::new(eager), begun: Instant::now(), timeout, look: false }
+        Wait {
+            patience: Patience::new(eager),
+            begun: Instant::now(),
+            timeout,
+            look: false,
+        }
     }
 
     /// Something has come, or it is time to pause.

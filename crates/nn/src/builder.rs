@@ -45,14 +45,22 @@ pub struct LinearOptions {
 
 impl Default for LinearOptions {
     fn default() -> Self {
-        LinearOptions { kind: None, bias: true, init: None }
+        LinearOptions {
+            kind: None,
+            bias: true,
+            init: None,
+        }
     }
 }
 
 impl Builder {
     /// A builder without layers.
     pub fn new(context: &Context) -> Builder {
-        Builder { context: context.clone(), prefix: String::new(), shared: Rc::default() }
+        Builder {
+            context: context.clone(),
+            prefix: String::new(),
+            shared: Rc::default(),
+        }
     }
 
     /// This rank's context.
@@ -62,7 +70,10 @@ impl Builder {
 
     /// The same builder, whose names begin with `name` and a dot.
     pub fn scope(&self, name: &str) -> Builder {
-        Builder { prefix: format!("{}{name}.", self.prefix), ..self.clone() }
+        Builder {
+            prefix: format!("{}{name}.", self.prefix),
+            ..self.clone()
+        }
     }
 
     /// A linear layer with bias.
@@ -84,15 +95,26 @@ impl Builder {
         out_features: usize,
         options: LinearOptions,
     ) -> Result<Linear> {
-        let kind = options.kind.unwrap_or(match self.shared.transposed_next.get() {
-            true => Kind::Transposed,
-            false => Kind::Normal,
-        });
+        let kind = options
+            .kind
+            .unwrap_or(match self.shared.transposed_next.get() {
+                true => Kind::Transposed,
+                false => Kind::Normal,
+            });
         self.shared.transposed_next.set(kind == Kind::Normal);
-        let init = options.init.unwrap_or(Init::Uniform(1.0 / (in_features.max(1) as f64).sqrt()));
+        let init = options
+            .init
+            .unwrap_or(Init::Uniform(1.0 / (in_features.max(1) as f64).sqrt()));
         let name = format!("{}{name}", self.prefix);
-        let layer =
-            ops::Linear::declare(&self.context, &name, in_features, out_features, kind, init, options.bias)?;
+        let layer = ops::Linear::declare(
+            &self.context,
+            &name,
+            in_features,
+            out_features,
+            kind,
+            init,
+            options.bias,
+        )?;
         self.register(&layer.weight);
         layer.bias.iter().for_each(|bias| self.register(bias));
         Ok(Linear::new(layer))
@@ -117,18 +139,37 @@ impl Builder {
     fn norm(&self, name: &str, features: usize, kind: NormKind, epsilon: f64) -> Result<Norm> {
         let cut = || Layout::cut(vec![vec![Axis::Y]]).expect("one axis cuts once");
         let declare = |part: &str, value: f64| {
-            self.parameter(&format!("{name}.{part}"), &[features], cut(), Init::Constant(value), false)
+            self.parameter(
+                &format!("{name}.{part}"),
+                &[features],
+                cut(),
+                Init::Constant(value),
+                false,
+            )
         };
         let gain = declare("gain", 1.0)?;
-        let bias = (kind == NormKind::Layer).then(|| declare("bias", 0.0)).transpose()?;
-        Ok(Norm { kind, gain, bias, epsilon })
+        let bias = (kind == NormKind::Layer)
+            .then(|| declare("bias", 0.0))
+            .transpose()?;
+        Ok(Norm {
+            kind,
+            gain,
+            bias,
+            epsilon,
+        })
     }
 
     /// A look-up table over a vocabulary, cut over X.
     ///
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) from the declaration.
-    pub fn embedding(&self, name: &str, rows: usize, hidden: usize, init: Init) -> Result<Embedding> {
+    pub fn embedding(
+        &self,
+        name: &str,
+        rows: usize,
+        hidden: usize,
+        init: Init,
+    ) -> Result<Embedding> {
         self.table(name, rows, Rows::Vocabulary, hidden, init)
     }
 
@@ -136,11 +177,24 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) from the declaration.
-    pub fn positions(&self, name: &str, rows: usize, hidden: usize, init: Init) -> Result<Embedding> {
+    pub fn positions(
+        &self,
+        name: &str,
+        rows: usize,
+        hidden: usize,
+        init: Init,
+    ) -> Result<Embedding> {
         self.table(name, rows, Rows::Positions, hidden, init)
     }
 
-    fn table(&self, name: &str, rows: usize, kind: Rows, hidden: usize, init: Init) -> Result<Embedding> {
+    fn table(
+        &self,
+        name: &str,
+        rows: usize,
+        kind: Rows,
+        hidden: usize,
+        init: Init,
+    ) -> Result<Embedding> {
         let name = format!("{}{name}", self.prefix);
         let table = embedding::declare(&self.context, &name, rows, kind, hidden, init)?;
         self.register(&table);
@@ -160,7 +214,8 @@ impl Builder {
         decays: bool,
     ) -> Result<Parameter> {
         let name = format!("{}{name}", self.prefix);
-        let parameter = Parameter::declare(&self.context, &name, global_shape, layout, init, decays)?;
+        let parameter =
+            Parameter::declare(&self.context, &name, global_shape, layout, init, decays)?;
         self.register(&parameter);
         Ok(parameter)
     }

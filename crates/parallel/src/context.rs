@@ -66,7 +66,11 @@ impl Context {
     pub fn new(world: World, grid: Grid, device: Device, settings: Settings) -> Result<Context> {
         if grid.world_size() != world.size() {
             let found = format!("grid {} of {} ranks", grid.degrees(), grid.world_size());
-            return Err(Error::invalid("grid", found, format!("{}, the number of ranks", world.size())));
+            return Err(Error::invalid(
+                "grid",
+                found,
+                format!("{}, the number of ranks", world.size()),
+            ));
         }
         let mapping = mapping(&world, &grid, settings.positions)?;
         let coordinates = grid.coordinates(mapping.position_of(world.rank()));
@@ -108,7 +112,9 @@ impl Context {
 
     /// World ranks that differ from this one on no axis but these, in the order of the group.
     pub fn members(&self, axes: &[Axis]) -> Vec<usize> {
-        self.0.mapping.members(&self.0.grid, self.0.world.rank(), axes)
+        self.0
+            .mapping
+            .members(&self.0.grid, self.0.world.rank(), axes)
     }
 
     /// Says on which machine this runs; the first time counts. Every rank must say the same.
@@ -206,7 +212,10 @@ impl Context {
         if let Some(stream) = self.0.streams.borrow().get(name) {
             return Ok(stream.clone());
         }
-        let stream = self.0.device.create_stream(StreamKind::Communication, name)?;
+        let stream = self
+            .0
+            .device
+            .create_stream(StreamKind::Communication, name)?;
         self.0.streams.borrow_mut().insert(name, stream.clone());
         Ok(stream)
     }
@@ -229,9 +238,18 @@ impl Context {
             return Ok(Some(group.clone()));
         }
         let members = self.members(&[axis]);
-        let group = Group::join(self, &format!("axis {}", axis.name()), axis, &members, purpose)?;
+        let group = Group::join(
+            self,
+            &format!("axis {}", axis.name()),
+            axis,
+            &members,
+            purpose,
+        )?;
         let group = Rc::new(group);
-        self.0.axes.borrow_mut().insert((axis, purpose), group.clone());
+        self.0
+            .axes
+            .borrow_mut()
+            .insert((axis, purpose), group.clone());
         Ok(Some(group))
     }
 
@@ -276,6 +294,11 @@ impl Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Context(rank {} at {})", self.0.world.rank(), self.0.coordinates)
+        write!(
+            f,
+            "Context(rank {} at {})",
+            self.0.world.rank(),
+            self.0.coordinates
+        )
     }
 }

@@ -90,17 +90,24 @@ impl Counters {
 
     /// Calls and bytes of one operation on one axis, of one subject.
     pub fn get(&self, axis: Axis, operation: Operation, subject: Subject) -> Count {
-        self.0.get(&(axis, operation, subject)).copied().unwrap_or_default()
+        self.0
+            .get(&(axis, operation, subject))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// All counts that are not zero.
     pub fn iter(&self) -> impl Iterator<Item = (Axis, Operation, Subject, Count)> + '_ {
-        self.0.iter().map(|(&(axis, operation, subject), &count)| (axis, operation, subject, count))
+        self.0
+            .iter()
+            .map(|(&(axis, operation, subject), &count)| (axis, operation, subject, count))
     }
 
     /// Calls and bytes of one operation on one axis, of all subjects.
     pub fn total(&self, axis: Axis, operation: Operation) -> Count {
-        let of = self.iter().filter(|(a, o, ..)| (*a, *o) == (axis, operation));
+        let of = self
+            .iter()
+            .filter(|(a, o, ..)| (*a, *o) == (axis, operation));
         of.fold(Count::default(), |sum, (.., c)| Count {
             calls: sum.calls + c.calls,
             bytes: sum.bytes + c.bytes,

@@ -16,25 +16,42 @@ pub fn nodes(world: &World) -> Result<Vec<usize>> {
         return Ok(vec![0; world.size()]);
     }
     let own: Place = [world.rank(), world.node(), world.local_size()];
-    let bytes: Vec<u8> = own.iter().flat_map(|number| (*number as u64).to_le_bytes()).collect();
+    let bytes: Vec<u8> = own
+        .iter()
+        .flat_map(|number| (*number as u64).to_le_bytes())
+        .collect();
     let told = world.everyone().all_gather(&bytes)?;
-    let places: Vec<Place> = told.iter().map(|bytes| place(bytes)).collect::<Result<_>>()?;
+    let places: Vec<Place> = told
+        .iter()
+        .map(|bytes| place(bytes))
+        .collect::<Result<_>>()?;
     let is_told_by_itself = |(rank, place): (usize, &Place)| place[0] == rank;
     match places.iter().enumerate().all(is_told_by_itself) {
         true => Ok(places.iter().map(|place| place[1]).collect()),
         // A few ranks stand for all others, of a job that fills its nodes in order.
         false => {
-            let per_node = places.iter().map(|place| place[2]).max().unwrap_or(1).max(1);
+            let per_node = places
+                .iter()
+                .map(|place| place[2])
+                .max()
+                .unwrap_or(1)
+                .max(1);
             Ok((0..world.size()).map(|rank| rank / per_node).collect())
         }
     }
 }
 
 fn place(bytes: &[u8]) -> Result<Place> {
-    let numbers: Vec<usize> =
-        bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes) as usize).collect();
+    let numbers: Vec<usize> = bytes
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|bytes| u64::from_le_bytes(*bytes) as usize)
+        .collect();
     let found = || format!("{} bytes from a rank", bytes.len());
-    numbers.try_into().map_err(|_| Error::invalid("places of ranks", found(), "rank, node and local size"))
+    numbers
+        .try_into()
+        .map_err(|_| Error::invalid("places of ranks", found(), "rank, node and local size"))
 }
 
 /// Who sits where on `grid`. Collective where there are several nodes.

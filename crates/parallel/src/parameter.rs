@@ -56,7 +56,11 @@ impl Parameter {
     ) -> Result<Parameter> {
         if layout.num_dims() != global_shape.len() {
             let found = format!("layout {layout} for shape {global_shape:?}");
-            return Err(Error::invalid(format!("parameter {name}"), found, "as many dims"));
+            return Err(Error::invalid(
+                format!("parameter {name}"),
+                found,
+                "as many dims",
+            ));
         }
         // A block is gathered by putting the shards of Z one behind the other, so Z cuts rows, after all other axes.
         let z_is_innermost = layout.dims()[0].last() == Some(&Axis::Z);
@@ -122,7 +126,11 @@ impl Parameter {
     /// # Panics
     /// When the set of parameters has not been allocated: a bug of ours.
     pub fn value(&self) -> Tensor {
-        self.0.value.borrow().clone().expect("parameters are allocated before a model runs")
+        self.0
+            .value
+            .borrow()
+            .clone()
+            .expect("parameters are allocated before a model runs")
     }
 
     /// The shard's gradient, in the accumulator type; added to by backward passes.
@@ -130,7 +138,11 @@ impl Parameter {
     /// # Panics
     /// As [`value`](Parameter::value).
     pub fn gradient(&self) -> Tensor {
-        self.0.gradient.borrow().clone().expect("gradients are allocated before a model is trained")
+        self.0
+            .gradient
+            .borrow()
+            .clone()
+            .expect("gradients are allocated before a model is trained")
     }
 
     /// Gives the parameter its memory.
@@ -152,12 +164,17 @@ impl Parameter {
     /// The axes over which the gradient must still be summed after backward: those that split the batch and do not
     /// cut the parameter. An axis that cuts it was summed by a reduce-scatter.
     pub fn sum_axes(&self) -> Vec<Axis> {
-        [Axis::Z, Axis::Data].into_iter().filter(|&axis| self.0.layout.cuts(axis).is_none()).collect()
+        [Axis::Z, Axis::Data]
+            .into_iter()
+            .filter(|&axis| self.0.layout.cuts(axis).is_none())
+            .collect()
     }
 
     /// Whether this rank counts its shard in a global norm, so that each element counts once over X, Y and Z.
     pub fn counts_in_norm(&self, context: &Context) -> bool {
-        Axis::tensor().into_iter().all(|axis| self.0.layout.cuts(axis).is_some() || context.index(axis) == 0)
+        Axis::tensor()
+            .into_iter()
+            .all(|axis| self.0.layout.cuts(axis).is_some() || context.index(axis) == 0)
     }
 
     /// The initial values of this rank's shard.
@@ -169,7 +186,8 @@ impl Parameter {
             Init::Uniform(bound) => bound * (2.0 * f64::from(key.uniform(index as u64)) - 1.0),
         };
         let runs = self.0.index.contiguous_runs(&self.0.global_shape);
-        runs.flat_map(|(start, len)| (start..start + len).map(draw)).collect()
+        runs.flat_map(|(start, len)| (start..start + len).map(draw))
+            .collect()
     }
 
     /// The shard as a differentiable value, for layers that a user writes of plain operations.
@@ -185,8 +203,12 @@ impl Parameter {
 
     /// Shape of the block that the ranks of axis Z hold together.
     pub(crate) fn block_shape(&self, context: &Context) -> Vec<usize> {
-        let without_z =
-            self.0.layout.dims().iter().map(|axes| axes.iter().copied().filter(|&a| a != Axis::Z).collect());
+        let without_z = self
+            .0
+            .layout
+            .dims()
+            .iter()
+            .map(|axes| axes.iter().copied().filter(|&a| a != Axis::Z).collect());
         let layout = Layout::cut(without_z.collect()).expect("a part of a valid layout is valid");
         layout.local_shape(&self.0.global_shape, context.grid(), context.coordinates())
     }
@@ -194,12 +216,17 @@ impl Parameter {
     /// Elements of that block which each rank of axis Z holds: runs of its rows.
     pub(crate) fn block_counts(&self, context: &Context) -> Counts {
         let block = self.block_shape(context);
-        let (ranks, columns) = (context.degree(Axis::Z), block[1..].iter().product::<usize>());
+        let (ranks, columns) = (
+            context.degree(Axis::Z),
+            block[1..].iter().product::<usize>(),
+        );
         match block[0] % ranks {
             0 => Counts::Even(block[0] / ranks * columns),
-            _ => {
-                Counts::Uneven((0..ranks).map(|i| shard_range(block[0], ranks, i).len() * columns).collect())
-            }
+            _ => Counts::Uneven(
+                (0..ranks)
+                    .map(|i| shard_range(block[0], ranks, i).len() * columns)
+                    .collect(),
+            ),
         }
     }
 
@@ -211,6 +238,10 @@ impl Parameter {
 
 impl fmt::Debug for Parameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Parameter({} {:?} {})", self.0.name, self.0.global_shape, self.0.layout)
+        write!(
+            f,
+            "Parameter({} {:?} {})",
+            self.0.name, self.0.global_shape, self.0.layout
+        )
     }
 }

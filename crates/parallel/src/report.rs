@@ -42,14 +42,19 @@ impl Report {
 
     /// The changes of layout, each with how often it ran.
     pub fn redistributions(&self) -> impl Iterator<Item = (&Redistribution, usize)> {
-        self.redistributions.iter().map(|(redistribution, &times)| (redistribution, times))
+        self.redistributions
+            .iter()
+            .map(|(redistribution, &times)| (redistribution, times))
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.redistributions.is_empty() {
-            return writeln!(f, "no change of layout: every layer reads what the one before emits");
+            return writeln!(
+                f,
+                "no change of layout: every layer reads what the one before emits"
+            );
         }
         let cut = |axis: Option<Axis>| axis.map_or("whole".into(), |axis| format!("cut by {axis}"));
         for (change, times) in self.redistributions() {

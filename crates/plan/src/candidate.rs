@@ -52,10 +52,17 @@ impl Candidate {
             bucket_mib: request.preset.bucket_mib(),
             keep_gathered: self.keep_gathered,
             gather_wide: request.gather_wide,
-            hierarchical: request.hierarchical.unwrap_or(request.preset.hierarchical()),
+            hierarchical: request
+                .hierarchical
+                .unwrap_or(request.preset.hierarchical()),
             sharded_optimiser: self.sharded_optimiser,
             ..ParallelConfig::default()
         };
-        Config { model, training, parallel, ..Config::default() }
+        Config {
+            model,
+            training,
+            parallel,
+            ..Config::default()
+        }
     }
 }

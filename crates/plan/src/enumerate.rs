@@ -15,7 +15,10 @@ pub fn candidates(request: &Request) -> Vec<Candidate> {
         let distances = Distances::new(&degrees, &orders);
         let shapes = shapes(request, degrees);
         let all = shapes.into_iter().flat_map(|shape| {
-            distances.orders().map(move |(order, _)| Candidate { order, ..shape }).collect::<Vec<_>>()
+            distances
+                .orders()
+                .map(move |(order, _)| Candidate { order, ..shape })
+                .collect::<Vec<_>>()
         });
         all.collect::<Vec<_>>()
     };
@@ -28,18 +31,27 @@ pub(crate) fn grids(request: &Request) -> Vec<Degrees> {
         Some(degrees) => vec![degrees],
         None => factorisations(request.devices),
     };
-    degrees.into_iter().filter(|degrees| allowed(request, degrees)).collect()
+    degrees
+        .into_iter()
+        .filter(|degrees| allowed(request, degrees))
+        .collect()
 }
 
 fn allowed(request: &Request, degrees: &Degrees) -> bool {
     let staged = degrees.pipeline > 1 && !request.allow_pipeline && request.grid.is_none();
     let demands = request.model.demands(request.batch, 1, 1);
-    !staged && degrees.world_size().is_ok_and(|size| size == request.devices) && demands.are_met_by(degrees)
+    !staged
+        && degrees
+            .world_size()
+            .is_ok_and(|size| size == request.devices)
+        && demands.are_met_by(degrees)
 }
 
 /// The orders of axes that are tried.
 pub(crate) fn orders(request: &Request) -> Vec<AxisOrder> {
-    request.order.map_or_else(AxisOrder::all, |order| vec![order])
+    request
+        .order
+        .map_or_else(AxisOrder::all, |order| vec![order])
 }
 
 /// Micro-batches, recomputation, schedule and sharding for one grid; the order is filled in later.

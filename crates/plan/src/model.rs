@@ -25,7 +25,10 @@ const TABLE: [(&str, usize, usize, usize); 12] = [
 
 /// The names that [`find`] knows.
 pub fn names() -> Vec<String> {
-    TABLE.iter().map(|(name, ..)| format!("gpt-{name}")).collect()
+    TABLE
+        .iter()
+        .map(|(name, ..)| format!("gpt-{name}"))
+        .collect()
 }
 
 /// The model of that name (`gpt-40b`, `40B`), or of that configuration file; with its name.
@@ -41,11 +44,17 @@ pub fn find(name_or_path: &str) -> Result<(String, GptConfig)> {
     let path = Path::new(name_or_path);
     if !path.exists() {
         let known = names().join(", ");
-        return Err(Error::Request(format!("model `{name_or_path}`: no such file, and none of {known}")));
+        return Err(Error::Request(format!(
+            "model `{name_or_path}`: no such file, and none of {known}"
+        )));
     }
     let mut model = train::Config::read(path)?.model;
     // Which vocabulary it is depends on the data; bytes unless the file says otherwise.
-    model.vocabulary = if model.vocabulary == 0 { 256 } else { model.vocabulary };
+    model.vocabulary = if model.vocabulary == 0 {
+        256
+    } else {
+        model.vocabulary
+    };
     Ok((path.display().to_string(), model))
 }
 
@@ -73,7 +82,11 @@ pub fn flop_per_step(model: &GptConfig, batch: usize, recompute: bool) -> f64 {
     if model.family != Family::Gpt2 {
         return tokens * model.flop_per_token() * if recompute { 4.0 / 3.0 } else { 1.0 };
     }
-    let (layers, h, s) = (model.layers as f64, model.hidden as f64, model.context as f64);
+    let (layers, h, s) = (
+        model.layers as f64,
+        model.hidden as f64,
+        model.context as f64,
+    );
     let factor = if recompute { 96.0 } else { 72.0 };
     let vocabulary = model.vocabulary as f64;
     factor * tokens * layers * h * h * (1.0 + s / (6.0 * h) + vocabulary / (16.0 * layers * h))
@@ -87,7 +100,11 @@ mod tests {
     fn names_and_their_sizes_agree() {
         for name in names() {
             let (_, model) = find(&name).unwrap();
-            let billions: f64 = name.trim_start_matches("gpt-").trim_end_matches('b').parse().unwrap();
+            let billions: f64 = name
+                .trim_start_matches("gpt-")
+                .trim_end_matches('b')
+                .parse()
+                .unwrap();
             let found = model.num_parameters() as f64 / 1e9;
             assert!((found / billions - 1.0).abs() < 0.09, "{name}: {found}");
         }
@@ -97,7 +114,10 @@ mod tests {
     #[test]
     fn an_unknown_model_is_told_the_known_ones() {
         let text = find("gpt-9b").unwrap_err().to_string();
-        assert!(text.contains("`gpt-9b`") && text.contains("gpt-640b"), "{text}");
+        assert!(
+            text.contains("`gpt-9b`") && text.contains("gpt-640b"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -20,15 +20,26 @@ const SHOWN: usize = 16;
 /// [`Error::Request`] when the step was simulated without its spans; [`Error::Train`] when the file cannot be written.
 pub fn write_trace(outcome: &Outcome, path: &Path) -> Result<()> {
     if outcome.stages.iter().all(|stage| stage.spans.is_empty()) {
-        return Err(Error::Request("trace: the step was simulated without its spans".into()));
+        return Err(Error::Request(
+            "trace: the step was simulated without its spans".into(),
+        ));
     }
-    let begin_us = outcome.stages.iter().map(|stage| stage.begin_us()).fold(f64::INFINITY, f64::min);
+    let begin_us = outcome
+        .stages
+        .iter()
+        .map(|stage| stage.begin_us())
+        .fold(f64::INFINITY, f64::min);
     let written = || {
         let mut writer = TraceWriter::create(path)?;
         for stage in &outcome.stages {
             for span in &stage.spans {
-                let bar =
-                    Bar::new(stage.rank, &span.stream, span.name, span.start_us - begin_us, span.duration_us);
+                let bar = Bar::new(
+                    stage.rank,
+                    &span.stream,
+                    span.name,
+                    span.start_us - begin_us,
+                    span.duration_us,
+                );
                 writer.span(&bar.with("bytes", span.bytes as f64))?;
             }
         }
@@ -42,14 +53,19 @@ pub type Totals = BTreeMap<(String, String), f64>;
 
 /// The totals of a simulated step.
 pub fn simulated(outcome: &Outcome) -> Totals {
-    totals(outcome.stages.iter().flat_map(|stage| &stage.spans), outcome.stages.len().max(1) as f64)
+    totals(
+        outcome.stages.iter().flat_map(|stage| &stage.spans),
+        outcome.stages.len().max(1) as f64,
+    )
 }
 
 /// The totals of spans that so many steps, or ranks, have left.
 pub fn totals<'a>(spans: impl IntoIterator<Item = &'a Span>, number: f64) -> Totals {
     let mut totals = Totals::new();
     for span in spans {
-        *totals.entry((span.stream.clone(), span.name.into())).or_default() += span.duration_us / number;
+        *totals
+            .entry((span.stream.clone(), span.name.into()))
+            .or_default() += span.duration_us / number;
     }
     totals
 }
@@ -79,22 +95,40 @@ pub fn measured(path: &Path) -> Result<Totals> {
 }
 
 fn lane(event: &Value) -> (u64, u64) {
-    (event["pid"].as_u64().unwrap_or(0), event["tid"].as_u64().unwrap_or(0))
+    (
+        event["pid"].as_u64().unwrap_or(0),
+        event["tid"].as_u64().unwrap_or(0),
+    )
 }
 
 fn streams(events: &[Value]) -> BTreeMap<(u64, u64), String> {
     let named = events.iter().filter(|event| event["name"] == "thread_name");
-    named.map(|event| (lane(event), event["args"]["name"].as_str().unwrap_or_default().to_owned())).collect()
+    named
+        .map(|event| {
+            (
+                lane(event),
+                event["args"]["name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+            )
+        })
+        .collect()
 }
 
 /// A measured and a simulated step side by side, the largest differences first.
 pub fn comparison(measured: &Totals, simulated: &Totals) -> String {
     let keys: BTreeSet<_> = measured.keys().chain(simulated.keys()).collect();
     let of = |totals: &Totals, key: &(String, String)| totals.get(key).copied().unwrap_or(0.0);
-    let mut rows: Vec<_> = keys.into_iter().map(|key| (key, of(measured, key), of(simulated, key))).collect();
+    let mut rows: Vec<_> = keys
+        .into_iter()
+        .map(|key| (key, of(measured, key), of(simulated, key)))
+        .collect();
     rows.sort_by(|one, other| (other.2 - other.1).abs().total_cmp(&(one.2 - one.1).abs()));
-    let mut text =
-        format!("{:<28}{:<24}{:>13}{:>13}{:>13}\n", "stream", "work", "measured", "simulated", "difference");
+    let mut text = format!(
+        "{:<28}{:<24}{:>13}{:>13}{:>13}\n",
+        "stream", "work", "measured", "simulated", "difference"
+    );
     for ((stream, name), measured, simulated) in rows.iter().take(SHOWN) {
         let _ = writeln!(
             text,
@@ -125,8 +159,12 @@ mod tests {
         let path = dir.path().join("trace.json");
         let mut writer = TraceWriter::create(&path).unwrap();
         for rank in 0..2 {
-            writer.span(&Bar::new(rank, "compute", "gemm", 1.0, 4.0)).unwrap();
-            writer.span(&Bar::new(rank, "gather", "all_gather", 2.0, 3.0)).unwrap();
+            writer
+                .span(&Bar::new(rank, "compute", "gemm", 1.0, 4.0))
+                .unwrap();
+            writer
+                .span(&Bar::new(rank, "gather", "all_gather", 2.0, 3.0))
+                .unwrap();
         }
         writer.finish().unwrap();
         let totals = measured(&path).unwrap();
@@ -137,10 +175,16 @@ mod tests {
     #[test]
     fn the_largest_difference_comes_first() {
         let totals = |gemm: f64, copy: f64| {
-            Totals::from([(("c".into(), "gemm".into()), gemm), (("c".into(), "copy".into()), copy)])
+            Totals::from([
+                (("c".into(), "gemm".into()), gemm),
+                (("c".into(), "copy".into()), copy),
+            ])
         };
         let text = comparison(&totals(1000.0, 2000.0), &totals(1100.0, 500.0));
         let second = text.lines().nth(1).unwrap();
-        assert!(second.contains("copy") && second.contains("-1.500 ms"), "{text}");
+        assert!(
+            second.contains("copy") && second.contains("-1.500 ms"),
+            "{text}"
+        );
     }
 }

@@ -10,14 +10,23 @@ const FEW: usize = 8;
 
 /// Why no grid divides the model, in one sentence.
 pub(crate) fn no_grid(request: &Request) -> String {
-    let Request { devices, batch, model, .. } = request;
+    let Request {
+        devices,
+        batch,
+        model,
+        ..
+    } = request;
     if let Some(degrees) = request.grid {
-        let demands = request.model.demands(*batch, request.micro_batches.unwrap_or(1), 1);
+        let demands = request
+            .model
+            .demands(*batch, request.micro_batches.unwrap_or(1), 1);
         return match demands.check(&degrees) {
             Err(error) => error.to_string(),
             Ok(()) => {
                 let size = degrees.world_size().unwrap_or(0);
-                format!("grid {degrees}: found {size} ranks, needed {devices}, the number of devices")
+                format!(
+                    "grid {degrees}: found {size} ranks, needed {devices}, the number of devices"
+                )
             }
         };
     }
@@ -32,7 +41,10 @@ fn larger_counts(request: &Request) -> Vec<usize> {
     let node = request.machine.devices_per_node;
     let most = request.machine.nodes * node;
     let powers = (0..24).map(|power| 1_usize << power);
-    let mut counts: Vec<_> = powers.flat_map(|power| [power, 3 * power]).map(|nodes| nodes * node).collect();
+    let mut counts: Vec<_> = powers
+        .flat_map(|power| [power, 3 * power])
+        .map(|nodes| nodes * node)
+        .collect();
     counts.extend((0..node.ilog2()).map(|power| 1 << power));
     counts.retain(|count| *count <= most);
     counts.sort_unstable();
@@ -50,29 +62,48 @@ pub(crate) fn out_of_reach(request: &Request) -> String {
     );
     // Where a grid was asked for, others of as many devices may do.
     let from = request.devices + usize::from(request.grid.is_none());
-    let counts = larger_counts(request).into_iter().filter(|count| *count >= from);
-    match counts.into_iter().find(|count| fits(&with_devices(request, *count))) {
+    let counts = larger_counts(request)
+        .into_iter()
+        .filter(|count| *count >= from);
+    match counts
+        .into_iter()
+        .find(|count| fits(&with_devices(request, *count)))
+    {
         Some(count) if count == request.devices => {
             format!("{told} as that grid; another grid of as many does")
         }
         Some(count) => format!("{told}; the smallest count that does is {count}"),
-        None => format!("{told}, nor all {} of it", machine.nodes * machine.devices_per_node),
+        None => format!(
+            "{told}, nor all {} of it",
+            machine.nodes * machine.devices_per_node
+        ),
     }
 }
 
 // A grid of that many devices cannot be the one that was asked for; where that had stages, others may.
 fn with_devices(request: &Request, devices: usize) -> Request {
     let staged = request.grid.is_some_and(|degrees| degrees.pipeline > 1);
-    Request { devices, grid: None, allow_pipeline: request.allow_pipeline || staged, ..request.clone() }
+    Request {
+        devices,
+        grid: None,
+        allow_pipeline: request.allow_pipeline || staged,
+        ..request.clone()
+    }
 }
 
 // Whether one of the leanest candidates does; memory does not depend on the order of axes.
 fn fits(request: &Request) -> bool {
     let order = request.order.unwrap_or_default();
-    let shapes =
-        enumerate::grids(request).into_iter().flat_map(|degrees| enumerate::shapes(request, degrees));
+    let shapes = enumerate::grids(request)
+        .into_iter()
+        .flat_map(|degrees| enumerate::shapes(request, degrees));
     let room = request.machine.device.memory_bytes() as f64;
-    let bounded = shapes.map(|shape| (estimate::memory(request, &shape), Candidate { order, ..shape }));
+    let bounded = shapes.map(|shape| {
+        (
+            estimate::memory(request, &shape),
+            Candidate { order, ..shape },
+        )
+    });
     let mut lean: Vec<_> = bounded.filter(|(bytes, _)| *bytes <= room).collect();
     lean.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     lean.iter().take(LEANEST).any(|(_, candidate)| {
@@ -84,9 +115,20 @@ fn fits(request: &Request) -> bool {
 // About the same memory in less time: beyond those that are in flight, micro-batches need little more of it (buffers that
 // wait for their streams), and the leanest candidates have the most.
 fn short(request: &Request, candidate: &Candidate) -> (Request, Candidate) {
-    let micro_batches = candidate.micro_batches.min(FEW.max(2 * candidate.degrees.pipeline));
+    let micro_batches = candidate
+        .micro_batches
+        .min(FEW.max(2 * candidate.degrees.pipeline));
     let batch = request.batch / candidate.micro_batches * micro_batches;
-    (Request { batch, ..request.clone() }, Candidate { micro_batches, ..*candidate })
+    (
+        Request {
+            batch,
+            ..request.clone()
+        },
+        Candidate {
+            micro_batches,
+            ..*candidate
+        },
+    )
 }
 
 #[cfg(test)]
@@ -98,13 +140,26 @@ mod tests {
     fn a_fixed_grid_does_not_bind_larger_counts() {
         let (name, model) = crate::model::find("gpt-40b").unwrap();
         let request = Request::new(Machine::find("perlmutter").unwrap(), 8, name, model);
-        let fixed = Request { grid: Some("x=4,z=2".parse().unwrap()), ..request.clone() };
+        let fixed = Request {
+            grid: Some("x=4,z=2".parse().unwrap()),
+            ..request.clone()
+        };
         let told = out_of_reach(&fixed);
-        assert!(told.contains("; the smallest count that does is "), "{told}");
+        assert!(
+            told.contains("; the smallest count that does is "),
+            "{told}"
+        );
         assert_eq!(told, out_of_reach(&request));
-        let lopsided = Request { devices: 512, grid: Some("data=512".parse().unwrap()), ..request };
+        let lopsided = Request {
+            devices: 512,
+            grid: Some("data=512".parse().unwrap()),
+            ..request
+        };
         let told = out_of_reach(&lopsided);
-        assert!(told.ends_with("as that grid; another grid of as many does"), "{told}");
+        assert!(
+            told.ends_with("as that grid; another grid of as many does"),
+            "{told}"
+        );
     }
 
     #[test]
@@ -113,7 +168,12 @@ mod tests {
             let model = crate::model::gpt(2, 1024, 8);
             let request = Request::new(Machine::find("perlmutter").unwrap(), 4, "small", model);
             let degrees = Some(grid.parse().unwrap());
-            let request = Request { batch: 64, grid: degrees, micro_batches: Some(micro_batches), ..request };
+            let request = Request {
+                batch: 64,
+                grid: degrees,
+                micro_batches: Some(micro_batches),
+                ..request
+            };
             for candidate in enumerate::candidates(&request) {
                 let memory = |(request, candidate): (Request, Candidate)| {
                     simulate(&request, &candidate, false).unwrap().memory() as f64
@@ -121,7 +181,10 @@ mod tests {
                 let (long, short) = ((request.clone(), candidate), short(&request, &candidate));
                 assert!(short.1.micro_batches < micro_batches);
                 let share = memory(short) / memory(long);
-                assert!((0.95..=1.0).contains(&share), "{share} of it, {candidate:?}");
+                assert!(
+                    (0.95..=1.0).contains(&share),
+                    "{share} of it, {candidate:?}"
+                );
             }
         }
     }

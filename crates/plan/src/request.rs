@@ -27,7 +27,9 @@ impl Preset {
         match name {
             "ours" | "default" => Ok(Preset::Ours),
             "published-axonn" => Ok(Preset::PublishedAxonn),
-            other => Err(Error::Request(format!("settings `{other}`: needs ours or published-axonn"))),
+            other => Err(Error::Request(format!(
+                "settings `{other}`: needs ours or published-axonn"
+            ))),
         }
     }
 
@@ -117,7 +119,12 @@ pub struct Request {
 
 impl Request {
     /// A plan for `devices` of `machine` that trains `model` with this library's defaults and a batch of 16.8M tokens.
-    pub fn new(machine: Machine, devices: usize, model_name: impl Into<String>, model: GptConfig) -> Request {
+    pub fn new(
+        machine: Machine,
+        devices: usize,
+        model_name: impl Into<String>,
+        model: GptConfig,
+    ) -> Request {
         let batch = (16_777_216 / model.context.max(1)).max(1);
         Request {
             machine: Arc::new(machine),
@@ -151,12 +158,19 @@ impl Request {
         let most = self.machine.nodes * self.machine.devices_per_node;
         if self.devices == 0 || self.devices > most {
             let name = &self.machine.name;
-            return Err(Error::Request(format!("devices: found {}, {name} has 1 to {most}", self.devices)));
+            return Err(Error::Request(format!(
+                "devices: found {}, {name} has 1 to {most}",
+                self.devices
+            )));
         }
         if self.batch == 0 {
-            return Err(Error::Request("batch: found 0 sequences, needs at least 1".into()));
+            return Err(Error::Request(
+                "batch: found 0 sequences, needs at least 1".into(),
+            ));
         }
-        self.model.check().map_err(|error| Error::Request(error.to_string()))
+        self.model
+            .check()
+            .map_err(|error| Error::Request(error.to_string()))
     }
 
     /// Flop of a step, as the candidate's speed is quoted.
@@ -168,13 +182,19 @@ impl Request {
 /// Sequences that make up about so many tokens: of the counts within 1 %, the one that halves most often.
 pub fn sequences(tokens: f64, sequence: usize) -> usize {
     let exact = tokens / sequence.max(1) as f64;
-    let (low, high) = ((exact * 0.99).ceil() as usize, (exact * 1.01).floor() as usize);
+    let (low, high) = (
+        (exact * 0.99).ceil() as usize,
+        (exact * 1.01).floor() as usize,
+    );
     let halvings = (0..usize::BITS).rev().map(|power| 1_usize << power);
     let fits = |unit: usize| {
         let multiple = (exact / unit as f64).round() as usize * unit;
         (low..=high).contains(&multiple).then_some(multiple)
     };
-    halvings.filter_map(fits).find(|count| *count > 0).unwrap_or((exact.round() as usize).max(1))
+    halvings
+        .filter_map(fits)
+        .find(|count| *count > 0)
+        .unwrap_or((exact.round() as usize).max(1))
 }
 
 #[cfg(test)]

@@ -76,13 +76,22 @@ pub fn search(request: &Request) -> Result<Plan> {
 // fits.
 fn simulate_all(request: &Request, candidates: &[Estimated]) -> Result<Vec<Outcome>> {
     let begun = Instant::now();
-    let (next, found, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));
-    let grids: HashSet<_> = candidates.iter().map(|(_, candidate)| candidate.degrees).collect();
+    let (next, found, failed) = (
+        AtomicUsize::new(0),
+        Mutex::new(Vec::new()),
+        Mutex::new(None),
+    );
+    let grids: HashSet<_> = candidates
+        .iter()
+        .map(|(_, candidate)| candidate.degrees)
+        .collect();
     let shown = SHOWN.min(grids.len());
     let work = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some((estimate, candidate)) = candidates.get(index).filter(|_| index < MOST) else { return };
+            let Some((estimate, candidate)) = candidates.get(index).filter(|_| index < MOST) else {
+                return;
+            };
             let late = index >= FEWEST && begun.elapsed() > request.budget;
             if late && !lock(&found).is_empty() {
                 return;
@@ -108,14 +117,30 @@ fn simulate_all(request: &Request, candidates: &[Estimated]) -> Result<Vec<Outco
 // Whether a candidate cannot be the fastest, and the table of grids is full without it. What pipelines wait for is
 // estimated low, so theirs are bounds.
 fn is_hopeless(found: &[Outcome], estimate: f64, candidate: &Candidate, shown: usize) -> bool {
-    let margin = if candidate.degrees.pipeline > 1 { 1.0 } else { MARGIN };
-    let fastest = found.iter().map(|outcome| outcome.step_s).fold(f64::INFINITY, f64::min);
-    let grids = || found.iter().map(|outcome| outcome.candidate.degrees).collect::<HashSet<_>>().len();
+    let margin = if candidate.degrees.pipeline > 1 {
+        1.0
+    } else {
+        MARGIN
+    };
+    let fastest = found
+        .iter()
+        .map(|outcome| outcome.step_s)
+        .fold(f64::INFINITY, f64::min);
+    let grids = || {
+        found
+            .iter()
+            .map(|outcome| outcome.candidate.degrees)
+            .collect::<HashSet<_>>()
+            .len()
+    };
     estimate > margin * fastest && grids() >= shown
 }
 
 fn is_out_of_memory(error: &Error) -> bool {
-    matches!(error, Error::Train(train::Error::Parallel(hal::Error::OutOfMemory { .. })))
+    matches!(
+        error,
+        Error::Train(train::Error::Parallel(hal::Error::OutOfMemory { .. }))
+    )
 }
 
 fn best_of_each_grid(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {

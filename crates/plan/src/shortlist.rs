@@ -34,20 +34,31 @@ impl Shortlist {
     pub(crate) fn new(request: &Request) -> Shortlist {
         let (grids, orders) = (enumerate::grids(request), enumerate::orders(request));
         let kept = MOST.div_ceil(grids.len().max(1)).max(VARIANTS);
-        let found = threads::map(&grids, |degrees| OfGrid::new(request, *degrees, &orders, kept));
+        let found = threads::map(&grids, |degrees| {
+            OfGrid::new(request, *degrees, &orders, kept)
+        });
         let sum = |count: fn(&OfGrid) -> usize| found.iter().map(count).sum();
-        let (num_candidates, num_fitting) = (sum(|grid| grid.num_candidates), sum(|grid| grid.num_fitting));
+        let (num_candidates, num_fitting) = (
+            sum(|grid| grid.num_candidates),
+            sum(|grid| grid.num_fitting),
+        );
         let (mut first, mut rest) = (Vec::new(), Vec::new());
         for grid in found {
             let few = grid.best.len().min(VARIANTS);
             first.extend_from_slice(&grid.best[..few]);
             rest.extend_from_slice(&grid.best[few..]);
         }
-        [&mut first, &mut rest].into_iter().for_each(|part| sort(part));
+        [&mut first, &mut rest]
+            .into_iter()
+            .for_each(|part| sort(part));
         let (mut best, others) = heads(first);
         best.extend(others);
         best.extend(rest);
-        Shortlist { best, num_candidates, num_fitting }
+        Shortlist {
+            best,
+            num_candidates,
+            num_fitting,
+        }
     }
 }
 
@@ -56,21 +67,28 @@ pub(crate) type Estimated = (f64, Candidate);
 
 // Those of equal time in an order of their own, so that the threads' does not show.
 fn sort(estimated: &mut [Estimated]) {
-    let key =
-        |candidate: &Candidate| (candidate.degrees.to_string(), candidate.order, candidate.micro_batches);
-    estimated.sort_by(|(one, a), (other, b)| one.total_cmp(other).then_with(|| key(a).cmp(&key(b))));
+    let key = |candidate: &Candidate| {
+        (
+            candidate.degrees.to_string(),
+            candidate.order,
+            candidate.micro_batches,
+        )
+    };
+    estimated
+        .sort_by(|(one, a), (other, b)| one.total_cmp(other).then_with(|| key(a).cmp(&key(b))));
 }
 
 // The fastest of those without stages, which take milliseconds to simulate; the fastest of each number of stages; and the
 // others. So no one's estimate uses up the time in which its rivals would be simulated.
 fn heads(estimated: Vec<Estimated>) -> (Vec<Estimated>, Vec<Estimated>) {
     let mut counts = HashMap::<usize, usize>::new();
-    let (mut heads, others): (Vec<_>, Vec<_>) = estimated.into_iter().partition(|(_, candidate)| {
-        let stages = candidate.degrees.pipeline;
-        let count = counts.entry(stages).or_default();
-        *count += 1;
-        *count <= if stages == 1 { UNSTAGED } else { 1 }
-    });
+    let (mut heads, others): (Vec<_>, Vec<_>) =
+        estimated.into_iter().partition(|(_, candidate)| {
+            let stages = candidate.degrees.pipeline;
+            let count = counts.entry(stages).or_default();
+            *count += 1;
+            *count <= if stages == 1 { UNSTAGED } else { 1 }
+        });
     heads.sort_by_key(|(_, candidate)| candidate.degrees.pipeline > 1);
     (heads, others)
 }
@@ -91,18 +109,31 @@ impl OfGrid {
         let fits = |shape: &Candidate| estimate::memory(request, shape) <= room;
         let fitting: Vec<_> = shapes.into_iter().filter(fits).collect();
         let num_fitting = fitting.len() * distances.orders().len();
-        OfGrid { best: best(request, &fitting, &distances, kept), num_candidates, num_fitting }
+        OfGrid {
+            best: best(request, &fitting, &distances, kept),
+            num_candidates,
+            num_fitting,
+        }
     }
 }
 
 // Shapes in the order of what no order of axes can better, until that is slower than all that are kept.
-fn best(request: &Request, shapes: &[Candidate], distances: &Distances, kept: usize) -> Vec<Estimated> {
+fn best(
+    request: &Request,
+    shapes: &[Candidate],
+    distances: &Distances,
+    kept: usize,
+) -> Vec<Estimated> {
     let mut sheets = HashMap::new();
     for shape in shapes {
-        sheets.entry(shape.micro_batches).or_insert_with(|| Sheet::new(request, shape, distances));
+        sheets
+            .entry(shape.micro_batches)
+            .or_insert_with(|| Sheet::new(request, shape, distances));
     }
-    let mut bounded: Vec<Estimated> =
-        shapes.iter().map(|shape| (sheets[&shape.micro_batches].step(shape, &ANY), *shape)).collect();
+    let mut bounded: Vec<Estimated> = shapes
+        .iter()
+        .map(|shape| (sheets[&shape.micro_batches].step(shape, &ANY), *shape))
+        .collect();
     bounded.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let mut best: Vec<Estimated> = Vec::new();
     for (bound, shape) in bounded {
@@ -111,7 +142,10 @@ fn best(request: &Request, shapes: &[Candidate], distances: &Distances, kept: us
         }
         let sheet = &sheets[&shape.micro_batches];
         let orders = distances.orders();
-        best.extend(orders.map(|(order, places)| (sheet.step(&shape, places), Candidate { order, ..shape })));
+        best.extend(
+            orders
+                .map(|(order, places)| (sheet.step(&shape, places), Candidate { order, ..shape })),
+        );
         best.sort_by(|(one, _), (other, _)| one.total_cmp(other));
         best.truncate(kept);
     }

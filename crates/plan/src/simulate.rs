@@ -60,19 +60,30 @@ impl Stage {
 impl Outcome {
     /// Bytes on the fullest rank.
     pub fn memory(&self) -> usize {
-        self.stages.iter().map(|stage| stage.memory.peak).max().unwrap_or(0)
+        self.stages
+            .iter()
+            .map(|stage| stage.memory.peak)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Share of the step in which a stage computes, on average over stages.
     fn computing(&self) -> f64 {
-        let compute: f64 = self.stages.iter().map(|stage| stage.breakdown.compute_s()).sum();
+        let compute: f64 = self
+            .stages
+            .iter()
+            .map(|stage| stage.breakdown.compute_s())
+            .sum();
         compute / self.stages.len() as f64 / self.step_s
     }
 
     /// The stage that computes longest.
     pub fn slowest(&self) -> &Stage {
         let compute = |stage: &&Stage| stage.breakdown.compute_s();
-        let slowest = self.stages.iter().max_by(|one, other| compute(one).total_cmp(&compute(other)));
+        let slowest = self
+            .stages
+            .iter()
+            .max_by(|one, other| compute(one).total_cmp(&compute(other)));
         slowest.expect("a grid has at least one stage")
     }
 }
@@ -95,10 +106,21 @@ pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Resul
     simulate_at(request, candidate, traced, costs)
 }
 
-fn simulate_at(request: &Request, candidate: &Candidate, traced: bool, costs: Costs) -> Result<Outcome> {
+fn simulate_at(
+    request: &Request,
+    candidate: &Candidate,
+    traced: bool,
+    costs: Costs,
+) -> Result<Outcome> {
     let config = candidate.config(request);
     let grid = config.grid()?;
-    let job = Job { live: live(&grid), config, grid, costs: Arc::new(costs), traced };
+    let job = Job {
+        live: live(&grid),
+        config,
+        grid,
+        costs: Arc::new(costs),
+        traced,
+    };
     let options = job.options(request)?;
     let stages = local::run(options, move |world| job.stage(world)).map_err(|failure| {
         let told = failure.to_string();
@@ -136,7 +158,11 @@ impl Job {
         let stand_ins = StandIns::new(request.devices, stands_for).map_err(train::Error::from)?;
         let per_node = request.machine.placement(request.devices).per_node;
         let options = Options::new(request.devices);
-        Ok(Options { stand_ins: Some(stand_ins), ranks_per_node: Some(per_node), ..options })
+        Ok(Options {
+            stand_ins: Some(stand_ins),
+            ranks_per_node: Some(per_node),
+            ..options
+        })
     }
 
     fn stage(&self, world: bootstrap::World) -> train::Result<Stage> {
@@ -152,7 +178,9 @@ impl Job {
         let mut trainer = Trainer::new(&context, &self.config)?;
         let sequence = self.config.model.context;
         let batch = |step| trainer_batch(&trainer, &context, step, sequence);
-        let batches = (0..=WARM_UP).map(batch).collect::<train::Result<Vec<_>>>()?;
+        let batches = (0..=WARM_UP)
+            .map(batch)
+            .collect::<train::Result<Vec<_>>>()?;
         for batch in &batches[..WARM_UP as usize] {
             trainer.step_on(batch)?;
             recorder.synchronize()?;
@@ -171,7 +199,15 @@ impl Job {
         let breakdown = recorder.finish()?;
         let spans = trace::finish(&device)?;
         let (rank, memory) = (context.world().rank(), device.memory_use());
-        Ok(Stage { breakdown, memory, counters, rank, spans, begin_s, end_s })
+        Ok(Stage {
+            breakdown,
+            memory,
+            counters,
+            rank,
+            spans,
+            begin_s,
+            end_s,
+        })
     }
 }
 
@@ -184,7 +220,10 @@ fn trainer_batch(
 ) -> train::Result<nn::Batch> {
     trainer.shares().cut(context, step, |range| {
         let ids = vec![0; range.len() * sequence];
-        Ok(Tokens { inputs: ids.clone(), targets: ids })
+        Ok(Tokens {
+            inputs: ids.clone(),
+            targets: ids,
+        })
     })
 }
 
@@ -192,6 +231,16 @@ fn outcome(request: &Request, candidate: &Candidate, stages: Vec<Stage>) -> Outc
     let latest = |time: fn(&Stage) -> f64| stages.iter().map(time).fold(0.0, f64::max);
     let step_s = latest(|stage| stage.end_s) - latest(|stage| stage.begin_s);
     let flops = request.flop(candidate) / step_s;
-    let peak = request.machine.device.peak(request.precision.dtype().name()) * request.devices as f64;
-    Outcome { candidate: *candidate, step_s, flops, percent_of_peak: 100.0 * flops / peak, stages }
+    let peak = request
+        .machine
+        .device
+        .peak(request.precision.dtype().name())
+        * request.devices as f64;
+    Outcome {
+        candidate: *candidate,
+        step_s,
+        flops,
+        percent_of_peak: 100.0 * flops / peak,
+        stages,
+    }
 }

@@ -15,7 +15,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Threads that are used at a time.
 pub(crate) fn count() -> usize {
-    thread::available_parallelism().map_or(1, usize::from).min(8)
+    thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(8)
 }
 
 /// What `work` makes of every item, in no particular order; a panic in it is passed on.
@@ -31,7 +33,9 @@ pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) 
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count()).map(|_| scope.spawn(take)).collect();
         let joined = threads.into_iter().map(|thread| thread.join());
-        joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        joined
+            .flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     })
 }
 

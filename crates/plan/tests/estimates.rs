@@ -21,7 +21,11 @@ fn candidates(request: &Request) -> Vec<fascicle_plan::Candidate> {
     let few = |candidate: &fascicle_plan::Candidate| candidate.micro_batches <= 8;
     let all = enumerate::candidates(request).into_iter().filter(few);
     let mut new = |candidate: &fascicle_plan::Candidate| {
-        let kind = (candidate.recompute, candidate.sharded_optimiser, candidate.keep_gathered);
+        let kind = (
+            candidate.recompute,
+            candidate.sharded_optimiser,
+            candidate.keep_gathered,
+        );
         let count = seen.iter().filter(|other| **other == kind).count();
         seen.push(kind);
         count < 2
@@ -44,13 +48,22 @@ fn memory_is_a_bound_and_time_is_near() {
             };
             for candidate in candidates(&request) {
                 let outcome = simulate(&request, &candidate, false).unwrap();
-                let (memory, step) =
-                    (estimate::memory(&request, &candidate), estimate::step(&request, &candidate));
+                let (memory, step) = (
+                    estimate::memory(&request, &candidate),
+                    estimate::step(&request, &candidate),
+                );
                 let (real, share) = (outcome.memory() as f64, memory / outcome.memory() as f64);
                 let what = format!("{} {grid} {candidate:?}", machine.name);
-                assert!((0.75..=1.0).contains(&share), "{what}: {memory} of {real} bytes");
+                assert!(
+                    (0.75..=1.0).contains(&share),
+                    "{what}: {memory} of {real} bytes"
+                );
                 let share = step / outcome.step_s;
-                assert!((0.88..1.12).contains(&share), "{what}: {step} of {} s", outcome.step_s);
+                assert!(
+                    (0.88..1.12).contains(&share),
+                    "{what}: {step} of {} s",
+                    outcome.step_s
+                );
             }
         }
     }

@@ -44,7 +44,10 @@ fn step(request: &Request) -> f64 {
 fn with(request: &Request, change: impl Fn(&mut Machine)) -> Request {
     let mut machine = (*request.machine).clone();
     change(&mut machine);
-    Request { machine: machine.into(), ..request.clone() }
+    Request {
+        machine: machine.into(),
+        ..request.clone()
+    }
 }
 
 proptest! {
@@ -84,14 +87,26 @@ proptest! {
 
 #[test]
 fn more_overlap_is_never_slower() {
-    let backward = Overlap { all_gather_forward: false, data: false, ..Overlap::ALL };
+    let backward = Overlap {
+        all_gather_forward: false,
+        data: false,
+        ..Overlap::ALL
+    };
     for machine in ["perlmutter", "frontier"] {
         for (grid, (degrees, _)) in GRIDS.iter().enumerate() {
             let times: Vec<f64> = [Overlap::NONE, backward, Overlap::ALL]
-                .map(|overlap| step(&Request { overlap: Some(overlap), ..request(grid, machine) }))
+                .map(|overlap| {
+                    step(&Request {
+                        overlap: Some(overlap),
+                        ..request(grid, machine)
+                    })
+                })
                 .into();
             let slower = times.windows(2).any(|pair| pair[1] > pair[0] * TOLERANCE);
-            assert!(!slower, "{machine}, {degrees}: none, backward, all take {times:?} s");
+            assert!(
+                !slower,
+                "{machine}, {degrees}: none, backward, all take {times:?} s"
+            );
         }
     }
 }

@@ -27,13 +27,19 @@ fn request(degrees: Degrees) -> Request {
 fn real(config: &Config) -> Vec<(Counters, MemoryUse)> {
     let (config, grid) = (config.clone(), config.grid().unwrap());
     local::run(Options::new(grid.world_size()), move |world| {
-        let device = Device::new(cpu::open(cpu::Options { ordinal: world.rank(), ..Default::default() })?)?;
+        let device = Device::new(cpu::open(cpu::Options {
+            ordinal: world.rank(),
+            ..Default::default()
+        })?)?;
         let context = Context::new(world, grid, device.clone(), config.settings())?;
         let mut trainer = Trainer::new(&context, &config)?;
         let batch = |step| {
             trainer.shares().cut(&context, step, |range| {
                 let ids = vec![0; range.len() * config.model.context];
-                Ok(Tokens { inputs: ids.clone(), targets: ids })
+                Ok(Tokens {
+                    inputs: ids.clone(),
+                    targets: ids,
+                })
             })
         };
         let batches = (0..STEPS).map(batch).collect::<train::Result<Vec<_>>>()?;
@@ -54,9 +60,22 @@ fn compare(request: &Request, candidate: &Candidate) {
     for stage in &simulated.stages {
         let (counters, memory) = &real[stage.rank];
         let all = |counters: &Counters| counters.iter().collect::<Vec<_>>();
-        assert_eq!(all(&stage.counters), all(counters), "bytes of rank {} of {candidate:?}", stage.rank);
-        assert_eq!(stage.memory.peak, memory.peak, "peak of rank {} of {candidate:?}", stage.rank);
-        assert_eq!(stage.memory.by_kind, memory.by_kind, "kinds of rank {} of {candidate:?}", stage.rank);
+        assert_eq!(
+            all(&stage.counters),
+            all(counters),
+            "bytes of rank {} of {candidate:?}",
+            stage.rank
+        );
+        assert_eq!(
+            stage.memory.peak, memory.peak,
+            "peak of rank {} of {candidate:?}",
+            stage.rank
+        );
+        assert_eq!(
+            stage.memory.by_kind, memory.by_kind,
+            "kinds of rank {} of {candidate:?}",
+            stage.rank
+        );
     }
 }
 

@@ -22,21 +22,32 @@ impl Search {
     /// Folders of the environment variable `first` (separated by colons), and the places below the `roots` that
     /// exist, each given as an environment variable or a path.
     pub fn from_environment(first: &str, roots: &[&str], below: &[&str]) -> Search {
-        let listed = |value| std::env::split_paths(&value).filter(|path| path != Path::new("")).collect();
+        let listed = |value| {
+            std::env::split_paths(&value)
+                .filter(|path| path != Path::new(""))
+                .collect()
+        };
         let first = std::env::var_os(first).map(listed).unwrap_or_default();
         let root = |name: &&str| match name.starts_with('/') {
             true => Some(PathBuf::from(name)),
             false => std::env::var_os(name).map(PathBuf::from),
         };
-        let folders =
-            roots.iter().filter_map(root).flat_map(|root| below.iter().map(move |part| root.join(part)));
-        Search { first, last: folders.filter(|folder| folder.is_dir()).collect() }
+        let folders = roots
+            .iter()
+            .filter_map(root)
+            .flat_map(|root| below.iter().map(move |part| root.join(part)));
+        Search {
+            first,
+            last: folders.filter(|folder| folder.is_dir()).collect(),
+        }
     }
 
     // Every file or name to try, in order: a bare name asks the loader.
     fn candidates(&self, names: &[&str]) -> Vec<PathBuf> {
         let within = |folders: &[PathBuf]| {
-            let paths = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+            let paths = folders
+                .iter()
+                .flat_map(|folder| names.iter().map(move |name| folder.join(name)));
             paths.collect::<Vec<_>>()
         };
         let bare = names.iter().map(PathBuf::from).collect();
@@ -59,10 +70,19 @@ pub struct Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} not found: tried {}", self.library, self.names.join(", "))?;
+        write!(
+            f,
+            "{} not found: tried {}",
+            self.library,
+            self.names.join(", ")
+        )?;
         write!(f, " in the loader's search path")?;
-        self.folders.iter().try_for_each(|folder| write!(f, ", {}", folder.display()))?;
-        self.reasons.iter().try_for_each(|reason| write!(f, "; {reason}"))
+        self.folders
+            .iter()
+            .try_for_each(|folder| write!(f, ", {}", folder.display()))?;
+        self.reasons
+            .iter()
+            .try_for_each(|reason| write!(f, "; {reason}"))
     }
 }
 
@@ -81,7 +101,11 @@ impl Library {
     ///
     /// # Errors
     /// [`Missing`] with every name and folder that was tried.
-    pub fn open(library: &'static str, names: &[&str], search: &Search) -> Result<Library, Missing> {
+    pub fn open(
+        library: &'static str,
+        names: &[&str],
+        search: &Search,
+    ) -> Result<Library, Missing> {
         let mut reasons = Vec::new();
         for path in search.candidates(names) {
             // A file in a folder must exist; a bare name is for the loader to find.
@@ -90,7 +114,11 @@ impl Library {
             }
             match open_local(&path) {
                 Ok(handle) => {
-                    return Ok(Library { name: library, path, handle: Box::leak(Box::new(handle)) });
+                    return Ok(Library {
+                        name: library,
+                        path,
+                        handle: Box::leak(Box::new(handle)),
+                    });
                 }
                 Err(reason) if path.is_absolute() => reasons.push(reason),
                 Err(_) => {}
@@ -98,7 +126,12 @@ impl Library {
         }
         let names = names.iter().map(|name| (*name).to_string()).collect();
         let folders = search.first.iter().chain(&search.last).cloned().collect();
-        Err(Missing { library: library.into(), names, folders, reasons })
+        Err(Missing {
+            library: library.into(),
+            names,
+            folders,
+            reasons,
+        })
     }
 
     /// The file, or the name under which the loader found it.
@@ -110,13 +143,21 @@ impl Library {
     pub fn symbol(&self, name: &str) -> Option<*mut std::ffi::c_void> {
         // SAFETY: the symbol is only looked up; its type is given, and answered for, where it is called.
         let symbol = unsafe { self.handle.get::<*mut std::ffi::c_void>(name.as_bytes()) };
-        symbol.ok().map(|symbol| symbol.into_raw()).filter(|address| !address.is_null())
+        symbol
+            .ok()
+            .map(|symbol| symbol.into_raw())
+            .filter(|address| !address.is_null())
     }
 
     /// The error for a function that this version should have.
     pub fn lacks(&self, symbol: &str) -> Missing {
         let reason = format!("{} has no function `{symbol}`", self.path.display());
-        Missing { library: self.name.into(), names: vec![], folders: vec![], reasons: vec![reason] }
+        Missing {
+            library: self.name.into(),
+            names: vec![],
+            folders: vec![],
+            reasons: vec![reason],
+        }
     }
 }
 
@@ -124,9 +165,11 @@ fn open_local(path: &Path) -> Result<libloading::os::unix::Library, String> {
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
     // SAFETY: opening runs the library's initialisers. The names are those of the vendors' own libraries, in folders
     // that the user or the system vouches for.
-    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| match error.source() {
-        Some(source) => source.to_string(),
-        None => error.to_string(),
+    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
+        match error.source() {
+            Some(source) => source.to_string(),
+            None => error.to_string(),
+        }
     })
 }
 
@@ -136,8 +179,12 @@ mod tests {
 
     #[test]
     fn a_missing_library_lists_every_name_and_folder() {
-        let search = Search { first: vec!["/nowhere/one".into()], last: vec!["/nowhere/two".into()] };
-        let missing = Library::open("cuBLAS", &["libnone.so.13", "libnone.so.12"], &search).unwrap_err();
+        let search = Search {
+            first: vec!["/nowhere/one".into()],
+            last: vec!["/nowhere/two".into()],
+        };
+        let missing =
+            Library::open("cuBLAS", &["libnone.so.13", "libnone.so.12"], &search).unwrap_err();
         let text = "cuBLAS not found: tried libnone.so.13, libnone.so.12 in the loader's search path, \
                     /nowhere/one, /nowhere/two";
         assert_eq!(missing.to_string(), text);
@@ -145,9 +192,15 @@ mod tests {
 
     #[test]
     fn folders_named_by_the_user_come_first() {
-        let search = Search { first: vec!["/a".into()], last: vec!["/b".into()] };
+        let search = Search {
+            first: vec!["/a".into()],
+            last: vec!["/b".into()],
+        };
         let candidates = search.candidates(&["x.so"]);
-        assert_eq!(candidates, ["/a/x.so", "x.so", "/b/x.so"].map(PathBuf::from));
+        assert_eq!(
+            candidates,
+            ["/a/x.so", "x.so", "/b/x.so"].map(PathBuf::from)
+        );
     }
 
     #[test]
@@ -155,7 +208,10 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("fascicle-library-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("libbroken.so"), "no library").unwrap();
-        let search = Search { first: vec![folder.clone()], last: vec![] };
+        let search = Search {
+            first: vec![folder.clone()],
+            last: vec![],
+        };
         let missing = Library::open("NCCL", &["libbroken.so"], &search).unwrap_err();
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(missing.reasons[0].contains("libbroken.so"), "{missing}");

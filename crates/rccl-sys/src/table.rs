@@ -7,7 +7,11 @@ use std::any::type_name;
 /// That is what a declaration must have in common with the vendor's header for calls to work.
 pub fn passing<T>() -> String {
     let pointer = type_name::<T>().starts_with('*');
-    if pointer { "p".into() } else { size_of::<T>().to_string() }
+    if pointer {
+        "p".into()
+    } else {
+        size_of::<T>().to_string()
+    }
 }
 
 /// Declares a struct of function pointers whose fields are the C names, and how to fill it.

@@ -35,7 +35,13 @@ impl HipBlas {
     /// The library whose name ends in `generation`.
     pub(crate) fn new(table: &Hipblas, generation: u32) -> HipBlas {
         let (gemm, batched, types) = table.gemm(generation);
-        HipBlas { table: *table, generation, gemm, batched, types }
+        HipBlas {
+            table: *table,
+            generation,
+            gemm,
+            batched,
+            types,
+        }
     }
 
     fn check(&self, call: &'static str, status: Status) -> Outcome<()> {
@@ -52,10 +58,15 @@ impl HipBlas {
 
     fn reason(&self, status: Status) -> String {
         // SAFETY: the function gives a constant text for any status.
-        let text = self.table.hipblasStatusToString.map(|text| unsafe { text(status) });
+        let text = self
+            .table
+            .hipblasStatusToString
+            .map(|text| unsafe { text(status) });
         match text {
             // SAFETY: as above; it ends with a zero.
-            Some(text) if !text.is_null() => unsafe { CStr::from_ptr(text) }.to_string_lossy().into(),
+            Some(text) if !text.is_null() => {
+                unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
+            }
             _ => "unknown".into(),
         }
     }
@@ -79,7 +90,11 @@ impl HipBlas {
 // SAFETY: each method makes the calls that its documentation names; handles come from the library.
 unsafe impl Blas for HipBlas {
     fn version(&self) -> String {
-        let types = if self.types == HIP_TYPES { "HIP's data types" } else { "data types of its own" };
+        let types = if self.types == HIP_TYPES {
+            "HIP's data types"
+        } else {
+            "data types of its own"
+        };
         format!("hipBLAS (libhipblas.so.{}, {types})", self.generation)
     }
 
@@ -100,24 +115,45 @@ unsafe impl Blas for HipBlas {
 
     unsafe fn gemm(&self, handle: Opaque, product: &ColumnMajor) -> Outcome<()> {
         let call = "hipblasGemmEx";
-        let (Some(input), Some(output)) = (self.data_type(product.input), self.data_type(product.output))
-        else {
+        let (Some(input), Some(output)) = (
+            self.data_type(product.input),
+            self.data_type(product.output),
+        ) else {
             let reason = format!("no products of {} into {}", product.input, product.output);
-            return Err(Fault { call, code: NOT_SUPPORTED.into(), reason, out_of_memory: false });
+            return Err(Fault {
+                call,
+                code: NOT_SUPPORTED.into(),
+                reason,
+                out_of_memory: false,
+            });
         };
         // The scales have the type of the sums.
         let (alpha, beta) = (product.alpha as f32, product.beta as f32);
         let single: [*const c_void; 2] = [(&raw const alpha).cast(), (&raw const beta).cast()];
-        let double: [*const c_void; 2] =
-            [(&raw const product.alpha).cast(), (&raw const product.beta).cast()];
+        let double: [*const c_void; 2] = [
+            (&raw const product.alpha).cast(),
+            (&raw const product.beta).cast(),
+        ];
         let (compute, [alpha, beta]) = match product.input {
             DType::F64 => (self.types.compute_f64, double),
             _ => (self.types.compute_f32, single),
         };
-        let ColumnMajor { m, n, k, addresses: [a, b, c], leading: [lda, ldb, ldc], batch, .. } = *product;
+        let ColumnMajor {
+            m,
+            n,
+            k,
+            addresses: [a, b, c],
+            leading: [lda, ldb, ldc],
+            batch,
+            ..
+        } = *product;
         let [op_a, op_b] = product.transposed.map(operation);
-        let (handle, a, b, c) =
-            (std::ptr::without_provenance_mut(handle), pointer(a), pointer(b), pointer(c));
+        let (handle, a, b, c) = (
+            std::ptr::without_provenance_mut(handle),
+            pointer(a),
+            pointer(b),
+            pointer(c),
+        );
         if batch != 1 {
             let [stride_a, stride_b, stride_c] = product.strides;
             // SAFETY: the arguments are those of this generation; the caller vouches for handle and matrices.

@@ -38,8 +38,11 @@ pub fn tables() -> Result<Arc<Tables>, String> {
 }
 
 fn load() -> Result<Tables, String> {
-    let search =
-        Search::from_environment("FASCICLE_ROCM_PATH", &["ROCM_PATH", "HIP_PATH", "/opt/rocm"], &["lib"]);
+    let search = Search::from_environment(
+        "FASCICLE_ROCM_PATH",
+        &["ROCM_PATH", "HIP_PATH", "/opt/rocm"],
+        &["lib"],
+    );
     let mut found = Vec::new();
     let mut open = |library, names: &[&str]| {
         let opened = Library::open(library, names, &search)?;
@@ -48,7 +51,12 @@ fn load() -> Result<Tables, String> {
     };
     let runtimes = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"];
     let runtime = open("HIP", &runtimes).and_then(|library| Hip::load(&library));
-    let products = ["libhipblas.so.3", "libhipblas.so.2", "libhipblas.so.1", "libhipblas.so.0"];
+    let products = [
+        "libhipblas.so.3",
+        "libhipblas.so.2",
+        "libhipblas.so.1",
+        "libhipblas.so.0",
+    ];
     let blas = open("hipBLAS", &products)
         .and_then(|library| Ok((Hipblas::load(&library)?, generation(library.path()))));
     let products_lt = ["libhipblaslt.so.1", "libhipblaslt.so.0"];
@@ -57,14 +65,23 @@ fn load() -> Result<Tables, String> {
     let runtime = HipRuntime::new(runtime.map_err(|missing| missing.to_string())?);
     let runtime = runtime.map_err(|fault| gpu::refused(&fault, &found))?;
     let release = runtime.release().map_err(|fault| fault.to_string())?;
-    let reason = blas.as_ref().ok().and_then(|(table, _)| table.hipblasStatusToString);
+    let reason = blas
+        .as_ref()
+        .ok()
+        .and_then(|(table, _)| table.hipblasStatusToString);
     let lt = match release >= FIRST_WITH_HIP_TYPES {
-        true => lt.map(|table| epilogues(&table, reason)).map_err(|missing| missing.to_string()),
-        false => Err(format!("hipBLASLt of HIP {}.{} has other data types", release.0, release.1)),
+        true => lt
+            .map(|table| epilogues(&table, reason))
+            .map_err(|missing| missing.to_string()),
+        false => Err(format!(
+            "hipBLASLt of HIP {}.{} has other data types",
+            release.0, release.1
+        )),
     };
     Ok(Tables {
         runtime: Box::new(runtime) as Box<dyn Runtime>,
-        blas: blas.map(|(table, generation)| Box::new(HipBlas::new(&table, generation)) as Box<dyn Blas>),
+        blas: blas
+            .map(|(table, generation)| Box::new(HipBlas::new(&table, generation)) as Box<dyn Blas>),
         lt,
         collectives: rccl.map(|table| ("RCCL".into(), table)),
         objects: gpu::objects("FASCICLE_ROCM_OBJECT", embedded())?,
@@ -75,18 +92,26 @@ fn load() -> Result<Tables, String> {
 
 // Without a device the library does not tell its version.
 fn epilogues(table: &HipblasLt, reason: Option<Reason>) -> Lt {
-    Lt { version: "hipBLASLt".into(), functions: table.functions(reason), values: lt::VALUES }
+    Lt {
+        version: "hipBLASLt".into(),
+        functions: table.functions(reason),
+        values: lt::VALUES,
+    }
 }
 
 // The number that a library's name ends in.
 fn generation(path: &Path) -> u32 {
-    let number = path.extension().and_then(|number| number.to_str()?.parse().ok());
+    let number = path
+        .extension()
+        .and_then(|number| number.to_str()?.parse().ok());
     number.unwrap_or(0)
 }
 
 fn embedded() -> Vec<Object> {
     let objects = kernels_hip::objects().iter();
-    objects.map(|object| (object.arch.to_string(), object.bytes.into())).collect()
+    objects
+        .map(|object| (object.arch.to_string(), object.bytes.into()))
+        .collect()
 }
 
 #[cfg(test)]

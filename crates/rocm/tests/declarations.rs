@@ -14,10 +14,22 @@ fn parts() -> Vec<Part> {
         ("hipErrorOutOfMemory", hip::ERROR_OUT_OF_MEMORY),
         ("hipErrorNoDevice", hip::ERROR_NO_DEVICE),
         ("hipErrorNotReady", hip::ERROR_NOT_READY),
-        ("hipDeviceAttributeComputeCapabilityMajor", hip::ATTRIBUTE_CAPABILITY_MAJOR),
-        ("hipDeviceAttributeComputeCapabilityMinor", hip::ATTRIBUTE_CAPABILITY_MINOR),
-        ("hipDeviceAttributeMultiprocessorCount", hip::ATTRIBUTE_MULTIPROCESSORS),
-        ("hipDeviceAttributeMaxSharedMemoryPerBlock", hip::ATTRIBUTE_SHARED_PER_BLOCK),
+        (
+            "hipDeviceAttributeComputeCapabilityMajor",
+            hip::ATTRIBUTE_CAPABILITY_MAJOR,
+        ),
+        (
+            "hipDeviceAttributeComputeCapabilityMinor",
+            hip::ATTRIBUTE_CAPABILITY_MINOR,
+        ),
+        (
+            "hipDeviceAttributeMultiprocessorCount",
+            hip::ATTRIBUTE_MULTIPROCESSORS,
+        ),
+        (
+            "hipDeviceAttributeMaxSharedMemoryPerBlock",
+            hip::ATTRIBUTE_SHARED_PER_BLOCK,
+        ),
         ("hipDeviceAttributeWarpSize", hip::ATTRIBUTE_WARP_SIZE),
         ("hipStreamNonBlocking", hip::STREAM_NON_BLOCKING as i32),
         ("hipEventDefault", hip::EVENT_DEFAULT as i32),
@@ -49,34 +61,58 @@ fn parts() -> Vec<Part> {
         ("HIPBLASLT_MATMUL_DESC_BIAS_POINTER", lt::VALUES.bias),
         ("HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE", lt::VALUES.bias_type),
         ("HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER", lt::VALUES.sum),
-        ("HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD", lt::VALUES.sum_leading),
+        (
+            "HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD",
+            lt::VALUES.sum_leading,
+        ),
         ("HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES", MAX_WORKSPACE),
         ("HIPBLASLT_EPILOGUE_BIAS", EPILOGUE_BIAS as i32),
         ("HIPBLASLT_EPILOGUE_GELU_AUX", EPILOGUE_GELU as i32),
-        ("HIPBLASLT_EPILOGUE_GELU_AUX_BIAS", EPILOGUE_GELU_BIAS as i32),
+        (
+            "HIPBLASLT_EPILOGUE_GELU_AUX_BIAS",
+            EPILOGUE_GELU_BIAS as i32,
+        ),
     ];
     // The library's own names for types stand for its own numbers before hipBLAS 3, and for HIP's from then on.
     let types = |types: blas::Types| {
-        [("16F", types.f16), ("16B", types.bf16), ("32F", types.f32), ("64F", types.f64)]
+        [
+            ("16F", types.f16),
+            ("16B", types.bf16),
+            ("32F", types.f32),
+            ("64F", types.f64),
+        ]
     };
     let of = |generations: &str, all: blas::Types| {
         types(all).map(|(name, number)| format!("!({generations}) || HIPBLAS_R_{name} == {number}"))
     };
-    let truths =
-        [of("hipblasVersionMajor < 3", blas::LEGACY_TYPES), of("hipblasVersionMajor >= 3", blas::HIP_TYPES)];
+    let truths = [
+        of("hipblasVersionMajor < 3", blas::LEGACY_TYPES),
+        of("hipblasVersionMajor >= 3", blas::HIP_TYPES),
+    ];
     vec![
         Part {
             truths: vec![
-                format!("offsetof(hipblasLtMatmulHeuristicResult_t, state) == {}", lt::VALUES.status_offset),
+                format!(
+                    "offsetof(hipblasLtMatmulHeuristicResult_t, state) == {}",
+                    lt::VALUES.status_offset
+                ),
                 "offsetof(hipblasLtMatmulHeuristicResult_t, algo) == 0".into(),
                 "sizeof(hipblasLtMatmulHeuristicResult_t) <= 256".into(),
             ],
-            ..Part::new("hipblaslt/hipblaslt.h", lt::HipblasLt::declarations(), &epilogues)
+            ..Part::new(
+                "hipblaslt/hipblaslt.h",
+                lt::HipblasLt::declarations(),
+                &epilogues,
+            )
         },
         Part::new("hip/hip_runtime_api.h", hip::Hip::declarations(), &runtime),
         Part {
             truths: truths.concat(),
-            ..Part::new("hipblas/hipblas.h", blas::Hipblas::declarations(), &products)
+            ..Part::new(
+                "hipblas/hipblas.h",
+                blas::Hipblas::declarations(),
+                &products,
+            )
         },
         declarations::collectives("rccl/rccl.h"),
     ]
@@ -84,6 +120,9 @@ fn parts() -> Vec<Part> {
 
 #[test]
 fn the_headers_agree() {
-    let defines = ["-D__HIP_PLATFORM_AMD__=1", "-D__HIP_DISABLE_CPP_FUNCTIONS__=1"];
+    let defines = [
+        "-D__HIP_PLATFORM_AMD__=1",
+        "-D__HIP_DISABLE_CPP_FUNCTIONS__=1",
+    ];
     declarations::compare("FASCICLE_ROCM_HEADERS", &defines, &parts());
 }

@@ -61,10 +61,19 @@ impl Breakdown {
 
     /// Index of the group with that label, new for the first who asks.
     pub(crate) fn group(&mut self, label: &str) -> u16 {
-        let index = self.groups.iter().position(|group| &*group.label == label).unwrap_or_else(|| {
-            self.groups.push(GroupTime { label: label.into(), total_s: 0.0, exposed_s: 0.0, bytes: 0 });
-            self.groups.len() - 1
-        });
+        let index = self
+            .groups
+            .iter()
+            .position(|group| &*group.label == label)
+            .unwrap_or_else(|| {
+                self.groups.push(GroupTime {
+                    label: label.into(),
+                    total_s: 0.0,
+                    exposed_s: 0.0,
+                    bytes: 0,
+                });
+                self.groups.len() - 1
+            });
         index as u16
     }
 
@@ -100,7 +109,15 @@ impl Breakdown {
 
     /// The same groups, and no time.
     pub(crate) fn emptied(&self) -> Breakdown {
-        let empty = |group: &GroupTime| GroupTime { total_s: 0.0, exposed_s: 0.0, bytes: 0, ..group.clone() };
-        Breakdown { groups: self.groups.iter().map(empty).collect(), ..Breakdown::default() }
+        let empty = |group: &GroupTime| GroupTime {
+            total_s: 0.0,
+            exposed_s: 0.0,
+            bytes: 0,
+            ..group.clone()
+        };
+        Breakdown {
+            groups: self.groups.iter().map(empty).collect(),
+            ..Breakdown::default()
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{Recorder, cost::Costs, group, kernels::SimKernels, state::Shared, stream::SimStream};
 use hal::{
-    Blas, Capabilities, Communicator, DType, Device, DeviceId, GroupId, Join, Kernels, Memory, RawBuffer,
-    Result, Stream, StreamKind, Vendor,
+    Blas, Capabilities, Communicator, DType, Device, DeviceId, GroupId, Join, Kernels, Memory,
+    RawBuffer, Result, Stream, StreamKind, Vendor,
 };
 use std::sync::Arc;
 
@@ -33,7 +33,10 @@ pub fn open(options: Options) -> Result<Arc<dyn Device>> {
 /// # Errors
 /// As [`open`].
 pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
-    let id = DeviceId { vendor: Vendor::Sim, ordinal: options.ordinal };
+    let id = DeviceId {
+        vendor: Vendor::Sim,
+        ordinal: options.ordinal,
+    };
     let capabilities = Capabilities {
         records_work: false,
         dtypes: DType::ALL.into(),
@@ -43,7 +46,13 @@ pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
     };
     let shared = Arc::new(Shared::new(id, options.costs, options.live));
     let recorder = Recorder::new(shared.clone());
-    Ok((Arc::new(SimDevice { shared, capabilities }), recorder))
+    Ok((
+        Arc::new(SimDevice {
+            shared,
+            capabilities,
+        }),
+        recorder,
+    ))
 }
 
 #[derive(Debug)]
@@ -77,15 +86,23 @@ unsafe impl Device for SimDevice {
 
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
         let index = self.shared.lock().add_lane(kind);
-        Ok(Arc::new(SimStream { shared: self.shared.clone(), index, kind }))
+        Ok(Arc::new(SimStream {
+            shared: self.shared.clone(),
+            index,
+            kind,
+        }))
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {
-        Ok(Arc::new(SimKernels { shared: self.shared.clone() }))
+        Ok(Arc::new(SimKernels {
+            shared: self.shared.clone(),
+        }))
     }
 
     fn kernels(&self) -> Result<Arc<dyn Kernels>> {
-        Ok(Arc::new(SimKernels { shared: self.shared.clone() }))
+        Ok(Arc::new(SimKernels {
+            shared: self.shared.clone(),
+        }))
     }
 
     fn create_group(&self) -> Result<GroupId> {

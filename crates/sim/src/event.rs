@@ -30,7 +30,10 @@ unsafe impl Event for SimEvent {
     }
 
     fn time_us(&self) -> Result<Option<f64>> {
-        self.shared.lock().event_time(self.index).map(|seconds| Some(seconds * 1e6))
+        self.shared
+            .lock()
+            .event_time(self.index)
+            .map(|seconds| Some(seconds * 1e6))
     }
 }
 

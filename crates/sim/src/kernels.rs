@@ -25,7 +25,13 @@ unsafe impl Kernels for SimKernels {
             state.memory.check(kernel.name(), slice)
         })?;
         let (name, category) = (kernel.name(), Category::of(kernel));
-        let label = Label { name, category, group: None, bytes, flop: flop(kernel) };
+        let label = Label {
+            name,
+            category,
+            group: None,
+            bytes,
+            flop: flop(kernel),
+        };
         state.run(lane, label, Cost::Compute(self.shared.costs.kernel(kernel)))
     }
 }
@@ -36,10 +42,18 @@ unsafe impl Blas for SimKernels {
         let lane = self.shared.index("stream", stream.raw().0)?;
         let mut state = self.shared.lock();
         let matrices = [&gemm.a.data, &gemm.b.data, &gemm.c.data];
-        matrices.iter().try_for_each(|matrix| state.memory.check("gemm", matrix))?;
+        matrices
+            .iter()
+            .try_for_each(|matrix| state.memory.check("gemm", matrix))?;
         let bytes = matrices.iter().map(|matrix| matrix.bytes()).sum();
         let flop = 2.0 * gemm.m as f64 * gemm.n as f64 * gemm.k as f64 * gemm.batch.count as f64;
-        let label = Label { name: "gemm", category: Category::Products, group: None, bytes, flop };
+        let label = Label {
+            name: "gemm",
+            category: Category::Products,
+            group: None,
+            bytes,
+            flop,
+        };
         state.run(lane, label, Cost::Compute(self.shared.costs.gemm(gemm)))
     }
 }

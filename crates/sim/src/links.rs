@@ -64,8 +64,16 @@ impl Links {
     fn free_from(&self, at: f64, transfer: &Transfer) -> f64 {
         let mut at = at;
         loop {
-            let in_node = if transfer.in_node { self.in_node.free_from(at) } else { at };
-            let free = if transfer.network { self.network.free_from(in_node) } else { in_node };
+            let in_node = if transfer.in_node {
+                self.in_node.free_from(at)
+            } else {
+                at
+            };
+            let free = if transfer.network {
+                self.network.free_from(in_node)
+            } else {
+                in_node
+            };
             if free == at {
                 return at;
             }
@@ -74,8 +82,16 @@ impl Links {
     }
 
     fn taken_from(&self, at: f64, transfer: &Transfer) -> f64 {
-        let in_node = if transfer.in_node { self.in_node.taken_from(at) } else { f64::INFINITY };
-        let network = if transfer.network { self.network.taken_from(at) } else { f64::INFINITY };
+        let in_node = if transfer.in_node {
+            self.in_node.taken_from(at)
+        } else {
+            f64::INFINITY
+        };
+        let network = if transfer.network {
+            self.network.taken_from(at)
+        } else {
+            f64::INFINITY
+        };
         in_node.min(network)
     }
 

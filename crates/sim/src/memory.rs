@@ -22,11 +22,21 @@ impl AddressSpace {
     pub(crate) fn new(device: DeviceId, total: usize) -> AddressSpace {
         // Away from 0, so that an address that was never set is seen.
         let (in_use, peak, next, live) = (0, 0, 1 << 32, BTreeMap::new());
-        AddressSpace { device, total, in_use, peak, next, live }
+        AddressSpace {
+            device,
+            total,
+            in_use,
+            peak,
+            next,
+            live,
+        }
     }
 
     pub(crate) fn memory(&self) -> Memory {
-        Memory { free: self.total - self.in_use, total: self.total }
+        Memory {
+            free: self.total - self.in_use,
+            total: self.total,
+        }
     }
 
     /// The most bytes that were reserved at a time.
@@ -36,8 +46,13 @@ impl AddressSpace {
 
     pub(crate) fn allocate(&mut self, bytes: usize) -> Result<RawBuffer> {
         let free = self.total - self.in_use;
-        let reserved = bytes.max(1).checked_next_multiple_of(ALIGNMENT).filter(|reserved| *reserved <= free);
-        let Some(reserved) = reserved else { return Err(self.refuse(bytes)) };
+        let reserved = bytes
+            .max(1)
+            .checked_next_multiple_of(ALIGNMENT)
+            .filter(|reserved| *reserved <= free);
+        let Some(reserved) = reserved else {
+            return Err(self.refuse(bytes));
+        };
         let addr = self.next;
         self.next += reserved as u64;
         self.in_use += reserved;
@@ -62,7 +77,11 @@ impl AddressSpace {
             true => Ok(()),
             false => {
                 let found = format!("{bytes} bytes at {addr:#x}");
-                Err(Error::invalid(operation, found, format!("a live buffer of {}", self.device)))
+                Err(Error::invalid(
+                    operation,
+                    found,
+                    format!("a live buffer of {}", self.device),
+                ))
             }
         }
     }
@@ -90,7 +109,13 @@ mod tests {
     use hal::{DType, Vendor};
 
     fn space(total: usize) -> AddressSpace {
-        AddressSpace::new(DeviceId { vendor: Vendor::Sim, ordinal: 0 }, total)
+        AddressSpace::new(
+            DeviceId {
+                vendor: Vendor::Sim,
+                ordinal: 0,
+            },
+            total,
+        )
     }
 
     #[test]
@@ -98,9 +123,22 @@ mod tests {
         let mut space = space(1024);
         let (a, b) = (space.allocate(100).unwrap(), space.allocate(256).unwrap());
         assert!(a.addr % 256 == 0 && b.addr >= a.addr + 256);
-        assert_eq!(space.memory(), Memory { free: 512, total: 1024 });
+        assert_eq!(
+            space.memory(),
+            Memory {
+                free: 512,
+                total: 1024
+            }
+        );
         let error = space.allocate(513).unwrap_err();
-        let Error::OutOfMemory { asked: 513, free: 512, in_use: 512, ref largest, .. } = error else {
+        let Error::OutOfMemory {
+            asked: 513,
+            free: 512,
+            in_use: 512,
+            ref largest,
+            ..
+        } = error
+        else {
             panic!("{error}")
         };
         assert_eq!(largest, &[256, 256]);
@@ -114,12 +152,22 @@ mod tests {
     fn memory_that_is_not_live_is_refused() {
         let mut space = space(1024);
         let block = space.allocate(256).unwrap();
-        let slice = |addr, len| RawSlice { addr, len, dtype: DType::F32 };
+        let slice = |addr, len| RawSlice {
+            addr,
+            len,
+            dtype: DType::F32,
+        };
         assert!(space.check("fill", &slice(block.addr, 64)).is_ok());
         assert!(space.check("fill", &slice(block.addr + 4, 64)).is_err());
-        assert!(space.check("fill", &slice(4, 0)).is_ok(), "an empty slice touches nothing");
+        assert!(
+            space.check("fill", &slice(4, 0)).is_ok(),
+            "an empty slice touches nothing"
+        );
         space.deallocate(block);
-        let message = space.check("fill", &slice(block.addr, 64)).unwrap_err().to_string();
+        let message = space
+            .check("fill", &slice(block.addr, 64))
+            .unwrap_err()
+            .to_string();
         assert!(
             message.contains("fill: 256 bytes at") && message.contains("live buffer of sim:0"),
             "{message}"

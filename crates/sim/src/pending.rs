@@ -57,7 +57,15 @@ impl Pending {
         ready: Point,
         task: Task,
     ) -> Pending {
-        Pending { lane, label, launched, gap, ready: Mutex::new(ready), task, place: OnceLock::new() }
+        Pending {
+            lane,
+            label,
+            launched,
+            gap,
+            ready: Mutex::new(ready),
+            task,
+            place: OnceLock::new(),
+        }
     }
 
     /// Where the work lies, if that is known by now. Tells others what they wait for from this rank.
@@ -82,13 +90,23 @@ impl Pending {
         let (start, end, before) = match &self.task {
             Task::Alone(seconds) => (from, from + seconds, ready.cause.what),
             Task::Meeting(meeting) => {
-                let Some((start, end)) = meeting.hold(from)? else { return Ok(None) };
+                let Some((start, end)) = meeting.hold(from)? else {
+                    return Ok(None);
+                };
                 // Until the others came, this rank waited for them.
                 (start, end, Reason::Message)
             }
         };
-        let cause = Cause { what: self.label.reason(), since: start, before };
-        Ok(Some(*self.place.get_or_init(|| Place { start, end, cause })))
+        let cause = Cause {
+            what: self.label.reason(),
+            since: start,
+            before,
+        };
+        Ok(Some(*self.place.get_or_init(|| Place {
+            start,
+            end,
+            cause,
+        })))
     }
 
     /// Whether the work may end before `host`, a question of virtual time alone: the thread waits until it is decided.

@@ -28,8 +28,16 @@ pub(crate) struct Point {
 impl Point {
     /// The begin of time.
     pub(crate) fn origin() -> Point {
-        let cause = Cause { what: Reason::Host, since: 0.0, before: Reason::Host };
-        Point { at: 0.0, cause, pending: Vec::new() }
+        let cause = Cause {
+            what: Reason::Host,
+            since: 0.0,
+            before: Reason::Host,
+        };
+        Point {
+            at: 0.0,
+            cause,
+            pending: Vec::new(),
+        }
     }
 
     /// The later of this point and another.

@@ -27,20 +27,32 @@ pub(crate) fn each(kernel: &Kernel, mut visit: impl FnMut(&RawSlice) -> Result<(
         }
         Kernel::NormalizeSums(k) => all(&[&k.x, &k.moments, &k.gain, &k.d_out, &k.sums, &k.d_gain])
             .and_then(|()| all(k.d_bias.as_ref().as_slice())),
-        Kernel::NormalizeBackward(k) => all(&[&k.x, &k.moments, &k.gain, &k.d_out, &k.sums, &k.d_x]),
+        Kernel::NormalizeBackward(k) => {
+            all(&[&k.x, &k.moments, &k.gain, &k.d_out, &k.sums, &k.d_x])
+        }
         Kernel::Rope(k) => all(&[&k.x, &k.out]),
         Kernel::AttentionForward(k) => all(&[&k.q, &k.k, &k.v, &k.out, &k.log_sum_exp]),
-        Kernel::AttentionBackward(k) => {
-            all(&[&k.q, &k.k, &k.v, &k.out, &k.log_sum_exp, &k.d_out, &k.d_q, &k.d_k, &k.d_v])
-        }
+        Kernel::AttentionBackward(k) => all(&[
+            &k.q,
+            &k.k,
+            &k.v,
+            &k.out,
+            &k.log_sum_exp,
+            &k.d_out,
+            &k.d_q,
+            &k.d_k,
+            &k.d_v,
+        ]),
         Kernel::SoftmaxStatistics(k) => all(&[&k.logits, &k.targets, &k.statistics]),
         Kernel::CombineSoftmax(k) => all(&[&k.parts, &k.targets, &k.log_sum_exp, &k.loss]),
         Kernel::CrossEntropyBackward(k) => all(&[&k.logits, &k.targets, &k.log_sum_exp, &k.d_loss]),
         Kernel::EmbeddingForward(k) => all(&[&k.table, &k.ids, &k.out]),
         Kernel::EmbeddingBackward(k) => all(&[&k.d_out, &k.ids, &k.d_table]),
-        Kernel::SumSquares(k) => {
-            k.slices.iter().try_for_each(|slice| all(&[slice])).and_then(|()| all(&[&k.out]))
-        }
+        Kernel::SumSquares(k) => k
+            .slices
+            .iter()
+            .try_for_each(|slice| all(&[slice]))
+            .and_then(|()| all(&[&k.out])),
         Kernel::ClipScale(k) => all(&[&k.sum_squares, &k.out]),
         Kernel::AdamW(k) => k
             .tensors

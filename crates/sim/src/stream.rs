@@ -17,7 +17,13 @@ pub(crate) struct SimStream {
 }
 
 fn copying(name: &'static str, bytes: usize) -> Label {
-    Label { name, category: Category::Elementwise, group: None, bytes, flop: 0.0 }
+    Label {
+        name,
+        category: Category::Elementwise,
+        group: None,
+        bytes,
+        flop: 0.0,
+    }
 }
 
 // SAFETY: a stream's clock never goes back, and an event takes the clock's value, so work is in order and an event is
@@ -39,7 +45,11 @@ unsafe impl Stream for SimStream {
         let mut state = self.shared.lock();
         state.memory.check_range("copy", dst.addr, dst.bytes)?;
         state.memory.check_range("copy", src.addr, src.bytes)?;
-        state.run(self.index, copying("copy", dst.bytes), Cost::Compute(self.shared.costs.copy(dst.bytes)))
+        state.run(
+            self.index,
+            copying("copy", dst.bytes),
+            Cost::Compute(self.shared.costs.copy(dst.bytes)),
+        )
     }
 
     unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()> {
@@ -53,12 +63,17 @@ unsafe impl Stream for SimStream {
     }
 
     unsafe fn download(&self, _: &mut [u8], _: RawBuffer) -> Result<()> {
-        Err(Error::NoValues { device: self.shared.id })
+        Err(Error::NoValues {
+            device: self.shared.id,
+        })
     }
 
     fn record(&self) -> Result<Arc<dyn Event>> {
         let index = self.shared.lock().record(self.index)?;
-        Ok(Arc::new(SimEvent { shared: self.shared.clone(), index }))
+        Ok(Arc::new(SimEvent {
+            shared: self.shared.clone(),
+            index,
+        }))
     }
 
     fn wait(&self, event: &dyn Event) -> Result<()> {

@@ -18,18 +18,26 @@ impl Timeline {
             self.busy.insert(first, (start, end));
             return;
         }
-        self.busy[first] = (start.min(self.busy[first].0), end.max(self.busy[last - 1].1));
+        self.busy[first] = (
+            start.min(self.busy[first].0),
+            end.max(self.busy[last - 1].1),
+        );
         self.busy.drain(first + 1..last);
     }
 
     /// The first time from `at` on at which the resource is free.
     pub(crate) fn free_from(&self, at: f64) -> f64 {
-        self.busy.get(self.ending_after(at)).filter(|taken| taken.0 <= at).map_or(at, |taken| taken.1)
+        self.busy
+            .get(self.ending_after(at))
+            .filter(|taken| taken.0 <= at)
+            .map_or(at, |taken| taken.1)
     }
 
     /// The first time from `at` on at which the resource is taken.
     pub(crate) fn taken_from(&self, at: f64) -> f64 {
-        self.busy.get(self.ending_after(at)).map_or(f64::INFINITY, |taken| taken.0.max(at))
+        self.busy
+            .get(self.ending_after(at))
+            .map_or(f64::INFINITY, |taken| taken.0.max(at))
     }
 
     /// When `work` ends that begins at `start` and goes at `rate`, 0 to 1, while the resource is taken and at 1 else.

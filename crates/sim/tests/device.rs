@@ -3,7 +3,8 @@
 mod support;
 
 use hal::{
-    AbortSignal, Collective, DType, Device, Error, Join, Kernel, RawSlice, ReduceOp, StreamKind, kernel::Fill,
+    AbortSignal, Collective, DType, Device, Error, Join, Kernel, RawSlice, ReduceOp, StreamKind,
+    kernel::Fill,
 };
 use std::{sync::Arc, time::Duration};
 use support::{device, perlmutter};
@@ -16,10 +17,16 @@ fn alone() -> Arc<dyn Device> {
 fn memory_is_that_of_the_machine_and_no_more() {
     let device = alone();
     let memory = device.memory().unwrap();
-    assert!(memory.total > 30 << 30 && memory.free == memory.total, "{memory:?}");
+    assert!(
+        memory.total > 30 << 30 && memory.free == memory.total,
+        "{memory:?}"
+    );
     let half = device.allocate(memory.total / 2).unwrap();
     let error = device.allocate(memory.total / 2 + 4096).unwrap_err();
-    assert!(matches!(error, Error::OutOfMemory { free, .. } if free < memory.total), "{error}");
+    assert!(
+        matches!(error, Error::OutOfMemory { free, .. } if free < memory.total),
+        "{error}"
+    );
     // SAFETY: the buffer is this device's, and nothing was queued.
     unsafe { device.deallocate(half) };
     assert_eq!(device.memory().unwrap().free, memory.total);
@@ -32,9 +39,17 @@ fn numbers_cannot_be_read() {
     let buffer = device.allocate(4).unwrap();
     let mut bytes = [0; 4];
     // SAFETY: the buffer is live and holds 4 bytes.
-    let (written, read) = unsafe { (stream.upload(buffer, &bytes), stream.download(&mut bytes, buffer)) };
+    let (written, read) = unsafe {
+        (
+            stream.upload(buffer, &bytes),
+            stream.download(&mut bytes, buffer),
+        )
+    };
     assert!(written.is_ok() && matches!(read, Err(Error::NoValues { .. })));
-    assert!(!device.capabilities().holds_values && device.capabilities().description.contains("Perlmutter"));
+    assert!(
+        !device.capabilities().holds_values
+            && device.capabilities().description.contains("Perlmutter")
+    );
 }
 
 #[test]
@@ -42,12 +57,25 @@ fn work_on_memory_that_is_gone_is_an_error() {
     let device = alone();
     let stream = device.create_stream(StreamKind::Compute).unwrap();
     let buffer = device.allocate(400).unwrap();
-    let fill =
-        |len| Kernel::Fill(Fill { out: RawSlice { addr: buffer.addr, len, dtype: DType::F32 }, value: 0.0 });
+    let fill = |len| {
+        Kernel::Fill(Fill {
+            out: RawSlice {
+                addr: buffer.addr,
+                len,
+                dtype: DType::F32,
+            },
+            value: 0.0,
+        })
+    };
     // SAFETY: this vendor touches no memory, so it can say so.
     let launch = |len| unsafe { device.kernels().unwrap().launch(&*stream, &fill(len)) };
     assert!(launch(100).is_ok());
-    assert!(launch(1000).unwrap_err().to_string().contains("fill: 4000 bytes"));
+    assert!(
+        launch(1000)
+            .unwrap_err()
+            .to_string()
+            .contains("fill: 4000 bytes")
+    );
     // SAFETY: the buffer is this device's.
     unsafe { device.deallocate(buffer) };
     assert!(launch(100).is_err());
@@ -56,10 +84,23 @@ fn work_on_memory_that_is_gone_is_an_error() {
 #[test]
 fn handles_of_another_device_are_refused() {
     let (one, other) = (alone(), alone());
-    let [own, foreign] = [&one, &other].map(|device| device.create_stream(StreamKind::Compute).unwrap());
-    assert!(own.wait(&*foreign.record().unwrap()).unwrap_err().to_string().contains("another device"));
-    let slice = RawSlice { addr: one.allocate(4).unwrap().addr, len: 1, dtype: DType::F32 };
-    let fill = Kernel::Fill(Fill { out: slice, value: 0.0 });
+    let [own, foreign] =
+        [&one, &other].map(|device| device.create_stream(StreamKind::Compute).unwrap());
+    assert!(
+        own.wait(&*foreign.record().unwrap())
+            .unwrap_err()
+            .to_string()
+            .contains("another device")
+    );
+    let slice = RawSlice {
+        addr: one.allocate(4).unwrap().addr,
+        len: 1,
+        dtype: DType::F32,
+    };
+    let fill = Kernel::Fill(Fill {
+        out: slice,
+        value: 0.0,
+    });
     // SAFETY: this vendor touches no memory.
     assert!(unsafe { one.kernels().unwrap().launch(&*foreign, &fill) }.is_err());
 }
@@ -74,12 +115,33 @@ fn a_live_rank_stands_for_its_peers() {
     let time = |label: &str, members: Vec<usize>| {
         let (timeout, abort) = (Duration::from_secs(1), Arc::new(AbortSignal::new()));
         let id = hal::GroupId(Vec::new());
-        let group = device.join(Join { id, label: label.into(), rank: 0, members, timeout, abort }).unwrap();
-        let buffer =
-            RawSlice { addr: device.allocate(64 << 20).unwrap().addr, len: 16 << 20, dtype: DType::F32 };
+        let group = device
+            .join(Join {
+                id,
+                label: label.into(),
+                rank: 0,
+                members,
+                timeout,
+                abort,
+            })
+            .unwrap();
+        let buffer = RawSlice {
+            addr: device.allocate(64 << 20).unwrap().addr,
+            len: 16 << 20,
+            dtype: DType::F32,
+        };
         recorder.begin().unwrap();
         // SAFETY: the buffer is live.
-        unsafe { group.run(&*stream, &[Collective::AllReduce { buffer, op: ReduceOp::Sum }]) }.unwrap();
+        unsafe {
+            group.run(
+                &*stream,
+                &[Collective::AllReduce {
+                    buffer,
+                    op: ReduceOp::Sum,
+                }],
+            )
+        }
+        .unwrap();
         recorder.finish().unwrap().total_s
     };
     let node = time("axis x (main)", (0..8).collect());

@@ -3,8 +3,8 @@
 mod support;
 
 use hal::{
-    AbortSignal, Collective, Communicator, DType, Device, Error, GroupId, Join, RawSlice, ReduceOp, Result,
-    Stream, StreamKind,
+    AbortSignal, Collective, Communicator, DType, Device, Error, GroupId, Join, RawSlice, ReduceOp,
+    Result, Stream, StreamKind,
 };
 use std::{
     sync::Arc,
@@ -32,13 +32,24 @@ impl Rank {
     ) -> Result<Rank> {
         let (device, _) = device(&perlmutter(), size, rank, None)?;
         let (label, members) = ("stages".to_string(), (0..size).collect());
-        let join = Join { id: id.clone(), label, rank, members, timeout, abort: abort.clone() };
+        let join = Join {
+            id: id.clone(),
+            label,
+            rank,
+            members,
+            timeout,
+            abort: abort.clone(),
+        };
         let addr = device.allocate(4 << 20)?.addr;
         Ok(Rank {
             group: device.join(join)?,
             compute: device.create_stream(StreamKind::Compute)?,
             messages: device.create_stream(StreamKind::Communication)?,
-            slice: RawSlice { addr, len: 1 << 20, dtype: DType::F32 },
+            slice: RawSlice {
+                addr,
+                len: 1 << 20,
+                dtype: DType::F32,
+            },
             device,
         })
     }
@@ -49,20 +60,33 @@ impl Rank {
     }
 
     fn send(&self, to: usize) -> Result<()> {
-        self.run(&[Collective::Send { buffer: self.slice, to }])
+        self.run(&[Collective::Send {
+            buffer: self.slice,
+            to,
+        }])
     }
 
     fn recv(&self, from: usize) -> Result<()> {
-        self.run(&[Collective::Recv { buffer: self.slice, from }])
+        self.run(&[Collective::Recv {
+            buffer: self.slice,
+            from,
+        }])
     }
 
     // Some work on the compute stream, behind the last message, and the next message behind it.
     fn work(&self, times: usize) -> Result<()> {
         self.compute.wait(&*self.messages.record()?)?;
         for _ in 0..times {
-            let fill = hal::kernel::Fill { out: self.slice, value: 0.0 };
+            let fill = hal::kernel::Fill {
+                out: self.slice,
+                value: 0.0,
+            };
             // SAFETY: the slice is live until the rank is dropped.
-            unsafe { self.device.kernels()?.launch(&*self.compute, &hal::Kernel::Fill(fill))? };
+            unsafe {
+                self.device
+                    .kernels()?
+                    .launch(&*self.compute, &hal::Kernel::Fill(fill))?
+            };
         }
         self.messages.wait(&*self.compute.record()?)
     }
@@ -84,14 +108,21 @@ fn ranks(
     timeout: Duration,
     body: impl Fn(&Rank, usize) -> Result<f64> + Send + Sync + 'static,
 ) -> Vec<Result<f64>> {
-    let id = device(&perlmutter(), 1, 0, None).unwrap().0.create_group().unwrap();
+    let id = device(&perlmutter(), 1, 0, None)
+        .unwrap()
+        .0
+        .create_group()
+        .unwrap();
     let (body, abort) = (Arc::new(body), Arc::new(AbortSignal::new()));
     let start = |rank| {
         let (id, body, abort) = (id.clone(), body.clone(), abort.clone());
         thread::spawn(move || body(&Rank::new(&id, rank, size, timeout, &abort)?, rank))
     };
     let threads: Vec<_> = (0..size).map(start).collect();
-    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect()
 }
 
 fn all(results: Vec<Result<f64>>) -> Vec<f64> {
@@ -111,7 +142,10 @@ fn a_receipt_ends_after_its_message_was_sent_however_late_the_sender_is() {
         rank.time_us()
     }));
     assert!(times[1] >= times[0] && times[0] > 50.0 * 2.0, "{times:?}");
-    assert!(times[1] < times[0] + 100.0, "the receiver waited for nothing else: {times:?}");
+    assert!(
+        times[1] < times[0] + 100.0,
+        "the receiver waited for nothing else: {times:?}"
+    );
 }
 
 #[test]
@@ -133,7 +167,15 @@ impl Rank {
     fn send_beside(&self, to: usize) -> Result<()> {
         let stream = self.device.create_stream(StreamKind::Communication)?;
         // SAFETY: the slice is live until the rank is dropped.
-        unsafe { self.group.run(&*stream, &[Collective::Send { buffer: self.slice, to }]) }
+        unsafe {
+            self.group.run(
+                &*stream,
+                &[Collective::Send {
+                    buffer: self.slice,
+                    to,
+                }],
+            )
+        }
     }
 }
 
@@ -145,12 +187,21 @@ fn times_are_those_of_the_program_and_not_of_the_threads() {
                 thread::sleep(Duration::from_micros(delays[(index + turn) % 4]));
                 rank.work(1 + (index * 7 + turn * 3) % 5)?;
                 let (next, before) = ((index + 1) % 4, (index + 3) % 4);
-                let [buffer, other] = [rank.slice.part(0, 1 << 19), rank.slice.part(1 << 19, 1 << 19)];
+                let [buffer, other] = [
+                    rank.slice.part(0, 1 << 19),
+                    rank.slice.part(1 << 19, 1 << 19),
+                ];
                 rank.run(&[
                     Collective::Send { buffer, to: next },
-                    Collective::Recv { buffer: other, from: before },
+                    Collective::Recv {
+                        buffer: other,
+                        from: before,
+                    },
                 ])?;
-                rank.run(&[Collective::AllReduce { buffer, op: ReduceOp::Sum }])?;
+                rank.run(&[Collective::AllReduce {
+                    buffer,
+                    op: ReduceOp::Sum,
+                }])?;
             }
             rank.time_us()
         }))
@@ -180,7 +231,10 @@ fn who_watches_for_a_message_sees_it_at_its_virtual_time() {
         }))
     };
     let (prompt, late) = (run(0), run(20));
-    assert_eq!(prompt, late, "how often it looked does not depend on real time");
+    assert_eq!(
+        prompt, late,
+        "how often it looked does not depend on real time"
+    );
     assert!(prompt[1] > 10.0, "it had to look often: {prompt:?}");
 }
 
@@ -188,17 +242,26 @@ fn who_watches_for_a_message_sees_it_at_its_virtual_time() {
 fn a_collective_starts_when_the_last_member_comes() {
     let times = all(patient(3, |rank, index| {
         rank.work(if index == 1 { 300 } else { 1 })?;
-        rank.run(&[Collective::AllReduce { buffer: rank.slice, op: ReduceOp::Sum }])?;
+        rank.run(&[Collective::AllReduce {
+            buffer: rank.slice,
+            op: ReduceOp::Sum,
+        }])?;
         rank.time_us()
     }));
-    assert!(times.iter().all(|time| (time - times[1]).abs() < 1e-6), "{times:?}");
+    assert!(
+        times.iter().all(|time| (time - times[1]).abs() < 1e-6),
+        "{times:?}"
+    );
 }
 
 #[test]
 fn different_calls_are_an_error_that_names_both() {
     let results = patient(2, |rank, index| {
         let buffer = rank.slice.part(0, 10 + index);
-        rank.run(&[Collective::AllReduce { buffer, op: ReduceOp::Sum }])?;
+        rank.run(&[Collective::AllReduce {
+            buffer,
+            op: ReduceOp::Sum,
+        }])?;
         rank.time_us()
     });
     for result in results {
@@ -217,7 +280,10 @@ fn different_calls_are_an_error_that_names_both() {
         rank.time_us()
     });
     let message = results[1].clone().unwrap_err().to_string();
-    assert!(message.contains("send(10 x f32") && message.contains("recv(11 x f32"), "{message}");
+    assert!(
+        message.contains("send(10 x f32") && message.contains("recv(11 x f32"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -230,14 +296,26 @@ fn a_rank_that_does_not_come_is_named() {
         rank.time_us()
     });
     let error = results[0].clone().unwrap_err();
-    let Error::Timeout { ref group, rank: 0, ref missing, .. } = error else { panic!("{error}") };
+    let Error::Timeout {
+        ref group,
+        rank: 0,
+        ref missing,
+        ..
+    } = error
+    else {
+        panic!("{error}")
+    };
     assert_eq!((group.as_str(), &missing[..]), ("stages", &[1][..]));
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
 fn an_abort_ends_the_wait() {
-    let id = device(&perlmutter(), 1, 0, None).unwrap().0.create_group().unwrap();
+    let id = device(&perlmutter(), 1, 0, None)
+        .unwrap()
+        .0
+        .create_group()
+        .unwrap();
     let abort = Arc::new(AbortSignal::new());
     let rank = Rank::new(&id, 0, 2, Duration::from_secs(60), &abort).unwrap();
     rank.recv(1).unwrap();

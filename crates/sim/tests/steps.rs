@@ -21,12 +21,20 @@ fn config(degrees: Degrees, schedule: &str) -> Config {
     config.model.context = 128;
     config.training.micro_batches = 4;
     config.parallel.grid = degrees;
-    config.parallel.schedule = schedule.parse().unwrap_or_else(|error| panic!("{schedule}: {error}"));
+    config.parallel.schedule = schedule
+        .parse()
+        .unwrap_or_else(|error| panic!("{schedule}: {error}"));
     config
 }
 
 fn pipelined() -> Degrees {
-    Degrees { x: 2, y: 1, z: 2, data: 1, pipeline: 2 }
+    Degrees {
+        x: 2,
+        y: 1,
+        z: 2,
+        data: 1,
+        pipeline: 2,
+    }
 }
 
 // The first rank of each stage stands for the stage.
@@ -34,7 +42,12 @@ fn stages(config: &Config) -> StandIns {
     let grid = config.grid().unwrap();
     let stage = |rank| grid.coordinates(rank).get(Axis::Pipeline);
     let ranks = grid.world_size();
-    StandIns::new(ranks, |rank| (0..ranks).find(|other| stage(*other) == stage(rank)).unwrap()).unwrap()
+    StandIns::new(ranks, |rank| {
+        (0..ranks)
+            .find(|other| stage(*other) == stage(rank))
+            .unwrap()
+    })
+    .unwrap()
 }
 
 fn parts(outcome: &Outcome) -> f64 {
@@ -44,9 +57,16 @@ fn parts(outcome: &Outcome) -> f64 {
 
 #[test]
 fn every_schedule_gives_the_same_times_in_every_run() {
-    let deep = Degrees { x: 1, y: 1, z: 2, data: 2, pipeline: 4 };
-    for (grid, schedule) in
-        [pipelined(), deep].into_iter().flat_map(|grid| SCHEDULES.map(|name| (grid, name)))
+    let deep = Degrees {
+        x: 1,
+        y: 1,
+        z: 2,
+        data: 2,
+        pipeline: 4,
+    };
+    for (grid, schedule) in [pipelined(), deep]
+        .into_iter()
+        .flat_map(|grid| SCHEDULES.map(|name| (grid, name)))
     {
         let config = config(grid, schedule);
         let run = || train(&perlmutter(), &config, Some(stages(&config)));
@@ -57,7 +77,10 @@ fn every_schedule_gives_the_same_times_in_every_run() {
         }
         for outcome in &first {
             let (parts, total) = (parts(outcome), outcome.step_s);
-            assert!((parts - total).abs() < 1e-9 * total.max(1.0), "{schedule}: {parts} of {total}");
+            assert!(
+                (parts - total).abs() < 1e-9 * total.max(1.0),
+                "{schedule}: {parts} of {total}"
+            );
             assert!(outcome.breakdown.products_s > 0.0 && outcome.breakdown.attention_s > 0.0);
             assert!(outcome.breakdown.optimiser_s > 0.0);
         }
@@ -76,10 +99,17 @@ fn one_rank_of_a_stage_stands_for_all() {
         config.parallel.overlap = OverlapNames(Overlap::NONE);
         let all = train(&perlmutter(), &config, None);
         let live = train(&perlmutter(), &config, Some(stages(&config)));
-        let longest =
-            |outcomes: &[Outcome]| outcomes.iter().map(|outcome| outcome.step_s).fold(0.0, f64::max);
+        let longest = |outcomes: &[Outcome]| {
+            outcomes
+                .iter()
+                .map(|outcome| outcome.step_s)
+                .fold(0.0, f64::max)
+        };
         let (all_s, live_s) = (longest(&all), longest(&live));
-        assert!((live_s / all_s - 1.0).abs() < 0.02, "{schedule}: {live_s} for {all_s}");
+        assert!(
+            (live_s / all_s - 1.0).abs() < 0.02,
+            "{schedule}: {live_s} for {all_s}"
+        );
         assert_eq!(live[0].peak_bytes, all[0].peak_bytes, "{schedule}");
     }
 }
@@ -89,23 +119,41 @@ fn faster_links(factor: f64) -> Machine {
     let links = &mut machine.links;
     links.injection_gbps.value *= factor;
     links.peer_gbps.value *= factor;
-    links.table.iter_mut().for_each(|row| row.gbps.value *= factor);
+    links
+        .table
+        .iter_mut()
+        .for_each(|row| row.gbps.value *= factor);
     machine
 }
 
 #[test]
 fn more_bandwidth_never_makes_a_step_slower() {
-    let degrees = |x, y, z, data, pipeline| Degrees { x, y, z, data, pipeline };
-    for grid in
-        [degrees(2, 1, 2, 2, 1), degrees(1, 2, 4, 1, 1), degrees(2, 2, 1, 1, 2), degrees(1, 1, 2, 2, 2)]
-    {
+    let degrees = |x, y, z, data, pipeline| Degrees {
+        x,
+        y,
+        z,
+        data,
+        pipeline,
+    };
+    for grid in [
+        degrees(2, 1, 2, 2, 1),
+        degrees(1, 2, 4, 1, 1),
+        degrees(2, 2, 1, 1, 2),
+        degrees(1, 1, 2, 2, 2),
+    ] {
         let config = config(grid, "1f1b");
         let step = |factor| {
             let outcomes = train(&faster_links(factor), &config, Some(stages(&config)));
-            outcomes.iter().map(|outcome| outcome.step_s).fold(0.0, f64::max)
+            outcomes
+                .iter()
+                .map(|outcome| outcome.step_s)
+                .fold(0.0, f64::max)
         };
         let times: Vec<f64> = [0.25, 0.5, 1.0, 2.0, 4.0].map(step).into();
-        assert!(times.windows(2).all(|pair| pair[1] <= pair[0] * 1.001), "{grid:?}: {times:?}");
+        assert!(
+            times.windows(2).all(|pair| pair[1] <= pair[0] * 1.001),
+            "{grid:?}: {times:?}"
+        );
         assert!(times[4] < times[0], "{grid:?}: {times:?}");
     }
 }
@@ -115,8 +163,18 @@ fn the_log_has_every_kind_of_work() {
     let config = config(pipelined(), "1f1b");
     let outcome = train(&perlmutter(), &config, Some(stages(&config))).remove(0);
     use Category::*;
-    for category in [Products, Attention, Elementwise, Optimiser, Collective, Message] {
-        assert!(outcome.log.iter().any(|work| work.category == category), "{category:?}");
+    for category in [
+        Products,
+        Attention,
+        Elementwise,
+        Optimiser,
+        Collective,
+        Message,
+    ] {
+        assert!(
+            outcome.log.iter().any(|work| work.category == category),
+            "{category:?}"
+        );
     }
     assert!(outcome.log.iter().any(|work| work.gap.is_some()));
     let flop: f64 = outcome.log.iter().map(|work| work.flop).sum();

@@ -24,10 +24,20 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Timeout`] naming the ranks that did not come; [`Error::Aborted`].
-    pub fn join(device: &Device, join: Join, checked: Option<Arc<dyn Exchange>>) -> Result<Communicator> {
+    pub fn join(
+        device: &Device,
+        join: Join,
+        checked: Option<Arc<dyn Exchange>>,
+    ) -> Result<Communicator> {
         let (label, members) = (join.label.clone(), join.members.clone());
         let hal = device.hal().join(join)?;
-        Ok(Communicator { hal, label, members, checked, sequence: 0.into() })
+        Ok(Communicator {
+            hal,
+            label,
+            members,
+            checked,
+            sequence: 0.into(),
+        })
     }
 
     /// This rank's index within the group.
@@ -45,7 +55,15 @@ impl Communicator {
     /// # Errors
     /// [`Error::Mismatch`], [`Error::Timeout`], [`Error::Aborted`].
     pub fn all_reduce(&self, stream: &Stream, tensor: &Tensor, op: ReduceOp) -> Result<()> {
-        self.run(stream, &[], &[tensor], vec![Collective::AllReduce { buffer: tensor.raw(), op }])
+        self.run(
+            stream,
+            &[],
+            &[tensor],
+            vec![Collective::AllReduce {
+                buffer: tensor.raw(),
+                op,
+            }],
+        )
     }
 
     /// Gives rank i the sum of the i-th parts of all `send`; `counts` are the parts' sizes in elements.
@@ -71,7 +89,12 @@ impl Communicator {
         let check = |parts: &Parts<'_>| {
             self.check_parts("reduce_scatter", parts.send, parts.recv, parts.counts)?;
             let (send, recv, counts) = (parts.send.raw(), parts.recv.raw(), parts.counts.clone());
-            Ok(Collective::ReduceScatter { send, recv, counts, op })
+            Ok(Collective::ReduceScatter {
+                send,
+                recv,
+                counts,
+                op,
+            })
         };
         self.run_all(stream, all, all.iter().map(check).collect::<Result<_>>()?)
     }
@@ -80,7 +103,13 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`reduce_scatter`](Communicator::reduce_scatter).
-    pub fn all_gather(&self, stream: &Stream, send: &Tensor, recv: &Tensor, counts: &Counts) -> Result<()> {
+    pub fn all_gather(
+        &self,
+        stream: &Stream,
+        send: &Tensor,
+        recv: &Tensor,
+        counts: &Counts,
+    ) -> Result<()> {
         self.all_gathers(stream, &[Parts { send, recv, counts }])
     }
 
@@ -103,7 +132,15 @@ impl Communicator {
     /// [`Error::Invalid`] for a root outside the group; as [`all_reduce`](Communicator::all_reduce).
     pub fn broadcast(&self, stream: &Stream, tensor: &Tensor, root: usize) -> Result<()> {
         self.check_rank("broadcast", root)?;
-        self.run(stream, &[], &[tensor], vec![Collective::Broadcast { buffer: tensor.raw(), root }])
+        self.run(
+            stream,
+            &[],
+            &[tensor],
+            vec![Collective::Broadcast {
+                buffer: tensor.raw(),
+                root,
+            }],
+        )
     }
 
     /// Gives rank j the j-th part of `send` of every rank, in the order of ranks.
@@ -116,11 +153,16 @@ impl Communicator {
             && send.num_elements().is_multiple_of(self.size())
             && !send.overlaps(recv);
         if !fits {
-            let needed =
-                format!("two disjoint tensors of one type and length, divisible by {} ranks", self.size());
+            let needed = format!(
+                "two disjoint tensors of one type and length, divisible by {} ranks",
+                self.size()
+            );
             return Err(self.refuse("all_to_all", format!("{send:?} and {recv:?}"), needed));
         }
-        let call = Collective::AllToAll { send: send.raw(), recv: recv.raw() };
+        let call = Collective::AllToAll {
+            send: send.raw(),
+            recv: recv.raw(),
+        };
         self.run(stream, &[send], &[recv], vec![call])
     }
 
@@ -130,7 +172,15 @@ impl Communicator {
     /// [`Error::Invalid`] for a rank outside the group; as [`all_reduce`](Communicator::all_reduce).
     pub fn send(&self, stream: &Stream, tensor: &Tensor, to: usize) -> Result<()> {
         self.check_rank("send", to)?;
-        self.run(stream, &[tensor], &[], vec![Collective::Send { buffer: tensor.raw(), to }])
+        self.run(
+            stream,
+            &[tensor],
+            &[],
+            vec![Collective::Send {
+                buffer: tensor.raw(),
+                to,
+            }],
+        )
     }
 
     /// Receives a message of the tensor's length and type from rank `from`.
@@ -139,21 +189,44 @@ impl Communicator {
     /// As [`send`](Communicator::send).
     pub fn recv(&self, stream: &Stream, tensor: &Tensor, from: usize) -> Result<()> {
         self.check_rank("recv", from)?;
-        self.run(stream, &[], &[tensor], vec![Collective::Recv { buffer: tensor.raw(), from }])
+        self.run(
+            stream,
+            &[],
+            &[tensor],
+            vec![Collective::Recv {
+                buffer: tensor.raw(),
+                from,
+            }],
+        )
     }
 
     /// Sends and receives at once, without either waiting for the other.
     ///
     /// # Errors
     /// [`Error::Invalid`] for ranks outside the group or overlapping tensors; as [`all_reduce`](Communicator::all_reduce).
-    pub fn send_recv(&self, stream: &Stream, send: (&Tensor, usize), recv: (&Tensor, usize)) -> Result<()> {
+    pub fn send_recv(
+        &self,
+        stream: &Stream,
+        send: (&Tensor, usize),
+        recv: (&Tensor, usize),
+    ) -> Result<()> {
         self.check_rank("send", send.1)?;
         self.check_rank("recv", recv.1)?;
         if send.0.overlaps(recv.0) {
-            return Err(self.refuse("send_recv", "overlapping tensors".into(), "disjoint ones".into()));
+            return Err(self.refuse(
+                "send_recv",
+                "overlapping tensors".into(),
+                "disjoint ones".into(),
+            ));
         }
-        let send_call = Collective::Send { buffer: send.0.raw(), to: send.1 };
-        let recv_call = Collective::Recv { buffer: recv.0.raw(), from: recv.1 };
+        let send_call = Collective::Send {
+            buffer: send.0.raw(),
+            to: send.1,
+        };
+        let recv_call = Collective::Recv {
+            buffer: recv.0.raw(),
+            from: recv.1,
+        };
         self.run(stream, &[send.0], &[recv.0], vec![send_call, recv_call])
     }
 
@@ -191,25 +264,47 @@ impl Communicator {
     }
 
     fn compare(&self, calls: &[Collective]) -> Result<()> {
-        let Some(exchange) = &self.checked else { return Ok(()) };
+        let Some(exchange) = &self.checked else {
+            return Ok(());
+        };
         let sequence = self.sequence.replace(self.sequence.get() + 1);
-        let messages = |call: &Collective| matches!(call, Collective::Send { .. } | Collective::Recv { .. });
+        let messages =
+            |call: &Collective| matches!(call, Collective::Send { .. } | Collective::Recv { .. });
         if calls.iter().any(messages) {
             return Ok(()); // a message concerns two ranks only; the receiver compares length and type
         }
-        let mine = calls.iter().map(Collective::describe).collect::<Vec<_>>().join(", ");
+        let mine = calls
+            .iter()
+            .map(Collective::describe)
+            .collect::<Vec<_>>()
+            .join(", ");
         let all = exchange.all_gather(mine.as_bytes())?;
         match all.iter().position(|call| call != &all[0]) {
             None => Ok(()),
             Some(other) => {
-                let call =
-                    |rank: usize| (self.members[rank], String::from_utf8_lossy(&all[rank]).into_owned());
-                Err(Error::Mismatch { group: self.label.clone(), sequence, one: call(0), other: call(other) })
+                let call = |rank: usize| {
+                    (
+                        self.members[rank],
+                        String::from_utf8_lossy(&all[rank]).into_owned(),
+                    )
+                };
+                Err(Error::Mismatch {
+                    group: self.label.clone(),
+                    sequence,
+                    one: call(0),
+                    other: call(other),
+                })
             }
         }
     }
 
-    fn check_parts(&self, operation: &str, whole: &Tensor, part: &Tensor, counts: &Counts) -> Result<()> {
+    fn check_parts(
+        &self,
+        operation: &str,
+        whole: &Tensor,
+        part: &Tensor,
+        counts: &Counts,
+    ) -> Result<()> {
         if let Counts::Uneven(list) = counts
             && list.len() != self.size()
         {
@@ -217,29 +312,41 @@ impl Communicator {
             return Err(self.refuse(operation, format!("{} counts", list.len()), needed));
         }
         let (total, own) = (counts.total(self.size()), counts.of(self.rank()));
-        let fits =
-            whole.num_elements() == total && part.num_elements() == own && whole.dtype() == part.dtype();
-        let in_place =
-            whole.raw().part(counts.before(self.rank()).min(whole.num_elements()), 0).addr == part.raw().addr;
+        let fits = whole.num_elements() == total
+            && part.num_elements() == own
+            && whole.dtype() == part.dtype();
+        let in_place = whole
+            .raw()
+            .part(counts.before(self.rank()).min(whole.num_elements()), 0)
+            .addr
+            == part.raw().addr;
         if fits && (!whole.overlaps(part) || in_place) {
             return Ok(());
         }
-        let needed = format!("{total} and {own} elements of one type, disjoint or the part in its own place");
+        let needed = format!(
+            "{total} and {own} elements of one type, disjoint or the part in its own place"
+        );
         Err(self.refuse(operation, format!("{whole:?} and {part:?}"), needed))
     }
 
     fn check_rank(&self, operation: &str, rank: usize) -> Result<()> {
         match rank < self.size() {
             true => Ok(()),
-            false => {
-                Err(self.refuse(operation, format!("rank {rank}"), format!("a rank below {}", self.size())))
-            }
+            false => Err(self.refuse(
+                operation,
+                format!("rank {rank}"),
+                format!("a rank below {}", self.size()),
+            )),
         }
     }
 
     fn refuse(&self, operation: &str, found: String, needed: String) -> Error {
         Error::invalid(
-            format!("{operation} on {} (rank {})", self.label, self.members[self.rank()]),
+            format!(
+                "{operation} on {} (rank {})",
+                self.label,
+                self.members[self.rank()]
+            ),
             found,
             needed,
         )
@@ -248,6 +355,12 @@ impl Communicator {
 
 impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Communicator({}, {} of {})", self.label, self.rank(), self.size())
+        write!(
+            f,
+            "Communicator({}, {} of {})",
+            self.label,
+            self.rank(),
+            self.size()
+        )
     }
 }

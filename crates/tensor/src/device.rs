@@ -1,6 +1,8 @@
 //! A device as one rank drives it: its streams, products, kernels and memory.
 
-use crate::{MemoryKind, MemoryUse, Stream, StreamKind, memory::Allocator, recording::Notes, trace::Tracer};
+use crate::{
+    MemoryKind, MemoryUse, Stream, StreamKind, memory::Allocator, recording::Notes, trace::Tracer,
+};
 use hal::{DType, DeviceId, Error, Exchange, Result};
 use std::{
     cell::{Cell, RefCell},
@@ -67,7 +69,11 @@ impl Device {
 
     /// The stream on which all products and kernels run.
     pub fn compute(&self) -> Stream {
-        self.0.compute.borrow().clone().expect("a device has its compute stream from `new` on")
+        self.0
+            .compute
+            .borrow()
+            .clone()
+            .expect("a device has its compute stream from `new` on")
     }
 
     /// Makes another stream; `name` stands in traces.
@@ -90,9 +96,14 @@ impl Device {
     /// # Errors
     /// Those of the exchange; [`Error::Invalid`] when the choices cannot be kept.
     pub fn agree_on_products(&self, exchange: &dyn Exchange) -> Result<()> {
-        let Some(own) = self.0.blas.choices() else { return Ok(()) };
+        let Some(own) = self.0.blas.choices() else {
+            return Ok(());
+        };
         let all = exchange.all_gather(own.as_bytes())?;
-        let text: String = all.iter().map(|choices| String::from_utf8_lossy(choices)).collect();
+        let text: String = all
+            .iter()
+            .map(|choices| String::from_utf8_lossy(choices))
+            .collect();
         self.0.blas.choose(&text, exchange.rank() == 0)
     }
 
@@ -137,7 +148,11 @@ impl Device {
     pub(crate) fn require(&self, operation: &str, dtype: DType) -> Result<()> {
         match self.supports(dtype) {
             true => Ok(()),
-            false => Err(Error::Unsupported { operation: operation.into(), dtype, device: self.id() }),
+            false => Err(Error::Unsupported {
+                operation: operation.into(),
+                dtype,
+                device: self.id(),
+            }),
         }
     }
 }

@@ -26,7 +26,10 @@ mod parts;
 mod recording;
 mod storage;
 mod stream;
-#[allow(clippy::module_inception, reason = "the type that the crate is named for")]
+#[allow(
+    clippy::module_inception,
+    reason = "the type that the crate is named for"
+)]
 mod tensor;
 pub mod trace;
 

@@ -45,11 +45,19 @@ fn rounded(bytes: usize) -> usize {
 
 impl Allocator {
     pub(crate) fn new(device: Arc<dyn hal::Device>) -> Allocator {
-        Allocator { device, state: RefCell::default() }
+        Allocator {
+            device,
+            state: RefCell::default(),
+        }
     }
 
     /// A block of at least `bytes`, and whether it was used before. Work on `stream` may use it at once.
-    pub(crate) fn take(&self, bytes: usize, kind: MemoryKind, stream: &Stream) -> Result<(RawBuffer, bool)> {
+    pub(crate) fn take(
+        &self,
+        bytes: usize,
+        kind: MemoryKind,
+        stream: &Stream,
+    ) -> Result<(RawBuffer, bool)> {
         let bytes = rounded(bytes);
         let cached = self.state.borrow_mut().reuse(bytes);
         let (block, reused) = match cached {
@@ -72,7 +80,9 @@ impl Allocator {
         let mut state = self.state.borrow_mut();
         state.leave(kind, block.bytes);
         let State { free, private, .. } = &mut *state;
-        let private = private.as_mut().filter(|private| private.taken.contains(&block.addr));
+        let private = private
+            .as_mut()
+            .filter(|private| private.taken.contains(&block.addr));
         let free = private.map_or(free, |private| &mut private.free);
         free.entry(block.bytes).or_default().push((block, events));
     }
@@ -86,7 +96,12 @@ impl Allocator {
     pub(crate) fn end_private(&self) -> Vec<RawBuffer> {
         let mut state = self.state.borrow_mut();
         let private = state.private.take().unwrap_or_default();
-        let blocks: Vec<RawBuffer> = private.free.into_values().flatten().map(|(block, _)| block).collect();
+        let blocks: Vec<RawBuffer> = private
+            .free
+            .into_values()
+            .flatten()
+            .map(|(block, _)| block)
+            .collect();
         for block in &blocks {
             state.usage.cached -= block.bytes;
             state.enter(MemoryKind::Buffers, block.bytes);
@@ -96,7 +111,9 @@ impl Allocator {
 
     /// Takes the blocks of a recording back. Nothing but the compute stream uses them.
     pub(crate) fn release(&self, blocks: Vec<RawBuffer>) {
-        blocks.into_iter().for_each(|block| self.give_back(block, MemoryKind::Buffers, Vec::new()));
+        blocks
+            .into_iter()
+            .for_each(|block| self.give_back(block, MemoryKind::Buffers, Vec::new()));
     }
 
     pub(crate) fn usage(&self) -> MemoryUse {
@@ -114,7 +131,9 @@ impl Allocator {
                 // Blocks come without events for their uses on this stream: it orders their next uses, but not their end.
                 stream.synchronize()?;
                 self.empty_cache();
-                self.device.allocate(bytes).map_err(|error| self.explain(error))
+                self.device
+                    .allocate(bytes)
+                    .map_err(|error| self.explain(error))
             }
             other => other,
         }
@@ -135,14 +154,25 @@ impl Allocator {
     fn explain(&self, error: Error) -> Error {
         let state = self.state.borrow();
         match error {
-            Error::OutOfMemory { device, asked, free, .. } => Error::OutOfMemory {
+            Error::OutOfMemory {
+                device,
+                asked,
+                free,
+                ..
+            } => Error::OutOfMemory {
                 device,
                 asked,
                 free,
                 in_use: state.usage.in_use,
                 cached: state.usage.cached,
                 by_kind: state.by_kind(),
-                largest: state.live.iter().rev().flat_map(|(&bytes, &n)| vec![bytes; n]).take(3).collect(),
+                largest: state
+                    .live
+                    .iter()
+                    .rev()
+                    .flat_map(|(&bytes, &n)| vec![bytes; n])
+                    .take(3)
+                    .collect(),
             },
             other => other,
         }
@@ -151,10 +181,14 @@ impl Allocator {
 
 // A free block for a request, out of the list.
 fn fitting(free: &mut Free, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
-    let (_, blocks) = free.range_mut(bytes..=bytes + bytes / WASTE).find(|(_, blocks)| !blocks.is_empty())?;
+    let (_, blocks) = free
+        .range_mut(bytes..=bytes + bytes / WASTE)
+        .find(|(_, blocks)| !blocks.is_empty())?;
     // The last freed is the one most likely still in the processor's caches, unless its events are still open.
     let ready = |(_, events): &(RawBuffer, Vec<Event>)| {
-        events.iter().all(|event| event.is_complete().unwrap_or(true))
+        events
+            .iter()
+            .all(|event| event.is_complete().unwrap_or(true))
     };
     let index = blocks.iter().rposition(ready).unwrap_or(0);
     Some(blocks.remove(index))
@@ -162,7 +196,10 @@ fn fitting(free: &mut Free, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
 
 impl State {
     fn reuse(&mut self, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
-        let own = self.private.as_mut().and_then(|private| fitting(&mut private.free, bytes));
+        let own = self
+            .private
+            .as_mut()
+            .and_then(|private| fitting(&mut private.free, bytes));
         let found = own.or_else(|| fitting(&mut self.free, bytes))?;
         self.usage.cached -= found.0.bytes;
         Some(found)
@@ -170,7 +207,9 @@ impl State {
 
     // What each kind that holds anything holds.
     fn by_kind(&self) -> Vec<(&'static str, usize)> {
-        let kinds = MemoryKind::ALL.into_iter().map(|kind| (kind.name(), self.usage.of(kind).in_use));
+        let kinds = MemoryKind::ALL
+            .into_iter()
+            .map(|kind| (kind.name(), self.usage.of(kind).in_use));
         kinds.filter(|(_, bytes)| *bytes > 0).collect()
     }
 
@@ -180,7 +219,10 @@ impl State {
     }
 
     fn leave(&mut self, kind: MemoryKind, bytes: usize) {
-        let count = self.live.get_mut(&bytes).expect("every live block was entered");
+        let count = self
+            .live
+            .get_mut(&bytes)
+            .expect("every live block was entered");
         *count -= 1;
         if *count == 0 {
             self.live.remove(&bytes);

@@ -92,13 +92,17 @@ impl MemoryUse {
     }
 
     pub(crate) fn reset_peak(&mut self) {
-        self.by_kind.iter_mut().for_each(|of_kind| of_kind.peak = of_kind.in_use);
+        self.by_kind
+            .iter_mut()
+            .for_each(|of_kind| of_kind.peak = of_kind.in_use);
         self.mark_peak();
     }
 
     fn mark_peak(&mut self) {
         self.peak = self.in_use;
-        self.by_kind.iter_mut().for_each(|of_kind| of_kind.at_peak = of_kind.in_use);
+        self.by_kind
+            .iter_mut()
+            .for_each(|of_kind| of_kind.at_peak = of_kind.in_use);
     }
 }
 
@@ -108,7 +112,11 @@ mod tests {
     use MemoryKind::{Activations, Buffers, Weights};
 
     fn numbers(usage: &MemoryUse, kind: MemoryKind) -> [usize; 3] {
-        let KindUse { in_use, peak, at_peak } = usage.of(kind);
+        let KindUse {
+            in_use,
+            peak,
+            at_peak,
+        } = usage.of(kind);
         [in_use, peak, at_peak]
     }
 

@@ -54,9 +54,15 @@ impl Device {
         let notes = self.0.recorded.take().unwrap_or_default();
         let blocks = self.0.memory.end_private();
         match outcome {
-            Ok((hal, result)) => {
-                Ok((Recording { hal, device: self.clone(), storages: notes.storages(), blocks }, result))
-            }
+            Ok((hal, result)) => Ok((
+                Recording {
+                    hal,
+                    device: self.clone(),
+                    storages: notes.storages(),
+                    blocks,
+                },
+                result,
+            )),
             Err(error) => {
                 self.0.memory.release(blocks);
                 Err(error)
@@ -75,16 +81,23 @@ impl Device {
             match &result {
                 Some(Ok(_)) => Ok(()),
                 // Said in full below.
-                _ => Err(Error::invalid("recorded work", "its failure", "its success")),
+                _ => Err(Error::invalid(
+                    "recorded work",
+                    "its failure",
+                    "its success",
+                )),
             }
         });
         match (recorded, result) {
             (_, Some(Err(error))) => Err(error),
             (Err(error), _) => Err(error.into()),
             (Ok(recorded), Some(Ok(result))) => Ok((recorded, result)),
-            (Ok(_), None) => {
-                Err(Error::invalid("recorded work", "work that was not run", "a device that runs it").into())
-            }
+            (Ok(_), None) => Err(Error::invalid(
+                "recorded work",
+                "work that was not run",
+                "a device that runs it",
+            )
+            .into()),
         }
     }
 
@@ -124,7 +137,10 @@ impl Notes {
             }
             let address = Rc::as_ptr(storage);
             if !self.made.borrow().contains_key(&address) {
-                self.used.borrow_mut().entry(address).or_insert_with(|| storage.clone());
+                self.used
+                    .borrow_mut()
+                    .entry(address)
+                    .or_insert_with(|| storage.clone());
             }
         }
         Ok(())
@@ -132,12 +148,18 @@ impl Notes {
 
     /// Notes a tensor's memory that was taken meanwhile.
     pub(crate) fn make(&self, storage: &Rc<Storage>) {
-        self.made.borrow_mut().insert(Rc::as_ptr(storage), Rc::downgrade(storage));
+        self.made
+            .borrow_mut()
+            .insert(Rc::as_ptr(storage), Rc::downgrade(storage));
     }
 
     // All memory that replays touch, but for what came and went.
     fn storages(&self) -> Vec<Rc<Storage>> {
-        let made = self.made.take().into_values().filter_map(|made| made.upgrade());
+        let made = self
+            .made
+            .take()
+            .into_values()
+            .filter_map(|made| made.upgrade());
         self.used.take().into_values().chain(made).collect()
     }
 }
@@ -149,23 +171,36 @@ impl Recording {
     /// [`Error::Vendor`]; the failure of another stream that uses the same tensors.
     pub fn replay(&self) -> Result<()> {
         let compute = self.device.compute();
-        self.storages.iter().try_for_each(|storage| storage.order_after(&compute, true))?;
+        self.storages
+            .iter()
+            .try_for_each(|storage| storage.order_after(&compute, true))?;
         // SAFETY: the recording holds all memory that its work uses: the tensors', and the blocks that came and went, which
         // only the compute stream uses, in the order of its queue.
         unsafe { self.hal.launch(compute.hal()) }?;
-        self.storages.iter().for_each(|storage| storage.note_use(&compute, None, true));
+        self.storages
+            .iter()
+            .for_each(|storage| storage.note_use(&compute, None, true));
         Ok(())
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.device.0.memory.release(std::mem::take(&mut self.blocks));
+        self.device
+            .0
+            .memory
+            .release(std::mem::take(&mut self.blocks));
     }
 }
 
 impl fmt::Debug for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Recording({:?}, {} tensors, {} blocks)", self.hal, self.storages.len(), self.blocks.len())
+        write!(
+            f,
+            "Recording({:?}, {} tensors, {} blocks)",
+            self.hal,
+            self.storages.len(),
+            self.blocks.len()
+        )
     }
 }

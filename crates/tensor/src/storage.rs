@@ -27,8 +27,21 @@ impl Storage {
         let (compute, kind) = (device.compute(), device.0.allocating.get());
         let (block, reused) = device.0.memory.take(bytes, kind, &compute)?;
         // A reused block counts as written by the compute stream: another stream must not overtake its earlier users.
-        let uses = if reused { vec![Use { stream: compute, event: None, wrote: true }] } else { Vec::new() };
-        Ok(Storage { device: device.clone(), block, kind, uses: RefCell::new(uses) })
+        let uses = if reused {
+            vec![Use {
+                stream: compute,
+                event: None,
+                wrote: true,
+            }]
+        } else {
+            Vec::new()
+        };
+        Ok(Storage {
+            device: device.clone(),
+            block,
+            kind,
+            uses: RefCell::new(uses),
+        })
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -41,14 +54,18 @@ impl Storage {
 
     /// Whether a stream other than this one uses the memory.
     pub(crate) fn has_use_beside(&self, stream: &Stream) -> bool {
-        self.uses.borrow().iter().any(|earlier| !earlier.stream.is(stream))
+        self.uses
+            .borrow()
+            .iter()
+            .any(|earlier| !earlier.stream.is(stream))
     }
 
     /// Makes `stream` wait for the other streams' uses: for writers, and before a write for readers too.
     pub(crate) fn order_after(&self, stream: &Stream, write: bool) -> Result<()> {
         let mut uses = self.uses.borrow_mut();
-        for earlier in
-            uses.iter_mut().filter(|earlier| !earlier.stream.is(stream) && (write || earlier.wrote))
+        for earlier in uses
+            .iter_mut()
+            .filter(|earlier| !earlier.stream.is(stream) && (write || earlier.wrote))
         {
             let event = match earlier.event.take() {
                 Some(event) => event,
@@ -71,7 +88,11 @@ impl Storage {
                 own.event = event.cloned();
                 own.wrote |= wrote;
             }
-            None => uses.push(Use { stream: stream.clone(), event: event.cloned(), wrote }),
+            None => uses.push(Use {
+                stream: stream.clone(),
+                event: event.cloned(),
+                wrote,
+            }),
         }
     }
 }
@@ -79,7 +100,15 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         // Uses of the compute stream need no event: the block is next used on that stream, or after it.
-        let events = self.uses.get_mut().drain(..).filter_map(|earlier| earlier.event).collect();
-        self.device.0.memory.give_back(self.block, self.kind, events);
+        let events = self
+            .uses
+            .get_mut()
+            .drain(..)
+            .filter_map(|earlier| earlier.event)
+            .collect();
+        self.device
+            .0
+            .memory
+            .give_back(self.block, self.kind, events);
     }
 }

@@ -45,7 +45,10 @@ impl Event {
 
 impl Stream {
     pub(crate) fn new(hal: Arc<dyn hal::Stream>, name: &str) -> Stream {
-        Stream(Rc::new(Inner { hal, name: name.into() }))
+        Stream(Rc::new(Inner {
+            hal,
+            name: name.into(),
+        }))
     }
 
     /// Name in traces.
@@ -96,7 +99,11 @@ impl Stream {
         writes: &[&Tensor],
         work: impl FnOnce(&dyn hal::Stream) -> Result<()>,
     ) -> Result<()> {
-        let device = reads.iter().chain(writes).next().map(|tensor| tensor.device().clone());
+        let device = reads
+            .iter()
+            .chain(writes)
+            .next()
+            .map(|tensor| tensor.device().clone());
         if let Some(device) = &device
             && let Some(notes) = &*device.0.recorded.borrow()
         {
@@ -108,7 +115,11 @@ impl Stream {
         for tensor in writes {
             tensor.storage().order_after(self, true)?;
         }
-        let span = device.as_ref().map(|device| trace::begin(device, self)).transpose()?.flatten();
+        let span = device
+            .as_ref()
+            .map(|device| trace::begin(device, self))
+            .transpose()?
+            .flatten();
         work(self.hal())?;
         if let (Some(device), Some(start)) = (&device, span) {
             let bytes = writes.iter().map(|tensor| tensor.bytes()).sum();

@@ -40,15 +40,27 @@ impl Tensor {
     /// [`Error::OutOfMemory`]; [`Error::Unsupported`] for an element type that the device lacks.
     pub fn empty(device: &Device, dtype: DType, shape: &[usize]) -> Result<Tensor> {
         device.require("tensor", dtype)?;
-        let count = shape.iter().try_fold(1usize, |count, &size| count.checked_mul(size));
+        let count = shape
+            .iter()
+            .try_fold(1usize, |count, &size| count.checked_mul(size));
         let bytes = count.and_then(|count| count.checked_mul(dtype.bytes()));
-        let bytes = bytes
-            .ok_or_else(|| Error::invalid("tensor", format!("shape {shape:?}"), "fewer than 2^64 bytes"))?;
+        let bytes = bytes.ok_or_else(|| {
+            Error::invalid(
+                "tensor",
+                format!("shape {shape:?}"),
+                "fewer than 2^64 bytes",
+            )
+        })?;
         let storage = Rc::new(Storage::new(device, bytes)?);
         if let Some(notes) = &*device.0.recorded.borrow() {
             notes.make(&storage);
         }
-        Ok(Tensor { storage, offset: 0, shape: shape.to_vec(), dtype })
+        Ok(Tensor {
+            storage,
+            offset: 0,
+            shape: shape.to_vec(),
+            dtype,
+        })
     }
 
     /// A tensor of equal elements.
@@ -73,7 +85,11 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Invalid`] when their number is not that of the shape; as [`empty`](Tensor::empty).
-    pub fn from_slice<T: Scalar>(device: &Device, shape: &[usize], elements: &[T]) -> Result<Tensor> {
+    pub fn from_slice<T: Scalar>(
+        device: &Device,
+        shape: &[usize],
+        elements: &[T],
+    ) -> Result<Tensor> {
         let tensor = Tensor::empty(device, T::DTYPE, shape)?;
         tensor.upload(elements)?;
         Ok(tensor)
@@ -83,7 +99,12 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`from_slice`](Tensor::from_slice).
-    pub fn from_f64(device: &Device, dtype: DType, shape: &[usize], numbers: &[f64]) -> Result<Tensor> {
+    pub fn from_f64(
+        device: &Device,
+        dtype: DType,
+        shape: &[usize],
+        numbers: &[f64],
+    ) -> Result<Tensor> {
         let tensor = Tensor::empty(device, dtype, shape)?;
         tensor.upload_f64(numbers)?;
         Ok(tensor)
@@ -94,7 +115,10 @@ impl Tensor {
     /// # Errors
     /// [`Error::Vendor`].
     pub fn fill(&self, value: f64) -> Result<()> {
-        let kernel = Kernel::Fill(Fill { out: self.raw(), value });
+        let kernel = Kernel::Fill(Fill {
+            out: self.raw(),
+            value,
+        });
         crate::ops::launch(self.device(), &[], &[self], kernel)
     }
 
@@ -113,10 +137,12 @@ impl Tensor {
         }
         self.device().not_recorded("upload")?;
         let bytes = bytemuck::cast_slice(elements);
-        self.device().compute().queue("upload", &[], &[self], |stream| {
-            // SAFETY: the tensor is live, and holds exactly these bytes (checked above).
-            unsafe { stream.upload(self.raw_bytes(), bytes) }
-        })
+        self.device()
+            .compute()
+            .queue("upload", &[], &[self], |stream| {
+                // SAFETY: the tensor is live, and holds exactly these bytes (checked above).
+                unsafe { stream.upload(self.raw_bytes(), bytes) }
+            })
     }
 
     /// Copies numbers from the host, rounded to the tensor's float type; to 16 bits through f32, as kernels round.
@@ -127,13 +153,23 @@ impl Tensor {
         match self.dtype {
             DType::F64 => self.upload(numbers),
             DType::F32 => self.upload(&numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
-            DType::Bf16 => {
-                self.upload(&numbers.iter().map(|&x| half::bf16::from_f32(x as f32)).collect::<Vec<_>>())
-            }
-            DType::F16 => {
-                self.upload(&numbers.iter().map(|&x| half::f16::from_f32(x as f32)).collect::<Vec<_>>())
-            }
-            other => Err(Error::invalid("upload", format!("a tensor of {other}"), "a float type")),
+            DType::Bf16 => self.upload(
+                &numbers
+                    .iter()
+                    .map(|&x| half::bf16::from_f32(x as f32))
+                    .collect::<Vec<_>>(),
+            ),
+            DType::F16 => self.upload(
+                &numbers
+                    .iter()
+                    .map(|&x| half::f16::from_f32(x as f32))
+                    .collect::<Vec<_>>(),
+            ),
+            other => Err(Error::invalid(
+                "upload",
+                format!("a tensor of {other}"),
+                "a float type",
+            )),
         }
     }
 
@@ -152,10 +188,12 @@ impl Tensor {
         self.device().not_recorded("to_vec")?;
         let mut elements = vec![T::zeroed(); self.num_elements()];
         let bytes = bytemuck::cast_slice_mut(&mut elements);
-        self.device().compute().queue("download", &[self], &[], |stream| {
-            // SAFETY: the tensor is live, and holds exactly as many bytes as `elements`.
-            unsafe { stream.download(bytes, self.raw_bytes()) }
-        })?;
+        self.device()
+            .compute()
+            .queue("download", &[self], &[], |stream| {
+                // SAFETY: the tensor is live, and holds exactly as many bytes as `elements`.
+                unsafe { stream.download(bytes, self.raw_bytes()) }
+            })?;
         Ok(elements)
     }
 
@@ -167,9 +205,21 @@ impl Tensor {
         match self.dtype {
             DType::F64 => self.to_vec::<f64>(),
             DType::F32 => Ok(self.to_vec::<f32>()?.into_iter().map(f64::from).collect()),
-            DType::Bf16 => Ok(self.to_vec::<half::bf16>()?.into_iter().map(f64::from).collect()),
-            DType::F16 => Ok(self.to_vec::<half::f16>()?.into_iter().map(f64::from).collect()),
-            other => Err(Error::invalid("to_f64", format!("a tensor of {other}"), "a float type")),
+            DType::Bf16 => Ok(self
+                .to_vec::<half::bf16>()?
+                .into_iter()
+                .map(f64::from)
+                .collect()),
+            DType::F16 => Ok(self
+                .to_vec::<half::f16>()?
+                .into_iter()
+                .map(f64::from)
+                .collect()),
+            other => Err(Error::invalid(
+                "to_f64",
+                format!("a tensor of {other}"),
+                "a float type",
+            )),
         }
     }
 
@@ -179,7 +229,11 @@ impl Tensor {
     /// [`Error::Invalid`] for another number of elements; as [`to_vec`](Tensor::to_vec).
     pub fn item(&self) -> Result<f64> {
         if self.num_elements() != 1 {
-            return Err(Error::invalid("item", format!("{} elements", self.num_elements()), "1"));
+            return Err(Error::invalid(
+                "item",
+                format!("{} elements", self.num_elements()),
+                "1",
+            ));
         }
         Ok(self.to_f64()?[0])
     }
@@ -193,7 +247,10 @@ impl Tensor {
             let needed = format!("{} elements, as {:?} has", self.num_elements(), self.shape);
             return Err(Error::invalid("reshape", format!("{shape:?}"), needed));
         }
-        Ok(Tensor { shape: shape.to_vec(), ..self.clone() })
+        Ok(Tensor {
+            shape: shape.to_vec(),
+            ..self.clone()
+        })
     }
 
     /// A view of `count` indices of the first dim, from `start` on.
@@ -212,7 +269,11 @@ impl Tensor {
         let stride: usize = self.shape[1..].iter().product();
         let mut shape = self.shape.clone();
         shape[0] = count;
-        Ok(Tensor { offset: self.offset + start * stride, shape, ..self.clone() })
+        Ok(Tensor {
+            offset: self.offset + start * stride,
+            shape,
+            ..self.clone()
+        })
     }
 
     /// Sizes of the dims, outermost first.
@@ -266,16 +327,29 @@ impl Tensor {
 
     pub(crate) fn raw(&self) -> RawSlice {
         let addr = self.storage.block().addr + (self.offset * self.dtype.bytes()) as u64;
-        RawSlice { addr, len: self.num_elements(), dtype: self.dtype }
+        RawSlice {
+            addr,
+            len: self.num_elements(),
+            dtype: self.dtype,
+        }
     }
 
     pub(crate) fn raw_bytes(&self) -> RawBuffer {
-        RawBuffer { addr: self.raw().addr, bytes: self.bytes() }
+        RawBuffer {
+            addr: self.raw().addr,
+            bytes: self.bytes(),
+        }
     }
 }
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({} {:?} on {})", self.dtype, self.shape, self.device().id())
+        write!(
+            f,
+            "Tensor({} {:?} on {})",
+            self.dtype,
+            self.shape,
+            self.device().id()
+        )
     }
 }

@@ -44,11 +44,23 @@ pub fn finish(device: &Device) -> Result<Vec<Span>> {
         .collect()
 }
 
-fn close(name: &'static str, stream: &Stream, start: &Event, end: &Event, bytes: usize) -> Result<Span> {
+fn close(
+    name: &'static str,
+    stream: &Stream,
+    start: &Event,
+    end: &Event,
+    bytes: usize,
+) -> Result<Span> {
     end.synchronize()?;
     let start_us = start.time_us()?.unwrap_or(0.0);
     let duration_us = end.time_us()?.unwrap_or(start_us) - start_us;
-    Ok(Span { name, stream: stream.name().into(), start_us, duration_us, bytes })
+    Ok(Span {
+        name,
+        stream: stream.name().into(),
+        start_us,
+        duration_us,
+        bytes,
+    })
 }
 
 pub(crate) fn begin(device: &Device, stream: &Stream) -> Result<Option<Event>> {

@@ -32,7 +32,11 @@ fn gradients_agree_with_finite_differences() {
     let (x_var, x_gradient) = Var::tracked(vector(&device, &x));
     let (y_var, y_gradient) = Var::tracked(vector(&device, &y));
     let out = function(&x_var, &y_var).unwrap();
-    backward(vec![(out, Tensor::full(&device, DType::F64, &[3], 1.0).unwrap())]).unwrap();
+    backward(vec![(
+        out,
+        Tensor::full(&device, DType::F64, &[3], 1.0).unwrap(),
+    )])
+    .unwrap();
     let found = [x_gradient, y_gradient].map(|gradient| gradient.take().unwrap().to_f64().unwrap());
     for index in 0..3 {
         let moved = |numbers: &[f64; 3], by: f64| {
@@ -42,8 +46,16 @@ fn gradients_agree_with_finite_differences() {
         };
         let by_x = (value(&moved(&x, 1e-6), &y) - value(&moved(&x, -1e-6), &y)) / 2e-6;
         let by_y = (value(&x, &moved(&y, 1e-6)) - value(&x, &moved(&y, -1e-6))) / 2e-6;
-        assert!((found[0][index] - by_x).abs() < 1e-8, "{} against {by_x}", found[0][index]);
-        assert!((found[1][index] - by_y).abs() < 1e-8, "{} against {by_y}", found[1][index]);
+        assert!(
+            (found[0][index] - by_x).abs() < 1e-8,
+            "{} against {by_x}",
+            found[0][index]
+        );
+        assert!(
+            (found[1][index] - by_y).abs() < 1e-8,
+            "{} against {by_y}",
+            found[1][index]
+        );
     }
 }
 
@@ -56,7 +68,11 @@ fn a_value_used_three_times_gets_the_sum_and_shared_gradients_stay_whole() {
     let seed = vector(&device, &[1.0]);
     backward(vec![(out, seed.clone())]).unwrap();
     assert_eq!(gradient.take().unwrap().to_f64().unwrap(), [3.0]);
-    assert_eq!(seed.to_f64().unwrap(), [1.0], "the caller's gradient is not overwritten");
+    assert_eq!(
+        seed.to_f64().unwrap(),
+        [1.0],
+        "the caller's gradient is not overwritten"
+    );
 }
 
 #[test]
@@ -65,7 +81,9 @@ fn nothing_is_recorded_without_gradients_or_for_constants() {
     let (x, gradient) = Var::tracked(vector(&device, &[2.0]));
     let out = device.without_gradients(|| x.mul(&x)).unwrap();
     assert!(!out.wants_gradient());
-    let again = device.without_gradients(|| device.with_gradients(|| x.mul(&x))).unwrap();
+    let again = device
+        .without_gradients(|| device.with_gradients(|| x.mul(&x)))
+        .unwrap();
     assert!(again.wants_gradient());
     let constant = Var::constant(vector(&device, &[2.0]));
     assert!(!constant.mul(&constant).unwrap().wants_gradient());
@@ -80,9 +98,19 @@ fn a_tape_runs_back_once_and_refuses_a_gradient_of_another_size() {
     let out = x.mul(&x).unwrap();
     let ones = Tensor::full(&device, DType::F64, &[2], 1.0).unwrap();
     let short = ones.rows(0, 1).unwrap();
-    assert!(backward(vec![(out.clone(), short)]).unwrap_err().to_string().contains("as many elements"));
+    assert!(
+        backward(vec![(out.clone(), short)])
+            .unwrap_err()
+            .to_string()
+            .contains("as many elements")
+    );
     backward(vec![(out.clone(), ones.clone())]).unwrap();
-    assert!(backward(vec![(out, ones)]).unwrap_err().to_string().contains("a second time"));
+    assert!(
+        backward(vec![(out, ones)])
+            .unwrap_err()
+            .to_string()
+            .contains("a second time")
+    );
 }
 
 #[test]
@@ -99,6 +127,9 @@ fn what_a_node_saved_is_freed_as_the_pass_goes_by() {
     drop(gradient.take());
     drop(x);
     let after = device.memory_use().in_use;
-    assert!(before >= 10 << 22 && after == 0, "{before} bytes before, {after} after");
+    assert!(
+        before >= 10 << 22 && after == 0,
+        "{before} bytes before, {after} after"
+    );
     assert!(ops::add(&vector(&device, &[1.0]), &vector(&device, &[2.0])).is_ok());
 }

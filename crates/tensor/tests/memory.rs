@@ -5,7 +5,10 @@ use fascicle_tensor::{DType, Device, MemoryKind, Result, Tensor};
 const KIB: usize = 1 << 10;
 
 fn device(memory_bytes: Option<usize>) -> Result<Device> {
-    Device::new(cpu::open(cpu::Options { memory_bytes, ..cpu::Options::default() })?)
+    Device::new(cpu::open(cpu::Options {
+        memory_bytes,
+        ..cpu::Options::default()
+    })?)
 }
 
 /// A tensor of so many bytes, which is also the size of its block.
@@ -37,7 +40,10 @@ fn memory_counts_as_the_innermost_kind_until_it_is_freed() -> Result<()> {
     for kind in MemoryKind::ALL {
         assert_eq!(in_use(&device, kind), 0, "{}", kind.name());
     }
-    assert_eq!((device.memory_use().in_use, device.memory_use().peak), (0, 112 * KIB));
+    assert_eq!(
+        (device.memory_use().in_use, device.memory_use().peak),
+        (0, 112 * KIB)
+    );
     Ok(())
 }
 

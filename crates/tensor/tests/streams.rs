@@ -6,7 +6,11 @@ use std::time::Duration;
 
 fn join(world: &World, device: &Device) -> Result<Communicator> {
     let everyone = world.everyone();
-    let own = if world.rank() == 0 { device.hal().create_group()?.0 } else { Vec::new() };
+    let own = if world.rank() == 0 {
+        device.hal().create_group()?.0
+    } else {
+        Vec::new()
+    };
     let join = hal::Join {
         id: hal::GroupId(everyone.broadcast(0, &own)?),
         label: "everyone".into(),
@@ -21,8 +25,10 @@ fn join(world: &World, device: &Device) -> Result<Communicator> {
 fn two_ranks(body: impl Fn(&World, &Device, &Communicator) -> Result<()> + Send + Sync + 'static) {
     let options = local::Options::new(2).with_timeout(Duration::from_secs(20));
     let run = local::run(options, move |world| -> Result<()> {
-        let device =
-            Device::new(cpu::open(cpu::Options { ordinal: world.rank(), ..cpu::Options::default() })?)?;
+        let device = Device::new(cpu::open(cpu::Options {
+            ordinal: world.rank(),
+            ..cpu::Options::default()
+        })?)?;
         let group = join(&world, &device)?;
         body(&world, &device, &group)
     });
@@ -91,8 +97,19 @@ fn views_share_their_storage_also_for_ordering() {
         late(world);
         group.all_reduce(&stream, &whole.rows(3, 4)?, ReduceOp::Sum)?;
         let found = whole.to_vec::<f32>()?;
-        let expected = |index: usize| if (300..700).contains(&index) { 2.0 } else { 1.0 };
-        assert!(found.iter().enumerate().all(|(index, x)| *x == expected(index)));
+        let expected = |index: usize| {
+            if (300..700).contains(&index) {
+                2.0
+            } else {
+                1.0
+            }
+        };
+        assert!(
+            found
+                .iter()
+                .enumerate()
+                .all(|(index, x)| *x == expected(index))
+        );
         Ok(())
     });
 }

@@ -21,7 +21,10 @@ pub struct Difference {
 impl Difference {
     /// The largest of losses, norms and gradients, over all steps.
     pub fn largest(&self) -> f64 {
-        self.loss.max(self.norm).max(self.first_gradient.0).max(self.gradient.0)
+        self.loss
+            .max(self.norm)
+            .max(self.first_gradient.0)
+            .max(self.gradient.0)
     }
 
     /// The largest of losses over all steps, and gradients at equal weights.
@@ -32,8 +35,18 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { loss, norm, first_gradient: first, gradient, weight } = self;
-        write!(f, "loss {loss:.1e}, norm {norm:.1e}, first gradient {:.1e} ({}), ", first.0, first.1)?;
+        let Difference {
+            loss,
+            norm,
+            first_gradient: first,
+            gradient,
+            weight,
+        } = self;
+        write!(
+            f,
+            "loss {loss:.1e}, norm {norm:.1e}, first gradient {:.1e} ({}), ",
+            first.0, first.1
+        )?;
         write!(f, "last gradient {:.1e} ({}), ", gradient.0, gradient.1)?;
         write!(f, "weight {:.1e} ({})", weight.0, weight.1)
     }
@@ -60,14 +73,25 @@ fn series(found: &[f64], expected: &[f64]) -> f64 {
 
 // A key bias has no true gradient: softmax does not see it. What rounding leaves there is compared with 1e-3 of the
 // largest gradient of all, as are all tensors that are as good as zero.
-fn tensors(found: &BTreeMap<String, Vec<f64>>, expected: &BTreeMap<String, Vec<f64>>) -> (f64, String) {
-    let size = |tensor: &Vec<f64>| tensor.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
+fn tensors(
+    found: &BTreeMap<String, Vec<f64>>,
+    expected: &BTreeMap<String, Vec<f64>>,
+) -> (f64, String) {
+    let size = |tensor: &Vec<f64>| {
+        tensor
+            .iter()
+            .fold(0.0f64, |largest, x| largest.max(x.abs()))
+    };
     let floor = 1e-3 * expected.values().map(size).fold(0.0, f64::max);
     let mut largest = (0.0, String::new());
     for (name, tensor) in found {
         let relative = match expected.get(name) {
             Some(other) if other.len() == tensor.len() => {
-                let apart = tensor.iter().zip(other).map(|(a, b)| worst((a - b).abs())).fold(0.0, f64::max);
+                let apart = tensor
+                    .iter()
+                    .zip(other)
+                    .map(|(a, b)| worst((a - b).abs()))
+                    .fold(0.0, f64::max);
                 apart / size(other).max(floor)
             }
             _ => f64::INFINITY,
@@ -80,5 +104,9 @@ fn tensors(found: &BTreeMap<String, Vec<f64>>, expected: &BTreeMap<String, Vec<f
 }
 
 fn worst(difference: f64) -> f64 {
-    if difference.is_nan() { f64::INFINITY } else { difference }
+    if difference.is_nan() {
+        f64::INFINITY
+    } else {
+        difference
+    }
 }

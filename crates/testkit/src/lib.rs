@@ -55,13 +55,24 @@ pub fn try_ranks_within<T: Send + 'static>(
     ranks: usize,
     body: impl Fn(World, tensor::Device) -> train::Result<T> + Send + Sync + 'static,
 ) -> Result<Vec<T>, String> {
-    let of_this_size = |processes: &&dyn Processes| processes.join().is_ok_and(|place| place.size == ranks);
-    if let Some(processes) = PROCESSES.get().copied().filter(of_this_size).filter(|_| ranks > 1) {
+    let of_this_size =
+        |processes: &&dyn Processes| processes.join().is_ok_and(|place| place.size == ranks);
+    if let Some(processes) = PROCESSES
+        .get()
+        .copied()
+        .filter(of_this_size)
+        .filter(|_| ranks > 1)
+    {
         return own(processes, timeout, body).map(|own| vec![own]);
     }
-    let options = local::Options::new(ranks).with_timeout(timeout).with_grace(timeout);
+    let options = local::Options::new(ranks)
+        .with_timeout(timeout)
+        .with_grace(timeout);
     let run = local::run(options, move |world| {
-        let options = cpu::Options { ordinal: world.local_rank(), ..cpu::Options::default() };
+        let options = cpu::Options {
+            ordinal: world.local_rank(),
+            ..cpu::Options::default()
+        };
         body(world.clone(), tensor::Device::new(cpu::open(options)?)?)
     });
     run.map_err(|failure| failure.report())
@@ -74,7 +85,11 @@ fn own<T: Send + 'static>(
 ) -> Result<T, String> {
     let run = processes::run(processes, timeout, move |world| -> train::Result<T> {
         let transport = Some(processes.transport()?);
-        let options = cpu::Options { ordinal: world.local_rank(), transport, ..cpu::Options::default() };
+        let options = cpu::Options {
+            ordinal: world.local_rank(),
+            transport,
+            ..cpu::Options::default()
+        };
         body(world.clone(), tensor::Device::new(cpu::open(options)?)?)
     });
     run.map_err(|failure| failure.report())

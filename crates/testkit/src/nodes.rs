@@ -19,10 +19,18 @@ pub fn ranks_on<T: Send + 'static>(
 ) -> Vec<T> {
     let nodes = nodes.to_vec();
     let timeout = Duration::from_secs(30);
-    let options = local::Options::new(nodes.len()).with_timeout(timeout).with_grace(timeout);
+    let options = local::Options::new(nodes.len())
+        .with_timeout(timeout)
+        .with_grace(timeout);
     let run = local::run(options, move |world| {
-        let options = cpu::Options { ordinal: world.rank(), ..cpu::Options::default() };
-        body(moved(&world, &nodes), tensor::Device::new(cpu::open(options)?)?)
+        let options = cpu::Options {
+            ordinal: world.rank(),
+            ..cpu::Options::default()
+        };
+        body(
+            moved(&world, &nodes),
+            tensor::Device::new(cpu::open(options)?)?,
+        )
     });
     run.unwrap_or_else(|failure| panic!("{}", failure.report()))
 }

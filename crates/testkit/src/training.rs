@@ -46,13 +46,24 @@ pub fn config(precision: Precision) -> Config {
 }
 
 /// The tokens of a step, the same for every grid: each sequence counts up from a start of its own, by 3.
-pub fn fixed_tokens(config: &Config, step: u64, sequences: std::ops::Range<usize>) -> train::data::Batch {
+pub fn fixed_tokens(
+    config: &Config,
+    step: u64,
+    sequences: std::ops::Range<usize>,
+) -> train::data::Batch {
     let (length, vocabulary) = (config.model.context, config.model.vocabulary);
     let start = |sequence: usize| (sequence * 7 + step as usize * 5) * 11;
-    let token = move |sequence: usize, place: usize| ((start(sequence) + 3 * place) % vocabulary) as u32;
-    let all =
-        |shift: usize| sequences.clone().flat_map(move |s| (0..length).map(move |p| token(s, p + shift)));
-    train::data::Batch { inputs: all(0).collect(), targets: all(1).collect() }
+    let token =
+        move |sequence: usize, place: usize| ((start(sequence) + 3 * place) % vocabulary) as u32;
+    let all = |shift: usize| {
+        sequences
+            .clone()
+            .flat_map(move |s| (0..length).map(move |p| token(s, p + shift)))
+    };
+    train::data::Batch {
+        inputs: all(0).collect(),
+        targets: all(1).collect(),
+    }
 }
 
 type Shard = (String, Vec<usize>, IndexBox, Vec<f64>);
@@ -64,7 +75,9 @@ type Shard = (String, Vec<usize>, IndexBox, Vec<f64>);
 pub fn train(config: &Config) -> Outcome {
     let grid = config.grid().unwrap_or_else(|error| panic!("{error}"));
     let shared = config.clone();
-    joined(ranks(grid.world_size(), move |world, device| train_rank(&shared, world, device)))
+    joined(ranks(grid.world_size(), move |world, device| {
+        train_rank(&shared, world, device)
+    }))
 }
 
 /// As [`train()`], where `nodes` holds the node of each rank.
@@ -73,7 +86,9 @@ pub fn train(config: &Config) -> Outcome {
 /// As [`train()`].
 pub fn train_on(config: &Config, nodes: &[usize]) -> Outcome {
     let shared = config.clone();
-    joined(ranks_on(nodes, move |world, device| train_rank(&shared, world, device)))
+    joined(ranks_on(nodes, move |world, device| {
+        train_rank(&shared, world, device)
+    }))
 }
 
 /// As [`train()`], where `open` opens the device of a rank.
@@ -83,7 +98,9 @@ pub fn train_on(config: &Config, nodes: &[usize]) -> Outcome {
 pub fn train_with(config: &Config, open: Open) -> Outcome {
     let grid = config.grid().unwrap_or_else(|error| panic!("{error}"));
     let shared = config.clone();
-    joined(ranks_with(grid.world_size(), open, move |world, device| train_rank(&shared, world, device)))
+    joined(ranks_with(grid.world_size(), open, move |world, device| {
+        train_rank(&shared, world, device)
+    }))
 }
 
 struct Trained {
@@ -96,8 +113,16 @@ struct Trained {
 }
 
 fn train_rank(config: &Config, world: World, device: Device) -> train::Result<Trained> {
-    let context = Context::new(world.clone(), config.grid_on(&world)?, device, config.settings())?;
-    config.machine()?.into_iter().for_each(|machine| context.describe_machine(machine));
+    let context = Context::new(
+        world.clone(),
+        config.grid_on(&world)?,
+        device,
+        config.settings(),
+    )?;
+    config
+        .machine()?
+        .into_iter()
+        .for_each(|machine| context.describe_machine(machine));
     let mut trainer = Trainer::new(&context, config)?;
     let (mut losses, mut norms, mut first) = (Vec::new(), Vec::new(), Vec::new());
     for step in 0..config.training.steps {
@@ -112,21 +137,52 @@ fn train_rank(config: &Config, world: World, device: Device) -> train::Result<Tr
         }
     }
     let (counters, gradients) = (context.counted().clone(), [first, gradients(&trainer)?]);
-    let in_levels = counters.iter().map(|(axis, operation, ..)| context.report().in_levels(axis, operation));
+    let in_levels = counters
+        .iter()
+        .map(|(axis, operation, ..)| context.report().in_levels(axis, operation));
     let (in_levels, weights) = (in_levels.sum(), shards(&trainer, Part::Weights)?);
-    Ok(Trained { losses, norms, gradients, weights, counters, in_levels })
+    Ok(Trained {
+        losses,
+        norms,
+        gradients,
+        weights,
+        counters,
+        in_levels,
+    })
 }
 
 fn joined(results: Vec<Trained>) -> Outcome {
     let (losses, norms) = (results[0].losses.clone(), results[0].norms.clone());
-    let mut outcome = Outcome { losses, norms, ..Outcome::default() };
+    let mut outcome = Outcome {
+        losses,
+        norms,
+        ..Outcome::default()
+    };
     for (rank, trained) in results.into_iter().enumerate() {
-        let Trained { losses, norms, gradients: [first, last], weights, counters, in_levels } = trained;
-        assert_eq!(losses, outcome.losses, "rank {rank} reports other losses than rank 0");
-        assert_eq!(norms, outcome.norms, "rank {rank} reports other norms than rank 0");
-        first.into_iter().for_each(|shard| place(&mut outcome.first_gradients, shard));
-        last.into_iter().for_each(|shard| place(&mut outcome.gradients, shard));
-        weights.into_iter().for_each(|shard| place(&mut outcome.weights, shard));
+        let Trained {
+            losses,
+            norms,
+            gradients: [first, last],
+            weights,
+            counters,
+            in_levels,
+        } = trained;
+        assert_eq!(
+            losses, outcome.losses,
+            "rank {rank} reports other losses than rank 0"
+        );
+        assert_eq!(
+            norms, outcome.norms,
+            "rank {rank} reports other norms than rank 0"
+        );
+        first
+            .into_iter()
+            .for_each(|shard| place(&mut outcome.first_gradients, shard));
+        last.into_iter()
+            .for_each(|shard| place(&mut outcome.gradients, shard));
+        weights
+            .into_iter()
+            .for_each(|shard| place(&mut outcome.weights, shard));
         outcome.counters.push(counters);
         outcome.in_levels += in_levels;
     }
@@ -143,22 +199,38 @@ fn gradients(trainer: &Trainer) -> train::Result<Vec<Shard>> {
 
 fn shards(trainer: &Trainer, part: Part) -> train::Result<Vec<Shard>> {
     let mut shards = Vec::new();
-    trainer.model().parameters.read::<train::Error>(part, |parameter, numbers| {
-        let shape = parameter.global_shape().to_vec();
-        shards.push((parameter.name().to_owned(), shape, parameter.index().clone(), numbers));
-        Ok(())
-    })?;
+    trainer
+        .model()
+        .parameters
+        .read::<train::Error>(part, |parameter, numbers| {
+            let shape = parameter.global_shape().to_vec();
+            shards.push((
+                parameter.name().to_owned(),
+                shape,
+                parameter.index().clone(),
+                numbers,
+            ));
+            Ok(())
+        })?;
     Ok(shards)
 }
 
 // Replicas must agree bit for bit: they hold the same sums.
 fn place(whole: &mut BTreeMap<String, Vec<f64>>, (name, shape, index, numbers): Shard) {
     let count = shape.iter().product();
-    let target = whole.entry(name.clone()).or_insert_with(|| vec![f64::NAN; count]);
+    let target = whole
+        .entry(name.clone())
+        .or_insert_with(|| vec![f64::NAN; count]);
     let mut taken = 0;
     for (start, len) in index.contiguous_runs(&shape) {
-        for (old, new) in target[start..start + len].iter_mut().zip(&numbers[taken..taken + len]) {
-            assert!(old.is_nan() || *old == *new, "{name}: replicas differ, {old} and {new}");
+        for (old, new) in target[start..start + len]
+            .iter_mut()
+            .zip(&numbers[taken..taken + len])
+        {
+            assert!(
+                old.is_nan() || *old == *new,
+                "{name}: replicas differ, {old} and {new}"
+            );
             *old = *new;
         }
         taken += len;

@@ -31,7 +31,11 @@ pub fn try_ranks_with<T: Send + 'static>(
     open: Open,
     body: impl Fn(World, Device) -> train::Result<T> + Send + Sync + 'static,
 ) -> Result<Vec<T>, String> {
-    let options = local::Options::new(number).with_timeout(timeout).with_grace(timeout);
-    let run = local::run(options, move |world| body(world.clone(), Device::new(open(world.local_rank())?)?));
+    let options = local::Options::new(number)
+        .with_timeout(timeout)
+        .with_grace(timeout);
+    let run = local::run(options, move |world| {
+        body(world.clone(), Device::new(open(world.local_rank())?)?)
+    });
     run.map_err(|failure| failure.report())
 }

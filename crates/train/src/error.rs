@@ -36,7 +36,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The loss or the gradients are no longer numbers.
-    #[error("step {step}: {what} is {value}, first in micro-batch {micro_batch}; first bad tensor: {tensor}")]
+    #[error(
+        "step {step}: {what} is {value}, first in micro-batch {micro_batch}; first bad tensor: {tensor}"
+    )]
     Diverged {
         /// Number of the step, from 1 as in the records.
         step: u64,

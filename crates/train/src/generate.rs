@@ -37,7 +37,13 @@ pub struct Request {
 
 impl Default for Request {
     fn default() -> Self {
-        Request { prompt: "\n".into(), tokens: 256, temperature: 0.8, top_k: 40, seed: 1 }
+        Request {
+            prompt: "\n".into(),
+            tokens: 256,
+            temperature: 0.8,
+            top_k: 40,
+            seed: 1,
+        }
     }
 }
 
@@ -62,13 +68,22 @@ pub fn generate(
     reader: &Reader,
     request: &Request,
 ) -> Result<String> {
-    let context = Context::new(world.clone(), config.ordered_on(world)?, device.clone(), config.settings())?;
+    let context = Context::new(
+        world.clone(),
+        config.ordered_on(world)?,
+        device.clone(),
+        config.settings(),
+    )?;
     let dtype = config.training.precision.dtype();
     let model = Gpt::build(&context, &config.model, 1, SetOptions::inference(dtype))?;
-    model.parameters.write(Part::Weights, |parameter| read_weights(reader, parameter))?;
+    model
+        .parameters
+        .write(Part::Weights, |parameter| read_weights(reader, parameter))?;
     let mut ids = tokenizer.encode(&request.prompt)?;
     if ids.is_empty() {
-        return Err(Error::Config("prompt: found no token, needs at least 1".into()));
+        return Err(Error::Config(
+            "prompt: found no token, needs at least 1".into(),
+        ));
     }
     for index in 0..request.tokens {
         let logits = next_logits(&context, &model, &ids, config)?;
@@ -78,17 +93,34 @@ pub fn generate(
 }
 
 // The logits after the last token, on every rank: those of the last stage, told to the others on the host.
-fn next_logits(context: &Context, model: &Model<Gpt>, ids: &[u32], config: &Config) -> Result<Vec<f64>> {
+fn next_logits(
+    context: &Context,
+    model: &Model<Gpt>,
+    ids: &[u32],
+    config: &Config,
+) -> Result<Vec<f64>> {
     let window = &ids[ids.len().saturating_sub(config.model.context)..];
     let inputs = Tensor::from_slice(context.device(), &[1, window.len()], window)?;
-    let micro_batch = MicroBatch { targets: inputs.clone(), inputs, first_sequence: 0 };
-    let batch = Batch { step: 0, micro_batches: vec![micro_batch], num_tokens: 1 };
+    let micro_batch = MicroBatch {
+        targets: inputs.clone(),
+        inputs,
+        first_sequence: 0,
+    };
+    let batch = Batch {
+        step: 0,
+        micro_batches: vec![micro_batch],
+        num_tokens: 1,
+    };
     context.begin("generation");
-    let step = model.module.step(&batch, Wanted::Logits, config.training.precision.dtype());
+    let step = model
+        .module
+        .step(&batch, Wanted::Logits, config.training.precision.dtype());
     let outputs = pipeline::forward(context, 1, 1, &step)?;
     let logits = match outputs.into_iter().next() {
         Some(Output::Logits(logits)) => {
-            let flat = logits.tensor().reshape(&[window.len(), logits.tensor().columns()])?;
+            let flat = logits
+                .tensor()
+                .reshape(&[window.len(), logits.tensor().columns()])?;
             let last = flat.rows(window.len() - 1, 1)?;
             let var = tensor::Var::constant(last);
             let last = parallel::DTensor::new(context, var, logits.features(), logits.cut())?;
@@ -104,9 +136,17 @@ fn from_last_stage(context: &Context, logits: Vec<f64>) -> Result<Vec<f64>> {
     if stages == 1 {
         return Ok(logits);
     }
-    let bytes: Vec<u8> = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
-    let told = context.exchange("logits", &[Axis::Pipeline])?.broadcast(stages - 1, &bytes)?;
-    Ok(told.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().expect("chunks of 8"))).collect())
+    let bytes: Vec<u8> = logits
+        .iter()
+        .flat_map(|logit| logit.to_le_bytes())
+        .collect();
+    let told = context
+        .exchange("logits", &[Axis::Pipeline])?
+        .broadcast(stages - 1, &bytes)?;
+    Ok(told
+        .chunks_exact(8)
+        .map(|bytes| f64::from_le_bytes(bytes.try_into().expect("chunks of 8")))
+        .collect())
 }
 
 fn pick(logits: &[f64], request: &Request, index: u64) -> u32 {
@@ -119,10 +159,12 @@ fn pick(logits: &[f64], request: &Request, index: u64) -> u32 {
         order.truncate(request.top_k);
     }
     let best = logits[order[0]];
-    let weights: Vec<f64> =
-        order.iter().map(|&id| ((logits[id] - best) / request.temperature).exp()).collect();
-    let mut left =
-        f64::from(Key::new(request.seed, "generate", 0).uniform(index)) * weights.iter().sum::<f64>();
+    let weights: Vec<f64> = order
+        .iter()
+        .map(|&id| ((logits[id] - best) / request.temperature).exp())
+        .collect();
+    let mut left = f64::from(Key::new(request.seed, "generate", 0).uniform(index))
+        * weights.iter().sum::<f64>();
     for (id, weight) in order.iter().zip(&weights) {
         left -= weight;
         if left < 0.0 {
@@ -139,17 +181,33 @@ mod tests {
     #[test]
     fn temperature_0_takes_the_likeliest_and_top_1_leaves_no_choice() {
         let logits = [0.1, 2.0, -1.0, 1.9];
-        let greedy = Request { temperature: 0.0, ..Request::default() };
+        let greedy = Request {
+            temperature: 0.0,
+            ..Request::default()
+        };
         assert_eq!(pick(&logits, &greedy, 0), 1);
-        let top = Request { top_k: 1, temperature: 5.0, ..Request::default() };
+        let top = Request {
+            top_k: 1,
+            temperature: 5.0,
+            ..Request::default()
+        };
         assert!((0..20).all(|index| pick(&logits, &top, index) == 1));
     }
 
     #[test]
     fn draws_follow_the_probabilities() {
         let logits = [0.0, (3.0f64).ln()];
-        let request = Request { temperature: 1.0, top_k: 0, ..Request::default() };
-        let ones = (0..4000).filter(|&index| pick(&logits, &request, index) == 1).count();
-        assert!((2880..3120).contains(&ones), "{ones} of 4000, expected 3000");
+        let request = Request {
+            temperature: 1.0,
+            top_k: 0,
+            ..Request::default()
+        };
+        let ones = (0..4000)
+            .filter(|&index| pick(&logits, &request, index) == 1)
+            .count();
+        assert!(
+            (2880..3120).contains(&ones),
+            "{ones} of 4000, expected 3000"
+        );
     }
 }

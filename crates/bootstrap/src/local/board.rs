@@ -42,10 +42,19 @@ struct Booking {
 
 impl Board {
     pub(super) fn new(stand_ins: StandIns, timeout: Duration) -> Self {
-        let ended = (0..stand_ins.num_ranks()).map(|_| AtomicBool::new(false)).collect();
+        let ended = (0..stand_ins.num_ranks())
+            .map(|_| AtomicBool::new(false))
+            .collect();
         let world = Arc::new(Channel::new("world", stand_ins.live()));
         let abort = Arc::new(AbortSignal::new());
-        Self { timeout, abort, stand_ins, world, ended, bookings: Mutex::default() }
+        Self {
+            timeout,
+            abort,
+            stand_ins,
+            world,
+            ended,
+            bookings: Mutex::default(),
+        }
     }
 
     /// Notes that `rank` will come to no exchange any more. A rank that failed has raised the signal before.
@@ -60,11 +69,21 @@ impl Board {
 
     /// The exchange of all ranks, for this one.
     pub(super) fn everyone(self: &Arc<Self>, rank: usize) -> LocalExchange {
-        LocalExchange::new(self.clone(), self.world.clone(), self.stand_ins.seat_all(), (rank, rank))
+        LocalExchange::new(
+            self.clone(),
+            self.world.clone(),
+            self.stand_ins.seat_all(),
+            (rank, rank),
+        )
     }
 
     /// The next exchange of `members` under `label` for the live member `rank`, which is the `index`-th of them.
-    fn open(self: &Arc<Self>, label: &str, members: &[usize], index: usize) -> Result<LocalExchange> {
+    fn open(
+        self: &Arc<Self>,
+        label: &str,
+        members: &[usize],
+        index: usize,
+    ) -> Result<LocalExchange> {
         let seating = self.stand_ins.seat(label, members)?;
         let seat = (members[index], index);
         let channel = match &seating.live[..] {
@@ -77,14 +96,19 @@ impl Board {
 
     fn book(&self, label: &str, members: &[usize], live: &[usize], rank: usize) -> Arc<Channel> {
         let mut bookings = lock(&self.bookings);
-        let booking = bookings.entry((label.into(), members.to_vec())).or_insert_with(|| Booking::new(live));
+        let booking = bookings
+            .entry((label.into(), members.to_vec()))
+            .or_insert_with(|| Booking::new(live));
         booking.open(label, live, position(live, rank))
     }
 }
 
 impl Booking {
     fn new(members: &[usize]) -> Self {
-        Self { opened: vec![0; members.len()], pending: HashMap::new() }
+        Self {
+            opened: vec![0; members.len()],
+            pending: HashMap::new(),
+        }
     }
 
     fn open(&mut self, label: &str, members: &[usize], index: usize) -> Arc<Channel> {
@@ -122,8 +146,14 @@ mod tests {
     #[test]
     fn members_meet_in_the_order_of_their_openings_and_nothing_stays_pending() {
         let mut booking = Booking::new(&[4, 7]);
-        let first = [booking.open("pair", &[4, 7], 0), booking.open("pair", &[4, 7], 0)];
-        let second = [booking.open("pair", &[4, 7], 1), booking.open("pair", &[4, 7], 1)];
+        let first = [
+            booking.open("pair", &[4, 7], 0),
+            booking.open("pair", &[4, 7], 0),
+        ];
+        let second = [
+            booking.open("pair", &[4, 7], 1),
+            booking.open("pair", &[4, 7], 1),
+        ];
         assert!(Arc::ptr_eq(&first[0], &second[0]) && Arc::ptr_eq(&first[1], &second[1]));
         assert!(!Arc::ptr_eq(&first[0], &first[1]));
         assert!(booking.pending.is_empty());

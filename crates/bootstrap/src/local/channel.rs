@@ -33,16 +33,28 @@ struct Round {
 impl Channel {
     pub(super) fn new(label: &str, members: &[usize]) -> Self {
         let (rounds, completed) = (Mutex::default(), Condvar::new());
-        Self { label: label.into(), members: members.to_vec(), rounds, completed }
+        Self {
+            label: label.into(),
+            members: members.to_vec(),
+            rounds,
+            completed,
+        }
     }
 
     /// Lays down a member's part of round `sequence`, which it does once.
     pub(super) fn put(&self, sequence: u64, index: usize, part: Vec<u8>) {
         let mut rounds = lock(&self.rounds);
-        let round = rounds.entry(sequence).or_insert_with(|| Round::new(self.members.len()));
+        let round = rounds
+            .entry(sequence)
+            .or_insert_with(|| Round::new(self.members.len()));
         round.arrived[index] = Some(part);
         if round.arrived.iter().all(Option::is_some) {
-            round.all = Some(Arc::new(std::mem::take(&mut round.arrived).into_iter().flatten().collect()));
+            round.all = Some(Arc::new(
+                std::mem::take(&mut round.arrived)
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+            ));
             self.completed.notify_all();
         }
     }
@@ -58,8 +70,9 @@ impl Channel {
     ) -> Result<Parts> {
         let mut rounds = lock(&self.rounds);
         loop {
-            let round =
-                rounds.get(&sequence).expect("a bug in Fascicle: a round goes only when all have left");
+            let round = rounds
+                .get(&sequence)
+                .expect("a bug in Fascicle: a round goes only when all have left");
             let outcome = match &round.all {
                 Some(all) => Some(Ok(all.clone())),
                 None => verdict(self.missing(round)).err().map(Err),
@@ -68,14 +81,21 @@ impl Channel {
                 self.leave(&mut rounds, sequence);
                 return outcome;
             }
-            rounds = self.completed.wait_timeout(rounds, poll).unwrap_or_else(PoisonError::into_inner).0;
+            rounds = self
+                .completed
+                .wait_timeout(rounds, poll)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
     /// World ranks whose part has not come.
     fn missing(&self, round: &Round) -> Vec<usize> {
         let parts = self.members.iter().zip(&round.arrived);
-        parts.filter(|(_, part)| part.is_none()).map(|(&rank, _)| rank).collect()
+        parts
+            .filter(|(_, part)| part.is_none())
+            .map(|(&rank, _)| rank)
+            .collect()
     }
 
     /// Counts a member as done with a round, and removes the round with the last.
@@ -91,7 +111,11 @@ impl Channel {
 
 impl Round {
     fn new(size: usize) -> Self {
-        Self { arrived: vec![None; size], all: None, done: 0 }
+        Self {
+            arrived: vec![None; size],
+            all: None,
+            done: 0,
+        }
     }
 }
 
@@ -108,7 +132,10 @@ mod tests {
         channel.put(0, 1, vec![7]);
         channel.put(0, 0, vec![4]);
         for _ in 0..2 {
-            assert_eq!(*channel.take(0, POLL, |_| Ok(())).unwrap(), [vec![4], vec![7]]);
+            assert_eq!(
+                *channel.take(0, POLL, |_| Ok(())).unwrap(),
+                [vec![4], vec![7]]
+            );
         }
         assert!(lock(&channel.rounds).is_empty());
     }
@@ -117,8 +144,9 @@ mod tests {
     fn a_member_that_gave_up_holds_no_round() {
         let channel = Channel::new("pair", &[4, 7]);
         channel.put(0, 0, vec![4]);
-        let gave_up =
-            channel.take(0, POLL, |missing| Err(Error::invalid("take", format!("{missing:?}"), "all")));
+        let gave_up = channel.take(0, POLL, |missing| {
+            Err(Error::invalid("take", format!("{missing:?}"), "all"))
+        });
         assert_eq!(gave_up.unwrap_err().to_string(), "take: [7], needs all");
         channel.put(0, 1, vec![7]);
         assert!(channel.take(0, POLL, |_| Ok(())).is_ok());

@@ -42,7 +42,14 @@ impl LocalExchange {
         (world_rank, rank): (usize, usize),
     ) -> Self {
         let index = position(&seating.live, world_rank);
-        Self { board, channel, index, rank, sources: seating.sources, calls: AtomicU64::new(0) }
+        Self {
+            board,
+            channel,
+            index,
+            rank,
+            sources: seating.sources,
+            calls: AtomicU64::new(0),
+        }
     }
 
     /// Lays down this rank's part of the next round, and takes those of all live members.
@@ -52,7 +59,9 @@ impl LocalExchange {
         self.channel.put(sequence, self.index, part.to_vec());
         let start = Instant::now();
         let poll = POLL.min(self.board.timeout);
-        self.channel.take(sequence, poll, |missing| self.verdict(sequence, start, missing))
+        self.channel.take(sequence, poll, |missing| {
+            self.verdict(sequence, start, missing)
+        })
     }
 
     /// Where in the channel the stand-in of a member is.
@@ -63,11 +72,16 @@ impl LocalExchange {
     /// Whether to wait on for the `missing`, which are not none.
     fn verdict(&self, sequence: u64, start: Instant, missing: Vec<usize>) -> Result<()> {
         // Looked at before the signal: a rank that failed raises it first, and its own reason says more.
-        let ended = missing.iter().copied().find(|&rank| self.board.has_ended(rank));
+        let ended = missing
+            .iter()
+            .copied()
+            .find(|&rank| self.board.has_ended(rank));
         self.board.abort.check()?;
         match ended {
             Some(ended) => Err(self.deserted(sequence, ended)),
-            None if start.elapsed() >= self.board.timeout => Err(self.late(sequence, start, missing)),
+            None if start.elapsed() >= self.board.timeout => {
+                Err(self.late(sequence, start, missing))
+            }
             None => Ok(()),
         }
     }
@@ -75,7 +89,12 @@ impl LocalExchange {
     fn deserted(&self, sequence: u64, ended: usize) -> Error {
         let one = (self.world_rank(), OPERATION.into());
         let other = (ended, "nothing more: it has returned".into());
-        Error::Mismatch { group: self.channel.label.clone(), sequence, one, other }
+        Error::Mismatch {
+            group: self.channel.label.clone(),
+            sequence,
+            one,
+            other,
+        }
     }
 
     fn late(&self, sequence: u64, start: Instant, missing: Vec<usize>) -> Error {
@@ -109,7 +128,11 @@ impl Exchange for LocalExchange {
 
     fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let parts = self.round(bytes)?;
-        Ok(self.sources.iter().map(|&source| parts[source as usize].clone()).collect())
+        Ok(self
+            .sources
+            .iter()
+            .map(|&source| parts[source as usize].clone())
+            .collect())
     }
 
     fn broadcast(&self, root: usize, bytes: &[u8]) -> Result<Vec<u8>> {
@@ -122,12 +145,21 @@ impl Exchange for LocalExchange {
     }
 
     fn any(&self, mine: bool) -> Result<bool> {
-        Ok(self.round(&[u8::from(mine)])?.iter().any(|part| part == &[1]))
+        Ok(self
+            .round(&[u8::from(mine)])?
+            .iter()
+            .any(|part| part == &[1]))
     }
 }
 
 impl fmt::Debug for LocalExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LocalExchange(`{}`, rank {} of {})", self.channel.label, self.rank, self.sources.len())
+        write!(
+            f,
+            "LocalExchange(`{}`, rank {} of {})",
+            self.channel.label,
+            self.rank,
+            self.sources.len()
+        )
     }
 }

@@ -23,26 +23,58 @@ pub(super) struct Evidence<T, E> {
 ///
 /// The rank that raised the signal first is the one that failed; the errors of the others are mostly its echo.
 pub(super) fn judge<T, E: fmt::Display>(evidence: Evidence<T, E>) -> Result<Vec<T>, Failure<E>> {
-    let Evidence { mut ends, stuck, raised, at_failure, now } = evidence;
-    let Some((raiser, reason)) = raised else { return Ok(values(ends)) };
+    let Evidence {
+        mut ends,
+        stuck,
+        raised,
+        at_failure,
+        now,
+    } = evidence;
+    let Some((raiser, reason)) = raised else {
+        return Ok(values(ends));
+    };
     let (rank, kind) = match first(&ends, &stuck, raiser) {
         Some(index) => take(&mut ends, index, reason),
         None if stuck.contains(&raiser) => (raiser, Kind::Stuck(reason)),
         None => (raiser, Kind::Raised(reason)),
     };
-    let failed = ends.into_iter().filter_map(|(rank, end)| Some((rank, end.err()?.to_string()))).collect();
+    let failed = ends
+        .into_iter()
+        .filter_map(|(rank, end)| Some((rank, end.err()?.to_string())))
+        .collect();
     let last_seen = merge(at_failure, now, &stuck);
-    Err(Failure { rank, kind, others: Box::new(Others { failed, stuck, silent: Vec::new(), last_seen }) })
+    Err(Failure {
+        rank,
+        kind,
+        others: Box::new(Others {
+            failed,
+            stuck,
+            silent: Vec::new(),
+            last_seen,
+        }),
+    })
 }
 
 /// Where in `ends` the first failure is: the raiser's own, or else the earliest, unless the raiser is still running.
 fn first<T, E>(ends: &[(usize, Outcome<T, E>)], stuck: &[usize], raiser: usize) -> Option<usize> {
-    let own = ends.iter().position(|(rank, end)| *rank == raiser && end.is_err());
+    let own = ends
+        .iter()
+        .position(|(rank, end)| *rank == raiser && end.is_err());
     let earliest = || ends.iter().position(|(_, end)| end.is_err());
-    own.or_else(|| if stuck.contains(&raiser) { None } else { earliest() })
+    own.or_else(|| {
+        if stuck.contains(&raiser) {
+            None
+        } else {
+            earliest()
+        }
+    })
 }
 
-fn take<T, E>(ends: &mut Vec<(usize, Outcome<T, E>)>, index: usize, reason: String) -> (usize, Kind<E>) {
+fn take<T, E>(
+    ends: &mut Vec<(usize, Outcome<T, E>)>,
+    index: usize,
+    reason: String,
+) -> (usize, Kind<E>) {
     let (rank, end) = ends.remove(index);
     (rank, end.err().unwrap_or(Kind::Raised(reason)))
 }
@@ -55,7 +87,15 @@ fn values<T, E>(mut ends: Vec<(usize, Outcome<T, E>)>) -> Vec<T> {
 /// For a stuck rank its present state, because its age then covers the grace; for the others their state at the failure.
 fn merge(at_failure: Vec<LastSeen>, now: Vec<LastSeen>, stuck: &[usize]) -> Vec<LastSeen> {
     let pairs = at_failure.into_iter().zip(now);
-    pairs.map(|(then, now)| if stuck.contains(&then.rank) { now } else { then }).collect()
+    pairs
+        .map(|(then, now)| {
+            if stuck.contains(&then.rank) {
+                now
+            } else {
+                then
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -70,17 +110,30 @@ mod tests {
         raised: Option<usize>,
     ) -> Result<Vec<char>, Failure<&'static str>> {
         let raised = raised.map(|rank| (rank, "no link".into()));
-        judge(Evidence { ends, stuck: stuck.into(), raised, at_failure: vec![], now: vec![] })
+        judge(Evidence {
+            ends,
+            stuck: stuck.into(),
+            raised,
+            at_failure: vec![],
+            now: vec![],
+        })
     }
 
     #[test]
     fn values_come_in_the_order_of_ranks() {
-        assert_eq!(verdict(vec![(1, Ok('b')), (0, Ok('a'))], &[], None), Ok(vec!['a', 'b']));
+        assert_eq!(
+            verdict(vec![(1, Ok('b')), (0, Ok('a'))], &[], None),
+            Ok(vec!['a', 'b'])
+        );
     }
 
     #[test]
     fn the_raiser_is_first_though_others_ended_before_it() {
-        let ends = vec![(0, Err(Kind::Error("echo"))), (1, Ok('b')), (2, Err(Kind::Error("cause")))];
+        let ends = vec![
+            (0, Err(Kind::Error("echo"))),
+            (1, Ok('b')),
+            (2, Err(Kind::Error("cause"))),
+        ];
         let failure = verdict(ends, &[], Some(2)).unwrap_err();
         assert_eq!((failure.rank, failure.kind), (2, Kind::Error("cause")));
         assert_eq!(failure.others.failed, [(0, "echo".into())]);
@@ -88,7 +141,11 @@ mod tests {
 
     #[test]
     fn a_raiser_that_recovered_leaves_it_to_the_earliest_error() {
-        let ends = vec![(2, Ok('c')), (1, Err(Kind::Error("first"))), (0, Err(Kind::Error("second")))];
+        let ends = vec![
+            (2, Ok('c')),
+            (1, Err(Kind::Error("first"))),
+            (0, Err(Kind::Error("second"))),
+        ];
         let failure = verdict(ends, &[], Some(2)).unwrap_err();
         assert_eq!((failure.rank, failure.error()), (1, Some(&"first")));
     }
@@ -96,8 +153,14 @@ mod tests {
     #[test]
     fn a_raiser_without_an_error_of_its_own_is_told_with_its_reason() {
         let failure = verdict(vec![(0, Err(Kind::Error("echo")))], &[1], Some(1)).unwrap_err();
-        assert_eq!((failure.rank, failure.kind), (1, Kind::Stuck("no link".into())));
+        assert_eq!(
+            (failure.rank, failure.kind),
+            (1, Kind::Stuck("no link".into()))
+        );
         let failure = verdict(vec![(0, Ok('a')), (1, Ok('b'))], &[], Some(1)).unwrap_err();
-        assert_eq!((failure.rank, failure.kind), (1, Kind::Raised("no link".into())));
+        assert_eq!(
+            (failure.rank, failure.kind),
+            (1, Kind::Raised("no link".into()))
+        );
     }
 }

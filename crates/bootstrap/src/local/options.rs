@@ -26,14 +26,24 @@ impl Options {
     /// `ranks` ranks with the default timeout of 60 s.
     pub fn new(ranks: usize) -> Self {
         let (timeout, grace) = Default::default();
-        let whole = Self { ranks, timeout, grace, stand_ins: None, ranks_per_node: None };
+        let whole = Self {
+            ranks,
+            timeout,
+            grace,
+            stand_ins: None,
+            ranks_per_node: None,
+        };
         whole.with_timeout(Self::DEFAULT_TIMEOUT)
     }
 
     /// The same with this timeout, and with a grace of 5 s more: a rank that waits for a device notices the abort only
     /// when its own watchdog does.
     pub fn with_timeout(self, timeout: Duration) -> Self {
-        Self { timeout, grace: timeout.saturating_add(Duration::from_secs(5)), ..self }
+        Self {
+            timeout,
+            grace: timeout.saturating_add(Duration::from_secs(5)),
+            ..self
+        }
     }
 
     /// The same with this grace.
@@ -43,23 +53,33 @@ impl Options {
 
     /// The same with only the live ranks of `stand_ins` running. Its number of ranks must be that of the job.
     pub fn with_stand_ins(self, stand_ins: StandIns) -> Self {
-        Self { stand_ins: Some(stand_ins), ..self }
+        Self {
+            stand_ins: Some(stand_ins),
+            ..self
+        }
     }
 
     /// The same with each `ranks_per_node` ranks counted as one host's.
     pub fn with_ranks_per_node(self, ranks_per_node: usize) -> Self {
-        Self { ranks_per_node: Some(ranks_per_node), ..self }
+        Self {
+            ranks_per_node: Some(ranks_per_node),
+            ..self
+        }
     }
 
     /// Why no job can be made of these, if none can.
     pub(super) fn refusal(&self) -> Option<String> {
-        let stand_ins = self.stand_ins.as_ref().filter(|stand_ins| stand_ins.num_ranks() != self.ranks);
+        let stand_ins = self
+            .stand_ins
+            .as_ref()
+            .filter(|stand_ins| stand_ins.num_ranks() != self.ranks);
         match (self.ranks, self.ranks_per_node, stand_ins) {
             (0, _, _) => Some("run: 0 ranks, needs at least 1".into()),
             (_, Some(0), _) => Some("run: 0 ranks per node, needs at least 1".into()),
-            (ranks, _, Some(stand_ins)) => {
-                Some(format!("run: stand-ins for {} ranks, needs those for {ranks}", stand_ins.num_ranks()))
-            }
+            (ranks, _, Some(stand_ins)) => Some(format!(
+                "run: stand-ins for {} ranks, needs those for {ranks}",
+                stand_ins.num_ranks()
+            )),
             _ => None,
         }
     }
@@ -69,7 +89,14 @@ impl Options {
         let (size, per_node) = (self.ranks, self.ranks_per_node.unwrap_or(self.ranks));
         let (node, local_rank) = (rank / per_node, rank % per_node);
         let local_size = per_node.min(size - node * per_node);
-        Place { rank, size, node, num_nodes: size.div_ceil(per_node), local_rank, local_size }
+        Place {
+            rank,
+            size,
+            node,
+            num_nodes: size.div_ceil(per_node),
+            local_rank,
+            local_size,
+        }
     }
 }
 
@@ -81,20 +108,37 @@ mod tests {
     fn the_grace_follows_the_timeout_until_it_is_set() {
         let seconds = Duration::from_secs;
         let default = Options::new(2);
-        assert_eq!((default.ranks, default.timeout, default.grace), (2, seconds(60), seconds(65)));
-        let own = Options::new(2).with_timeout(seconds(1)).with_grace(seconds(2));
+        assert_eq!(
+            (default.ranks, default.timeout, default.grace),
+            (2, seconds(60), seconds(65))
+        );
+        let own = Options::new(2)
+            .with_timeout(seconds(1))
+            .with_grace(seconds(2));
         assert_eq!((own.timeout, own.grace), (seconds(1), seconds(2)));
-        assert_eq!(Options::new(1).with_timeout(Duration::MAX).grace, Duration::MAX);
+        assert_eq!(
+            Options::new(1).with_timeout(Duration::MAX).grace,
+            Duration::MAX
+        );
     }
 
     #[test]
     fn the_last_node_has_the_ranks_that_are_left() {
         let options = Options::new(10).with_ranks_per_node(4);
         let place = |rank| {
-            let Place { node, num_nodes, local_rank, local_size, .. } = options.place(rank);
+            let Place {
+                node,
+                num_nodes,
+                local_rank,
+                local_size,
+                ..
+            } = options.place(rank);
             (node, num_nodes, local_rank, local_size)
         };
-        assert_eq!([3, 4, 9].map(place), [(0, 3, 3, 4), (1, 3, 0, 4), (2, 3, 1, 2)]);
+        assert_eq!(
+            [3, 4, 9].map(place),
+            [(0, 3, 3, 4), (1, 3, 0, 4), (2, 3, 1, 2)]
+        );
     }
 
     #[test]

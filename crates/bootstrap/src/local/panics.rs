@@ -81,7 +81,10 @@ fn words(info: &PanicHookInfo<'_>) -> String {
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {
-    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+    match (
+        payload.downcast_ref::<&str>(),
+        payload.downcast_ref::<String>(),
+    ) {
         (Some(text), _) => text,
         (_, Some(text)) => text,
         _ => "no message",
@@ -100,7 +103,10 @@ mod tests {
     #[test]
     fn a_panic_is_told_with_its_place() {
         let said = said(|| panic!("shape {} is odd", 3));
-        assert!(said.starts_with("panicked at ") && said.contains("panics.rs:"), "{said}");
+        assert!(
+            said.starts_with("panicked at ") && said.contains("panics.rs:"),
+            "{said}"
+        );
         assert!(said.ends_with(": shape 3 is odd"), "{said}");
     }
 

@@ -23,10 +23,18 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn new(options: Options) -> Self {
-        let stand_ins = options.stand_ins.clone().unwrap_or_else(|| StandIns::all_live(options.ranks));
+        let stand_ins = options
+            .stand_ins
+            .clone()
+            .unwrap_or_else(|| StandIns::all_live(options.ranks));
         let progress = Arc::new(Progress::new(stand_ins.live().to_vec()));
         let board = Arc::new(Board::new(stand_ins, options.timeout));
-        Self { board, progress, options, at_failure: OnceLock::new() }
+        Self {
+            board,
+            progress,
+            options,
+            at_failure: OnceLock::new(),
+        }
     }
 
     /// World ranks that run, ascending.
@@ -52,7 +60,10 @@ impl Job {
             timeout: self.board.timeout,
             abort: self.board.abort.clone(),
             progress: self.progress.clone(),
-            rendezvous: Box::new(Seat { board: self.board.clone(), rank }),
+            rendezvous: Box::new(Seat {
+                board: self.board.clone(),
+                rank,
+            }),
             everyone: Arc::new(self.board.everyone(rank)),
         })
     }

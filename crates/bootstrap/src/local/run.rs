@@ -56,7 +56,11 @@ where
     E: fmt::Display + Send + 'static,
 {
     if let Some(reason) = options.refusal() {
-        return Err(Failure { rank: 0, kind: Kind::NotStarted(reason), others: Box::default() });
+        return Err(Failure {
+            rank: 0,
+            kind: Kind::NotStarted(reason),
+            others: Box::default(),
+        });
     }
     panics::install_hook();
     let grace = options.grace;
@@ -73,7 +77,11 @@ where
 type Thread = (usize, JoinHandle<()>);
 
 /// Starts the ranks in order, and stops at one whose thread the system refuses.
-fn start<T, E, F>(job: &Arc<Job>, body: Arc<F>, sender: Sender<End<T, E>>) -> (Vec<Thread>, Option<End<T, E>>)
+fn start<T, E, F>(
+    job: &Arc<Job>,
+    body: Arc<F>,
+    sender: Sender<End<T, E>>,
+) -> (Vec<Thread>, Option<End<T, E>>)
 where
     T: Send + 'static,
     E: fmt::Display + Send + 'static,
@@ -83,7 +91,11 @@ where
     for &rank in job.live() {
         let (job_of_rank, body, sender) = (job.clone(), body.clone(), sender.clone());
         let work = move || drop(sender.send((rank, run_rank(&job_of_rank, rank, &*body))));
-        match Builder::new().name(format!("rank {rank}")).stack_size(STACK_BYTES).spawn(work) {
+        match Builder::new()
+            .name(format!("rank {rank}"))
+            .stack_size(STACK_BYTES)
+            .spawn(work)
+        {
             Ok(thread) => threads.push((rank, thread)),
             Err(error) => return (threads, Some(refused(job, rank, &error))),
         }
@@ -99,7 +111,10 @@ fn refused<T, E>(job: &Job, rank: usize, error: &io::Error) -> End<T, E> {
         STACK_BYTES >> 20
     );
     job.fail(rank, &reason);
-    job.live().iter().filter(|&&missing| missing >= rank).for_each(|&missing| job.board.end(missing));
+    job.live()
+        .iter()
+        .filter(|&&missing| missing >= rank)
+        .for_each(|&missing| job.board.end(missing));
     (rank, Err(Kind::NotStarted(reason)))
 }
 
@@ -141,7 +156,17 @@ fn leave_stuck<T, E>(threads: Vec<Thread>, ends: &[End<T, E>]) -> Vec<usize> {
 }
 
 fn evidence<T, E>(job: &Job, ends: Vec<End<T, E>>, stuck: Vec<usize>) -> Evidence<T, E> {
-    let raised = job.board.abort.raised().map(|(rank, reason)| (rank, reason.to_owned()));
+    let raised = job
+        .board
+        .abort
+        .raised()
+        .map(|(rank, reason)| (rank, reason.to_owned()));
     let (at_failure, now) = (job.at_failure().to_vec(), job.progress.last_seen());
-    Evidence { ends, stuck, raised, at_failure, now }
+    Evidence {
+        ends,
+        stuck,
+        raised,
+        at_failure,
+        now,
+    }
 }

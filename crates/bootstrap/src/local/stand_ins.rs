@@ -37,18 +37,30 @@ impl StandIns {
         let chosen: Vec<usize> = (0..ranks).map(stand_in).collect();
         let mut index_of = vec![u32::MAX; ranks];
         let live: Vec<usize> = (0..ranks).filter(|&rank| chosen[rank] == rank).collect();
-        (0..).zip(&live).for_each(|(index, &rank)| index_of[rank] = index);
+        (0..)
+            .zip(&live)
+            .for_each(|(index, &rank)| index_of[rank] = index);
         let source = |(rank, &chosen): (usize, &usize)| match index_of.get(chosen) {
             Some(&index) if index != u32::MAX => Ok(index),
             _ => Err(refusal(rank, chosen, ranks)),
         };
-        let sources = chosen.iter().enumerate().map(source).collect::<Result<_>>()?;
-        Ok(Self { live: live.into(), sources })
+        let sources = chosen
+            .iter()
+            .enumerate()
+            .map(source)
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            live: live.into(),
+            sources,
+        })
     }
 
     /// Every rank for itself.
     pub(super) fn all_live(ranks: usize) -> Self {
-        Self { live: (0..ranks).collect(), sources: (0..ranks as u32).collect() }
+        Self {
+            live: (0..ranks).collect(),
+            sources: (0..ranks as u32).collect(),
+        }
     }
 
     /// Number of ranks of the world.
@@ -63,12 +75,17 @@ impl StandIns {
 
     /// The live rank that stands for `rank`; `None` outside the world.
     pub fn of(&self, rank: usize) -> Option<usize> {
-        self.sources.get(rank).map(|&source| self.live[source as usize])
+        self.sources
+            .get(rank)
+            .map(|&source| self.live[source as usize])
     }
 
     /// Who of the world meets, and whose bytes each rank's are.
     pub(super) fn seat_all(&self) -> Seating {
-        Seating { live: self.live.to_vec(), sources: self.sources.clone() }
+        Seating {
+            live: self.live.to_vec(),
+            sources: self.sources.clone(),
+        }
     }
 
     /// Who of `members` meets, and whose bytes each member's are.
@@ -76,10 +93,15 @@ impl StandIns {
     /// # Errors
     /// [`Error::Invalid`] when a member's stand-in is none of them: it would not come.
     pub(super) fn seat(&self, label: &str, members: &[usize]) -> Result<Seating> {
-        let live: Vec<usize> =
-            members.iter().copied().filter(|&member| self.of(member) == Some(member)).collect();
+        let live: Vec<usize> = members
+            .iter()
+            .copied()
+            .filter(|&member| self.of(member) == Some(member))
+            .collect();
         let mut index_in_group = vec![u32::MAX; self.live.len()];
-        (0..).zip(&live).for_each(|(index, &rank)| index_in_group[self.sources[rank] as usize] = index);
+        (0..)
+            .zip(&live)
+            .for_each(|(index, &rank)| index_in_group[self.sources[rank] as usize] = index);
         let source = |&member: &usize| match index_in_group[self.sources[member] as usize] {
             u32::MAX => Err(self.absent(label, member)),
             index => Ok(index),
@@ -91,7 +113,11 @@ impl StandIns {
     fn absent(&self, label: &str, member: usize) -> Error {
         let stand_in = self.live[self.sources[member] as usize];
         let found = format!("member {member}, for which rank {stand_in} stands");
-        Error::invalid(format!("exchange `{label}`"), found, format!("rank {stand_in} among the members"))
+        Error::invalid(
+            format!("exchange `{label}`"),
+            found,
+            format!("rank {stand_in} among the members"),
+        )
     }
 }
 
@@ -109,12 +135,21 @@ fn refusal(rank: usize, chosen: usize, ranks: usize) -> Error {
         true => format!("one that stands for itself, but rank {chosen} does not"),
         false => format!("one below {ranks}"),
     };
-    Error::invalid("stand-ins", format!("rank {chosen} in place of rank {rank}"), needed)
+    Error::invalid(
+        "stand-ins",
+        format!("rank {chosen} in place of rank {rank}"),
+        needed,
+    )
 }
 
 impl fmt::Debug for StandIns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StandIns({} live of {})", self.live.len(), self.num_ranks())
+        write!(
+            f,
+            "StandIns({} live of {})",
+            self.live.len(),
+            self.num_ranks()
+        )
     }
 }
 
@@ -124,8 +159,12 @@ mod tests {
 
     #[test]
     fn a_stand_in_must_be_a_live_rank_of_the_world() {
-        let text = |stand_in: fn(usize) -> usize| StandIns::new(4, stand_in).unwrap_err().to_string();
-        assert_eq!(text(|_| 7), "stand-ins: rank 7 in place of rank 0, needs one below 4");
+        let text =
+            |stand_in: fn(usize) -> usize| StandIns::new(4, stand_in).unwrap_err().to_string();
+        assert_eq!(
+            text(|_| 7),
+            "stand-ins: rank 7 in place of rank 0, needs one below 4"
+        );
         let chain = text(|rank| rank.saturating_sub(1));
         assert_eq!(
             chain,
@@ -137,7 +176,10 @@ mod tests {
     fn members_are_seated_in_the_order_of_their_group() {
         let stand_ins = StandIns::new(8, |rank| if rank < 4 { 1 } else { 6 }).unwrap();
         let seating = stand_ins.seat("axis X", &[7, 6, 0, 1, 2]).unwrap();
-        assert_eq!((seating.live, &*seating.sources), (vec![6, 1], &[0, 0, 1, 1, 1][..]));
+        assert_eq!(
+            (seating.live, &*seating.sources),
+            (vec![6, 1], &[0, 0, 1, 1, 1][..])
+        );
         assert_eq!(*stand_ins.seat_all().sources, [0, 0, 0, 0, 1, 1, 1, 1]);
     }
 
@@ -153,6 +195,9 @@ mod tests {
 
     #[test]
     fn without_stand_ins_every_rank_is_its_own() {
-        assert_eq!(StandIns::all_live(3), StandIns::new(3, |rank| rank).unwrap());
+        assert_eq!(
+            StandIns::all_live(3),
+            StandIns::new(3, |rank| rank).unwrap()
+        );
     }
 }

@@ -86,14 +86,32 @@ impl Checkpoint {
         match self {
             Checkpoint::Inspect { dir, json } => {
                 let summary = inspect(&open(dir)?);
-                if *json { output::json(&summary) } else { output::result(summary.to_string().trim_end()) }
+                if *json {
+                    output::json(&summary)
+                } else {
+                    output::result(summary.to_string().trim_end())
+                }
             }
             Checkpoint::Verify { dir, json } => {
                 let report = open(dir)?.verify().map_err(train::Error::from)?;
-                if *json { output::json(&report) } else { output::result(&report.to_string()) }
+                if *json {
+                    output::json(&report)
+                } else {
+                    output::result(&report.to_string())
+                }
             }
-            Checkpoint::Reshard { dir, grid, out, json } => recut(&open(dir)?, *grid, out, *json),
-            Checkpoint::Export { dir, out, state, json } => export(&open(dir)?, out, *state, *json),
+            Checkpoint::Reshard {
+                dir,
+                grid,
+                out,
+                json,
+            } => recut(&open(dir)?, *grid, out, *json),
+            Checkpoint::Export {
+                dir,
+                out,
+                state,
+                json,
+            } => export(&open(dir)?, out, *state, *json),
         }
     }
 }
@@ -105,9 +123,11 @@ pub(super) fn open(dir: &Path) -> Outcome<Reader> {
 
 fn recut(reader: &Reader, degrees: Degrees, out: &Path, json: bool) -> Outcome {
     let (config, _) = described(reader)?;
-    let grid = Grid::new(degrees, config.parallel.order.or_default()).map_err(train::Error::from)?;
+    let grid =
+        Grid::new(degrees, config.parallel.order.or_default()).map_err(train::Error::from)?;
     let stages = Stages::of(&config, &degrees)?;
-    let path = reshard(reader, out, &grid, &|name| stages.of_tensor(name)).map_err(train::Error::from)?;
+    let path =
+        reshard(reader, out, &grid, &|name| stages.of_tensor(name)).map_err(train::Error::from)?;
     output::note(&format!(
         "step {} for grid {degrees}, {}",
         reader.step(),
@@ -131,9 +151,18 @@ fn export(reader: &Reader, out: &Path, state: bool, json: bool) -> Outcome {
     });
     let bytes = bytes.map_err(train::Error::from)?;
     let size = Bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
-    output::note(&format!("step {}: {size} ({} bytes)", reader.step(), grouped(bytes)));
+    output::note(&format!(
+        "step {}: {size} ({} bytes)",
+        reader.step(),
+        grouped(bytes)
+    ));
     match json {
-        true => output::json(&Written { path: out, step: reader.step(), grid: None, bytes: Some(bytes) }),
+        true => output::json(&Written {
+            path: out,
+            step: reader.step(),
+            grid: None,
+            bytes: Some(bytes),
+        }),
         false => output::result(&out.display().to_string()),
     }
 }
@@ -148,19 +177,33 @@ impl Stages {
     fn of(config: &Config, degrees: &Degrees) -> Outcome<Stages> {
         let chunks = config.parallel.schedule.num_chunks();
         // Tensors are cut whatever the batch: it asks for nothing here.
-        config.model.demands(0, 1, chunks).check(degrees).map_err(train::Error::from)?;
+        config
+            .model
+            .demands(0, 1, chunks)
+            .check(degrees)
+            .map_err(train::Error::from)?;
         Stages::cut(&config.model, degrees.pipeline, chunks)
     }
 
     fn cut(model: &GptConfig, num_stages: usize, chunks: usize) -> Outcome<Stages> {
         let cut = Gpt::cut(model, num_stages, chunks).map_err(train::Error::from)?;
-        Ok(Stages { segments: segments(model).into_iter().map(|(segment, _)| segment).collect(), cut })
+        Ok(Stages {
+            segments: segments(model)
+                .into_iter()
+                .map(|(segment, _)| segment)
+                .collect(),
+            cut,
+        })
     }
 
     // A tensor whose name says nothing lies on the first stage.
     fn of_tensor(&self, name: &str) -> usize {
         let wanted = segment(name);
-        let index = self.segments.iter().position(|segment| *segment == wanted).unwrap_or(0);
+        let index = self
+            .segments
+            .iter()
+            .position(|segment| *segment == wanted)
+            .unwrap_or(0);
         let holds = |ranges: &Vec<Range<usize>>| ranges.iter().any(|range| range.contains(&index));
         self.cut.iter().position(holds).unwrap_or(0)
     }
@@ -170,8 +213,11 @@ impl Stages {
 fn segment(name: &str) -> Segment {
     let name = name.split_once('/').map_or(name, |(_, name)| name);
     let mut parts = name.split('.');
-    let (first, number, layer) =
-        (parts.next(), parts.next().and_then(|part| part.parse().ok()), parts.next());
+    let (first, number, layer) = (
+        parts.next(),
+        parts.next().and_then(|part| part.parse().ok()),
+        parts.next(),
+    );
     match (first, number, layer) {
         (Some("blocks"), Some(index), Some("mlp" | "norm2")) => Segment::Mlp(index),
         (Some("blocks"), Some(index), _) => Segment::Attention(index),
@@ -189,7 +235,10 @@ mod tests {
         for (name, expected) in [
             ("weights/embedding.token", Segment::Embedding),
             ("state0/blocks.3.norm1.gain", Segment::Attention(3)),
-            ("weights/blocks.3.attention.query.weight", Segment::Attention(3)),
+            (
+                "weights/blocks.3.attention.query.weight",
+                Segment::Attention(3),
+            ),
             ("state1/blocks.0.norm2.bias", Segment::Mlp(0)),
             ("weights/blocks.12.mlp.down.weight", Segment::Mlp(12)),
             ("weights/final_norm.gain", Segment::Head),
@@ -201,14 +250,25 @@ mod tests {
 
     #[test]
     fn every_stage_holds_tensors_and_their_order_is_that_of_the_layers() {
-        let model = GptConfig { vocabulary: 256, ..GptConfig::default() };
+        let model = GptConfig {
+            vocabulary: 256,
+            ..GptConfig::default()
+        };
         let stages = Stages::cut(&model, 4, 1).unwrap();
         let blocks = (0..4).flat_map(|index| {
-            [format!("blocks.{index}.attention.key.weight"), format!("blocks.{index}.mlp.up.bias")]
+            [
+                format!("blocks.{index}.attention.key.weight"),
+                format!("blocks.{index}.mlp.up.bias"),
+            ]
         });
-        let names =
-            ["embedding.token".to_owned()].into_iter().chain(blocks).chain(["final_norm.gain".into()]);
+        let names = ["embedding.token".to_owned()]
+            .into_iter()
+            .chain(blocks)
+            .chain(["final_norm.gain".into()]);
         let placed: Vec<usize> = names.map(|name| stages.of_tensor(&name)).collect();
-        assert!(placed.is_sorted() && (0..4).all(|stage| placed.contains(&stage)), "{placed:?}");
+        assert!(
+            placed.is_sorted() && (0..4).all(|stage| placed.contains(&stage)),
+            "{placed:?}"
+        );
     }
 }

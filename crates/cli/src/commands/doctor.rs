@@ -39,7 +39,11 @@ struct VendorFindings {
 
 impl Doctor {
     /// Prints what was found.
-    pub(crate) fn run(&self, drivers: &[Driver], processes: Option<&'static dyn Processes>) -> Outcome {
+    pub(crate) fn run(
+        &self,
+        drivers: &[Driver],
+        processes: Option<&'static dyn Processes>,
+    ) -> Outcome {
         if let Some(processes) = processes.filter(|_| bootstrap::detect().processes.is_some()) {
             launcher::join(processes)?;
         }
@@ -57,7 +61,9 @@ impl Findings {
         let (memory_bytes, available_bytes) = machine::memory().unzip();
         Findings {
             version: env!("CARGO_PKG_VERSION"),
-            vendors: [Vendor::Cpu, Vendor::Cuda, Vendor::Rocm].map(|vendor| probe(drivers, vendor)).into(),
+            vendors: [Vendor::Cpu, Vendor::Cuda, Vendor::Rocm]
+                .map(|vendor| probe(drivers, vendor))
+                .into(),
             mpi: mpi(processes),
             cores: machine::cores(),
             processor: machine::processor(),
@@ -71,17 +77,29 @@ impl Findings {
 
     fn text(&self) -> String {
         let mut text = format!("fascicle {}\n", self.version);
-        let mut line = |name: &str, value: String| writeln!(text, "{name:<10}{value}").unwrap_or_default();
+        let mut line =
+            |name: &str, value: String| writeln!(text, "{name:<10}{value}").unwrap_or_default();
         for vendor in &self.vendors {
             line(vendor.vendor, vendor.word().into());
-            vendor.findings.iter().for_each(|finding| line("", finding.clone()));
+            vendor
+                .findings
+                .iter()
+                .for_each(|finding| line("", finding.clone()));
         }
         line("mpi", self.mpi.first().cloned().unwrap_or_default());
-        self.mpi.iter().skip(1).for_each(|finding| line("", finding.clone()));
+        self.mpi
+            .iter()
+            .skip(1)
+            .for_each(|finding| line("", finding.clone()));
         line("launcher", self.launched());
         line(
             "processor",
-            format!("{}, {}, vectors: {}", self.processor, counted(self.cores, "core"), self.vectors),
+            format!(
+                "{}, {}, vectors: {}",
+                self.processor,
+                counted(self.cores, "core"),
+                self.vectors
+            ),
         );
         line("memory", self.memory());
         text.trim_end().to_owned()
@@ -89,14 +107,18 @@ impl Findings {
 
     fn launched(&self) -> String {
         match (self.launcher, self.launched_processes) {
-            (Some(name), Some(processes)) => format!("{name} started {}", counted(processes, "process")),
+            (Some(name), Some(processes)) => {
+                format!("{name} started {}", counted(processes, "process"))
+            }
             _ => "none: ranks run as threads of one process".into(),
         }
     }
 
     fn memory(&self) -> String {
         match (self.memory_bytes, self.available_bytes) {
-            (Some(all), Some(available)) => format!("{} available of {}", Bytes(available), Bytes(all)),
+            (Some(all), Some(available)) => {
+                format!("{} available of {}", Bytes(available), Bytes(all))
+            }
             _ => "unknown: the system does not tell".into(),
         }
     }
@@ -122,10 +144,21 @@ fn mpi(processes: Option<&'static dyn Processes>) -> Vec<String> {
 }
 
 fn probe(drivers: &[Driver], vendor: Vendor) -> VendorFindings {
-    let probe = drivers.iter().find(|driver| driver.vendor == vendor).map(|driver| (driver.probe)());
-    let (compiled_in, usable) = (probe.is_some(), probe.as_ref().is_some_and(|probe| probe.usable));
+    let probe = drivers
+        .iter()
+        .find(|driver| driver.vendor == vendor)
+        .map(|driver| (driver.probe)());
+    let (compiled_in, usable) = (
+        probe.is_some(),
+        probe.as_ref().is_some_and(|probe| probe.usable),
+    );
     let findings = probe.map_or_else(Vec::new, |probe| probe.findings);
-    VendorFindings { vendor: vendor.name(), compiled_in, usable, findings }
+    VendorFindings {
+        vendor: vendor.name(),
+        compiled_in,
+        usable,
+        findings,
+    }
 }
 
 #[cfg(test)]

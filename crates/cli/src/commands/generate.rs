@@ -31,7 +31,12 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "N", default_value_t = 256)]
     tokens: usize,
     /// Above 1 flattens the choice of a token, below 1 sharpens it; 0 takes the likeliest
-    #[arg(long, value_name = "T", default_value_t = 0.8, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "T",
+        default_value_t = 0.8,
+        allow_negative_numbers = true
+    )]
     temperature: f64,
     /// Consider only the likeliest so many; 0 means all
     #[arg(long, value_name = "K", default_value_t = 40)]
@@ -95,16 +100,34 @@ impl Generate {
     }
 
     fn request(&self, tokenizer: &Tokenizer) -> Outcome<Request> {
-        let &Generate { tokens, temperature, top_k, seed, .. } = self;
+        let &Generate {
+            tokens,
+            temperature,
+            top_k,
+            seed,
+            ..
+        } = self;
         if !(temperature.is_finite() && temperature >= 0.0) {
-            return Err(Failure::usage(format!("--temperature: found {temperature}, needs a number from 0")));
+            return Err(Failure::usage(format!(
+                "--temperature: found {temperature}, needs a number from 0"
+            )));
         }
-        let prompt = self.prompt.clone().unwrap_or_else(|| super::train::prompt(tokenizer));
-        let known =
-            tokenizer.encode(&prompt).map_err(|error| Failure::usage(format!("--prompt: {error}")))?;
+        let prompt = self
+            .prompt
+            .clone()
+            .unwrap_or_else(|| super::train::prompt(tokenizer));
+        let known = tokenizer
+            .encode(&prompt)
+            .map_err(|error| Failure::usage(format!("--prompt: {error}")))?;
         match known.is_empty() {
             true => Err(Failure::usage("--prompt: found no token, needs at least 1")),
-            false => Ok(Request { prompt, tokens, temperature, top_k, seed }),
+            false => Ok(Request {
+                prompt,
+                tokens,
+                temperature,
+                top_k,
+                seed,
+            }),
         }
     }
 
@@ -113,16 +136,31 @@ impl Generate {
             (Some(grid), _) => grid,
             (None, ranks) => {
                 let ranks = ranks.or_else(launcher::num_ranks).unwrap_or(1);
-                Degrees { x: ranks, ..Degrees::default() }
+                Degrees {
+                    x: ranks,
+                    ..Degrees::default()
+                }
             }
         };
-        let ranks = self.ranks.map_or_else(|| degrees.world_size(), Ok).map_err(train::Error::from)?;
-        Grid::for_ranks(degrees, config.parallel.order.or_default(), ranks).map_err(train::Error::from)?;
+        let ranks = self
+            .ranks
+            .map_or_else(|| degrees.world_size(), Ok)
+            .map_err(train::Error::from)?;
+        Grid::for_ranks(degrees, config.parallel.order.or_default(), ranks)
+            .map_err(train::Error::from)?;
         // A batch of one sequence asks nothing of the grid: ranks along Z and Data all hold it.
-        config.model.demands(0, 1, 1).check(&degrees).map_err(train::Error::from)?;
+        config
+            .model
+            .demands(0, 1, 1)
+            .check(&degrees)
+            .map_err(train::Error::from)?;
         config.parallel.grid = degrees;
         // That of the training run may not be this one.
         config.parallel.machine = None;
-        Ok(Team::new(ranks, self.threads.unwrap_or_else(|| launcher::threads_each(ranks))))
+        Ok(Team::new(
+            ranks,
+            self.threads
+                .unwrap_or_else(|| launcher::threads_each(ranks)),
+        ))
     }
 }

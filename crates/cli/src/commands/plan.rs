@@ -109,7 +109,11 @@ impl Plan {
 
     // The best candidate once more, with every piece of its work.
     fn picture(&self, request: &Request, plan: &plan::Plan) -> Outcome {
-        let Some(best) = plan.best.first().filter(|_| self.trace.is_some() || self.compare.is_some()) else {
+        let Some(best) = plan
+            .best
+            .first()
+            .filter(|_| self.trace.is_some() || self.compare.is_some())
+        else {
             return Ok(());
         };
         let traced = simulate(request, &best.candidate, true).map_err(as_failure)?;
@@ -119,13 +123,17 @@ impl Plan {
         }
         if let Some(path) = &self.compare {
             let measured = picture::measured(path).map_err(as_failure)?;
-            output::note(&picture::comparison(&measured, &picture::simulated(&traced)));
+            output::note(&picture::comparison(
+                &measured,
+                &picture::simulated(&traced),
+            ));
         }
         Ok(())
     }
 
     fn request(&self) -> Outcome<Request> {
-        let machine = Machine::find(&self.machine).map_err(|error| Failure::usage(error.to_string()))?;
+        let machine =
+            Machine::find(&self.machine).map_err(|error| Failure::usage(error.to_string()))?;
         let (name, mut model) = plan::model::find(&self.model).map_err(as_failure)?;
         for (size, asked) in [
             (&mut model.layers, self.layers),
@@ -152,7 +160,9 @@ impl Plan {
             keep_gathered: self.keep_gathered,
             gather_wide: self.gather_wide,
             tuned: !self.untuned,
-            overlap: overlap.transpose().map_err(|error| Failure::usage(format!("--{error}")))?,
+            overlap: overlap
+                .transpose()
+                .map_err(|error| Failure::usage(format!("--{error}")))?,
             budget: Duration::from_secs_f64(self.budget.clamp(0.0, 3600.0)),
             ..Request::new(machine, self.devices, name, model)
         })
@@ -176,7 +186,9 @@ fn tokens(text: &str) -> Result<f64, String> {
     };
     match digits.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number * unit),
-        _ => Err(format!("found `{text}`, needs a number of tokens, as in 16777216 or 16.8M")),
+        _ => Err(format!(
+            "found `{text}`, needs a number of tokens, as in 16777216 or 16.8M"
+        )),
     }
 }
 

@@ -87,7 +87,8 @@ impl Train {
         }
         // Nobody has chosen the default model's grid.
         let is_default = self.config.is_none() && self.resume.is_none();
-        self.overrides.choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
+        self.overrides
+            .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
         let mut early = config.clone();
         early.model.vocabulary = match early.model.vocabulary {
             0 => usize::MAX >> 16,
@@ -95,8 +96,8 @@ impl Train {
         };
         early.check()?;
         Team::of(&early)?.check_number()?;
-        let here =
-            std::env::current_dir().map_err(|error| Failure::run(format!("current folder: {error}")))?;
+        let here = std::env::current_dir()
+            .map_err(|error| Failure::run(format!("current folder: {error}")))?;
         let source = corpus::source(&mut config, self.resume.is_some(), &here)?;
         let opened = corpus::open(&mut config, &source)?;
         config.check()?;
@@ -127,20 +128,34 @@ impl Train {
             dir: dir.clone(),
         };
         let (data, tokenizer) = (opened.data, opened.tokenizer);
-        let run = Run { config, data, tokenizer, dir, resume, trace_step: self.trace.then_some(traced) };
-        launcher::once(|| run.prepare().map(|()| run.dir.clone()).map_err(Failure::from))?;
+        let run = Run {
+            config,
+            data,
+            tokenizer,
+            dir,
+            resume,
+            trace_step: self.trace.then_some(traced),
+        };
+        launcher::once(|| {
+            run.prepare()
+                .map(|()| run.dir.clone())
+                .map_err(Failure::from)
+        })?;
         self.launch(driver, run, facts)
     }
 
     // The newest checkpoint of the run to go on with, and its step.
     fn resumed(&self, steps: u64) -> Outcome<(Option<PathBuf>, u64)> {
-        let Some(dir) = &self.resume else { return Ok((None, 0)) };
+        let Some(dir) = &self.resume else {
+            return Ok((None, 0));
+        };
         let newest = super::checkpoint::open(dir)?;
         let done = newest.step();
         if done >= steps {
             let shown = dir.display();
-            let sentence =
-                format!("--resume {shown}: {done} of {steps} steps are done; needs --steps above {done}");
+            let sentence = format!(
+                "--resume {shown}: {done} of {steps} steps are done; needs --steps above {done}"
+            );
             return Err(Failure::Usage(sentence));
         }
         Ok((Some(newest.path().to_owned()), done))
@@ -162,7 +177,9 @@ impl Train {
             Ok((summary, sample))
         });
         screen.leave();
-        let first = ranks.map_err(|failure| with_way_on(failure, &dir))?.swap_remove(0);
+        let first = ranks
+            .map_err(|failure| with_way_on(failure, &dir))?
+            .swap_remove(0);
         let ending = Ending::new(dir, first.0, first.1);
         output::note(&ending.text());
         match self.json {
@@ -173,8 +190,9 @@ impl Train {
 
     fn explain(&self, driver: Driver, config: Config, opened: Opened) -> Outcome {
         let (asked, data) = (config.clone(), opened.data);
-        let seen =
-            Team::of(&config)?.run(driver, move |world, device| Seen::of(world, device, &asked, &data))?;
+        let seen = Team::of(&config)?.run(driver, move |world, device| {
+            Seen::of(world, device, &asked, &data)
+        })?;
         let explanation = Explanation::new(&config, &seen[0])?;
         match self.json {
             true => output::json(&explanation),
@@ -190,15 +208,24 @@ fn warn_of_nodes(world: &World, config: &Config) -> train::Result<()> {
     }
     let grid = config.grid_on(world)?;
     let mapping = parallel::mapping::mapping(world, &grid, config.parallel.positions)?;
-    if let Some(warning) = train::placement::warning(config, &grid, &mapping).filter(|_| world.rank() == 0) {
+    if let Some(warning) =
+        train::placement::warning(config, &grid, &mapping).filter(|_| world.rank() == 0)
+    {
         output::note(&warning);
     }
     Ok(())
 }
 
 // What the model writes after its training, on the ranks that trained it; nothing where the run was stopped.
-fn sample(world: &World, device: &Device, run: &Run, summary: &Summary) -> train::Result<Option<String>> {
-    let Some(path) = summary.checkpoint.as_ref().filter(|_| !summary.stopped) else { return Ok(None) };
+fn sample(
+    world: &World,
+    device: &Device,
+    run: &Run,
+    summary: &Summary,
+) -> train::Result<Option<String>> {
+    let Some(path) = summary.checkpoint.as_ref().filter(|_| !summary.stopped) else {
+        return Ok(None);
+    };
     world.beat("sample");
     let reader = Reader::open(path)?;
     let request = Request {
@@ -206,12 +233,24 @@ fn sample(world: &World, device: &Device, run: &Run, summary: &Summary) -> train
         tokens: sample_tokens(&run.tokenizer),
         ..Request::default()
     };
-    generate(world, device, &run.config, &run.tokenizer, &reader, &request).map(Some)
+    generate(
+        world,
+        device,
+        &run.config,
+        &run.tokenizer,
+        &reader,
+        &request,
+    )
+    .map(Some)
 }
 
 /// A beginning that the tokenizer knows: a new line where it has one.
 pub(super) fn prompt(tokenizer: &Tokenizer) -> String {
-    let is_known = |text: &&str| tokenizer.encode(text).is_ok_and(|tokens| !tokens.is_empty());
+    let is_known = |text: &&str| {
+        tokenizer
+            .encode(text)
+            .is_ok_and(|tokens| !tokens.is_empty())
+    };
     let known = ["\n", " ", "0"].into_iter().find(is_known);
     known.map_or_else(|| tokenizer.decode(&[0]), str::to_owned)
 }
@@ -239,7 +278,10 @@ fn with_way_on(failure: Failure, dir: &Path) -> Failure {
 
 // Columns of the terminal, where the shell tells them.
 fn columns() -> usize {
-    std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(120)
+    std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok())
+        .unwrap_or(120)
 }
 
 #[cfg(test)]
@@ -251,6 +293,12 @@ mod tests {
         assert_eq!(prompt(&Tokenizer::bytes()), "\n");
         assert_eq!(prompt(&Tokenizer::ids(9)), "0");
         assert_eq!(prompt(&Tokenizer::characters(&["ba".into()])), "a");
-        assert_eq!((sample_tokens(&Tokenizer::bytes()), sample_tokens(&Tokenizer::ids(9))), (200, 50));
+        assert_eq!(
+            (
+                sample_tokens(&Tokenizer::bytes()),
+                sample_tokens(&Tokenizer::ids(9))
+            ),
+            (200, 50)
+        );
     }
 }

@@ -35,7 +35,10 @@ impl Place {
             (1, _) => "all on one node".into(),
             (_, 0) => "inside a node".into(),
             (_, across) if across == self.groups => format!("across {} nodes", self.most_nodes),
-            (_, across) => format!("{across} of {} groups across {} nodes", self.groups, self.most_nodes),
+            (_, across) => format!(
+                "{across} of {} groups across {} nodes",
+                self.groups, self.most_nodes
+            ),
         }
     }
 }
@@ -56,12 +59,22 @@ impl Expected {
         let hierarchical = config.parallel.hierarchical;
         if let Some(machine) = config.machine()? {
             let dtype = config.training.precision.dtype();
-            let flop =
-                plan::model::flop_per_step(&config.model, config.training.batch, config.model.recompute);
-            let compute_s = flop / seen.grid.world_size() as f64 / machine.device.peak(dtype.name());
+            let flop = plan::model::flop_per_step(
+                &config.model,
+                config.training.batch,
+                config.model.recompute,
+            );
+            let compute_s =
+                flop / seen.grid.world_size() as f64 / machine.device.peak(dtype.name());
             let source = format!("machine {}", machine.name);
             let machine = Some(machine.as_ref().clone());
-            return Ok(Expected { machine, source, hierarchical, compute_s, measured_s: None });
+            return Ok(Expected {
+                machine,
+                source,
+                hierarchical,
+                compute_s,
+                measured_s: None,
+            });
         }
         let mut machine = None;
         if !seen.links.is_empty() {
@@ -70,22 +83,40 @@ impl Expected {
             machine = Some(probed);
         }
         let source = "links measured just now".into();
-        Ok(Expected { machine, source, hierarchical, compute_s: 0.0, measured_s: Some(seen.step_s) })
+        Ok(Expected {
+            machine,
+            source,
+            hierarchical,
+            compute_s: 0.0,
+            measured_s: Some(seen.step_s),
+        })
     }
 
     /// Seconds of this rank's traffic on each axis that has any.
     pub(super) fn seconds(&self, seen: &Seen, axis: Axis) -> Option<f64> {
-        let pricing = Pricing { machine: self.machine.as_ref()?, hierarchical: self.hierarchical };
+        let pricing = Pricing {
+            machine: self.machine.as_ref()?,
+            hierarchical: self.hierarchical,
+        };
         let members = seen.mapping.members(&seen.grid, seen.rank, &[axis]);
         let route: Route = seen.mapping.route(&members, seen.grid.inner_product(axis));
-        let of_axis = seen.counters.iter().filter(|(counted, ..)| *counted == axis);
+        let of_axis = seen
+            .counters
+            .iter()
+            .filter(|(counted, ..)| *counted == axis);
         let one = |operation, Count { calls, bytes }| pricing.all(operation, calls, bytes, route);
-        Some(of_axis.map(|(_, operation, _, count)| one(operation, count)).sum())
+        Some(
+            of_axis
+                .map(|(_, operation, _, count)| one(operation, count))
+                .sum(),
+        )
     }
 
     /// The time that shares are of, for so many seconds of communication.
     pub(super) fn total(&self, communication_s: f64) -> f64 {
-        self.measured_s.unwrap_or(self.compute_s + communication_s).max(communication_s)
+        self.measured_s
+            .unwrap_or(self.compute_s + communication_s)
+            .max(communication_s)
     }
 
     /// What the seconds come from.

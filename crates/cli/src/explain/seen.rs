@@ -31,12 +31,19 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// Runs two steps and looks at the second: in the first, buffers are made and the order of gathers is learnt.
-    pub(crate) fn of(world: &World, device: &Device, config: &Config, data: &Dataset) -> train::Result<Seen> {
+    pub(crate) fn of(
+        world: &World,
+        device: &Device,
+        config: &Config,
+        data: &Dataset,
+    ) -> train::Result<Seen> {
         let grid = config.grid_on(world)?;
         let context = Context::new(world.clone(), grid, device.clone(), config.settings())?;
         let machine = config.machine()?;
         let probes = machine.is_none() && world.num_nodes() > 1;
-        machine.into_iter().for_each(|machine| context.describe_machine(machine));
+        machine
+            .into_iter()
+            .for_each(|machine| context.describe_machine(machine));
         let mut trainer = Trainer::new(&context, config)?;
         trainer.step(data, 0)?;
         context.counters().reset();
@@ -44,12 +51,25 @@ impl Seen {
         let begun = Instant::now();
         trainer.step(data, 1)?;
         let step_s = begun.elapsed().as_secs_f64();
-        let kinds = if probes { kinds(&grid, context.mapping()) } else { Vec::new() };
+        let kinds = if probes {
+            kinds(&grid, context.mapping())
+        } else {
+            Vec::new()
+        };
         let links = measure_links(world, device, &kinds, PROBE)?;
         let (counters, report) = (context.counted().clone(), context.report().clone());
         let linear = linear(&context, &counters)?;
         let (rank, mapping) = (world.rank(), context.mapping().clone());
-        Ok(Seen { rank, grid, mapping, counters, report, linear, step_s, links })
+        Ok(Seen {
+            rank,
+            grid,
+            mapping,
+            counters,
+            report,
+            linear,
+            step_s,
+            links,
+        })
     }
 }
 
@@ -59,11 +79,14 @@ fn kinds(grid: &Grid, mapping: &Mapping) -> Vec<Kind> {
     for axis in Axis::ALL.into_iter().filter(|axis| grid.degree(*axis) > 1) {
         let route = mapping.span(grid, axis).widest;
         let (inside, across) = (route.inside(), route.across());
-        for (inner, size) in
-            [(route.inner, route.size), (inside.inner, inside.size), (across.inner, across.size)]
-        {
+        for (inner, size) in [
+            (route.inner, route.size),
+            (inside.inner, inside.size),
+            (across.inner, across.size),
+        ] {
             let kind = Kind { inner, size };
-            if size > 1 && grid.world_size().is_multiple_of(inner * size) && !kinds.contains(&kind) {
+            if size > 1 && grid.world_size().is_multiple_of(inner * size) && !kinds.contains(&kind)
+            {
                 kinds.push(kind);
             }
         }
@@ -81,11 +104,22 @@ const COUNTED: [(Axis, Operation); 4] = [
 // Each stage counts its own layers; the formulas are the model's.
 fn linear(context: &Context, counters: &Counters) -> train::Result<Vec<(Axis, Operation, u64)>> {
     let own = COUNTED.map(|(axis, operation)| counters.get(axis, operation, Subject::Linear).bytes);
-    let told = context
-        .exchange("explain", &[Axis::Pipeline])?
-        .all_gather(&own.iter().flat_map(|bytes| bytes.to_le_bytes()).collect::<Vec<_>>())?;
-    let number =
-        |bytes: &[u8], at: usize| bytes.as_chunks::<8>().0.get(at).map_or(0, |b| u64::from_le_bytes(*b));
+    let told = context.exchange("explain", &[Axis::Pipeline])?.all_gather(
+        &own.iter()
+            .flat_map(|bytes| bytes.to_le_bytes())
+            .collect::<Vec<_>>(),
+    )?;
+    let number = |bytes: &[u8], at: usize| {
+        bytes
+            .as_chunks::<8>()
+            .0
+            .get(at)
+            .map_or(0, |b| u64::from_le_bytes(*b))
+    };
     let sum = |at: usize| told.iter().map(|bytes| number(bytes, at)).sum();
-    Ok(COUNTED.iter().enumerate().map(|(at, &(axis, operation))| (axis, operation, sum(at))).collect())
+    Ok(COUNTED
+        .iter()
+        .enumerate()
+        .map(|(at, &(axis, operation))| (axis, operation, sum(at)))
+        .collect())
 }

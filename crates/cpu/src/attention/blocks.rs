@@ -8,9 +8,16 @@ use std::ops::Range;
 /// Keys before the block meet all its rows, [`BLOCK`] keys at a time; on the diagonal each [`GROUP`] of rows meets the
 /// keys from `start` up to its own last one. Pieces of the first keys come first.
 #[inline(always)]
-pub(super) fn pieces(start: usize, count: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-    let before = (0..start).step_by(BLOCK).map(move |key| (0..count, key..key + BLOCK));
-    let diagonal = (0..count).step_by(GROUP).map(move |row| (row..row + GROUP, start..start + row + GROUP));
+pub(super) fn pieces(
+    start: usize,
+    count: usize,
+) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let before = (0..start)
+        .step_by(BLOCK)
+        .map(move |key| (0..count, key..key + BLOCK));
+    let diagonal = (0..count)
+        .step_by(GROUP)
+        .map(move |row| (row..row + GROUP, start..start + row + GROUP));
     before.chain(diagonal)
 }
 

@@ -23,7 +23,12 @@ impl Mask {
         let tokens = shape.sequence as u64;
         // uniform < probability, for a uniform of 24 bits, without rounding.
         let threshold = (dropout.probability * f64::from(1 << 24)).ceil() as u32;
-        Some(Mask { dropout, first: head_index * tokens * tokens, sequence: tokens, threshold })
+        Some(Mask {
+            dropout,
+            first: head_index * tokens * tokens,
+            sequence: tokens,
+            threshold,
+        })
     }
 
     /// Fills `keep` with the factors, 0 or 1 / (1 - probability), of query `query` on the keys from `key` on.
@@ -35,7 +40,11 @@ impl Mask {
             let words = self.words(start + (block * BLOCK) as u64);
             let skipped = (start % 4) as usize;
             for (keep, word) in keep.iter_mut().zip(&words.as_flattened()[skipped..]) {
-                *keep = if word >> 8 < self.threshold { R::ZERO } else { kept };
+                *keep = if word >> 8 < self.threshold {
+                    R::ZERO
+                } else {
+                    kept
+                };
             }
         }
     }

@@ -25,7 +25,11 @@ pub(super) unsafe fn run<T: Element<Acc: Lanes>>(args: &AttentionForward, pool: 
     pool.split(Task::count(shape), 1, |tasks| {
         with_scratch(Scratch::<T::Acc>::len(shape), |memory| {
             let scratch = Scratch::of(shape, memory);
-            pulp::Arch::new().dispatch(Forward::<T> { args, tasks, scratch });
+            pulp::Arch::new().dispatch(Forward::<T> {
+                args,
+                tasks,
+                scratch,
+            });
         });
     });
 }
@@ -72,7 +76,14 @@ impl<'a, R> Scratch<'a, R> {
     fn sizes(shape: &AttentionShape) -> [usize; 6] {
         let (tokens, len) = (padded(shape.sequence), padded(shape.head_size));
         let keys = panels_len(shape.sequence, shape.head_size);
-        [keys, tokens * len, BLOCK * len, BLOCK * score_step(shape), BLOCK * len, tokens]
+        [
+            keys,
+            tokens * len,
+            BLOCK * len,
+            BLOCK * score_step(shape),
+            BLOCK * len,
+            tokens,
+        ]
     }
 
     fn len(shape: &AttentionShape) -> usize {
@@ -81,8 +92,16 @@ impl<'a, R> Scratch<'a, R> {
 
     fn of(shape: &AttentionShape, memory: &'a mut [R]) -> Self {
         let mut parts = Parts(memory);
-        let [keys, values, queries, scores, outs, keep] = Self::sizes(shape).map(|len| parts.next(len));
-        Scratch { keys, values, queries, scores, outs, keep }
+        let [keys, values, queries, scores, outs, keep] =
+            Self::sizes(shape).map(|len| parts.next(len));
+        Scratch {
+            keys,
+            values,
+            queries,
+            scores,
+            outs,
+            keep,
+        }
     }
 }
 
@@ -127,18 +146,30 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
         for start in (0..tokens).step_by(BLOCK) {
             let block = &mut self.scratch.queries[..BLOCK.min(tokens - start) * len];
             rows(&k, start, T::Acc::ONE, block);
-            panels(block, shape.head_size, &mut self.scratch.keys[start * len..]);
+            panels(
+                block,
+                shape.head_size,
+                &mut self.scratch.keys[start * len..],
+            );
         }
         rows(&v, 0, T::Acc::ONE, self.scratch.values);
     }
 
     #[inline(always)]
     fn head<S: Simd>(&mut self, simd: S, mut head: Queries<T>) {
-        let (tokens, len) = (padded(self.args.shape.sequence), padded(self.args.shape.head_size));
+        let (tokens, len) = (
+            padded(self.args.shape.sequence),
+            padded(self.args.shape.head_size),
+        );
         for start in (0..tokens).step_by(BLOCK) {
             let count = BLOCK.min(tokens - start);
             let scale = T::Acc::of(self.args.shape.scale);
-            rows(&head.q, start, scale, &mut self.scratch.queries[..count * len]);
+            rows(
+                &head.q,
+                start,
+                scale,
+                &mut self.scratch.queries[..count * len],
+            );
             self.scores(simd, start, count);
             let mut sums = [T::Acc::ONE; BLOCK];
             for (row, sum) in sums[..count].iter_mut().enumerate() {
@@ -157,15 +188,25 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
     /// The scores of the block of `count` queries from `start` on.
     #[inline(always)]
     fn scores<S: Simd>(&mut self, simd: S, start: usize, count: usize) {
-        let (len, out_step) = (padded(self.args.shape.head_size), score_step(&self.args.shape));
+        let (len, out_step) = (
+            padded(self.args.shape.head_size),
+            score_step(&self.args.shape),
+        );
         for (rows, keys) in pieces(start, count) {
             let multiply = Multiply {
                 out: &mut self.scratch.scores[rows.start * out_step + keys.start..],
                 out_step,
                 rows: rows.len(),
                 columns: keys.len(),
-                left: Left { data: &self.scratch.queries[rows.start * len..], row_step: len, depth_step: 1 },
-                right: Right { data: &self.scratch.keys[keys.start * len..], step: BLOCK },
+                left: Left {
+                    data: &self.scratch.queries[rows.start * len..],
+                    row_step: len,
+                    depth_step: 1,
+                },
+                right: Right {
+                    data: &self.scratch.keys[keys.start * len..],
+                    step: BLOCK,
+                },
                 depth: self.args.shape.head_size,
                 add: false,
             };
@@ -187,7 +228,10 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
         if let Some(mask) = &head.mask {
             let keep = &mut self.scratch.keep[..count];
             mask.factors(query, 0, keep);
-            scores.iter_mut().zip(keep).for_each(|(weight, keep)| *weight *= *keep);
+            scores
+                .iter_mut()
+                .zip(keep)
+                .for_each(|(weight, keep)| *weight *= *keep);
         }
         sum
     }
@@ -195,7 +239,10 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
     /// The outputs of a block of queries, from their weights.
     #[inline(always)]
     fn outs<S: Simd>(&mut self, simd: S, start: usize, count: usize) {
-        let (len, row_step) = (padded(self.args.shape.head_size), score_step(&self.args.shape));
+        let (len, row_step) = (
+            padded(self.args.shape.head_size),
+            score_step(&self.args.shape),
+        );
         for (rows, keys) in pieces(start, count) {
             let weights = &self.scratch.scores[rows.start * row_step + keys.start..];
             let multiply = Multiply {
@@ -203,8 +250,15 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
                 out_step: len,
                 rows: rows.len(),
                 columns: len,
-                left: Left { data: weights, row_step, depth_step: 1 },
-                right: Right { data: &self.scratch.values[keys.start * len..], step: len },
+                left: Left {
+                    data: weights,
+                    row_step,
+                    depth_step: 1,
+                },
+                right: Right {
+                    data: &self.scratch.values[keys.start * len..],
+                    step: len,
+                },
                 depth: keys.len(),
                 add: keys.start > 0,
             };

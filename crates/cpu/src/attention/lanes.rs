@@ -20,8 +20,12 @@ pub(super) trait Lanes: Real {
     fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
 
     /// `a * b + c`, lane by lane.
-    fn fused<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>)
-    -> Self::Vector<S>;
+    fn fused<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
 
     /// Writes `rows` rows of `columns` numbers, which lie `from_step` apart, as columns of rows that lie `to_step` apart.
     fn transpose(
@@ -76,16 +80,38 @@ macro_rules! lanes {
                     return;
                 }
                 let last = |step: usize, rows: usize, columns: usize| (rows - 1) * step + columns;
-                assert!(last(from_step, rows, columns) <= from.len(), "{rows} rows, {from_step} apart");
-                assert!(last(to_step, columns, rows) <= to.len(), "{columns} rows, {to_step} apart");
+                assert!(
+                    last(from_step, rows, columns) <= from.len(),
+                    "{rows} rows, {from_step} apart"
+                );
+                assert!(
+                    last(to_step, columns, rows) <= to.len(),
+                    "{columns} rows, {to_step} apart"
+                );
                 $transpose(from, from_step, rows, columns, to, to_step)
             }
         }
     };
 }
 
-lanes!(f32, f32s, as_simd_f32s, as_mut_simd_f32s, splat_f32s, mul_add_f32s, transpose_f32);
-lanes!(f64, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, mul_add_f64s, transpose_f64);
+lanes!(
+    f32,
+    f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s,
+    splat_f32s,
+    mul_add_f32s,
+    transpose_f32
+);
+lanes!(
+    f64,
+    f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s,
+    splat_f64s,
+    mul_add_f64s,
+    transpose_f64
+);
 
 fn transpose_f32(
     from: &[f32],
@@ -96,7 +122,16 @@ fn transpose_f32(
     to_step: usize,
 ) {
     // SAFETY: `Lanes::transpose` has checked both lengths; two borrows do not overlap.
-    unsafe { transpose(from.as_ptr(), from_step, rows, columns, to.as_mut_ptr(), to_step) }
+    unsafe {
+        transpose(
+            from.as_ptr(),
+            from_step,
+            rows,
+            columns,
+            to.as_mut_ptr(),
+            to_step,
+        )
+    }
 }
 
 fn transpose_f64(

@@ -80,5 +80,9 @@ pub(crate) unsafe fn backward(args: &AttentionBackward, pool: &Pool) -> Result<(
 }
 
 fn refused(operation: &str, dtype: DType) -> Error {
-    Error::invalid(operation, format!("elements of type {dtype}"), "a float type")
+    Error::invalid(
+        operation,
+        format!("elements of type {dtype}"),
+        "a float type",
+    )
 }

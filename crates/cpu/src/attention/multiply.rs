@@ -131,12 +131,17 @@ mod tests {
     }
 
     fn check<R: Lanes>(tolerance: f64, scalar: bool) {
-        for (rows, columns, depth, add) in
-            [(16, 16, 1, false), (48, 80, 7, true), (64, 64, 64, false), (16, 48, 0, false)]
-        {
+        for (rows, columns, depth, add) in [
+            (16, 16, 1, false),
+            (48, 80, 7, true),
+            (64, 64, 64, false),
+            (16, 48, 0, false),
+        ] {
             let (row_step, depth_step) = if add { (1, rows) } else { (depth.max(1), 1) };
             let left: Vec<R> = (0..rows * depth.max(1)).map(|i| R::of(value(i))).collect();
-            let right: Vec<R> = (0..depth * (columns + 16)).map(|i| R::of(value(i + 5))).collect();
+            let right: Vec<R> = (0..depth * (columns + 16))
+                .map(|i| R::of(value(i + 5)))
+                .collect();
             let old: Vec<R> = (0..rows * columns).map(|i| R::of(value(i + 9))).collect();
             let mut out = old.clone();
             let multiply = Multiply {
@@ -144,8 +149,15 @@ mod tests {
                 out_step: columns,
                 rows,
                 columns,
-                left: Left { data: &left, row_step, depth_step },
-                right: Right { data: &right, step: columns + 16 },
+                left: Left {
+                    data: &left,
+                    row_step,
+                    depth_step,
+                },
+                right: Right {
+                    data: &right,
+                    step: columns + 16,
+                },
                 depth,
                 add,
             };
@@ -156,11 +168,19 @@ mod tests {
             }
             for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
                 let term = |p: usize| {
-                    left[i * row_step + p * depth_step].wide() * right[p * (columns + 16) + j].wide()
+                    left[i * row_step + p * depth_step].wide()
+                        * right[p * (columns + 16) + j].wide()
                 };
-                let old = if add { old[i * columns + j].wide() } else { 0.0 };
+                let old = if add {
+                    old[i * columns + j].wide()
+                } else {
+                    0.0
+                };
                 let exact = old + (0..depth).map(term).sum::<f64>();
-                assert!((out[i * columns + j].wide() - exact).abs() < tolerance, "({i}, {j})");
+                assert!(
+                    (out[i * columns + j].wide() - exact).abs() < tolerance,
+                    "({i}, {j})"
+                );
             }
         }
     }

@@ -38,7 +38,10 @@ pub(super) fn rows<T: Element>(head: &Head<T>, start: usize, scale: T::Acc, to: 
 #[inline(always)]
 pub(super) fn panels<R: Lanes>(rows: &[R], len: usize, to: &mut [R]) {
     let step = padded(len);
-    for (rows, panel) in rows.chunks(BLOCK * step).zip(to.chunks_exact_mut(BLOCK * step)) {
+    for (rows, panel) in rows
+        .chunks(BLOCK * step)
+        .zip(to.chunks_exact_mut(BLOCK * step))
+    {
         R::transpose(rows, step, rows.len() / step, len, panel, BLOCK);
     }
 }

@@ -18,7 +18,10 @@ impl Task {
 
     /// The task of that index.
     pub(super) fn of(shape: &AttentionShape, index: usize) -> Self {
-        Task { sequence: index / shape.kv_heads, kv_head: index % shape.kv_heads }
+        Task {
+            sequence: index / shape.kv_heads,
+            kv_head: index % shape.kv_heads,
+        }
     }
 
     /// The query heads that read its keys and values.
@@ -54,7 +57,13 @@ impl<'a, T> Head<'a, T> {
         let step = heads * shape.head_size;
         let start = sequence * shape.sequence * step + head * shape.head_size;
         let first = (memory.addr as *mut T).wrapping_add(start);
-        Head { first, step, rows: shape.sequence, len: shape.head_size, memory: PhantomData }
+        Head {
+            first,
+            step,
+            rows: shape.sequence,
+            len: shape.head_size,
+            memory: PhantomData,
+        }
     }
 
     /// The logarithms of sums of one head: one row of `sequence` elements.
@@ -69,7 +78,13 @@ impl<'a, T> Head<'a, T> {
     ) -> Self {
         let len = shape.sequence;
         let first = (memory.addr as *mut T).wrapping_add((sequence * shape.heads + head) * len);
-        Head { first, step: len, rows: 1, len, memory: PhantomData }
+        Head {
+            first,
+            step: len,
+            rows: 1,
+            len,
+            memory: PhantomData,
+        }
     }
 
     /// Number of rows.
@@ -85,7 +100,11 @@ impl<'a, T> Head<'a, T> {
     /// A row to read.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &[T] {
-        assert!(row < self.rows, "row {row} of a head of {} tokens", self.rows);
+        assert!(
+            row < self.rows,
+            "row {row} of a head of {} tokens",
+            self.rows
+        );
         // SAFETY: `of` was promised that the row is there, and that nobody else writes it.
         unsafe { std::slice::from_raw_parts(self.first.wrapping_add(row * self.step), self.len) }
     }
@@ -93,8 +112,14 @@ impl<'a, T> Head<'a, T> {
     /// A row to write.
     #[inline(always)]
     pub(super) fn row_mut(&mut self, row: usize) -> &mut [T] {
-        assert!(row < self.rows, "row {row} of a head of {} tokens", self.rows);
+        assert!(
+            row < self.rows,
+            "row {row} of a head of {} tokens",
+            self.rows
+        );
         // SAFETY: as in `row`; the value is borrowed mutably for as long as the row.
-        unsafe { std::slice::from_raw_parts_mut(self.first.wrapping_add(row * self.step), self.len) }
+        unsafe {
+            std::slice::from_raw_parts_mut(self.first.wrapping_add(row * self.step), self.len)
+        }
     }
 }

@@ -66,7 +66,12 @@ pub(super) fn gradients<R: Lanes>(
 #[inline(always)]
 pub(super) fn dot<R: Lanes>(a: &[R], b: &[R]) -> R {
     let mut sums = [R::ZERO; GROUP];
-    for (a, b) in a.as_chunks::<GROUP>().0.iter().zip(b.as_chunks::<GROUP>().0) {
+    for (a, b) in a
+        .as_chunks::<GROUP>()
+        .0
+        .iter()
+        .zip(b.as_chunks::<GROUP>().0)
+    {
         for ((a, b), sum) in a.iter().zip(b).zip(&mut sums) {
             *sum += *a * *b;
         }

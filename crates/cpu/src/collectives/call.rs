@@ -9,7 +9,9 @@ const PIECE_BYTES: usize = 32 << 10;
 
 /// Elements to go through, and how many of them make a piece.
 pub(super) fn work(calls: &[Collective]) -> (usize, usize) {
-    let Some(buffer) = calls[0].buffer() else { return (0, 1) };
+    let Some(buffer) = calls[0].buffer() else {
+        return (0, 1);
+    };
     let elements = match calls[0] {
         Collective::AllToAll { .. } => buffer.len * calls.len(),
         _ => buffer.len,
@@ -31,13 +33,17 @@ pub(super) unsafe fn perform(calls: &[Collective], range: Range<usize>) {
             unsafe { reduce_scatter::perform(calls, counts, *op, range) }
         }
         // SAFETY: as above.
-        Collective::AllGather { counts, .. } => unsafe { all_gather::perform(calls, counts, range) },
+        Collective::AllGather { counts, .. } => unsafe {
+            all_gather::perform(calls, counts, range)
+        },
         // SAFETY: as above.
         Collective::Broadcast { root, .. } => unsafe { broadcast::perform(calls, *root, range) },
         // SAFETY: as above.
         Collective::AllToAll { .. } => unsafe { all_to_all::perform(calls, range) },
         // SAFETY: as above.
-        Collective::Send { .. } | Collective::Recv { .. } => unsafe { message::perform(calls, range) },
+        Collective::Send { .. } | Collective::Recv { .. } => unsafe {
+            message::perform(calls, range)
+        },
         Collective::Barrier => {}
     }
 }
@@ -63,7 +69,8 @@ pub(super) fn taken(call: &Collective) -> RawSlice {
 }
 
 fn in_place(call: &Collective) -> RawSlice {
-    call.buffer().expect("a bug: a barrier has no buffer and no work")
+    call.buffer()
+        .expect("a bug: a barrier has no buffer and no work")
 }
 
 /// Splits a range of concatenated parts: each rank whose part it meets, with the range within that part.
@@ -91,7 +98,9 @@ mod tests {
             for start in 0..=counts.total(4) {
                 for end in start..=counts.total(4) {
                     let covered: Vec<usize> = parts(&counts, 4, start..end)
-                        .flat_map(|(rank, range)| range.map(|i| counts.before(rank) + i).collect::<Vec<_>>())
+                        .flat_map(|(rank, range)| {
+                            range.map(|i| counts.before(rank) + i).collect::<Vec<_>>()
+                        })
                         .collect();
                     assert_eq!(covered, (start..end).collect::<Vec<_>>());
                 }

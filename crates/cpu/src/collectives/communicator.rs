@@ -18,7 +18,10 @@ pub(super) struct HostCommunicator {
 impl HostCommunicator {
     /// The end of `member`, which leaves its group when this is dropped.
     pub(super) fn new(member: Member, counters: Counters) -> HostCommunicator {
-        HostCommunicator { member: Arc::new(member), counters: RefCell::new(counters) }
+        HostCommunicator {
+            member: Arc::new(member),
+            counters: RefCell::new(counters),
+        }
     }
 
     /// Who talks.
@@ -31,15 +34,29 @@ impl HostCommunicator {
         let rank = self.member.rank;
         let mut counters = self.counters.borrow_mut();
         let (key, place) = match *call {
-            Collective::Send { to, .. } => {
-                (Key::Message { from: rank, to, number: next(&mut counters.sent[to]) }, 0)
-            }
-            Collective::Recv { from, .. } => {
-                (Key::Message { from, to: rank, number: next(&mut counters.received[from]) }, 1)
-            }
+            Collective::Send { to, .. } => (
+                Key::Message {
+                    from: rank,
+                    to,
+                    number: next(&mut counters.sent[to]),
+                },
+                0,
+            ),
+            Collective::Recv { from, .. } => (
+                Key::Message {
+                    from,
+                    to: rank,
+                    number: next(&mut counters.received[from]),
+                },
+                1,
+            ),
             _ => (Key::Collective(next(&mut counters.collectives)), rank),
         };
-        Ticket { key, place, call: call.clone() }
+        Ticket {
+            key,
+            place,
+            call: call.clone(),
+        }
     }
 }
 
@@ -61,7 +78,9 @@ unsafe impl Communicator for HostCommunicator {
 
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()> {
         let stream = HostStream::of(stream)?;
-        collectives.iter().try_for_each(|call| call.check(self.size()))?;
+        collectives
+            .iter()
+            .try_for_each(|call| call.check(self.size()))?;
         let tickets = collectives.iter().map(|call| self.ticket(call)).collect();
         let run = Run::new(self.member.clone(), tickets);
         // SAFETY: the caller vouches for the buffers until the work has run, which is until `execute` returns.

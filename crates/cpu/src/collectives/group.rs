@@ -42,7 +42,11 @@ pub(super) struct Ticket {
 impl Ticket {
     /// The call in words.
     pub(super) fn describe(&self) -> String {
-        if self.key == Key::Join { "join".into() } else { self.call.describe_with_parts() }
+        if self.key == Key::Join {
+            "join".into()
+        } else {
+            self.call.describe_with_parts()
+        }
     }
 }
 
@@ -59,7 +63,11 @@ pub(super) struct Counters {
 impl Counters {
     /// No call yet, in a group of `size`.
     pub(super) fn new(size: usize) -> Counters {
-        Counters { collectives: 0, sent: vec![0; size], received: vec![0; size] }
+        Counters {
+            collectives: 0,
+            sent: vec![0; size],
+            received: vec![0; size],
+        }
     }
 
     // Whether a member with these final counts comes to a round, if it is asked there.
@@ -68,7 +76,8 @@ impl Counters {
             Key::Join => true,
             Key::Collective(number) => number < self.collectives,
             Key::Message { from, to, number } => {
-                (from != rank || number < self.sent[to]) && (to != rank || number < self.received[from])
+                (from != rank || number < self.sent[to])
+                    && (to != rank || number < self.received[from])
             }
         }
     }
@@ -105,9 +114,20 @@ impl Group {
     pub(super) fn new(label: String, members: Vec<usize>) -> Group {
         let joined = vec![false; members.len()];
         let (gathering, left) = Default::default();
-        let state = Mutex::new(State { gathering, joined, left, present: 0, failed: None });
+        let state = Mutex::new(State {
+            gathering,
+            joined,
+            left,
+            present: 0,
+            failed: None,
+        });
         let signals = members.iter().map(|_| Signal::default()).collect();
-        Group { label, members, state, signals }
+        Group {
+            label,
+            members,
+            state,
+            signals,
+        }
     }
 
     /// Number of ranks.
@@ -149,7 +169,10 @@ impl Group {
         let gathering = state
             .gathering
             .entry(ticket.key)
-            .or_insert_with(|| Gathering { round: Arc::default(), calls: vec![None; num_places] });
+            .or_insert_with(|| Gathering {
+                round: Arc::default(),
+                calls: vec![None; num_places],
+            });
         gathering.calls[ticket.place] = Some(ticket.call.clone());
         let round = gathering.round.clone();
         if gathering.calls.iter().all(Option::is_some) {
@@ -162,8 +185,14 @@ impl Group {
     /// # Safety
     /// Everyone has come to the ticket's round, with the promise of [`come`](Group::come).
     unsafe fn complete(&self, state: &mut State, ticket: &Ticket) {
-        let Some(gathering) = state.gathering.get_mut(&ticket.key) else { return };
-        let calls: Vec<Collective> = gathering.calls.iter_mut().filter_map(Option::take).collect();
+        let Some(gathering) = state.gathering.get_mut(&ticket.key) else {
+            return;
+        };
+        let calls: Vec<Collective> = gathering
+            .calls
+            .iter_mut()
+            .filter_map(Option::take)
+            .collect();
         if let Some(error) = self.mismatch(ticket.key, &calls) {
             return self.fail_all(state, error);
         }
@@ -174,36 +203,62 @@ impl Group {
     }
 
     fn mismatch(&self, key: Key, calls: &[Collective]) -> Option<Error> {
-        let other = calls.iter().skip(1).position(|call| !calls[0].agrees(call, self.size()))? + 1;
-        let named = |place| (self.members[self.rank_at(key, place)], calls[place].describe_with_parts());
+        let other = calls
+            .iter()
+            .skip(1)
+            .position(|call| !calls[0].agrees(call, self.size()))?
+            + 1;
+        let named = |place| {
+            (
+                self.members[self.rank_at(key, place)],
+                calls[place].describe_with_parts(),
+            )
+        };
         let (group, sequence) = (self.label.clone(), key.sequence());
-        Some(Error::Mismatch { group, sequence, one: named(0), other: named(other) })
+        Some(Error::Mismatch {
+            group,
+            sequence,
+            one: named(0),
+            other: named(other),
+        })
     }
 
     // Work for one is done before the others would be awake: they are told when it has ended.
     fn call_helpers(&self, ticket: &Ticket, pieces: usize) {
         let num_places = self.num_places(ticket.key);
-        let others = (1..num_places).map(|step| self.rank_at(ticket.key, (ticket.place + step) % num_places));
+        let others = (1..num_places)
+            .map(|step| self.rank_at(ticket.key, (ticket.place + step) % num_places));
         let helpers = match pieces {
             0 => num_places,
             pieces => (pieces - 1).min(crate::wait::processors() - 1),
         };
-        others.take(helpers).for_each(|rank| self.signals[rank].raise());
+        others
+            .take(helpers)
+            .for_each(|rank| self.signals[rank].raise());
     }
 
     /// Does pieces of a round's work, for `rank`, and says how far it is.
     pub(super) fn advance(&self, rank: usize, key: Key, round: &Round) -> Progress {
-        round.help(self.members[rank], || self.ranks(key).for_each(|rank| self.signals[rank].raise()));
+        round.help(self.members[rank], || {
+            self.ranks(key).for_each(|rank| self.signals[rank].raise())
+        });
         round.progress()
     }
 
     /// Ends a round that is still gathering, and with it the group. `error` is given the world ranks that have not come.
     pub(super) fn withdraw(&self, key: Key, error: impl FnOnce(Vec<usize>) -> Error) {
         let mut state = lock(&self.state);
-        let Some(gathering) = state.gathering.get(&key) else { return };
-        let absent =
-            |(rank, call): (usize, &Option<Collective>)| call.is_none().then_some(self.members[rank]);
-        let missing = self.ranks(key).zip(&gathering.calls).filter_map(absent).collect();
+        let Some(gathering) = state.gathering.get(&key) else {
+            return;
+        };
+        let absent = |(rank, call): (usize, &Option<Collective>)| {
+            call.is_none().then_some(self.members[rank])
+        };
+        let missing = self
+            .ranks(key)
+            .zip(&gathering.calls)
+            .filter_map(absent)
+            .collect();
         self.fail_all(&mut state, error(missing));
     }
 
@@ -217,7 +272,11 @@ impl Group {
         let mut state = lock(&self.state);
         state.left.insert(rank, counters);
         state.present -= 1;
-        if state.gathering.keys().any(|&key| self.gone(&state, key).is_some()) {
+        if state
+            .gathering
+            .keys()
+            .any(|&key| self.gone(&state, key).is_some())
+        {
             self.fail_all(&mut state, self.left_error(rank));
         }
         state.present == 0
@@ -233,17 +292,28 @@ impl Group {
 
     // A rank that is asked to the round and has left before.
     fn gone(&self, state: &State, key: Key) -> Option<usize> {
-        let mut left = state.left.iter().filter(|(rank, _)| self.ranks(key).any(|asked| asked == **rank));
-        left.find(|(rank, counters)| !counters.include(**rank, key)).map(|(&rank, _)| rank)
+        let mut left = state
+            .left
+            .iter()
+            .filter(|(rank, _)| self.ranks(key).any(|asked| asked == **rank));
+        left.find(|(rank, counters)| !counters.include(**rank, key))
+            .map(|(&rank, _)| rank)
     }
 
     fn left_error(&self, rank: usize) -> Error {
         let reason = format!("it left {} while others waited for it there", self.label);
-        Error::Aborted { rank: self.members[rank], reason }
+        Error::Aborted {
+            rank: self.members[rank],
+            reason,
+        }
     }
 
     fn num_places(&self, key: Key) -> usize {
-        if let Key::Message { .. } = key { 2 } else { self.size() }
+        if let Key::Message { .. } = key {
+            2
+        } else {
+            self.size()
+        }
     }
 
     // A message has the sender first and the receiver second; every other round has all ranks in order.
@@ -262,5 +332,9 @@ impl Group {
 
 /// Result of [`Progress::Ended`], if that is what it is.
 pub(super) fn ended(progress: Progress) -> Option<Result<()>> {
-    if let Progress::Ended(outcome) = progress { Some(outcome) } else { None }
+    if let Progress::Ended(outcome) = progress {
+        Some(outcome)
+    } else {
+        None
+    }
 }

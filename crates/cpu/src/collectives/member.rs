@@ -37,8 +37,14 @@ impl Member {
             self.group.fail(error);
         }
         if cancelled() {
-            let reason = format!("its thread panicked while its stream worked for {}", self.group.label);
-            self.group.fail(Error::Aborted { rank: self.world_rank(), reason });
+            let reason = format!(
+                "its thread panicked while its stream worked for {}",
+                self.group.label
+            );
+            self.group.fail(Error::Aborted {
+                rank: self.world_rank(),
+                reason,
+            });
         }
     }
 }
@@ -78,8 +84,11 @@ impl Run {
             if let Some(outcome) = self.advance(&tickets, &rounds) {
                 return outcome.inspect_err(|error| self.member.blame(error));
             }
-            let limit =
-                self.member.timeout.saturating_sub(start.elapsed()).clamp(Duration::from_millis(1), POLL);
+            let limit = self
+                .member
+                .timeout
+                .saturating_sub(start.elapsed())
+                .clamp(Duration::from_millis(1), POLL);
             signal.wait(seen, limit);
             self.member.fail_if_aborted();
             self.withdraw_after(start, &tickets, &rounds);
@@ -92,7 +101,9 @@ impl Run {
         let mut outcomes = Some(Ok(()));
         for (ticket, round) in tickets.iter().zip(rounds) {
             let outcome = ended(group.advance(*rank, ticket.key, round));
-            outcomes = outcomes.zip(outcome).map(|(earlier, outcome)| earlier.and(outcome));
+            outcomes = outcomes
+                .zip(outcome)
+                .map(|(earlier, outcome)| earlier.and(outcome));
         }
         outcomes
     }
@@ -102,8 +113,14 @@ impl Run {
         if waited < self.member.timeout {
             return;
         }
-        for (ticket, _) in tickets.iter().zip(rounds).filter(|(_, round)| round.is_gathering()) {
-            self.member.group.withdraw(ticket.key, |missing| self.timed_out(ticket, missing, waited));
+        for (ticket, _) in tickets
+            .iter()
+            .zip(rounds)
+            .filter(|(_, round)| round.is_gathering())
+        {
+            self.member.group.withdraw(ticket.key, |missing| {
+                self.timed_out(ticket, missing, waited)
+            });
         }
     }
 
@@ -128,7 +145,10 @@ impl Drop for Run {
                 "its stream had failed before {call} (collective {number} of {})",
                 self.member.group.label
             );
-            self.member.group.fail(Error::Aborted { rank: self.member.world_rank(), reason });
+            self.member.group.fail(Error::Aborted {
+                rank: self.member.world_rank(),
+                reason,
+            });
         }
     }
 }

@@ -44,11 +44,19 @@ unsafe fn reduce_as<T: Addend>(op: ReduceOp, sources: &[RawSlice], outs: &[RawSl
         for (index, source) in sources.iter().enumerate() {
             // SAFETY: the caller vouches for the source, which nobody writes before `acc` is complete.
             let addend = unsafe { view::read::<T>(source.part(start, block)) };
-            if index == 0 { each(addend, acc, |_, x| x.widen()) } else { fold(op, addend, acc) }
+            if index == 0 {
+                each(addend, acc, |_, x| x.widen())
+            } else {
+                fold(op, addend, acc)
+            }
         }
         for out in outs {
             // SAFETY: the caller vouches for the out, and no source is viewed any more.
-            each(acc, unsafe { view::write::<T>(out.part(start, block)) }, |_, x| T::narrow(x));
+            each(
+                acc,
+                unsafe { view::write::<T>(out.part(start, block)) },
+                |_, x| T::narrow(x),
+            );
         }
     }
 }
@@ -66,7 +74,11 @@ fn fold<T: Addend>(op: ReduceOp, source: &[T], acc: &mut [T::Acc]) {
 fn each<A: Pod, B: Pod>(from: &[A], to: &mut [B], combine: impl Fn(B, A) -> B) {
     pulp::Arch::new().dispatch(
         #[inline(always)]
-        || to.iter_mut().zip(from).for_each(|(to, &from)| *to = combine(*to, from)),
+        || {
+            to.iter_mut()
+                .zip(from)
+                .for_each(|(to, &from)| *to = combine(*to, from))
+        },
     );
 }
 
@@ -145,12 +157,19 @@ mod tests {
     use super::*;
 
     fn raw<T>(values: &mut [T], dtype: DType) -> RawSlice {
-        RawSlice { addr: values.as_mut_ptr() as u64, len: values.len(), dtype }
+        RawSlice {
+            addr: values.as_mut_ptr() as u64,
+            len: values.len(),
+            dtype,
+        }
     }
 
     fn reduced<T: Pod + Default>(op: ReduceOp, dtype: DType, mut sources: Vec<Vec<T>>) -> Vec<T> {
         let mut out = vec![T::default(); sources[0].len()];
-        let slices: Vec<_> = sources.iter_mut().map(|source| raw(source, dtype)).collect();
+        let slices: Vec<_> = sources
+            .iter_mut()
+            .map(|source| raw(source, dtype))
+            .collect();
         // SAFETY: distinct vectors of one type and length.
         unsafe { reduce(op, &slices, &[raw(&mut out, dtype)]) };
         out
@@ -160,10 +179,18 @@ mod tests {
     fn sums_of_sixteen_bits_are_rounded_once() {
         let third = 256.0 + 0.5 + 0.5;
         let bits = |x: f32| vec![bf16::from_f32(x); 5000];
-        let sum = reduced(ReduceOp::Sum, DType::Bf16, vec![bits(256.0), bits(0.5), bits(0.5)]);
+        let sum = reduced(
+            ReduceOp::Sum,
+            DType::Bf16,
+            vec![bits(256.0), bits(0.5), bits(0.5)],
+        );
         assert_eq!(sum, bits(third));
         let bits = |x: f32| vec![f16::from_f32(x); 5000];
-        let sum = reduced(ReduceOp::Sum, DType::F16, vec![bits(2048.0), bits(0.75), bits(1.25)]);
+        let sum = reduced(
+            ReduceOp::Sum,
+            DType::F16,
+            vec![bits(2048.0), bits(0.75), bits(1.25)],
+        );
         assert_eq!(sum, bits(2050.0));
     }
 
@@ -171,7 +198,11 @@ mod tests {
     fn a_nan_is_neither_lost_nor_ordered() {
         let nan = f32::NAN;
         for op in [ReduceOp::Max, ReduceOp::Min] {
-            let out = reduced(op, DType::F32, vec![vec![nan, 1.0, 1.0, -0.5], vec![1.0, nan, 2.0, -0.5]]);
+            let out = reduced(
+                op,
+                DType::F32,
+                vec![vec![nan, 1.0, 1.0, -0.5], vec![1.0, nan, 2.0, -0.5]],
+            );
             assert!(out[0].is_nan() && out[1].is_nan() && out[3] == -0.5);
             assert_eq!(out[2], if op == ReduceOp::Max { 2.0 } else { 1.0 });
         }
@@ -179,7 +210,13 @@ mod tests {
 
     #[test]
     fn integers_wrap() {
-        assert_eq!(reduced(ReduceOp::Sum, DType::I32, vec![vec![i32::MAX], vec![1]]), [i32::MIN]);
-        assert_eq!(reduced(ReduceOp::Max, DType::U32, vec![vec![3, 5], vec![4, 2]]), [4, 5]);
+        assert_eq!(
+            reduced(ReduceOp::Sum, DType::I32, vec![vec![i32::MAX], vec![1]]),
+            [i32::MIN]
+        );
+        assert_eq!(
+            reduced(ReduceOp::Max, DType::U32, vec![vec![3, 5], vec![4, 2]]),
+            [4, 5]
+        );
     }
 }

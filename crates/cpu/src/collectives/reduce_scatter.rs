@@ -11,10 +11,18 @@ use std::ops::Range;
 /// # Safety
 /// That of [`call::perform`](super::call::perform). A `recv` that is its part of `send` is read and written within the
 /// same range, which belongs to this call alone.
-pub(super) unsafe fn perform(calls: &[Collective], counts: &Counts, op: ReduceOp, range: Range<usize>) {
+pub(super) unsafe fn perform(
+    calls: &[Collective],
+    counts: &Counts,
+    op: ReduceOp,
+    range: Range<usize>,
+) {
     for (rank, local) in parts(counts, calls.len(), range) {
         let start = counts.before(rank) + local.start;
-        let sends: Vec<RawSlice> = calls.iter().map(|call| given(call).part(start, local.len())).collect();
+        let sends: Vec<RawSlice> = calls
+            .iter()
+            .map(|call| given(call).part(start, local.len()))
+            .collect();
         let recv = cut(taken(&calls[rank]), &local);
         // SAFETY: the caller vouches for all `send`s, which nobody writes, and for this range of the `recv`.
         unsafe { reduce(op, &sends, &[recv]) };

@@ -32,9 +32,18 @@ pub(crate) fn join(join: Join) -> Result<Box<dyn Communicator>> {
     check(&join)?;
     let group = admit(&join)?;
     let size = group.size();
-    let member = Member { group, rank: join.rank, timeout: join.timeout, abort: join.abort };
+    let member = Member {
+        group,
+        rank: join.rank,
+        timeout: join.timeout,
+        abort: join.abort,
+    };
     let communicator = HostCommunicator::new(member, Counters::new(size));
-    let ticket = Ticket { key: Key::Join, place: join.rank, call: Collective::Barrier };
+    let ticket = Ticket {
+        key: Key::Join,
+        place: join.rank,
+        call: Collective::Barrier,
+    };
     // SAFETY: a barrier has no buffers.
     unsafe { Run::new(communicator.member(), vec![ticket]).execute() }?;
     Ok(Box::new(communicator))
@@ -82,7 +91,12 @@ fn different_members(group: &Group, join: &Join) -> Error {
     let call = |members: &[usize]| format!("join with members {members:?}");
     let one = (group.members[0], call(&group.members));
     let other = (join.members[join.rank], call(&join.members));
-    Error::Mismatch { group: group.label.clone(), sequence: 0, one, other }
+    Error::Mismatch {
+        group: group.label.clone(),
+        sequence: 0,
+        one,
+        other,
+    }
 }
 
 /// A member leaves for good; the last one takes the group out of the table.

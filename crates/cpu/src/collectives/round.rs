@@ -39,7 +39,10 @@ impl Round {
     /// Ends the gathering without work.
     pub(super) fn refuse(&self, error: Error) {
         let set = self.outcome.set(Err(error));
-        debug_assert!(set.is_ok(), "a bug: a round of which everyone has come was refused");
+        debug_assert!(
+            set.is_ok(),
+            "a bug: a round of which everyone has come was refused"
+        );
     }
 
     /// Whether members may still withdraw.
@@ -87,7 +90,15 @@ impl Work {
         let (elements, piece) = call::work(&calls);
         let pieces = elements.div_ceil(piece);
         let (next, left) = (AtomicUsize::new(0), AtomicUsize::new(pieces));
-        Work { calls, elements, piece, pieces, next, left, broken: OnceLock::new() }
+        Work {
+            calls,
+            elements,
+            piece,
+            pieces,
+            next,
+            left,
+            broken: OnceLock::new(),
+        }
     }
 
     /// Number of pieces.
@@ -107,7 +118,11 @@ impl Work {
     fn take(&self) -> Option<usize> {
         // Looking first keeps those who only wait from writing to a line that workers share.
         let free = self.next.load(Ordering::Relaxed) < self.pieces;
-        let piece = if free { self.next.fetch_add(1, Ordering::Relaxed) } else { self.pieces };
+        let piece = if free {
+            self.next.fetch_add(1, Ordering::Relaxed)
+        } else {
+            self.pieces
+        };
         (piece < self.pieces).then_some(piece)
     }
 
@@ -132,7 +147,12 @@ impl Work {
 
     fn verdict(&self) -> Result<()> {
         let reason = || format!("panicked in {}", self.calls[0].describe_with_parts());
-        self.broken.get().map_or(Ok(()), |&rank| Err(Error::Aborted { rank, reason: reason() }))
+        self.broken.get().map_or(Ok(()), |&rank| {
+            Err(Error::Aborted {
+                rank,
+                reason: reason(),
+            })
+        })
     }
 }
 

@@ -8,10 +8,15 @@ use std::ops::Range;
 /// # Safety
 /// Both slices are live host memory, the same or disjoint; nobody writes `src` or accesses `dst` meanwhile.
 pub(super) unsafe fn copy(src: RawSlice, dst: RawSlice) {
-    assert!(src.len == dst.len && src.dtype == dst.dtype, "a bug: copy of {src:?} to {dst:?}");
+    assert!(
+        src.len == dst.len && src.dtype == dst.dtype,
+        "a bug: copy of {src:?} to {dst:?}"
+    );
     if src.addr != dst.addr && src.len > 0 {
         // SAFETY: the caller vouches for both regions, and the sizes are equal (checked above).
-        unsafe { std::ptr::copy_nonoverlapping(src.addr as *const u8, dst.addr as *mut u8, src.bytes()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(src.addr as *const u8, dst.addr as *mut u8, src.bytes())
+        };
     }
 }
 

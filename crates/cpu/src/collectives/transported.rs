@@ -9,7 +9,11 @@ use hal::{Collective, Communicator, Join, Result, Stream, Transfer, Transport};
 /// Those of [`Transport::join`].
 pub(crate) fn join_over(transport: &dyn Transport, join: Join) -> Result<Box<dyn Communicator>> {
     let transfer = transport.join(&join)?;
-    Ok(Box::new(Transported { rank: join.rank, size: join.members.len(), transfer }))
+    Ok(Box::new(Transported {
+        rank: join.rank,
+        size: join.members.len(),
+        transfer,
+    }))
 }
 
 /// One rank's end of such a group.

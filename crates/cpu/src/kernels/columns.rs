@@ -26,7 +26,13 @@ pub(super) unsafe fn add_bias(args: &AddBias, pool: &Pool) -> Result<()> {
     })
 }
 
-fn add_to_rows<T: Element>(x: Shared<T>, bias: Shared<T>, rows: usize, columns: usize, pool: &Pool) {
+fn add_to_rows<T: Element>(
+    x: Shared<T>,
+    bias: Shared<T>,
+    rows: usize,
+    columns: usize,
+    pool: &Pool,
+) {
     split(
         pool,
         rows,
@@ -46,7 +52,12 @@ fn add_to_rows<T: Element>(x: Shared<T>, bias: Shared<T>, rows: usize, columns: 
 
 /// Adds the first `len` of `values` to the elements of `x` from `start` on.
 #[inline(always)]
-pub(super) fn add_block<T: Element>(x: Shared<T>, start: usize, values: [T::Acc; BLOCK], len: usize) {
+pub(super) fn add_block<T: Element>(
+    x: Shared<T>,
+    start: usize,
+    values: [T::Acc; BLOCK],
+    len: usize,
+) {
     let mut sums = x.load::<T::Acc>(start, len);
     for i in 0..BLOCK {
         sums[i] += values[i];
@@ -72,7 +83,12 @@ pub(super) unsafe fn column_sum(args: &ColumnSum, pool: &Pool) -> Result<()> {
     })
 }
 
-fn column_sums<T: Element>(x: Shared<T>, rows: usize, columns: usize, pool: &Pool) -> Partials<T::Acc> {
+fn column_sums<T: Element>(
+    x: Shared<T>,
+    rows: usize,
+    columns: usize,
+    pool: &Pool,
+) -> Partials<T::Acc> {
     let mut partials = Partials::new(rows, columns, 1);
     partials.compute(
         pool,
@@ -107,7 +123,13 @@ impl<A: Real> Partials<A> {
     pub(super) fn new(rows: usize, columns: usize, sums: usize) -> Self {
         let rows_of_part = rows.div_ceil(64).max(64);
         let parts = rows.div_ceil(rows_of_part);
-        Partials { values: vec![A::ZERO; parts * columns * sums], rows, rows_of_part, columns, sums }
+        Partials {
+            values: vec![A::ZERO; parts * columns * sums],
+            rows,
+            rows_of_part,
+            columns,
+            sums,
+        }
     }
 
     /// Lets `body(rows, sums)` add the rows of every part to that part's sums (`sums` runs of `columns` elements).
@@ -125,15 +147,27 @@ impl<A: Real> Partials<A> {
             |parts| {
                 for part in parts {
                     let first = part * rows_of_part;
-                    body(first..rows.min(first + rows_of_part), values.sub(part * width, width));
+                    body(
+                        first..rows.min(first + rows_of_part),
+                        values.sub(part * width, width),
+                    );
                 }
             },
         );
     }
 
     /// Adds sum number `which` of every column to `out`.
-    pub(super) fn add_to<T: Element<Acc = A>>(mut self, out: Shared<T>, which: usize, pool: &Pool) -> Self {
-        let (parts, columns, sums) = (self.rows.div_ceil(self.rows_of_part), self.columns, self.sums);
+    pub(super) fn add_to<T: Element<Acc = A>>(
+        mut self,
+        out: Shared<T>,
+        which: usize,
+        pool: &Pool,
+    ) -> Self {
+        let (parts, columns, sums) = (
+            self.rows.div_ceil(self.rows_of_part),
+            self.columns,
+            self.sums,
+        );
         // SAFETY: `self` outlives the loop, whose threads only read.
         let values = unsafe { Shared::of(&mut self.values) };
         split(
@@ -148,7 +182,8 @@ impl<A: Real> Partials<A> {
                     |column, len| {
                         let mut total = [A::ZERO; BLOCK];
                         for part in 0..parts {
-                            let sum = values.load::<A>((part * sums + which) * columns + column, len);
+                            let sum =
+                                values.load::<A>((part * sums + which) * columns + column, len);
                             for i in 0..BLOCK {
                                 total[i] += sum[i];
                             }

@@ -35,6 +35,13 @@ pub(crate) use {dispatch, dispatch_accumulator};
 /// The error for an element type that a kernel does not take.
 #[cold]
 pub(crate) fn unsupported(operation: &str, dtype: DType) -> Error {
-    let device = DeviceId { vendor: Vendor::Cpu, ordinal: 0 };
-    Error::Unsupported { operation: operation.into(), dtype, device }
+    let device = DeviceId {
+        vendor: Vendor::Cpu,
+        ordinal: 0,
+    };
+    Error::Unsupported {
+        operation: operation.into(),
+        dtype,
+        device,
+    }
 }

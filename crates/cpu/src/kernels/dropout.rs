@@ -29,7 +29,10 @@ pub(super) unsafe fn dropout(args: &Dropout, pool: &Pool) -> Result<()> {
 
 fn drop_elements<T: Element>(x: Shared<T>, out: Shared<T>, args: &Dropout, pool: &Pool) {
     let region = merge_rows(args.region);
-    let (threshold, keep) = (threshold(args.probability), T::Acc::of(1.0 - args.probability));
+    let (threshold, keep) = (
+        threshold(args.probability),
+        T::Acc::of(1.0 - args.probability),
+    );
     split(
         pool,
         region.rows * region.columns,
@@ -46,7 +49,11 @@ fn drop_elements<T: Element>(x: Shared<T>, out: Shared<T>, args: &Dropout, pool:
                     let mut values = x.load::<T::Acc>(local, len);
                     for i in 0..len {
                         let kept = values[i] / keep;
-                        values[i] = if words[skip + i] >> 8 < threshold { T::Acc::ZERO } else { kept };
+                        values[i] = if words[skip + i] >> 8 < threshold {
+                            T::Acc::ZERO
+                        } else {
+                            kept
+                        };
                     }
                     out.store(local, len, values);
                 },
@@ -59,7 +66,13 @@ fn drop_elements<T: Element>(x: Shared<T>, out: Shared<T>, args: &Dropout, pool:
 fn merge_rows(region: Region) -> Region {
     if region.columns == region.global_columns && region.first_column == 0 {
         let first_column = region.first_row * region.global_columns;
-        Region { rows: 1, columns: region.rows * region.columns, first_row: 0, first_column, ..region }
+        Region {
+            rows: 1,
+            columns: region.rows * region.columns,
+            first_row: 0,
+            first_column,
+            ..region
+        }
     } else {
         region
     }
@@ -100,7 +113,12 @@ const QUADS: usize = BLOCK / 4;
 #[inline(always)]
 fn words(key: Key, block: u64) -> [u32; BLOCK] {
     let first = block * QUADS as u64;
-    let mut counter = [[0; QUADS], [0; QUADS], [key.sequence; QUADS], [key.sequence >> 32; QUADS]];
+    let mut counter = [
+        [0; QUADS],
+        [0; QUADS],
+        [key.sequence; QUADS],
+        [key.sequence >> 32; QUADS],
+    ];
     let [low, high, ..] = &mut counter;
     for i in 0..QUADS {
         low[i] = first + i as u64;
@@ -109,7 +127,10 @@ fn words(key: Key, block: u64) -> [u32; BLOCK] {
     let mut round_key = [key.seed as u32, (key.seed >> 32) as u32];
     for _ in 0..10 {
         counter = round(counter, round_key);
-        round_key = [round_key[0].wrapping_add(0x9E37_79B9), round_key[1].wrapping_add(0xBB67_AE85)];
+        round_key = [
+            round_key[0].wrapping_add(0x9E37_79B9),
+            round_key[1].wrapping_add(0xBB67_AE85),
+        ];
     }
     let mut words = [0; BLOCK];
     for i in 0..BLOCK {
@@ -140,9 +161,14 @@ mod tests {
 
     #[test]
     fn words_are_those_of_the_shared_generator() {
-        let key = Key { seed: 0x1234_5678_9abc_def0, sequence: 0xfeed_beef_0bad_cafe };
+        let key = Key {
+            seed: 0x1234_5678_9abc_def0,
+            sequence: 0xfeed_beef_0bad_cafe,
+        };
         for block in [0u64, 1, 77, u64::from(u32::MAX), u64::from(u32::MAX) + 5] {
-            let expected: Vec<u32> = (0..BLOCK as u64).map(|i| key.word(block * BLOCK as u64 + i)).collect();
+            let expected: Vec<u32> = (0..BLOCK as u64)
+                .map(|i| key.word(block * BLOCK as u64 + i))
+                .collect();
             assert_eq!(words(key, block).to_vec(), expected, "block {block}");
         }
     }
@@ -151,7 +177,8 @@ mod tests {
     fn the_threshold_compares_as_the_uniform_number_does() {
         for probability in [0.0, 0.1, 0.5, 0.3, 1.0 / 3.0, 0.999_999_99] {
             let threshold = threshold(probability);
-            for upper in [0, threshold.saturating_sub(1), threshold, threshold + 1].map(|u| u.min(0xff_ffff))
+            for upper in
+                [0, threshold.saturating_sub(1), threshold, threshold + 1].map(|u| u.min(0xff_ffff))
             {
                 let drops = f64::from(unit(upper << 8)) < probability;
                 assert_eq!(upper < threshold, drops, "{upper} of {probability}");

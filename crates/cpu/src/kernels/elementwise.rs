@@ -108,7 +108,13 @@ fn scale<X: Element, Y: Element>(x: Shared<X>, y: Shared<Y>, alpha: Y::Acc, pool
     );
 }
 
-fn scaled_sum<X: Element, Y: Element>(x: Shared<X>, y: Shared<Y>, alpha: Y::Acc, beta: Y::Acc, pool: &Pool) {
+fn scaled_sum<X: Element, Y: Element>(
+    x: Shared<X>,
+    y: Shared<Y>,
+    alpha: Y::Acc,
+    beta: Y::Acc,
+    pool: &Pool,
+) {
     split(
         pool,
         y.len(),

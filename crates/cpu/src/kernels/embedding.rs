@@ -15,7 +15,9 @@ use hal::{
 /// The row of the table held here that `id` names, if it is one.
 #[inline(always)]
 fn local_row(id: u32, first_row: usize, table_rows: usize) -> Option<usize> {
-    (id as usize).checked_sub(first_row).filter(|&row| row < table_rows)
+    (id as usize)
+        .checked_sub(first_row)
+        .filter(|&row| row < table_rows)
 }
 
 /// # Safety
@@ -87,7 +89,9 @@ fn scatter<T: Element>(
         |strips| {
             let strip = strips.start * BLOCK..columns.min(strips.end * BLOCK);
             for i in 0..args.rows {
-                let Some(row) = local_row(ids.get(i), args.first_row, args.table_rows) else { continue };
+                let Some(row) = local_row(ids.get(i), args.first_row, args.table_rows) else {
+                    continue;
+                };
                 blocks(
                     strip.clone(),
                     #[inline(always)]

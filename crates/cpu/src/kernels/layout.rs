@@ -25,7 +25,11 @@ unsafe fn copy_rows<T: Pod + Send + Sync>(args: &Copy2d, pool: &Pool) {
     // SAFETY: passed on from the caller.
     let [src, dst] = unsafe { Shared::<T>::all([args.src, args.dst]) };
     let dense = args.columns == args.src_leading && args.columns == args.dst_leading;
-    let (rows, columns) = if dense { (1, args.rows * args.columns) } else { (args.rows, args.columns) };
+    let (rows, columns) = if dense {
+        (1, args.rows * args.columns)
+    } else {
+        (args.rows, args.columns)
+    };
     pool.split(rows, grain_of_rows(columns), |rows| {
         for row in rows {
             let (from, to) = (row * args.src_leading, row * args.dst_leading);

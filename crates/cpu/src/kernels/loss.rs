@@ -124,17 +124,30 @@ pub(super) unsafe fn combine_softmax(args: &CombineSoftmax) -> Result<()> {
 /// Log-sum-exp and target logit of a row, from all shards in order.
 fn combine_row<A: Real>(args: &CombineSoftmax, parts: Shared<A>, row: usize) -> (f64, f64) {
     let part = |shard: usize, which: usize| parts.get(3 * (shard * args.rows + row) + which).wide();
-    let max = (0..args.shards).map(|shard| part(shard, 0)).fold(f64::NEG_INFINITY, f64::max);
+    let max = (0..args.shards)
+        .map(|shard| part(shard, 0))
+        .fold(f64::NEG_INFINITY, f64::max);
     // A shard without columns has the maximum -inf; taken from a maximum of -inf it would give NaN.
-    let share =
-        |shard| if part(shard, 1) == 0.0 { 0.0 } else { part(shard, 1) * (part(shard, 0) - max).exp() };
+    let share = |shard| {
+        if part(shard, 1) == 0.0 {
+            0.0
+        } else {
+            part(shard, 1) * (part(shard, 0) - max).exp()
+        }
+    };
     let sum: f64 = (0..args.shards).map(share).sum();
-    (max + sum.ln(), (0..args.shards).map(|shard| part(shard, 2)).sum())
+    (
+        max + sum.ln(),
+        (0..args.shards).map(|shard| part(shard, 2)).sum(),
+    )
 }
 
 /// # Safety
 /// As for [`execute`](super::execute).
-pub(super) unsafe fn cross_entropy_backward(args: &CrossEntropyBackward, pool: &Pool) -> Result<()> {
+pub(super) unsafe fn cross_entropy_backward(
+    args: &CrossEntropyBackward,
+    pool: &Pool,
+) -> Result<()> {
     dispatch!("cross_entropy_backward", args.logits.dtype, T => {
         // SAFETY: passed on from the caller; the type is the slice's own.
         let logits = unsafe { Shared::<T>::new(args.logits) };
@@ -183,8 +196,12 @@ fn gradient_of_row<T: Element>(
     log_sum_exp: T::Acc,
     factor: T::Acc,
 ) {
-    let at_target =
-        target.map(|column| (column, (logits.get(column).acc() - log_sum_exp).exp() - T::Acc::ONE));
+    let at_target = target.map(|column| {
+        (
+            column,
+            (logits.get(column).acc() - log_sum_exp).exp() - T::Acc::ONE,
+        )
+    });
     blocks(
         0..held,
         #[inline(always)]

@@ -37,8 +37,15 @@ impl<T: Pod> Shared<T> {
     /// `raw` is live host memory of elements of type `T` as long as the value or a copy of it is used, and an element
     /// that one thread writes is accessed by no other thread meanwhile.
     pub(crate) unsafe fn new(raw: RawSlice) -> Self {
-        debug_assert_eq!(raw.dtype.bytes(), size_of::<T>(), "a bug: {raw:?} viewed as another type");
-        Shared { start: raw.addr as *mut T, len: raw.len }
+        debug_assert_eq!(
+            raw.dtype.bytes(),
+            size_of::<T>(),
+            "a bug: {raw:?} viewed as another type"
+        );
+        Shared {
+            start: raw.addr as *mut T,
+            len: raw.len,
+        }
     }
 
     /// The elements of several arguments of one type.
@@ -55,7 +62,10 @@ impl<T: Pod> Shared<T> {
     /// # Safety
     /// As for [`Shared::new`]: the slice outlives the value and its copies.
     pub(crate) unsafe fn of(slice: &mut [T]) -> Self {
-        Shared { start: slice.as_mut_ptr(), len: slice.len() }
+        Shared {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+        }
     }
 
     /// Number of elements.
@@ -75,7 +85,10 @@ impl<T: Pod> Shared<T> {
     /// The `len` elements from `start` on.
     #[inline(always)]
     pub(crate) fn sub(self, start: usize, len: usize) -> Self {
-        Shared { start: self.at(start, len), len }
+        Shared {
+            start: self.at(start, len),
+            len,
+        }
     }
 
     /// The element `index`.

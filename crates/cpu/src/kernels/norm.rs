@@ -28,7 +28,12 @@ pub(super) unsafe fn moments(args: &Moments, pool: &Pool) -> Result<()> {
     })
 }
 
-fn moments_of_rows<T: Element>(shape: NormShape, x: Shared<T>, moments: Shared<T::Acc>, pool: &Pool) {
+fn moments_of_rows<T: Element>(
+    shape: NormShape,
+    x: Shared<T>,
+    moments: Shared<T::Acc>,
+    pool: &Pool,
+) {
     let columns = shape.columns;
     split(
         pool,
@@ -102,7 +107,10 @@ fn combine_row<A: Real>(args: &CombineMoments, parts: Shared<A>, moments: Shared
 #[inline(always)]
 pub(super) fn statistics<A: Real>(shape: NormShape, moments: Shared<A>, row: usize) -> (A, A) {
     let variance = moments.get(2 * row + 1) / A::of(shape.global_columns as f64);
-    (moments.get(2 * row), A::ONE / (variance + A::of(shape.epsilon)).sqrt())
+    (
+        moments.get(2 * row),
+        A::ONE / (variance + A::of(shape.epsilon)).sqrt(),
+    )
 }
 
 /// # Safety

@@ -76,7 +76,10 @@ fn sums_of_row<T: Element>(
         0..columns,
         #[inline(always)]
         |column, len| {
-            let (x, d) = (x.load::<T::Acc>(column, len), d_out.load::<T::Acc>(column, len));
+            let (x, d) = (
+                x.load::<T::Acc>(column, len),
+                d_out.load::<T::Acc>(column, len),
+            );
             let gain = gain.load::<T::Acc>(column, len);
             let mut d_gain: Lanes<T::Acc> = [Real::ZERO; BLOCK];
             for i in 0..BLOCK {

@@ -28,9 +28,13 @@ unsafe fn factor(factor: RawSlice) -> Option<f64> {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn adamw(args: &AdamW, pool: &Pool) -> Result<()> {
     // SAFETY: passed on from the caller.
-    let Some(factor) = (unsafe { factor(args.factor) }) else { return Ok(()) };
+    let Some(factor) = (unsafe { factor(args.factor) }) else {
+        return Ok(());
+    };
     args.tensors.iter().try_for_each(|tensor| {
-        let compute = tensor.compute.map_or(tensor.weights.dtype, |compute| compute.dtype);
+        let compute = tensor
+            .compute
+            .map_or(tensor.weights.dtype, |compute| compute.dtype);
         dispatch_accumulator!("adamw", tensor.weights.dtype, A => dispatch!("adamw", compute, C => {
             // SAFETY: passed on from the caller; the types are the slices' own.
             unsafe { adamw_tensor::<A, C>(args, tensor, factor, pool) };
@@ -41,12 +45,31 @@ pub(super) unsafe fn adamw(args: &AdamW, pool: &Pool) -> Result<()> {
 
 /// # Safety
 /// The slices of `tensor` are live, of these types, and nothing else uses those that are updated.
-unsafe fn adamw_tensor<A: Real, C: Element>(args: &AdamW, tensor: &AdamWTensor, factor: f64, pool: &Pool) {
+unsafe fn adamw_tensor<A: Real, C: Element>(
+    args: &AdamW,
+    tensor: &AdamWTensor,
+    factor: f64,
+    pool: &Pool,
+) {
     // SAFETY: passed on from the caller.
-    let state = unsafe { Shared::<A>::all([tensor.weights, tensor.gradients, tensor.first, tensor.second]) };
+    let state = unsafe {
+        Shared::<A>::all([
+            tensor.weights,
+            tensor.gradients,
+            tensor.first,
+            tensor.second,
+        ])
+    };
     // SAFETY: passed on from the caller.
-    let compute = tensor.compute.map(|compute| unsafe { Shared::<C>::new(compute) });
-    adamw_blocks(AdamWNumbers::new(args, tensor.weight_decay, factor), state, compute, pool);
+    let compute = tensor
+        .compute
+        .map(|compute| unsafe { Shared::<C>::new(compute) });
+    adamw_blocks(
+        AdamWNumbers::new(args, tensor.weight_decay, factor),
+        state,
+        compute,
+        pool,
+    );
 }
 
 /// What every element of a tensor shares, rounded once.
@@ -84,7 +107,11 @@ impl<A: Real> AdamWNumbers<A> {
         let first = first + self.one_minus_beta1 * (gradient - first);
         let second = self.beta2 * second + self.one_minus_beta2 * gradient * gradient;
         let root = second.sqrt() / self.root_of_correction2 + self.epsilon;
-        (self.keep * weight - self.step_size * (first / root), first, second)
+        (
+            self.keep * weight - self.step_size * (first / root),
+            first,
+            second,
+        )
     }
 }
 
@@ -104,8 +131,12 @@ fn adamw_blocks<A: Real, C: Element>(
                 range,
                 #[inline(always)]
                 |start, len| {
-                    let (mut w, g) = (weights.load::<A>(start, len), gradients.load::<A>(start, len));
-                    let (mut m, mut v) = (first.load::<A>(start, len), second.load::<A>(start, len));
+                    let (mut w, g) = (
+                        weights.load::<A>(start, len),
+                        gradients.load::<A>(start, len),
+                    );
+                    let (mut m, mut v) =
+                        (first.load::<A>(start, len), second.load::<A>(start, len));
                     for i in 0..BLOCK {
                         (w[i], m[i], v[i]) = numbers.update(w[i], g[i], m[i], v[i]);
                     }
@@ -136,9 +167,13 @@ fn write_compute<A: Real, C: Element>(
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn sgd(args: &Sgd, pool: &Pool) -> Result<()> {
     // SAFETY: passed on from the caller.
-    let Some(factor) = (unsafe { factor(args.factor) }) else { return Ok(()) };
+    let Some(factor) = (unsafe { factor(args.factor) }) else {
+        return Ok(());
+    };
     args.tensors.iter().try_for_each(|tensor| {
-        let compute = tensor.compute.map_or(tensor.weights.dtype, |compute| compute.dtype);
+        let compute = tensor
+            .compute
+            .map_or(tensor.weights.dtype, |compute| compute.dtype);
         dispatch_accumulator!("sgd", tensor.weights.dtype, A => dispatch!("sgd", compute, C => {
             // SAFETY: passed on from the caller; the types are the slices' own.
             unsafe { sgd_tensor::<A, C>(args, tensor, factor, pool) };
@@ -149,13 +184,22 @@ pub(super) unsafe fn sgd(args: &Sgd, pool: &Pool) -> Result<()> {
 
 /// # Safety
 /// The slices of `tensor` are live, of these types, and nothing else uses those that are updated.
-unsafe fn sgd_tensor<A: Real, C: Element>(args: &Sgd, tensor: &SgdTensor, factor: f64, pool: &Pool) {
+unsafe fn sgd_tensor<A: Real, C: Element>(
+    args: &Sgd,
+    tensor: &SgdTensor,
+    factor: f64,
+    pool: &Pool,
+) {
     // SAFETY: passed on from the caller.
     let state = unsafe { Shared::<A>::all([tensor.weights, tensor.gradients]) };
     // SAFETY: passed on from the caller.
-    let velocity = tensor.velocity.map(|velocity| unsafe { Shared::<A>::new(velocity) });
+    let velocity = tensor
+        .velocity
+        .map(|velocity| unsafe { Shared::<A>::new(velocity) });
     // SAFETY: passed on from the caller.
-    let compute = tensor.compute.map(|compute| unsafe { Shared::<C>::new(compute) });
+    let compute = tensor
+        .compute
+        .map(|compute| unsafe { Shared::<C>::new(compute) });
     let numbers = [factor, tensor.weight_decay, args.momentum, args.rate].map(A::of);
     sgd_blocks(numbers, state, velocity, compute, pool);
 }
@@ -177,7 +221,10 @@ fn sgd_blocks<A: Real, C: Element>(
                 range,
                 #[inline(always)]
                 |start, len| {
-                    let (mut w, mut u) = (weights.load::<A>(start, len), gradients.load::<A>(start, len));
+                    let (mut w, mut u) = (
+                        weights.load::<A>(start, len),
+                        gradients.load::<A>(start, len),
+                    );
                     for i in 0..BLOCK {
                         u[i] = factor * u[i] + decay * w[i];
                     }

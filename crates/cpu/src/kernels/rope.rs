@@ -40,7 +40,13 @@ fn turn_rows<T: Element>(x: Shared<T>, out: Shared<T>, args: &Rope, pool: &Pool)
             for row in rows {
                 turns.write(row % args.sequence, cosines, sines);
                 for head in 0..args.heads {
-                    turn_head(x, out, row * columns + head * args.head_size, cosines, sines);
+                    turn_head(
+                        x,
+                        out,
+                        row * columns + head * args.head_size,
+                        cosines,
+                        sines,
+                    );
                 }
             }
         },
@@ -62,7 +68,10 @@ fn turn_head<T: Element>(
         #[inline(always)]
         |e, len| {
             let (cos, sin) = (cosines.load::<T::Acc>(e, len), sines.load::<T::Acc>(e, len));
-            let (mut a, mut b) = (x.load::<T::Acc>(start + e, len), x.load::<T::Acc>(start + half + e, len));
+            let (mut a, mut b) = (
+                x.load::<T::Acc>(start + e, len),
+                x.load::<T::Acc>(start + half + e, len),
+            );
             for i in 0..cos.len() {
                 let (left, right) = (a[i], b[i]);
                 a[i] = left * cos[i] - right * sin[i];
@@ -100,7 +109,9 @@ impl Turns {
         };
         let positions = args.sequence.min(args.rows);
         let fine = (0..FINE.min(positions)).flat_map(row).collect();
-        let coarse = (0..positions.div_ceil(FINE)).flat_map(|block| row(block * FINE)).collect();
+        let coarse = (0..positions.div_ceil(FINE))
+            .flat_map(|block| row(block * FINE))
+            .collect();
         Turns { half, fine, coarse }
     }
 

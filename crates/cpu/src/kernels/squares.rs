@@ -41,7 +41,8 @@ pub(super) unsafe fn sum_squares(args: &SumSquares, pool: &Pool) -> Result<()> {
 
 fn parts(slice: &RawSlice) -> impl Iterator<Item = RawSlice> + use<> {
     let slice = *slice;
-    (0..slice.len.div_ceil(PART)).map(move |part| slice.part(part * PART, PART.min(slice.len - part * PART)))
+    (0..slice.len.div_ceil(PART))
+        .map(move |part| slice.part(part * PART, PART.min(slice.len - part * PART)))
 }
 
 /// # Safety
@@ -78,8 +79,17 @@ pub(super) unsafe fn clip_scale(args: &ClipScale) -> Result<()> {
     let [sum, out] = unsafe { Shared::<f64>::all([args.sum_squares, args.out]) };
     let sum = sum.get(0);
     let norm = args.gradient_scale * sum.sqrt();
-    let clip = args.max_norm.map_or(1.0, |max_norm| (max_norm / (norm + 1e-6)).min(1.0));
-    out.set(0, if sum.is_finite() { args.gradient_scale * clip } else { f64::NAN });
+    let clip = args
+        .max_norm
+        .map_or(1.0, |max_norm| (max_norm / (norm + 1e-6)).min(1.0));
+    out.set(
+        0,
+        if sum.is_finite() {
+            args.gradient_scale * clip
+        } else {
+            f64::NAN
+        },
+    );
     out.set(1, norm);
     Ok(())
 }

@@ -41,7 +41,10 @@ impl<T: Element> Factor<T> {
     fn of(matrix: Matrix, worth_staging: bool) -> Self {
         let widened = TypeId::of::<T>() != TypeId::of::<f32>();
         let staged = widened || (matrix.transposed && worth_staging);
-        Factor { place: Strided::of(matrix), staged }
+        Factor {
+            place: Strided::of(matrix),
+            staged,
+        }
     }
 
     /// Length of a block's side when the whole side is `whole`.
@@ -69,7 +72,11 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> Product<T, C> {
     pub(super) unsafe fn run(&self, pool: &Pool) {
         let [m, n, _] = self.sizes;
         if TypeId::of::<C>() == TypeId::of::<f32>() {
-            let c = Strided { data: self.c.data.cast::<f32>(), row: self.c.row, column: self.c.column };
+            let c = Strided {
+                data: self.c.data.cast::<f32>(),
+                row: self.c.row,
+                column: self.c.column,
+            };
             // SAFETY: `C` is f32; the caller vouches for the matrices.
             return unsafe { self.sum(c, 0..m, 0..n, self.alpha, self.beta, pool) };
         }
@@ -87,7 +94,11 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> Product<T, C> {
     /// As [`run`](Self::run); the ranges lie within the result.
     unsafe fn sum_and_round(&self, rows: Range<usize>, columns: Range<usize>, pool: &Pool) {
         with_scratch(rows.len() * STRIDE, |sums| {
-            let place = Strided { data: sums.as_mut_ptr(), row: STRIDE, column: 1 };
+            let place = Strided {
+                data: sums.as_mut_ptr(),
+                row: STRIDE,
+                column: 1,
+            };
             // SAFETY: `sums` holds a row of STRIDE >= columns for each of `rows`; the caller vouches for the factors.
             unsafe { self.sum(place, rows.clone(), columns.clone(), 1.0, 0.0, pool) };
             pulp::Arch::new().dispatch(|| {
@@ -105,7 +116,9 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> Product<T, C> {
     fn round(&self, sums: &mut [f32], out: &mut [C]) {
         sums.iter_mut().for_each(|sum| *sum *= self.alpha);
         if self.beta != 0.0 {
-            sums.iter_mut().zip(&*out).for_each(|(sum, old)| *sum += self.beta * old.acc());
+            sums.iter_mut()
+                .zip(&*out)
+                .for_each(|(sum, old)| *sum += self.beta * old.acc());
         }
         narrow(sums, out);
     }
@@ -123,7 +136,11 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> Product<T, C> {
         beta: f32,
         pool: &Pool,
     ) {
-        let depth_side = if self.a.staged || self.b.staged { BLOCK } else { self.sizes[2] };
+        let depth_side = if self.a.staged || self.b.staged {
+            BLOCK
+        } else {
+            self.sizes[2]
+        };
         for n in cuts(columns.len(), self.b.side(columns.len())) {
             for k in cuts(self.sizes[2], depth_side) {
                 let beta = if k.start == 0 { beta } else { 1.0 };
@@ -180,12 +197,20 @@ unsafe fn with_operand<T: Element<Acc = f32>>(
 ) {
     if !factor.staged {
         // Only f32 is ever used as it lies (`Factor::of`).
-        return work(Strided { data: place.data.cast(), row: place.row, column: place.column });
+        return work(Strided {
+            data: place.data.cast(),
+            row: place.row,
+            column: place.column,
+        });
     }
     with_scratch(rows * STRIDE, |block| {
         // SAFETY: the caller vouches for the source; `block` has STRIDE >= columns elements for each row.
         unsafe { stage(place, rows, columns, block, STRIDE, pool) };
-        work(Strided { data: block.as_mut_ptr(), row: STRIDE, column: 1 });
+        work(Strided {
+            data: block.as_mut_ptr(),
+            row: STRIDE,
+            column: 1,
+        });
     });
 }
 

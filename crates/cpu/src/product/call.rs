@@ -22,13 +22,26 @@ unsafe impl<T: Sync> Sync for Strided<T> {}
 impl<T> Strided<T> {
     /// The operand that the seam's matrix stands for, its transposition done by the steps.
     pub(super) fn of(matrix: Matrix) -> Self {
-        let (row, column) = if matrix.transposed { (1, matrix.leading) } else { (matrix.leading, 1) };
-        Strided { data: matrix.data.addr as *mut T, row, column }
+        let (row, column) = if matrix.transposed {
+            (1, matrix.leading)
+        } else {
+            (matrix.leading, 1)
+        };
+        Strided {
+            data: matrix.data.addr as *mut T,
+            row,
+            column,
+        }
     }
 
     /// The part of this matrix from a row and a column on.
     pub(super) fn from(self, row: usize, column: usize) -> Self {
-        Strided { data: self.data.wrapping_add(row * self.row + column * self.column), ..self }
+        Strided {
+            data: self
+                .data
+                .wrapping_add(row * self.row + column * self.column),
+            ..self
+        }
     }
 }
 
@@ -46,9 +59,15 @@ pub(super) unsafe fn multiply<R: Real>(
     pool: &Pool,
 ) {
     let step = |elements: usize| elements as isize;
-    let (one, small) = (pool.threads() == 1, m.saturating_mul(n).saturating_mul(k) < WORTH_SHARING);
-    let threads =
-        if one || small { gemm::Parallelism::None } else { gemm::Parallelism::Rayon(pool.threads()) };
+    let (one, small) = (
+        pool.threads() == 1,
+        m.saturating_mul(n).saturating_mul(k) < WORTH_SHARING,
+    );
+    let threads = if one || small {
+        gemm::Parallelism::None
+    } else {
+        gemm::Parallelism::Rayon(pool.threads())
+    };
     let product = || {
         let (c, a, b) = (&c, &a, &b);
         // SAFETY: the caller vouches for the three matrices; `gemm` calls the factor of the old result alpha.
@@ -76,5 +95,9 @@ pub(super) unsafe fn multiply<R: Real>(
             );
         }
     };
-    if small { product() } else { pool.install(product) }
+    if small {
+        product()
+    } else {
+        pool.install(product)
+    }
 }

@@ -13,5 +13,7 @@ pub(crate) fn widen<T: Element>(row: &[T], out: &mut [T::Acc]) {
 /// Rounds each accumulator of `row` to an element; `out` is as long.
 #[inline(always)]
 pub(crate) fn narrow<T: Element>(row: &[T::Acc], out: &mut [T]) {
-    out.iter_mut().zip(row).for_each(|(out, &x)| *out = T::from_acc(x));
+    out.iter_mut()
+        .zip(row)
+        .for_each(|(out, &x)| *out = T::from_acc(x));
 }

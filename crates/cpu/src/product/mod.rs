@@ -36,10 +36,18 @@ pub(crate) unsafe fn gemm(args: &Gemm, pool: &Pool) -> Result<()> {
     for index in 0..args.batch.count {
         let place = |matrix: Matrix, stride: usize| {
             let first = index * stride;
-            Matrix { data: matrix.data.part(first, matrix.data.len - first), ..matrix }
+            Matrix {
+                data: matrix.data.part(first, matrix.data.len - first),
+                ..matrix
+            }
         };
         let [a, b, c] = args.batch.strides;
-        let one = Gemm { a: place(args.a, a), b: place(args.b, b), c: place(args.c, c), ..*args };
+        let one = Gemm {
+            a: place(args.a, a),
+            b: place(args.b, b),
+            c: place(args.c, c),
+            ..*args
+        };
         // SAFETY: the caller vouches for the matrices of the whole batch.
         unsafe { one_of(&one, pool) }?;
     }
@@ -79,7 +87,17 @@ unsafe fn double(args: &Gemm, pool: &Pool) {
     let [a, b] = [args.a, args.b].map(Strided::<f64>::of);
     let c = Strided::of(args.c);
     // SAFETY: the caller vouches for the three matrices.
-    unsafe { multiply([args.m, args.n, args.k], c, a, b, args.alpha, args.beta, pool) }
+    unsafe {
+        multiply(
+            [args.m, args.n, args.k],
+            c,
+            a,
+            b,
+            args.alpha,
+            args.beta,
+            pool,
+        )
+    }
 }
 
 /// A product held in f32.

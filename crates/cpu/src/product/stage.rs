@@ -25,13 +25,21 @@ pub(super) unsafe fn stage<T: Element<Acc = f32>>(
     if rows == 0 || columns == 0 {
         return; // an empty factor may have no address
     }
-    let to = Strided { data: to.as_mut_ptr(), row: step, column: 1 };
+    let to = Strided {
+        data: to.as_mut_ptr(),
+        row: step,
+        column: 1,
+    };
     if from.column == 1 {
         // SAFETY: each range of rows reads its own and writes its own, all within what the caller vouches for.
-        pool.split(rows, GRAIN, |rows| unsafe { copy_rows(from, rows, columns, to) });
+        pool.split(rows, GRAIN, |rows| unsafe {
+            copy_rows(from, rows, columns, to)
+        });
     } else {
         // SAFETY: as above; the stored rows are the block's columns.
-        pool.split(columns, GRAIN, |columns| unsafe { transpose_rows(from, columns, rows, to) });
+        pool.split(columns, GRAIN, |columns| unsafe {
+            transpose_rows(from, columns, rows, to)
+        });
     }
 }
 
@@ -67,15 +75,26 @@ unsafe fn transpose_rows<T: Element<Acc = f32>>(
     to: Strided<f32>,
 ) {
     if TypeId::of::<T>() == TypeId::of::<f32>() {
-        let (source, target) = (from.from(0, columns.start).data.cast(), to.from(0, columns.start).data);
+        let (source, target) = (
+            from.from(0, columns.start).data.cast(),
+            to.from(0, columns.start).data,
+        );
         // SAFETY: `T` is f32; the caller vouches for both places.
         return unsafe { transpose(source, from.column, columns.len(), len, target, to.row) };
     }
     with_scratch(WIDENED_ROWS * len, |wide| {
-        let wide = Strided { data: wide.as_mut_ptr(), row: len, column: 1 };
+        let wide = Strided {
+            data: wide.as_mut_ptr(),
+            row: len,
+            column: 1,
+        };
         for start in columns.clone().step_by(WIDENED_ROWS) {
             let count = WIDENED_ROWS.min(columns.end - start);
-            let stored = Strided { data: from.from(0, start).data, row: from.column, column: 1 };
+            let stored = Strided {
+                data: from.from(0, start).data,
+                row: from.column,
+                column: 1,
+            };
             // SAFETY: `count` stored rows of `len` elements lie there, and `wide` has room for as many.
             unsafe { copy_rows(stored, 0..count, len, wide) };
             // SAFETY: as above; the caller vouches for `to`.

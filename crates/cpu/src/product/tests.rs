@@ -3,13 +3,19 @@ use crate::element::{Element, Real};
 use hal::{Batch, Epilogue, Matrix, RawSlice};
 
 fn raw<T>(values: &mut [T], dtype: DType) -> RawSlice {
-    RawSlice { addr: values.as_mut_ptr() as u64, len: values.len(), dtype }
+    RawSlice {
+        addr: values.as_mut_ptr() as u64,
+        len: values.len(),
+        dtype,
+    }
 }
 
 /// Values in [-0.5, 0.5) that differ from place to place.
 fn values<T: Element>(len: usize, seed: u64) -> Vec<T> {
     let key = hal::random::Key { seed, sequence: 0 };
-    (0..len as u64).map(|i| T::from_acc(T::Acc::of(f64::from(key.uniform(i)) - 0.5))).collect()
+    (0..len as u64)
+        .map(|i| T::from_acc(T::Acc::of(f64::from(key.uniform(i)) - 0.5)))
+        .collect()
 }
 
 struct Case {
@@ -30,8 +36,10 @@ struct Stored<T, C> {
 
 fn stored<T: Element, C: Element>(case: &Case) -> Stored<T, C> {
     let [m, n, k] = case.sizes;
-    let (a_columns, b_columns) =
-        (if case.transposed[0] { m } else { k }, if case.transposed[1] { k } else { n });
+    let (a_columns, b_columns) = (
+        if case.transposed[0] { m } else { k },
+        if case.transposed[1] { k } else { n },
+    );
     let leading = [a_columns + 3, b_columns + 2, n + 1];
     let c = match case.beta {
         0.0 => vec![C::from_acc(C::Acc::of(f64::NAN)); m * leading[2]],
@@ -39,15 +47,29 @@ fn stored<T: Element, C: Element>(case: &Case) -> Stored<T, C> {
     };
     let a_rows = m + k - a_columns;
     let b_rows = k + n - b_columns;
-    Stored { a: values(a_rows * leading[0], 1), b: values(b_rows * leading[1], 2), c, leading }
+    Stored {
+        a: values(a_rows * leading[0], 1),
+        b: values(b_rows * leading[1], 2),
+        c,
+        leading,
+    }
 }
 
 /// Runs a case on values of `T` into `C`.
 fn run<T: Element, C: Element>(case: &Case, dtypes: [DType; 2]) -> Vec<C> {
-    let Stored { mut a, mut b, mut c, leading } = stored::<T, C>(case);
+    let Stored {
+        mut a,
+        mut b,
+        mut c,
+        leading,
+    } = stored::<T, C>(case);
     let old = c.clone();
     let [m, n, k] = case.sizes;
-    let matrix = |data, leading, transposed| Matrix { data, leading, transposed };
+    let matrix = |data, leading, transposed| Matrix {
+        data,
+        leading,
+        transposed,
+    };
     let args = Gemm {
         m,
         n,
@@ -62,8 +84,16 @@ fn run<T: Element, C: Element>(case: &Case, dtypes: [DType; 2]) -> Vec<C> {
     };
     // SAFETY: the vectors are live and hold the matrices.
     unsafe { gemm(&args, &Pool::new(case.threads).unwrap()) }.unwrap();
-    let beside = |c: &[C]| c.chunks(n + 1).map(|row| row[n].acc().wide().to_bits()).collect::<Vec<_>>();
-    assert_eq!(beside(&c), beside(&old), "elements beside the result are untouched");
+    let beside = |c: &[C]| {
+        c.chunks(n + 1)
+            .map(|row| row[n].acc().wide().to_bits())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        beside(&c),
+        beside(&old),
+        "elements beside the result are untouched"
+    );
     c.chunks(n + 1).flat_map(|row| row[..n].to_vec()).collect()
 }
 
@@ -82,28 +112,44 @@ fn reference<T: Element, C: Element>(case: &Case, unit: f64) -> Vec<(f64, f64)> 
     let Stored { a, b, c, leading } = stored::<T, C>(case);
     let [m, n, k] = case.sizes;
     let at = |x: &[T], factor: usize, row: usize, column: usize| {
-        let (row, column) = if case.transposed[factor] { (column, row) } else { (row, column) };
+        let (row, column) = if case.transposed[factor] {
+            (column, row)
+        } else {
+            (row, column)
+        };
         x[row * leading[factor] + column].acc().wide()
     };
     let sum_unit = if unit < 1e-10 { unit } else { 2f64.powi(-24) };
     let element = |i: usize, j: usize| {
         let terms = (0..k).map(|p| at(&a, 0, i, p) * at(&b, 1, p, j));
         let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
-        let old = if case.beta == 0.0 { 0.0 } else { case.beta * c[i * leading[2] + j].acc().wide() };
+        let old = if case.beta == 0.0 {
+            0.0
+        } else {
+            case.beta * c[i * leading[2] + j].acc().wide()
+        };
         let exact = case.alpha * sum + old;
         // Each of k additions rounds once, and so does the result.
         let tolerance =
             case.alpha.abs() * size * k as f64 * sum_unit + 4.0 * unit * (exact.abs() + old.abs());
         (exact, tolerance)
     };
-    (0..m).flat_map(|i| (0..n).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect()
+    (0..m)
+        .flat_map(|i| (0..n).map(move |j| (i, j)))
+        .map(|(i, j)| element(i, j))
+        .collect()
 }
 
 fn check<T: Element, C: Element>(case: &Case, dtypes: [DType; 2]) {
-    let (found, expected) = (run::<T, C>(case, dtypes), reference::<T, C>(case, unit_of(dtypes[1])));
+    let (found, expected) = (
+        run::<T, C>(case, dtypes),
+        reference::<T, C>(case, unit_of(dtypes[1])),
+    );
     for (index, (found, (exact, tolerance))) in found.iter().zip(expected).enumerate() {
         let found = found.acc().wide();
-        let Case { sizes, transposed, .. } = case;
+        let Case {
+            sizes, transposed, ..
+        } = case;
         let place = format!("{sizes:?} {transposed:?} {dtypes:?} at {index}");
         assert!(
             (found - exact).abs() <= tolerance,
@@ -132,7 +178,13 @@ fn cases() -> impl Iterator<Item = Case> {
     let scales = [(1.0, 0.0), (1.0, 1.0), (0.5, -0.25)];
     SIZES.into_iter().flat_map(move |sizes| {
         transposed.into_iter().flat_map(move |transposed| {
-            scales.map(|(alpha, beta)| Case { sizes, transposed, alpha, beta, threads: 1 })
+            scales.map(|(alpha, beta)| Case {
+                sizes,
+                transposed,
+                alpha,
+                beta,
+                threads: 1,
+            })
         })
     })
 }
@@ -161,10 +213,17 @@ fn f16_products() {
 
 #[test]
 fn empty_sizes_scale_the_old_result_or_clear_it() {
-    for (sizes, beta) in
-        [[0, 4, 4], [4, 0, 4], [4, 4, 0], [70, 80, 0]].into_iter().flat_map(|s| [(s, 0.0), (s, 0.5)])
+    for (sizes, beta) in [[0, 4, 4], [4, 0, 4], [4, 4, 0], [70, 80, 0]]
+        .into_iter()
+        .flat_map(|s| [(s, 0.0), (s, 0.5)])
     {
-        let case = Case { sizes, transposed: [false, true], alpha: 1.0, beta, threads: 2 };
+        let case = Case {
+            sizes,
+            transposed: [false, true],
+            alpha: 1.0,
+            beta,
+            threads: 2,
+        };
         check::<f32, f32>(&case, [DType::F32, DType::F32]);
         check::<f64, f64>(&case, [DType::F64, DType::F64]);
         check::<bf16, bf16>(&case, [DType::Bf16, DType::Bf16]);
@@ -176,7 +235,13 @@ fn the_number_of_threads_changes_no_bit() {
     for transposed in [[false, false], [false, true], [true, false], [true, true]] {
         for sizes in [[300, 600, 550], [600, 300, 700], [257, 129, 1000]] {
             let on = |threads| {
-                let case = Case { sizes, transposed, alpha: 0.7, beta: 0.3, threads };
+                let case = Case {
+                    sizes,
+                    transposed,
+                    alpha: 0.7,
+                    beta: 0.3,
+                    threads,
+                };
                 let single = run::<f32, f32>(&case, [DType::F32, DType::F32]);
                 let double = run::<f64, f64>(&case, [DType::F64, DType::F64]);
                 let narrow = run::<bf16, bf16>(&case, [DType::Bf16, DType::Bf16]);
@@ -190,7 +255,15 @@ fn the_number_of_threads_changes_no_bit() {
 
 #[test]
 fn a_mixture_of_types_is_refused_with_its_names() {
-    let matrix = |dtype| Matrix { data: RawSlice { addr: 64, len: 0, dtype }, leading: 0, transposed: false };
+    let matrix = |dtype| Matrix {
+        data: RawSlice {
+            addr: 64,
+            len: 0,
+            dtype,
+        },
+        leading: 0,
+        transposed: false,
+    };
     let (a, b, c) = (matrix(DType::F32), matrix(DType::F16), matrix(DType::F32));
     let args = Gemm {
         m: 0,

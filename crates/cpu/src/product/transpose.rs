@@ -22,7 +22,16 @@ pub(crate) unsafe fn transpose(
         unsafe { avx::squares(from, from_step, full_rows, full_columns, to, to_step) };
     }
     // SAFETY: the caller vouches for the memory; this is what the squares left over of each row.
-    unsafe { singly(from, from_step, 0..full_rows, full_columns..columns, to, to_step) };
+    unsafe {
+        singly(
+            from,
+            from_step,
+            0..full_rows,
+            full_columns..columns,
+            to,
+            to_step,
+        )
+    };
     // SAFETY: as above; these are the rows that they left over.
     unsafe { singly(from, from_step, full_rows..rows, 0..columns, to, to_step) };
 }
@@ -124,11 +133,28 @@ mod tests {
             let from: Vec<f32> = (0..rows * from_step).map(|i| i as f32).collect();
             let mut to = vec![-1.0; columns * to_step];
             // SAFETY: the vectors have `rows` rows of `from_step` and `columns` rows of `to_step` elements.
-            unsafe { transpose(from.as_ptr(), from_step, rows, columns, to.as_mut_ptr(), to_step) };
-            for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
-                assert_eq!(to[column * to_step + row], from[row * from_step + column], "({row}, {column})");
+            unsafe {
+                transpose(
+                    from.as_ptr(),
+                    from_step,
+                    rows,
+                    columns,
+                    to.as_mut_ptr(),
+                    to_step,
+                )
+            };
+            for (row, column) in
+                (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)))
+            {
+                assert_eq!(
+                    to[column * to_step + row],
+                    from[row * from_step + column],
+                    "({row}, {column})"
+                );
             }
-            assert!((0..columns).all(|row| to[row * to_step + rows..][..5].iter().all(|&x| x == -1.0)));
+            assert!(
+                (0..columns).all(|row| to[row * to_step + rows..][..5].iter().all(|&x| x == -1.0))
+            );
         }
     }
 }

@@ -67,7 +67,11 @@ impl Marker {
         // Above every address, so that no handle of another vendor is mistaken for one of these.
         static NEXT: AtomicU64 = AtomicU64::new(0xfa5c_0000_0000_0000);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let marker = Arc::new(Marker { number, passed: OnceLock::new(), signal: Signal::default() });
+        let marker = Arc::new(Marker {
+            number,
+            passed: OnceLock::new(),
+            signal: Signal::default(),
+        });
         lock(&PENDING).insert(number, marker.clone());
         marker
     }
@@ -107,7 +111,9 @@ unsafe impl Event for QueueEvent {
     }
 
     fn is_complete(&self) -> Result<bool> {
-        self.0.outcome().map_or(Ok(false), |outcome| outcome.map(|()| true))
+        self.0
+            .outcome()
+            .map_or(Ok(false), |outcome| outcome.map(|()| true))
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -125,8 +131,15 @@ unsafe impl Event for QueueEvent {
 
 /// The failure of work that ended in a panic.
 pub(super) fn panicked(device: hal::DeviceId, panic: &(dyn std::any::Any + Send)) -> Error {
-    let text =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let reason = format!("panicked: {}", text.unwrap_or("without a message"));
-    Error::Vendor { call: "queued work".into(), code: -1, reason, device }
+    Error::Vendor {
+        call: "queued work".into(),
+        code: -1,
+        reason,
+        device,
+    }
 }

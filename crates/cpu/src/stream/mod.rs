@@ -48,7 +48,11 @@ impl HostStream {
     pub(crate) fn of(stream: &dyn Stream) -> Result<&HostStream> {
         let device = stream.device_id();
         if device.vendor != Vendor::Cpu {
-            return Err(Error::invalid("stream", format!("one of {device}"), "one of the cpu vendor"));
+            return Err(Error::invalid(
+                "stream",
+                format!("one of {device}"),
+                "one of the cpu vendor",
+            ));
         }
         let address = stream.raw().0 as *const HostStream;
         // SAFETY: ids are true (contract of `hal::Stream`), so this is a `HostStream`, whose `raw` is its own address; the
@@ -120,7 +124,9 @@ unsafe impl Stream for HostStream {
     unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()> {
         self.submit(move || {
             // SAFETY: the caller vouches for both regions until the copy has run, for equal sizes and no overlap.
-            unsafe { std::ptr::copy_nonoverlapping(src.addr as *const u8, dst.addr as *mut u8, src.bytes) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(src.addr as *const u8, dst.addr as *mut u8, src.bytes)
+            };
             Ok(())
         })
     }

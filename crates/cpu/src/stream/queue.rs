@@ -63,7 +63,10 @@ impl Queue {
             work: Signal::default(),
             cancelled: AtomicBool::new(false),
         };
-        Queue { shared: Arc::new(shared), worker: Mutex::new(None) }
+        Queue {
+            shared: Arc::new(shared),
+            worker: Mutex::new(None),
+        }
     }
 
     /// # Errors
@@ -123,12 +126,17 @@ impl Queue {
         if worker.is_none() {
             let (shared, device) = (self.shared.clone(), self.shared.device);
             let thread = std::thread::Builder::new().name(format!("{device} communication"));
-            *worker = Some(thread.spawn(move || shared.serve()).map_err(|error| Error::Vendor {
-                call: "start the communication stream's thread".into(),
-                code: error.raw_os_error().unwrap_or(-1).into(),
-                reason: error.to_string(),
-                device,
-            })?);
+            *worker =
+                Some(
+                    thread
+                        .spawn(move || shared.serve())
+                        .map_err(|error| Error::Vendor {
+                            call: "start the communication stream's thread".into(),
+                            code: error.raw_os_error().unwrap_or(-1).into(),
+                            reason: error.to_string(),
+                            device,
+                        })?,
+                );
         }
         Ok(())
     }
@@ -139,7 +147,9 @@ impl Drop for Queue {
     // that it waits for may be waiting for the abort that follows the panic.
     fn drop(&mut self) {
         lock(&self.shared.state).closed = true;
-        self.shared.cancelled.store(std::thread::panicking(), Ordering::Relaxed);
+        self.shared
+            .cancelled
+            .store(std::thread::panicking(), Ordering::Relaxed);
         self.shared.work.raise();
         if let Some(worker) = lock(&self.worker).take()
             && worker.thread().id() != std::thread::current().id()
@@ -187,7 +197,8 @@ impl Shared {
 
     fn run(&self, job: Job) -> Result<()> {
         // The job is consumed and its failure recorded, so no broken state of it is seen again.
-        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(self.device, &*panic)))
+        catch_unwind(AssertUnwindSafe(job))
+            .unwrap_or_else(|panic| Err(panicked(self.device, &*panic)))
     }
 
     fn await_marker(&self, marker: &Marker) -> Result<()> {
@@ -226,5 +237,9 @@ thread_local! {
 
 /// Whether the calling thread works for a stream whose owner unwinds from a panic and cannot wait.
 pub(crate) fn cancelled() -> bool {
-    CANCELLED.with(|queue| queue.get().is_some_and(|queue| queue.cancelled.load(Ordering::Relaxed)))
+    CANCELLED.with(|queue| {
+        queue
+            .get()
+            .is_some_and(|queue| queue.cancelled.load(Ordering::Relaxed))
+    })
 }

@@ -2,14 +2,22 @@ use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-const DEVICE: DeviceId = DeviceId { vendor: Vendor::Cpu, ordinal: 3 };
+const DEVICE: DeviceId = DeviceId {
+    vendor: Vendor::Cpu,
+    ordinal: 3,
+};
 
 fn streams() -> [HostStream; 2] {
     [StreamKind::Compute, StreamKind::Communication].map(|kind| HostStream::new(DEVICE, kind))
 }
 
 fn failure(reason: &str) -> Error {
-    Error::Vendor { call: "test".into(), code: 1, reason: reason.into(), device: DEVICE }
+    Error::Vendor {
+        call: "test".into(),
+        code: 1,
+        reason: reason.into(),
+        device: DEVICE,
+    }
 }
 
 #[test]
@@ -50,15 +58,22 @@ fn the_first_failure_stays() {
 fn a_refusal_changes_nothing_inline() {
     let [stream, _] = streams();
     let refused = Error::invalid("test", "1", "2");
-    assert_eq!(stream.submit(|| Err(Error::invalid("test", "1", "2"))), Err(refused));
+    assert_eq!(
+        stream.submit(|| Err(Error::invalid("test", "1", "2"))),
+        Err(refused)
+    );
     stream.submit(|| Ok(())).unwrap();
 }
 
 #[test]
 fn a_panic_in_the_queue_is_a_failure() {
     let [_, stream] = streams();
-    stream.submit(|| std::panic::resume_unwind(Box::new("of a test"))).unwrap();
-    let Err(Error::Vendor { reason, .. }) = stream.synchronize() else { panic!("no failure") };
+    stream
+        .submit(|| std::panic::resume_unwind(Box::new("of a test")))
+        .unwrap();
+    let Err(Error::Vendor { reason, .. }) = stream.synchronize() else {
+        panic!("no failure")
+    };
     assert_eq!(reason, "panicked: of a test");
 }
 
@@ -75,7 +90,10 @@ fn a_queue_waits_for_another_without_its_host() {
         })
         .unwrap();
     let event = first.record().unwrap();
-    assert_eq!((event.is_complete(), event.time_us()), (Ok(false), Ok(None)));
+    assert_eq!(
+        (event.is_complete(), event.time_us()),
+        (Ok(false), Ok(None))
+    );
     second.wait(&*event).unwrap();
     second
         .submit(move || {
@@ -109,7 +127,10 @@ fn a_failure_reaches_whoever_waits_for_its_event() {
 fn copies_move_bytes_in_order() {
     for stream in streams() {
         let (mut a, mut b) = ([0u8; 5], [0u8; 5]);
-        let raw = |memory: &mut [u8; 5]| RawBuffer { addr: memory.as_mut_ptr() as u64, bytes: 5 };
+        let raw = |memory: &mut [u8; 5]| RawBuffer {
+            addr: memory.as_mut_ptr() as u64,
+            bytes: 5,
+        };
         let (raw_a, raw_b, mut out) = (raw(&mut a), raw(&mut b), [0; 5]);
         // SAFETY: both arrays live until the stream has passed, and nothing else uses them.
         unsafe { stream.upload(raw_a, &[1, 2, 3, 4, 5]) }.unwrap();
@@ -144,7 +165,10 @@ struct Foreign;
 // SAFETY: never used with work.
 unsafe impl Stream for Foreign {
     fn device_id(&self) -> DeviceId {
-        DeviceId { vendor: Vendor::Sim, ordinal: 0 }
+        DeviceId {
+            vendor: Vendor::Sim,
+            ordinal: 0,
+        }
     }
     fn raw(&self) -> RawStream {
         RawStream(1)
@@ -175,5 +199,8 @@ unsafe impl Stream for Foreign {
 #[test]
 fn a_stream_of_another_vendor_is_refused() {
     let error = HostStream::of(&Foreign).unwrap_err();
-    assert_eq!(error.to_string(), "stream: one of sim:0, needs one of the cpu vendor");
+    assert_eq!(
+        error.to_string(),
+        "stream: one of sim:0, needs one of the cpu vendor"
+    );
 }

@@ -1,8 +1,8 @@
 //! Ranks as threads, and buffers of theirs.
 
 use hal::{
-    AbortSignal, Collective, Communicator, DType, Device, GroupId, Join, RawBuffer, RawSlice, Result, Stream,
-    StreamKind,
+    AbortSignal, Collective, Communicator, DType, Device, GroupId, Join, RawBuffer, RawSlice,
+    Result, Stream, StreamKind,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,11 @@ impl Rank {
     /// A buffer of that content.
     pub fn buffer(&self, dtype: DType, content: &[u8]) -> Buffer {
         let raw = self.device.allocate(content.len()).unwrap();
-        let buffer = Buffer { device: self.device.clone(), raw, dtype };
+        let buffer = Buffer {
+            device: self.device.clone(),
+            raw,
+            dtype,
+        };
         // SAFETY: just allocated with this size.
         unsafe { self.compute.upload(raw, content) }.unwrap();
         buffer
@@ -39,7 +43,12 @@ impl Rank {
     }
 
     /// Runs collectives; `buffers` are what they use, alive until the caller has waited for the stream.
-    pub fn run(&self, stream: &dyn Stream, calls: &[Collective], buffers: &[&Buffer]) -> Result<()> {
+    pub fn run(
+        &self,
+        stream: &dyn Stream,
+        calls: &[Collective],
+        buffers: &[&Buffer],
+    ) -> Result<()> {
         let known = |slice: &RawSlice| {
             slice.len == 0
                 || buffers.iter().any(|b| {
@@ -47,7 +56,12 @@ impl Rank {
                         && slice.addr + slice.bytes() as u64 <= b.raw.addr + b.raw.bytes as u64
                 })
         };
-        assert!(calls.iter().filter_map(Collective::buffer).all(|slice| known(&slice)));
+        assert!(
+            calls
+                .iter()
+                .filter_map(Collective::buffer)
+                .all(|slice| known(&slice))
+        );
         // SAFETY: the tests give buffers of the right lengths and keep them until the stream has passed.
         unsafe { self.communicator.run(stream, calls) }
     }
@@ -68,7 +82,11 @@ pub struct Buffer {
 
 impl Buffer {
     pub fn slice(&self) -> RawSlice {
-        RawSlice { addr: self.raw.addr, len: self.raw.bytes / self.dtype.bytes(), dtype: self.dtype }
+        RawSlice {
+            addr: self.raw.addr,
+            len: self.raw.bytes / self.dtype.bytes(),
+            dtype: self.dtype,
+        }
     }
 
     /// The content, once all work on it has run.
@@ -99,7 +117,12 @@ pub struct Group {
 impl Group {
     pub fn new(size: usize) -> Group {
         let id = device(0).create_group().unwrap();
-        Group { id, size, timeout: Duration::from_secs(60), abort: Arc::new(AbortSignal::new()) }
+        Group {
+            id,
+            size,
+            timeout: Duration::from_secs(60),
+            abort: Arc::new(AbortSignal::new()),
+        }
     }
 
     pub fn timeout_ms(mut self, timeout: u64) -> Group {
@@ -124,8 +147,18 @@ impl Group {
         let compute = device.create_stream(StreamKind::Compute)?;
         let communication = device.create_stream(StreamKind::Communication)?;
         let communicator = device.join(self.join(rank))?;
-        assert_eq!((communicator.rank(), communicator.size()), (rank, self.size));
-        Ok(Rank { rank, size: self.size, device, compute, communication, communicator })
+        assert_eq!(
+            (communicator.rank(), communicator.size()),
+            (rank, self.size)
+        );
+        Ok(Rank {
+            rank,
+            size: self.size,
+            device,
+            compute,
+            communication,
+            communicator,
+        })
     }
 
     /// Runs `work` on every rank; results in the order of ranks.
@@ -136,11 +169,18 @@ impl Group {
                 scope.spawn(move || work(self.rank(rank).unwrap()))
             };
             let threads: Vec<_> = (0..self.size).map(start).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
         })
     }
 }
 
 pub fn device(ordinal: usize) -> Arc<dyn Device> {
-    fascicle_cpu::open(fascicle_cpu::Options { ordinal, ..Default::default() }).unwrap()
+    fascicle_cpu::open(fascicle_cpu::Options {
+        ordinal,
+        ..Default::default()
+    })
+    .unwrap()
 }

@@ -5,16 +5,29 @@ use half::{bf16, f16};
 
 /// Random content for `rank`, the same whenever it is asked for.
 pub fn content(dtype: DType, len: usize, rank: usize, salt: u64) -> Vec<u8> {
-    let key = Key { seed: 3, sequence: (rank as u64) << 32 | salt };
-    let words = (0..len.div_ceil(4) as u64).flat_map(|block| key.block(block)).take(len);
+    let key = Key {
+        seed: 3,
+        sequence: (rank as u64) << 32 | salt,
+    };
+    let words = (0..len.div_ceil(4) as u64)
+        .flat_map(|block| key.block(block))
+        .take(len);
     let values = words.map(|word| f64::from(word as i32) / 65_536.0);
     match dtype {
-        DType::F64 => values.flat_map(|x| (x * 1.000_000_001).to_ne_bytes()).collect(),
+        DType::F64 => values
+            .flat_map(|x| (x * 1.000_000_001).to_ne_bytes())
+            .collect(),
         DType::F32 => values.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
-        DType::Bf16 => values.flat_map(|x| bf16::from_f64(x).to_ne_bytes()).collect(),
-        DType::F16 => values.flat_map(|x| f16::from_f64(x / 16.0).to_ne_bytes()).collect(),
+        DType::Bf16 => values
+            .flat_map(|x| bf16::from_f64(x).to_ne_bytes())
+            .collect(),
+        DType::F16 => values
+            .flat_map(|x| f16::from_f64(x / 16.0).to_ne_bytes())
+            .collect(),
         DType::I32 => values.flat_map(|x| (x as i32).to_ne_bytes()).collect(),
-        DType::U32 => values.flat_map(|x| (x.abs() as u32).to_ne_bytes()).collect(),
+        DType::U32 => values
+            .flat_map(|x| (x.abs() as u32).to_ne_bytes())
+            .collect(),
     }
 }
 
@@ -24,7 +37,9 @@ pub fn reduced(dtype: DType, op: ReduceOp, sources: &[Vec<u8>]) -> Vec<u8> {
         ($type:ty, $acc:ty, $to:expr, $from:expr) => {{
             let value = |source: &[u8], i: usize| {
                 let width = size_of::<$type>();
-                $to(<$type>::from_ne_bytes(source[i * width..][..width].try_into().unwrap()))
+                $to(<$type>::from_ne_bytes(
+                    source[i * width..][..width].try_into().unwrap(),
+                ))
             };
             let combine = |a: $acc, b: $acc| match op {
                 ReduceOp::Sum => a + b,
@@ -43,8 +58,16 @@ pub fn reduced(dtype: DType, op: ReduceOp, sources: &[Vec<u8>]) -> Vec<u8> {
                     }
                 }
             };
-            let one = |i| sources.iter().map(|source| value(source, i)).reduce(combine).unwrap();
-            (0..sources[0].len() / size_of::<$type>()).flat_map(|i| $from(one(i)).to_ne_bytes()).collect()
+            let one = |i| {
+                sources
+                    .iter()
+                    .map(|source| value(source, i))
+                    .reduce(combine)
+                    .unwrap()
+            };
+            (0..sources[0].len() / size_of::<$type>())
+                .flat_map(|i| $from(one(i)).to_ne_bytes())
+                .collect()
         }};
     }
     match dtype {
@@ -59,5 +82,9 @@ pub fn reduced(dtype: DType, op: ReduceOp, sources: &[Vec<u8>]) -> Vec<u8> {
 
 /// Numbers of elements that do not divide, from one piece of work to many.
 pub fn lengths() -> &'static [usize] {
-    if cfg!(miri) { &[0, 1, 7] } else { &[0, 1, 7, 1000, 100_003] }
+    if cfg!(miri) {
+        &[0, 1, 7]
+    } else {
+        &[0, 1, 7, 1000, 100_003]
+    }
 }

@@ -14,7 +14,9 @@ fn everywhere(test: impl Fn(&Rank, StreamKind, DType, usize) + Sync) {
         Group::new(size).run(|rank| {
             for kind in KINDS {
                 for dtype in DType::ALL {
-                    lengths().iter().for_each(|&len| test(&rank, kind, dtype, len));
+                    lengths()
+                        .iter()
+                        .for_each(|&len| test(&rank, kind, dtype, len));
                 }
             }
         });
@@ -22,12 +24,16 @@ fn everywhere(test: impl Fn(&Rank, StreamKind, DType, usize) + Sync) {
 }
 
 fn sources(rank: &Rank, dtype: DType, len: usize, salt: u64) -> Vec<Vec<u8>> {
-    (0..rank.size).map(|source| content(dtype, len, source, salt)).collect()
+    (0..rank.size)
+        .map(|source| content(dtype, len, source, salt))
+        .collect()
 }
 
 // Even and uneven parts of about `len` elements in all, some of them empty.
 fn all_counts(len: usize, size: usize) -> [Counts; 2] {
-    let uneven = (0..size).map(|rank| if rank % 3 == 1 { 0 } else { len / size + rank }).collect();
+    let uneven = (0..size)
+        .map(|rank| if rank % 3 == 1 { 0 } else { len / size + rank })
+        .collect();
     [Counts::Even(len / size), Counts::Uneven(uneven)]
 }
 
@@ -45,7 +51,10 @@ fn all_reduce() {
         for op in OPS {
             let sources = sources(rank, dtype, len, op as u64);
             let buffer = rank.buffer(dtype, &sources[rank.rank]);
-            let call = Collective::AllReduce { buffer: buffer.slice(), op };
+            let call = Collective::AllReduce {
+                buffer: buffer.slice(),
+                op,
+            };
             rank.run_now(kind, call, &[&buffer]).unwrap();
             assert!(
                 buffer.content() == reduced(dtype, op, &sources),
@@ -61,14 +70,26 @@ fn reduce_scatter() {
     everywhere(|rank, kind, dtype, len| {
         for counts in all_counts(len, rank.size) {
             let sources = sources(rank, dtype, counts.total(rank.size), 1);
-            let expected = part_bytes(&reduced(dtype, ReduceOp::Sum, &sources), dtype, &counts, rank.rank);
+            let expected = part_bytes(
+                &reduced(dtype, ReduceOp::Sum, &sources),
+                dtype,
+                &counts,
+                rank.rank,
+            );
             for in_place in [false, true] {
-                let (send, apart) =
-                    (rank.buffer(dtype, &sources[rank.rank]), rank.zeros(dtype, counts.of(rank.rank)));
+                let (send, apart) = (
+                    rank.buffer(dtype, &sources[rank.rank]),
+                    rank.zeros(dtype, counts.of(rank.rank)),
+                );
                 let own = part(send.slice(), &counts, rank.rank);
                 let recv = if in_place { own } else { apart.slice() };
                 let op = ReduceOp::Sum;
-                let call = Collective::ReduceScatter { send: send.slice(), recv, counts: counts.clone(), op };
+                let call = Collective::ReduceScatter {
+                    send: send.slice(),
+                    recv,
+                    counts: counts.clone(),
+                    op,
+                };
                 rank.run_now(kind, call, &[&send, &apart]).unwrap();
                 let content = if in_place {
                     part_bytes(&send.content(), dtype, &counts, rank.rank)
@@ -76,7 +97,11 @@ fn reduce_scatter() {
                     assert!(send.content() == sources[rank.rank], "send was changed");
                     apart.content()
                 };
-                assert!(content == expected, "{len} {dtype} {counts:?} on {}", rank.rank);
+                assert!(
+                    content == expected,
+                    "{len} {dtype} {counts:?} on {}",
+                    rank.rank
+                );
             }
         }
     });
@@ -86,19 +111,32 @@ fn reduce_scatter() {
 fn all_gather() {
     everywhere(|rank, kind, dtype, len| {
         for counts in all_counts(len, rank.size) {
-            let parts: Vec<Vec<u8>> = (0..rank.size).map(|i| content(dtype, counts.of(i), i, 2)).collect();
+            let parts: Vec<Vec<u8>> = (0..rank.size)
+                .map(|i| content(dtype, counts.of(i), i, 2))
+                .collect();
             for in_place in [false, true] {
                 let mut start = vec![0; counts.total(rank.size) * dtype.bytes()];
                 let at = counts.before(rank.rank) * dtype.bytes();
                 if in_place {
                     start[at..][..parts[rank.rank].len()].copy_from_slice(&parts[rank.rank]);
                 }
-                let (apart, recv) = (rank.buffer(dtype, &parts[rank.rank]), rank.buffer(dtype, &start));
+                let (apart, recv) = (
+                    rank.buffer(dtype, &parts[rank.rank]),
+                    rank.buffer(dtype, &start),
+                );
                 let own = part(recv.slice(), &counts, rank.rank);
                 let send = if in_place { own } else { apart.slice() };
-                let call = Collective::AllGather { send, recv: recv.slice(), counts: counts.clone() };
+                let call = Collective::AllGather {
+                    send,
+                    recv: recv.slice(),
+                    counts: counts.clone(),
+                };
                 rank.run_now(kind, call, &[&apart, &recv]).unwrap();
-                assert!(recv.content() == parts.concat(), "{len} {dtype} {counts:?} on {}", rank.rank);
+                assert!(
+                    recv.content() == parts.concat(),
+                    "{len} {dtype} {counts:?} on {}",
+                    rank.rank
+                );
             }
         }
     });
@@ -109,9 +147,16 @@ fn broadcast() {
     everywhere(|rank, kind, dtype, len| {
         for root in [0, rank.size - 1] {
             let buffer = rank.buffer(dtype, &content(dtype, len, rank.rank, 4));
-            let call = Collective::Broadcast { buffer: buffer.slice(), root };
+            let call = Collective::Broadcast {
+                buffer: buffer.slice(),
+                root,
+            };
             rank.run_now(kind, call, &[&buffer]).unwrap();
-            assert!(buffer.content() == content(dtype, len, root, 4), "{len} {dtype} on {}", rank.rank);
+            assert!(
+                buffer.content() == content(dtype, len, root, 4),
+                "{len} {dtype} on {}",
+                rank.rank
+            );
         }
     });
 }
@@ -121,8 +166,14 @@ fn all_to_all() {
     everywhere(|rank, kind, dtype, len| {
         let part = len / rank.size;
         let (sources, len) = (sources(rank, dtype, part * rank.size, 5), part * rank.size);
-        let (send, recv) = (rank.buffer(dtype, &sources[rank.rank]), rank.zeros(dtype, len));
-        let call = Collective::AllToAll { send: send.slice(), recv: recv.slice() };
+        let (send, recv) = (
+            rank.buffer(dtype, &sources[rank.rank]),
+            rank.zeros(dtype, len),
+        );
+        let call = Collective::AllToAll {
+            send: send.slice(),
+            recv: recv.slice(),
+        };
         rank.run_now(kind, call, &[&send, &recv]).unwrap();
         let mine = |source: &Vec<u8>| part_bytes(source, dtype, &Counts::Even(part), rank.rank);
         let expected: Vec<u8> = sources.iter().flat_map(mine).collect();
@@ -133,14 +184,35 @@ fn all_to_all() {
 #[test]
 fn messages_in_a_ring() {
     everywhere(|rank, kind, dtype, len| {
-        let (next, previous) = ((rank.rank + 1) % rank.size, (rank.rank + rank.size - 1) % rank.size);
-        let (send, recv) = (rank.buffer(dtype, &content(dtype, len, rank.rank, 6)), rank.zeros(dtype, len));
-        let give = Collective::Send { buffer: send.slice(), to: next };
-        let take = Collective::Recv { buffer: recv.slice(), from: previous };
-        let calls = if rank.rank % 2 == 0 { [give, take] } else { [take, give] };
-        rank.run(rank.stream(kind), &calls, &[&send, &recv]).unwrap();
+        let (next, previous) = (
+            (rank.rank + 1) % rank.size,
+            (rank.rank + rank.size - 1) % rank.size,
+        );
+        let (send, recv) = (
+            rank.buffer(dtype, &content(dtype, len, rank.rank, 6)),
+            rank.zeros(dtype, len),
+        );
+        let give = Collective::Send {
+            buffer: send.slice(),
+            to: next,
+        };
+        let take = Collective::Recv {
+            buffer: recv.slice(),
+            from: previous,
+        };
+        let calls = if rank.rank % 2 == 0 {
+            [give, take]
+        } else {
+            [take, give]
+        };
+        rank.run(rank.stream(kind), &calls, &[&send, &recv])
+            .unwrap();
         rank.stream(kind).synchronize().unwrap();
-        assert!(recv.content() == content(dtype, len, previous, 6), "{len} {dtype} on {}", rank.rank);
+        assert!(
+            recv.content() == content(dtype, len, previous, 6),
+            "{len} {dtype} on {}",
+            rank.rank
+        );
     });
 }
 
@@ -152,7 +224,8 @@ fn a_barrier_lets_nobody_pass_early() {
         Group::new(size).run(|rank| {
             for round in 1..=20 {
                 came.fetch_add(1, Ordering::SeqCst);
-                rank.run_now(KINDS[round % 2], Collective::Barrier, &[]).unwrap();
+                rank.run_now(KINDS[round % 2], Collective::Barrier, &[])
+                    .unwrap();
                 assert!(came.load(Ordering::SeqCst) >= round * size);
             }
         });
@@ -166,7 +239,10 @@ fn the_same_bits_on_all_ranks_and_in_every_run() {
         let run = || {
             Group::new(size).run(|rank| {
                 let buffer = rank.buffer(DType::F32, &content(DType::F32, len, rank.rank, 7));
-                let call = Collective::AllReduce { buffer: buffer.slice(), op: ReduceOp::Sum };
+                let call = Collective::AllReduce {
+                    buffer: buffer.slice(),
+                    op: ReduceOp::Sum,
+                };
                 rank.run_now(StreamKind::Compute, call, &[&buffer]).unwrap();
                 buffer.content()
             })

@@ -39,7 +39,10 @@ impl CudaDriver {
     /// # Errors
     /// [`Fault`] of `cuInit`: no device, or a driver that does not fit the kernel module.
     pub(crate) fn new(table: Driver) -> Outcome<CudaDriver> {
-        let driver = CudaDriver { table, devices: Mutex::default() };
+        let driver = CudaDriver {
+            table,
+            devices: Mutex::default(),
+        };
         call!(driver.cuInit(0))?;
         Ok(driver)
     }
@@ -59,13 +62,22 @@ impl CudaDriver {
     fn reason(&self, status: Status) -> String {
         let mut text = std::ptr::null();
         // SAFETY: the pointer is that of a live variable; the text is a constant of the library.
-        let known = unsafe { (self.table.cuGetErrorString)(status, &mut text) } == SUCCESS && !text.is_null();
+        let known = unsafe { (self.table.cuGetErrorString)(status, &mut text) } == SUCCESS
+            && !text.is_null();
         // SAFETY: as above; it ends with a zero.
-        if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into() } else { "unknown".into() }
+        if known {
+            unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
+        } else {
+            "unknown".into()
+        }
     }
 
     fn query(&self, call: &'static str, status: Status) -> Outcome<bool> {
-        if status == ERROR_NOT_READY { Ok(false) } else { self.check(call, status).map(|()| true) }
+        if status == ERROR_NOT_READY {
+            Ok(false)
+        } else {
+            self.check(call, status).map(|()| true)
+        }
     }
 
     fn device(&self, ordinal: usize) -> Outcome<Device> {
@@ -89,7 +101,9 @@ impl CudaDriver {
         let mut name = [0; 256];
         call!(self.cuDeviceGetName(name.as_mut_ptr(), 256, device))?;
         // SAFETY: the driver ends the name with a zero within the buffer.
-        Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into())
+        Ok(unsafe { CStr::from_ptr(name.as_ptr()) }
+            .to_string_lossy()
+            .into())
     }
 
     /// What a device is.

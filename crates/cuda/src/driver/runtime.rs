@@ -15,7 +15,11 @@ unsafe impl Runtime for CudaDriver {
     fn version(&self) -> Outcome<String> {
         let mut version = 0;
         call!(self.cuDriverGetVersion(&mut version))?;
-        Ok(format!("CUDA driver {}.{}", version / 1000, version % 1000 / 10))
+        Ok(format!(
+            "CUDA driver {}.{}",
+            version / 1000,
+            version % 1000 / 10
+        ))
     }
 
     fn device_count(&self) -> Outcome<usize> {
@@ -112,7 +116,9 @@ unsafe impl Runtime for CudaDriver {
 
     unsafe fn stream_is_idle(&self, stream: Handle) -> Outcome<bool> {
         // SAFETY: the caller vouches for the stream.
-        self.query("cuStreamQuery", unsafe { (self.table.cuStreamQuery)(opaque(stream)) })
+        self.query("cuStreamQuery", unsafe {
+            (self.table.cuStreamQuery)(opaque(stream))
+        })
     }
 
     unsafe fn wait_event(&self, stream: Handle, event: Handle) -> Outcome<()> {
@@ -135,7 +141,9 @@ unsafe impl Runtime for CudaDriver {
 
     unsafe fn event_is_complete(&self, event: Handle) -> Outcome<bool> {
         // SAFETY: the caller vouches for the event.
-        self.query("cuEventQuery", unsafe { (self.table.cuEventQuery)(opaque(event)) })
+        self.query("cuEventQuery", unsafe {
+            (self.table.cuEventQuery)(opaque(event))
+        })
     }
 
     unsafe fn elapsed_ms(&self, start: Handle, end: Handle) -> Outcome<f32> {

@@ -58,7 +58,10 @@ pub fn nvidia() -> Option<&'static Nvidia> {
             let folder = folder(Cuda::V13, Hip::V6_4)?;
             let cuda = open(&folder, "libcuda.so.1");
             assert_eq!(c!(cuda, cuInit(0 => u32)), 0);
-            let (cublas, nccl) = (open(&folder, "libcublas.so.13"), open(&folder, "libnccl.so.2"));
+            let (cublas, nccl) = (
+                open(&folder, "libcublas.so.13"),
+                open(&folder, "libnccl.so.2"),
+            );
             Some(Nvidia { cuda, cublas, nccl })
         })
         .as_ref()
@@ -68,13 +71,19 @@ impl Nvidia {
     /// Makes a device's primary context current on this thread.
     pub fn enter(&self, device: i32) {
         let mut context: Handle = ptr::null_mut();
-        assert_eq!(c!(self.cuda, cuDevicePrimaryCtxRetain(&mut context => *mut Handle, device => i32)), 0);
+        assert_eq!(
+            c!(self.cuda, cuDevicePrimaryCtxRetain(&mut context => *mut Handle, device => i32)),
+            0
+        );
         assert_eq!(c!(self.cuda, cuCtxSetCurrent(context => Handle)), 0);
     }
 
     pub fn allocate(&self, bytes: usize) -> u64 {
         let mut address = 0;
-        assert_eq!(c!(self.cuda, cuMemAlloc_v2(&mut address => *mut u64, bytes => usize)), 0);
+        assert_eq!(
+            c!(self.cuda, cuMemAlloc_v2(&mut address => *mut u64, bytes => usize)),
+            0
+        );
         address
     }
 
@@ -83,14 +92,20 @@ impl Nvidia {
         let bytes = size_of_val(values);
         let address = self.allocate(bytes);
         let from = values.as_ptr().cast::<c_void>();
-        assert_eq!(c!(self.cuda, cuMemcpyHtoD_v2(address => u64, from => *const c_void, bytes => usize)), 0);
+        assert_eq!(
+            c!(self.cuda, cuMemcpyHtoD_v2(address => u64, from => *const c_void, bytes => usize)),
+            0
+        );
         address
     }
 
     pub fn download<T: Clone + Default>(&self, address: u64, count: usize) -> Vec<T> {
         let mut values = vec![T::default(); count];
         let (to, bytes) = (values.as_mut_ptr().cast::<c_void>(), count * size_of::<T>());
-        assert_eq!(c!(self.cuda, cuMemcpyDtoH_v2(to => *mut c_void, address => u64, bytes => usize)), 0);
+        assert_eq!(
+            c!(self.cuda, cuMemcpyDtoH_v2(to => *mut c_void, address => u64, bytes => usize)),
+            0
+        );
         values
     }
 
@@ -101,7 +116,10 @@ impl Nvidia {
     /// A stream that is not ordered with the default stream.
     pub fn stream(&self) -> Handle {
         let mut stream: Handle = ptr::null_mut();
-        assert_eq!(c!(self.cuda, cuStreamCreate(&mut stream => *mut Handle, 1 => u32)), 0);
+        assert_eq!(
+            c!(self.cuda, cuStreamCreate(&mut stream => *mut Handle, 1 => u32)),
+            0
+        );
         stream
     }
 
@@ -111,7 +129,10 @@ impl Nvidia {
 
     pub fn event(&self) -> Handle {
         let mut event: Handle = ptr::null_mut();
-        assert_eq!(c!(self.cuda, cuEventCreate(&mut event => *mut Handle, 0 => u32)), 0);
+        assert_eq!(
+            c!(self.cuda, cuEventCreate(&mut event => *mut Handle, 0 => u32)),
+            0
+        );
         event
     }
 

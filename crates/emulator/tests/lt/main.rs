@@ -24,7 +24,9 @@ const AUX: usize = 40;
 
 /// Numbers whose products and sums are exact in f32.
 fn numbers(count: usize, step: usize) -> Vec<f64> {
-    (0..count).map(|index| ((index * step) % 7) as f64 / 8.0 - 0.375).collect()
+    (0..count)
+        .map(|index| ((index * step) % 7) as f64 / 8.0 - 0.375)
+        .collect()
 }
 
 fn upload<T: Element>(vendor: &Vendor, values: &[f64]) -> u64 {
@@ -32,7 +34,11 @@ fn upload<T: Element>(vendor: &Vendor, values: &[f64]) -> u64 {
 }
 
 fn values<T: Element>(vendor: &Vendor, address: u64, count: usize) -> Vec<f64> {
-    vendor.download::<T>(address, count).into_iter().map(T::value).collect()
+    vendor
+        .download::<T>(address, count)
+        .into_iter()
+        .map(T::value)
+        .collect()
 }
 
 /// Whether a number is what another becomes when it is rounded once.
@@ -58,9 +64,16 @@ fn epilogue_agrees<I: Element, O: Element>(
     let (has_bias, has_aux) = (epilogue & 4 != 0, epilogue & 128 != 0);
     let dimensions =
         |is: bool, rows: usize, columns: usize| if is { (columns, rows) } else { (rows, columns) };
-    let ((rows_a, columns_a), (rows_b, columns_b)) =
-        (dimensions(transposed[0], M, K), dimensions(transposed[1], K, N));
-    let (lda, ldb, ldc, ldd) = (rows_a + 3, rows_b + 1, M + if in_place { 2 } else { 5 }, M + 2);
+    let ((rows_a, columns_a), (rows_b, columns_b)) = (
+        dimensions(transposed[0], M, K),
+        dimensions(transposed[1], K, N),
+    );
+    let (lda, ldb, ldc, ldd) = (
+        rows_a + 3,
+        rows_b + 1,
+        M + if in_place { 2 } else { 5 },
+        M + 2,
+    );
     let matrix = |kind, rows: usize, columns: usize, leading: usize| {
         Matrix(kind, rows as u64, columns as u64, leading as i64)
     };
@@ -70,14 +83,31 @@ fn epilogue_agrees<I: Element, O: Element>(
         matrix(O::KIND, M, N, ldc),
         matrix(O::KIND, M, N, ldd),
     ];
-    let (a, b, c) = (numbers(lda * columns_a, 3), numbers(ldb * columns_b, 5), numbers(ldc * N, 4));
+    let (a, b, c) = (
+        numbers(lda * columns_a, 3),
+        numbers(ldb * columns_b, 5),
+        numbers(ldc * N, 4),
+    );
     let (bias, aux) = (numbers(M, 2), numbers(AUX * N, 6));
-    let mut product = Product::new(vendor, matrices, transposed, [2.5, if in_place { 0.5 } else { -1.0 }]);
+    let mut product = Product::new(
+        vendor,
+        matrices,
+        transposed,
+        [2.5, if in_place { 0.5 } else { -1.0 }],
+    );
     let at_c = upload::<O>(vendor, &c);
-    let at_d = if in_place { at_c } else { upload::<O>(vendor, &vec![f64::NAN; ldd * N]) };
+    let at_d = if in_place {
+        at_c
+    } else {
+        upload::<O>(vendor, &vec![f64::NAN; ldd * N])
+    };
     // A bias is of d's type where nothing is said.
     let own_bias = epilogue == 36;
-    let at_bias = if own_bias { upload::<O>(vendor, &bias) } else { upload::<f32>(vendor, &bias) };
+    let at_bias = if own_bias {
+        upload::<O>(vendor, &bias)
+    } else {
+        upload::<f32>(vendor, &bias)
+    };
     let at_aux = upload::<O>(vendor, &aux);
     product.say(vendor.numbers.epilogue, epilogue);
     if has_bias {
@@ -91,16 +121,31 @@ fn epilogue_agrees<I: Element, O: Element>(
         product.say(vendor.numbers.aux_leading, AUX as i64);
     }
     assert_eq!(product.choose(), (0, 1, WORKSPACE));
-    let (at_a, at_b, workspace) =
-        (upload::<I>(vendor, &a), upload::<I>(vendor, &b), vendor.allocate(WORKSPACE));
-    let at = Places { a: at_a, b: at_b, c: at_c, d: at_d, workspace, bytes: WORKSPACE };
+    let (at_a, at_b, workspace) = (
+        upload::<I>(vendor, &a),
+        upload::<I>(vendor, &b),
+        vendor.allocate(WORKSPACE),
+    );
+    let at = Places {
+        a: at_a,
+        b: at_b,
+        c: at_c,
+        d: at_d,
+        workspace,
+        bytes: WORKSPACE,
+    };
     assert_eq!(product.run(at), 0);
-    let (got, got_aux) = (values::<O>(vendor, at_d, ldd * N), values::<O>(vendor, at_aux, AUX * N));
-    let at =
-        |x: &[f64], ld: usize, t: bool, i: usize, j: usize| if t { x[j + i * ld] } else { x[i + j * ld] };
+    let (got, got_aux) = (
+        values::<O>(vendor, at_d, ldd * N),
+        values::<O>(vendor, at_aux, AUX * N),
+    );
+    let at = |x: &[f64], ld: usize, t: bool, i: usize, j: usize| {
+        if t { x[j + i * ld] } else { x[i + j * ld] }
+    };
     for (i, j) in (0..N).flat_map(|j| (0..M).map(move |i| (i, j))) {
-        let sum: f64 =
-            (0..K).map(|p| at(&a, lda, transposed[0], i, p) * at(&b, ldb, transposed[1], p, j)).sum();
+        let sum: f64 = (0..K)
+            .map(|p| at(&a, lda, transposed[0], i, p) * at(&b, ldb, transposed[1], p, j))
+            .sum();
         let old = f64::from(product.scalars[1]) * O::of(c[i + j * ldc]).value();
         let sum = 2.5 * sum + old + if has_bias { bias[i] } else { 0.0 };
         let want = match epilogue {
@@ -108,14 +153,28 @@ fn epilogue_agrees<I: Element, O: Element>(
             192 => sum * gelu_slope(O::of(aux[i + j * AUX]).value()),
             _ => gelu(sum),
         };
-        let place = format!("epilogue {epilogue} of {} at {i}, {j}", vendor.numbers.prefix);
-        assert!(rounded::<O>(got[i + j * ldd], want), "{place}: {} for {want}", got[i + j * ldd]);
-        let left = if has_aux && epilogue != 192 { sum } else { O::of(aux[i + j * AUX]).value() };
+        let place = format!(
+            "epilogue {epilogue} of {} at {i}, {j}",
+            vendor.numbers.prefix
+        );
+        assert!(
+            rounded::<O>(got[i + j * ldd], want),
+            "{place}: {} for {want}",
+            got[i + j * ldd]
+        );
+        let left = if has_aux && epilogue != 192 {
+            sum
+        } else {
+            O::of(aux[i + j * AUX]).value()
+        };
         assert!(rounded::<O>(got_aux[i + j * AUX], left), "aux, {place}");
     }
     product.destroy();
     let places = [at_a, at_b, at_c, at_bias, at_aux, workspace];
-    places.into_iter().chain((!in_place).then_some(at_d)).for_each(|address| vendor.free(address));
+    places
+        .into_iter()
+        .chain((!in_place).then_some(at_d))
+        .for_each(|address| vendor.free(address));
 }
 
 #[test]
@@ -139,42 +198,84 @@ fn batches_go_from_stride_to_stride() {
     for vendor in vendors() {
         let _alone = vendor.alone(1);
         let (batch, a, b) = (3i32, numbers(3 * 20, 3), numbers(3 * 20, 5));
-        let matrices = [Matrix(0, 4, 4, 4), Matrix(0, 4, 4, 4), Matrix(0, 4, 4, 4), Matrix(0, 4, 4, 4)];
+        let matrices = [
+            Matrix(0, 4, 4, 4),
+            Matrix(0, 4, 4, 4),
+            Matrix(0, 4, 4, 4),
+            Matrix(0, 4, 4, 4),
+        ];
         // c is not read: its address is none.
         let mut product = Product::new(vendor, matrices, [false; 2], [1.0, 0.0]);
         for matrix in 0..4 {
             assert_eq!(product.lay_out(matrix, vendor.numbers.batch, batch), 0);
             assert_eq!(
-                product.lay_out(matrix, vendor.numbers.stride, if matrix == 1 { 0i64 } else { 20 }),
+                product.lay_out(
+                    matrix,
+                    vendor.numbers.stride,
+                    if matrix == 1 { 0i64 } else { 20 }
+                ),
                 0
             );
         }
         assert_eq!(product.prefer(1, 0u64), 0);
-        assert_eq!(product.choose(), (0, 1, 0), "no workspace where none is allowed");
-        let (at_a, at_b, d) =
-            (upload::<f32>(vendor, &a), upload::<f32>(vendor, &b), vendor.upload(&[7f32; 60]));
-        assert_eq!(product.run(Places { a: at_a, b: at_b, c: 0, d, workspace: 0, bytes: 0 }), 0);
+        assert_eq!(
+            product.choose(),
+            (0, 1, 0),
+            "no workspace where none is allowed"
+        );
+        let (at_a, at_b, d) = (
+            upload::<f32>(vendor, &a),
+            upload::<f32>(vendor, &b),
+            vendor.upload(&[7f32; 60]),
+        );
+        assert_eq!(
+            product.run(Places {
+                a: at_a,
+                b: at_b,
+                c: 0,
+                d,
+                workspace: 0,
+                bytes: 0
+            }),
+            0
+        );
         let got = vendor.download::<f32>(d, 60);
         for (index, &value) in got.iter().enumerate() {
             let (matrix, i, j) = (index / 20, index % 20 % 4, index % 20 / 4);
-            let sum: f64 = (0..4).map(|p| a[matrix * 20 + i + 4 * p] * b[(p + 4 * j) % 20]).sum();
+            let sum: f64 = (0..4)
+                .map(|p| a[matrix * 20 + i + 4 * p] * b[(p + 4 * j) % 20])
+                .sum();
             assert_eq!(value, if j < 4 { sum as f32 } else { 7.0 }, "{index}");
         }
         product.say(vendor.numbers.epilogue, 32u32);
-        assert_eq!(product.choose(), (vendor.numbers.unsupported, 0, 0), "a batch with GELU");
+        assert_eq!(
+            product.choose(),
+            (vendor.numbers.unsupported, 0, 0),
+            "a batch with GELU"
+        );
         product.destroy();
-        [at_a, at_b, d].into_iter().for_each(|address| vendor.free(address));
+        [at_a, at_b, d]
+            .into_iter()
+            .for_each(|address| vendor.free(address));
     }
 }
 
 #[test]
 fn each_generation_has_its_library() {
-    let Some(folder) = folder(Cuda::V12, Hip::V7_1) else { return };
-    let (cuda, hip) = (open(&folder, "libcublasLt.so.12"), open(&folder, "libhipblaslt.so.1"));
+    let Some(folder) = folder(Cuda::V12, Hip::V7_1) else {
+        return;
+    };
+    let (cuda, hip) = (
+        open(&folder, "libcublasLt.so.12"),
+        open(&folder, "libhipblaslt.so.1"),
+    );
     assert_eq!(c!(cuda, cublasLtGetVersion() -> usize), 120_804);
     let (mut handle, mut version): (Handle, i32) = (ptr::null_mut(), 0);
     assert_eq!(c!(hip, hipblasLtCreate(&mut handle => *mut Handle)), 0);
-    assert_eq!(c!(hip, hipblasLtGetVersion(handle => Handle, &mut version => *mut i32)), 0);
+    assert_eq!(
+        c!(hip, hipblasLtGetVersion(handle => Handle, &mut version => *mut i32)),
+        0
+    );
     assert_eq!(version, 100_100);
     assert_eq!(c!(hip, hipblasLtDestroy(handle => Handle)), 0);
 }

@@ -21,7 +21,17 @@ const SQUARE: Matrix = Matrix(0, 16, 16, 16);
 fn square(vendor: &Vendor) -> (Product<'_>, Places) {
     let product = Product::new(vendor, [SQUARE; 4], [false; 2], [1.0, 1.0]);
     let [a, b, d] = [1f32, 2.0, 3.0].map(|value| vendor.upload(&[value; 256]));
-    (product, Places { a, b, c: d, d, workspace: vendor.allocate(WORKSPACE + 256), bytes: WORKSPACE })
+    (
+        product,
+        Places {
+            a,
+            b,
+            c: d,
+            d,
+            workspace: vendor.allocate(WORKSPACE + 256),
+            bytes: WORKSPACE,
+        },
+    )
 }
 
 fn discard(product: Product<'_>, at: Places) {
@@ -29,7 +39,9 @@ fn discard(product: Product<'_>, at: Places) {
     // CUDA's frees do not wait.
     vendor.download::<f32>(at.d, 1);
     product.destroy();
-    [at.a, at.b, at.d, at.workspace].into_iter().for_each(|address| vendor.free(address));
+    [at.a, at.b, at.d, at.workspace]
+        .into_iter()
+        .for_each(|address| vendor.free(address));
 }
 
 #[test]
@@ -38,17 +50,47 @@ fn wrong_calls_are_reported() {
         let _alone = vendor.alone(2);
         let (mut product, at) = square(vendor);
         let (invalid, unsupported) = (vendor.numbers.invalid, vendor.numbers.unsupported);
-        assert_eq!(reported(vendor, || product.run(at)), invalid, "no algorithm");
+        assert_eq!(
+            reported(vendor, || product.run(at)),
+            invalid,
+            "no algorithm"
+        );
         assert_eq!(product.choose(), (0, 1, WORKSPACE));
         assert_eq!(product.run(at), 0);
-        let wrong =
-            |status, at, what: &str| assert_eq!(reported(vendor, || product.run(at)), status, "{what}");
-        wrong(invalid, Places { a: at.a + 16, ..at }, "a ends after its memory");
+        let wrong = |status, at, what: &str| {
+            assert_eq!(reported(vendor, || product.run(at)), status, "{what}")
+        };
+        wrong(
+            invalid,
+            Places { a: at.a + 16, ..at },
+            "a ends after its memory",
+        );
         wrong(invalid, Places { d: 0, ..at }, "no d");
-        wrong(invalid, Places { bytes: WORKSPACE - 1, ..at }, "a small workspace");
+        wrong(
+            invalid,
+            Places {
+                bytes: WORKSPACE - 1,
+                ..at
+            },
+            "a small workspace",
+        );
         wrong(invalid, Places { workspace: 0, ..at }, "no workspace");
-        wrong(invalid, Places { workspace: at.workspace + 16, ..at }, "a workspace at 16");
-        wrong(invalid, Places { bytes: WORKSPACE + 257, ..at }, "a workspace beyond its memory");
+        wrong(
+            invalid,
+            Places {
+                workspace: at.workspace + 16,
+                ..at
+            },
+            "a workspace at 16",
+        );
+        wrong(
+            invalid,
+            Places {
+                bytes: WORKSPACE + 257,
+                ..at
+            },
+            "a workspace beyond its memory",
+        );
         let large = vendor.upload(&[0f32; 300]);
         wrong(unsupported, Places { b: large + 8, ..at }, "b at 8");
         vendor.free(large);
@@ -61,7 +103,11 @@ fn wrong_calls_are_reported() {
 fn other_products(mut product: Product<'_>, at: Places) {
     let (vendor, invalid) = (product.vendor, product.vendor.numbers.invalid);
     product.say(vendor.numbers.epilogue, 32u32);
-    assert_eq!(reported(vendor, || product.run(at)), invalid, "chosen without GELU");
+    assert_eq!(
+        reported(vendor, || product.run(at)),
+        invalid,
+        "chosen without GELU"
+    );
     assert_eq!(product.choose(), (0, 1, WORKSPACE));
     assert_eq!(product.run(at), 0);
     product.say(vendor.numbers.epilogue, 4u32);
@@ -70,7 +116,11 @@ fn other_products(mut product: Product<'_>, at: Places) {
     product.say(vendor.numbers.epilogue, 160u32);
     for leading in [0i64, 8, 17] {
         product.say(vendor.numbers.aux_leading, leading);
-        assert_eq!(reported(vendor, || product.choose()), (invalid, 0, 0), "aux with {leading}");
+        assert_eq!(
+            reported(vendor, || product.choose()),
+            (invalid, 0, 0),
+            "aux with {leading}"
+        );
     }
     discard(product, at);
 }
@@ -80,7 +130,13 @@ fn what_there_is_not_is_not_found() {
     for vendor in vendors() {
         let _alone = vendor.alone(3);
         let (before, none) = (vendor.misuses(), (vendor.numbers.unsupported, 0, 0));
-        for kinds in [[1, 1, 1, 1], [0, 14, 0, 0], [14, 14, 2, 2], [0, 0, 14, 14], [14, 14, 14, 0]] {
+        for kinds in [
+            [1, 1, 1, 1],
+            [0, 14, 0, 0],
+            [14, 14, 2, 2],
+            [0, 0, 14, 14],
+            [14, 14, 14, 0],
+        ] {
             let matrices = kinds.map(|kind| Matrix(kind, 16, 16, 16));
             let mut product = Product::new(vendor, matrices, [false; 2], [1.0, 0.0]);
             assert_eq!(product.choose(), none, "types {kinds:?}");
@@ -91,7 +147,11 @@ fn what_there_is_not_is_not_found() {
             product.say(vendor.numbers.epilogue, epilogue);
             product.say(vendor.numbers.aux_leading, 16i64);
             product.say(attribute, at.a + 8);
-            assert_eq!(product.choose(), none, "epilogue {epilogue} with an address at 8");
+            assert_eq!(
+                product.choose(),
+                none,
+                "epilogue {epilogue} with an address at 8"
+            );
         }
         product.say(vendor.numbers.epilogue, 2u32);
         assert_eq!(product.choose(), none, "ReLU");
@@ -112,9 +172,20 @@ fn descriptors_contradict_or_are_gone() {
         let invalid = vendor.numbers.invalid;
         let matrices = [SQUARE, Matrix(0, 8, 16, 16), SQUARE, SQUARE];
         let mut product = Product::new(vendor, matrices, [false; 2], [1.0, 0.0]);
-        assert_eq!(reported(vendor, || product.choose()), (invalid, 0, 0), "16 columns, 8 rows");
-        assert_eq!(reported(vendor, || product.set(vendor.numbers.epilogue, 1u64)), invalid, "8 bytes for 4");
-        assert_eq!(reported(vendor, || product.set(99, 1u32)), vendor.numbers.unsupported);
+        assert_eq!(
+            reported(vendor, || product.choose()),
+            (invalid, 0, 0),
+            "16 columns, 8 rows"
+        );
+        assert_eq!(
+            reported(vendor, || product.set(vendor.numbers.epilogue, 1u64)),
+            invalid,
+            "8 bytes for 4"
+        );
+        assert_eq!(
+            reported(vendor, || product.set(99, 1u32)),
+            vendor.numbers.unsupported
+        );
         product.destroy();
         let (mut product, at) = square(vendor);
         assert_eq!(product.choose(), (0, 1, WORKSPACE));
@@ -123,8 +194,18 @@ fn descriptors_contradict_or_are_gone() {
         vendor.enter(4);
         let destroyed = product.layouts[1];
         assert_eq!(lt!(vendor, "MatrixLayoutDestroy"(destroyed => Handle)), 0);
-        assert_eq!(reported(vendor, || product.run(at)), invalid, "a destroyed layout");
-        assert_eq!(reported(vendor, || lt!(vendor, "MatrixLayoutDestroy"(destroyed => Handle))), invalid);
+        assert_eq!(
+            reported(vendor, || product.run(at)),
+            invalid,
+            "a destroyed layout"
+        );
+        assert_eq!(
+            reported(
+                vendor,
+                || lt!(vendor, "MatrixLayoutDestroy"(destroyed => Handle))
+            ),
+            invalid
+        );
         product.layouts[1] = {
             let mut layout: Handle = std::ptr::null_mut();
             let status = lt!(vendor, "MatrixLayoutCreate"(

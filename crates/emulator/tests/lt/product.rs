@@ -37,13 +37,24 @@ pub struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    pub fn new(vendor: &'a Vendor, matrices: [Matrix; 4], transposed: [bool; 2], scalars: [f32; 2]) -> Self {
+    pub fn new(
+        vendor: &'a Vendor,
+        matrices: [Matrix; 4],
+        transposed: [bool; 2],
+        scalars: [f32; 2],
+    ) -> Self {
         let mut handles = [ptr::null_mut(); 3];
         let [handle, operation, preference] = &mut handles;
         assert_eq!(lt!(vendor, "Create"(handle => *mut Handle)), 0);
         let compute = vendor.numbers.compute[0];
-        assert_eq!(lt!(vendor, "MatmulDescCreate"(operation => *mut Handle, compute => i32, 0 => i32)), 0);
-        assert_eq!(lt!(vendor, "MatmulPreferenceCreate"(preference => *mut Handle)), 0);
+        assert_eq!(
+            lt!(vendor, "MatmulDescCreate"(operation => *mut Handle, compute => i32, 0 => i32)),
+            0
+        );
+        assert_eq!(
+            lt!(vendor, "MatmulPreferenceCreate"(preference => *mut Handle)),
+            0
+        );
         let layouts = matrices.map(|Matrix(kind, rows, columns, leading)| {
             let mut layout: Handle = ptr::null_mut();
             let status = lt!(vendor, "MatrixLayoutCreate"(
@@ -52,7 +63,16 @@ impl<'a> Product<'a> {
             layout
         });
         let ([handle, operation, preference], stream) = (handles, ptr::null_mut());
-        let product = Self { vendor, handle, operation, layouts, preference, algo: vec![], stream, scalars };
+        let product = Self {
+            vendor,
+            handle,
+            operation,
+            layouts,
+            preference,
+            algo: vec![],
+            stream,
+            scalars,
+        };
         for (attribute, is) in vendor.numbers.transposed.into_iter().zip(transposed) {
             product.say(attribute, vendor.numbers.as_it_is + i32::from(is));
         }
@@ -89,7 +109,9 @@ impl<'a> Product<'a> {
         let status = lt!(self.vendor, "MatmulAlgoGetHeuristic"(
             self.handle => Handle, self.operation => Handle, a => Handle, b => Handle, c => Handle, d => Handle,
             self.preference => Handle, 1 => i32, result.as_mut_ptr() => *mut u64, &mut found => *mut i32));
-        let algo = result[..numbers.algo / 8].iter().flat_map(|word| word.to_ne_bytes());
+        let algo = result[..numbers.algo / 8]
+            .iter()
+            .flat_map(|word| word.to_ne_bytes());
         if found == 1 {
             self.algo = algo.collect();
         }
@@ -98,7 +120,11 @@ impl<'a> Product<'a> {
 
     pub fn run(&self, at: Places) -> i32 {
         let ([alpha, beta], [a, b, c, d]) = (&self.scalars, self.layouts);
-        let algo = if self.algo.is_empty() { ptr::null() } else { self.algo.as_ptr() };
+        let algo = if self.algo.is_empty() {
+            ptr::null()
+        } else {
+            self.algo.as_ptr()
+        };
         lt!(self.vendor, "Matmul"(self.handle => Handle, self.operation => Handle, alpha => *const f32,
             at.a => u64, a => Handle, at.b => u64, b => Handle, beta => *const f32, at.c => u64, c => Handle,
             at.d => u64, d => Handle, algo.cast() => *const c_void, at.workspace => u64, at.bytes => usize,
@@ -109,8 +135,14 @@ impl<'a> Product<'a> {
         for layout in self.layouts {
             assert_eq!(lt!(self.vendor, "MatrixLayoutDestroy"(layout => Handle)), 0);
         }
-        assert_eq!(lt!(self.vendor, "MatmulPreferenceDestroy"(self.preference => Handle)), 0);
-        assert_eq!(lt!(self.vendor, "MatmulDescDestroy"(self.operation => Handle)), 0);
+        assert_eq!(
+            lt!(self.vendor, "MatmulPreferenceDestroy"(self.preference => Handle)),
+            0
+        );
+        assert_eq!(
+            lt!(self.vendor, "MatmulDescDestroy"(self.operation => Handle)),
+            0
+        );
         assert_eq!(lt!(self.vendor, "Destroy"(self.handle => Handle)), 0);
     }
 }

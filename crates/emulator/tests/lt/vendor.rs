@@ -91,7 +91,9 @@ pub(crate) use lt;
 pub fn vendors() -> &'static [Vendor] {
     static OPENED: OnceLock<Vec<Vendor>> = OnceLock::new();
     OPENED.get_or_init(|| {
-        let Some(folder) = folder(Cuda::V13, Hip::V6_4) else { return vec![] };
+        let Some(folder) = folder(Cuda::V13, Hip::V6_4) else {
+            return vec![];
+        };
         let vendor = |runtime, light, numbers| Vendor {
             runtime: open(&folder, runtime),
             light: open(&folder, light),
@@ -100,7 +102,10 @@ pub fn vendors() -> &'static [Vendor] {
         };
         let cuda = vendor("libcuda.so.1", "libcublasLt.so.13", &CUBLAS);
         assert_eq!(c!(cuda.runtime, cuInit(0 => u32)), 0);
-        vec![cuda, vendor("libamdhip64.so.6", "libhipblaslt.so.0", &HIPBLAS)]
+        vec![
+            cuda,
+            vendor("libamdhip64.so.6", "libhipblaslt.so.0", &HIPBLAS),
+        ]
     })
 }
 
@@ -111,7 +116,10 @@ impl Vendor {
 
     /// Makes a device the thread's, and keeps the other tests away: counts are those of the process.
     pub fn alone(&self, device: i32) -> MutexGuard<'_, ()> {
-        let guard = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let guard = self
+            .lock
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         self.enter(device);
         guard
     }
@@ -122,7 +130,10 @@ impl Vendor {
             return;
         }
         let mut context: Handle = ptr::null_mut();
-        assert_eq!(c!(self.runtime, cuDevicePrimaryCtxRetain(&mut context => *mut Handle, device => i32)), 0);
+        assert_eq!(
+            c!(self.runtime, cuDevicePrimaryCtxRetain(&mut context => *mut Handle, device => i32)),
+            0
+        );
         assert_eq!(c!(self.runtime, cuCtxSetCurrent(context => Handle)), 0);
     }
 

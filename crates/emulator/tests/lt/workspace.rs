@@ -9,17 +9,33 @@ use std::{ffi::c_void, ptr};
 
 #[test]
 fn a_workspace_freed_too_early_is_written_late() {
-    let Some(cuda) = vendors().first() else { return };
+    let Some(cuda) = vendors().first() else {
+        return;
+    };
     let _alone = cuda.alone(0);
     let mut product = Product::new(cuda, [Matrix(0, 4, 4, 4); 4], [false; 2], [1.0, 0.0]);
     assert_eq!(product.choose(), (0, 1, WORKSPACE));
-    let (a, workspace, gate) = (cuda.upload(&[1f32; 32]), cuda.allocate(WORKSPACE), Gate::default());
+    let (a, workspace, gate) = (
+        cuda.upload(&[1f32; 32]),
+        cuda.allocate(WORKSPACE),
+        Gate::default(),
+    );
     let stream = stream(&cuda.runtime);
     product.stream = stream;
     let held = c!(cuda.runtime, cuLaunchHostFunc(stream => Handle, Gate::hold => extern "C" fn(*mut c_void),
         (&raw const gate).cast_mut().cast() => *mut c_void));
     assert_eq!(held, 0);
-    assert_eq!(product.run(Places { a, b: a, c: 0, d: a + 64, workspace, bytes: WORKSPACE }), 0);
+    assert_eq!(
+        product.run(Places {
+            a,
+            b: a,
+            c: 0,
+            d: a + 64,
+            workspace,
+            bytes: WORKSPACE
+        }),
+        0
+    );
     cuda.free(workspace);
     gate.open();
     assert_eq!(c!(cuda.runtime, cuStreamSynchronize(stream => Handle)), 0);
@@ -35,11 +51,16 @@ fn a_workspace_freed_too_early_is_written_late() {
 
 #[test]
 fn a_workspace_that_something_else_writes_is_noticed() {
-    let Some(cuda) = vendors().first() else { return };
+    let Some(cuda) = vendors().first() else {
+        return;
+    };
     let _alone = cuda.alone(7);
     let mut product = Product::new(cuda, [Matrix(0, 768, 768, 768); 4], [false; 2], [1.0, 0.0]);
     assert_eq!(product.choose(), (0, 1, WORKSPACE));
-    let (a, d) = (cuda.upload(&vec![1f32; 768 * 768]), cuda.allocate(4 * 768 * 768));
+    let (a, d) = (
+        cuda.upload(&vec![1f32; 768 * 768]),
+        cuda.allocate(4 * 768 * 768),
+    );
     let workspace = cuda.allocate(WORKSPACE);
     let (ours, other) = (stream(&cuda.runtime), stream(&cuda.runtime));
     product.stream = ours;
@@ -49,18 +70,35 @@ fn a_workspace_that_something_else_writes_is_noticed() {
         if cuda.misuses() > before {
             break;
         }
-        assert_eq!(product.run(Places { a, b: a, c: 0, d, workspace, bytes: WORKSPACE }), 0);
+        assert_eq!(
+            product.run(Places {
+                a,
+                b: a,
+                c: 0,
+                d,
+                workspace,
+                bytes: WORKSPACE
+            }),
+            0
+        );
         while c!(cuda.runtime, cuStreamQuery(ours => Handle)) == 600 {
             c!(cuda.runtime, cuMemsetD8Async(workspace => u64, 1 => u8, 64 => usize, other => Handle));
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
     assert_eq!(cuda.misuses(), before + 1);
-    assert_ne!(c!(cuda.runtime, cuStreamSynchronize(ours => Handle)), 0, "the context has a fault");
+    assert_ne!(
+        c!(cuda.runtime, cuStreamSynchronize(ours => Handle)),
+        0,
+        "the context has a fault"
+    );
 }
 
 fn stream(runtime: &libloading::Library) -> Handle {
     let mut stream: Handle = ptr::null_mut();
-    assert_eq!(c!(runtime, cuStreamCreate(&mut stream => *mut Handle, 1 => u32)), 0);
+    assert_eq!(
+        c!(runtime, cuStreamCreate(&mut stream => *mut Handle, 1 => u32)),
+        0
+    );
     stream
 }

@@ -22,21 +22,41 @@ pub(crate) const LAST_DEVICE: usize = STALLING + RANKS - 1;
 /// Each vendor with each kind of collectives, on emulated devices from number `FIRST` on.
 fn ways<const FIRST: usize>() -> [Way; 4] {
     [
-        Way { open: |ordinal| cuda(place(FIRST, ordinal), false), ..CUDA },
-        Way { open: |ordinal| cuda(place(FIRST, ordinal), true), ..CUDA_STAGED },
-        Way { open: |ordinal| rocm(place(FIRST, ordinal), false), ..ROCM },
-        Way { open: |ordinal| rocm(place(FIRST, ordinal), true), ..ROCM_STAGED },
+        Way {
+            open: |ordinal| cuda(place(FIRST, ordinal), false),
+            ..CUDA
+        },
+        Way {
+            open: |ordinal| cuda(place(FIRST, ordinal), true),
+            ..CUDA_STAGED
+        },
+        Way {
+            open: |ordinal| rocm(place(FIRST, ordinal), false),
+            ..ROCM
+        },
+        Way {
+            open: |ordinal| rocm(place(FIRST, ordinal), true),
+            ..ROCM_STAGED
+        },
     ]
 }
 
 fn place(first: usize, ordinal: usize) -> usize {
-    if on_devices() { ordinal } else { first + ordinal }
+    if on_devices() {
+        ordinal
+    } else {
+        first + ordinal
+    }
 }
 
 /// Trains on four ranks; in step 2 `fault` is called on rank 3. Gives the report.
 fn with_fault(way: Way, fault: fn() -> train::Result<()>) -> String {
     let mut config = config(Precision::F32);
-    config.parallel.grid = Degrees { x: 2, z: 2, ..Degrees::default() };
+    config.parallel.grid = Degrees {
+        x: 2,
+        z: 2,
+        ..Degrees::default()
+    };
     let (shared, begun) = (Arc::new(config), Instant::now());
     let failure = try_ranks_with(TIMEOUT, RANKS, way.open, move |world, device| {
         let (config, rank) = (&*shared, world.rank());
@@ -51,7 +71,12 @@ fn with_fault(way: Way, fault: fn() -> train::Result<()>) -> String {
         }
         Ok(())
     });
-    assert!(begun.elapsed() < 10 * TIMEOUT, "{}: ended after {:?}", way.vendor, begun.elapsed());
+    assert!(
+        begun.elapsed() < 10 * TIMEOUT,
+        "{}: ended after {:?}",
+        way.vendor,
+        begun.elapsed()
+    );
     failure.expect_err("the run fails")
 }
 
@@ -60,7 +85,11 @@ fn a_rank_that_fails_is_named_with_its_error() {
     for way in ways::<FAILING>() {
         if way.is_asked("a failing rank") && way.has_devices(RANKS) {
             let report = with_fault(way, || Err(train::Error::Config("the disk is full".into())));
-            assert!(report.starts_with("rank 3 failed: the disk is full"), "{}: {report}", way.vendor);
+            assert!(
+                report.starts_with("rank 3 failed: the disk is full"),
+                "{}: {report}",
+                way.vendor
+            );
         }
     }
 }
@@ -74,7 +103,11 @@ fn a_rank_that_stalls_is_named_by_those_that_wait() {
                 Ok(())
             });
             let first = report.lines().next().unwrap_or_default();
-            assert!(first.contains("waited") && first.contains("3"), "{}: {report}", way.vendor);
+            assert!(
+                first.contains("waited") && first.contains("3"),
+                "{}: {report}",
+                way.vendor
+            );
         }
     }
 }

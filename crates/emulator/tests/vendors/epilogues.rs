@@ -10,12 +10,23 @@ type Open = fn(Options) -> Result<std::sync::Arc<dyn hal::Device>>;
 
 // Addresses are looked at, and nothing at them.
 fn slice(addr: u64, dtype: DType) -> RawSlice {
-    RawSlice { addr, len: 16 * 16, dtype }
+    RawSlice {
+        addr,
+        len: 16 * 16,
+        dtype,
+    }
 }
 
 fn product(dtype: DType, columns: usize, bias: u64) -> Gemm {
-    let matrix = |addr, leading| Matrix { data: slice(addr, dtype), leading, transposed: false };
-    let epilogue = Epilogue::Gelu { bias: Some(slice(bias, dtype)), sum: slice(1 << 14, dtype) };
+    let matrix = |addr, leading| Matrix {
+        data: slice(addr, dtype),
+        leading,
+        transposed: false,
+    };
+    let epilogue = Epilogue::Gelu {
+        bias: Some(slice(bias, dtype)),
+        sum: slice(1 << 14, dtype),
+    };
     Gemm {
         m: 16,
         n: columns,
@@ -37,16 +48,41 @@ fn the_library_takes_what_it_can() {
             continue;
         }
         let takes = |options: Options, gemm: &Gemm| {
-            open(options).and_then(|device| device.create_blas()?.fuses(gemm)).unwrap()
+            open(options)
+                .and_then(|device| device.create_blas()?.fuses(gemm))
+                .unwrap()
         };
         let fused = |gemm: &Gemm| takes(Options::default(), gemm);
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
-            assert!(fused(&product(dtype, 16, 1 << 15)), "{}: {dtype}", way.vendor);
+            assert!(
+                fused(&product(dtype, 16, 1 << 15)),
+                "{}: {dtype}",
+                way.vendor
+            );
         }
-        assert!(!fused(&product(DType::F64, 16, 1 << 15)), "{}: f64", way.vendor);
-        assert!(!fused(&product(DType::F32, 12, 1 << 15)), "{}: rows that are no multiple of 8", way.vendor);
-        assert!(!fused(&product(DType::F32, 16, (1 << 15) + 4)), "{}: a bias that lies askew", way.vendor);
-        let separate = Options { epilogues: Epilogues::Separate, ..Options::default() };
-        assert!(!takes(separate, &product(DType::F32, 16, 1 << 15)), "{}: switched off", way.vendor);
+        assert!(
+            !fused(&product(DType::F64, 16, 1 << 15)),
+            "{}: f64",
+            way.vendor
+        );
+        assert!(
+            !fused(&product(DType::F32, 12, 1 << 15)),
+            "{}: rows that are no multiple of 8",
+            way.vendor
+        );
+        assert!(
+            !fused(&product(DType::F32, 16, (1 << 15) + 4)),
+            "{}: a bias that lies askew",
+            way.vendor
+        );
+        let separate = Options {
+            epilogues: Epilogues::Separate,
+            ..Options::default()
+        };
+        assert!(
+            !takes(separate, &product(DType::F32, 16, 1 << 15)),
+            "{}: switched off",
+            way.vendor
+        );
     }
 }

@@ -11,7 +11,10 @@ const COUNT: usize = 1000;
 
 /// What `x += y` leaves in x: run once and recorded once by `record`, and queued three times.
 fn sums(device: &Device) -> Result<Vec<f32>> {
-    let (x, y) = (ones(device)?, Tensor::full(device, DType::F32, &[COUNT], 0.5)?);
+    let (x, y) = (
+        ones(device)?,
+        Tensor::full(device, DType::F32, &[COUNT], 0.5)?,
+    );
     // What comes and goes in between has memory of its own in every run.
     let add = || ops::copy(&ops::add(&x, &y)?, &x);
     let (recording, ()) = device.record(add)?;
@@ -19,7 +22,10 @@ fn sums(device: &Device) -> Result<Vec<f32>> {
     let others: Vec<Tensor> = others.collect::<Result<_>>()?;
     (0..3).try_for_each(|_| recording.replay())?;
     for other in others {
-        assert!(other.to_vec::<f32>()?.iter().all(|element| *element == 7.0), "a replay wrote over a tensor");
+        assert!(
+            other.to_vec::<f32>()?.iter().all(|element| *element == 7.0),
+            "a replay wrote over a tensor"
+        );
     }
     x.to_vec()
 }
@@ -29,14 +35,21 @@ fn ones(device: &Device) -> Result<Tensor> {
 }
 
 fn device(way: Way) -> Device {
-    (way.open)(0).and_then(Device::new).expect("an emulated device")
+    (way.open)(0)
+        .and_then(Device::new)
+        .expect("an emulated device")
 }
 
 #[test]
 fn recorded_work_runs_at_each_replay_and_not_when_recorded() {
     for way in [CUDA, ROCM] {
         if way.is_ready("recorded work") {
-            assert_eq!(sums(&device(way)), Ok(vec![1.0 + 4.0 * 0.5; COUNT]), "{}", way.vendor);
+            assert_eq!(
+                sums(&device(way)),
+                Ok(vec![1.0 + 4.0 * 0.5; COUNT]),
+                "{}",
+                way.vendor
+            );
         }
     }
 }
@@ -61,11 +74,17 @@ fn what_cannot_be_recorded_is_told_and_the_device_goes_on() {
     let x = ones(&device).unwrap();
     let fails = |work: &dyn Fn() -> Result<()>| device.record(work).unwrap_err().to_string();
     let error = fails(&|| x.to_vec::<f32>().map(drop));
-    assert_eq!(error, "to_vec: a copy of the host within recorded work, needs work of the device alone");
+    assert_eq!(
+        error,
+        "to_vec: a copy of the host within recorded work, needs work of the device alone"
+    );
     let error = fails(&|| x.upload(&[1f32; COUNT]));
     assert!(error.starts_with("upload: a copy of the host"), "{error}");
     let error = fails(&|| device.record(|| x.fill(2.0)).map(drop));
-    assert!(error.ends_with("needs neither another one nor a trace at the same time"), "{error}");
+    assert!(
+        error.ends_with("needs neither another one nor a trace at the same time"),
+        "{error}"
+    );
     assert_eq!(x.to_vec::<f32>(), Ok(vec![1.0; COUNT]));
 }
 
@@ -96,8 +115,16 @@ fn recorded_steps_train_to_the_same_bits() {
             config.training.graph = true;
             let recorded = train_with(&config, way.open);
             let difference = difference(&recorded, &plain);
-            assert_eq!(recorded.losses, plain.losses, "{} {precision:?}: {difference}", way.vendor);
-            assert_eq!(recorded.weights, plain.weights, "{} {precision:?}: {difference}", way.vendor);
+            assert_eq!(
+                recorded.losses, plain.losses,
+                "{} {precision:?}: {difference}",
+                way.vendor
+            );
+            assert_eq!(
+                recorded.weights, plain.weights,
+                "{} {precision:?}: {difference}",
+                way.vendor
+            );
         }
     }
 }

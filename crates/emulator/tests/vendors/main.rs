@@ -24,14 +24,26 @@ struct Way {
     open: testkit::contract::Open,
 }
 
-const CUDA: Way =
-    Way { vendor: "cuda", collectives: gpu::Collectives::Library, open: |ordinal| cuda(ordinal, false) };
-const CUDA_STAGED: Way =
-    Way { collectives: gpu::Collectives::Staged, open: |ordinal| cuda(ordinal, true), ..CUDA };
-const ROCM: Way =
-    Way { vendor: "rocm", collectives: gpu::Collectives::Library, open: |ordinal| rocm(ordinal, false) };
-const ROCM_STAGED: Way =
-    Way { collectives: gpu::Collectives::Staged, open: |ordinal| rocm(ordinal, true), ..ROCM };
+const CUDA: Way = Way {
+    vendor: "cuda",
+    collectives: gpu::Collectives::Library,
+    open: |ordinal| cuda(ordinal, false),
+};
+const CUDA_STAGED: Way = Way {
+    collectives: gpu::Collectives::Staged,
+    open: |ordinal| cuda(ordinal, true),
+    ..CUDA
+};
+const ROCM: Way = Way {
+    vendor: "rocm",
+    collectives: gpu::Collectives::Library,
+    open: |ordinal| rocm(ordinal, false),
+};
+const ROCM_STAGED: Way = Way {
+    collectives: gpu::Collectives::Staged,
+    open: |ordinal| rocm(ordinal, true),
+    ..ROCM
+};
 
 fn cuda(ordinal: usize, staged: bool) -> Result<Arc<dyn Device>> {
     cuda::open(options(ordinal, staged))
@@ -42,9 +54,19 @@ fn rocm(ordinal: usize, staged: bool) -> Result<Arc<dyn Device>> {
 }
 
 fn options(ordinal: usize, staged: bool) -> gpu::Options {
-    let collectives = if staged { gpu::Collectives::Staged } else { gpu::Collectives::Library };
+    let collectives = if staged {
+        gpu::Collectives::Staged
+    } else {
+        gpu::Collectives::Library
+    };
     let wraps = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
-    gpu::Options { ordinal, collectives, wraps, products: None, epilogues: gpu::Epilogues::Fused }
+    gpu::Options {
+        ordinal,
+        collectives,
+        wraps,
+        products: None,
+        epilogues: gpu::Epilogues::Fused,
+    }
 }
 
 impl Way {
@@ -52,7 +74,9 @@ impl Way {
     fn is_asked(self, test: &str) -> bool {
         let asked = on_devices() || emulator::is_required("emulator");
         if !asked {
-            eprintln!("skipped {test}: FASCICLE_REQUIRE does not name emulator; ci/emulator.sh runs it");
+            eprintln!(
+                "skipped {test}: FASCICLE_REQUIRE does not name emulator; ci/emulator.sh runs it"
+            );
         }
         asked && self.is_ready(test)
     }
@@ -62,7 +86,10 @@ impl Way {
         if on_devices() {
             let asked = emulator::is_required(self.vendor);
             if !asked {
-                eprintln!("skipped {test}: FASCICLE_REQUIRE does not name {}", self.vendor);
+                eprintln!(
+                    "skipped {test}: FASCICLE_REQUIRE does not name {}",
+                    self.vendor
+                );
             }
             return asked;
         }
@@ -95,7 +122,10 @@ fn use_emulator(folder: &std::path::Path) {
         unsafe {
             std::env::set_var(format!("FASCICLE_{vendor}_PATH"), folder);
             // The emulator looks functions up by name, so any image that is not empty will do.
-            std::env::set_var(format!("FASCICLE_{vendor}_OBJECT"), folder.join("libcuda.so.1"));
+            std::env::set_var(
+                format!("FASCICLE_{vendor}_OBJECT"),
+                folder.join("libcuda.so.1"),
+            );
         }
     }
     let devices = ending::LAST_DEVICE + 1;

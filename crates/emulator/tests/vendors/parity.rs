@@ -31,7 +31,14 @@ fn grids() -> Vec<Degrees> {
     if std::env::var("FASCICLE_PARITY").is_ok_and(|value| value == "all") {
         return [1, 2, 4, 8].into_iter().flat_map(factorisations).collect();
     }
-    SOME.map(|[x, y, z, data, pipeline]| Degrees { x, y, z, data, pipeline }).into()
+    SOME.map(|[x, y, z, data, pipeline]| Degrees {
+        x,
+        y,
+        z,
+        data,
+        pipeline,
+    })
+    .into()
 }
 
 fn short(precision: Precision) -> Config {
@@ -64,33 +71,75 @@ fn half_precision(precision: Precision) -> Config {
 }
 
 /// Trains on these grids, and holds what `largest` takes of the difference from the CPU's serial program to `tolerance`.
-fn check(way: Way, config: &Config, grids: &[Degrees], largest: fn(&Difference) -> f64, tolerance: f64) {
+fn check(
+    way: Way,
+    config: &Config,
+    grids: &[Degrees],
+    largest: fn(&Difference) -> f64,
+    tolerance: f64,
+) {
     if !way.is_asked("parity") {
         return;
     }
     let expected = train(config);
-    for grid in grids.iter().filter(|grid| way.has_devices(grid.world_size().unwrap_or(usize::MAX))) {
+    for grid in grids
+        .iter()
+        .filter(|grid| way.has_devices(grid.world_size().unwrap_or(usize::MAX)))
+    {
         let mut config = config.clone();
         config.parallel.grid = *grid;
         let difference = difference(&train_with(&config, way.open), &expected);
         let (vendor, collectives) = (way.vendor, way.collectives);
-        assert!(largest(&difference) <= tolerance, "{vendor}, {collectives:?}, grid {grid}: {difference}");
+        assert!(
+            largest(&difference) <= tolerance,
+            "{vendor}, {collectives:?}, grid {grid}: {difference}"
+        );
     }
 }
 
 fn check_f32(way: Way) {
-    check(way, &short(Precision::F32), &grids(), Difference::largest_at_equal_weights, F32);
+    check(
+        way,
+        &short(Precision::F32),
+        &grids(),
+        Difference::largest_at_equal_weights,
+        F32,
+    );
 }
 
 fn check_f64(way: Way) {
-    let few = [Degrees { x: 2, ..Degrees::default() }, Degrees { x: 2, y: 2, z: 2, ..Degrees::default() }];
+    let few = [
+        Degrees {
+            x: 2,
+            ..Degrees::default()
+        },
+        Degrees {
+            x: 2,
+            y: 2,
+            z: 2,
+            ..Degrees::default()
+        },
+    ];
     check(way, &llama(), &few, Difference::largest, F64);
 }
 
 fn check_half(way: Way) {
-    let few = [Degrees::default(), Degrees { x: 2, z: 2, ..Degrees::default() }];
+    let few = [
+        Degrees::default(),
+        Degrees {
+            x: 2,
+            z: 2,
+            ..Degrees::default()
+        },
+    ];
     for (precision, tolerance) in [(Precision::Bf16, 2e-2), (Precision::F16, 5e-3)] {
-        check(way, &half_precision(precision), &few, |difference| difference.loss, tolerance);
+        check(
+            way,
+            &half_precision(precision),
+            &few,
+            |difference| difference.loss,
+            tolerance,
+        );
     }
 }
 

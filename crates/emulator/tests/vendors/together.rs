@@ -16,13 +16,25 @@ fn both_vendors_train_at_the_same_time() {
     let mut config = config(Precision::F32);
     config.training.steps = 3;
     let expected = train(&config);
-    config.parallel.grid = Degrees { x: 2, data: 2, ..Degrees::default() };
+    config.parallel.grid = Degrees {
+        x: 2,
+        data: 2,
+        ..Degrees::default()
+    };
     std::thread::scope(|scope| {
         let config = &config;
-        let runs = [CUDA, ROCM].map(|way| (way.vendor, scope.spawn(move || train_with(config, way.open))));
+        let runs = [CUDA, ROCM].map(|way| {
+            (
+                way.vendor,
+                scope.spawn(move || train_with(config, way.open)),
+            )
+        });
         for (vendor, run) in runs {
             let difference = difference(&run.join().expect("the ranks train"), &expected);
-            assert!(difference.largest_at_equal_weights() <= 1e-4, "{vendor}: {difference}");
+            assert!(
+                difference.largest_at_equal_weights() <= 1e-4,
+                "{vendor}: {difference}"
+            );
         }
     });
 }

@@ -16,18 +16,25 @@ const OPEN: [(crate::Way, Open); 2] = [
 ];
 const SIZE: [usize; 3] = [24, 40, 56];
 const DTYPES: [DType; 3] = [DType::F64, DType::F32, DType::Bf16];
-static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+static FOLDER: LazyLock<tempfile::TempDir> =
+    LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
 fn file(vendor: &str) -> PathBuf {
     FOLDER.path().join(vendor)
 }
 
 fn options(ordinal: usize, vendor: &str) -> Options {
-    Options { ordinal, products: Some(file(vendor)), ..Options::default() }
+    Options {
+        ordinal,
+        products: Some(file(vendor)),
+        ..Options::default()
+    }
 }
 
 fn numbers(len: usize, step: usize) -> Vec<f64> {
-    (0..len).map(|index| (index * step % 13) as f64 - 6.0).collect()
+    (0..len)
+        .map(|index| (index * step % 13) as f64 - 6.0)
+        .collect()
 }
 
 /// A product of each transpose and type, one number after the other. Sums of these numbers are exact.
@@ -39,7 +46,9 @@ fn products(device: &Device) -> Result<Vec<f64>> {
         (ops::Transpose::Second, [m, k], [n, k]),
     ];
     let mut all = Vec::new();
-    for (dtype, (transpose, a, b)) in DTYPES.into_iter().flat_map(|dtype| orders.map(|order| (dtype, order)))
+    for (dtype, (transpose, a, b)) in DTYPES
+        .into_iter()
+        .flat_map(|dtype| orders.map(|order| (dtype, order)))
     {
         let a = Tensor::from_f64(device, dtype, &a, &numbers(m * k, 7))?;
         let b = Tensor::from_f64(device, dtype, &b, &numbers(k * n, 5))?;
@@ -61,24 +70,43 @@ fn before_and_after(open: Open) -> Vec<[Vec<f64>; 2]> {
 fn with_way(file: &Path, way: &str) -> String {
     let text = fs::read_to_string(file).expect("the first rank has written it");
     text.lines()
-        .map(|line| format!("{} {way}\n", line.rsplit_once(' ').expect("a product and its way").0))
+        .map(|line| {
+            format!(
+                "{} {way}\n",
+                line.rsplit_once(' ').expect("a product and its way").0
+            )
+        })
         .collect()
 }
 
 #[test]
 fn every_way_to_a_product_gives_its_numbers() {
-    for (way, open) in
-        OPEN.into_iter().filter(|(way, _)| way.is_ready("ways to products") && way.has_devices(2))
+    for (way, open) in OPEN
+        .into_iter()
+        .filter(|(way, _)| way.is_ready("ways to products") && way.has_devices(2))
     {
         let timed = before_and_after(open);
         let expected = timed[0][0].clone();
-        assert!(timed.iter().flatten().all(|numbers| *numbers == expected), "{}: timed", way.vendor);
+        assert!(
+            timed.iter().flatten().all(|numbers| *numbers == expected),
+            "{}: timed",
+            way.vendor
+        );
         let file = file(way.vendor);
-        assert_eq!(with_way(&file, "").lines().count(), 3 * DTYPES.len(), "{}", way.vendor);
+        assert_eq!(
+            with_way(&file, "").lines().count(),
+            3 * DTYPES.len(),
+            "{}",
+            way.vendor
+        );
         for name in ["turn-a", "turn-b"] {
             fs::write(&file, with_way(&file, name)).expect("a file");
             let all = before_and_after(open);
-            assert!(all.iter().flatten().all(|numbers| *numbers == expected), "{}: {name}", way.vendor);
+            assert!(
+                all.iter().flatten().all(|numbers| *numbers == expected),
+                "{}: {name}",
+                way.vendor
+            );
         }
     }
 }

@@ -3,7 +3,9 @@
 mod library;
 mod staged;
 
-use crate::{Collectives, context::Context, driver::library_version, kernels::Module, table::Tables};
+use crate::{
+    Collectives, context::Context, driver::library_version, kernels::Module, table::Tables,
+};
 use hal::{Communicator, Error, GroupId, Join, Result};
 use std::sync::Arc;
 
@@ -12,7 +14,9 @@ pub(crate) fn description(tables: &Tables, collectives: Collectives) -> String {
     match (collectives, &tables.collectives) {
         (Collectives::Staged, _) => "staged copies within this process".into(),
         (Collectives::Library, Ok((name, table))) => format!("{name} {}", library_version(table)),
-        (Collectives::Library, Err(missing)) => format!("no library ({} not found)", missing.library),
+        (Collectives::Library, Err(missing)) => {
+            format!("no library ({} not found)", missing.library)
+        }
     }
 }
 

@@ -72,7 +72,9 @@ impl AttentionSizes {
             tile_others,
             ..Zeroable::zeroed()
         };
-        let Some(dropout) = shape.dropout else { return sizes };
+        let Some(dropout) = shape.dropout else {
+            return sizes;
+        };
         AttentionSizes {
             key: dropout.key.into(),
             first_sequence: dropout.first_sequence as u64,
@@ -101,17 +103,29 @@ fn tile(
     numbers: impl Fn(u32, u32, u32) -> u32,
 ) -> Result<([u32; 2], u32)> {
     let size = shape.head_size as u32;
-    let bytes = |[rows, others]: [u32; 2]| numbers(rows, others, size) * dtype.accumulator().bytes() as u32;
+    let bytes =
+        |[rows, others]: [u32; 2]| numbers(rows, others, size) * dtype.accumulator().bytes() as u32;
     let limit = traits.shared_bytes_per_block.min(MOST_SHARED);
-    let fits = TILES.into_iter().map(|tile| (tile, bytes(tile))).find(|&(_, bytes)| bytes <= limit);
+    let fits = TILES
+        .into_iter()
+        .map(|tile| (tile, bytes(tile)))
+        .find(|&(_, bytes)| bytes <= limit);
     fits.ok_or_else(|| {
-        let found = format!("heads of {size} elements of {dtype}, {} bytes of shared memory", bytes([1, 1]));
+        let found = format!(
+            "heads of {size} elements of {dtype}, {} bytes of shared memory",
+            bytes([1, 1])
+        );
         Error::invalid(operation, found, format!("at most {limit} bytes"))
     })
 }
 
 /// Blocks for `num_rows` rows of each of `heads` heads of each sequence.
-fn grid(operation: &str, shape: &AttentionShape, rows_of_block: u32, heads: usize) -> Result<[u32; 3]> {
+fn grid(
+    operation: &str,
+    shape: &AttentionShape,
+    rows_of_block: u32,
+    heads: usize,
+) -> Result<[u32; 3]> {
     Ok([
         blocks(shape.sequence, rows_of_block as usize),
         blocks_y(operation, "heads", heads)?,
@@ -132,13 +146,20 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
     if tiles::serve(shape, &[args.q, args.k, args.v, args.out]) {
         let params = forward_params(args, [0, 0]);
         let grid = grid(NAME, shape, tiles::ROWS, shape.heads)?;
-        return Ok(vec![tiles::launch(NAME, shape, dtype, grid, &params, traits)]);
+        return Ok(vec![tiles::launch(
+            NAME, shape, dtype, grid, &params, traits,
+        )]);
     }
     let (tile, bytes) = tile(NAME, shape, args.q.dtype, traits, |rows, keys, size| {
         2 * rows * size + rows * (keys + 1) + 3 * rows + keys * (2 * size + 1)
     })?;
     let grid = grid(NAME, shape, tile[0], shape.heads)?;
-    let launch = Launch::new(format!("{NAME}_{dtype}"), grid, [THREADS, 1, 1], &forward_params(args, tile));
+    let launch = Launch::new(
+        format!("{NAME}_{dtype}"),
+        grid,
+        [THREADS, 1, 1],
+        &forward_params(args, tile),
+    );
     Ok(vec![launch.with_shared(bytes)])
 }
 
@@ -168,7 +189,9 @@ pub(super) fn backward(
     if is_empty(&args.shape) {
         return Ok(Vec::new());
     }
-    let slices = [args.q, args.k, args.v, args.d_out, args.d_q, args.d_k, args.d_v];
+    let slices = [
+        args.q, args.k, args.v, args.d_out, args.d_q, args.d_k, args.d_v,
+    ];
     let [queries, keys] = if tiles::serve(&args.shape, &slices) {
         backward_tiles(args, dtype, traits, workspace)?
     } else {
@@ -180,7 +203,12 @@ pub(super) fn backward(
 fn delta(args: &AttentionBackward, dtype: &str, traits: &DeviceTraits, workspace: u64) -> Launch {
     let shape = &args.shape;
     let sizes = AttentionSizes::new(shape, [0, 0]);
-    let params = AttentionDeltaParams { sizes, out: args.out.addr, d_out: args.d_out.addr, delta: workspace };
+    let params = AttentionDeltaParams {
+        sizes,
+        out: args.out.addr,
+        d_out: args.d_out.addr,
+        delta: workspace,
+    };
     let (grid, block) = warps(shape.sequences * shape.sequence * shape.heads, traits);
     Launch::new(format!("attention_delta_{dtype}"), grid, block, &params)
 }
@@ -211,7 +239,10 @@ fn backward_plain(
 ) -> Result<[Launch; 2]> {
     let shape = &args.shape;
     let launch = |name: &str, heads, (tile, bytes): ([u32; 2], u32)| {
-        let (grid, params) = (grid(name, shape, tile[0], heads)?, backward_params(args, tile, workspace));
+        let (grid, params) = (
+            grid(name, shape, tile[0], heads)?,
+            backward_params(args, tile, workspace),
+        );
         let launch = Launch::new(format!("{name}_{dtype}"), grid, [THREADS, 1, 1], &params);
         Ok(launch.with_shared(bytes))
     };
@@ -221,10 +252,17 @@ fn backward_plain(
     let keys = tile(KEYS, shape, args.q.dtype, traits, |rows, queries, size| {
         4 * rows * size + 2 * rows * (queries + 1) + 2 * queries * (size + 1) + 2 * queries
     })?;
-    Ok([launch(QUERIES, shape.heads, queries)?, launch(KEYS, shape.kv_heads, keys)?])
+    Ok([
+        launch(QUERIES, shape.heads, queries)?,
+        launch(KEYS, shape.kv_heads, keys)?,
+    ])
 }
 
-fn backward_params(args: &AttentionBackward, tile: [u32; 2], delta: u64) -> AttentionBackwardParams {
+fn backward_params(
+    args: &AttentionBackward,
+    tile: [u32; 2],
+    delta: u64,
+) -> AttentionBackwardParams {
     AttentionBackwardParams {
         sizes: AttentionSizes::new(&args.shape, tile),
         q: args.q.addr,

@@ -16,8 +16,9 @@ const MAX_SEQUENCE: usize = 1 << 31;
 
 /// Whether the matrix units take this: 16-bit elements, heads of 64 or 128, rows that begin at multiples of 16 bytes.
 pub(super) fn serve(shape: &AttentionShape, slices: &[RawSlice]) -> bool {
-    let fits =
-        |slice: &RawSlice| matches!(slice.dtype, DType::Bf16 | DType::F16) && slice.addr.is_multiple_of(16);
+    let fits = |slice: &RawSlice| {
+        matches!(slice.dtype, DType::Bf16 | DType::F16) && slice.addr.is_multiple_of(16)
+    };
     // The largest score must stay the largest once it is scaled.
     let sizes = matches!(shape.head_size, 64 | 128) && shape.sequence < MAX_SEQUENCE;
     sizes && shape.scale > 0.0 && slices.iter().all(fits)
@@ -32,7 +33,11 @@ pub(super) fn launch(
     params: &impl NoUninit,
     traits: &DeviceTraits,
 ) -> Launch {
-    let dropout = if shape.dropout.is_some() { "_dropout" } else { "" };
+    let dropout = if shape.dropout.is_some() {
+        "_dropout"
+    } else {
+        ""
+    };
     let name = format!("{operation}_tiles_{dtype}_{}{dropout}", shape.head_size);
     Launch::new(name, grid, [WARPS * traits.warp, 1, 1], params).with_shared(SHARED_BYTES)
 }

@@ -17,12 +17,20 @@ params! {
     struct AddPartsParams { partials: u64, out: u64, columns: u64, parts: u64, part_step: u64, }
 }
 
-pub(super) const LAYOUTS: &[Layout] =
-    &[Copy2dParams::LAYOUT, AddBiasParams::LAYOUT, ColumnPartsParams::LAYOUT, AddPartsParams::LAYOUT];
+pub(super) const LAYOUTS: &[Layout] = &[
+    Copy2dParams::LAYOUT,
+    AddBiasParams::LAYOUT,
+    ColumnPartsParams::LAYOUT,
+    AddPartsParams::LAYOUT,
+];
 
 pub(super) fn copy_2d(args: &Copy2d, _traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let dense = args.columns == args.src_leading && args.columns == args.dst_leading;
-    let (num_rows, columns) = if dense { (1, args.rows * args.columns) } else { (args.rows, args.columns) };
+    let (num_rows, columns) = if dense {
+        (1, args.rows * args.columns)
+    } else {
+        (args.rows, args.columns)
+    };
     if num_rows * columns == 0 {
         return Ok(Vec::new());
     }
@@ -36,16 +44,30 @@ pub(super) fn copy_2d(args: &Copy2d, _traits: &DeviceTraits) -> Result<Vec<Launc
         columns: columns as u64,
     };
     let (grid, block) = rows(num_rows, columns, pack(dtype));
-    Ok(vec![Launch::new(format!("copy_2d_{}", dtype.bytes()), grid, block, &params)])
+    Ok(vec![Launch::new(
+        format!("copy_2d_{}", dtype.bytes()),
+        grid,
+        block,
+        &params,
+    )])
 }
 
 pub(super) fn add_bias(args: &AddBias, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let name = format!("add_bias_{}", traits.float("add_bias", args.x.dtype)?);
     let (x, bias) = (args.x.addr, args.bias.addr);
-    let params = AddBiasParams { x, bias, rows: args.rows as u64, columns: args.columns as u64 };
+    let params = AddBiasParams {
+        x,
+        bias,
+        rows: args.rows as u64,
+        columns: args.columns as u64,
+    };
     let (grid, block) = rows(args.rows, args.columns, pack(args.x.dtype));
     let empty = args.rows * args.columns == 0;
-    Ok(if empty { Vec::new() } else { vec![Launch::new(name, grid, block, &params)] })
+    Ok(if empty {
+        Vec::new()
+    } else {
+        vec![Launch::new(name, grid, block, &params)]
+    })
 }
 
 /// Bytes of sums for each part of `num_rows` rows, `width` of them in the accumulator of `dtype`.
@@ -58,7 +80,11 @@ pub(super) fn column_sum_workspace(args: &ColumnSum) -> usize {
 }
 
 /// Sums within parts of the rows first, then of the parts in order: the order depends on the sizes alone.
-pub(super) fn column_sum(args: &ColumnSum, traits: &DeviceTraits, workspace: u64) -> Result<Vec<Launch>> {
+pub(super) fn column_sum(
+    args: &ColumnSum,
+    traits: &DeviceTraits,
+    workspace: u64,
+) -> Result<Vec<Launch>> {
     let (columns, dtype) = (args.columns, args.x.dtype);
     let name = format!("column_parts_{}", traits.float("column_sum", dtype)?);
     traits.float("column_sum", args.out.dtype)?;
@@ -74,7 +100,10 @@ pub(super) fn column_sum(args: &ColumnSum, traits: &DeviceTraits, workspace: u64
         rows_of_part: rows_of_part as u64,
     };
     let (grid, block) = rows(parts, columns, pack(dtype));
-    Ok(vec![Launch::new(name, grid, block, &params), add_parts(workspace, args.out, columns, parts, columns)])
+    Ok(vec![
+        Launch::new(name, grid, block, &params),
+        add_parts(workspace, args.out, columns, parts, columns),
+    ])
 }
 
 /// Adds the sums of `parts` parts, `part_step` numbers apart, to the `columns` elements of `out`.
@@ -93,5 +122,10 @@ pub(super) fn add_parts(
         part_step: part_step as u64,
     };
     // Short blocks: a matrix has few columns, and every multiprocessor should get some.
-    Launch::new(format!("add_parts_{}", out.dtype), [blocks(columns, 32), 1, 1], [32, 1, 1], &params)
+    Launch::new(
+        format!("add_parts_{}", out.dtype),
+        [blocks(columns, 32), 1, 1],
+        [32, 1, 1],
+        &params,
+    )
 }

@@ -27,7 +27,10 @@ pub(super) const LAYOUTS: &[Layout] = &[RandomKey::LAYOUT, DropoutParams::LAYOUT
 
 impl From<Key> for RandomKey {
     fn from(key: Key) -> Self {
-        RandomKey { seed: key.seed, sequence: key.sequence }
+        RandomKey {
+            seed: key.seed,
+            sequence: key.sequence,
+        }
     }
 }
 
@@ -44,8 +47,11 @@ pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launc
     }
     // Rows that follow each other in the global matrix are one row, whose packs are all full.
     let whole = region.columns == region.global_columns;
-    let (num_rows, columns) =
-        if whole { (1, region.rows * region.columns) } else { (region.rows, region.columns) };
+    let (num_rows, columns) = if whole {
+        (1, region.rows * region.columns)
+    } else {
+        (region.rows, region.columns)
+    };
     let params = DropoutParams {
         x: args.x.addr,
         out: args.out.addr,

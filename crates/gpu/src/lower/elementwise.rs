@@ -7,7 +7,9 @@ use super::{
 };
 use hal::{
     DType, Result,
-    kernel::{Axpby, Binary, BinaryOp, Cast, Fill, Swiglu, SwigluBackward, Unary, UnaryBackward, UnaryOp},
+    kernel::{
+        Axpby, Binary, BinaryOp, Cast, Fill, Swiglu, SwigluBackward, Unary, UnaryBackward, UnaryOp,
+    },
 };
 use half::{bf16, f16};
 
@@ -36,7 +38,11 @@ pub(super) const LAYOUTS: &[Layout] = &[
 /// One launch over `len` elements, none when there are none.
 fn over(name: String, len: usize, pack: usize, arguments: &impl bytemuck::NoUninit) -> Vec<Launch> {
     let (grid, block) = flat(len, pack);
-    if len == 0 { Vec::new() } else { vec![Launch::new(name, grid, block, arguments)] }
+    if len == 0 {
+        Vec::new()
+    } else {
+        vec![Launch::new(name, grid, block, arguments)]
+    }
 }
 
 /// The bits of `value` as an element of `dtype`, in the lowest bytes.
@@ -53,26 +59,49 @@ fn bits(dtype: DType, value: f64) -> u64 {
 
 pub(super) fn fill(args: &Fill, _traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let (dtype, len) = (args.out.dtype, args.out.len);
-    let params = FillParams { out: args.out.addr, len: len as u64, bits: bits(dtype, args.value) };
-    Ok(over(format!("fill_{}", dtype.bytes()), len, pack(dtype), &params))
+    let params = FillParams {
+        out: args.out.addr,
+        len: len as u64,
+        bits: bits(dtype, args.value),
+    };
+    Ok(over(
+        format!("fill_{}", dtype.bytes()),
+        len,
+        pack(dtype),
+        &params,
+    ))
 }
 
 /// Two types as they stand in a name, and the longer of their packs.
 fn pair(operation: &str, from: DType, to: DType, traits: &DeviceTraits) -> Result<(String, usize)> {
-    let name = format!("{operation}_{}_{}", traits.float(operation, from)?, traits.float(operation, to)?);
+    let name = format!(
+        "{operation}_{}_{}",
+        traits.float(operation, from)?,
+        traits.float(operation, to)?
+    );
     Ok((name, pack(from).max(pack(to))))
 }
 
 pub(super) fn cast(args: &Cast, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let (name, pack) = pair("cast", args.x.dtype, args.out.dtype, traits)?;
-    let params = CastParams { x: args.x.addr, out: args.out.addr, len: args.out.len as u64 };
+    let params = CastParams {
+        x: args.x.addr,
+        out: args.out.addr,
+        len: args.out.len as u64,
+    };
     Ok(over(name, args.out.len, pack, &params))
 }
 
 pub(super) fn axpby(args: &Axpby, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let (name, pack) = pair("axpby", args.x.dtype, args.y.dtype, traits)?;
     let (alpha, beta) = (args.alpha, args.beta);
-    let params = AxpbyParams { x: args.x.addr, y: args.y.addr, len: args.y.len as u64, alpha, beta };
+    let params = AxpbyParams {
+        x: args.x.addr,
+        y: args.y.addr,
+        len: args.y.len as u64,
+        alpha,
+        beta,
+    };
     Ok(over(name, args.y.len, pack, &params))
 }
 
@@ -85,8 +114,20 @@ pub(super) fn binary(args: &Binary, traits: &DeviceTraits) -> Result<Vec<Launch>
     };
     let (dtype, len) = (args.out.dtype, args.out.len);
     let [a, b, out] = [args.a, args.b, args.out].map(|slice| slice.addr);
-    let params = BinaryParams { a, b, out, len: len as u64, op, unused: 0 };
-    Ok(over(format!("binary_{}", traits.float("binary", dtype)?), len, pack(dtype), &params))
+    let params = BinaryParams {
+        a,
+        b,
+        out,
+        len: len as u64,
+        op,
+        unused: 0,
+    };
+    Ok(over(
+        format!("binary_{}", traits.float("binary", dtype)?),
+        len,
+        pack(dtype),
+        &params,
+    ))
 }
 
 fn code(op: UnaryOp) -> u32 {
@@ -103,31 +144,74 @@ fn code(op: UnaryOp) -> u32 {
 pub(super) fn unary(args: &Unary, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let (dtype, len) = (args.out.dtype, args.out.len);
     let (x, out) = (args.x.addr, args.out.addr);
-    let params = UnaryParams { x, out, len: len as u64, op: code(args.op), unused: 0 };
-    Ok(over(format!("unary_{}", traits.float("unary", dtype)?), len, pack(dtype), &params))
+    let params = UnaryParams {
+        x,
+        out,
+        len: len as u64,
+        op: code(args.op),
+        unused: 0,
+    };
+    Ok(over(
+        format!("unary_{}", traits.float("unary", dtype)?),
+        len,
+        pack(dtype),
+        &params,
+    ))
 }
 
 pub(super) fn unary_backward(args: &UnaryBackward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let (dtype, len) = (args.d_x.dtype, args.d_x.len);
     let [x, d_out, d_x] = [args.x, args.d_out, args.d_x].map(|slice| slice.addr);
-    let params = UnaryBackwardParams { x, d_out, d_x, len: len as u64, op: code(args.op), unused: 0 };
-    Ok(over(format!("unary_backward_{}", traits.float("unary_backward", dtype)?), len, pack(dtype), &params))
+    let params = UnaryBackwardParams {
+        x,
+        d_out,
+        d_x,
+        len: len as u64,
+        op: code(args.op),
+        unused: 0,
+    };
+    Ok(over(
+        format!("unary_backward_{}", traits.float("unary_backward", dtype)?),
+        len,
+        pack(dtype),
+        &params,
+    ))
 }
 
 pub(super) fn swiglu(args: &Swiglu, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let (dtype, len) = (args.out.dtype, args.out.len);
     let [gate, up, out] = [args.gate, args.up, args.out].map(|slice| slice.addr);
-    let params = SwigluParams { gate, up, out, len: len as u64 };
-    Ok(over(format!("swiglu_{}", traits.float("swiglu", dtype)?), len, pack(dtype), &params))
+    let params = SwigluParams {
+        gate,
+        up,
+        out,
+        len: len as u64,
+    };
+    Ok(over(
+        format!("swiglu_{}", traits.float("swiglu", dtype)?),
+        len,
+        pack(dtype),
+        &params,
+    ))
 }
 
 pub(super) fn swiglu_backward(args: &SwigluBackward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let (dtype, len) = (args.d_out.dtype, args.d_out.len);
     let [gate, up, d_out] = [args.gate, args.up, args.d_out].map(|slice| slice.addr);
     let (d_gate, d_up) = (args.d_gate.addr, args.d_up.addr);
-    let params = SwigluBackwardParams { gate, up, d_out, d_gate, d_up, len: len as u64 };
+    let params = SwigluBackwardParams {
+        gate,
+        up,
+        d_out,
+        d_gate,
+        d_up,
+        len: len as u64,
+    };
     Ok(over(
-        format!("swiglu_backward_{}", traits.float("swiglu_backward", dtype)?),
+        format!(
+            "swiglu_backward_{}",
+            traits.float("swiglu_backward", dtype)?
+        ),
         len,
         pack(dtype),
         &params,

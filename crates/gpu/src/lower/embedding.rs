@@ -33,14 +33,23 @@ params! {
     }
 }
 
-pub(super) const LAYOUTS: &[Layout] =
-    &[EmbeddingForwardParams::LAYOUT, EmbeddingLinksParams::LAYOUT, EmbeddingBackwardParams::LAYOUT];
+pub(super) const LAYOUTS: &[Layout] = &[
+    EmbeddingForwardParams::LAYOUT,
+    EmbeddingLinksParams::LAYOUT,
+    EmbeddingBackwardParams::LAYOUT,
+];
 
 /// Indices of ids share their word with one bit, and the largest stands for none.
 const MAX_IDS: usize = 0x7fff_ffff;
 
-pub(super) fn embedding_forward(args: &EmbeddingForward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!("embedding_forward_{}", traits.float("embedding_forward", args.table.dtype)?);
+pub(super) fn embedding_forward(
+    args: &EmbeddingForward,
+    traits: &DeviceTraits,
+) -> Result<Vec<Launch>> {
+    let name = format!(
+        "embedding_forward_{}",
+        traits.float("embedding_forward", args.table.dtype)?
+    );
     if args.rows * args.columns == 0 {
         return Ok(Vec::new());
     }
@@ -67,7 +76,10 @@ pub(super) fn embedding_backward(
     traits: &DeviceTraits,
     workspace: u64,
 ) -> Result<Vec<Launch>> {
-    let name = format!("embedding_backward_{}", traits.float("embedding_backward", args.d_out.dtype)?);
+    let name = format!(
+        "embedding_backward_{}",
+        traits.float("embedding_backward", args.d_out.dtype)?
+    );
     if args.rows > MAX_IDS {
         let (found, needed) = (format!("{} ids", args.rows), format!("at most {MAX_IDS}"));
         return Err(Error::invalid("embedding_backward", found, needed));
@@ -75,7 +87,11 @@ pub(super) fn embedding_backward(
     if args.rows * args.columns == 0 {
         return Ok(Vec::new());
     }
-    let links = EmbeddingLinksParams { ids: args.ids.addr, links: workspace, rows: args.rows as u64 };
+    let links = EmbeddingLinksParams {
+        ids: args.ids.addr,
+        links: workspace,
+        rows: args.rows as u64,
+    };
     let params = EmbeddingBackwardParams {
         d_out: args.d_out.addr,
         ids: args.ids.addr,

@@ -50,14 +50,21 @@ impl Launch {
 
     /// The same with `bytes` of shared memory.
     pub(super) fn with_shared(self, bytes: u32) -> Self {
-        Launch { shared_bytes: bytes, ..self }
+        Launch {
+            shared_bytes: bytes,
+            ..self
+        }
     }
 }
 
 impl DeviceTraits {
     /// The suffix of functions for elements of type `dtype`, which must be a float.
     pub(super) fn float(&self, operation: &str, dtype: DType) -> Result<&'static str> {
-        if dtype.is_float() { Ok(dtype.name()) } else { Err(self.unsupported(operation, dtype)) }
+        if dtype.is_float() {
+            Ok(dtype.name())
+        } else {
+            Err(self.unsupported(operation, dtype))
+        }
     }
 
     /// The suffix of functions for accumulators of type `dtype`: f32 or f64.
@@ -70,6 +77,10 @@ impl DeviceTraits {
 
     /// That this device has no function for such elements.
     pub(super) fn unsupported(&self, operation: &str, dtype: DType) -> Error {
-        Error::Unsupported { operation: operation.into(), dtype, device: self.device }
+        Error::Unsupported {
+            operation: operation.into(),
+            dtype,
+            device: self.device,
+        }
     }
 }

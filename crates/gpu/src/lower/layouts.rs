@@ -4,7 +4,8 @@
 //! the C++ headers and compares sizes and offsets with those listed here.
 
 use super::{
-    attention, columns, dropout, elementwise, embedding, loss, norm, optimiser, rope, squares, transpose,
+    attention, columns, dropout, elementwise, embedding, loss, norm, optimiser, rope, squares,
+    transpose,
 };
 
 /// Size of a structure and where its fields begin.

@@ -42,17 +42,26 @@ params! {
     }
 }
 
-pub(super) const LAYOUTS: &[Layout] =
-    &[SoftmaxStatisticsParams::LAYOUT, CombineSoftmaxParams::LAYOUT, CrossEntropyBackwardParams::LAYOUT];
+pub(super) const LAYOUTS: &[Layout] = &[
+    SoftmaxStatisticsParams::LAYOUT,
+    CombineSoftmaxParams::LAYOUT,
+    CrossEntropyBackwardParams::LAYOUT,
+];
 
 /// The local columns that are not padding.
 fn held(first_column: usize, columns: usize, vocabulary: usize) -> u64 {
     vocabulary.saturating_sub(first_column).min(columns) as u64
 }
 
-pub(super) fn softmax_statistics(args: &SoftmaxStatistics, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+pub(super) fn softmax_statistics(
+    args: &SoftmaxStatistics,
+    traits: &DeviceTraits,
+) -> Result<Vec<Launch>> {
     let dtype = args.logits.dtype;
-    let name = format!("softmax_statistics_{}", traits.float("softmax_statistics", dtype)?);
+    let name = format!(
+        "softmax_statistics_{}",
+        traits.float("softmax_statistics", dtype)?
+    );
     if args.rows == 0 {
         return Ok(Vec::new());
     }
@@ -71,7 +80,10 @@ pub(super) fn softmax_statistics(args: &SoftmaxStatistics, traits: &DeviceTraits
 }
 
 pub(super) fn combine_softmax(args: &CombineSoftmax, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!("softmax_combine_{}", traits.accumulator("softmax_combine", args.parts.dtype)?);
+    let name = format!(
+        "softmax_combine_{}",
+        traits.accumulator("softmax_combine", args.parts.dtype)?
+    );
     if args.rows == 0 {
         return Ok(Vec::new());
     }
@@ -94,7 +106,10 @@ pub(super) fn cross_entropy_backward(
     traits: &DeviceTraits,
 ) -> Result<Vec<Launch>> {
     let dtype = args.logits.dtype;
-    let name = format!("cross_entropy_backward_{}", traits.float("cross_entropy_backward", dtype)?);
+    let name = format!(
+        "cross_entropy_backward_{}",
+        traits.float("cross_entropy_backward", dtype)?
+    );
     if args.rows * args.columns == 0 {
         return Ok(Vec::new());
     }

@@ -8,7 +8,9 @@ use super::{
 };
 use hal::{
     Result,
-    kernel::{CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums},
+    kernel::{
+        CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
+    },
 };
 
 params! {
@@ -61,23 +63,47 @@ impl From<NormShape> for NormSizes {
 
 /// The launches, unless the matrix has no element.
 fn unless_empty(shape: NormShape, launches: Vec<Launch>) -> Vec<Launch> {
-    if shape.rows * shape.columns == 0 { Vec::new() } else { launches }
+    if shape.rows * shape.columns == 0 {
+        Vec::new()
+    } else {
+        launches
+    }
 }
 
 pub(super) fn moments(args: &Moments, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!("norm_moments_{}", traits.float("norm_moments", args.x.dtype)?);
-    let params = MomentsParams { sizes: args.shape.into(), x: args.x.addr, moments: args.moments.addr };
+    let name = format!(
+        "norm_moments_{}",
+        traits.float("norm_moments", args.x.dtype)?
+    );
+    let params = MomentsParams {
+        sizes: args.shape.into(),
+        x: args.x.addr,
+        moments: args.moments.addr,
+    };
     let (grid, block) = warps(args.shape.rows, traits);
-    Ok(unless_empty(args.shape, vec![Launch::new(name, grid, block, &params)]))
+    Ok(unless_empty(
+        args.shape,
+        vec![Launch::new(name, grid, block, &params)],
+    ))
 }
 
 pub(super) fn combine_moments(args: &CombineMoments, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!("norm_combine_{}", traits.accumulator("norm_combine", args.parts.dtype)?);
+    let name = format!(
+        "norm_combine_{}",
+        traits.accumulator("norm_combine", args.parts.dtype)?
+    );
     let (parts, moments) = (args.parts.addr, args.moments.addr);
-    let params =
-        CombineMomentsParams { sizes: args.shape.into(), parts, moments, shards: args.shards as u64 };
+    let params = CombineMomentsParams {
+        sizes: args.shape.into(),
+        parts,
+        moments,
+        shards: args.shards as u64,
+    };
     let grid = [blocks(args.shape.rows, THREADS as usize), 1, 1];
-    Ok(unless_empty(args.shape, vec![Launch::new(name, grid, [THREADS, 1, 1], &params)]))
+    Ok(unless_empty(
+        args.shape,
+        vec![Launch::new(name, grid, [THREADS, 1, 1], &params)],
+    ))
 }
 
 pub(super) fn normalize(args: &Normalize, traits: &DeviceTraits) -> Result<Vec<Launch>> {
@@ -91,7 +117,10 @@ pub(super) fn normalize(args: &Normalize, traits: &DeviceTraits) -> Result<Vec<L
         out: args.out.addr,
     };
     let (grid, block) = rows(args.shape.rows, args.shape.columns, pack(args.x.dtype));
-    Ok(unless_empty(args.shape, vec![Launch::new(name, grid, block, &params)]))
+    Ok(unless_empty(
+        args.shape,
+        vec![Launch::new(name, grid, block, &params)],
+    ))
 }
 
 pub(super) fn normalize_sums_workspace(args: &NormalizeSums) -> usize {
@@ -112,8 +141,10 @@ pub(super) fn normalize_sums(
         column_sums(args, dtype, workspace),
         add_parts(workspace, args.d_gain, columns, num_parts, 2 * columns),
     ];
-    launches
-        .extend(args.d_bias.map(|d_bias| add_parts(bias_partials, d_bias, columns, num_parts, 2 * columns)));
+    launches.extend(
+        args.d_bias
+            .map(|d_bias| add_parts(bias_partials, d_bias, columns, num_parts, 2 * columns)),
+    );
     Ok(unless_empty(shape, launches))
 }
 
@@ -144,8 +175,14 @@ fn column_sums(args: &NormalizeSums, dtype: &str, partials: u64) -> Launch {
     Launch::new(format!("norm_column_sums_{dtype}"), grid, block, &params)
 }
 
-pub(super) fn normalize_backward(args: &NormalizeBackward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!("normalize_backward_{}", traits.float("normalize_backward", args.x.dtype)?);
+pub(super) fn normalize_backward(
+    args: &NormalizeBackward,
+    traits: &DeviceTraits,
+) -> Result<Vec<Launch>> {
+    let name = format!(
+        "normalize_backward_{}",
+        traits.float("normalize_backward", args.x.dtype)?
+    );
     let params = NormalizeBackwardParams {
         sizes: args.shape.into(),
         x: args.x.addr,
@@ -156,5 +193,8 @@ pub(super) fn normalize_backward(args: &NormalizeBackward, traits: &DeviceTraits
         d_x: args.d_x.addr,
     };
     let (grid, block) = rows(args.shape.rows, args.shape.columns, pack(args.x.dtype));
-    Ok(unless_empty(args.shape, vec![Launch::new(name, grid, block, &params)]))
+    Ok(unless_empty(
+        args.shape,
+        vec![Launch::new(name, grid, block, &params)],
+    ))
 }

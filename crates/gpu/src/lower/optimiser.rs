@@ -62,27 +62,52 @@ params! {
     }
 }
 
-pub(super) const LAYOUTS: &[Layout] =
-    &[AdamWEntry::LAYOUT, AdamWParams::LAYOUT, SgdEntry::LAYOUT, SgdParams::LAYOUT];
+pub(super) const LAYOUTS: &[Layout] = &[
+    AdamWEntry::LAYOUT,
+    AdamWParams::LAYOUT,
+    SgdEntry::LAYOUT,
+    SgdParams::LAYOUT,
+];
 
 /// Splits tensors by the type of their weights and into what fits one launch; empty ones are left out.
-fn batches<T>(tensors: &[T], weights: impl Fn(&T) -> RawSlice, most: usize) -> Vec<(DType, Vec<&T>)> {
+fn batches<T>(
+    tensors: &[T],
+    weights: impl Fn(&T) -> RawSlice,
+    most: usize,
+) -> Vec<(DType, Vec<&T>)> {
     let of = |dtype| {
         let fits = |tensor: &&T| weights(tensor).dtype == dtype && weights(tensor).len > 0;
         tensors.iter().filter(fits).collect::<Vec<_>>()
     };
-    let cut = |dtype| of(dtype).chunks(most).map(|batch| (dtype, batch.to_vec())).collect::<Vec<_>>();
+    let cut = |dtype| {
+        of(dtype)
+            .chunks(most)
+            .map(|batch| (dtype, batch.to_vec()))
+            .collect::<Vec<_>>()
+    };
     [DType::F32, DType::F64].into_iter().flat_map(cut).collect()
 }
 
 /// Refuses weights that are not accumulators and compute types that are not floats.
-fn check(operation: &str, weights: RawSlice, compute: Option<RawSlice>, traits: &DeviceTraits) -> Result<()> {
+fn check(
+    operation: &str,
+    weights: RawSlice,
+    compute: Option<RawSlice>,
+    traits: &DeviceTraits,
+) -> Result<()> {
     traits.accumulator(operation, weights.dtype)?;
-    compute.map_or(Ok(""), |compute| traits.float(operation, compute.dtype)).map(|_| ())
+    compute
+        .map_or(Ok(""), |compute| traits.float(operation, compute.dtype))
+        .map(|_| ())
 }
 
 fn launch(operation: &str, dtype: DType, blocks: usize, params: &impl NoUninit) -> Launch {
-    Launch::new(format!("{operation}_{dtype}"), [blocks as u32, 1, 1], [THREADS, 1, 1], params)
+    Launch::new(
+        format!("{operation}_{dtype}"),
+        [blocks as u32, 1, 1],
+        [THREADS, 1, 1],
+        params,
+    )
 }
 
 fn address(slice: Option<RawSlice>) -> u64 {
@@ -98,7 +123,10 @@ pub(super) fn adamw(args: &AdamW, traits: &DeviceTraits) -> Result<Vec<Launch>> 
         check("adamw", tensor.weights, tensor.compute, traits)?;
     }
     let batches = batches(&args.tensors, |tensor| tensor.weights, ADAMW_TENSORS);
-    Ok(batches.iter().map(|(dtype, tensors)| adamw_batch(args, *dtype, tensors)).collect())
+    Ok(batches
+        .iter()
+        .map(|(dtype, tensors)| adamw_batch(args, *dtype, tensors))
+        .collect())
 }
 
 fn adamw_batch(args: &AdamW, dtype: DType, tensors: &[&AdamWTensor]) -> Launch {
@@ -141,7 +169,10 @@ pub(super) fn sgd(args: &Sgd, traits: &DeviceTraits) -> Result<Vec<Launch>> {
         check("sgd", tensor.weights, tensor.compute, traits)?;
     }
     let batches = batches(&args.tensors, |tensor| tensor.weights, SGD_TENSORS);
-    Ok(batches.iter().map(|(dtype, tensors)| sgd_batch(args, *dtype, tensors)).collect())
+    Ok(batches
+        .iter()
+        .map(|(dtype, tensors)| sgd_batch(args, *dtype, tensors))
+        .collect())
 }
 
 fn sgd_batch(args: &Sgd, dtype: DType, tensors: &[&SgdTensor]) -> Launch {

@@ -22,7 +22,10 @@ pub(super) fn blocks(work: usize, per_block: usize) -> u32 {
 
 /// Grid and block for a run of `len` elements, `pack` of them for a thread.
 pub(super) fn flat(len: usize, pack: usize) -> ([u32; 3], [u32; 3]) {
-    ([blocks(len, pack * THREADS as usize), 1, 1], [THREADS, 1, 1])
+    (
+        [blocks(len, pack * THREADS as usize), 1, 1],
+        [THREADS, 1, 1],
+    )
 }
 
 /// Grid and block for rows of `columns` elements, `pack` of them for a thread: x along a row, y down the rows.
@@ -31,12 +34,18 @@ pub(super) fn rows(rows: usize, columns: usize, pack: usize) -> ([u32; 3], [u32;
     let across = packs.next_power_of_two().min(THREADS as usize);
     let down = THREADS as usize / across;
     let grid_y = rows.div_ceil(down).clamp(1, MAX_BLOCKS_Y) as u32;
-    ([blocks(packs, across), grid_y, 1], [across as u32, down as u32, 1])
+    (
+        [blocks(packs, across), grid_y, 1],
+        [across as u32, down as u32, 1],
+    )
 }
 
 /// Grid and block for rows that take a warp each.
 pub(super) fn warps(rows: usize, traits: &DeviceTraits) -> ([u32; 3], [u32; 3]) {
-    ([blocks(rows, (THREADS / traits.warp) as usize), 1, 1], [THREADS, 1, 1])
+    (
+        [blocks(rows, (THREADS / traits.warp) as usize), 1, 1],
+        [THREADS, 1, 1],
+    )
 }
 
 /// Threads for `work` items of one block: whole warps, at most `most`.
@@ -57,7 +66,11 @@ pub(super) fn blocks_y(operation: &str, what: &str, count: usize) -> Result<u32>
     if count <= MAX_BLOCKS_Y {
         Ok(count as u32)
     } else {
-        Err(Error::invalid(operation, format!("{count} {what}"), format!("at most {MAX_BLOCKS_Y}")))
+        Err(Error::invalid(
+            operation,
+            format!("{count} {what}"),
+            format!("at most {MAX_BLOCKS_Y}"),
+        ))
     }
 }
 

@@ -23,8 +23,12 @@ params! {
     struct ClipScaleParams { sum_squares: u64, out: u64, max_norm: f64, gradient_scale: f64, }
 }
 
-pub(super) const LAYOUTS: &[Layout] =
-    &[SquaresSlice::LAYOUT, SquaresPartsParams::LAYOUT, SquaresTotalParams::LAYOUT, ClipScaleParams::LAYOUT];
+pub(super) const LAYOUTS: &[Layout] = &[
+    SquaresSlice::LAYOUT,
+    SquaresPartsParams::LAYOUT,
+    SquaresTotalParams::LAYOUT,
+    ClipScaleParams::LAYOUT,
+];
 
 /// How device functions number the float types.
 pub(super) fn code(dtype: DType) -> u32 {
@@ -44,11 +48,20 @@ pub(super) fn sum_squares_workspace(args: &SumSquares) -> usize {
     args.slices.iter().map(parts).sum::<usize>() * size_of::<f64>()
 }
 
-pub(super) fn sum_squares(args: &SumSquares, traits: &DeviceTraits, workspace: u64) -> Result<Vec<Launch>> {
+pub(super) fn sum_squares(
+    args: &SumSquares,
+    traits: &DeviceTraits,
+    workspace: u64,
+) -> Result<Vec<Launch>> {
     for slice in &args.slices {
         traits.float("sum_squares", slice.dtype)?;
     }
-    let slices: Vec<RawSlice> = args.slices.iter().filter(|slice| slice.len > 0).copied().collect();
+    let slices: Vec<RawSlice> = args
+        .slices
+        .iter()
+        .filter(|slice| slice.len > 0)
+        .copied()
+        .collect();
     let mut done = 0;
     let mut launches = Vec::new();
     for slices in slices.chunks(SLICES) {
@@ -62,19 +75,37 @@ pub(super) fn sum_squares(args: &SumSquares, traits: &DeviceTraits, workspace: u
 
 /// The launch for as many slices as fit into its arguments, and the number of their parts.
 fn squares_of(slices: &[RawSlice], partials: u64, traits: &DeviceTraits) -> (Launch, usize) {
-    let mut params = SquaresPartsParams { partials, num_slices: slices.len() as u32, ..Zeroable::zeroed() };
+    let mut params = SquaresPartsParams {
+        partials,
+        num_slices: slices.len() as u32,
+        ..Zeroable::zeroed()
+    };
     let mut blocks = 0;
     for (entry, slice) in params.slices.iter_mut().zip(slices) {
         let (x, len, dtype) = (slice.addr, slice.len as u64, code(slice.dtype));
-        *entry = SquaresSlice { x, len, first_block: blocks as u32, dtype };
+        *entry = SquaresSlice {
+            x,
+            len,
+            first_block: blocks as u32,
+            dtype,
+        };
         blocks += parts(slice);
     }
-    let launch = Launch::new("squares_parts", [blocks as u32, 1, 1], [THREADS, 1, 1], &params);
+    let launch = Launch::new(
+        "squares_parts",
+        [blocks as u32, 1, 1],
+        [THREADS, 1, 1],
+        &params,
+    );
     (launch.with_shared(reduction_bytes(THREADS, traits)), blocks)
 }
 
 fn total(args: &SumSquares, partials: u64, parts: usize, traits: &DeviceTraits) -> Launch {
-    let params = SquaresTotalParams { partials, out: args.out.addr, parts: parts as u64 };
+    let params = SquaresTotalParams {
+        partials,
+        out: args.out.addr,
+        parts: parts as u64,
+    };
     let threads = threads(parts, 512, traits);
     let launch = Launch::new("squares_total", [1, 1, 1], [threads, 1, 1], &params);
     launch.with_shared(reduction_bytes(threads, traits))
@@ -90,5 +121,10 @@ pub(super) fn clip_scale(args: &ClipScale, traits: &DeviceTraits) -> Result<Vec<
         max_norm: args.max_norm.unwrap_or(f64::INFINITY),
         gradient_scale: args.gradient_scale,
     };
-    Ok(vec![Launch::new("clip_scale", [1, 1, 1], [1, 1, 1], &params)])
+    Ok(vec![Launch::new(
+        "clip_scale",
+        [1, 1, 1],
+        [1, 1, 1],
+        &params,
+    )])
 }

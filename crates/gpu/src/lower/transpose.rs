@@ -43,10 +43,26 @@ impl Stored {
 
 /// The launch that writes the transpose of `x` to `out`, without gaps; neither size is 0.
 pub fn transpose(x: &Stored, out: u64) -> Launch {
-    let Stored { address: x_address, dtype, rows, columns, leading } = *x;
+    let Stored {
+        address: x_address,
+        dtype,
+        rows,
+        columns,
+        leading,
+    } = *x;
     let [leading, num_rows, num_columns] = [leading, rows, columns].map(|size| size as u64);
-    let params = TransposeParams { x: x_address, out, leading, rows: num_rows, columns: num_columns };
-    let grid = [blocks(columns, TURN), blocks(rows, TURN).min(MOST_BLOCKS_Y), 1];
+    let params = TransposeParams {
+        x: x_address,
+        out,
+        leading,
+        rows: num_rows,
+        columns: num_columns,
+    };
+    let grid = [
+        blocks(columns, TURN),
+        blocks(rows, TURN).min(MOST_BLOCKS_Y),
+        1,
+    ];
     let shared = TURN * (TURN + 1) * dtype.bytes();
     let name = format!("transpose_{}", dtype.bytes());
     Launch::new(name, grid, [TURN as u32, TURN_ROWS, 1], &params).with_shared(shared as u32)

@@ -41,13 +41,20 @@ impl Choices {
     /// [`Error::Invalid`] for a file that cannot be read or does not hold choices.
     pub(crate) fn open(path: &Path) -> Result<Choices> {
         let state = match fs::read_to_string(path) {
-            Ok(text) => State { is_timing: false, by_product: parse(&text, &path.display().to_string())? },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                State { is_timing: true, ..State::default() }
-            }
+            Ok(text) => State {
+                is_timing: false,
+                by_product: parse(&text, &path.display().to_string())?,
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => State {
+                is_timing: true,
+                ..State::default()
+            },
             Err(error) => return Err(unusable(path, &error)),
         };
-        Ok(Choices { path: path.into(), state: Mutex::new(state) })
+        Ok(Choices {
+            path: path.into(),
+            state: Mutex::new(state),
+        })
     }
 
     /// What to do with this product.
@@ -62,14 +69,18 @@ impl Choices {
 
     /// Notes the fastest way to a product.
     pub(super) fn note(&self, gemm: &Gemm, fastest: Variant) {
-        lock(&self.state).by_product.insert(Named::of(gemm), fastest);
+        lock(&self.state)
+            .by_product
+            .insert(Named::of(gemm), fastest);
     }
 
     /// All of them, a line each.
     pub(super) fn text(&self) -> String {
         let state = lock(&self.state);
-        let lines =
-            state.by_product.iter().map(|(product, variant)| format!("{product} {}\n", variant.name()));
+        let lines = state
+            .by_product
+            .iter()
+            .map(|(product, variant)| format!("{product} {}\n", variant.name()));
         lines.collect()
     }
 
@@ -90,14 +101,19 @@ impl Choices {
         }
         // Whole or not at all: a run that starts meanwhile reads it.
         let unfinished = self.path.with_extension("unfinished");
-        let written = fs::write(&unfinished, self.text()).and_then(|()| fs::rename(&unfinished, &self.path));
+        let written =
+            fs::write(&unfinished, self.text()).and_then(|()| fs::rename(&unfinished, &self.path));
         written.map_err(|error| unusable(&self.path, &error))
     }
 }
 
 fn unusable(path: &Path, error: &std::io::Error) -> Error {
     let found = format!("{}: {error}", path.display());
-    Error::invalid("FASCICLE_PRODUCTS", found, "a file that can be read, or made")
+    Error::invalid(
+        "FASCICLE_PRODUCTS",
+        found,
+        "a file that can be read, or made",
+    )
 }
 
 fn parse(text: &str, place: &str) -> Result<BTreeMap<Named, Variant>> {
@@ -122,9 +138,20 @@ mod tests {
     use hal::{Batch, DType, Epilogue, Matrix, RawSlice};
 
     fn product_of(m: usize) -> Gemm {
-        let data = RawSlice { addr: 0, len: 0, dtype: DType::Bf16 };
-        let matrix = Matrix { data, leading: 8, transposed: false };
-        let a = Matrix { transposed: true, ..matrix };
+        let data = RawSlice {
+            addr: 0,
+            len: 0,
+            dtype: DType::Bf16,
+        };
+        let matrix = Matrix {
+            data,
+            leading: 8,
+            transposed: false,
+        };
+        let a = Matrix {
+            transposed: true,
+            ..matrix
+        };
         Gemm {
             m,
             n: 8,
@@ -148,7 +175,10 @@ mod tests {
         choices.note(&product_of(1), Variant::TurnA);
         assert_eq!(choices.of(&product_of(1)), Choice::Go(Variant::AsStored));
         // Rank 0 timed the first product too, and found another way.
-        let all = format!("bf16 bf16 tn 1 8 8 turn-b\n{}bf16 bf16 tn 2 8 8 turn-a\n", choices.text());
+        let all = format!(
+            "bf16 bf16 tn 1 8 8 turn-b\n{}bf16 bf16 tn 2 8 8 turn-a\n",
+            choices.text()
+        );
         choices.agree(&all, true).unwrap();
         for choices in [choices, Choices::open(&path).unwrap()] {
             assert_eq!(choices.of(&product_of(1)), Choice::Go(Variant::TurnB));
@@ -163,6 +193,9 @@ mod tests {
         let path = folder.path().join("products.txt");
         fs::write(&path, "bf16 bf16 tn 1 8 8 turn-a\nhello\n").unwrap();
         let error = Choices::open(&path).unwrap_err().to_string();
-        assert!(error.starts_with("FASCICLE_PRODUCTS: `hello` in line 2 of "), "{error}");
+        assert!(
+            error.starts_with("FASCICLE_PRODUCTS: `hello` in line 2 of "),
+            "{error}"
+        );
     }
 }

@@ -32,7 +32,8 @@ pub(super) fn column_major(gemm: &Gemm) -> Result<Option<ColumnMajor>> {
 }
 
 fn size(size: usize) -> Result<i32> {
-    i32::try_from(size).map_err(|_| Error::invalid("gemm", format!("size {size}"), "at most 2147483647"))
+    i32::try_from(size)
+        .map_err(|_| Error::invalid("gemm", format!("size {size}"), "at most 2147483647"))
 }
 
 // The libraries want at least 1 even of a matrix without elements.
@@ -46,20 +47,34 @@ mod tests {
     use hal::{Batch, DType, Epilogue, RawSlice};
 
     fn matrix(addr: u64, leading: usize, transposed: bool) -> Matrix {
-        Matrix { data: RawSlice { addr, len: 0, dtype: DType::F64 }, leading, transposed }
+        Matrix {
+            data: RawSlice {
+                addr,
+                len: 0,
+                dtype: DType::F64,
+            },
+            leading,
+            transposed,
+        }
     }
 
     // What a column-major library computes, on numbers instead of addresses.
     fn library(product: &ColumnMajor, memory: &mut [f64]) {
         let at = |which: usize, row: i32, column: i32| {
-            let (row, column) = if product.transposed[which] { (column, row) } else { (row, column) };
+            let (row, column) = if product.transposed[which] {
+                (column, row)
+            } else {
+                (row, column)
+            };
             product.addresses[which] as usize + (column * product.leading[which] + row) as usize
         };
         for row in 0..product.m {
             for column in 0..product.n {
-                let sum =
-                    (0..product.k).map(|p| memory[at(0, row, p)] * memory[at(1, p, column)]).sum::<f64>();
-                let c = product.addresses[2] as usize + (column * product.leading[2] + row) as usize;
+                let sum = (0..product.k)
+                    .map(|p| memory[at(0, row, p)] * memory[at(1, p, column)])
+                    .sum::<f64>();
+                let c =
+                    product.addresses[2] as usize + (column * product.leading[2] + row) as usize;
                 memory[c] = product.alpha * sum + product.beta * memory[c];
             }
         }
@@ -68,7 +83,9 @@ mod tests {
     #[test]
     fn all_transposes_give_the_row_major_product() {
         let (m, n, k) = (3, 4, 5);
-        for (a_transposed, b_transposed) in [(false, false), (false, true), (true, false), (true, true)] {
+        for (a_transposed, b_transposed) in
+            [(false, false), (false, true), (true, false), (true, true)]
+        {
             let a = matrix(0, if a_transposed { m } else { k } + 1, a_transposed);
             let b = matrix(100, if b_transposed { k } else { n } + 2, b_transposed);
             let gemm = Gemm {
@@ -87,12 +104,18 @@ mod tests {
             let old = memory.clone();
             library(&column_major(&gemm).unwrap().unwrap(), &mut memory);
             let element = |matrix: &Matrix, row: usize, column: usize| {
-                let (row, column) = if matrix.transposed { (column, row) } else { (row, column) };
+                let (row, column) = if matrix.transposed {
+                    (column, row)
+                } else {
+                    (row, column)
+                };
                 old[matrix.data.addr as usize + row * matrix.leading + column]
             };
             for row in 0..m {
                 for column in 0..n {
-                    let sum: f64 = (0..k).map(|p| element(&a, row, p) * element(&b, p, column)).sum();
+                    let sum: f64 = (0..k)
+                        .map(|p| element(&a, row, p) * element(&b, p, column))
+                        .sum();
                     let expected = 2.0 * sum - element(&gemm.c, row, column);
                     assert_eq!(
                         memory[200 + row * (n + 3) + column],

@@ -57,11 +57,22 @@ impl GpuBlas {
     ///
     /// # Errors
     /// [`Error::Invalid`] without the library, with every name and folder that was tried.
-    pub(crate) fn new(context: &Arc<Context>, tuning: Option<Tuning>, fuses: bool) -> Result<GpuBlas> {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        tuning: Option<Tuning>,
+        fuses: bool,
+    ) -> Result<GpuBlas> {
         let fused = fuses.then(|| FusedProducts::new(context));
-        let shared = Handles { context: context.clone(), by_stream: Mutex::default(), tuning, fused };
+        let shared = Handles {
+            context: context.clone(),
+            by_stream: Mutex::default(),
+            tuning,
+            fused,
+        };
         shared.table()?;
-        Ok(GpuBlas { shared: Arc::new(shared) })
+        Ok(GpuBlas {
+            shared: Arc::new(shared),
+        })
     }
 }
 
@@ -69,7 +80,11 @@ impl Handles {
     fn table(&self) -> Result<&dyn table::Blas> {
         match &self.context.tables.blas {
             Ok(table) => Ok(&**table),
-            Err(missing) => Err(Error::invalid("products", missing.to_string(), "the library installed")),
+            Err(missing) => Err(Error::invalid(
+                "products",
+                missing.to_string(),
+                "the library installed",
+            )),
         }
     }
 
@@ -77,13 +92,21 @@ impl Handles {
     //
     // Safety: the matrices are live until it has run, and hold their shapes.
     unsafe fn gemm(&self, core: &Core, gemm: &Gemm) -> Result<()> {
-        if let Some(fused) = self.fused.as_ref().filter(|_| gemm.epilogue != Epilogue::None) {
+        if let Some(fused) = self
+            .fused
+            .as_ref()
+            .filter(|_| gemm.epilogue != Epilogue::None)
+        {
             // SAFETY: passed on from the caller, as in all calls below.
             return unsafe { fused.queue(core, gemm) };
         }
         // Batches go as they are stored.
         let has_ways = gemm.m * gemm.n * gemm.k > 0 && gemm.batch == Batch::ONE;
-        let Some(tuning) = self.tuning.as_ref().filter(|_| has_ways && gemm.a.data.dtype.is_float()) else {
+        let Some(tuning) = self
+            .tuning
+            .as_ref()
+            .filter(|_| has_ways && gemm.a.data.dtype.is_float())
+        else {
             // SAFETY: as above.
             return unsafe { self.plain(core, gemm) };
         };
@@ -114,7 +137,11 @@ impl Handles {
     ) -> Result<()> {
         if let Some(stored) = variant.turned(gemm) {
             // SAFETY: passed on from the caller.
-            unsafe { tuning.module.launch_one(core, &lower::transpose(&stored, room)) }?;
+            unsafe {
+                tuning
+                    .module
+                    .launch_one(core, &lower::transpose(&stored, room))
+            }?;
         }
         // SAFETY: as above; the stream turns the matrix over before it multiplies.
         unsafe { self.plain(core, &variant.with_turned(gemm, room)) }
@@ -122,7 +149,9 @@ impl Handles {
 
     // Queues a product of the matrices as they are. Safety: as for `gemm`.
     unsafe fn plain(&self, core: &Core, gemm: &Gemm) -> Result<()> {
-        let Some(product) = layout::column_major(gemm)? else { return Ok(()) };
+        let Some(product) = layout::column_major(gemm)? else {
+            return Ok(());
+        };
         if !gemm.a.data.dtype.is_float() {
             return Err(self.unsupported(gemm.a.data.dtype));
         }
@@ -142,13 +171,20 @@ impl Handles {
             unsafe { table.gemm(handle, &product) }
         });
         outcome.map_err(|mut fault| {
-            fault.reason += &format!(" ({} x {} x {}, {})", gemm.m, gemm.n, gemm.k, gemm.a.data.dtype);
+            fault.reason += &format!(
+                " ({} x {} x {}, {})",
+                gemm.m, gemm.n, gemm.k, gemm.a.data.dtype
+            );
             vendor(self.context.id, fault)
         })
     }
 
     fn unsupported(&self, dtype: DType) -> Error {
-        Error::Unsupported { operation: "gemm".into(), dtype, device: self.context.id }
+        Error::Unsupported {
+            operation: "gemm".into(),
+            dtype,
+            device: self.context.id,
+        }
     }
 }
 
@@ -158,7 +194,9 @@ impl Drop for Handles {
         let Ok(table) = self.table() else { return };
         self.context.release(|_| {
             // SAFETY: the handles are live and in no other hands.
-            handles.into_values().try_for_each(|handle| unsafe { table.destroy(handle) })
+            handles
+                .into_values()
+                .try_for_each(|handle| unsafe { table.destroy(handle) })
         });
     }
 }
@@ -181,11 +219,19 @@ unsafe impl Blas for GpuBlas {
     }
 
     fn choices(&self) -> Option<String> {
-        Some(self.shared.tuning.as_ref().map_or_else(String::new, |tuning| tuning.choices.text()))
+        Some(
+            self.shared
+                .tuning
+                .as_ref()
+                .map_or_else(String::new, |tuning| tuning.choices.text()),
+        )
     }
 
     fn choose(&self, choices: &str, save: bool) -> Result<()> {
-        self.shared.tuning.as_ref().map_or(Ok(()), |tuning| tuning.choices.agree(choices, save))
+        self.shared
+            .tuning
+            .as_ref()
+            .map_or(Ok(()), |tuning| tuning.choices.agree(choices, save))
     }
 }
 

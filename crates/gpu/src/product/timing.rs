@@ -24,8 +24,11 @@ pub(super) unsafe fn fastest(
     gemm: &Gemm,
 ) -> Result<Variant> {
     let result = (gemm.m * gemm.c.leading * gemm.c.data.dtype.bytes()).next_multiple_of(ALIGNMENT);
-    let turned =
-        Variant::ALL.iter().filter_map(|variant| variant.turned(gemm)).map(|stored| stored.bytes()).max();
+    let turned = Variant::ALL
+        .iter()
+        .filter_map(|variant| variant.turned(gemm))
+        .map(|stored| stored.bytes())
+        .max();
     let room = match core.scratch(result + turned.unwrap_or(0)) {
         Err(Error::OutOfMemory { .. }) => return Ok(Variant::AsStored),
         room => room?,
@@ -35,11 +38,25 @@ pub(super) unsafe fn fastest(
     let mut times = [0.0; Variant::ALL.len()];
     for (variant, time) in Variant::ALL.into_iter().zip(&mut times) {
         // SAFETY: passed on from the caller; the result and the turned matrix lie apart in this stream's scratch memory.
-        *time = unsafe { microseconds(handles, tuning, core, &trial, variant, room + result as Address) }?;
+        *time = unsafe {
+            microseconds(
+                handles,
+                tuning,
+                core,
+                &trial,
+                variant,
+                room + result as Address,
+            )
+        }?;
     }
     let plain = times[0];
-    let best = Variant::ALL.into_iter().zip(times).min_by(|(_, a), (_, b)| a.total_cmp(b));
-    Ok(best.filter(|(_, time)| *time < GAIN * plain).map_or(Variant::AsStored, |(variant, _)| variant))
+    let best = Variant::ALL
+        .into_iter()
+        .zip(times)
+        .min_by(|(_, a), (_, b)| a.total_cmp(b));
+    Ok(best
+        .filter(|(_, time)| *time < GAIN * plain)
+        .map_or(Variant::AsStored, |(variant, _)| variant))
 }
 
 // Safety: as for `fastest`; the turned matrix fits behind `room`.

@@ -32,7 +32,9 @@ impl Variant {
 
     /// The variant of that name.
     pub(super) fn named(name: &str) -> Option<Variant> {
-        Variant::ALL.into_iter().find(|variant| variant.name() == name)
+        Variant::ALL
+            .into_iter()
+            .find(|variant| variant.name() == name)
     }
 
     /// The matrix that is turned over.
@@ -42,23 +44,45 @@ impl Variant {
             Variant::TurnA => (&gemm.a, gemm.m, gemm.k),
             Variant::TurnB => (&gemm.b, gemm.k, gemm.n),
         };
-        let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
+        let (rows, columns) = if matrix.transposed {
+            (columns, rows)
+        } else {
+            (rows, columns)
+        };
         let (address, dtype, leading) = (matrix.data.addr, matrix.data.dtype, matrix.leading);
-        Some(Stored { address, dtype, rows, columns, leading })
+        Some(Stored {
+            address,
+            dtype,
+            rows,
+            columns,
+            leading,
+        })
     }
 
     /// The same product, of the matrix as it lies at `address` once it is turned over.
     pub(super) fn with_turned(self, gemm: &Gemm, address: u64) -> Gemm {
-        let Some(stored) = self.turned(gemm) else { return *gemm };
+        let Some(stored) = self.turned(gemm) else {
+            return *gemm;
+        };
         let turn = |matrix: &Matrix| {
             let mut data = matrix.data;
             (data.addr, data.len) = (address, stored.rows * stored.columns);
-            Matrix { data, leading: stored.rows, transposed: !matrix.transposed }
+            Matrix {
+                data,
+                leading: stored.rows,
+                transposed: !matrix.transposed,
+            }
         };
         match self {
             Variant::AsStored => *gemm,
-            Variant::TurnA => Gemm { a: turn(&gemm.a), ..*gemm },
-            Variant::TurnB => Gemm { b: turn(&gemm.b), ..*gemm },
+            Variant::TurnA => Gemm {
+                a: turn(&gemm.a),
+                ..*gemm
+            },
+            Variant::TurnB => Gemm {
+                b: turn(&gemm.b),
+                ..*gemm
+            },
         }
     }
 }
@@ -71,8 +95,16 @@ mod tests {
     #[test]
     fn a_turned_matrix_is_as_wide_as_it_was_high() {
         let matrix = |leading, transposed| {
-            let data = RawSlice { addr: 1, len: 0, dtype: DType::F32 };
-            Matrix { data, leading, transposed }
+            let data = RawSlice {
+                addr: 1,
+                len: 0,
+                dtype: DType::F32,
+            };
+            Matrix {
+                data,
+                leading,
+                transposed,
+            }
         };
         let (a, b, c) = (matrix(9, true), matrix(8, false), matrix(8, false));
         let gemm = Gemm {
@@ -88,11 +120,20 @@ mod tests {
             epilogue: Epilogue::None,
         };
         let stored = Variant::TurnA.turned(&gemm).unwrap();
-        assert_eq!((stored.rows, stored.columns, stored.leading, stored.bytes()), (5, 2, 9, 40));
+        assert_eq!(
+            (stored.rows, stored.columns, stored.leading, stored.bytes()),
+            (5, 2, 9, 40)
+        );
         let turned = Variant::TurnA.with_turned(&gemm, 100);
-        assert_eq!((turned.a.data.addr, turned.a.leading, turned.a.transposed), (100, 5, false));
+        assert_eq!(
+            (turned.a.data.addr, turned.a.leading, turned.a.transposed),
+            (100, 5, false)
+        );
         let turned = Variant::TurnB.with_turned(&gemm, 100);
-        assert_eq!((turned.b.leading, turned.b.transposed, turned.a), (5, true, gemm.a));
+        assert_eq!(
+            (turned.b.leading, turned.b.transposed, turned.a),
+            (5, true, gemm.a)
+        );
         assert_eq!(Variant::AsStored.with_turned(&gemm, 100), gemm);
     }
 }

@@ -21,7 +21,10 @@ impl OwnedStream {
     /// A new stream; an urgent one goes before others where both have work.
     pub(crate) fn new(context: &Arc<Context>, urgent: bool) -> Result<OwnedStream> {
         let handle = context.call(|runtime| runtime.create_stream(urgent))?;
-        Ok(OwnedStream { context: context.clone(), handle })
+        Ok(OwnedStream {
+            context: context.clone(),
+            handle,
+        })
     }
 
     /// The vendor's handle.
@@ -33,7 +36,8 @@ impl OwnedStream {
 impl Drop for OwnedStream {
     fn drop(&mut self) {
         // SAFETY: the stream is live, and its owner is gone.
-        self.context.release(|runtime| unsafe { runtime.destroy_stream(self.handle) });
+        self.context
+            .release(|runtime| unsafe { runtime.destroy_stream(self.handle) });
     }
 }
 
@@ -71,7 +75,8 @@ impl Core {
             return Ok(());
         }
         // SAFETY: the caller vouches for the regions; the stream is live.
-        self.context.call(|runtime| unsafe { runtime.copy(dst, src, bytes, self.handle()) })
+        self.context
+            .call(|runtime| unsafe { runtime.copy(dst, src, bytes, self.handle()) })
     }
 
     /// Queues a copy from the host; `src` may be used again at once.
@@ -106,6 +111,8 @@ impl Core {
     /// The vendor's; those of the context's watches.
     pub(crate) fn synchronize(&self) -> Result<()> {
         // SAFETY: the stream is live.
-        wait::until(&self.context, |runtime| unsafe { runtime.stream_is_idle(self.handle()) })
+        wait::until(&self.context, |runtime| unsafe {
+            runtime.stream_is_idle(self.handle())
+        })
     }
 }

@@ -40,7 +40,12 @@ impl GpuStream {
     ) -> Result<GpuStream> {
         let core = Arc::new(Core::new(context, kind == StreamKind::Communication)?);
         let worker = queued.then(|| Worker::new(core.clone())).transpose()?;
-        Ok(GpuStream { worker, core, clock: clock.clone(), kind })
+        Ok(GpuStream {
+            worker,
+            core,
+            clock: clock.clone(),
+            kind,
+        })
     }
 
     /// The stream behind the seam's trait object.
@@ -50,7 +55,11 @@ impl GpuStream {
     pub(crate) fn of(stream: &dyn Stream, device: DeviceId) -> Result<&GpuStream> {
         let found = stream.device_id();
         if found.vendor != device.vendor {
-            return Err(Error::invalid("stream", format!("one of {found}"), format!("one of {device}")));
+            return Err(Error::invalid(
+                "stream",
+                format!("one of {found}"),
+                format!("one of {device}"),
+            ));
         }
         let address = stream.raw().0 as usize;
         // SAFETY: ids are true (contract of `hal::Stream`), so this is a `GpuStream`, whose `raw` is its own address; the
@@ -97,7 +106,9 @@ impl GpuStream {
     // Waits until the thread has passed everything on.
     fn flush(&self) -> Result<()> {
         self.core.context.check()?;
-        self.worker.as_ref().map_or(Ok(()), |worker| worker.flush(&self.core.context))
+        self.worker
+            .as_ref()
+            .map_or(Ok(()), |worker| worker.flush(&self.core.context))
     }
 }
 
@@ -118,7 +129,9 @@ unsafe impl Stream for GpuStream {
 
     unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()> {
         // SAFETY: the caller vouches for both regions until the copy has run.
-        self.submit(&(dst, src), |core, (dst, src)| unsafe { core.copy(dst.addr, src.addr, src.bytes) })
+        self.submit(&(dst, src), |core, (dst, src)| unsafe {
+            core.copy(dst.addr, src.addr, src.bytes)
+        })
     }
 
     unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()> {
@@ -128,7 +141,9 @@ unsafe impl Stream for GpuStream {
             return unsafe { self.core.upload(dst.addr, src) };
         }
         // SAFETY: as above.
-        self.submit(&(dst, src.to_vec()), |core, (dst, src)| unsafe { core.upload(dst.addr, src) })
+        self.submit(&(dst, src.to_vec()), |core, (dst, src)| unsafe {
+            core.upload(dst.addr, src)
+        })
     }
 
     unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()> {
@@ -172,7 +187,11 @@ unsafe impl Stream for GpuStream {
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         if self.worker.is_some() {
             let needed = "one that passes its work straight on";
-            return Err(Error::invalid("recorded work", "a stream of staged collectives", needed));
+            return Err(Error::invalid(
+                "recorded work",
+                "a stream of staged collectives",
+                needed,
+            ));
         }
         self.core.context.check()?;
         Ok(Box::new(Graph::record(&self.core, work)?))

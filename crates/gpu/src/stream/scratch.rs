@@ -20,7 +20,10 @@ const LEAST_BYTES: usize = 1 << 20;
 
 impl Scratch {
     pub(super) fn new(context: &Arc<Context>) -> Scratch {
-        Scratch { context: context.clone(), blocks: Vec::new() }
+        Scratch {
+            context: context.clone(),
+            blocks: Vec::new(),
+        }
     }
 
     /// The address of at least `bytes`.
@@ -43,7 +46,8 @@ impl Drop for Scratch {
         }
         for (address, _) in self.blocks.drain(..) {
             // SAFETY: the block came from `allocate`; its stream has been waited for, or the vendor waits as it frees.
-            self.context.release(|runtime| unsafe { runtime.free(address) });
+            self.context
+                .release(|runtime| unsafe { runtime.free(address) });
         }
     }
 }

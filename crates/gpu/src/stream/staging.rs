@@ -50,11 +50,15 @@ impl Staging {
     ) -> Result<()> {
         for (part, offset) in src.chunks(BLOCK_BYTES).zip((dst..).step_by(BLOCK_BYTES)) {
             let index = self.turn(context, part.len())?;
-            let Some(block) = &mut self.blocks[index] else { continue };
+            let Some(block) = &mut self.blocks[index] else {
+                continue;
+            };
             block.bytes_mut(part.len()).copy_from_slice(part);
             let pointer = block.pointer;
             // SAFETY: the block holds the part and is not touched before `used`; the caller vouches for the destination.
-            context.call(|runtime| unsafe { runtime.copy_to_device(offset, pointer, part.len(), stream) })?;
+            context.call(|runtime| unsafe {
+                runtime.copy_to_device(offset, pointer, part.len(), stream)
+            })?;
             block.used.record(stream)?;
         }
         Ok(())
@@ -75,10 +79,14 @@ impl Staging {
         for start in (0..dst.len()).step_by(BLOCK_BYTES) {
             let part = start..dst.len().min(start + BLOCK_BYTES);
             let index = self.turn(context, part.len())?;
-            let Some(block) = &mut self.blocks[index] else { continue };
+            let Some(block) = &mut self.blocks[index] else {
+                continue;
+            };
             let (pointer, from) = (block.pointer, src + start as u64);
             // SAFETY: the block holds the part and is read only after `used`; the caller vouches for the source.
-            context.call(|runtime| unsafe { runtime.copy_to_host(pointer, from, part.len(), stream) })?;
+            context.call(|runtime| unsafe {
+                runtime.copy_to_host(pointer, from, part.len(), stream)
+            })?;
             block.used.record(stream)?;
             if let Some((index, part)) = pending.replace((index, part)) {
                 self.take(index, &mut dst[part])?;
@@ -102,7 +110,9 @@ impl Staging {
     }
 
     fn take(&mut self, index: usize, dst: &mut [u8]) -> Result<()> {
-        let Some(block) = &mut self.blocks[index] else { return Ok(()) };
+        let Some(block) = &mut self.blocks[index] else {
+            return Ok(());
+        };
         block.used.synchronize()?;
         dst.copy_from_slice(block.bytes_mut(dst.len()));
         Ok(())
@@ -113,7 +123,12 @@ impl Block {
     fn new(context: &Arc<Context>, bytes: usize) -> Result<Block> {
         let used = Point::new(context)?;
         let pointer = context.call(|runtime| runtime.allocate_pinned(bytes))?;
-        Ok(Block { context: context.clone(), pointer, bytes, used })
+        Ok(Block {
+            context: context.clone(),
+            pointer,
+            bytes,
+            used,
+        })
     }
 
     fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
@@ -128,7 +143,8 @@ impl Drop for Block {
         // A copy that has not ended, on a device that failed, may still write here: then the memory is left behind.
         if self.used.synchronize().is_ok() {
             // SAFETY: the memory came from `allocate_pinned`, and its last copy has ended.
-            self.context.release(|runtime| unsafe { runtime.free_pinned(self.pointer) });
+            self.context
+                .release(|runtime| unsafe { runtime.free_pinned(self.pointer) });
         }
     }
 }

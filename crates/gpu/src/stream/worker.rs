@@ -29,10 +29,21 @@ impl Worker {
         let (jobs, received) = mpsc::channel::<Job>();
         let failure = Arc::<Mutex<Option<Error>>>::default();
         let shared = failure.clone();
-        let run = move || received.into_iter().for_each(|job| run(&core, &shared, job));
-        let thread = std::thread::Builder::new().name("fascicle-stream".into()).spawn(run);
-        let thread = thread.map_err(|error| Error::invalid("stream", error.to_string(), "a thread"))?;
-        Ok(Worker { jobs: Some(jobs), failure, thread: Some(thread) })
+        let run = move || {
+            received
+                .into_iter()
+                .for_each(|job| run(&core, &shared, job))
+        };
+        let thread = std::thread::Builder::new()
+            .name("fascicle-stream".into())
+            .spawn(run);
+        let thread =
+            thread.map_err(|error| Error::invalid("stream", error.to_string(), "a thread"))?;
+        Ok(Worker {
+            jobs: Some(jobs),
+            failure,
+            thread: Some(thread),
+        })
     }
 
     /// Queues a job; it is told of a failure of an earlier one.
@@ -43,8 +54,19 @@ impl Worker {
         if let Some(error) = &*lock(&self.failure) {
             return Err(error.clone());
         }
-        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        if sent { Ok(()) } else { Err(Error::invalid("stream", "its thread has ended", "a running one")) }
+        let sent = self
+            .jobs
+            .as_ref()
+            .is_some_and(|jobs| jobs.send(job).is_ok());
+        if sent {
+            Ok(())
+        } else {
+            Err(Error::invalid(
+                "stream",
+                "its thread has ended",
+                "a running one",
+            ))
+        }
     }
 
     /// Waits until all jobs so far are done.
@@ -67,7 +89,9 @@ impl Worker {
 }
 
 fn run(core: &Core, failure: &Mutex<Option<Error>>, job: Job) {
-    let state = lock(failure).clone().map_or_else(|| core.context.check(), Err);
+    let state = lock(failure)
+        .clone()
+        .map_or_else(|| core.context.check(), Err);
     if let Err(error) = job(core, state) {
         lock(failure).get_or_insert(error);
     }

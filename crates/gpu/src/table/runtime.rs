@@ -104,7 +104,13 @@ pub unsafe trait Runtime: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     /// As for `copy`.
-    unsafe fn copy_to_host(&self, dst: *mut u8, src: Address, bytes: usize, stream: Handle) -> Outcome<()>;
+    unsafe fn copy_to_host(
+        &self,
+        dst: *mut u8,
+        src: Address,
+        bytes: usize,
+        stream: Handle,
+    ) -> Outcome<()>;
 
     /// Makes a stream; an urgent one goes before others where both have work.
     fn create_stream(&self, urgent: bool) -> Outcome<Handle>;

@@ -15,34 +15,79 @@ fn shape(
     dropout: Option<AttentionDropout>,
 ) -> AttentionShape {
     let scale = 1.0 / (head_size as f64).sqrt();
-    AttentionShape { sequences, sequence, heads, kv_heads, head_size, scale, dropout }
+    AttentionShape {
+        sequences,
+        sequence,
+        heads,
+        kv_heads,
+        head_size,
+        scale,
+        dropout,
+    }
 }
 
 fn dropout() -> Option<AttentionDropout> {
     let key = Key::new(3, "attention", 1);
-    Some(AttentionDropout { probability: 0.2, key, first_sequence: 2, first_head: 1, global_heads: 8 })
+    Some(AttentionDropout {
+        probability: 0.2,
+        key,
+        first_sequence: 2,
+        first_head: 1,
+        global_heads: 8,
+    })
 }
 
 /// q, k, v and out; the softmax sums; d_out, and memory for three gradients.
 fn memories(dtype: DType, shape: &AttentionShape, before: usize) -> Vec<Memory> {
     let tokens = shape.sequences * shape.sequence;
-    let (q, k) = (tokens * shape.heads * shape.head_size, tokens * shape.kv_heads * shape.head_size);
+    let (q, k) = (
+        tokens * shape.heads * shape.head_size,
+        tokens * shape.kv_heads * shape.head_size,
+    );
     let own = |len, seed| Memory::new(dtype, &random(len, seed), before);
     let sums = Memory::new(dtype.accumulator(), &vec![0.0; tokens * shape.heads], 0);
-    vec![own(q, 1), own(k, 2), own(k, 3), own(q, 4), sums, own(q, 5), own(q, 6), own(k, 7), own(k, 8)]
+    vec![
+        own(q, 1),
+        own(k, 2),
+        own(k, 3),
+        own(q, 4),
+        sums,
+        own(q, 5),
+        own(q, 6),
+        own(k, 7),
+        own(k, 8),
+    ]
 }
 
 fn check(dtype: DType, spacing: f64, shape: AttentionShape, before: usize) {
     // 16-bit weights and gradients of scores are rounded before they are multiplied; the reference keeps them in f32.
-    let tolerance = if dtype.bytes() == 2 { 3.0 * spacing } else { 64.0 * spacing };
+    let tolerance = if dtype.bytes() == 2 {
+        3.0 * spacing
+    } else {
+        64.0 * spacing
+    };
     let memories = memories(dtype, &shape, before);
     compare(&memories[..5], tolerance, |m| {
         let [q, k, v, out, log_sum_exp] = [m[0], m[1], m[2], m[3], m[4]];
-        Kernel::AttentionForward(AttentionForward { shape, q, k, v, out, log_sum_exp })
+        Kernel::AttentionForward(AttentionForward {
+            shape,
+            q,
+            k,
+            v,
+            out,
+            log_sum_exp,
+        })
     });
-    let memories = [memories[..3].to_vec(), forward(dtype, &shape, before), memories[5..].to_vec()].concat();
+    let memories = [
+        memories[..3].to_vec(),
+        forward(dtype, &shape, before),
+        memories[5..].to_vec(),
+    ]
+    .concat();
     compare(&memories, tolerance, |m| {
-        let [q, k, v, out, log_sum_exp, d_out, d_q, d_k, d_v] = *m else { panic!("nine arguments") };
+        let [q, k, v, out, log_sum_exp, d_out, d_q, d_k, d_v] = *m else {
+            panic!("nine arguments")
+        };
         Kernel::AttentionBackward(AttentionBackward {
             shape,
             q,
@@ -77,7 +122,12 @@ fn forward(dtype: DType, shape: &AttentionShape, before: usize) -> Vec<Memory> {
 #[test]
 fn plain_kernels_agree() {
     for (dtype, spacing) in FLOATS {
-        for sizes in [[1, 2, 1, 1, 3], [2, 37, 2, 1, 20], [1, 70, 4, 2, 32], [1, 20, 1, 1, 200]] {
+        for sizes in [
+            [1, 2, 1, 1, 3],
+            [2, 37, 2, 1, 20],
+            [1, 70, 4, 2, 32],
+            [1, 20, 1, 1, 200],
+        ] {
             check(dtype, spacing, shape(sizes, None), 1);
         }
         check(dtype, spacing, shape([2, 21, 4, 2, 8], dropout()), 0);
@@ -96,7 +146,12 @@ fn single_and_double_precision_take_the_heads_of_models() {
 #[test]
 fn matrix_units_agree() {
     for (dtype, spacing) in [(DType::Bf16, 7.9e-3), (DType::F16, 9.8e-4)] {
-        for sizes in [[2, 150, 2, 1, 64], [1, 64, 2, 2, 128], [1, 3, 1, 1, 64], [1, 97, 2, 1, 128]] {
+        for sizes in [
+            [2, 150, 2, 1, 64],
+            [1, 64, 2, 2, 128],
+            [1, 3, 1, 1, 64],
+            [1, 97, 2, 1, 128],
+        ] {
             check(dtype, spacing, shape(sizes, None), 0);
         }
         check(dtype, spacing, shape([2, 75, 4, 2, 64], dropout()), 0);

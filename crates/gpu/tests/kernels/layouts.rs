@@ -7,9 +7,17 @@ use std::{fmt::Write, path::Path, process::Command};
 fn probe(layouts: &[Layout]) -> String {
     let mut text = String::from("#include <cstdio>\n#include \"all.h\"\nint main() {\n");
     for Layout { name, fields, .. } in layouts {
-        writeln!(text, "std::printf(\"{name} %zu\", sizeof(fascicle::{name}));").unwrap();
+        writeln!(
+            text,
+            "std::printf(\"{name} %zu\", sizeof(fascicle::{name}));"
+        )
+        .unwrap();
         for (field, _) in *fields {
-            writeln!(text, "std::printf(\" {field}=%zu\", offsetof(fascicle::{name}, {field}));").unwrap();
+            writeln!(
+                text,
+                "std::printf(\" {field}=%zu\", offsetof(fascicle::{name}, {field}));"
+            )
+            .unwrap();
         }
         writeln!(text, "std::printf(\"\\n\");").unwrap();
     }
@@ -18,9 +26,16 @@ fn probe(layouts: &[Layout]) -> String {
 
 fn expected(layouts: &[Layout]) -> String {
     let fields = |layout: &Layout| {
-        layout.fields.iter().map(|(name, offset)| format!(" {name}={offset}")).collect::<String>()
+        layout
+            .fields
+            .iter()
+            .map(|(name, offset)| format!(" {name}={offset}"))
+            .collect::<String>()
     };
-    layouts.iter().map(|layout| format!("{} {}{}\n", layout.name, layout.bytes, fields(layout))).collect()
+    layouts
+        .iter()
+        .map(|layout| format!("{} {}{}\n", layout.name, layout.bytes, fields(layout)))
+        .collect()
 }
 
 #[test]
@@ -32,12 +47,25 @@ fn structures_are_those_of_the_device_functions() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let simt = here.join("../emulator/simt");
     let mut compiler = Command::new(std::env::var("CXX").unwrap_or_else(|_| "g++".into()));
-    compiler.args(["-std=c++17", "-DFASCICLE_WARP=32", "-w"]).arg("-I").arg(here.join("kernels"));
+    compiler
+        .args(["-std=c++17", "-DFASCICLE_WARP=32", "-w"])
+        .arg("-I")
+        .arg(here.join("kernels"));
     // Only the layout counts: the table that the kernels enter themselves in is left empty.
     let table = "namespace simt { Registration::Registration(const Kernel&) {} __thread Place place; \
                  void meet_block() {} const uint8_t* show(const void*, size_t) { return nullptr; } }";
-    std::fs::write(folder.path().join("table.cpp"), format!("#include \"simt.h\"\n{table}\n")).unwrap();
-    compiler.arg("-I").arg(simt).arg(&source).arg(folder.path().join("table.cpp")).arg("-o").arg(&program);
+    std::fs::write(
+        folder.path().join("table.cpp"),
+        format!("#include \"simt.h\"\n{table}\n"),
+    )
+    .unwrap();
+    compiler
+        .arg("-I")
+        .arg(simt)
+        .arg(&source)
+        .arg(folder.path().join("table.cpp"))
+        .arg("-o")
+        .arg(&program);
     let Ok(status) = compiler.status() else {
         eprintln!("skipped: no C++ compiler");
         return;

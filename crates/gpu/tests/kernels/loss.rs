@@ -48,7 +48,10 @@ fn statistics_of_rows_agree() {
 fn shards_combine_to_a_loss() {
     for (dtype, spacing) in [(DType::F64, 2.3e-16), (DType::F32, 1.2e-7)] {
         for (rows, shards) in [(1, 1), (33, 3), (1500, 2)] {
-            let mut parts: Vec<f64> = random(3 * shards * rows, 1).iter().map(|x| x.abs() + 0.1).collect();
+            let mut parts: Vec<f64> = random(3 * shards * rows, 1)
+                .iter()
+                .map(|x| x.abs() + 0.1)
+                .collect();
             // The last shard of the last row has no column below the vocabulary.
             let last = 3 * (shards * rows - 1);
             if shards > 1 {

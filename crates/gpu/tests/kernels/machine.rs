@@ -33,7 +33,9 @@ fn library() -> Option<&'static Library> {
         assert!(std::env::var_os("FASCICLE_REQUIRE").is_none(), "{reason}");
         eprintln!("skipped: {reason}");
     };
-    LIBRARY.get_or_init(|| find().map_err(say).ok().map(|path| open(&path))).as_ref()
+    LIBRARY
+        .get_or_init(|| find().map_err(say).ok().map(|path| open(&path)))
+        .as_ref()
 }
 
 fn open(path: &Path) -> Library {
@@ -41,15 +43,31 @@ fn open(path: &Path) -> Library {
     let library = unsafe { libloading::Library::new(path) }.unwrap();
     let library = Box::leak(Box::new(library));
     // SAFETY: the type is that of the declaration in `launch.cpp`; the library stays loaded.
-    let launch = unsafe { *library.get::<LaunchFunction>(b"fascicle_simt_launch").unwrap() };
+    let launch = unsafe {
+        *library
+            .get::<LaunchFunction>(b"fascicle_simt_launch")
+            .unwrap()
+    };
     // SAFETY: as above.
     let has = unsafe { *library.get::<HasFunction>(b"fascicle_simt_has").unwrap() };
     Library { launch, has }
 }
 
 pub fn traits(warp: u32) -> DeviceTraits {
-    let device = DeviceId { vendor: if warp == 32 { Vendor::Cuda } else { Vendor::Rocm }, ordinal: 0 };
-    DeviceTraits { device, warp, multiprocessors: 108, shared_bytes_per_block: 48 << 10 }
+    let device = DeviceId {
+        vendor: if warp == 32 {
+            Vendor::Cuda
+        } else {
+            Vendor::Rocm
+        },
+        ordinal: 0,
+    };
+    DeviceTraits {
+        device,
+        warp,
+        multiprocessors: 108,
+        shared_bytes_per_block: 48 << 10,
+    }
 }
 
 /// Runs every launch of a kernel on the host, over scratch memory that begins as NaN.
@@ -58,7 +76,9 @@ fn run_lowered(library: &Library, kernel: &Kernel, warp: u32) {
     let bytes = lower::workspace_bytes(kernel, &traits);
     let scratch = Memory::new(DType::F64, &vec![f64::NAN; bytes.div_ceil(8)], 0);
     let launches = lower::lower(kernel, &traits, scratch.slice().addr).unwrap();
-    launches.iter().for_each(|launch| launch_on(library, launch, warp));
+    launches
+        .iter()
+        .for_each(|launch| launch_on(library, launch, warp));
 }
 
 fn launch_on(library: &Library, launch: &Launch, warp: u32) {
@@ -66,19 +86,32 @@ fn launch_on(library: &Library, launch: &Launch, warp: u32) {
     let mut needed = 0;
     // SAFETY: a string and a number to write to.
     let found = unsafe { (library.has)(name.as_ptr(), &mut needed) };
-    assert!(found == 1 && needed == launch.arguments.len(), "{}: {needed} bytes", launch.function);
+    assert!(
+        found == 1 && needed == launch.arguments.len(),
+        "{}: {needed} bytes",
+        launch.function
+    );
     let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
     let arguments = launch.arguments.as_ptr().cast();
     // SAFETY: the arguments have the size that the function takes, checked above; the memory behind them lives.
     let status = unsafe {
-        (library.launch)(name.as_ptr(), grid, block, launch.shared_bytes, arguments, warp as c_int)
+        (library.launch)(
+            name.as_ptr(),
+            grid,
+            block,
+            launch.shared_bytes,
+            arguments,
+            warp as c_int,
+        )
     };
     assert_eq!(status, 0, "{launch:?}");
 }
 
 /// Runs one launch on the host with warps of `warp`; whether it could.
 pub fn run_launch(launch: &Launch, warp: u32) -> bool {
-    library().map(|library| launch_on(library, launch, warp)).is_some()
+    library()
+        .map(|library| launch_on(library, launch, warp))
+        .is_some()
 }
 
 /// Runs a kernel on the reference vendor.
@@ -109,17 +142,27 @@ pub fn compare(memories: &[Memory], tolerance: f64, make: impl Fn(&[RawSlice]) -
         run_lowered(library, &kernel, warp);
         for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
             assert_close(&found.numbers(), &expected.numbers(), tolerance, || {
-                format!("{}, warp {warp}, argument {index}: {kernel:?}", kernel.name())
+                format!(
+                    "{}, warp {warp}, argument {index}: {kernel:?}",
+                    kernel.name()
+                )
             });
         }
     }
 }
 
 fn assert_close(found: &[f64], expected: &[f64], tolerance: f64, what: impl Fn() -> String) {
-    let largest = expected.iter().filter(|x| x.is_finite()).fold(0.0f64, |largest, x| largest.max(x.abs()));
+    let largest = expected
+        .iter()
+        .filter(|x| x.is_finite())
+        .fold(0.0f64, |largest, x| largest.max(x.abs()));
     for (index, (&found, &expected)) in found.iter().zip(expected).enumerate() {
         let same = found == expected || found.is_nan() && expected.is_nan();
         let close = (found - expected).abs() <= tolerance * largest;
-        assert!(same || close, "{}: element {index} is {found}, expected {expected}", what());
+        assert!(
+            same || close,
+            "{}: element {index} is {found}, expected {expected}",
+            what()
+        );
     }
 }

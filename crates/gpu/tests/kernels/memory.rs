@@ -4,8 +4,12 @@ use hal::{DType, RawSlice, random::Key};
 use half::{bf16, f16};
 
 /// Float types, with the spacing of numbers near 1.
-pub const FLOATS: [(DType, f64); 4] =
-    [(DType::F64, 2.3e-16), (DType::F32, 1.2e-7), (DType::Bf16, 7.9e-3), (DType::F16, 9.8e-4)];
+pub const FLOATS: [(DType, f64); 4] = [
+    (DType::F64, 2.3e-16),
+    (DType::F32, 1.2e-7),
+    (DType::Bf16, 7.9e-3),
+    (DType::F16, 9.8e-4),
+];
 
 /// Elements of one type. What lies before and behind `len` elements must stay as it is.
 #[derive(Clone)]
@@ -23,7 +27,12 @@ impl Memory {
     pub fn new(dtype: DType, values: &[f64], before: usize) -> Self {
         let elements = before + values.len() + BEHIND;
         let words = vec![0x2121_2121_2121_2121; elements * dtype.bytes() / 8 + 4];
-        let mut memory = Memory { dtype, len: values.len(), before, words };
+        let mut memory = Memory {
+            dtype,
+            len: values.len(),
+            before,
+            words,
+        };
         for (index, &value) in values.iter().enumerate() {
             memory.set(index, value);
         }
@@ -38,7 +47,11 @@ impl Memory {
     /// The elements as an argument, valid while this memory lives.
     pub fn slice(&self) -> RawSlice {
         let start = self.words[self.skip()..].as_ptr() as u64;
-        RawSlice { addr: start + (self.before * self.dtype.bytes()) as u64, len: self.len, dtype: self.dtype }
+        RawSlice {
+            addr: start + (self.before * self.dtype.bytes()) as u64,
+            len: self.len,
+            dtype: self.dtype,
+        }
     }
 
     /// A copy with the same alignment.
@@ -58,8 +71,13 @@ impl Memory {
     }
 
     fn set(&mut self, index: usize, value: f64) {
-        let (skip, at, dtype) = (self.skip() * 8, (self.before + index) * self.dtype.bytes(), self.dtype);
-        let to = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut self.words)[skip + at..][..dtype.bytes()];
+        let (skip, at, dtype) = (
+            self.skip() * 8,
+            (self.before + index) * self.dtype.bytes(),
+            self.dtype,
+        );
+        let to =
+            &mut bytemuck::cast_slice_mut::<u64, u8>(&mut self.words)[skip + at..][..dtype.bytes()];
         match dtype {
             DType::F64 => to.copy_from_slice(&value.to_ne_bytes()),
             DType::F32 => to.copy_from_slice(&(value as f32).to_ne_bytes()),
@@ -77,12 +95,24 @@ impl Memory {
         let half = |bytes: &[u8]| <[u8; 2]>::try_from(bytes).unwrap();
         let single = |bytes: &[u8]| <[u8; 4]>::try_from(bytes).unwrap();
         match self.dtype {
-            DType::F64 => bytes.map(|bytes| f64::from_ne_bytes(array(bytes))).collect(),
-            DType::F32 => bytes.map(|bytes| f32::from_ne_bytes(single(bytes)).into()).collect(),
-            DType::Bf16 => bytes.map(|bytes| bf16::from_ne_bytes(half(bytes)).into()).collect(),
-            DType::F16 => bytes.map(|bytes| f16::from_ne_bytes(half(bytes)).into()).collect(),
-            DType::I32 => bytes.map(|bytes| i32::from_ne_bytes(single(bytes)).into()).collect(),
-            DType::U32 => bytes.map(|bytes| u32::from_ne_bytes(single(bytes)).into()).collect(),
+            DType::F64 => bytes
+                .map(|bytes| f64::from_ne_bytes(array(bytes)))
+                .collect(),
+            DType::F32 => bytes
+                .map(|bytes| f32::from_ne_bytes(single(bytes)).into())
+                .collect(),
+            DType::Bf16 => bytes
+                .map(|bytes| bf16::from_ne_bytes(half(bytes)).into())
+                .collect(),
+            DType::F16 => bytes
+                .map(|bytes| f16::from_ne_bytes(half(bytes)).into())
+                .collect(),
+            DType::I32 => bytes
+                .map(|bytes| i32::from_ne_bytes(single(bytes)).into())
+                .collect(),
+            DType::U32 => bytes
+                .map(|bytes| u32::from_ne_bytes(single(bytes)).into())
+                .collect(),
         }
     }
 }
@@ -97,5 +127,13 @@ pub fn random(len: usize, seed: u64) -> Vec<f64> {
 pub fn ids(len: usize, count: usize, seed: u64) -> Vec<f64> {
     let key = Key::new(seed, "ids", 0);
     let id = |index: usize| key.word(index as u64) as usize % count;
-    (0..len).map(|index| if index % 9 == 8 { u32::MAX as f64 } else { id(index) as f64 }).collect()
+    (0..len)
+        .map(|index| {
+            if index % 9 == 8 {
+                u32::MAX as f64
+            } else {
+                id(index) as f64
+            }
+        })
+        .collect()
 }

@@ -19,7 +19,10 @@ fn squares_of_many_slices_are_summed() {
     memories.push(Memory::new(DType::F64, &[0.5], 0));
     compare(&memories, 1e-14, |m| {
         let (out, slices) = m.split_last().unwrap();
-        Kernel::SumSquares(SumSquares { slices: slices.to_vec(), out: *out })
+        Kernel::SumSquares(SumSquares {
+            slices: slices.to_vec(),
+            out: *out,
+        })
     });
 }
 
@@ -27,10 +30,18 @@ fn squares_of_many_slices_are_summed() {
 fn norms_are_clipped() {
     for sum in [0.0, 4.0, 1e6, f64::INFINITY, f64::NAN] {
         for max_norm in [None, Some(1.0)] {
-            let memories = [Memory::new(DType::F64, &[sum], 0), Memory::new(DType::F64, &[0.0, 0.0], 0)];
+            let memories = [
+                Memory::new(DType::F64, &[sum], 0),
+                Memory::new(DType::F64, &[0.0, 0.0], 0),
+            ];
             compare(&memories, 1e-15, |m| {
                 let [sum_squares, out] = [m[0], m[1]];
-                Kernel::ClipScale(ClipScale { sum_squares, out, max_norm, gradient_scale: 0.5 })
+                Kernel::ClipScale(ClipScale {
+                    sum_squares,
+                    out,
+                    max_norm,
+                    gradient_scale: 0.5,
+                })
             });
         }
     }
@@ -40,12 +51,21 @@ fn norms_are_clipped() {
 fn tensors(dtype: DType, number: usize, count: usize) -> Vec<Memory> {
     let memory = |tensor: usize, which: usize| {
         let len = if tensor == 1 { 20_003 } else { 3 * tensor };
-        let compute = if dtype == DType::F32 { FLOATS[1 + tensor % 3].0 } else { DType::F64 };
-        let values: Vec<f64> = random(len, (tensor * count + which) as u64).iter().map(|x| x.abs()).collect();
+        let compute = if dtype == DType::F32 {
+            FLOATS[1 + tensor % 3].0
+        } else {
+            DType::F64
+        };
+        let values: Vec<f64> = random(len, (tensor * count + which) as u64)
+            .iter()
+            .map(|x| x.abs())
+            .collect();
         let dtype = if which == count - 1 { compute } else { dtype };
         Memory::new(dtype, &values, tensor % 2)
     };
-    (0..number).flat_map(|tensor| (0..count).map(move |which| memory(tensor, which))).collect()
+    (0..number)
+        .flat_map(|tensor| (0..count).map(move |which| memory(tensor, which)))
+        .collect()
 }
 
 fn adamw(m: &[RawSlice]) -> Kernel {
@@ -60,7 +80,15 @@ fn adamw(m: &[RawSlice]) -> Kernel {
     };
     let tensors = memories.chunks(5).enumerate().map(tensor).collect();
     let (rate, beta1, beta2, epsilon) = (1e-2, 0.9, 0.95, 1e-8);
-    Kernel::AdamW(AdamW { tensors, factor: *factor, rate, beta1, beta2, epsilon, step: 3 })
+    Kernel::AdamW(AdamW {
+        tensors,
+        factor: *factor,
+        rate,
+        beta1,
+        beta2,
+        epsilon,
+        step: 3,
+    })
 }
 
 fn sgd(m: &[RawSlice]) -> Kernel {
@@ -73,7 +101,12 @@ fn sgd(m: &[RawSlice]) -> Kernel {
         weight_decay: 0.1 * (index % 2) as f64,
     };
     let tensors = memories.chunks(4).enumerate().map(tensor).collect();
-    Kernel::Sgd(Sgd { tensors, factor: *factor, rate: 1e-2, momentum: 0.9 })
+    Kernel::Sgd(Sgd {
+        tensors,
+        factor: *factor,
+        rate: 1e-2,
+        momentum: 0.9,
+    })
 }
 
 #[test]
@@ -82,7 +115,11 @@ fn updates_agree_and_are_skipped_for_a_factor_that_is_not_a_number() {
         for factor in [0.7, f64::NAN] {
             let factor = Memory::new(DType::F64, &[factor], 0);
             // A compute copy may round to the other neighbour where weights differ in their last digit.
-            let tolerance = if dtype == DType::F32 { 7.9e-3 } else { 4.0 * spacing };
+            let tolerance = if dtype == DType::F32 {
+                7.9e-3
+            } else {
+                4.0 * spacing
+            };
             let with = |mut memories: Vec<Memory>| {
                 memories.push(factor.clone());
                 memories

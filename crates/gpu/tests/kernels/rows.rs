@@ -11,17 +11,39 @@ use hal::{
 };
 
 /// Rows, columns, and elements before the first.
-const SHAPES: [(usize, usize, usize); 5] = [(1, 1, 0), (3, 5, 1), (70, 64, 0), (33, 130, 1), (2100, 8, 0)];
+const SHAPES: [(usize, usize, usize); 5] = [
+    (1, 1, 0),
+    (3, 5, 1),
+    (70, 64, 0),
+    (33, 130, 1),
+    (2100, 8, 0),
+];
 
 #[test]
 fn blocks_are_copied() {
-    for (dtype, (rows, columns, before)) in DType::ALL.iter().flat_map(|d| SHAPES.map(|shape| (*d, shape))) {
+    for (dtype, (rows, columns, before)) in DType::ALL
+        .iter()
+        .flat_map(|d| SHAPES.map(|shape| (*d, shape)))
+    {
         for (src_leading, dst_leading) in [(columns, columns), (columns + 3, columns + 8)] {
-            let values = random(rows * (columns + 8), 1).iter().map(|x| x.abs() * 100.0).collect::<Vec<_>>();
-            let memories = [Memory::new(dtype, &values, before), Memory::new(dtype, &values[..], before)];
+            let values = random(rows * (columns + 8), 1)
+                .iter()
+                .map(|x| x.abs() * 100.0)
+                .collect::<Vec<_>>();
+            let memories = [
+                Memory::new(dtype, &values, before),
+                Memory::new(dtype, &values[..], before),
+            ];
             compare(&memories, 0.0, |m| {
                 let [src, dst] = [m[0], m[1]];
-                Kernel::Copy2d(Copy2d { src, src_leading, dst, dst_leading, rows, columns })
+                Kernel::Copy2d(Copy2d {
+                    src,
+                    src_leading,
+                    dst,
+                    dst_leading,
+                    rows,
+                    columns,
+                })
             });
         }
     }
@@ -29,17 +51,29 @@ fn blocks_are_copied() {
 
 #[test]
 fn bias_is_added_and_its_gradient_summed() {
-    for ((dtype, spacing), (rows, columns, before)) in FLOATS.iter().flat_map(|f| SHAPES.map(|s| (f, s))) {
+    for ((dtype, spacing), (rows, columns, before)) in
+        FLOATS.iter().flat_map(|f| SHAPES.map(|s| (f, s)))
+    {
         let x = Memory::new(*dtype, &random(rows * columns, 1), before);
         let bias = Memory::new(*dtype, &random(columns, 2), before);
         compare(&[x.clone(), bias.clone()], *spacing, |m| {
-            Kernel::AddBias(AddBias { x: m[0], bias: m[1], rows, columns })
+            Kernel::AddBias(AddBias {
+                x: m[0],
+                bias: m[1],
+                rows,
+                columns,
+            })
         });
         let wide = Memory::new(dtype.accumulator(), &random(columns, 3), before);
         for (out, spacing) in [(bias, *spacing), (wide, spacing.min(1e-6))] {
             // Up to 2100 numbers are added, and each vendor has an order of its own.
             compare(&[x.clone(), out], 16.0 * spacing, |m| {
-                Kernel::ColumnSum(ColumnSum { x: m[0], out: m[1], rows, columns })
+                Kernel::ColumnSum(ColumnSum {
+                    x: m[0],
+                    out: m[1],
+                    rows,
+                    columns,
+                })
             });
         }
     }
@@ -47,13 +81,27 @@ fn bias_is_added_and_its_gradient_summed() {
 
 #[test]
 fn dropout_draws_by_global_index() {
-    for ((dtype, spacing), (rows, columns, before)) in FLOATS.iter().flat_map(|f| SHAPES.map(|s| (f, s))) {
+    for ((dtype, spacing), (rows, columns, before)) in
+        FLOATS.iter().flat_map(|f| SHAPES.map(|s| (f, s)))
+    {
         for (first_row, first_column, global_columns) in [(5, 0, columns), (2, 3, columns + 9)] {
-            let region = Region { rows, columns, first_row, first_column, global_columns };
+            let region = Region {
+                rows,
+                columns,
+                first_row,
+                first_column,
+                global_columns,
+            };
             let x = Memory::new(*dtype, &random(rows * columns, 1), before);
             compare(&[x], *spacing, |m| {
                 let key = Key::new(7, "mask", 3);
-                Kernel::Dropout(Dropout { x: m[0], out: m[0], probability: 0.3, key, region })
+                Kernel::Dropout(Dropout {
+                    x: m[0],
+                    out: m[0],
+                    probability: 0.3,
+                    key,
+                    region,
+                })
             });
         }
     }
@@ -68,7 +116,16 @@ fn positions_turn_pairs() {
             // An angle of 1100 radians keeps 13 digits behind the point in f64.
             compare(&[x.clone(), x], 2.0 * spacing.max(1e-12), |m| {
                 let base = 10_000.0;
-                Kernel::Rope(Rope { x: m[0], out: m[1], rows, sequence, heads, head_size, base, backward })
+                Kernel::Rope(Rope {
+                    x: m[0],
+                    out: m[1],
+                    rows,
+                    sequence,
+                    heads,
+                    head_size,
+                    base,
+                    backward,
+                })
             });
         }
     }

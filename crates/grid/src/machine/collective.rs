@@ -69,16 +69,36 @@ impl Machine {
             return Cost::default();
         }
         let (in_node, network) = (route.per_node > 1 || route.in_node(), !route.in_node());
-        if let Some(timed) = self.links.timed(operation, route.inner, route.size, route.ranks_per_node) {
+        if let Some(timed) =
+            self.links
+                .timed(operation, route.inner, route.size, route.ranks_per_node)
+        {
             let (all, start) = (timed.seconds(bytes as f64), timed.seconds(0.0));
             let latency_s = start.min(all);
-            return Cost { latency_s, transfer_s: all - latency_s, in_node, network };
+            return Cost {
+                latency_s,
+                transfer_s: all - latency_s,
+                in_node,
+                network,
+            };
         }
-        let ring = Cost { in_node, network, ..self.ring(operation, bytes as f64, route) };
+        let ring = Cost {
+            in_node,
+            network,
+            ..self.ring(operation, bytes as f64, route)
+        };
         match operation {
             Operation::AllReduce => self.tree(bytes as f64, route).map_or(ring, |tree| {
-                let tree = Cost { in_node, network, ..tree };
-                if tree.seconds() < ring.seconds() { tree } else { ring }
+                let tree = Cost {
+                    in_node,
+                    network,
+                    ..tree
+                };
+                if tree.seconds() < ring.seconds() {
+                    tree
+                } else {
+                    ring
+                }
             }),
             _ => ring,
         }
@@ -96,9 +116,9 @@ impl Machine {
                 .collective(ReduceScatter, bytes, inside)
                 .and(self.collective(AllReduce, part, across))
                 .and(self.collective(AllGather, bytes, inside)),
-            AllGather | ReduceScatter => {
-                self.collective(operation, part, across).and(self.collective(operation, bytes, inside))
-            }
+            AllGather | ReduceScatter => self
+                .collective(operation, part, across)
+                .and(self.collective(operation, bytes, inside)),
             _ => self.collective(operation, bytes, route),
         }
     }
@@ -148,12 +168,17 @@ impl Machine {
         let size = route.size as f64;
         let rounds = match operation {
             Operation::AllReduce => 2.0,
-            Operation::AllGather | Operation::ReduceScatter | Operation::Broadcast | Operation::AllToAll => {
-                1.0
-            }
+            Operation::AllGather
+            | Operation::ReduceScatter
+            | Operation::Broadcast
+            | Operation::AllToAll => 1.0,
             Operation::Barrier | Operation::Message => 0.0,
         };
-        let crossings = if route.in_node() { 0.0 } else { route.nodes as f64 - 1.0 };
+        let crossings = if route.in_node() {
+            0.0
+        } else {
+            route.nodes as f64 - 1.0
+        };
         let steps_inside = (size - 1.0 - crossings).max(0.0);
         let steps = crossings * links.network_us.value + steps_inside * links.in_node_us.value;
         let latency_us = match operation {
@@ -166,7 +191,11 @@ impl Machine {
             Operation::Message => bytes / self.message_bandwidth(route),
             _ => rounds * (size - 1.0) / size * bytes / self.ring_bandwidth(route),
         };
-        Cost { latency_s: latency_us * 1e-6, transfer_s, ..Cost::default() }
+        Cost {
+            latency_s: latency_us * 1e-6,
+            transfer_s,
+            ..Cost::default()
+        }
     }
 
     fn tree(&self, bytes: f64, route: Route) -> Option<Cost> {
@@ -174,7 +203,11 @@ impl Machine {
         let size = route.size as f64;
         let transfer_s = 2.0 * (size - 1.0) / size * bytes / (share * self.ring_bandwidth(route));
         let latency_s = (self.links.base_us.value + self.tree_steps_us(route)) * 1e-6;
-        Some(Cost { latency_s, transfer_s, ..Cost::default() })
+        Some(Cost {
+            latency_s,
+            transfer_s,
+            ..Cost::default()
+        })
     }
 
     // Down to the node, over a binary tree of nodes, and back.

@@ -61,7 +61,10 @@ mod tests {
 
     fn machine() -> Machine {
         let mut machine = Machine::find("laptop").unwrap();
-        let late = |ranks, us| Lateness { ranks, points: vec![[100.0, us], [300.0, 3.0 * us]] };
+        let late = |ranks, us| Lateness {
+            ranks,
+            points: vec![[100.0, us], [300.0, 3.0 * us]],
+        };
         machine.links.late = vec![late(2, 0.0), late(4, 10.0), late(8, 50.0)];
         machine
     }
@@ -69,14 +72,18 @@ mod tests {
     #[test]
     fn accelerators_are_never_late() {
         let machine = Machine::find("perlmutter").unwrap();
-        assert_eq!((machine.crowding(4.0), machine.lateness(4.0, 1e-3)), (1.0, 0.0));
+        assert_eq!(
+            (machine.crowding(4.0), machine.lateness(4.0, 1e-3)),
+            (1.0, 0.0)
+        );
     }
 
     #[test]
     fn lateness_lies_on_lines_between_what_was_measured() {
         let us = |ranks, compute_us: f64| machine().lateness(ranks, compute_us * 1e-6) * 1e6;
-        let near =
-            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
+        let near = |found: f64, expected: f64| {
+            assert!((found - expected).abs() < 1e-9, "{found}, not {expected}")
+        };
         near(us(1.0, 100.0), 0.0);
         near(us(4.0, 100.0), 10.0);
         near(us(4.0, 50.0), 5.0);
@@ -85,6 +92,9 @@ mod tests {
         near(us(3.0, 100.0), 5.0);
         near(us(6.0, 100.0), 30.0);
         near(us(16.0, 100.0), 50.0);
-        assert_eq!((machine().crowding(1.5), machine().crowding(6.0)), (1.0, 3.0));
+        assert_eq!(
+            (machine().crowding(1.5), machine().crowding(6.0)),
+            (1.0, 3.0)
+        );
     }
 }

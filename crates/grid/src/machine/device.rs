@@ -66,13 +66,19 @@ impl Device {
     /// Advertised peak in flop/s of an element type; 16-bit types stand in for each other.
     pub fn peak(&self, dtype: &str) -> f64 {
         let other = if dtype == "bf16" { "f16" } else { "bf16" };
-        let peak = self.peak_tflops.get(dtype).or_else(|| self.peak_tflops.get(other));
-        peak.or_else(|| self.peak_tflops.values().next()).map_or(1e12, |peak| peak.value * 1e12)
+        let peak = self
+            .peak_tflops
+            .get(dtype)
+            .or_else(|| self.peak_tflops.get(other));
+        peak.or_else(|| self.peak_tflops.values().next())
+            .map_or(1e12, |peak| peak.value * 1e12)
     }
 
     /// Bytes a second that a kernel moves: by its name, by its family, or as any other.
     pub fn kernel_bandwidth(&self, kernel: &str, family: &str) -> f64 {
-        let efficiency = [kernel, family, "other"].iter().find_map(|name| self.kernel_efficiency.get(*name));
+        let efficiency = [kernel, family, "other"]
+            .iter()
+            .find_map(|name| self.kernel_efficiency.get(*name));
         self.memory_gbps.value * 1e9 * efficiency.map_or(1.0, |share| share.value)
     }
 
@@ -87,8 +93,16 @@ impl Device {
             ("device.launch.device_us".into(), &self.launch.device_us),
             ("device.host_gbps".into(), &self.host_gbps),
         ];
-        all.extend(self.shared_cores.iter().map(|cores| ("device.shared_cores".into(), cores)));
-        all.extend(self.peak_tflops.iter().map(|(key, peak)| (format!("device.peak_tflops.{key}"), peak)));
+        all.extend(
+            self.shared_cores
+                .iter()
+                .map(|cores| ("device.shared_cores".into(), cores)),
+        );
+        all.extend(
+            self.peak_tflops
+                .iter()
+                .map(|(key, peak)| (format!("device.peak_tflops.{key}"), peak)),
+        );
         let shares = self.kernel_efficiency.iter();
         all.extend(shares.map(|(key, share)| (format!("device.kernel_efficiency.{key}"), share)));
         all

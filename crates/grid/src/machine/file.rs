@@ -6,8 +6,14 @@ use std::path::Path;
 
 /// Descriptions that come with the library, by name.
 const SHIPPED: [(&str, &str); 5] = [
-    ("perlmutter", include_str!("../../../../machines/perlmutter.toml")),
-    ("frontier", include_str!("../../../../machines/frontier.toml")),
+    (
+        "perlmutter",
+        include_str!("../../../../machines/perlmutter.toml"),
+    ),
+    (
+        "frontier",
+        include_str!("../../../../machines/frontier.toml"),
+    ),
     ("alps", include_str!("../../../../machines/alps.toml")),
     ("selene", include_str!("../../../../machines/selene.toml")),
     ("laptop", include_str!("../../../../machines/laptop.toml")),
@@ -76,7 +82,10 @@ impl Machine {
         let path = Path::new(name_or_path);
         if !path.exists() {
             let known = SHIPPED.map(|(name, _)| name).join(", ");
-            return Err(MachineError::Unknown { found: name_or_path.into(), known });
+            return Err(MachineError::Unknown {
+                found: name_or_path.into(),
+                known,
+            });
         }
         let text = std::fs::read_to_string(path).map_err(|error| MachineError::Unreadable {
             path: name_or_path.into(),
@@ -90,7 +99,10 @@ impl Machine {
     /// # Errors
     /// [`MachineError::Malformed`] with the line, or with the number that cannot be.
     pub fn parse(text: &str, path: &str) -> Result<Machine, MachineError> {
-        let malformed = |reason: String| MachineError::Malformed { path: path.into(), reason };
+        let malformed = |reason: String| MachineError::Malformed {
+            path: path.into(),
+            reason,
+        };
         let machine: Machine =
             toml::from_str(text).map_err(|error| malformed(error.to_string().trim_end().into()))?;
         machine.check().map_err(malformed)?;
@@ -130,7 +142,10 @@ impl Machine {
             .into_iter()
             .chain(self.product.quantities())
             .chain(self.links.quantities());
-        match all.filter_map(|(name, quantity)| quantity.complaint(&name)).next() {
+        match all
+            .filter_map(|(name, quantity)| quantity.complaint(&name))
+            .next()
+        {
             Some(complaint) => Err(complaint),
             None => Ok(()),
         }
@@ -153,18 +168,28 @@ mod tests {
     #[test]
     fn an_unknown_machine_is_told_the_known_ones() {
         let text = Machine::find("summit").unwrap_err().to_string();
-        assert!(text.contains("`summit`") && text.contains("perlmutter, frontier"), "{text}");
+        assert!(
+            text.contains("`summit`") && text.contains("perlmutter, frontier"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_number_without_source_is_refused_by_name() {
         let mut machine = Machine::find("perlmutter").unwrap();
         machine.links.network_us.source.clear();
-        let text = Machine::parse(&machine.to_toml(), "mine.toml").unwrap_err().to_string();
-        assert!(text.contains("mine.toml") && text.contains("links.network_us"), "{text}");
+        let text = Machine::parse(&machine.to_toml(), "mine.toml")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains("mine.toml") && text.contains("links.network_us"),
+            "{text}"
+        );
         machine.links.network_us.source = "a guess".into();
         machine.device.memory_gbps.value = -1.0;
-        let text = Machine::parse(&machine.to_toml(), "mine.toml").unwrap_err().to_string();
+        let text = Machine::parse(&machine.to_toml(), "mine.toml")
+            .unwrap_err()
+            .to_string();
         assert!(text.contains("device.memory_gbps: found -1"), "{text}");
     }
 }

@@ -69,8 +69,12 @@ pub struct Timed {
 impl Timed {
     /// Seconds for a buffer of `bytes`, on straight lines between the points.
     pub fn seconds(&self, bytes: f64) -> f64 {
-        let Some(&[first_bytes, first_us]) = self.points.first() else { return 0.0 };
-        let Some(&[last_bytes, last_us]) = self.points.last() else { return 0.0 };
+        let Some(&[first_bytes, first_us]) = self.points.first() else {
+            return 0.0;
+        };
+        let Some(&[last_bytes, last_us]) = self.points.last() else {
+            return 0.0;
+        };
         if bytes <= first_bytes {
             return first_us * 1e-6;
         }
@@ -94,7 +98,13 @@ impl Links {
     }
 
     /// Timed runs of a collective for groups of that kind, from the run whose number of ranks is nearest.
-    pub fn timed(&self, operation: Operation, inner: usize, size: usize, ranks: usize) -> Option<&Timed> {
+    pub fn timed(
+        &self,
+        operation: Operation,
+        inner: usize,
+        size: usize,
+        ranks: usize,
+    ) -> Option<&Timed> {
         let alike = |timed: &&Timed| timed.operation == operation && timed.size == size;
         let away = |timed: &&Timed| (timed.ranks.abs_diff(ranks), timed.inner.abs_diff(inner));
         self.measured.iter().filter(alike).min_by_key(away)
@@ -109,8 +119,17 @@ impl Links {
             ("links.network_us".into(), &self.network_us),
         ];
         all.extend(self.tree.iter().map(|share| ("links.tree".into(), share)));
-        all.extend(self.half_nodes.iter().map(|nodes| ("links.half_nodes".into(), nodes)));
-        all.extend(self.table.iter().enumerate().map(|(at, row)| (format!("links.table[{at}]"), &row.gbps)));
+        all.extend(
+            self.half_nodes
+                .iter()
+                .map(|nodes| ("links.half_nodes".into(), nodes)),
+        );
+        all.extend(
+            self.table
+                .iter()
+                .enumerate()
+                .map(|(at, row)| (format!("links.table[{at}]"), &row.gbps)),
+        );
         all
     }
 }

@@ -127,12 +127,19 @@ impl Product {
         let peak = device.peak(shape.dtype) * self.efficiency_of(shape.dtype);
         let k = shape.k as f64;
         let depth = k / (k + self.half_depth.value);
-        let variant = if tuned { 1.0 } else { self.variant_speed(shape) };
+        let variant = if tuned {
+            1.0
+        } else {
+            self.variant_speed(shape)
+        };
         peak * depth * variant * self.tiling(shape)
     }
 
     fn efficiency_of(&self, dtype: &str) -> f64 {
-        let efficiency = self.efficiency.get(dtype).or_else(|| self.efficiency.get("other"));
+        let efficiency = self
+            .efficiency
+            .get(dtype)
+            .or_else(|| self.efficiency.get("other"));
         efficiency.map_or(0.8, |share| share.value)
     }
 
@@ -161,10 +168,17 @@ impl Product {
     fn measured(&self, shape: &ProductShape<'_>) -> Option<f64> {
         let away = |a: usize, b: usize| (a.max(1) as f64 / b.max(1) as f64).ln().powi(2);
         let distance = |point: &Point| {
-            let other = if point.variant == shape.variant { 0.0 } else { 1.0 };
+            let other = if point.variant == shape.variant {
+                0.0
+            } else {
+                1.0
+            };
             away(point.m, shape.m) + away(point.n, shape.n) + away(point.k, shape.k) + other
         };
-        let alike = self.points.iter().filter(|point| point.dtype == shape.dtype);
+        let alike = self
+            .points
+            .iter()
+            .filter(|point| point.dtype == shape.dtype);
         let (mut weights, mut sum) = (0.0, 0.0);
         for point in alike {
             // The third power of the squared distance: half as far counts 64 times as much.
@@ -176,13 +190,26 @@ impl Product {
     }
 
     pub(super) fn quantities(&self) -> Vec<(String, &Quantity)> {
-        let mut all =
-            vec![("product.units".into(), &self.units), ("product.half_depth".into(), &self.half_depth)];
-        all.extend(self.in_step.iter().map(|share| ("product.in_step".into(), share)));
-        all.extend(self.efficiency.iter().map(|(key, share)| (format!("product.efficiency.{key}"), share)));
+        let mut all = vec![
+            ("product.units".into(), &self.units),
+            ("product.half_depth".into(), &self.half_depth),
+        ];
         all.extend(
-            self.variants.iter().map(|found| (format!("product.variants.{:?}", found.variant), &found.speed)),
+            self.in_step
+                .iter()
+                .map(|share| ("product.in_step".into(), share)),
         );
+        all.extend(
+            self.efficiency
+                .iter()
+                .map(|(key, share)| (format!("product.efficiency.{key}"), share)),
+        );
+        all.extend(self.variants.iter().map(|found| {
+            (
+                format!("product.variants.{:?}", found.variant),
+                &found.speed,
+            )
+        }));
         all
     }
 }

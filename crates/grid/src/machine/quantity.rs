@@ -29,17 +29,26 @@ pub struct Quantity {
 impl Quantity {
     /// A number that was measured in a way that `source` tells.
     pub fn measured(value: f64, source: impl Into<String>) -> Quantity {
-        Quantity { value, class: Class::Measured, source: source.into() }
+        Quantity {
+            value,
+            class: Class::Measured,
+            source: source.into(),
+        }
     }
 
     /// What is wrong with it as a positive number, if anything is.
     pub(super) fn complaint(&self, name: &str) -> Option<String> {
         if !self.value.is_finite() || self.value <= 0.0 {
-            return Some(format!("{name}: found {}, needed a number above 0", self.value));
+            return Some(format!(
+                "{name}: found {}, needed a number above 0",
+                self.value
+            ));
         }
-        self.source
-            .trim()
-            .is_empty()
-            .then(|| format!("{name}: found no source, needed where {} comes from", self.value))
+        self.source.trim().is_empty().then(|| {
+            format!(
+                "{name}: found no source, needed where {} comes from",
+                self.value
+            )
+        })
     }
 }

@@ -12,7 +12,10 @@ pub struct Placement {
 impl Placement {
     /// Ranks dealt to nodes of `devices`, node after node.
     pub fn new(ranks: usize, devices: usize) -> Placement {
-        Placement { ranks, per_node: devices.clamp(1, ranks.max(1)) }
+        Placement {
+            ranks,
+            per_node: devices.clamp(1, ranks.max(1)),
+        }
     }
 
     /// Number of nodes.
@@ -54,16 +57,34 @@ impl Route {
             (last, most) = (node, most.max(run));
         }
         let rings = (per_node / most.max(1)).max(1);
-        Route { size: members.len(), inner, nodes, per_node: most, rings, ranks_per_node: per_node }
+        Route {
+            size: members.len(),
+            inner,
+            nodes,
+            per_node: most,
+            rings,
+            ranks_per_node: per_node,
+        }
     }
 
     /// The way of a group of `size` with `inner` ranks between neighbours, on nodes that are filled in order.
     pub fn strided(inner: usize, size: usize, placement: Placement) -> Route {
         let node = placement.per_node;
-        let per_node = if inner >= node { 1 } else { (node / inner).min(size) };
+        let per_node = if inner >= node {
+            1
+        } else {
+            (node / inner).min(size)
+        };
         let nodes = size.div_ceil(per_node);
         let rings = (node / per_node).max(1);
-        Route { size, inner, nodes, per_node, rings, ranks_per_node: node }
+        Route {
+            size,
+            inner,
+            nodes,
+            per_node,
+            rings,
+            ranks_per_node: node,
+        }
     }
 
     /// Whether it stays inside a node.
@@ -73,7 +94,11 @@ impl Route {
 
     /// The part of a hierarchical collective inside a node.
     pub fn inside(&self) -> Route {
-        Route { size: self.per_node, nodes: 1, ..*self }
+        Route {
+            size: self.per_node,
+            nodes: 1,
+            ..*self
+        }
     }
 
     /// The part of a hierarchical collective between the nodes: one ring for each rank of the node.
@@ -99,10 +124,15 @@ mod tests {
         for (ranks, node) in [(64, 4), (64, 8), (6, 8), (96, 4)] {
             let placement = Placement::new(ranks, node);
             for inner in [1, 2, 4, 8] {
-                for size in [2, 3, 4, 6].into_iter().filter(|size| ranks % (size * inner) == 0) {
+                for size in [2, 3, 4, 6]
+                    .into_iter()
+                    .filter(|size| ranks % (size * inner) == 0)
+                {
                     let members: Vec<_> = (0..size).map(|at| at * inner).collect();
-                    let (of, strided) =
-                        (Route::of(&members, placement), Route::strided(inner, size, placement));
+                    let (of, strided) = (
+                        Route::of(&members, placement),
+                        Route::strided(inner, size, placement),
+                    );
                     assert_eq!(
                         (of.nodes, of.per_node),
                         (strided.nodes, strided.per_node),
@@ -119,6 +149,9 @@ mod tests {
         assert_eq!(Route::strided(1, 16, placement).rings, 1);
         assert_eq!(Route::strided(2, 8, placement).rings, 2);
         assert_eq!(Route::strided(8, 4, placement).rings, 8);
-        assert_eq!(Route::strided(1, 16, placement).across(), Route::strided(8, 2, placement));
+        assert_eq!(
+            Route::strided(1, 16, placement).across(),
+            Route::strided(8, 2, placement)
+        );
     }
 }

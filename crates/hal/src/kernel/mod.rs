@@ -18,13 +18,15 @@ pub mod optimiser;
 
 pub use attention::{AttentionBackward, AttentionDropout, AttentionForward, AttentionShape, Rope};
 pub use elementwise::{
-    AddBias, Axpby, Binary, BinaryOp, Cast, ColumnSum, Dropout, Fill, Region, Swiglu, SwigluBackward, Unary,
-    UnaryBackward, UnaryOp,
+    AddBias, Axpby, Binary, BinaryOp, Cast, ColumnSum, Dropout, Fill, Region, Swiglu,
+    SwigluBackward, Unary, UnaryBackward, UnaryOp,
 };
 pub use embedding::{EmbeddingBackward, EmbeddingForward};
 pub use layout::Copy2d;
 pub use loss::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics};
-pub use norm::{CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums};
+pub use norm::{
+    CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
+};
 pub use optimiser::{AdamW, AdamWTensor, ClipScale, Sgd, SgdTensor, SumSquares};
 
 use crate::{Result, Stream};
@@ -32,7 +34,10 @@ use std::fmt;
 
 /// A kernel and its arguments.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "each variant is its argument's documented struct")]
+#[allow(
+    missing_docs,
+    reason = "each variant is its argument's documented struct"
+)]
 pub enum Kernel {
     Fill(Fill),
     Cast(Cast),

@@ -49,8 +49,9 @@ impl<'a> Call<'a> {
         job.abort().check()?;
         let mut wire = Wire::new(self.member, &self.tickets);
         let tickets = self.tickets.iter().enumerate();
-        let mut operations: Vec<Box<dyn Operation + '_>> =
-            tickets.map(|(index, ticket)| operation(self.member, index, ticket)).collect();
+        let mut operations: Vec<Box<dyn Operation + '_>> = tickets
+            .map(|(index, ticket)| operation(self.member, index, ticket))
+            .collect();
         let outcome = self.drive(&mut wire, &mut operations, cancelled);
         if let Err(error) = &outcome {
             job.ending.raise(job, error);
@@ -69,7 +70,9 @@ impl<'a> Call<'a> {
         operations: &mut [Box<dyn Operation + '_>],
         cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
-        operations.iter_mut().try_for_each(|operation| operation.start(wire))?;
+        operations
+            .iter_mut()
+            .try_for_each(|operation| operation.start(wire))?;
         let mut wait = self.member.job.wait(self.member.timeout);
         while !operations.iter().all(|operation| operation.is_done()) {
             let keys = wire.poll()?;
@@ -85,10 +88,17 @@ impl<'a> Call<'a> {
     fn look(&self, wire: &Wire<'_>, wait: &mut Wait, cancelled: &dyn Fn() -> bool) -> Result<()> {
         if wait.is_due() && cancelled() {
             let rank = self.member.members[self.member.rank];
-            let reason = format!("its thread panicked while its stream worked for {}", self.member.label);
+            let reason = format!(
+                "its thread panicked while its stream worked for {}",
+                self.member.label
+            );
             return Err(Error::Aborted { rank, reason });
         }
-        let longer = if wire.is_indirect() { LONGER } else { Duration::ZERO };
+        let longer = if wire.is_indirect() {
+            LONGER
+        } else {
+            Duration::ZERO
+        };
         wait.check(&self.member.job, longer, |waited| wire.late(waited))
     }
 }

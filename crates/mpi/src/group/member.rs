@@ -56,7 +56,11 @@ impl Member {
             timeout: join.timeout,
             staging: Staging::default(),
             tags,
-            counters: Mutex::new(Counters { collectives: 0, sent: vec![0; size], received: vec![0; size] }),
+            counters: Mutex::new(Counters {
+                collectives: 0,
+                sent: vec![0; size],
+                received: vec![0; size],
+            }),
         }
     }
 
@@ -76,7 +80,11 @@ impl Member {
         let sequence = *counter;
         *counter += 1;
         let tag = (first + 2 * (sequence % self.tags)) as i32;
-        Ticket { call: call.clone(), sequence, tag }
+        Ticket {
+            call: call.clone(),
+            sequence,
+            tag,
+        }
     }
 }
 
@@ -88,10 +96,14 @@ pub(super) struct HostTransfer(pub(super) Arc<Member>);
 // ended, or once the gate is closed and MPI touches no memory any more.
 unsafe impl Transfer for HostTransfer {
     unsafe fn prepare(&self, collectives: &[Collective]) -> Result<Work> {
-        collectives.iter().try_for_each(|call| call.check(self.0.size()))?;
+        collectives
+            .iter()
+            .try_for_each(|call| call.check(self.0.size()))?;
         let tickets: Vec<Ticket> = collectives.iter().map(|call| self.0.ticket(call)).collect();
         let member = self.0.clone();
         // SAFETY: the caller vouches for the buffers until the work has run, which is until `run` returns.
-        Ok(Box::new(move |cancelled| unsafe { Call::new(&member, tickets).run(cancelled) }))
+        Ok(Box::new(move |cancelled| unsafe {
+            Call::new(&member, tickets).run(cancelled)
+        }))
     }
 }

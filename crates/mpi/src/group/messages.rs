@@ -15,20 +15,38 @@ pub(super) struct Messages<'a> {
 impl<'a> Messages<'a> {
     /// The operation of that index in its call.
     pub(super) fn new(index: usize, ticket: &'a Ticket) -> Messages<'a> {
-        Messages { index, ticket, left: 0 }
+        Messages {
+            index,
+            ticket,
+            left: 0,
+        }
     }
 
     fn send(&mut self, wire: &mut Wire<'_>, slice: RawSlice, peer: usize) -> Result<()> {
-        let key = Key { operation: self.index, token: 0 };
-        let way = Way { peer, tag: self.ticket.tag, indirect: false };
+        let key = Key {
+            operation: self.index,
+            token: 0,
+        };
+        let way = Way {
+            peer,
+            tag: self.ticket.tag,
+            indirect: false,
+        };
         // SAFETY: a part of the call's own slices, for which `Call::run` is vouched for; nothing writes what is sent.
         self.left += unsafe { wire.send(key, slice, way) }?;
         Ok(())
     }
 
     fn recv(&mut self, wire: &mut Wire<'_>, slice: RawSlice, peer: usize) -> Result<()> {
-        let key = Key { operation: self.index, token: 0 };
-        let way = Way { peer, tag: self.ticket.tag, indirect: false };
+        let key = Key {
+            operation: self.index,
+            token: 0,
+        };
+        let way = Way {
+            peer,
+            tag: self.ticket.tag,
+            indirect: false,
+        };
         // SAFETY: a part of the call's own slices, for which `Call::run` is vouched for; parts of peers are disjoint.
         self.left += unsafe { wire.recv(key, slice, way) }?;
         Ok(())
@@ -50,7 +68,8 @@ impl Operation for Messages<'_> {
                 }
             }
             Collective::AllToAll { send, recv } => {
-                let part = |of: RawSlice, rank: usize| of.part(rank * (of.len / size), of.len / size);
+                let part =
+                    |of: RawSlice, rank: usize| of.part(rank * (of.len / size), of.len / size);
                 copy(part(*send, rank), part(*recv, rank));
                 for peer in others {
                     self.recv(wire, part(*recv, peer), peer)?;
@@ -76,9 +95,14 @@ impl Operation for Messages<'_> {
 
 // The own part; nothing where it is in its place already.
 fn copy(from: RawSlice, to: RawSlice) {
-    assert!(from.len == to.len && from.dtype == to.dtype, "a bug: copy of {from:?} to {to:?}");
+    assert!(
+        from.len == to.len && from.dtype == to.dtype,
+        "a bug: copy of {from:?} to {to:?}"
+    );
     if from.addr != to.addr && from.len > 0 {
         // SAFETY: both are parts of the call's own slices, live for the call, of equal size and disjoint.
-        unsafe { std::ptr::copy_nonoverlapping(from.addr as *const u8, to.addr as *mut u8, from.bytes()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(from.addr as *const u8, to.addr as *mut u8, from.bytes())
+        };
     }
 }

@@ -53,13 +53,21 @@ impl<'a> Reduction<'a> {
             Collective::AllReduce { buffer, op } => (*buffer, None, *op),
             Collective::ReduceScatter { send, recv, op, .. } => (*send, Some(*recv), *op),
             // A barrier is the sum of nothing in particular, which nobody has before all have come.
-            _ => (RawSlice { addr: 0, len: 1, dtype: DType::U32 }, None, ReduceOp::Sum),
+            _ => (
+                RawSlice {
+                    addr: 0,
+                    len: 1,
+                    dtype: DType::U32,
+                },
+                None,
+                ReduceOp::Sum,
+            ),
         };
         let whole = output.is_none() && input.bytes() <= WHOLE_BYTES && size <= WHOLE_SIZE;
         let parts: Vec<Range<usize>> = match &ticket.call {
-            Collective::ReduceScatter { counts, .. } => {
-                (0..size).map(|rank| counts.before(rank)..counts.before(rank) + counts.of(rank)).collect()
-            }
+            Collective::ReduceScatter { counts, .. } => (0..size)
+                .map(|rank| counts.before(rank)..counts.before(rank) + counts.of(rank))
+                .collect(),
             _ if whole => vec![0..input.len; size],
             _ => owned(input, size),
         };
@@ -70,7 +78,11 @@ impl<'a> Reduction<'a> {
         let rows = WINDOW.min(blocks) * size * block.min(longest).next_multiple_of(8) * element;
         // A barrier's word lies behind the rows.
         let mut room = member.staging.take(rows + 8);
-        let input = if input.addr == 0 { room.slice(rows, 1, DType::U32) } else { input };
+        let input = if input.addr == 0 {
+            room.slice(rows, 1, DType::U32)
+        } else {
+            input
+        };
         let own = parts[member.rank].clone();
         Reduction {
             member,
@@ -99,7 +111,8 @@ impl<'a> Reduction<'a> {
 
     fn of_input(&self, rank: usize, block: usize) -> RawSlice {
         let range = self.range(rank, block);
-        self.input.part(self.parts[rank].start + range.start, range.len())
+        self.input
+            .part(self.parts[rank].start + range.start, range.len())
     }
 
     // Where the addend of a rank to this rank's block waits.
@@ -109,7 +122,11 @@ impl<'a> Reduction<'a> {
         }
         let row = (block % WINDOW.min(self.addends.len())) * self.member.size() + rank;
         let len = self.range(self.member.rank, block).len();
-        self.room.slice(row * self.block * self.input.dtype.bytes(), len, self.input.dtype)
+        self.room.slice(
+            row * self.block * self.input.dtype.bytes(),
+            len,
+            self.input.dtype,
+        )
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
@@ -121,9 +138,16 @@ impl<'a> Reduction<'a> {
     fn begin(&mut self, wire: &mut Wire<'_>) -> Result<()> {
         let block = self.begun;
         self.begun += 1;
-        let key = Key { operation: self.index, token: 2 * block };
+        let key = Key {
+            operation: self.index,
+            token: 2 * block,
+        };
         for peer in self.others() {
-            let way = Way { peer, tag: self.tag, indirect: false };
+            let way = Way {
+                peer,
+                tag: self.tag,
+                indirect: false,
+            };
             let (come, gone) = (self.addend(peer, block), self.of_input(peer, block));
             // SAFETY: a row of the room that no other block under way has.
             self.addends[block] += unsafe { wire.recv(key, come, way) }?;
@@ -157,7 +181,9 @@ impl<'a> Reduction<'a> {
         if range.is_empty() {
             return;
         }
-        let sources: Vec<RawSlice> = (0..self.member.size()).map(|rank| self.addend(rank, block)).collect();
+        let sources: Vec<RawSlice> = (0..self.member.size())
+            .map(|rank| self.addend(rank, block))
+            .collect();
         let out = self.output.part(range.start, range.len());
         // SAFETY: the addends have come; the output is this rank's own, of one length and type with them. Where it is the
         // rank's own addend it is both read and written in place, which `reduce` allows.
@@ -166,14 +192,40 @@ impl<'a> Reduction<'a> {
 
     // Sends the sums of this rank's block to the others, and asks for theirs.
     fn give_back(&mut self, block: usize, wire: &mut Wire<'_>) -> Result<()> {
-        let key = Key { operation: self.index, token: 2 * block + 1 };
+        let key = Key {
+            operation: self.index,
+            token: 2 * block + 1,
+        };
         for peer in self.others() {
             let tag = self.tag + 1;
-            let (come, gone) = (self.of_input(peer, block), self.of_input(self.member.rank, block));
+            let (come, gone) = (
+                self.of_input(peer, block),
+                self.of_input(self.member.rank, block),
+            );
             // SAFETY: the call's own slice, for which `Call::run` is vouched for; what was sent of it has gone.
-            self.sums += unsafe { wire.recv(key, come, Way { peer, tag, indirect: true }) }?;
+            self.sums += unsafe {
+                wire.recv(
+                    key,
+                    come,
+                    Way {
+                        peer,
+                        tag,
+                        indirect: true,
+                    },
+                )
+            }?;
             // SAFETY: as above; sums are written no more.
-            self.sums += unsafe { wire.send(key, gone, Way { peer, tag, indirect: false }) }?;
+            self.sums += unsafe {
+                wire.send(
+                    key,
+                    gone,
+                    Way {
+                        peer,
+                        tag,
+                        indirect: false,
+                    },
+                )
+            }?;
         }
         Ok(())
     }
@@ -183,7 +235,9 @@ impl<'a> Reduction<'a> {
 fn owned(input: RawSlice, size: usize) -> Vec<Range<usize>> {
     let least = PART_BYTES / input.dtype.bytes();
     let part = input.len.div_ceil(size).max(least).next_multiple_of(16);
-    (0..size).map(|rank| (rank * part).min(input.len)..((rank + 1) * part).min(input.len)).collect()
+    (0..size)
+        .map(|rank| (rank * part).min(input.len)..((rank + 1) * part).min(input.len))
+        .collect()
 }
 
 impl Operation for Reduction<'_> {
@@ -197,7 +251,11 @@ impl Operation for Reduction<'_> {
             return Ok(());
         }
         self.addends[token / 2] -= 1;
-        if self.addends[token / 2] == 0 { self.advance(wire) } else { Ok(()) }
+        if self.addends[token / 2] == 0 {
+            self.advance(wire)
+        } else {
+            Ok(())
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -207,7 +265,9 @@ impl Operation for Reduction<'_> {
 
 impl Drop for Reduction<'_> {
     fn drop(&mut self) {
-        self.member.staging.give_back(std::mem::take(&mut self.room));
+        self.member
+            .staging
+            .give_back(std::mem::take(&mut self.room));
     }
 }
 
@@ -218,11 +278,21 @@ mod tests {
     #[test]
     fn parts_cover_the_buffer_in_order_and_small_ones_have_few_owners() {
         for (len, size) in [(0, 3), (1, 4), (100, 64), (1_000_003, 7), (1 << 20, 8)] {
-            let parts = owned(RawSlice { addr: 64, len, dtype: DType::F32 }, size);
+            let parts = owned(
+                RawSlice {
+                    addr: 64,
+                    len,
+                    dtype: DType::F32,
+                },
+                size,
+            );
             let covered: Vec<usize> = parts.iter().cloned().flatten().collect();
             assert_eq!(covered, (0..len).collect::<Vec<_>>(), "{len} over {size}");
             let owners = parts.iter().filter(|part| !part.is_empty()).count();
-            assert!(owners <= (4 * len).div_ceil(PART_BYTES), "{owners} owners of {len} elements");
+            assert!(
+                owners <= (4 * len).div_ceil(PART_BYTES),
+                "{owners} owners of {len} elements"
+            );
         }
     }
 }

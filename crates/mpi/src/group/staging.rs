@@ -35,6 +35,10 @@ impl Room {
             start + len * dtype.bytes() <= 8 * self.0.len(),
             "a bug: a room is too small for its addends"
         );
-        RawSlice { addr: self.0.as_mut_ptr() as u64 + start as u64, len, dtype }
+        RawSlice {
+            addr: self.0.as_mut_ptr() as u64 + start as u64,
+            len,
+            dtype,
+        }
     }
 }

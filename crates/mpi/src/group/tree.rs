@@ -19,23 +19,54 @@ pub(super) struct Tree {
 
 impl Tree {
     /// The broadcast of `root` that has that index in its call.
-    pub(super) fn new(member: &Member, index: usize, tag: i32, buffer: RawSlice, root: usize) -> Tree {
+    pub(super) fn new(
+        member: &Member,
+        index: usize,
+        tag: i32,
+        buffer: RawSlice,
+        root: usize,
+    ) -> Tree {
         let size = member.size();
         // Counted from the root, a rank's parent lacks the highest bit of its number.
         let place = (member.rank + size - root) % size;
         let absolute = |place: usize| (place + root) % size;
         let parent = place.checked_ilog2().map(|bit| place - (1 << bit));
-        let way = |parent: usize| Way { peer: absolute(parent), tag, indirect: parent != 0 };
+        let way = |parent: usize| Way {
+            peer: absolute(parent),
+            tag,
+            indirect: parent != 0,
+        };
         let first_bit = place.checked_ilog2().map_or(0, |bit| bit + 1);
-        let bits = (first_bit..usize::BITS).map(|bit| 1usize << bit).take_while(|bit| *bit < size);
-        let children = bits.map(|bit| place + bit).filter(|child| *child < size).map(absolute).collect();
-        Tree { index, tag, buffer, parent: parent.map(way), children, above: 0, below: 0 }
+        let bits = (first_bit..usize::BITS)
+            .map(|bit| 1usize << bit)
+            .take_while(|bit| *bit < size);
+        let children = bits
+            .map(|bit| place + bit)
+            .filter(|child| *child < size)
+            .map(absolute)
+            .collect();
+        Tree {
+            index,
+            tag,
+            buffer,
+            parent: parent.map(way),
+            children,
+            above: 0,
+            below: 0,
+        }
     }
 
     fn send(&mut self, wire: &mut Wire<'_>) -> Result<()> {
-        let key = Key { operation: self.index, token: 0 };
+        let key = Key {
+            operation: self.index,
+            token: 0,
+        };
         for peer in std::mem::take(&mut self.children) {
-            let way = Way { peer, tag: self.tag, indirect: false };
+            let way = Way {
+                peer,
+                tag: self.tag,
+                indirect: false,
+            };
             // SAFETY: the call's own slice, for which `Call::run` is vouched for; it has come, and is written no more.
             self.below += unsafe { wire.send(key, self.buffer, way) }?;
         }
@@ -45,8 +76,13 @@ impl Tree {
 
 impl Operation for Tree {
     fn start(&mut self, wire: &mut Wire<'_>) -> Result<()> {
-        let Some(way) = self.parent else { return self.send(wire) };
-        let key = Key { operation: self.index, token: 1 };
+        let Some(way) = self.parent else {
+            return self.send(wire);
+        };
+        let key = Key {
+            operation: self.index,
+            token: 1,
+        };
         // SAFETY: the call's own slice, for which `Call::run` is vouched for; it is not sent before it has come.
         self.above += unsafe { wire.recv(key, self.buffer, way) }?;
         Ok(())
@@ -58,7 +94,11 @@ impl Operation for Tree {
             return Ok(());
         }
         self.above -= 1;
-        if self.above == 0 { self.send(wire) } else { Ok(()) }
+        if self.above == 0 {
+            self.send(wire)
+        } else {
+            Ok(())
+        }
     }
 
     fn is_done(&self) -> bool {

@@ -47,7 +47,16 @@ impl<'a> Wire<'a> {
     pub(super) fn new(member: &'a Member, tickets: &'a [Ticket]) -> Wire<'a> {
         let (requests, abouts, ended) = Default::default();
         let (longest_bytes, room) = (member.job.longest_bytes(), raw::Room::default());
-        Wire { member, tickets, longest_bytes, requests, abouts, direct: 0, room, ended }
+        Wire {
+            member,
+            tickets,
+            longest_bytes,
+            requests,
+            abouts,
+            direct: 0,
+            room,
+            ended,
+        }
     }
 
     /// The rank whose messages these are.
@@ -64,7 +73,15 @@ impl<'a> Wire<'a> {
             let from = (slice.addr as usize + start) as *const u8;
             // SAFETY: within the slice, for which the caller vouches.
             let request = unsafe { wire.member.comm.send(from, bytes, way.peer, way.tag) };
-            wire.keep(request, About { key, way, receives: false, bytes })
+            wire.keep(
+                request,
+                About {
+                    key,
+                    way,
+                    receives: false,
+                    bytes,
+                },
+            )
         })
     }
 
@@ -77,7 +94,15 @@ impl<'a> Wire<'a> {
             let to = (slice.addr as usize + start) as *mut u8;
             // SAFETY: within the slice, for which the caller vouches.
             let request = unsafe { wire.member.comm.recv(to, bytes, way.peer, way.tag) };
-            wire.keep(request, About { key, way, receives: true, bytes })
+            wire.keep(
+                request,
+                About {
+                    key,
+                    way,
+                    receives: true,
+                    bytes,
+                },
+            )
         })
     }
 
@@ -97,7 +122,8 @@ impl<'a> Wire<'a> {
     }
 
     fn keep(&mut self, request: Result<Request, raw::Fault>, about: About) -> Result<()> {
-        self.requests.push(request.map_err(|fault| self.refused(&fault, about))?);
+        self.requests
+            .push(request.map_err(|fault| self.refused(&fault, about))?);
         self.abouts.push(about);
         self.direct += usize::from(!about.way.indirect);
         Ok(())
@@ -121,7 +147,8 @@ impl<'a> Wire<'a> {
             }
         }
         // From the last on, so that removing one moves none of those to come.
-        self.ended.sort_unstable_by_key(|ended| std::cmp::Reverse(ended.index));
+        self.ended
+            .sort_unstable_by_key(|ended| std::cmp::Reverse(ended.index));
         let mut keys: Vec<Key> = Vec::with_capacity(self.ended.len());
         for ended in std::mem::take(&mut self.ended) {
             keys.push(self.remove(&ended)?);
@@ -150,7 +177,10 @@ impl<'a> Wire<'a> {
 
     /// The wait as an error: for whom, and in which call.
     pub(super) fn late(&self, waited: Duration) -> Error {
-        let ticket = self.abouts.first().map_or(&self.tickets[0], |about| &self.tickets[about.key.operation]);
+        let ticket = self
+            .abouts
+            .first()
+            .map_or(&self.tickets[0], |about| &self.tickets[about.key.operation]);
         Error::Timeout {
             group: self.member.label.clone(),
             rank: self.member.members[self.member.rank],
@@ -164,7 +194,11 @@ impl<'a> Wire<'a> {
     // World ranks of the peers that have not done their part; those that only wait themselves where there are no others.
     fn missing(&self) -> Vec<usize> {
         let of = |keep: &dyn Fn(&&About) -> bool| {
-            let peers = self.abouts.iter().filter(keep).map(|about| self.member.members[about.way.peer]);
+            let peers = self
+                .abouts
+                .iter()
+                .filter(keep)
+                .map(|about| self.member.members[about.way.peer]);
             let mut peers: Vec<usize> = peers.collect();
             peers.sort_unstable();
             peers.dedup();
@@ -172,13 +206,20 @@ impl<'a> Wire<'a> {
         };
         let receives = of(&|about| about.receives && !about.way.indirect);
         let sends = || of(&|about| !about.receives && !about.way.indirect);
-        [receives, sends(), of(&|_| true)].into_iter().find(|peers| !peers.is_empty()).unwrap_or_default()
+        [receives, sends(), of(&|_| true)]
+            .into_iter()
+            .find(|peers| !peers.is_empty())
+            .unwrap_or_default()
     }
 
     /// Takes back what has not begun, after a failure.
     pub(super) fn take_back(&mut self) {
         if let Ok(_open) = self.member.job.enter() {
-            let receives = self.requests.iter_mut().zip(&self.abouts).filter(|(_, about)| about.receives);
+            let receives = self
+                .requests
+                .iter_mut()
+                .zip(&self.abouts)
+                .filter(|(_, about)| about.receives);
             receives.for_each(|(request, _)| raw::cancel(request));
         }
     }
@@ -190,24 +231,38 @@ impl<'a> Wire<'a> {
 
     fn place(&self) -> String {
         let ticket = &self.tickets[0];
-        format!("in {} (collective {} of {})", ticket.call.describe(), ticket.sequence, self.member.label)
+        format!(
+            "in {} (collective {} of {})",
+            ticket.call.describe(),
+            ticket.sequence,
+            self.member.label
+        )
     }
 
     fn refused(&self, fault: &raw::Fault, about: About) -> Error {
         let direction = if about.receives { "from" } else { "to" };
         let peer = self.member.members[about.way.peer];
-        self.member.job.error(fault, &format!("{direction} rank {peer} {}", self.place()))
+        self.member
+            .job
+            .error(fault, &format!("{direction} rank {peer} {}", self.place()))
     }
 
     fn differs(&self, about: About, found: &str) -> Error {
         let ticket = &self.tickets[about.key.operation];
         let rank = |index: usize| self.member.members[index];
-        let own = format!("{}, and waits for {} bytes", ticket.call.describe(), about.bytes);
+        let own = format!(
+            "{}, and waits for {} bytes",
+            ticket.call.describe(),
+            about.bytes
+        );
         Error::Mismatch {
             group: self.member.label.clone(),
             sequence: ticket.sequence,
             one: (rank(self.member.rank), own),
-            other: (rank(about.way.peer), format!("something of which it sends {found}")),
+            other: (
+                rank(about.way.peer),
+                format!("something of which it sends {found}"),
+            ),
         }
     }
 }

@@ -20,9 +20,18 @@ pub(crate) fn check(processes: &'static dyn Processes) -> std::result::Result<St
     Ok(format!("{ranks} processes: collectives are right"))
 }
 
-pub(crate) fn join(world: &World, device: &Device, label: &str, members: &[usize]) -> Result<Communicator> {
+pub(crate) fn join(
+    world: &World,
+    device: &Device,
+    label: &str,
+    members: &[usize],
+) -> Result<Communicator> {
     let exchange = world.exchange(label, members)?;
-    let own = if exchange.rank() == 0 { device.hal().create_group()?.0 } else { Vec::new() };
+    let own = if exchange.rank() == 0 {
+        device.hal().create_group()?.0
+    } else {
+        Vec::new()
+    };
     let id = GroupId(exchange.broadcast(0, &own)?);
     let join = Join {
         id,
@@ -42,16 +51,27 @@ fn all(world: &World) -> Vec<usize> {
 // Numbers of a rank whose sums are inexact, so that another order of addends would show.
 fn numbers(rank: usize, count: usize) -> Vec<f64> {
     let key = Key::new(rank as u64, "addends", 0);
-    (0..count as u64).map(|index| f64::from(key.uniform(index)) * 2.0 - 0.7).collect()
+    (0..count as u64)
+        .map(|index| f64::from(key.uniform(index)) * 2.0 - 0.7)
+        .collect()
 }
 
 // The addends in the order of ranks, in f32 (of doubles in f64), rounded once.
-fn expected(device: &Device, dtype: DType, op: ReduceOp, size: usize, count: usize) -> Result<Vec<f64>> {
+fn expected(
+    device: &Device,
+    dtype: DType,
+    op: ReduceOp,
+    size: usize,
+    count: usize,
+) -> Result<Vec<f64>> {
     let rounded = |numbers: &[f64]| Tensor::from_f64(device, dtype, &[count], numbers)?.to_f64();
     let mut whole = rounded(&numbers(0, count))?;
     for rank in 1..size {
         let addend = rounded(&numbers(rank, count))?;
-        whole.iter_mut().zip(&addend).for_each(|(sum, x)| *sum = reduced(dtype, op, *sum, *x));
+        whole
+            .iter_mut()
+            .zip(&addend)
+            .for_each(|(sum, x)| *sum = reduced(dtype, op, *sum, *x));
     }
     rounded(&whole)
 }
@@ -75,13 +95,21 @@ fn bits_are_those_of_the_order_of_ranks(world: &World, device: &Device) -> Resul
                 let whole = expected(device, dtype, op, size, count)?;
                 let own = Tensor::from_f64(device, dtype, &[count], &numbers(rank, count))?;
                 group.all_reduce(&stream, &own, op)?;
-                assert!(own.to_f64()? == whole, "all_reduce {} of {count} x {dtype}", op.name());
+                assert!(
+                    own.to_f64()? == whole,
+                    "all_reduce {} of {count} x {dtype}",
+                    op.name()
+                );
                 let counts = uneven(count, size);
                 let send = Tensor::from_f64(device, dtype, &[count], &numbers(rank, count))?;
                 let recv = Tensor::zeros(device, dtype, &[counts.of(rank)])?;
                 group.reduce_scatter(&stream, &send, &recv, &counts, op)?;
                 let part = &whole[counts.before(rank)..counts.before(rank) + counts.of(rank)];
-                assert!(recv.to_f64()? == part, "reduce_scatter {} of {count} x {dtype}", op.name());
+                assert!(
+                    recv.to_f64()? == part,
+                    "reduce_scatter {} of {count} x {dtype}",
+                    op.name()
+                );
             }
         }
     }
@@ -97,11 +125,22 @@ fn uneven(count: usize, size: usize) -> Counts {
 fn subsets_talk_apart(world: &World, device: &Device) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     // Reversed, so that places in the group are not those in the job.
-    let members: Vec<usize> = (0..size).rev().filter(|other| other % 2 == rank % 2).collect();
-    let group = join(world, device, if rank % 2 == 0 { "even" } else { "odd" }, &members)?;
+    let members: Vec<usize> = (0..size)
+        .rev()
+        .filter(|other| other % 2 == rank % 2)
+        .collect();
+    let group = join(
+        world,
+        device,
+        if rank % 2 == 0 { "even" } else { "odd" },
+        &members,
+    )?;
     let tensor = Tensor::full(device, DType::F32, &[3000], rank as f64)?;
     group.all_reduce(&device.compute(), &tensor, ReduceOp::Sum)?;
-    assert_eq!(tensor.to_f64()?, vec![members.iter().sum::<usize>() as f64; 3000]);
+    assert_eq!(
+        tensor.to_f64()?,
+        vec![members.iter().sum::<usize>() as f64; 3000]
+    );
     let root = Tensor::full(device, DType::F32, &[7], rank as f64)?;
     group.broadcast(&device.compute(), &root, members.len() - 1)?;
     assert_eq!(root.to_f64()?, [members[members.len() - 1] as f64; 7]);
@@ -111,10 +150,17 @@ fn subsets_talk_apart(world: &World, device: &Device) -> Result<()> {
 // One rank queues the first call and runs the second at once; the others the other way round.
 fn two_streams_share_a_group(world: &World, device: &Device) -> Result<()> {
     let group = join(world, device, "streams", &all(world))?;
-    let (inline, queued) = (device.compute(), device.create_stream(StreamKind::Communication, "beside")?);
+    let (inline, queued) = (
+        device.compute(),
+        device.create_stream(StreamKind::Communication, "beside")?,
+    );
     let first = Tensor::full(device, DType::F32, &[200_000], 1.0)?;
     let second = Tensor::full(device, DType::F32, &[200_000], 2.0)?;
-    let (a, b): (&Stream, &Stream) = if world.rank() == 0 { (&queued, &inline) } else { (&queued, &queued) };
+    let (a, b): (&Stream, &Stream) = if world.rank() == 0 {
+        (&queued, &inline)
+    } else {
+        (&queued, &queued)
+    };
     group.all_reduce(a, &first, ReduceOp::Sum)?;
     group.all_reduce(b, &second, ReduceOp::Sum)?;
     let size = world.size() as f64;
@@ -140,13 +186,19 @@ fn long_messages_cross(world: &World, device: &Device) -> Result<()> {
 
 fn exchanges_keep_their_calls_apart(world: &World) -> Result<()> {
     let (rank, members) = (world.rank(), all(world));
-    let pair = [world.exchange("same", &members)?, world.exchange("same", &members)?];
+    let pair = [
+        world.exchange("same", &members)?,
+        world.exchange("same", &members)?,
+    ];
     for turn in 0..20u8 {
         for which in [0, 1] {
             let mine = [rank as u8, turn, which as u8].repeat(1 + 40 * turn as usize);
             let got = pair[which].all_gather(&mine)?;
             for (of, bytes) in got.iter().enumerate() {
-                assert_eq!(bytes, &[of as u8, turn, which as u8].repeat(1 + 40 * turn as usize));
+                assert_eq!(
+                    bytes,
+                    &[of as u8, turn, which as u8].repeat(1 + 40 * turn as usize)
+                );
             }
         }
         let root = turn as usize % members.len();

@@ -6,7 +6,10 @@ use std::time::Duration;
 use tensor::Error;
 
 /// Fails in this way, on the last rank, while the others wait for it.
-pub(crate) fn run_failing(processes: &'static dyn Processes, how: String) -> Result<String, String> {
+pub(crate) fn run_failing(
+    processes: &'static dyn Processes,
+    how: String,
+) -> Result<String, String> {
     run(processes, 3, move |world, _| {
         let everyone = world.everyone();
         everyone.barrier()?;

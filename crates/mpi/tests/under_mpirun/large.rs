@@ -23,7 +23,10 @@ pub(crate) fn check(processes: &'static dyn Processes) -> std::result::Result<St
         group.all_reduce(&device.compute(), &tensor, ReduceOp::Sum)?;
         every_row_is(&tensor, world.size())
     })?;
-    Ok(format!("a broadcast and an all_reduce of {} x bf16 are right", ROWS * COLUMNS))
+    Ok(format!(
+        "a broadcast and an all_reduce of {} x bf16 are right",
+        ROWS * COLUMNS
+    ))
 }
 
 // The rows' numbers on the last rank, zeros on the others.
@@ -34,7 +37,9 @@ fn filled(world: &World, device: &Device) -> Result<Tensor> {
     let tensor = Tensor::empty(device, DType::Bf16, &[ROWS, COLUMNS])?;
     for start in (0..ROWS).step_by(AT_A_TIME) {
         let count = AT_A_TIME.min(ROWS - start);
-        let numbers: Vec<bf16> = (start..start + count).flat_map(|row| [number(row, 1); COLUMNS]).collect();
+        let numbers: Vec<bf16> = (start..start + count)
+            .flat_map(|row| [number(row, 1); COLUMNS])
+            .collect();
         tensor.rows(start, count)?.upload(&numbers)?;
     }
     Ok(tensor)
@@ -48,10 +53,15 @@ fn number(row: usize, times: usize) -> bf16 {
 
 fn every_row_is(tensor: &Tensor, times: usize) -> Result<()> {
     for start in (0..ROWS).step_by(AT_A_TIME) {
-        let numbers = tensor.rows(start, AT_A_TIME.min(ROWS - start))?.to_vec::<bf16>()?;
+        let numbers = tensor
+            .rows(start, AT_A_TIME.min(ROWS - start))?
+            .to_vec::<bf16>()?;
         for (row, numbers) in (start..).zip(numbers.chunks(COLUMNS)) {
             let wanted = number(row, times);
-            assert!(numbers.iter().all(|found| *found == wanted), "row {row} of {ROWS}, needs {wanted}");
+            assert!(
+                numbers.iter().all(|found| *found == wanted),
+                "row {row} of {ROWS}, needs {wanted}"
+            );
         }
     }
     Ok(())

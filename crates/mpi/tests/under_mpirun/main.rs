@@ -49,7 +49,11 @@ fn run(
     let timeout = std::time::Duration::from_secs(seconds);
     let run = bootstrap::processes::run(processes, timeout, move |world| {
         let transport = Some(processes.transport()?);
-        let options = cpu::Options { ordinal: world.local_rank(), transport, ..cpu::Options::default() };
+        let options = cpu::Options {
+            ordinal: world.local_rank(),
+            transport,
+            ..cpu::Options::default()
+        };
         body(&world, &tensor::Device::new(cpu::open(options)?)?)
     });
     run.map_err(|failure| failure.report())

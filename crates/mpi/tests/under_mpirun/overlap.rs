@@ -13,17 +13,28 @@ use train::{Config, Observer, Stop, trainer};
 /// Trains along one axis after the other, and looks at each step's trace; the shares that were found, in words.
 pub(crate) fn check(processes: &'static dyn Processes) -> Result<String, String> {
     let place = processes.join().map_err(|error| error.to_string())?;
-    let along = |x, z, data| Degrees { x, y: 1, z, data, pipeline: 1 };
+    let along = |x, z, data| Degrees {
+        x,
+        y: 1,
+        z,
+        data,
+        pipeline: 1,
+    };
     let cases = [
         (along(place.size, 1, 1), vec!["tensor all-reduce"]),
-        (along(1, place.size, 1), vec!["gather weights", "scatter gradients"]),
+        (
+            along(1, place.size, 1),
+            vec!["gather weights", "scatter gradients"],
+        ),
         (along(1, 1, place.size), vec!["reduce gradients"]),
     ];
     let mut said = Vec::new();
     for (grid, streams) in cases {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
         let own = dir.path().to_owned();
-        run(processes, 60, move |world, device| traced(world, device, grid, &own))?;
+        run(processes, 60, move |world, device| {
+            traced(world, device, grid, &own)
+        })?;
         if place.rank == 0 {
             let trace = Trace::read(&dir.path().join("trace.json"))?;
             for stream in streams {
@@ -40,10 +51,14 @@ impl Observer for Silent {}
 
 // Four steps, of which the third is traced, into the first rank's folder.
 fn traced(world: &World, device: &Device, grid: Degrees, own: &Path) -> tensor::Result<()> {
-    let dir = world.everyone().broadcast(0, own.as_os_str().as_encoded_bytes())?;
+    let dir = world
+        .everyone()
+        .broadcast(0, own.as_os_str().as_encoded_bytes())?;
     let told = |error: train::Error| Error::invalid("a traced run", error.to_string(), "none");
     let run = run_in(String::from_utf8_lossy(&dir).into_owned().into(), grid).map_err(told)?;
-    trainer::run(world, device, &run, &Silent, &Stop::default()).map(drop).map_err(told)
+    trainer::run(world, device, &run, &Silent, &Stop::default())
+        .map(drop)
+        .map_err(told)
 }
 
 fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<trainer::Run> {
@@ -52,14 +67,33 @@ fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<trainer::Run> {
     // smaller ones may be moved between two products, on a machine that has nothing else to do.
     (config.model.layers, config.model.hidden, config.model.heads) = (2, 256, 4);
     (config.model.context, config.model.vocabulary) = (64, 256);
-    (config.training.steps, config.training.batch, config.training.micro_batches) = (4, 16, 1);
-    (config.training.checkpoint_every, config.training.validation_batches) = (0, 1);
+    (
+        config.training.steps,
+        config.training.batch,
+        config.training.micro_batches,
+    ) = (4, 16, 1);
+    (
+        config.training.checkpoint_every,
+        config.training.validation_batches,
+    ) = (0, 1);
     // Every gradient is a bucket of its own, so that there is more than one.
     (config.parallel.grid, config.parallel.bucket_mib) = (grid, 0);
     let source = Source::Embedded(include_bytes!("overlap.rs").repeat(4));
-    let settings = Settings { context: 64, global_batch: 16, validation_batches: 1, ..Settings::default() };
+    let settings = Settings {
+        context: 64,
+        global_batch: 16,
+        validation_batches: 1,
+        ..Settings::default()
+    };
     let (data, tokenizer) = Dataset::open(&source, &TokenizerChoice::Bytes, &settings)?;
-    Ok(trainer::Run { config, data, tokenizer, dir, resume: None, trace_step: Some(2) })
+    Ok(trainer::Run {
+        config,
+        data,
+        tokenizer,
+        dir,
+        resume: None,
+        trace_step: Some(2),
+    })
 }
 
 /// Pieces of work by rank and stream, in microseconds.
@@ -74,16 +108,29 @@ struct Piece {
 
 impl Trace {
     fn read(path: &Path) -> Result<Trace, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         let json: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        let events = json["traceEvents"].as_array().ok_or("trace.json holds no events")?;
-        let streams: HashMap<u64, &str> =
-            events.iter().filter(|event| event["name"] == "thread_name").filter_map(stream).collect();
+        let events = json["traceEvents"]
+            .as_array()
+            .ok_or("trace.json holds no events")?;
+        let streams: HashMap<u64, &str> = events
+            .iter()
+            .filter(|event| event["name"] == "thread_name")
+            .filter_map(stream)
+            .collect();
         let mut pieces: HashMap<(u64, String), Vec<Piece>> = HashMap::new();
         for event in events.iter().filter(|event| event["ph"] == "X") {
-            let lane = event["tid"].as_u64().and_then(|tid| streams.get(&tid)).copied().unwrap_or_default();
+            let lane = event["tid"]
+                .as_u64()
+                .and_then(|tid| streams.get(&tid))
+                .copied()
+                .unwrap_or_default();
             let rank = event["pid"].as_u64().unwrap_or(0);
-            pieces.entry((rank, lane.to_owned())).or_default().push(Piece::of(event));
+            pieces
+                .entry((rank, lane.to_owned()))
+                .or_default()
+                .push(Piece::of(event));
         }
         Ok(Trace(pieces))
     }
@@ -92,19 +139,33 @@ impl Trace {
     fn beside_products(&self, stream: &str, ranks: usize) -> Result<String, String> {
         let (mut all, mut beside, mut bytes) = (0.0, 0.0, 0.0);
         for rank in 1..=ranks as u64 {
-            let of = |stream: &str| self.0.get(&(rank, stream.to_owned())).map_or(&[][..], Vec::as_slice);
-            let products: Vec<&Piece> = of("compute").iter().filter(|piece| piece.name == "matmul").collect();
+            let of = |stream: &str| {
+                self.0
+                    .get(&(rank, stream.to_owned()))
+                    .map_or(&[][..], Vec::as_slice)
+            };
+            let products: Vec<&Piece> = of("compute")
+                .iter()
+                .filter(|piece| piece.name == "matmul")
+                .collect();
             for piece in of(stream) {
-                let shared = products.iter().map(|product| product.shares(piece)).sum::<f64>();
+                let shared = products
+                    .iter()
+                    .map(|product| product.shares(piece))
+                    .sum::<f64>();
                 (all, beside) = (all + piece.end - piece.start, beside + shared);
                 bytes += if shared > 0.0 { piece.bytes } else { 0.0 };
             }
         }
         if beside == 0.0 {
-            return Err(format!("stream {stream}: no collective of {ranks} ranks ran beside a product"));
+            return Err(format!(
+                "stream {stream}: no collective of {ranks} ranks ran beside a product"
+            ));
         }
         let (share, kib) = (100.0 * beside / all, bytes / 1024.0);
-        Ok(format!("{stream}: {kib:.0} KiB in flight beside products, {share:.0} % of its time"))
+        Ok(format!(
+            "{stream}: {kib:.0} KiB in flight beside products, {share:.0} % of its time"
+        ))
     }
 }
 

@@ -18,14 +18,19 @@ pub(crate) fn check(processes: &'static dyn Processes, quick: bool) -> Result<St
         let step = if quick { grids.len().div_ceil(3) } else { 1 };
         for grid in grids.into_iter().step_by(step) {
             let found = train(&on(&config, grid));
-            let apart = largest(&found.losses, &expected.losses).max(largest(&found.norms, &expected.norms));
+            let apart = largest(&found.losses, &expected.losses)
+                .max(largest(&found.norms, &expected.norms));
             if apart > tolerance || apart.is_nan() {
-                return Err(format!("{name} on grid {grid}: {apart:.1e} apart, needs {tolerance:.0e}"));
+                return Err(format!(
+                    "{name} on grid {grid}: {apart:.1e} apart, needs {tolerance:.0e}"
+                ));
             }
             checked += 1;
         }
     }
-    Ok(format!("{ranks} processes: {checked} trainings give the serial program's losses"))
+    Ok(format!(
+        "{ranks} processes: {checked} trainings give the serial program's losses"
+    ))
 }
 
 // In f32 norms differ more than losses: see the suite of threads, `tests/parity.rs`.
@@ -34,7 +39,12 @@ fn cases(quick: bool) -> Vec<(&'static str, Config, f64)> {
     gpt2.model.dropout = 0.2;
     let mut llama = config(Precision::F64);
     llama.model.family = Family::Llama;
-    (llama.model.hidden, llama.model.heads, llama.model.kv_heads, llama.model.mlp_hidden) = (64, 16, 8, 40);
+    (
+        llama.model.hidden,
+        llama.model.heads,
+        llama.model.kv_heads,
+        llama.model.mlp_hidden,
+    ) = (64, 16, 8, 40);
     llama.model.recompute = true;
     let mut driven = config(Precision::F64);
     (driven.training.batch, driven.training.micro_batches) = (32, 4);
@@ -58,5 +68,9 @@ fn on(config: &Config, grid: Degrees) -> Config {
 
 fn largest(found: &[f64], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
-    found.iter().zip(expected).map(|(a, b)| (a - b).abs() / b.abs()).fold(0.0, f64::max)
+    found
+        .iter()
+        .zip(expected)
+        .map(|(a, b)| (a - b).abs() / b.abs())
+        .fold(0.0, f64::max)
 }

@@ -26,7 +26,10 @@ impl Attention {
         let block = builder.scope(&format!("blocks.{index}"));
         let scope = block.scope("attention");
         let (h, kv) = (config.hidden, config.kv_heads() * config.head_size());
-        let (into, out) = (options(config, Kind::Normal, false), options(config, Kind::Transposed, true));
+        let (into, out) = (
+            options(config, Kind::Normal, false),
+            options(config, Kind::Transposed, true),
+        );
         Ok(Attention {
             norm: norm(&block, "norm1", config)?,
             query: scope.linear_with("query", h, h, into)?,
@@ -42,8 +45,10 @@ impl Attention {
 
     pub(super) fn forward(&self, x: &DTensor) -> Result<DTensor> {
         let sequence = x.tensor().shape()[1];
-        let [mut q, mut k, v] =
-            Linear::forward_all([&self.query, &self.key, &self.value], &self.norm.forward(x)?)?;
+        let [mut q, mut k, v] = Linear::forward_all(
+            [&self.query, &self.key, &self.value],
+            &self.norm.forward(x)?,
+        )?;
         if let Some(base) = self.rope_base {
             q = rope(&q, sequence, self.head_size, base)?;
             k = rope(&k, sequence, self.head_size, base)?;
@@ -75,12 +80,17 @@ impl Mlp {
         let block = builder.scope(&format!("blocks.{index}"));
         let scope = block.scope("mlp");
         let (h, mlp) = (config.hidden, config.mlp_hidden());
-        let (into, out) = (options(config, Kind::Normal, false), options(config, Kind::Transposed, true));
+        let (into, out) = (
+            options(config, Kind::Normal, false),
+            options(config, Kind::Transposed, true),
+        );
         let norm = norm(&block, "norm2", config)?;
         let gated = config.family == Family::Llama;
         Ok(Mlp {
             norm,
-            gate: gated.then(|| scope.linear_with("gate", h, mlp, into)).transpose()?,
+            gate: gated
+                .then(|| scope.linear_with("gate", h, mlp, into))
+                .transpose()?,
             up: scope.linear_with("up", h, mlp, into)?,
             down: scope.linear_with("down", mlp, h, out)?,
             name: format!("blocks.{index}.mlp"),
@@ -113,7 +123,11 @@ pub(super) fn norm(builder: &Builder, name: &str, config: &GptConfig) -> Result<
 
 // Weights that write to the residual stream start smaller, by the root of their number, as GPT-2's do.
 fn options(config: &GptConfig, kind: Kind, writes_residual: bool) -> LinearOptions {
-    let share = if writes_residual { 1.0 / ((2 * config.layers) as f64).sqrt() } else { 1.0 };
+    let share = if writes_residual {
+        1.0 / ((2 * config.layers) as f64).sqrt()
+    } else {
+        1.0
+    };
     LinearOptions {
         kind: Some(kind),
         bias: config.family == Family::Gpt2,

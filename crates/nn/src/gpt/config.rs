@@ -75,7 +75,11 @@ impl Default for GptConfig {
 impl GptConfig {
     /// Key and value heads.
     pub fn kv_heads(&self) -> usize {
-        if self.kv_heads == 0 { self.heads } else { self.kv_heads }
+        if self.kv_heads == 0 {
+            self.heads
+        } else {
+            self.kv_heads
+        }
     }
 
     /// Elements of a head.
@@ -94,7 +98,8 @@ impl GptConfig {
 
     /// Rows of the tables over the vocabulary.
     pub fn padded_vocabulary(&self) -> usize {
-        self.vocabulary.next_multiple_of(self.pad_vocabulary_to.max(1))
+        self.vocabulary
+            .next_multiple_of(self.pad_vocabulary_to.max(1))
     }
 
     /// Parts that a pipeline can be cut into: embedding, two halves of each block, head.
@@ -104,7 +109,11 @@ impl GptConfig {
 
     /// Number of weights; a tied head's counted once.
     pub fn num_parameters(&self) -> usize {
-        let (h, kv, mlp) = (self.hidden, self.kv_heads() * self.head_size(), self.mlp_hidden());
+        let (h, kv, mlp) = (
+            self.hidden,
+            self.kv_heads() * self.head_size(),
+            self.mlp_hidden(),
+        );
         let block = match self.family {
             Family::Gpt2 => 2 * h * h + 2 * h * kv + 2 * h * mlp + 2 * kv + mlp + 3 * h + 4 * h,
             Family::Llama => 2 * h * h + 2 * h * kv + 3 * h * mlp + 2 * h,
@@ -120,9 +129,14 @@ impl GptConfig {
     /// Flop of products and attention for one token, forward and backward, by the count that published figures use:
     /// 6 for each weight of a product, and 12 x layers x hidden x context for attention (half of it is never computed).
     pub fn flop_per_token(&self) -> f64 {
-        let (h, kv, mlp) = (self.hidden, self.kv_heads() * self.head_size(), self.mlp_hidden());
+        let (h, kv, mlp) = (
+            self.hidden,
+            self.kv_heads() * self.head_size(),
+            self.mlp_hidden(),
+        );
         let mats = if self.family == Family::Gpt2 { 2 } else { 3 };
-        let weights = self.layers * (2 * h * h + 2 * h * kv + mats * h * mlp) + self.padded_vocabulary() * h;
+        let weights =
+            self.layers * (2 * h * h + 2 * h * kv + mats * h * mlp) + self.padded_vocabulary() * h;
         6.0 * weights as f64 + 12.0 * (self.layers * h * self.context) as f64
     }
 
@@ -146,7 +160,8 @@ impl GptConfig {
     /// The first of: a size of 0, heads that do not divide the width, query heads that do not divide by key heads,
     /// odd rotary heads, a dropout outside [0, 1).
     pub fn check(&self) -> parallel::Result<()> {
-        let refuse = |found: String, needed: &str| Err(parallel::Error::invalid("model", found, needed));
+        let refuse =
+            |found: String, needed: &str| Err(parallel::Error::invalid("model", found, needed));
         let sizes = [
             ("layers", self.layers),
             ("hidden", self.hidden),

@@ -56,17 +56,23 @@ impl Gpt {
         let ranges = Gpt::cut(config, context.degree(Axis::Pipeline), num_chunks)?;
         let own = &ranges[context.index(Axis::Pipeline)];
         let tied = ties(context, config);
-        with_ties(context, options, &tied, |builder| Gpt::pieces(builder, config, own))
+        with_ties(context, options, &tied, |builder| {
+            Gpt::pieces(builder, config, own)
+        })
     }
 
     /// Which segments each stage holds, chunk by chunk, so that the largest cost of a chunk is least.
     ///
     /// # Errors
     /// [`Error::Invalid`] for more chunks in all than segments.
-    pub fn cut(config: &GptConfig, num_stages: usize, num_chunks: usize) -> Result<Vec<Vec<Range<usize>>>> {
+    pub fn cut(
+        config: &GptConfig,
+        num_stages: usize,
+        num_chunks: usize,
+    ) -> Result<Vec<Vec<Range<usize>>>> {
         let costs: Vec<f64> = segments(config).into_iter().map(|(_, cost)| cost).collect();
-        let cut =
-            balance(&costs, num_stages * num_chunks).and_then(|parts| assign(&parts, num_stages, num_chunks));
+        let cut = balance(&costs, num_stages * num_chunks)
+            .and_then(|parts| assign(&parts, num_stages, num_chunks));
         cut.map_err(|error| {
             let found = format!("{num_stages} stages of {num_chunks} chunks");
             Error::invalid(
@@ -83,10 +89,15 @@ impl Gpt {
         let mut chunks = Vec::with_capacity(own.len());
         for range in own {
             let segments = all[range.clone()].iter();
-            let chunk = segments.map(|(segment, _)| Gpt::piece(builder, config, *segment, &mut tables));
+            let chunk =
+                segments.map(|(segment, _)| Gpt::piece(builder, config, *segment, &mut tables));
             chunks.push(chunk.collect::<Result<Vec<_>>>()?);
         }
-        Ok(Gpt { config: config.clone(), context: builder.context().clone(), chunks })
+        Ok(Gpt {
+            config: config.clone(),
+            context: builder.context().clone(),
+            chunks,
+        })
     }
 
     fn piece(
@@ -96,17 +107,26 @@ impl Gpt {
         tables: &mut Option<Embedding>,
     ) -> Result<Piece> {
         let init = Init::Normal(config.init_deviation);
-        let table = |name: &str| builder.embedding(name, config.padded_vocabulary(), config.hidden, init);
+        let table =
+            |name: &str| builder.embedding(name, config.padded_vocabulary(), config.hidden, init);
         Ok(match segment {
             Segment::Embedding => {
                 let token = table("embedding.token")?;
                 *tables = Some(token.clone());
                 let positions =
                     || builder.positions("embedding.position", config.context, config.hidden, init);
-                let position = (config.family == Family::Gpt2).then(positions).transpose()?;
-                Piece::Embedding(Tables { token, position, places: Rc::default() })
+                let position = (config.family == Family::Gpt2)
+                    .then(positions)
+                    .transpose()?;
+                Piece::Embedding(Tables {
+                    token,
+                    position,
+                    places: Rc::default(),
+                })
             }
-            Segment::Attention(index) => Piece::Attention(Rc::new(Attention::new(builder, config, index)?)),
+            Segment::Attention(index) => {
+                Piece::Attention(Rc::new(Attention::new(builder, config, index)?))
+            }
             Segment::Mlp(index) => Piece::Mlp(Rc::new(Mlp::new(builder, config, index)?)),
             Segment::Head => {
                 let norm = norm(builder, "final_norm", config)?;
@@ -152,7 +172,12 @@ impl Gpt {
     }
 
     // Runs the next piece, or the next block as one where it is recomputed; gives how many pieces that were.
-    fn advance(&self, pieces: &[Piece], x: Option<DTensor>, batch: &MicroBatch) -> Result<(DTensor, usize)> {
+    fn advance(
+        &self,
+        pieces: &[Piece],
+        x: Option<DTensor>,
+        batch: &MicroBatch,
+    ) -> Result<(DTensor, usize)> {
         if let Piece::Embedding(tables) = &pieces[0] {
             return Ok((self.embed(tables, &batch.inputs)?, 1));
         }
@@ -160,7 +185,10 @@ impl Gpt {
         match pieces {
             [Piece::Attention(attention), Piece::Mlp(mlp), ..] if self.config.recompute => {
                 let (attention, mlp) = (attention.clone(), mlp.clone());
-                Ok((recompute(&x, Rc::new(move |x| mlp.forward(&attention.forward(x)?)))?, 2))
+                Ok((
+                    recompute(&x, Rc::new(move |x| mlp.forward(&attention.forward(x)?)))?,
+                    2,
+                ))
             }
             [Piece::Attention(attention), ..] if self.config.recompute => {
                 let attention = attention.clone();
@@ -173,7 +201,11 @@ impl Gpt {
             [Piece::Attention(attention), ..] => Ok((attention.forward(&x)?, 1)),
             [Piece::Mlp(mlp), ..] => Ok((mlp.forward(&x)?, 1)),
             [Piece::Head(norm, head), ..] => Ok((head.forward(&norm.forward(&x)?)?, 1)),
-            _ => Err(Error::invalid("model", "an embedding within the layers", "one at the start")),
+            _ => Err(Error::invalid(
+                "model",
+                "an embedding within the layers",
+                "one at the start",
+            )),
         }
     }
 
@@ -197,7 +229,9 @@ impl Tables {
         }
         let [rows, sequence] = shape;
         let numbers: Vec<u32> = (0..rows).flat_map(|_| 0..sequence as u32).collect();
-        Ok(places.insert(Tensor::from_slice(ids.device(), &shape, &numbers)?).clone())
+        Ok(places
+            .insert(Tensor::from_slice(ids.device(), &shape, &numbers)?)
+            .clone())
     }
 }
 
@@ -208,5 +242,8 @@ fn ties(context: &Context, config: &GptConfig) -> Vec<Tied> {
         return Vec::new();
     }
     let line = context.members(&[Axis::Pipeline]);
-    vec![Tied { name: "embedding.token".into(), members: vec![line[0], line[stages - 1]] }]
+    vec![Tied {
+        name: "embedding.token".into(),
+        members: vec![line[0], line[stages - 1]],
+    }]
 }

@@ -19,13 +19,26 @@ pub enum Segment {
 ///
 /// The embedding has no product; its look-up and reduction are taken as 8 operations an element.
 pub fn segments(config: &GptConfig) -> Vec<(Segment, f64)> {
-    let (h, kv, mlp) = (config.hidden, config.kv_heads() * config.head_size(), config.mlp_hidden());
+    let (h, kv, mlp) = (
+        config.hidden,
+        config.kv_heads() * config.head_size(),
+        config.mlp_hidden(),
+    );
     let mats = if config.family == Family::Gpt2 { 2 } else { 3 };
     // Causal attention computes half of the 4 h s operations of scores and weighted sums.
     let attention = (4 * h * h + 4 * h * kv + 2 * h * config.context) as f64;
     let mlp = (2 * mats * h * mlp) as f64;
     let head = (2 * h * config.padded_vocabulary()) as f64;
-    let block = |index| [(Segment::Attention(index), attention), (Segment::Mlp(index), mlp)];
+    let block = |index| {
+        [
+            (Segment::Attention(index), attention),
+            (Segment::Mlp(index), mlp),
+        ]
+    };
     let blocks = (0..config.layers).flat_map(block);
-    [(Segment::Embedding, (8 * h) as f64)].into_iter().chain(blocks).chain([(Segment::Head, head)]).collect()
+    [(Segment::Embedding, (8 * h) as f64)]
+        .into_iter()
+        .chain(blocks)
+        .chain([(Segment::Head, head)])
+        .collect()
 }

@@ -54,7 +54,12 @@ pub struct Step<'a> {
 impl Gpt {
     /// The model with the data of a step, in activations of type `dtype`.
     pub fn step<'a>(&'a self, batch: &'a Batch, wanted: Wanted, dtype: DType) -> Step<'a> {
-        Step { model: self, batch, wanted, dtype }
+        Step {
+            model: self,
+            batch,
+            wanted,
+            dtype,
+        }
     }
 }
 
@@ -62,7 +67,11 @@ impl Stages for Step<'_> {
     fn forward(&self, micro_batch: usize, chunk: usize, input: Option<DTensor>) -> Result<Output> {
         let needed = || format!("a number below {}", self.batch.micro_batches.len());
         let found = || Error::invalid("micro-batch", micro_batch.to_string(), needed());
-        let data = self.batch.micro_batches.get(micro_batch).ok_or_else(found)?;
+        let data = self
+            .batch
+            .micro_batches
+            .get(micro_batch)
+            .ok_or_else(found)?;
         self.model.context.set_position(Position {
             step: self.batch.step,
             first_sequence: data.first_sequence,
@@ -75,16 +84,26 @@ impl Stages for Step<'_> {
         let vocabulary = self.model.config.vocabulary;
         match self.wanted {
             Wanted::Logits => Ok(Output::Logits(out)),
-            _ => cross_entropy(out, &data.targets, vocabulary, 1.0 / self.batch.num_tokens as f64)
-                .map(Output::Loss),
+            _ => cross_entropy(
+                out,
+                &data.targets,
+                vocabulary,
+                1.0 / self.batch.num_tokens as f64,
+            )
+            .map(Output::Loss),
         }
     }
 
     fn activation(&self) -> Activation {
         let context = &self.model.context;
         let hidden = self.model.config.hidden;
-        let local = grid::shard_range(hidden, context.degree(Axis::Y), context.index(Axis::Y)).len();
-        let tokens = self.batch.micro_batches.first().map_or(&[][..], |data| data.inputs.shape());
+        let local =
+            grid::shard_range(hidden, context.degree(Axis::Y), context.index(Axis::Y)).len();
+        let tokens = self
+            .batch
+            .micro_batches
+            .first()
+            .map_or(&[][..], |data| data.inputs.shape());
         Activation {
             shape: [tokens, &[local]].concat(),
             dtype: self.dtype,

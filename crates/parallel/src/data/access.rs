@@ -23,7 +23,10 @@ impl ParameterSet {
         }
         let seed = self.0.context.settings().seed;
         for bucket in &self.0.buckets {
-            let initial = bucket.parameters.iter().map(|parameter| parameter.initial_values(seed));
+            let initial = bucket
+                .parameters
+                .iter()
+                .map(|parameter| parameter.initial_values(seed));
             self.fill(bucket, Part::Weights, initial.collect())?;
         }
         Ok(())
@@ -59,8 +62,11 @@ impl ParameterSet {
         mut numbers: impl FnMut(&Parameter) -> std::result::Result<Vec<f64>, E>,
     ) -> std::result::Result<(), E> {
         for bucket in &self.0.buckets {
-            let given =
-                bucket.parameters.iter().map(&mut numbers).collect::<std::result::Result<Vec<_>, E>>()?;
+            let given = bucket
+                .parameters
+                .iter()
+                .map(&mut numbers)
+                .collect::<std::result::Result<Vec<_>, E>>()?;
             self.fill(bucket, part, given)?;
         }
         Ok(())
@@ -81,7 +87,8 @@ impl ParameterSet {
 
     fn fill(&self, bucket: &Bucket, part: Part, given: Vec<Vec<f64>>) -> Result<()> {
         let mut flat = vec![0.0; bucket.values.num_elements()];
-        for ((parameter, place), numbers) in bucket.parameters.iter().zip(&bucket.places).zip(given) {
+        for ((parameter, place), numbers) in bucket.parameters.iter().zip(&bucket.places).zip(given)
+        {
             if numbers.len() != place.len() {
                 let found = format!("{} numbers", numbers.len());
                 return Err(Error::invalid(
@@ -95,12 +102,16 @@ impl ParameterSet {
         let own = &flat[bucket.range.clone()];
         match part {
             Part::State(index) => state(bucket, index)?.upload_f64(own),
-            Part::Gradient => {
-                bucket.gradients.as_ref().map_or(Ok(()), |gradients| gradients.upload_f64(&flat))
-            }
+            Part::Gradient => bucket
+                .gradients
+                .as_ref()
+                .map_or(Ok(()), |gradients| gradients.upload_f64(&flat)),
             Part::Weights => {
                 bucket.values.upload_f64(&flat)?;
-                bucket.master.as_ref().map_or(Ok(()), |master| master.upload_f64(own))
+                bucket
+                    .master
+                    .as_ref()
+                    .map_or(Ok(()), |master| master.upload_f64(own))
             }
         }
     }
@@ -108,5 +119,8 @@ impl ParameterSet {
 
 fn state(bucket: &Bucket, index: usize) -> Result<&Tensor> {
     let needed = format!("a number below {}", bucket.state.len());
-    bucket.state.get(index).ok_or_else(|| Error::invalid("optimiser state", index.to_string(), needed))
+    bucket
+        .state
+        .get(index)
+        .ok_or_else(|| Error::invalid("optimiser state", index.to_string(), needed))
 }

@@ -36,40 +36,91 @@ impl Bucket {
         options: &super::SetOptions,
     ) -> Result<Bucket> {
         let places = places(&parameters);
-        let shards = if options.sharded { context.degree(Axis::Data) } else { 1 };
+        let shards = if options.sharded {
+            context.degree(Axis::Data)
+        } else {
+            1
+        };
         // Shares of one length: vendors have their fast collectives for those alone.
-        let len = places.last().map_or(0, |place| place.end).next_multiple_of(ALIGNMENT * shards);
+        let len = places
+            .last()
+            .map_or(0, |place| place.end)
+            .next_multiple_of(ALIGNMENT * shards);
         let device = context.device();
         let accumulator = options.dtype.accumulator();
         let zeros = |kind: MemoryKind, dtype: DType, len: usize| {
             device.allocating(kind, || Tensor::zeros(device, dtype, &[len]))
         };
         let values = zeros(MemoryKind::Weights, options.dtype, len)?;
-        let range = shard_range(len, shards, if shards == 1 { 0 } else { context.index(Axis::Data) });
+        let range = shard_range(
+            len,
+            shards,
+            if shards == 1 {
+                0
+            } else {
+                context.index(Axis::Data)
+            },
+        );
         let separate = options.dtype != accumulator && options.trains;
         let own = || zeros(MemoryKind::Optimiser, accumulator, range.len());
         let master = separate.then(own).transpose()?;
-        let gradients = options.trains.then(|| zeros(MemoryKind::Gradients, accumulator, len)).transpose()?;
-        let state = (0..options.num_states).map(|_| own()).collect::<Result<_>>()?;
+        let gradients = options
+            .trains
+            .then(|| zeros(MemoryKind::Gradients, accumulator, len))
+            .transpose()?;
+        let state = (0..options.num_states)
+            .map(|_| own())
+            .collect::<Result<_>>()?;
         for (parameter, place) in parameters.iter().zip(&places) {
-            let view = |flat: &Tensor| flat.rows(place.start, place.len())?.reshape(parameter.local_shape());
+            let view = |flat: &Tensor| {
+                flat.rows(place.start, place.len())?
+                    .reshape(parameter.local_shape())
+            };
             parameter.place(view(&values)?, gradients.as_ref().map(view).transpose()?);
         }
         let sum_axes = parameters.first().map_or(Vec::new(), Parameter::sum_axes);
         let counts = Counts::Even(len / shards);
-        Ok(Bucket { parameters, places, tied, sum_axes, values, master, gradients, state, range, counts })
+        Ok(Bucket {
+            parameters,
+            places,
+            tied,
+            sum_axes,
+            values,
+            master,
+            gradients,
+            state,
+            range,
+            counts,
+        })
     }
 
     /// Queues the sum of the gradients over all replicas; with sharded state, only this rank's range of it is whole.
     pub(super) fn reduce(&self, context: &Context, stream: &Stream) -> Result<()> {
-        let Some(gradients) = &self.gradients else { return Ok(()) };
+        let Some(gradients) = &self.gradients else {
+            return Ok(());
+        };
         for &axis in &self.sum_axes {
-            let Some(group) = context.group(axis, Purpose::Bucket)? else { continue };
+            let Some(group) = context.group(axis, Purpose::Bucket)? else {
+                continue;
+            };
             if axis == Axis::Data && self.is_sharded() {
                 let own = gradients.rows(self.range.start, self.range.len())?;
-                group.reduce_scatter(context, Subject::Gradients, stream, gradients, &own, &self.counts)?;
+                group.reduce_scatter(
+                    context,
+                    Subject::Gradients,
+                    stream,
+                    gradients,
+                    &own,
+                    &self.counts,
+                )?;
             } else {
-                group.all_reduce(context, Subject::Gradients, stream, gradients, ReduceOp::Sum)?;
+                group.all_reduce(
+                    context,
+                    Subject::Gradients,
+                    stream,
+                    gradients,
+                    ReduceOp::Sum,
+                )?;
             }
         }
         self.reduce_tied(context, stream)
@@ -77,7 +128,9 @@ impl Bucket {
 
     // The copies on two stages each hold the gradient of their own use; both take the sum.
     fn reduce_tied(&self, context: &Context, stream: &Stream) -> Result<()> {
-        let (Some(members), Some(gradients)) = (&self.tied, &self.gradients) else { return Ok(()) };
+        let (Some(members), Some(gradients)) = (&self.tied, &self.gradients) else {
+            return Ok(());
+        };
         let label = format!("tied {}", self.parameters[0].name());
         let group = context.group_of(label, Axis::Pipeline, members, Purpose::Bucket)?;
         let own = gradients.rows(self.range.start, self.range.len())?;
@@ -89,10 +142,19 @@ impl Bucket {
         if !self.is_sharded() {
             return Ok(());
         }
-        let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else { return Ok(()) };
+        let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else {
+            return Ok(());
+        };
         let own = self.values.rows(self.range.start, self.range.len())?;
         let compute = context.device().compute();
-        group.all_gather(context, Subject::Gradients, &compute, &own, &self.values, &self.counts)
+        group.all_gather(
+            context,
+            Subject::Gradients,
+            &compute,
+            &own,
+            &self.values,
+            &self.counts,
+        )
     }
 
     /// The whole of a tensor of which every replica holds its range.
@@ -100,7 +162,9 @@ impl Bucket {
         if !self.is_sharded() {
             return Ok(part.clone());
         }
-        let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else { return Ok(part.clone()) };
+        let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else {
+            return Ok(part.clone());
+        };
         let whole = context.buffer(part.dtype(), &[self.values.num_elements()])?;
         group.all_gather(
             context,

@@ -37,10 +37,18 @@ impl ParameterSet {
 
     fn counted_slices(&self, bucket: &Bucket, counted: &mut Vec<Tensor>) -> Result<()> {
         let context = &self.0.context;
-        let first = bucket.tied.as_ref().is_none_or(|members| members[0] == context.world().rank());
-        let Some(gradients) = bucket.gradients.as_ref().filter(|_| first) else { return Ok(()) };
+        let first = bucket
+            .tied
+            .as_ref()
+            .is_none_or(|members| members[0] == context.world().rank());
+        let Some(gradients) = bucket.gradients.as_ref().filter(|_| first) else {
+            return Ok(());
+        };
         for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
-            let (start, end) = (place.start.max(bucket.range.start), place.end.min(bucket.range.end));
+            let (start, end) = (
+                place.start.max(bucket.range.start),
+                place.end.min(bucket.range.end),
+            );
             if start < end && parameter.counts_in_norm(context) {
                 counted.push(gradients.rows(start, end - start)?);
             }

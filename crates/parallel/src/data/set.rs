@@ -27,7 +27,12 @@ pub struct SetOptions {
 impl SetOptions {
     /// Values only, to run a model forward.
     pub const fn inference(dtype: DType) -> SetOptions {
-        SetOptions { dtype, trains: false, num_states: 0, sharded: false }
+        SetOptions {
+            dtype,
+            trains: false,
+            num_states: 0,
+            sharded: false,
+        }
     }
 }
 
@@ -81,10 +86,17 @@ impl ParameterSet {
             }
         }
         let names = |(index, bucket): (usize, &Bucket)| -> Vec<(String, usize)> {
-            bucket.parameters.iter().map(|parameter| (parameter.name().to_owned(), index)).collect()
+            bucket
+                .parameters
+                .iter()
+                .map(|parameter| (parameter.name().to_owned(), index))
+                .collect()
         };
         let bucket_of = buckets.iter().enumerate().flat_map(names).collect();
-        let progress = Progress { expected: None, reduced: vec![false; buckets.len()] };
+        let progress = Progress {
+            expected: None,
+            reduced: vec![false; buckets.len()],
+        };
         let progress = RefCell::new(progress);
         let set = ParameterSet(Rc::new(Inner {
             context: context.clone(),
@@ -110,7 +122,11 @@ impl ParameterSet {
 
     /// Whether this rank's copy of a parameter is the one that counts: of two stages that share it, the first's.
     pub fn is_first_copy(&self, parameter: &Parameter) -> bool {
-        let bucket = self.0.bucket_of.get(parameter.name()).map(|&index| &self.0.buckets[index]);
+        let bucket = self
+            .0
+            .bucket_of
+            .get(parameter.name())
+            .map(|&index| &self.0.buckets[index]);
         let members = bucket.and_then(|bucket| bucket.tied.as_ref());
         members.is_none_or(|members| members[0] == self.0.context.world().rank())
     }
@@ -121,17 +137,26 @@ impl ParameterSet {
     /// [`Error::Vendor`].
     pub fn begin_step(&self) -> Result<()> {
         for bucket in &self.0.buckets {
-            bucket.gradients.as_ref().map_or(Ok(()), |gradients| gradients.fill(0.0))?;
+            bucket
+                .gradients
+                .as_ref()
+                .map_or(Ok(()), |gradients| gradients.fill(0.0))?;
         }
-        self.0.parameters.iter().for_each(|parameter| parameter.contributions().set(0));
+        self.0
+            .parameters
+            .iter()
+            .for_each(|parameter| parameter.contributions().set(0));
         self.0.progress.borrow_mut().reduced.fill(false);
-        let overlaps = self.0.context.settings().overlap.data && self.0.progress.borrow().expected.is_some();
+        let overlaps =
+            self.0.context.settings().overlap.data && self.0.progress.borrow().expected.is_some();
         let set = Rc::downgrade(&self.0);
         let listener = move |_: &Context, parameter: &Parameter| match set.upgrade() {
             Some(inner) => ParameterSet(inner).note(parameter),
             None => Ok(()),
         };
-        self.0.context.listen(overlaps.then(|| Rc::new(listener) as crate::context::Listener));
+        self.0
+            .context
+            .listen(overlaps.then(|| Rc::new(listener) as crate::context::Listener));
         Ok(())
     }
 
@@ -145,7 +170,8 @@ impl ParameterSet {
         for index in 0..self.0.buckets.len() {
             self.reduce(index)?;
         }
-        let counted = |parameter: &Parameter| (parameter.name().to_owned(), parameter.contributions().get());
+        let counted =
+            |parameter: &Parameter| (parameter.name().to_owned(), parameter.contributions().get());
         let counts: BTreeMap<_, _> = self.0.parameters.iter().map(counted).collect();
         let mut progress = self.0.progress.borrow_mut();
         if let Some(expected) = &progress.expected
@@ -162,10 +188,15 @@ impl ParameterSet {
 
     // Reduces a bucket once the last addend of its last parameter is there.
     fn note(&self, parameter: &Parameter) -> Result<()> {
-        let Some(&index) = self.0.bucket_of.get(parameter.name()) else { return Ok(()) };
+        let Some(&index) = self.0.bucket_of.get(parameter.name()) else {
+            return Ok(());
+        };
         let is_final = |parameter: &Parameter| {
             let progress = self.0.progress.borrow();
-            let expected = progress.expected.as_ref().and_then(|expected| expected.get(parameter.name()));
+            let expected = progress
+                .expected
+                .as_ref()
+                .and_then(|expected| expected.get(parameter.name()));
             expected.is_some_and(|&expected| parameter.contributions().get() >= expected)
         };
         match self.may_be_early(index) && self.0.buckets[index].parameters.iter().all(is_final) {
@@ -191,18 +222,27 @@ impl ParameterSet {
             return Ok(());
         }
         let behind = context.settings().overlap.data;
-        let stream = if behind { context.stream("reduce gradients")? } else { context.device().compute() };
+        let stream = if behind {
+            context.stream("reduce gradients")?
+        } else {
+            context.device().compute()
+        };
         bucket.reduce(context, &stream)
     }
 }
 
 fn check_names(parameters: &[Parameter]) -> Result<()> {
     let mut seen = std::collections::HashSet::new();
-    match parameters.iter().find(|parameter| !seen.insert(parameter.name())) {
+    match parameters
+        .iter()
+        .find(|parameter| !seen.insert(parameter.name()))
+    {
         None => Ok(()),
-        Some(twice) => {
-            Err(Error::invalid("parameters", format!("two named {}", twice.name()), "one of each name"))
-        }
+        Some(twice) => Err(Error::invalid(
+            "parameters",
+            format!("two named {}", twice.name()),
+            "one of each name",
+        )),
     }
 }
 
@@ -212,9 +252,15 @@ type Class = (Option<Vec<usize>>, Vec<Parameter>);
 fn classes(parameters: &[Parameter], tied: &[Tied]) -> Vec<Class> {
     let mut classes: Vec<(Vec<Axis>, Class)> = Vec::new();
     for parameter in parameters.iter().rev() {
-        let tie = tied.iter().find(|tie| tie.name == parameter.name()).map(|tie| tie.members.clone());
+        let tie = tied
+            .iter()
+            .find(|tie| tie.name == parameter.name())
+            .map(|tie| tie.members.clone());
         let axes = parameter.sum_axes();
-        match classes.iter_mut().find(|(a, (t, _))| *a == axes && *t == tie) {
+        match classes
+            .iter_mut()
+            .find(|(a, (t, _))| *a == axes && *t == tie)
+        {
             Some((_, (_, list))) => list.push(parameter.clone()),
             None => classes.push((axes, (tie, vec![parameter.clone()]))),
         }
@@ -240,6 +286,11 @@ fn split(parameters: Vec<Parameter>, limit: usize) -> Vec<Vec<Parameter>> {
 
 impl fmt::Debug for ParameterSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ParameterSet({} parameters in {} buckets)", self.0.parameters.len(), self.0.buckets.len())
+        write!(
+            f,
+            "ParameterSet({} parameters in {} buckets)",
+            self.0.parameters.len(),
+            self.0.buckets.len()
+        )
     }
 }

@@ -11,15 +11,24 @@ impl ParameterSet {
     pub fn updates(&self, weight_decay: f64) -> Result<Vec<Update>> {
         let mut updates = Vec::new();
         for bucket in &self.0.buckets {
-            let Some(gradients) = &bucket.gradients else { continue };
+            let Some(gradients) = &bucket.gradients else {
+                continue;
+            };
             let weights = bucket.weights()?;
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
-                let (start, end) = (place.start.max(bucket.range.start), place.end.min(bucket.range.end));
+                let (start, end) = (
+                    place.start.max(bucket.range.start),
+                    place.end.min(bucket.range.end),
+                );
                 if start >= end {
                     continue;
                 }
                 let (len, within) = (end - start, start - bucket.range.start);
-                let compute = bucket.master.as_ref().map(|_| bucket.values.rows(start, len)).transpose()?;
+                let compute = bucket
+                    .master
+                    .as_ref()
+                    .map(|_| bucket.values.rows(start, len))
+                    .transpose()?;
                 updates.push(Update {
                     weights: weights.rows(within, len)?,
                     gradients: gradients.rows(start, len)?,
@@ -29,7 +38,11 @@ impl ParameterSet {
                         .map(|state| state.rows(within, len))
                         .collect::<Result<Vec<Tensor>>>()?,
                     compute,
-                    weight_decay: if parameter.decays() { weight_decay } else { 0.0 },
+                    weight_decay: if parameter.decays() {
+                        weight_decay
+                    } else {
+                        0.0
+                    },
                 });
             }
         }
@@ -41,6 +54,9 @@ impl ParameterSet {
     /// # Errors
     /// Those of the collectives.
     pub fn end_update(&self) -> Result<()> {
-        self.0.buckets.iter().try_for_each(|bucket| bucket.gather_values(&self.0.context))
+        self.0
+            .buckets
+            .iter()
+            .try_for_each(|bucket| bucket.gather_values(&self.0.context))
     }
 }

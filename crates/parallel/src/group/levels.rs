@@ -41,15 +41,26 @@ impl Levels {
         let mapping = context.mapping();
         let route = mapping.route(members, inner);
         let (p, node) = (route.per_node, |rank: &usize| mapping.node_of(*rank));
-        let in_runs = members.chunks(p).all(|run| run.iter().all(|rank| node(rank) == node(&run[0])));
+        let in_runs = members
+            .chunks(p)
+            .all(|run| run.iter().all(|rank| node(rank) == node(&run[0])));
         if route.in_node() || p < 2 || members.len() != p * route.nodes || !in_runs {
             return None;
         }
-        let own = members.iter().position(|&rank| rank == context.world().rank())?;
+        let own = members
+            .iter()
+            .position(|&rank| rank == context.world().rank())?;
         let inside = members[own / p * p..][..p].to_vec();
         let across = members.iter().skip(own % p).step_by(p).copied().collect();
         let communicators = OnceCell::new();
-        Some(Levels { label: label.to_owned(), purpose, route, inside, across, communicators })
+        Some(Levels {
+            label: label.to_owned(),
+            purpose,
+            route,
+            inside,
+            across,
+            communicators,
+        })
     }
 
     /// Whether a collective of `elements` in `bytes` goes this way. All members come to the same answer.
@@ -83,8 +94,18 @@ impl Levels {
         if let Some(made) = self.communicators.get() {
             return Ok(made);
         }
-        let inside = join(context, &format!("{} in node", self.label), &self.inside, self.purpose)?;
-        let across = join(context, &format!("{} across nodes", self.label), &self.across, self.purpose)?;
+        let inside = join(
+            context,
+            &format!("{} in node", self.label),
+            &self.inside,
+            self.purpose,
+        )?;
+        let across = join(
+            context,
+            &format!("{} across nodes", self.label),
+            &self.across,
+            self.purpose,
+        )?;
         Ok(self.communicators.get_or_init(|| (inside, across)))
     }
 
@@ -120,8 +141,18 @@ impl Levels {
         let aligned = context.buffer(part.dtype(), &[blocks.aligned.total(across.size())])?;
         across.all_gather(stream, &flat(part)?, &aligned, &blocks.aligned)?;
         let pieces = blocks.pieces(&aligned, &flat(whole)?)?;
-        let parts = |(aligned, block, counts)| Parts { send: aligned, recv: block, counts };
-        inside.all_gathers(stream, &pieces.iter().map(|(a, b, c)| parts((a, b, c))).collect::<Vec<_>>())
+        let parts = |(aligned, block, counts)| Parts {
+            send: aligned,
+            recv: block,
+            counts,
+        };
+        inside.all_gathers(
+            stream,
+            &pieces
+                .iter()
+                .map(|(a, b, c)| parts((a, b, c)))
+                .collect::<Vec<_>>(),
+        )
     }
 
     /// Every node's block summed inside, then the aligned parts of the sums across.
@@ -137,10 +168,20 @@ impl Levels {
         let blocks = Blocks::new(counts, inside, across.size());
         let aligned = context.buffer(part.dtype(), &[blocks.aligned.total(across.size())])?;
         let pieces = blocks.pieces(&aligned, &flat(whole)?)?;
-        let parts = |(aligned, block, counts)| Parts { send: block, recv: aligned, counts };
+        let parts = |(aligned, block, counts)| Parts {
+            send: block,
+            recv: aligned,
+            counts,
+        };
         let all: Vec<_> = pieces.iter().map(|(a, b, c)| parts((a, b, c))).collect();
         inside.reduce_scatters(stream, &all, ReduceOp::Sum)?;
-        across.reduce_scatter(stream, &aligned, &flat(part)?, &blocks.aligned, ReduceOp::Sum)
+        across.reduce_scatter(
+            stream,
+            &aligned,
+            &flat(part)?,
+            &blocks.aligned,
+            ReduceOp::Sum,
+        )
     }
 }
 
@@ -156,10 +197,21 @@ struct Blocks {
 impl Blocks {
     fn new(counts_of_all: &Counts, inside: &Communicator, nodes: usize) -> Blocks {
         let per_node = inside.size();
-        let block =
-            |node: usize| counts((0..per_node).map(|l| counts_of_all.of(node * per_node + l)).collect());
-        let aligned = (0..nodes).map(|node| counts_of_all.of(node * per_node + inside.rank())).collect();
-        Blocks { inside: (0..nodes).map(block).collect(), aligned: counts(aligned), per_node }
+        let block = |node: usize| {
+            counts(
+                (0..per_node)
+                    .map(|l| counts_of_all.of(node * per_node + l))
+                    .collect(),
+            )
+        };
+        let aligned = (0..nodes)
+            .map(|node| counts_of_all.of(node * per_node + inside.rank()))
+            .collect();
+        Blocks {
+            inside: (0..nodes).map(block).collect(),
+            aligned: counts(aligned),
+            per_node,
+        }
     }
 
     // For each node its aligned part, its block of the whole, and the counts of that block.
@@ -169,7 +221,11 @@ impl Blocks {
             let len = counts.total(self.per_node);
             let block = whole.rows(start, len)?;
             start += len;
-            Ok((aligned.rows(self.aligned.before(node), self.aligned.of(node))?, block, counts.clone()))
+            Ok((
+                aligned.rows(self.aligned.before(node), self.aligned.of(node))?,
+                block,
+                counts.clone(),
+            ))
         };
         self.inside.iter().enumerate().map(piece).collect()
     }

@@ -35,8 +35,18 @@ impl Group {
         purpose: Purpose,
     ) -> Result<Group> {
         let communicator = join(context, label, members, purpose)?;
-        let levels = Levels::of(context, label, context.grid().inner_product(axis), members, purpose);
-        Ok(Group { communicator, axis, levels })
+        let levels = Levels::of(
+            context,
+            label,
+            context.grid().inner_product(axis),
+            members,
+            purpose,
+        );
+        Ok(Group {
+            communicator,
+            axis,
+            levels,
+        })
     }
 
     // The two levels, where this collective is to go by them.
@@ -47,8 +57,10 @@ impl Group {
         elements: usize,
         bytes: usize,
     ) -> Option<&Levels> {
-        let suited =
-            self.levels.as_ref().filter(|levels| levels.suit(context, operation, elements, bytes))?;
+        let suited = self
+            .levels
+            .as_ref()
+            .filter(|levels| levels.suit(context, operation, elements, bytes))?;
         context.report().note_levels(self.axis, operation);
         Some(suited)
     }
@@ -76,8 +88,15 @@ impl Group {
         tensor: &Tensor,
         op: ReduceOp,
     ) -> Result<()> {
-        context.counters().add(self.axis, Operation::AllReduce, subject, tensor.bytes());
-        match self.levels(context, Operation::AllReduce, tensor.num_elements(), tensor.bytes()) {
+        context
+            .counters()
+            .add(self.axis, Operation::AllReduce, subject, tensor.bytes());
+        match self.levels(
+            context,
+            Operation::AllReduce,
+            tensor.num_elements(),
+            tensor.bytes(),
+        ) {
             Some(levels) => levels.all_reduce(context, stream, tensor, op),
             None => self.communicator.all_reduce(stream, tensor, op),
         }
@@ -96,8 +115,15 @@ impl Group {
         whole: &Tensor,
         counts: &Counts,
     ) -> Result<()> {
-        context.counters().add(self.axis, Operation::AllGather, subject, whole.bytes());
-        match self.levels(context, Operation::AllGather, whole.num_elements(), whole.bytes()) {
+        context
+            .counters()
+            .add(self.axis, Operation::AllGather, subject, whole.bytes());
+        match self.levels(
+            context,
+            Operation::AllGather,
+            whole.num_elements(),
+            whole.bytes(),
+        ) {
             Some(levels) => levels.all_gather(context, stream, part, whole, counts),
             None => self.communicator.all_gather(stream, part, whole, counts),
         }
@@ -116,10 +142,19 @@ impl Group {
         part: &Tensor,
         counts: &Counts,
     ) -> Result<()> {
-        context.counters().add(self.axis, Operation::ReduceScatter, subject, whole.bytes());
-        match self.levels(context, Operation::ReduceScatter, whole.num_elements(), whole.bytes()) {
+        context
+            .counters()
+            .add(self.axis, Operation::ReduceScatter, subject, whole.bytes());
+        match self.levels(
+            context,
+            Operation::ReduceScatter,
+            whole.num_elements(),
+            whole.bytes(),
+        ) {
             Some(levels) => levels.reduce_scatter(context, stream, whole, part, counts),
-            None => self.communicator.reduce_scatter(stream, whole, part, counts, ReduceOp::Sum),
+            None => self
+                .communicator
+                .reduce_scatter(stream, whole, part, counts, ReduceOp::Sum),
         }
     }
 
@@ -135,7 +170,9 @@ impl Group {
         tensor: &Tensor,
         to: usize,
     ) -> Result<()> {
-        context.counters().add(self.axis, Operation::Send, subject, tensor.bytes());
+        context
+            .counters()
+            .add(self.axis, Operation::Send, subject, tensor.bytes());
         self.communicator.send(stream, tensor, to)
     }
 
@@ -151,18 +188,29 @@ impl Group {
         tensor: &Tensor,
         from: usize,
     ) -> Result<()> {
-        context.counters().add(self.axis, Operation::Recv, subject, tensor.bytes());
+        context
+            .counters()
+            .add(self.axis, Operation::Recv, subject, tensor.bytes());
         self.communicator.recv(stream, tensor, from)
     }
 }
 
 /// Joins the group of `members`: the first, or the rank that stands for it, makes its id and sends it to the others.
-fn join(context: &Context, label: &str, members: &[usize], purpose: Purpose) -> Result<Communicator> {
+fn join(
+    context: &Context,
+    label: &str,
+    members: &[usize],
+    purpose: Purpose,
+) -> Result<Communicator> {
     let world = context.world();
     let label = format!("{label} ({purpose:?})").to_lowercase();
     let exchange = world.exchange(&label, members)?;
     let hal_device = context.device().hal();
-    let own_id = if exchange.stands_for(0) { hal_device.create_group()?.0 } else { Vec::new() };
+    let own_id = if exchange.stands_for(0) {
+        hal_device.create_group()?.0
+    } else {
+        Vec::new()
+    };
     let join = Join {
         id: hal::GroupId(exchange.broadcast(0, &own_id)?),
         label,

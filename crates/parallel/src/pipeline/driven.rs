@@ -20,11 +20,25 @@ const PAUSE: Duration = Duration::from_micros(20);
 
 /// Runs a step of `num_micro_batches`.
 pub(super) fn run(stage: &mut Stage<'_>, num_micro_batches: usize, in_flight: usize) -> Result<()> {
-    let (index, stages) = (stage.context.index(Axis::Pipeline), stage.context.degree(Axis::Pipeline));
-    let refuse =
-        |error| Error::invalid("message-driven schedule", format!("{error}"), "counts of at least 1");
-    let mut policy = MessageDriven::new(index, stages, num_micro_batches, in_flight).map_err(refuse)?;
-    let mut inbox = Inbox { index, stages, num_micro_batches, ..Inbox::default() };
+    let (index, stages) = (
+        stage.context.index(Axis::Pipeline),
+        stage.context.degree(Axis::Pipeline),
+    );
+    let refuse = |error| {
+        Error::invalid(
+            "message-driven schedule",
+            format!("{error}"),
+            "counts of at least 1",
+        )
+    };
+    let mut policy =
+        MessageDriven::new(index, stages, num_micro_batches, in_flight).map_err(refuse)?;
+    let mut inbox = Inbox {
+        index,
+        stages,
+        num_micro_batches,
+        ..Inbox::default()
+    };
     let peers = stage.context.exchange("stage decisions", &Axis::tensor())?;
     inbox.post(stage)?;
     while let Some((pass, micro_batch)) = decide(stage, &mut policy, &inbox, &peers)? {
@@ -63,7 +77,10 @@ struct Inbox {
 
 impl Inbox {
     fn post(&mut self, stage: &mut Stage<'_>) -> Result<()> {
-        if self.index > 0 && self.activation.is_none() && self.num_activations < self.num_micro_batches {
+        if self.index > 0
+            && self.activation.is_none()
+            && self.num_activations < self.num_micro_batches
+        {
             let stream = stage.recv_activation(self.num_activations, 0, self.index - 1)?;
             self.activation = Some(stream.record()?);
             self.num_activations += 1;
@@ -81,7 +98,10 @@ impl Inbox {
 
     fn ready(&self) -> Result<Ready> {
         let arrived = |event: &Option<Event>| event.as_ref().map_or(Ok(false), Event::is_complete);
-        Ok(Ready { activation: arrived(&self.activation)?, gradient: arrived(&self.gradient)? })
+        Ok(Ready {
+            activation: arrived(&self.activation)?,
+            gradient: arrived(&self.gradient)?,
+        })
     }
 }
 
@@ -102,7 +122,11 @@ fn decide(
     decode(&peers.broadcast(0, &[])?)
 }
 
-fn watch(stage: &Stage<'_>, policy: &mut MessageDriven, inbox: &Inbox) -> Result<Option<(Pass, usize)>> {
+fn watch(
+    stage: &Stage<'_>,
+    policy: &mut MessageDriven,
+    inbox: &Inbox,
+) -> Result<Option<(Pass, usize)>> {
     let world = stage.context.world();
     let start = Instant::now();
     loop {
@@ -113,24 +137,46 @@ fn watch(stage: &Stage<'_>, policy: &mut MessageDriven, inbox: &Inbox) -> Result
         }
         world.abort().check()?;
         if start.elapsed() > world.timeout() {
-            let found =
-                format!("no message for {:.1} s on rank {}", start.elapsed().as_secs_f64(), world.rank());
-            return Err(Error::invalid("message-driven schedule", found, "one from a neighbouring stage"));
+            let found = format!(
+                "no message for {:.1} s on rank {}",
+                start.elapsed().as_secs_f64(),
+                world.rank()
+            );
+            return Err(Error::invalid(
+                "message-driven schedule",
+                found,
+                "one from a neighbouring stage",
+            ));
         }
     }
 }
 
 fn encode(decision: Option<(Pass, usize)>) -> Vec<u8> {
-    let Some((pass, micro_batch)) = decision else { return Vec::new() };
+    let Some((pass, micro_batch)) = decision else {
+        return Vec::new();
+    };
     let mut bytes = vec![u8::from(pass == Pass::Backward)];
     bytes.extend((micro_batch as u64).to_le_bytes());
     bytes
 }
 
 fn decode(bytes: &[u8]) -> Result<Option<(Pass, usize)>> {
-    let Some((&backward, rest)) = bytes.split_first() else { return Ok(None) };
+    let Some((&backward, rest)) = bytes.split_first() else {
+        return Ok(None);
+    };
     let micro_batch = rest.try_into().map(u64::from_le_bytes).map_err(|_| {
-        Error::invalid("message-driven schedule", format!("a decision of {} bytes", bytes.len()), "9 or none")
+        Error::invalid(
+            "message-driven schedule",
+            format!("a decision of {} bytes", bytes.len()),
+            "9 or none",
+        )
     })?;
-    Ok(Some((if backward == 1 { Pass::Backward } else { Pass::Forward }, micro_batch as usize)))
+    Ok(Some((
+        if backward == 1 {
+            Pass::Backward
+        } else {
+            Pass::Forward
+        },
+        micro_batch as usize,
+    )))
 }

@@ -30,13 +30,17 @@ impl Plan {
     /// [`Error::Invalid`] when the kind cannot be built for these numbers.
     pub fn new(kind: ScheduleKind, num_stages: usize, num_micro_batches: usize) -> Result<Plan> {
         let refuse = |error: schedule::ScheduleError| {
-            let found = format!("{kind} for {num_stages} stages and {num_micro_batches} micro-batches");
+            let found =
+                format!("{kind} for {num_stages} stages and {num_micro_batches} micro-batches");
             Error::invalid("schedule", found, format!("one that can run: {error}"))
         };
         if let ScheduleKind::MessageDriven { in_flight } = kind {
             schedule::MessageDriven::new(0, num_stages, num_micro_batches, in_flight.unwrap_or(1))
                 .map_err(refuse)?;
-            return Ok(Plan::Driven { num_micro_batches, in_flight: in_flight.unwrap_or(num_stages) });
+            return Ok(Plan::Driven {
+                num_micro_batches,
+                in_flight: in_flight.unwrap_or(num_stages),
+            });
         }
         let listed = schedule::build(kind, num_stages, num_micro_batches).map_err(refuse)?;
         schedule::check(&listed).map_err(refuse)?;
@@ -47,7 +51,9 @@ impl Plan {
     pub fn num_micro_batches(&self) -> usize {
         match self {
             Plan::Listed(schedule) => schedule.num_micro_batches,
-            Plan::Driven { num_micro_batches, .. } => *num_micro_batches,
+            Plan::Driven {
+                num_micro_batches, ..
+            } => *num_micro_batches,
         }
     }
 
@@ -75,10 +81,13 @@ pub fn run(
 ) -> Result<Vec<(usize, Tensor)>> {
     let mut stage = Stage::new(context, model, plan.num_chunks(), d_loss)?;
     match plan {
-        Plan::Listed(schedule) => listed(&mut stage, &schedule.stages[context.index(Axis::Pipeline)])?,
-        Plan::Driven { num_micro_batches, in_flight } => {
-            driven::run(&mut stage, *num_micro_batches, *in_flight)?
+        Plan::Listed(schedule) => {
+            listed(&mut stage, &schedule.stages[context.index(Axis::Pipeline)])?
         }
+        Plan::Driven {
+            num_micro_batches,
+            in_flight,
+        } => driven::run(&mut stage, *num_micro_batches, *in_flight)?,
     }
     Ok(stage.into_losses())
 }
@@ -88,7 +97,11 @@ fn listed(stage: &mut Stage<'_>, actions: &[Action]) -> Result<()> {
     let mut received = 0;
     for (index, action) in actions.iter().enumerate() {
         let is_pass = matches!(action, Action::Forward { .. } | Action::Backward { .. });
-        let until = if is_pass { next_pass(actions, index) } else { index + 1 };
+        let until = if is_pass {
+            next_pass(actions, index)
+        } else {
+            index + 1
+        };
         for receipt in actions.iter().take(until).skip(received) {
             receive(stage, receipt)?;
         }
@@ -100,18 +113,27 @@ fn listed(stage: &mut Stage<'_>, actions: &[Action]) -> Result<()> {
 
 // Index of the pass after the one at `index`: receipts before it may be queued now.
 fn next_pass(actions: &[Action], index: usize) -> usize {
-    let is_pass = |action: &Action| matches!(action, Action::Forward { .. } | Action::Backward { .. });
-    actions.iter().skip(index + 1).position(is_pass).map_or(actions.len(), |offset| index + 1 + offset)
+    let is_pass =
+        |action: &Action| matches!(action, Action::Forward { .. } | Action::Backward { .. });
+    actions
+        .iter()
+        .skip(index + 1)
+        .position(is_pass)
+        .map_or(actions.len(), |offset| index + 1 + offset)
 }
 
 fn receive(stage: &mut Stage<'_>, action: &Action) -> Result<()> {
     match *action {
-        Action::RecvActivation { micro_batch, chunk, from } => {
-            stage.recv_activation(micro_batch, chunk, from).map(drop)
-        }
-        Action::RecvGradient { micro_batch, chunk, from } => {
-            stage.recv_gradient(micro_batch, chunk, from).map(drop)
-        }
+        Action::RecvActivation {
+            micro_batch,
+            chunk,
+            from,
+        } => stage.recv_activation(micro_batch, chunk, from).map(drop),
+        Action::RecvGradient {
+            micro_batch,
+            chunk,
+            from,
+        } => stage.recv_gradient(micro_batch, chunk, from).map(drop),
         _ => Ok(()),
     }
 }
@@ -120,8 +142,16 @@ fn act(stage: &mut Stage<'_>, action: &Action) -> Result<()> {
     match *action {
         Action::Forward { micro_batch, chunk } => stage.forward(micro_batch, chunk),
         Action::Backward { micro_batch, chunk } => stage.backward(micro_batch, chunk),
-        Action::SendActivation { micro_batch, chunk, to } => stage.send_activation(micro_batch, chunk, to),
-        Action::SendGradient { micro_batch, chunk, to } => stage.send_gradient(micro_batch, chunk, to),
+        Action::SendActivation {
+            micro_batch,
+            chunk,
+            to,
+        } => stage.send_activation(micro_batch, chunk, to),
+        Action::SendGradient {
+            micro_batch,
+            chunk,
+            to,
+        } => stage.send_gradient(micro_batch, chunk, to),
         Action::RecvActivation { .. } | Action::RecvGradient { .. } => Ok(()),
     }
 }

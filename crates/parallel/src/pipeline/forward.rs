@@ -24,7 +24,13 @@ pub fn forward(
         let mut outputs = Vec::new();
         for chunk in 0..num_chunks {
             for micro_batch in 0..num_micro_batches {
-                outputs.extend(pass(&mut stage, context, model, (micro_batch, chunk), num_chunks)?);
+                outputs.extend(pass(
+                    &mut stage,
+                    context,
+                    model,
+                    (micro_batch, chunk),
+                    num_chunks,
+                )?);
             }
         }
         Ok(outputs)
@@ -38,15 +44,26 @@ fn pass(
     (micro_batch, chunk): (usize, usize),
     num_chunks: usize,
 ) -> Result<Option<Output>> {
-    let (index, stages) = (context.index(Axis::Pipeline), context.degree(Axis::Pipeline));
+    let (index, stages) = (
+        context.index(Axis::Pipeline),
+        context.degree(Axis::Pipeline),
+    );
     let first = index == 0 && chunk == 0;
     if !first && stages > 1 {
         stage.recv_activation(micro_batch, chunk, (index + stages - 1) % stages)?;
     }
-    let input = if first { None } else { stage.input((micro_batch, chunk))?.0 };
+    let input = if first {
+        None
+    } else {
+        stage.input((micro_batch, chunk))?.0
+    };
     match model.forward(micro_batch, chunk, input)? {
         Output::Activation(_) if index + 1 == stages && chunk + 1 == num_chunks => {
-            Err(Error::invalid("forward", "an activation from the last chunk", "a loss or logits"))
+            Err(Error::invalid(
+                "forward",
+                "an activation from the last chunk",
+                "a loss or logits",
+            ))
         }
         Output::Activation(out) if stages == 1 => {
             stage.hand_over(micro_batch, chunk + 1, out.tensor().clone());

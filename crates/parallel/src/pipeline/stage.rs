@@ -91,53 +91,103 @@ impl<'a> Stage<'a> {
     pub(super) fn forward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let task = (micro_batch, chunk);
         let first = chunk == 0 && self.context.index(Axis::Pipeline) == 0;
-        let (input, gradient) = if first { (None, None) } else { self.input(task)? };
+        let (input, gradient) = if first {
+            (None, None)
+        } else {
+            self.input(task)?
+        };
         let output = self.model.forward(micro_batch, chunk, input)?;
         let (output, is_loss) = match output {
             Output::Activation(out) => (out.into_var(), false),
             Output::Loss(loss) => (loss.var, true),
             Output::Logits(_) => {
-                return Err(Error::invalid("training", "a model that gives logits", "its loss"));
+                return Err(Error::invalid(
+                    "training",
+                    "a model that gives logits",
+                    "its loss",
+                ));
             }
         };
         if is_loss {
             self.losses.push((micro_batch, output.tensor().clone()));
         } else if self.hands_over() {
-            self.activations.insert((micro_batch, chunk + 1), output.tensor().clone());
+            self.activations
+                .insert((micro_batch, chunk + 1), output.tensor().clone());
         }
-        self.in_flight.insert(task, InFlight { input: gradient, output, is_loss });
+        self.in_flight.insert(
+            task,
+            InFlight {
+                input: gradient,
+                output,
+                is_loss,
+            },
+        );
         Ok(())
     }
 
     /// Runs a chunk backward from the gradient that has been received, or handed over, or from the loss.
     pub(super) fn backward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let task = (micro_batch, chunk);
-        let flight = self.in_flight.remove(&task).ok_or_else(|| out_of_order("backward", task))?;
+        let flight = self
+            .in_flight
+            .remove(&task)
+            .ok_or_else(|| out_of_order("backward", task))?;
         let d_output = match flight.is_loss {
             true => self.d_loss.clone(),
-            false => self.gradients.remove(&task).ok_or_else(|| out_of_order("backward", task))?,
+            false => self
+                .gradients
+                .remove(&task)
+                .ok_or_else(|| out_of_order("backward", task))?,
         };
-        self.context.in_backward(|| autograd::backward(vec![(flight.output, d_output)]))?;
-        let Some(d_input) = flight.input.and_then(|gradient| gradient.take()) else { return Ok(()) };
+        self.context
+            .in_backward(|| autograd::backward(vec![(flight.output, d_output)]))?;
+        let Some(d_input) = flight.input.and_then(|gradient| gradient.take()) else {
+            return Ok(());
+        };
         // Handed to the chunk before on this stage, or kept for the message to the stage before.
-        let to = if self.hands_over() { (micro_batch, chunk - 1) } else { task };
+        let to = if self.hands_over() {
+            (micro_batch, chunk - 1)
+        } else {
+            task
+        };
         self.gradients.insert(to, d_input);
         Ok(())
     }
 
     /// Queues the message with a chunk's output.
-    pub(super) fn send_activation(&mut self, micro_batch: usize, chunk: usize, to: usize) -> Result<()> {
+    pub(super) fn send_activation(
+        &mut self,
+        micro_batch: usize,
+        chunk: usize,
+        to: usize,
+    ) -> Result<()> {
         let task = (micro_batch, chunk);
-        let flight = self.in_flight.get(&task).ok_or_else(|| out_of_order("send of an activation", task))?;
+        let flight = self
+            .in_flight
+            .get(&task)
+            .ok_or_else(|| out_of_order("send of an activation", task))?;
         let (group, stream) = self.channel(Purpose::Activation, "send activations")?;
-        group.send(self.context, Subject::Pipeline, &stream, flight.output.tensor(), to)
+        group.send(
+            self.context,
+            Subject::Pipeline,
+            &stream,
+            flight.output.tensor(),
+            to,
+        )
     }
 
     /// Queues the message with the gradient of a chunk's input.
-    pub(super) fn send_gradient(&mut self, micro_batch: usize, chunk: usize, to: usize) -> Result<()> {
+    pub(super) fn send_gradient(
+        &mut self,
+        micro_batch: usize,
+        chunk: usize,
+        to: usize,
+    ) -> Result<()> {
         let task = (micro_batch, chunk);
-        let gradient =
-            self.gradients.remove(&task).ok_or_else(|| out_of_order("send of a gradient", task))?;
+        let gradient = self
+            .gradients
+            .remove(&task)
+            .ok_or_else(|| out_of_order("send of a gradient", task))?;
         let (group, stream) = self.channel(Purpose::Gradient, "send gradients")?;
         group.send(self.context, Subject::Pipeline, &stream, &gradient, to)
     }
@@ -157,7 +207,12 @@ impl<'a> Stage<'a> {
     }
 
     /// Queues the receipt of the gradient of a chunk's output.
-    pub(super) fn recv_gradient(&mut self, micro_batch: usize, chunk: usize, from: usize) -> Result<Stream> {
+    pub(super) fn recv_gradient(
+        &mut self,
+        micro_batch: usize,
+        chunk: usize,
+        from: usize,
+    ) -> Result<Stream> {
         let (group, stream) = self.channel(Purpose::Gradient, "receive gradients")?;
         let buffer = self.buffer()?;
         group.recv(self.context, Subject::Pipeline, &stream, &buffer, from)?;
@@ -176,10 +231,16 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn input(&mut self, task: Task) -> Result<(Option<DTensor>, Option<Gradient>)> {
-        let tensor = self.activations.remove(&task).ok_or_else(|| out_of_order("forward", task))?;
+        let tensor = self
+            .activations
+            .remove(&task)
+            .ok_or_else(|| out_of_order("forward", task))?;
         let Activation { features, cut, .. } = self.model.activation();
         let (var, gradient) = Var::tracked(tensor);
-        Ok((Some(DTensor::new(self.context, var, features, cut)?), Some(gradient)))
+        Ok((
+            Some(DTensor::new(self.context, var, features, cut)?),
+            Some(gradient),
+        ))
     }
 
     // With one stage, its chunks hand over to each other without a message.
@@ -192,9 +253,16 @@ impl<'a> Stage<'a> {
         self.context.buffer(dtype, &shape)
     }
 
-    pub(super) fn channel(&self, purpose: Purpose, stream: &'static str) -> Result<(Rc<Group>, Stream)> {
+    pub(super) fn channel(
+        &self,
+        purpose: Purpose,
+        stream: &'static str,
+    ) -> Result<(Rc<Group>, Stream)> {
         let group = self.context.group(Axis::Pipeline, purpose)?;
-        Ok((group.expect("messages only pass between several stages"), self.context.stream(stream)?))
+        Ok((
+            group.expect("messages only pass between several stages"),
+            self.context.stream(stream)?,
+        ))
     }
 }
 

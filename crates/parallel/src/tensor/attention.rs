@@ -32,7 +32,12 @@ pub struct AttentionOptions {
 /// No collective.
 /// # Errors
 /// [`Error::Invalid`] when features are no whole number of heads on every rank.
-pub fn attention(options: &AttentionOptions, q: &DTensor, k: &DTensor, v: &DTensor) -> Result<DTensor> {
+pub fn attention(
+    options: &AttentionOptions,
+    q: &DTensor,
+    k: &DTensor,
+    v: &DTensor,
+) -> Result<DTensor> {
     let [q, k, v] = [q, k, v].map(|x| x.redistribute(Some(Axis::X), &options.name));
     let (q, k, v) = (q?, k?, v?);
     let shape = local_shape(options, &q, &k)?;
@@ -44,24 +49,47 @@ pub fn attention(options: &AttentionOptions, q: &DTensor, k: &DTensor, v: &DTens
         out: out.clone(),
         log_sum_exp,
     };
-    let var = Var::record_one("attention", &[q.var(), k.var(), v.var()], out, false, move |d_out| {
-        Ok(ops::attention_backward(shape, &saved, &d_out)?.map(Some).into())
-    });
+    let var = Var::record_one(
+        "attention",
+        &[q.var(), k.var(), v.var()],
+        out,
+        false,
+        move |d_out| {
+            Ok(ops::attention_backward(shape, &saved, &d_out)?
+                .map(Some)
+                .into())
+        },
+    );
     DTensor::new(q.context(), var, q.features(), Some(Axis::X))
 }
 
 fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<AttentionShape> {
-    let AttentionOptions { sequence, head_size, .. } = *options;
+    let AttentionOptions {
+        sequence,
+        head_size,
+        ..
+    } = *options;
     let whole = |features: usize| head_size > 0 && features.is_multiple_of(head_size);
     if !whole(q.tensor().columns()) || !whole(k.tensor().columns()) {
-        let found =
-            format!("{} query and {} key features on a rank", q.tensor().columns(), k.tensor().columns());
-        return Err(Error::invalid(&options.name, found, format!("multiples of the head size {head_size}")));
+        let found = format!(
+            "{} query and {} key features on a rank",
+            q.tensor().columns(),
+            k.tensor().columns()
+        );
+        return Err(Error::invalid(
+            &options.name,
+            found,
+            format!("multiples of the head size {head_size}"),
+        ));
     }
     let rows = q.tensor().num_rows();
     if sequence == 0 || !rows.is_multiple_of(sequence) {
         let needed = format!("a multiple of the sequence of {sequence}");
-        return Err(Error::invalid(&options.name, format!("{rows} tokens"), needed));
+        return Err(Error::invalid(
+            &options.name,
+            format!("{rows} tokens"),
+            needed,
+        ));
     }
     let position = q.context().position();
     let dropout = (options.dropout > 0.0 && position.training).then(|| AttentionDropout {
@@ -91,7 +119,9 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
 pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result<DTensor> {
     let out = ops::rope(x.tensor(), sequence, head_size, base, false)?;
     let var = Var::record_one("rope", &[x.var()], out, false, move |d_out| {
-        Ok(vec![Some(ops::rope(&d_out, sequence, head_size, base, true)?)])
+        Ok(vec![Some(ops::rope(
+            &d_out, sequence, head_size, base, true,
+        )?)])
     });
     Ok(x.like(var))
 }

@@ -14,7 +14,12 @@ impl DTensor {
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a probability outside [0, 1).
-    pub fn dropout(&self, name: &str, probability: f64, rows_per_sequence: usize) -> Result<DTensor> {
+    pub fn dropout(
+        &self,
+        name: &str,
+        probability: f64,
+        rows_per_sequence: usize,
+    ) -> Result<DTensor> {
         let position = self.context().position();
         if probability == 0.0 || !position.training {
             return Ok(self.clone());

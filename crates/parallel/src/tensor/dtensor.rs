@@ -21,7 +21,12 @@ impl DTensor {
     /// Input data: whole features of this rank's rows.
     pub fn input(context: &Context, tensor: Tensor) -> DTensor {
         let features = tensor.columns();
-        DTensor { var: Var::constant(tensor), context: context.clone(), features, cut: None }
+        DTensor {
+            var: Var::constant(tensor),
+            context: context.clone(),
+            features,
+            cut: None,
+        }
     }
 
     /// A value whose last dim is this rank's piece of `features`, cut by `cut`.
@@ -40,7 +45,12 @@ impl DTensor {
                 format!("{needed}, piece {index} of {features} in {degree}"),
             ));
         }
-        Ok(DTensor { var, context: context.clone(), features, cut })
+        Ok(DTensor {
+            var,
+            context: context.clone(),
+            features,
+            cut,
+        })
     }
 
     /// The value held here, with its place on the tape.
@@ -75,8 +85,13 @@ impl DTensor {
 
     /// Global index of the first feature held here.
     pub fn first_feature(&self) -> usize {
-        let shard =
-            |axis| grid::shard_range(self.features, self.context.degree(axis), self.context.index(axis));
+        let shard = |axis| {
+            grid::shard_range(
+                self.features,
+                self.context.degree(axis),
+                self.context.index(axis),
+            )
+        };
         self.cut.map_or(0, |axis| shard(axis).start)
     }
 
@@ -90,7 +105,10 @@ impl DTensor {
 
     /// Another value of the same layout.
     pub(crate) fn like(&self, var: Var) -> DTensor {
-        DTensor { var, ..self.clone() }
+        DTensor {
+            var,
+            ..self.clone()
+        }
     }
 
     /// `self + other`; `other` takes the layout of `self` first, where it differs.
@@ -172,6 +190,12 @@ impl DTensor {
 
 impl fmt::Debug for DTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DTensor({:?}, {} features, layout {})", self.var, self.features, self.layout())
+        write!(
+            f,
+            "DTensor({:?}, {} features, layout {})",
+            self.var,
+            self.features,
+            self.layout()
+        )
     }
 }

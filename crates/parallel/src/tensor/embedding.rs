@@ -47,23 +47,42 @@ pub fn embedding(context: &Context, table: &Parameter, ids: &Tensor) -> Result<D
     let block = gather::gather(context, table, Subject::Embedding)?;
     let cut_by_x = table.layout().cuts(Axis::X).is_some();
     let first_row = match cut_by_x {
-        true => shard_range(table.global_shape()[0], context.degree(Axis::X), context.index(Axis::X)).start,
+        true => {
+            shard_range(
+                table.global_shape()[0],
+                context.degree(Axis::X),
+                context.index(Axis::X),
+            )
+            .start
+        }
         false => 0,
     };
     let out = ops::embedding(&block, ids, first_row)?;
     if let (true, Some(group)) = (cut_by_x, context.group(Axis::X, Purpose::Main)?) {
-        group.all_reduce(context, Subject::Embedding, &context.device().compute(), &out, ReduceOp::Sum)?;
+        group.all_reduce(
+            context,
+            Subject::Embedding,
+            &context.device().compute(),
+            &out,
+            ReduceOp::Sum,
+        )?;
     }
     let hidden = table.global_shape()[1];
     let (saved, table, ids) = (context.clone(), table.clone(), ids.clone());
     let var = Var::record_one("embedding", &[], out, true, move |d_out| {
         let accumulator = d_out.dtype().accumulator();
-        scatter::accumulate(&saved, &table, Subject::Embedding, accumulator, |into, beta| {
-            if beta == 0.0 {
-                into.fill(0.0)?;
-            }
-            ops::embedding_backward(&d_out, &ids, into, first_row)
-        })?;
+        scatter::accumulate(
+            &saved,
+            &table,
+            Subject::Embedding,
+            accumulator,
+            |into, beta| {
+                if beta == 0.0 {
+                    into.fill(0.0)?;
+                }
+                ops::embedding_backward(&d_out, &ids, into, first_row)
+            },
+        )?;
         Ok(Vec::new())
     });
     DTensor::new(context, var, hidden, Some(Axis::Y))

@@ -30,12 +30,19 @@ impl Gatherer {
         if !asked.is_empty() {
             self.learnt.insert(self.pass, asked);
         }
-        *self = Gatherer { pass, learnt: std::mem::take(&mut self.learnt), ..Gatherer::default() };
+        *self = Gatherer {
+            pass,
+            learnt: std::mem::take(&mut self.learnt),
+            ..Gatherer::default()
+        };
     }
 
     // Notes a request; whether the pass still follows the learnt order.
     fn note(&mut self, parameter: &Parameter, subject: Subject) -> bool {
-        let expected = self.learnt.get(self.pass).and_then(|learnt| learnt.get(self.asked.len()));
+        let expected = self
+            .learnt
+            .get(self.pass)
+            .and_then(|learnt| learnt.get(self.asked.len()));
         self.astray |= expected.is_none_or(|expected| expected.0.name() != parameter.name());
         self.asked.push((parameter.clone(), subject));
         if self.astray {
@@ -46,7 +53,10 @@ impl Gatherer {
 
     // The gather after those on their way, if it fits the budget; at least one is always ahead.
     fn next(&self, budget: usize) -> Option<Request> {
-        let next = self.learnt.get(self.pass)?.get(self.asked.len() + self.ahead.len())?;
+        let next = self
+            .learnt
+            .get(self.pass)?
+            .get(self.asked.len() + self.ahead.len())?;
         let waiting: usize = self.ahead.iter().map(Tensor::bytes).sum();
         (self.ahead.is_empty() || waiting < budget).then(|| next.clone())
     }
@@ -83,27 +93,54 @@ pub(crate) fn gather(context: &Context, parameter: &Parameter, subject: Subject)
 
 // A block that travelled in the accumulator's type, in the type of its use.
 fn narrowed(block: Tensor, dtype: DType) -> Result<Tensor> {
-    if block.dtype() == dtype { Ok(block) } else { ops::cast(&block, dtype) }
+    if block.dtype() == dtype {
+        Ok(block)
+    } else {
+        ops::cast(&block, dtype)
+    }
 }
 
 // Issues the gathers that come next, as far as the budget goes.
 fn issue_ahead(context: &Context) -> Result<()> {
     loop {
-        let next = context.gatherer().borrow().next(context.settings().gather_budget);
-        let Some((next, subject)) = next else { return Ok(()) };
+        let next = context
+            .gatherer()
+            .borrow()
+            .next(context.settings().gather_budget);
+        let Some((next, subject)) = next else {
+            return Ok(());
+        };
         let on_its_way = issue(context, &next, subject, true)?;
         context.gatherer().borrow_mut().ahead.push_back(on_its_way);
     }
 }
 
-fn issue(context: &Context, parameter: &Parameter, subject: Subject, ahead: bool) -> Result<Tensor> {
+fn issue(
+    context: &Context,
+    parameter: &Parameter,
+    subject: Subject,
+    ahead: bool,
+) -> Result<Tensor> {
     let mut value = parameter.value();
     if context.settings().gather_wide && value.dtype() != value.dtype().accumulator() {
         value = ops::cast(&value, value.dtype().accumulator())?;
     }
     let block = context.buffer(value.dtype(), &parameter.block_shape(context))?;
-    let group = context.group(Axis::Z, Purpose::Gather)?.expect("a scattered parameter has ranks on Z");
-    let stream = if ahead { context.stream("gather weights")? } else { context.device().compute() };
-    group.all_gather(context, subject, &stream, &value, &block, &parameter.block_counts(context))?;
+    let group = context
+        .group(Axis::Z, Purpose::Gather)?
+        .expect("a scattered parameter has ranks on Z");
+    let stream = if ahead {
+        context.stream("gather weights")?
+    } else {
+        context.device().compute()
+    };
+    group.all_gather(
+        context,
+        subject,
+        &stream,
+        &value,
+        &block,
+        &parameter.block_counts(context),
+    )?;
     Ok(block)
 }

@@ -29,10 +29,18 @@ pub struct Loss {
 /// Three numbers a row, gathered over X in forward; nothing in backward.
 /// # Errors
 /// [`Error::Invalid`] when the number of targets is not that of rows; those of the collective.
-pub fn cross_entropy(logits: DTensor, targets: &Tensor, vocabulary: usize, scale: f64) -> Result<Loss> {
+pub fn cross_entropy(
+    logits: DTensor,
+    targets: &Tensor,
+    vocabulary: usize,
+    scale: f64,
+) -> Result<Loss> {
     let context = logits.context().clone();
     let logits = logits.redistribute(Some(Axis::X), "loss")?;
-    let shard = VocabularyShard { first_column: logits.first_feature(), vocabulary };
+    let shard = VocabularyShard {
+        first_column: logits.first_feature(),
+        vocabulary,
+    };
     let local = loss::statistics(logits.tensor(), targets, shard)?;
     let (parts, shards) = row_statistics(&context, local)?;
     let (log_sum_exp, total) = loss::combine(&parts, targets, shards, scale)?;
@@ -47,10 +55,19 @@ pub fn cross_entropy(logits: DTensor, targets: &Tensor, vocabulary: usize, scale
 }
 
 fn row_statistics(context: &Context, local: Tensor) -> Result<(Tensor, usize)> {
-    let Some(group) = context.group(Axis::X, Purpose::Main)? else { return Ok((local, 1)) };
+    let Some(group) = context.group(Axis::X, Purpose::Main)? else {
+        return Ok((local, 1));
+    };
     let parts = context.buffer(local.dtype(), &[&[group.size()], local.shape()].concat())?;
     let counts = Counts::Even(local.num_elements());
-    group.all_gather(context, Subject::Loss, &context.device().compute(), &local, &parts, &counts)?;
+    group.all_gather(
+        context,
+        Subject::Loss,
+        &context.device().compute(),
+        &local,
+        &parts,
+        &counts,
+    )?;
     Ok((parts, group.size()))
 }
 
@@ -75,17 +92,29 @@ fn unshared(values: Tensor) -> Result<Tensor> {
 pub fn whole_logits(logits: &DTensor, vocabulary: usize) -> Result<Vec<f64>> {
     let (context, row) = (logits.context(), logits.tensor());
     if row.num_rows() != 1 {
-        return Err(Error::invalid("whole_logits", format!("{} rows", row.num_rows()), "1"));
+        return Err(Error::invalid(
+            "whole_logits",
+            format!("{} rows", row.num_rows()),
+            "1",
+        ));
     }
     let whole = match context.group(Axis::X, Purpose::Main)? {
         None => row.clone(),
         Some(group) => {
             let features = logits.features();
-            let counts =
-                (0..group.size()).map(|rank| shard_range(features, group.size(), rank).len()).collect();
+            let counts = (0..group.size())
+                .map(|rank| shard_range(features, group.size(), rank).len())
+                .collect();
             let whole = context.buffer(row.dtype(), &[1, features])?;
             let compute = context.device().compute();
-            group.all_gather(context, Subject::Loss, &compute, row, &whole, &Counts::Uneven(counts))?;
+            group.all_gather(
+                context,
+                Subject::Loss,
+                &compute,
+                row,
+                &whole,
+                &Counts::Uneven(counts),
+            )?;
             whole
         }
     };

@@ -31,7 +31,13 @@ pub fn norm(
     let shape = norm::shape(kind, x.tensor(), x.features(), epsilon);
     let moments = row_moments(&context, shape, x.tensor(), x.cut())?;
     let bias_value = bias.map(Parameter::value);
-    let out = norm::normalize(shape, x.tensor(), &moments, &gain.value(), bias_value.as_ref())?;
+    let out = norm::normalize(
+        shape,
+        x.tensor(),
+        &moments,
+        &gain.value(),
+        bias_value.as_ref(),
+    )?;
     let saved = Saved {
         context,
         shape,
@@ -41,21 +47,34 @@ pub fn norm(
         gain: gain.clone(),
         bias: bias.cloned(),
     };
-    let var =
-        Var::record_one("norm", &[x.var()], out, true, move |d_out| Ok(vec![Some(saved.backward(&d_out)?)]));
+    let var = Var::record_one("norm", &[x.var()], out, true, move |d_out| {
+        Ok(vec![Some(saved.backward(&d_out)?)])
+    });
     Ok(x.like(var))
 }
 
 // Moments of the shards are gathered and combined in the order of ranks, which keeps their accuracy: a sum of squares
 // over shards would lose it where the mean is large.
-fn row_moments(context: &Context, shape: NormShape, x: &Tensor, axis: Option<Axis>) -> Result<Tensor> {
+fn row_moments(
+    context: &Context,
+    shape: NormShape,
+    x: &Tensor,
+    axis: Option<Axis>,
+) -> Result<Tensor> {
     let local = norm::moments(shape, x)?;
     let Some(group) = axis.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))? else {
         return Ok(local);
     };
     let parts = context.buffer(local.dtype(), &[group.size(), shape.rows, 2])?;
     let counts = Counts::Even(local.num_elements());
-    group.all_gather(context, Subject::Norm, &context.device().compute(), &local, &parts, &counts)?;
+    group.all_gather(
+        context,
+        Subject::Norm,
+        &context.device().compute(),
+        &local,
+        &parts,
+        &counts,
+    )?;
     norm::combine(shape, &parts)
 }
 
@@ -74,10 +93,23 @@ impl Saved {
         let gain = self.gain.value();
         let d_bias = self.bias.as_ref().map(Parameter::gradient);
         let d_gain = self.gain.gradient();
-        let sums = norm::sums(self.shape, &self.x, &self.moments, &gain, d_out, &d_gain, d_bias.as_ref())?;
+        let sums = norm::sums(
+            self.shape,
+            &self.x,
+            &self.moments,
+            &gain,
+            d_out,
+            &d_gain,
+            d_bias.as_ref(),
+        )?;
         self.context.gradient_added(&self.gain)?;
-        self.bias.as_ref().map_or(Ok(()), |bias| self.context.gradient_added(bias))?;
-        if let Some(group) = self.axis.map_or(Ok(None), |axis| self.context.group(axis, Purpose::Main))? {
+        self.bias
+            .as_ref()
+            .map_or(Ok(()), |bias| self.context.gradient_added(bias))?;
+        if let Some(group) = self
+            .axis
+            .map_or(Ok(None), |axis| self.context.group(axis, Purpose::Main))?
+        {
             let compute = self.context.device().compute();
             group.all_reduce(&self.context, Subject::Norm, &compute, &sums, ReduceOp::Sum)?;
         }

@@ -16,18 +16,26 @@ pub type Block = Rc<dyn Fn(&DTensor) -> Result<DTensor>>;
 pub fn recompute(x: &DTensor, block: Block) -> Result<DTensor> {
     let context = x.context().clone();
     let position = context.position();
-    let out = context.device().without_gradients(|| block(&x.like(x.var().detach())))?;
+    let out = context
+        .device()
+        .without_gradients(|| block(&x.like(x.var().detach())))?;
     let (features, cut) = (out.features(), out.cut());
     let input = x.like(x.var().detach());
     let (again, device) = (context.clone(), context.device().clone());
-    let var = Var::record_one("recompute", &[x.var()], out.into_var().into_tensor(), true, move |d_out| {
-        let (tracked, gradient) = Var::tracked(input.tensor().clone());
-        // Dropout must draw what it drew the first time, wherever the run has got to since.
-        let now = again.set_position(position);
-        let out = device.with_gradients(|| block(&input.like(tracked)));
-        again.set_position(now);
-        autograd::backward(vec![(out?.into_var(), d_out)])?;
-        Ok(vec![gradient.take()])
-    });
+    let var = Var::record_one(
+        "recompute",
+        &[x.var()],
+        out.into_var().into_tensor(),
+        true,
+        move |d_out| {
+            let (tracked, gradient) = Var::tracked(input.tensor().clone());
+            // Dropout must draw what it drew the first time, wherever the run has got to since.
+            let now = again.set_position(position);
+            let out = device.with_gradients(|| block(&input.like(tracked)));
+            again.set_position(now);
+            autograd::backward(vec![(out?.into_var(), d_out)])?;
+            Ok(vec![gradient.take()])
+        },
+    );
     DTensor::new(&context, var, features, cut)
 }

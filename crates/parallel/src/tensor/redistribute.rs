@@ -25,7 +25,12 @@ impl DTensor {
             1 => 0,
             _ => self.tensor().num_rows() * features * self.tensor().dtype().bytes(),
         };
-        context.report().note(Redistribution { place: place.into(), from, to, gathered_bytes });
+        context.report().note(Redistribution {
+            place: place.into(),
+            from,
+            to,
+            gathered_bytes,
+        });
         let out = moved(&context, self.tensor(), features, from, to)?;
         let other = context.clone();
         let var = Var::record_one("redistribute", &[self.var()], out, false, move |d_out| {
@@ -54,23 +59,38 @@ fn moved(
         Some(axis) => gathered(context, x, features, axis)?,
         None => x.clone(),
     };
-    let Some(axis) = to.filter(|&axis| context.degree(axis) > 1) else { return Ok(whole) };
+    let Some(axis) = to.filter(|&axis| context.degree(axis) > 1) else {
+        return Ok(whole);
+    };
     let shard = shard_range(features, context.degree(axis), context.index(axis));
     ops::columns(&whole, shard.start, shard.len())
 }
 
 // Shards of columns arrive one behind the other and are then put side by side.
 fn gathered(context: &Context, x: &Tensor, features: usize, axis: Axis) -> Result<Tensor> {
-    let Some(group) = context.group(axis, Purpose::Main)? else { return Ok(x.clone()) };
+    let Some(group) = context.group(axis, Purpose::Main)? else {
+        return Ok(x.clone());
+    };
     let rows = x.num_rows();
-    let shards: Vec<_> = (0..group.size()).map(|rank| shard_range(features, group.size(), rank)).collect();
+    let shards: Vec<_> = (0..group.size())
+        .map(|rank| shard_range(features, group.size(), rank))
+        .collect();
     let counts = Counts::Uneven(shards.iter().map(|shard| rows * shard.len()).collect());
     let parts = context.buffer(x.dtype(), &[rows * features])?;
-    group.all_gather(context, Subject::Layout, &context.device().compute(), x, &parts, &counts)?;
+    group.all_gather(
+        context,
+        Subject::Layout,
+        &context.device().compute(),
+        x,
+        &parts,
+        &counts,
+    )?;
     let shape = [&x.shape()[..x.shape().len() - 1], &[features]].concat();
     let whole = Tensor::empty(x.device(), x.dtype(), &shape)?;
     for shard in shards {
-        let part = parts.rows(rows * shard.start, rows * shard.len())?.reshape(&[rows, shard.len()])?;
+        let part = parts
+            .rows(rows * shard.start, rows * shard.len())?
+            .reshape(&[rows, shard.len()])?;
         ops::set_columns(&whole, shard.start, &part)?;
     }
     Ok(whole)

@@ -27,12 +27,29 @@ pub(crate) fn scatter(
     subject: Subject,
     block: Tensor,
 ) -> Result<()> {
-    let group = context.group(Axis::Z, Purpose::Scatter)?.expect("a scattered parameter has ranks on Z");
+    let group = context
+        .group(Axis::Z, Purpose::Scatter)?
+        .expect("a scattered parameter has ranks on Z");
     let part = context.buffer(block.dtype(), parameter.local_shape())?;
     let behind = context.settings().overlap.reduce_scatter;
-    let stream = if behind { context.stream("scatter gradients")? } else { context.device().compute() };
-    group.reduce_scatter(context, subject, &stream, &block, &part, &parameter.block_counts(context))?;
-    context.scatterer().borrow_mut().pending.push_back((parameter.clone(), part));
+    let stream = if behind {
+        context.stream("scatter gradients")?
+    } else {
+        context.device().compute()
+    };
+    group.reduce_scatter(
+        context,
+        subject,
+        &stream,
+        &block,
+        &part,
+        &parameter.block_counts(context),
+    )?;
+    context
+        .scatterer()
+        .borrow_mut()
+        .pending
+        .push_back((parameter.clone(), part));
     settle(context, if behind { DEPTH } else { 0 })
 }
 
@@ -46,7 +63,9 @@ pub(crate) fn settle(context: &Context, left: usize) -> Result<()> {
         if scatterer.pending.len() <= left {
             return Ok(());
         }
-        let Some((parameter, part)) = scatterer.pending.pop_front() else { return Ok(()) };
+        let Some((parameter, part)) = scatterer.pending.pop_front() else {
+            return Ok(());
+        };
         drop(scatterer);
         ops::axpby(1.0, &part, 1.0, &parameter.gradient())?;
         context.gradient_added(&parameter)?;

@@ -21,12 +21,19 @@ impl Distances {
     pub(crate) fn new(degrees: &Degrees, orders: &[AxisOrder]) -> Distances {
         let mut by_axis: [Vec<usize>; Axis::ALL.len()] = Default::default();
         let mut place = |axis: Axis, order: &AxisOrder| {
-            let inside: usize = order.inside(axis).iter().map(|inner| degrees.get(*inner)).product();
+            let inside: usize = order
+                .inside(axis)
+                .iter()
+                .map(|inner| degrees.get(*inner))
+                .product();
             let known = &mut by_axis[axis as usize];
-            let at = known.iter().position(|distance| *distance == inside).unwrap_or_else(|| {
-                known.push(inside);
-                known.len() - 1
-            });
+            let at = known
+                .iter()
+                .position(|distance| *distance == inside)
+                .unwrap_or_else(|| {
+                    known.push(inside);
+                    known.len() - 1
+                });
             at + 1
         };
         let talks = |axis: &Axis| degrees.get(*axis) > 1;
@@ -34,12 +41,18 @@ impl Distances {
         let mut distinct = Vec::new();
         for order in orders {
             let mut places = ANY;
-            Axis::ALL.into_iter().filter(talks).for_each(|axis| places[axis as usize] = place(axis, order));
+            Axis::ALL
+                .into_iter()
+                .filter(talks)
+                .for_each(|axis| places[axis as usize] = place(axis, order));
             if seen.insert(places) {
                 distinct.push((*order, places));
             }
         }
-        Distances { by_axis, orders: distinct }
+        Distances {
+            by_axis,
+            orders: distinct,
+        }
     }
 
     /// The orders, each with the places that it gives to the axes.
@@ -75,8 +88,16 @@ mod tests {
         let distances = Distances::new(&degrees, &AxisOrder::all());
         for (order, places) in distances.orders() {
             for axis in [Axis::X, Axis::Z, Axis::Data] {
-                let inside: usize = order.inside(axis).iter().map(|inner| degrees.get(*inner)).product();
-                assert_eq!(distances.of(axis)[places[axis as usize] - 1], inside, "{axis} in {order}");
+                let inside: usize = order
+                    .inside(axis)
+                    .iter()
+                    .map(|inner| degrees.get(*inner))
+                    .product();
+                assert_eq!(
+                    distances.of(axis)[places[axis as usize] - 1],
+                    inside,
+                    "{axis} in {order}"
+                );
             }
         }
     }

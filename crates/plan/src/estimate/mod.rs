@@ -22,5 +22,8 @@ use crate::{Candidate, Request};
 pub fn step(request: &Request, candidate: &Candidate) -> f64 {
     let distances = Distances::new(&candidate.degrees, &[candidate.order]);
     let sheet = Sheet::new(request, candidate, &distances);
-    distances.orders().map(|(_, places)| sheet.step(candidate, places)).fold(f64::INFINITY, f64::min)
+    distances
+        .orders()
+        .map(|(_, places)| sheet.step(candidate, places))
+        .fold(f64::INFINITY, f64::min)
 }

@@ -32,10 +32,19 @@ pub(super) struct Pricer<'a> {
 }
 
 impl<'a> Pricer<'a> {
-    pub(super) fn new(request: &'a Request, candidate: &Candidate, distances: &'a Distances) -> Pricer<'a> {
-        let hierarchical = request.hierarchical.unwrap_or(request.preset.hierarchical());
+    pub(super) fn new(
+        request: &'a Request,
+        candidate: &Candidate,
+        distances: &'a Distances,
+    ) -> Pricer<'a> {
+        let hierarchical = request
+            .hierarchical
+            .unwrap_or(request.preset.hierarchical());
         Pricer {
-            pricing: Pricing { machine: &request.machine, hierarchical },
+            pricing: Pricing {
+                machine: &request.machine,
+                hierarchical,
+            },
             placement: request.machine.placement(request.devices),
             degrees: candidate.degrees,
             distances,
@@ -47,7 +56,10 @@ impl<'a> Pricer<'a> {
         let size = self.degrees.get(axis);
         let at = |inner: &usize| {
             let route = Route::strided(*inner, size, self.placement);
-            sizes.iter().map(|bytes| self.pricing.one(operation, *bytes, route)).sum::<f64>()
+            sizes
+                .iter()
+                .map(|bytes| self.pricing.one(operation, *bytes, route))
+                .sum::<f64>()
         };
         let mut seconds = vec![0.0];
         seconds.extend(self.distances.of(axis).iter().map(at));

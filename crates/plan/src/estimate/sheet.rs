@@ -49,21 +49,35 @@ pub(crate) struct Sheet<'a> {
 
 impl<'a> Sheet<'a> {
     /// The sheet of the candidate's grid and micro-batches.
-    pub(crate) fn new(request: &'a Request, candidate: &Candidate, distances: &'a Distances) -> Sheet<'a> {
+    pub(crate) fn new(
+        request: &'a Request,
+        candidate: &Candidate,
+        distances: &'a Distances,
+    ) -> Sheet<'a> {
         let rows = candidate.local_sequences(request.batch) * request.model.context;
-        let local = Local { request, candidate, rows };
+        let local = Local {
+            request,
+            candidate,
+            rows,
+        };
         let pricer = Pricer::new(request, candidate, distances);
         let parameters = parameters(request, &candidate.degrees);
         let dtype = request.precision.dtype();
-        let (gradients, weights) =
-            (parameters * dtype.accumulator().bytes() as f64, parameters * dtype.bytes() as f64);
+        let (gradients, weights) = (
+            parameters * dtype.accumulator().bytes() as f64,
+            parameters * dtype.bytes() as f64,
+        );
         let num_buckets = local.num_buckets(gradients);
-        let bucket =
-            |operation, bytes: f64| pricer.each(operation, Axis::Data, &[(bytes / num_buckets) as usize]);
+        let bucket = |operation, bytes: f64| {
+            pricer.each(operation, Axis::Data, &[(bytes / num_buckets) as usize])
+        };
         Sheet {
             request,
             overlap: request.overlap.unwrap_or(request.preset.overlap()),
-            groups: layers(&request.model).iter().map(|layers| local.group(layers, &pricer)).collect(),
+            groups: layers(&request.model)
+                .iter()
+                .map(|layers| local.group(layers, &pricer))
+                .collect(),
             attention_forward_s: local.attention(false),
             attention_backward_s: local.attention(true),
             elementwise_s: local.elementwise(),
@@ -108,10 +122,20 @@ impl<'a> Sheet<'a> {
         let forwards = if variant.recompute { 2.0 } else { 1.0 };
         let gather = group.gather.at(places);
         let again = (forwards - 1.0 + if variant.keep_gathered { 0.0 } else { 1.0 }) * gather;
-        let beside = |seconds: f64, overlaps: bool| if overlaps { (0.0, seconds) } else { (seconds, 0.0) };
+        let beside = |seconds: f64, overlaps: bool| {
+            if overlaps {
+                (0.0, seconds)
+            } else {
+                (seconds, 0.0)
+            }
+        };
         let reduced = group.reduce_inputs.at(places);
         // The input's gradient is waited for right after the weights' products.
-        let late = if self.overlap.all_reduce { (reduced - group.d_weights_s).max(0.0) } else { reduced };
+        let late = if self.overlap.all_reduce {
+            (reduced - group.d_weights_s).max(0.0)
+        } else {
+            reduced
+        };
         let traffic = [
             (forwards * group.reduce_outputs.at(places), 0.0),
             (late, reduced - late),
@@ -119,28 +143,52 @@ impl<'a> Sheet<'a> {
             beside(again, self.overlap.all_gather),
             beside(group.scatter.at(places), self.overlap.reduce_scatter),
         ];
-        let (shown, hidden) = traffic.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let (shown, hidden) = traffic
+            .iter()
+            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let compute = forwards * group.forward_s + group.d_inputs_s + group.d_weights_s;
-        let slowed = compute + self.request.machine.device.collective_share.value * hidden.min(compute);
+        let slowed =
+            compute + self.request.machine.device.collective_share.value * hidden.min(compute);
         shown + slowed.max(hidden)
     }
 
     // Behind the backward of the last micro-batch, about two thirds of its time, all but the last bucket; then the new
     // values of what is shared.
     fn reduction(&self, variant: &Candidate, places: &Places, micro: f64) -> f64 {
-        let prices = if variant.sharded_optimiser { &self.scatter_data } else { &self.reduce_data };
+        let prices = if variant.sharded_optimiser {
+            &self.scatter_data
+        } else {
+            &self.reduce_data
+        };
         let one = prices.at(places);
         let all = one * self.num_buckets;
-        let gathered =
-            if variant.sharded_optimiser { self.gather_data.at(places) * self.num_buckets } else { 0.0 };
-        gathered + if self.overlap.data { (all - micro * 2.0 / 3.0).max(one) } else { all }
+        let gathered = if variant.sharded_optimiser {
+            self.gather_data.at(places) * self.num_buckets
+        } else {
+            0.0
+        };
+        gathered
+            + if self.overlap.data {
+                (all - micro * 2.0 / 3.0).max(one)
+            } else {
+                all
+            }
     }
 
     // The optimiser reads gradients, reads and writes values and moments, and writes the copy for computing.
     fn update(&self, variant: &Candidate) -> f64 {
-        let shared = if variant.sharded_optimiser { variant.degrees.data as f64 } else { 1.0 };
+        let shared = if variant.sharded_optimiser {
+            variant.degrees.data as f64
+        } else {
+            1.0
+        };
         let bytes = 30.0 * parameters(self.request, &variant.degrees) / shared;
-        bytes / self.request.machine.device.kernel_bandwidth("adamw", "optimiser")
+        bytes
+            / self
+                .request
+                .machine
+                .device
+                .kernel_bandwidth("adamw", "optimiser")
     }
 }
 
@@ -155,12 +203,24 @@ impl Local<'_> {
     fn group(&self, layers: &Layers, pricer: &Pricer) -> Group {
         let degrees = &self.candidate.degrees;
         let (rows, k) = (self.rows, layers.inputs / degrees.get(layers.reads));
-        let outputs: Vec<usize> = layers.outputs.iter().map(|n| n / degrees.get(layers.emits)).collect();
+        let outputs: Vec<usize> = layers
+            .outputs
+            .iter()
+            .map(|n| n / degrees.get(layers.emits))
+            .collect();
         let size = self.request.precision.dtype().bytes();
         let accumulated = self.request.precision.dtype().accumulator().bytes();
-        let gathered = if self.request.gather_wide { size.max(4) } else { size };
-        let each =
-            |elements: usize, bytes: usize| outputs.iter().map(|n| n * elements * bytes).collect::<Vec<_>>();
+        let gathered = if self.request.gather_wide {
+            size.max(4)
+        } else {
+            size
+        };
+        let each = |elements: usize, bytes: usize| {
+            outputs
+                .iter()
+                .map(|n| n * elements * bytes)
+                .collect::<Vec<_>>()
+        };
         let sum = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
         Group {
             count: layers.count as f64 / degrees.pipeline as f64,
@@ -177,8 +237,17 @@ impl Local<'_> {
     fn product(&self, m: usize, n: usize, k: usize, variant: Variant) -> f64 {
         let (machine, dtype) = (&self.request.machine, self.request.precision.dtype());
         let bytes = (m * k + k * n + m * n) * dtype.bytes();
-        let shape = ProductShape { m, n, k, dtype: dtype.name(), variant, bytes };
-        machine.product.seconds(&shape, &machine.device, self.request.tuned)
+        let shape = ProductShape {
+            m,
+            n,
+            k,
+            dtype: dtype.name(),
+            variant,
+            bytes,
+        };
+        machine
+            .product
+            .seconds(&shape, &machine.device, self.request.tuned)
     }
 
     // Of all blocks of the stage; backward has 2.5 times the flop.
@@ -199,7 +268,12 @@ impl Local<'_> {
         let narrow = (self.rows * model.hidden) as f64 / degrees.y as f64;
         let wide = (self.rows * model.mlp_hidden()) as f64 / degrees.x as f64;
         let bytes = (20.0 * narrow + 8.0 * wide) * self.request.precision.dtype().bytes() as f64;
-        self.blocks() * bytes / self.request.machine.device.kernel_bandwidth("unary", "elementwise")
+        self.blocks() * bytes
+            / self
+                .request
+                .machine
+                .device
+                .kernel_bandwidth("unary", "elementwise")
     }
 
     fn message(&self) -> usize {

@@ -10,9 +10,16 @@ pub(super) fn imbalance(model: &GptConfig, stages: usize, chunks: usize) -> f64 
     }
     let (parts, halves) = (stages * chunks, 2 * model.layers);
     let (attention, mlp, head) = costs(model);
-    let of = |count: usize| (count / 2) as f64 * (attention + mlp) + (count % 2) as f64 * attention.max(mlp);
+    let of = |count: usize| {
+        (count / 2) as f64 * (attention + mlp) + (count % 2) as f64 * attention.max(mlp)
+    };
     let mean = (model.layers as f64 * (attention + mlp) + head) / parts as f64;
-    let last = of(halves / parts) + if halves.is_multiple_of(parts) { head } else { 0.0 };
+    let last = of(halves / parts)
+        + if halves.is_multiple_of(parts) {
+            head
+        } else {
+            0.0
+        };
     (of(halves.div_ceil(parts)).max(last) / mean).max(1.0)
 }
 
@@ -22,7 +29,11 @@ fn costs(model: &GptConfig) -> (f64, f64, f64) {
     let matrices = if model.family == Family::Gpt2 { 2 } else { 3 };
     let attention = 2 * (2 * h * h + 2 * h * kv) + 2 * h * model.context;
     let head = 2 * h * model.padded_vocabulary();
-    (attention as f64, (2 * matrices * h * model.mlp_hidden()) as f64, head as f64)
+    (
+        attention as f64,
+        (2 * matrices * h * model.mlp_hidden()) as f64,
+        head as f64,
+    )
 }
 
 #[cfg(test)]
@@ -36,6 +47,9 @@ mod tests {
         let (attention, mlp, head) = costs(&model);
         let three = (3.0 * (attention + mlp) + head) / ((96.0 * (attention + mlp) + head) / 32.0);
         assert!((imbalance(&model, 32, 1) - three).abs() < 1e-12);
-        assert!(imbalance(&model, 32, 4) > 1.25, "128 parts of 192 halves: some have two, some one");
+        assert!(
+            imbalance(&model, 32, 4) > 1.25,
+            "128 parts of 192 halves: some have two, some one"
+        );
     }
 }

@@ -60,8 +60,10 @@ fn table(plan: &Plan) -> String {
 
 fn how(outcome: &Outcome) -> String {
     let chosen = &outcome.candidate;
-    let mut words =
-        vec![format!("order {}", chosen.order), format!("{} micro-batches", chosen.micro_batches)];
+    let mut words = vec![
+        format!("order {}", chosen.order),
+        format!("{} micro-batches", chosen.micro_batches),
+    ];
     if chosen.recompute {
         words.push("recompute".into());
     }
@@ -79,9 +81,18 @@ fn how(outcome: &Outcome) -> String {
 
 fn time(best: &Outcome) -> String {
     let mut text = String::from("\nwhere the best one's step goes:\n");
-    for Share { what, seconds: exposed, hidden_seconds } in shares(best) {
+    for Share {
+        what,
+        seconds: exposed,
+        hidden_seconds,
+    } in shares(best)
+    {
         let percent = 100.0 * exposed / best.step_s;
-        let _ = write!(text, "  {what:<28} {:>10} {percent:>5.1} %", seconds(exposed));
+        let _ = write!(
+            text,
+            "  {what:<28} {:>10} {percent:>5.1} %",
+            seconds(exposed)
+        );
         let _ = match hidden_seconds > 0.0 {
             true => writeln!(text, "   and {} hidden", seconds(hidden_seconds)),
             false => writeln!(text),
@@ -94,10 +105,14 @@ fn time(best: &Outcome) -> String {
 fn comparison(best: &Outcome, next: &Outcome) -> String {
     let (ours, theirs) = (shares(best), shares(next));
     let of = |all: &[Share], what: &str| {
-        all.iter().find(|share| share.what == what).map_or(0.0, |share| share.seconds)
+        all.iter()
+            .find(|share| share.what == what)
+            .map_or(0.0, |share| share.seconds)
     };
-    let mut differences: Vec<_> =
-        theirs.iter().map(|share| (share.seconds - of(&ours, &share.what), share.what.clone())).collect();
+    let mut differences: Vec<_> = theirs
+        .iter()
+        .map(|share| (share.seconds - of(&ours, &share.what), share.what.clone()))
+        .collect();
     differences.sort_by(|one, other| other.0.total_cmp(&one.0));
     let behind = next.step_s - best.step_s;
     match differences.first() {
@@ -107,7 +122,11 @@ fn comparison(best: &Outcome, next: &Outcome) -> String {
             seconds(behind),
             seconds(*more)
         ),
-        _ => format!("\nthe runner-up, {}, is {} slower\n", next.candidate.degrees, seconds(behind)),
+        _ => format!(
+            "\nthe runner-up, {}, is {} slower\n",
+            next.candidate.degrees,
+            seconds(behind)
+        ),
     }
 }
 

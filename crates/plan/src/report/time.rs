@@ -38,8 +38,13 @@ fn of_stage(stage: &Stage) -> Vec<Share> {
         ("bubble", time.bubble_s),
         ("launches", time.host_s),
     ];
-    let mut all: Vec<_> =
-        parts.map(|(what, seconds)| Share { what: what.into(), seconds, hidden_seconds: 0.0 }).into();
+    let mut all: Vec<_> = parts
+        .map(|(what, seconds)| Share {
+            what: what.into(),
+            seconds,
+            hidden_seconds: 0.0,
+        })
+        .into();
     all.extend(time.groups.iter().map(|group| Share {
         what: group.label.to_string(),
         seconds: group.exposed_s,

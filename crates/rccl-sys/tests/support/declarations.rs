@@ -36,8 +36,17 @@ impl Part {
         functions: Vec<(&'static str, Vec<String>)>,
         values: &[(&'static str, i32)],
     ) -> Part {
-        let values = values.iter().map(|&(name, value)| (name, value.into())).collect();
-        Part { include, functions, values, overloaded: &[], truths: Vec::new() }
+        let values = values
+            .iter()
+            .map(|&(name, value)| (name, value.into()))
+            .collect();
+        Part {
+            include,
+            functions,
+            values,
+            overloaded: &[],
+            truths: Vec::new(),
+        }
     }
 }
 
@@ -61,21 +70,37 @@ pub fn collectives(include: &'static str) -> Part {
 
 /// One assertion for each of our names that the headers have; the others came with a later version.
 fn assertions(part: &Part, text: &str) -> Vec<String> {
-    let has = |name: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name);
+    let has = |name: &str| {
+        text.split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|word| word == name)
+    };
     let codes = |passing: &[String]| passing.join(", ").replace('p', "-1");
-    let functions = part.functions.iter().filter(|(name, _)| has(name)).map(|(name, passing)| {
-        let meant = part.overloaded.iter().find(|(overloaded, _)| overloaded == name);
-        let address = match meant {
-            Some((_, meant)) => format!("static_cast<{meant}>(&{name})"),
-            None => format!("&{name}"),
-        };
-        let same = format!("std::is_same<Of<decltype({address})>::type, Codes<{}>>::value", codes(passing));
-        format!("static_assert({same}, \"{name}\");")
-    });
+    let functions = part
+        .functions
+        .iter()
+        .filter(|(name, _)| has(name))
+        .map(|(name, passing)| {
+            let meant = part
+                .overloaded
+                .iter()
+                .find(|(overloaded, _)| overloaded == name);
+            let address = match meant {
+                Some((_, meant)) => format!("static_cast<{meant}>(&{name})"),
+                None => format!("&{name}"),
+            };
+            let same = format!(
+                "std::is_same<Of<decltype({address})>::type, Codes<{}>>::value",
+                codes(passing)
+            );
+            format!("static_assert({same}, \"{name}\");")
+        });
     let values = part.values.iter().filter(|(name, _)| has(name));
-    let values =
-        values.map(|(name, value)| format!("static_assert((long long){name} == {value}, \"{name}\");"));
-    let truths = part.truths.iter().map(|truth| format!("static_assert({truth}, \"{truth}\");"));
+    let values = values
+        .map(|(name, value)| format!("static_assert((long long){name} == {value}, \"{name}\");"));
+    let truths = part
+        .truths
+        .iter()
+        .map(|truth| format!("static_assert({truth}, \"{truth}\");"));
     functions.chain(values).chain(truths).collect()
 }
 
@@ -83,16 +108,40 @@ fn check(headers: &Path, defines: &[&str], part: &Part) {
     let header = headers.join(part.include);
     let text = std::fs::read_to_string(&header).unwrap();
     let assertions = assertions(part, &text);
-    assert!(assertions.len() > 10, "{}: only {} of our names", header.display(), assertions.len());
+    assert!(
+        assertions.len() > 10,
+        "{}: only {} of our names",
+        header.display(),
+        assertions.len()
+    );
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("declarations.cpp");
-    let program = format!("#include <{}>\n{PRELUDE}{}\n", part.include, assertions.join("\n"));
+    let program = format!(
+        "#include <{}>\n{PRELUDE}{}\n",
+        part.include,
+        assertions.join("\n")
+    );
     std::fs::write(&source, program).unwrap();
     let flags = ["-std=c++17", "-w", "-fsyntax-only"];
-    let checked = Command::new("c++").args(flags).args(defines).arg("-I").arg(headers).arg(&source).output();
+    let checked = Command::new("c++")
+        .args(flags)
+        .args(defines)
+        .arg("-I")
+        .arg(headers)
+        .arg(&source)
+        .output();
     let checked = checked.expect("a C++ compiler");
-    assert!(checked.status.success(), "{}: {}", header.display(), String::from_utf8_lossy(&checked.stderr));
-    eprintln!("{}: {} declarations agree", header.display(), assertions.len());
+    assert!(
+        checked.status.success(),
+        "{}: {}",
+        header.display(),
+        String::from_utf8_lossy(&checked.stderr)
+    );
+    eprintln!(
+        "{}: {} declarations agree",
+        header.display(),
+        assertions.len()
+    );
 }
 
 /// Compares every part that a folder of the list in `variable` has; says so when there is no list.
@@ -103,8 +152,15 @@ pub fn compare(variable: &str, defines: &[&str], parts: &[Part]) {
     };
     let folders: Vec<PathBuf> = std::env::split_paths(&list).collect();
     for folder in &folders {
-        let there: Vec<&Part> = parts.iter().filter(|part| folder.join(part.include).exists()).collect();
-        assert!(!there.is_empty(), "{variable}: {} has none of the headers", folder.display());
+        let there: Vec<&Part> = parts
+            .iter()
+            .filter(|part| folder.join(part.include).exists())
+            .collect();
+        assert!(
+            !there.is_empty(),
+            "{variable}: {} has none of the headers",
+            folder.display()
+        );
         there.iter().for_each(|part| check(folder, defines, part));
     }
 }

@@ -62,13 +62,23 @@ impl HipRuntime {
         // SAFETY: the function gives a constant text for any status.
         let text = unsafe { (self.0.hipGetErrorString)(status) };
         // SAFETY: as above; it ends with a zero.
-        let reason = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into());
+        let reason =
+            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into());
         let reason = reason.unwrap_or_else(|| "unknown".to_string());
-        Err(Fault { call, code: status.into(), reason, out_of_memory: status == ERROR_OUT_OF_MEMORY })
+        Err(Fault {
+            call,
+            code: status.into(),
+            reason,
+            out_of_memory: status == ERROR_OUT_OF_MEMORY,
+        })
     }
 
     fn query(&self, call: &'static str, status: Status) -> Outcome<bool> {
-        if status == ERROR_NOT_READY { Ok(false) } else { self.check(call, status).map(|()| true) }
+        if status == ERROR_NOT_READY {
+            Ok(false)
+        } else {
+            self.check(call, status).map(|()| true)
+        }
     }
 
     fn attribute(&self, ordinal: usize, attribute: c_int) -> Outcome<u32> {
@@ -81,21 +91,37 @@ impl HipRuntime {
         let mut name = [0; 256];
         call!(self.hipDeviceGetName(name.as_mut_ptr(), 256, ordinal as c_int))?;
         // SAFETY: the runtime ends the name with a zero within the buffer.
-        Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into())
+        Ok(unsafe { CStr::from_ptr(name.as_ptr()) }
+            .to_string_lossy()
+            .into())
     }
 
     // No attribute tells it. The properties do, at a place that differs between versions; but in all of them it is the
     // one text that begins with `gfx`.
     fn architecture(&self, ordinal: usize) -> Outcome<String> {
         let call = "hipGetDeviceProperties";
-        let function = self.0.hipGetDevicePropertiesR0600.or(self.0.hipGetDeviceProperties);
-        let unknown = |reason: &str| Fault { call, code: -1, reason: reason.into(), out_of_memory: false };
+        let function = self
+            .0
+            .hipGetDevicePropertiesR0600
+            .or(self.0.hipGetDeviceProperties);
+        let unknown = |reason: &str| Fault {
+            call,
+            code: -1,
+            reason: reason.into(),
+            out_of_memory: false,
+        };
         let function = function.ok_or_else(|| unknown("the library has no such function"))?;
         let mut properties = vec![0u64; PROPERTIES_BYTES / size_of::<u64>()];
         // SAFETY: the buffer is larger than the structure of any version, and aligned for it.
-        self.check(call, unsafe { function(properties.as_mut_ptr().cast(), ordinal as c_int) })?;
-        let bytes: Vec<u8> = properties.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        architecture_in(&bytes).ok_or_else(|| unknown("the device's architecture is not among them"))
+        self.check(call, unsafe {
+            function(properties.as_mut_ptr().cast(), ordinal as c_int)
+        })?;
+        let bytes: Vec<u8> = properties
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        architecture_in(&bytes)
+            .ok_or_else(|| unknown("the device's architecture is not among them"))
     }
 
     /// What a device is.
@@ -115,7 +141,9 @@ impl HipRuntime {
 
 fn architecture_in(properties: &[u8]) -> Option<String> {
     let start = properties.windows(3).position(|window| window == b"gfx")?;
-    let name = properties[start..].iter().take_while(|byte| byte.is_ascii_alphanumeric());
+    let name = properties[start..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphanumeric());
     Some(name.map(|&byte| char::from(byte)).collect())
 }
 

@@ -22,7 +22,9 @@ unsafe impl Runtime for HipRuntime {
         // SAFETY: the pointer is that of a live variable.
         match unsafe { (self.0.hipGetDeviceCount)(&mut count) } {
             ERROR_NO_DEVICE => Ok(0),
-            status => self.check("hipGetDeviceCount", status).map(|()| count.max(0) as usize),
+            status => self
+                .check("hipGetDeviceCount", status)
+                .map(|()| count.max(0) as usize),
         }
     }
 
@@ -69,7 +71,13 @@ unsafe impl Runtime for HipRuntime {
     }
 
     unsafe fn copy(&self, dst: Address, src: Address, bytes: usize, stream: Handle) -> Outcome<()> {
-        call!(self.hipMemcpyAsync(pointer(dst), pointer(src), bytes, COPY_ON_DEVICE, opaque(stream)))
+        call!(self.hipMemcpyAsync(
+            pointer(dst),
+            pointer(src),
+            bytes,
+            COPY_ON_DEVICE,
+            opaque(stream)
+        ))
     }
 
     unsafe fn copy_to_device(
@@ -79,11 +87,29 @@ unsafe impl Runtime for HipRuntime {
         bytes: usize,
         stream: Handle,
     ) -> Outcome<()> {
-        call!(self.hipMemcpyAsync(pointer(dst), src.cast(), bytes, COPY_TO_DEVICE, opaque(stream)))
+        call!(self.hipMemcpyAsync(
+            pointer(dst),
+            src.cast(),
+            bytes,
+            COPY_TO_DEVICE,
+            opaque(stream)
+        ))
     }
 
-    unsafe fn copy_to_host(&self, dst: *mut u8, src: Address, bytes: usize, stream: Handle) -> Outcome<()> {
-        call!(self.hipMemcpyAsync(dst.cast(), pointer(src), bytes, COPY_TO_HOST, opaque(stream)))
+    unsafe fn copy_to_host(
+        &self,
+        dst: *mut u8,
+        src: Address,
+        bytes: usize,
+        stream: Handle,
+    ) -> Outcome<()> {
+        call!(self.hipMemcpyAsync(
+            dst.cast(),
+            pointer(src),
+            bytes,
+            COPY_TO_HOST,
+            opaque(stream)
+        ))
     }
 
     fn create_stream(&self, urgent: bool) -> Outcome<Handle> {
@@ -100,7 +126,9 @@ unsafe impl Runtime for HipRuntime {
 
     unsafe fn stream_is_idle(&self, stream: Handle) -> Outcome<bool> {
         // SAFETY: the caller vouches for the stream.
-        self.query("hipStreamQuery", unsafe { (self.0.hipStreamQuery)(opaque(stream)) })
+        self.query("hipStreamQuery", unsafe {
+            (self.0.hipStreamQuery)(opaque(stream))
+        })
     }
 
     unsafe fn wait_event(&self, stream: Handle, event: Handle) -> Outcome<()> {
@@ -123,7 +151,9 @@ unsafe impl Runtime for HipRuntime {
 
     unsafe fn event_is_complete(&self, event: Handle) -> Outcome<bool> {
         // SAFETY: the caller vouches for the event.
-        self.query("hipEventQuery", unsafe { (self.0.hipEventQuery)(opaque(event)) })
+        self.query("hipEventQuery", unsafe {
+            (self.0.hipEventQuery)(opaque(event))
+        })
     }
 
     unsafe fn elapsed_ms(&self, start: Handle, end: Handle) -> Outcome<f32> {
@@ -151,7 +181,12 @@ unsafe impl Runtime for HipRuntime {
     unsafe fn allow_shared(&self, _function: Handle, bytes: u32) -> Outcome<()> {
         // A block may always have all that its compute unit has, and never more.
         let reason = format!("{bytes} bytes of shared memory for a block");
-        Err(Fault { call: "hipModuleLaunchKernel", code: 1, reason, out_of_memory: false })
+        Err(Fault {
+            call: "hipModuleLaunchKernel",
+            code: 1,
+            reason,
+            out_of_memory: false,
+        })
     }
 
     unsafe fn launch(&self, launch: &Call<'_>, stream: Handle) -> Outcome<()> {

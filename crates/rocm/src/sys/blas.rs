@@ -47,11 +47,24 @@ pub struct Types {
 }
 
 /// `hipblasDatatype_t`, which names the type of the sums too.
-pub const LEGACY_TYPES: Types =
-    Types { f16: 150, bf16: 168, f32: 151, f64: 152, compute_f32: 151, compute_f64: 152 };
+pub const LEGACY_TYPES: Types = Types {
+    f16: 150,
+    bf16: 168,
+    f32: 151,
+    f64: 152,
+    compute_f32: 151,
+    compute_f64: 152,
+};
 
 /// `hipDataType` and `hipblasComputeType_t`.
-pub const HIP_TYPES: Types = Types { f16: 2, bf16: 14, f32: 0, f64: 1, compute_f32: 2, compute_f64: 7 };
+pub const HIP_TYPES: Types = Types {
+    f16: 2,
+    bf16: 14,
+    f32: 0,
+    f64: 1,
+    compute_f32: 2,
+    compute_f64: 7,
+};
 
 /// `hipblasGemmEx`.
 pub type GemmEx = unsafe extern "C" fn(

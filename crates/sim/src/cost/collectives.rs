@@ -13,8 +13,10 @@ impl Costs {
     /// What collectives that progress together take: each link its bytes, and one start for all.
     pub fn collectives(&self, route: Route, calls: &[Collective]) -> Cost {
         let costs = calls.iter().map(|call| self.collective(route, call));
-        let together =
-            |all: Cost, cost: Cost| Cost { latency_s: all.latency_s.max(cost.latency_s), ..all.and(cost) };
+        let together = |all: Cost, cost: Cost| Cost {
+            latency_s: all.latency_s.max(cost.latency_s),
+            ..all.and(cost)
+        };
         costs.fold(Cost::default(), together)
     }
 
@@ -22,8 +24,15 @@ impl Costs {
     /// come apart meanwhile. Waiting and refilling caches takes the cores, so compute beside it stands still as well.
     pub fn meeting(&self, route: Route, calls: &[Collective], compute_s: f64) -> Cost {
         let cost = self.collectives(route, calls);
-        let late_s = if route.size > 1 { self.machine.lateness(self.busy, compute_s) } else { 0.0 };
-        Cost { transfer_s: cost.transfer_s + late_s, ..cost }
+        let late_s = if route.size > 1 {
+            self.machine.lateness(self.busy, compute_s)
+        } else {
+            0.0
+        };
+        Cost {
+            transfer_s: cost.transfer_s + late_s,
+            ..cost
+        }
     }
 
     fn collective(&self, route: Route, call: &Collective) -> Cost {
@@ -38,7 +47,8 @@ impl Costs {
             }
             Collective::Barrier => (Operation::Barrier, None),
         };
-        self.machine.collective(operation, buffer.map_or(0, bytes), route)
+        self.machine
+            .collective(operation, buffer.map_or(0, bytes), route)
     }
 }
 

@@ -9,7 +9,12 @@ pub(super) enum Work {
     /// Memory is what it waits for.
     Bytes(f64),
     /// Products within a kernel.
-    Attention { bytes: f64, flop: f64, dtype: DType, backward: bool },
+    Attention {
+        bytes: f64,
+        flop: f64,
+        dtype: DType,
+        backward: bool,
+    },
 }
 
 /// The family that a machine's efficiencies name.
@@ -21,9 +26,13 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
         | Kernel::NormalizeSums(_)
         | Kernel::NormalizeBackward(_) => "norm",
         Kernel::AttentionForward(_) | Kernel::AttentionBackward(_) => "attention",
-        Kernel::SoftmaxStatistics(_) | Kernel::CombineSoftmax(_) | Kernel::CrossEntropyBackward(_) => "loss",
+        Kernel::SoftmaxStatistics(_)
+        | Kernel::CombineSoftmax(_)
+        | Kernel::CrossEntropyBackward(_) => "loss",
         Kernel::EmbeddingForward(_) | Kernel::EmbeddingBackward(_) => "embedding",
-        Kernel::SumSquares(_) | Kernel::ClipScale(_) | Kernel::AdamW(_) | Kernel::Sgd(_) => "optimiser",
+        Kernel::SumSquares(_) | Kernel::ClipScale(_) | Kernel::AdamW(_) | Kernel::Sgd(_) => {
+            "optimiser"
+        }
         Kernel::Copy2d(_) => "layout",
         _ => "elementwise",
     }
@@ -37,25 +46,38 @@ pub(super) fn work(kernel: &Kernel) -> Work {
             return attention(call.shape, call.q.dtype, &slices, false);
         }
         Kernel::AttentionBackward(call) => {
-            let given = [call.q, call.k, call.v, call.out, call.log_sum_exp, call.d_out];
+            let given = [
+                call.q,
+                call.k,
+                call.v,
+                call.out,
+                call.log_sum_exp,
+                call.d_out,
+            ];
             let slices = [given.as_slice(), &[call.d_q, call.d_k, call.d_v]].concat();
             return attention(call.shape, call.q.dtype, &slices, true);
         }
         Kernel::Fill(call) => size(call.out),
         Kernel::Cast(call) => sizes(&[call.x, call.out]),
-        Kernel::Axpby(call) => sizes(&[call.x, call.y]) + if call.beta == 0.0 { 0.0 } else { size(call.y) },
+        Kernel::Axpby(call) => {
+            sizes(&[call.x, call.y]) + if call.beta == 0.0 { 0.0 } else { size(call.y) }
+        }
         Kernel::Binary(call) => sizes(&[call.a, call.b, call.out]),
         Kernel::Unary(call) => sizes(&[call.x, call.out]),
         Kernel::UnaryBackward(call) => sizes(&[call.x, call.d_out, call.d_x]),
         Kernel::Swiglu(call) => sizes(&[call.gate, call.up, call.out]),
-        Kernel::SwigluBackward(call) => sizes(&[call.gate, call.up, call.d_out, call.d_gate, call.d_up]),
+        Kernel::SwigluBackward(call) => {
+            sizes(&[call.gate, call.up, call.d_out, call.d_gate, call.d_up])
+        }
         Kernel::AddBias(call) => 2.0 * size(call.x) + size(call.bias),
         Kernel::ColumnSum(call) => size(call.x) + 2.0 * size(call.out),
         Kernel::Dropout(call) => sizes(&[call.x, call.out]),
         Kernel::Rope(call) => sizes(&[call.x, call.out]),
         Kernel::Moments(call) => sizes(&[call.x, call.moments]),
         Kernel::CombineMoments(call) => sizes(&[call.parts, call.moments]),
-        Kernel::Normalize(call) => 2.0 * matrix(&call.shape, call.x) + sizes(&[call.moments, call.gain]),
+        Kernel::Normalize(call) => {
+            2.0 * matrix(&call.shape, call.x) + sizes(&[call.moments, call.gain])
+        }
         Kernel::NormalizeSums(call) => {
             2.0 * matrix(&call.shape, call.x)
                 + sizes(&[call.moments, call.gain, call.sums])
@@ -90,15 +112,23 @@ fn adamw(tensor: &hal::kernel::AdamWTensor) -> f64 {
 
 fn sgd(tensor: &hal::kernel::SgdTensor) -> f64 {
     let velocity = tensor.velocity.map_or(0.0, size);
-    2.0 * (size(tensor.weights) + velocity) + size(tensor.gradients) + tensor.compute.map_or(0.0, size)
+    2.0 * (size(tensor.weights) + velocity)
+        + size(tensor.gradients)
+        + tensor.compute.map_or(0.0, size)
 }
 
 // Two products over the causal half forward; five backward, where the scores are computed again.
 fn attention(shape: AttentionShape, dtype: DType, slices: &[RawSlice], backward: bool) -> Work {
-    let pairs = (shape.sequences * shape.heads * shape.sequence) as f64 * shape.sequence as f64 / 2.0;
+    let pairs =
+        (shape.sequences * shape.heads * shape.sequence) as f64 * shape.sequence as f64 / 2.0;
     let product = 2.0 * pairs * shape.head_size as f64;
     let flop = product * if backward { 5.0 } else { 2.0 };
-    Work::Attention { bytes: sizes(slices), flop, dtype, backward }
+    Work::Attention {
+        bytes: sizes(slices),
+        flop,
+        dtype,
+        backward,
+    }
 }
 
 fn matrix(shape: &NormShape, x: RawSlice) -> f64 {

@@ -27,13 +27,26 @@ impl Costs {
     /// The costs of a job of `ranks`, which fill the machine's nodes in order.
     pub fn new(machine: Arc<Machine>, ranks: usize) -> Costs {
         let placement = machine.placement(ranks);
-        let slowest = if ranks > 1 { machine.device.slowest.value } else { 1.0 };
-        Costs { placement, tuned: true, busy: placement.per_node as f64, slowest, machine }
+        let slowest = if ranks > 1 {
+            machine.device.slowest.value
+        } else {
+            1.0
+        };
+        Costs {
+            placement,
+            tuned: true,
+            busy: placement.per_node as f64,
+            slowest,
+            machine,
+        }
     }
 
     /// With so many ranks of a node that compute at a time, rather than all: others wait for them meanwhile.
     pub fn busy(self, ranks: f64) -> Costs {
-        Costs { busy: ranks, ..self }
+        Costs {
+            busy: ranks,
+            ..self
+        }
     }
 
     /// Whether the fastest variant of every product is chosen by timing; by default it is.
@@ -63,24 +76,46 @@ impl Costs {
         let result = gemm.m * gemm.n * if gemm.beta == 0.0 { 1 } else { 2 };
         let bytes = sides * gemm.a.data.dtype.bytes() + result * gemm.c.data.dtype.bytes();
         let dtype = gemm.a.data.dtype.name();
-        let shape = ProductShape { m: gemm.m, n: gemm.n, k: gemm.k, dtype, variant, bytes };
+        let shape = ProductShape {
+            m: gemm.m,
+            n: gemm.n,
+            k: gemm.k,
+            dtype,
+            variant,
+            bytes,
+        };
         if shape.flop() == 0.0 {
             return 0.0;
         }
         let count = gemm.batch.count as f64;
-        count * self.pace() * self.machine.product.seconds(&shape, &self.machine.device, self.tuned)
+        count
+            * self.pace()
+            * self
+                .machine
+                .product
+                .seconds(&shape, &self.machine.device, self.tuned)
     }
 
     /// Seconds of a kernel on the device.
     pub fn kernel(&self, kernel: &Kernel) -> f64 {
         let device = &self.machine.device;
-        let moved = |bytes: f64| bytes / device.kernel_bandwidth(kernel.name(), kernels::family(kernel));
+        let moved =
+            |bytes: f64| bytes / device.kernel_bandwidth(kernel.name(), kernels::family(kernel));
         self.pace()
             * match kernels::work(kernel) {
                 Work::Bytes(bytes) => moved(bytes),
-                Work::Attention { bytes, flop, dtype, backward } => {
+                Work::Attention {
+                    bytes,
+                    flop,
+                    dtype,
+                    backward,
+                } => {
                     let attention = &device.attention;
-                    let share = if backward { &attention.backward } else { &attention.forward };
+                    let share = if backward {
+                        &attention.backward
+                    } else {
+                        &attention.forward
+                    };
                     (flop / (device.peak(dtype.name()) * share.value)).max(moved(bytes))
                 }
             }

@@ -47,7 +47,18 @@ impl SimCommunicator {
         let label = shared.lock().group(&join.label);
         let (id, rank, size) = (join.id.clone(), join.rank, join.members.len());
         let (messages, rounds) = (RefCell::default(), Cell::new(0));
-        SimCommunicator { shared, id, rank, size, label, route, hub, patience, messages, rounds }
+        SimCommunicator {
+            shared,
+            id,
+            rank,
+            size,
+            label,
+            route,
+            hub,
+            patience,
+            messages,
+            rounds,
+        }
     }
 
     fn label(&self, calls: &[Collective]) -> Label {
@@ -58,8 +69,18 @@ impl SimCommunicator {
             Some(call) => (call.name(), Category::Collective),
             None => ("nothing", Category::Collective),
         };
-        let bytes = calls.iter().filter_map(Collective::buffer).map(|buffer| buffer.bytes()).sum();
-        Label { name, category, group: Some(self.label), bytes, flop: 0.0 }
+        let bytes = calls
+            .iter()
+            .filter_map(Collective::buffer)
+            .map(|buffer| buffer.bytes())
+            .sum();
+        Label {
+            name,
+            category,
+            group: Some(self.label),
+            bytes,
+            flop: 0.0,
+        }
     }
 
     fn cost(&self, calls: &[Collective]) -> Transfer {
@@ -72,20 +93,30 @@ impl SimCommunicator {
             |call: &Collective| matches!(call, Collective::Send { .. } | Collective::Recv { .. });
         match calls.iter().all(is_message) {
             true => self.cost(calls),
-            false => self.shared.costs.meeting(self.route, calls, state.compute_since_collective()),
+            false => self
+                .shared
+                .costs
+                .meeting(self.route, calls, state.compute_since_collective()),
         }
     }
 
     // With other live ranks: what leaves this rank first, then what depends on them.
-    fn run_with(&self, hub: &Arc<Hub>, state: &mut State, lane: usize, calls: &[Collective]) -> Result<()> {
-        let is_receipt =
-            |call: &&Collective| matches!(call, Collective::Recv { from, .. } if hub.is_live(*from));
+    fn run_with(
+        &self,
+        hub: &Arc<Hub>,
+        state: &mut State,
+        lane: usize,
+        calls: &[Collective],
+    ) -> Result<()> {
+        let is_receipt = |call: &&Collective| matches!(call, Collective::Recv { from, .. } if hub.is_live(*from));
         let is_alone = |call: &&Collective| match call {
             Collective::Send { .. } => true,
             Collective::Recv { from, .. } => !hub.is_live(*from),
             _ => false,
         };
-        let of = |kind: &dyn Fn(&&Collective) -> bool| calls.iter().filter(kind).cloned().collect::<Vec<_>>();
+        let of = |kind: &dyn Fn(&&Collective) -> bool| {
+            calls.iter().filter(kind).cloned().collect::<Vec<_>>()
+        };
         let (alone, receipts) = (of(&is_alone), of(&is_receipt));
         let together = of(&|call| !is_alone(call) && !is_receipt(call));
         if !alone.is_empty() {
@@ -99,10 +130,23 @@ impl SimCommunicator {
     }
 
     fn send(&self, hub: &Hub, state: &mut State, lane: usize, calls: &[Collective]) -> Result<()> {
-        let (start, end) = state.run_now(lane, self.label(calls), &Cost::Transfer(self.cost(calls)))?;
+        let (start, end) =
+            state.run_now(lane, self.label(calls), &Cost::Transfer(self.cost(calls)))?;
         for call in calls {
-            if let Collective::Send { buffer: RawSlice { len, dtype, .. }, to } = *call {
-                hub.send(self.next_message(self.rank, to), Sent { start, end, len, dtype });
+            if let Collective::Send {
+                buffer: RawSlice { len, dtype, .. },
+                to,
+            } = *call
+            {
+                hub.send(
+                    self.next_message(self.rank, to),
+                    Sent {
+                        start,
+                        end,
+                        len,
+                        dtype,
+                    },
+                );
             }
         }
         Ok(())
@@ -116,12 +160,19 @@ impl SimCommunicator {
         receipts: &[Collective],
         together: &[Collective],
     ) -> Result<()> {
-        let label = self.label(if together.is_empty() { receipts } else { together });
+        let label = self.label(if together.is_empty() {
+            receipts
+        } else {
+            together
+        });
         let meeting = Meeting {
             hub: hub.clone(),
             rank: self.rank,
             patience: self.patience.clone(),
-            receipts: receipts.iter().filter_map(|call| self.receipt(call)).collect(),
+            receipts: receipts
+                .iter()
+                .filter_map(|call| self.receipt(call))
+                .collect(),
             round: (!together.is_empty()).then(|| self.round(state, together)),
         };
         // Where this rank's own time is known, the others learn it at once.
@@ -136,16 +187,34 @@ impl SimCommunicator {
 
     fn round(&self, state: &mut State, calls: &[Collective]) -> Round {
         let number = self.rounds.replace(self.rounds.get() + 1);
-        let call = calls.iter().map(Collective::describe).collect::<Vec<_>>().join(", ");
-        let Transfer { latency_s, transfer_s, .. } = self.meeting_cost(state, calls);
-        Round { number, call: Mutex::new(Some(call)), seconds: latency_s + transfer_s }
+        let call = calls
+            .iter()
+            .map(Collective::describe)
+            .collect::<Vec<_>>()
+            .join(", ");
+        let Transfer {
+            latency_s,
+            transfer_s,
+            ..
+        } = self.meeting_cost(state, calls);
+        Round {
+            number,
+            call: Mutex::new(Some(call)),
+            seconds: latency_s + transfer_s,
+        }
     }
 
     fn receipt(&self, call: &Collective) -> Option<Receipt> {
-        let Collective::Recv { buffer, from } = *call else { return None };
+        let Collective::Recv { buffer, from } = *call else {
+            return None;
+        };
         let cost = self.cost(std::slice::from_ref(call));
         let key = self.next_message(from, self.rank);
-        Some(Receipt { key, buffer, seconds: cost.latency_s + cost.transfer_s })
+        Some(Receipt {
+            key,
+            buffer,
+            seconds: cost.latency_s + cost.transfer_s,
+        })
     }
 
     fn next_message(&self, from: usize, to: usize) -> MessageKey {
@@ -171,7 +240,8 @@ unsafe impl Communicator for SimCommunicator {
         let lane = self.shared.index("stream", stream.raw().0)?;
         let mut state = self.shared.lock();
         for call in collectives {
-            call.buffer().map_or(Ok(()), |buffer| state.memory.check(call.name(), &buffer))?;
+            call.buffer()
+                .map_or(Ok(()), |buffer| state.memory.check(call.name(), &buffer))?;
         }
         match &self.hub {
             Some(hub) => self.run_with(hub, &mut state, lane, collectives),
@@ -186,7 +256,11 @@ unsafe impl Communicator for SimCommunicator {
 impl fmt::Debug for SimCommunicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let group = String::from_utf8_lossy(&self.id.0);
-        write!(f, "SimCommunicator({group}, {} of {})", self.rank, self.size)
+        write!(
+            f,
+            "SimCommunicator({group}, {} of {})",
+            self.rank, self.size
+        )
     }
 }
 

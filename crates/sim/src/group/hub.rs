@@ -52,7 +52,12 @@ struct Round {
 
 impl Hub {
     pub(super) fn new(label: String, members: Vec<usize>, live: Vec<usize>) -> Hub {
-        Hub { label, members, live, state: Mutex::default() }
+        Hub {
+            label,
+            members,
+            live,
+            state: Mutex::default(),
+        }
     }
 
     pub(super) fn is_live(&self, rank: usize) -> bool {
@@ -96,7 +101,12 @@ impl Hub {
     /// A member comes to a collective at `ready`.
     pub(super) fn come(&self, rank: usize, number: u64, ready: f64, call: String) {
         let mut state = lock(&self.state);
-        state.rounds.entry(number).or_default().came.insert(rank, (ready, call));
+        state
+            .rounds
+            .entry(number)
+            .or_default()
+            .came
+            .insert(rank, (ready, call));
         state.hosts.values().for_each(|host| host.tell());
     }
 
@@ -106,7 +116,9 @@ impl Hub {
     /// [`Error::Mismatch`] when members came with different calls.
     pub(super) fn gather(&self, number: u64) -> Result<Option<f64>> {
         let mut state = lock(&self.state);
-        let Some(round) = state.rounds.get_mut(&number) else { return Ok(None) };
+        let Some(round) = state.rounds.get_mut(&number) else {
+            return Ok(None);
+        };
         if round.came.len() < self.live.len() {
             return Ok(None);
         }
@@ -121,23 +133,46 @@ impl Hub {
     /// World ranks of live members that have not come to a collective.
     pub(super) fn absent(&self, number: u64) -> Vec<usize> {
         let state = lock(&self.state);
-        let came =
-            |rank: &usize| state.rounds.get(&number).is_some_and(|round| round.came.contains_key(rank));
-        self.live.iter().filter(|rank| !came(rank)).map(|rank| self.members[*rank]).collect()
+        let came = |rank: &usize| {
+            state
+                .rounds
+                .get(&number)
+                .is_some_and(|round| round.came.contains_key(rank))
+        };
+        self.live
+            .iter()
+            .filter(|rank| !came(rank))
+            .map(|rank| self.members[*rank])
+            .collect()
     }
 
     fn compare(&self, round: &Round, number: u64) -> Result<f64> {
         let (first, call) = (self.live[0], &round.came[&self.live[0]].1);
         match self.live.iter().find(|rank| round.came[*rank].1 != *call) {
-            None => Ok(round.came.values().fold(0.0, |latest, came| came.0.max(latest))),
-            Some(&other) => {
-                Err(self.mismatch(number, (first, call.clone()), (other, round.came[&other].1.clone())))
-            }
+            None => Ok(round
+                .came
+                .values()
+                .fold(0.0, |latest, came| came.0.max(latest))),
+            Some(&other) => Err(self.mismatch(
+                number,
+                (first, call.clone()),
+                (other, round.came[&other].1.clone()),
+            )),
         }
     }
 
-    pub(super) fn mismatch(&self, sequence: u64, one: (usize, String), other: (usize, String)) -> Error {
+    pub(super) fn mismatch(
+        &self,
+        sequence: u64,
+        one: (usize, String),
+        other: (usize, String),
+    ) -> Error {
         let world = |(rank, call): (usize, String)| (self.members[rank], call);
-        Error::Mismatch { group: self.label.clone(), sequence, one: world(one), other: world(other) }
+        Error::Mismatch {
+            group: self.label.clone(),
+            sequence,
+            one: world(one),
+            other: world(other),
+        }
     }
 }

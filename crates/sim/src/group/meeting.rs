@@ -65,17 +65,23 @@ impl Meeting {
         self.come(ready);
         let (mut start, mut end) = (ready, ready);
         for receipt in &self.receipts {
-            let Ok(sent) = self.hub.look(receipt.key) else { return Ok(None) };
+            let Ok(sent) = self.hub.look(receipt.key) else {
+                return Ok(None);
+            };
             self.compare(receipt, &sent)?;
             start = start.max(sent.start);
             end = end.max(arrival(ready, receipt, &sent));
         }
         if let Some(round) = &self.round {
-            let Some(last) = self.hub.gather(round.number)? else { return Ok(None) };
+            let Some(last) = self.hub.gather(round.number)? else {
+                return Ok(None);
+            };
             start = start.max(last);
             end = end.max(start + round.seconds);
         }
-        self.receipts.iter().for_each(|receipt| self.hub.forget(receipt.key));
+        self.receipts
+            .iter()
+            .for_each(|receipt| self.hub.forget(receipt.key));
         Ok(Some((start, end)))
     }
 
@@ -117,12 +123,23 @@ impl Meeting {
         }
         let late = |receipt: &&Receipt| self.hub.look(receipt.key).is_err();
         let (operation, sequence, missing) = match (self.receipts.iter().find(late), &self.round) {
-            (Some(receipt), _) => ("recv", receipt.key.number, vec![self.hub.members[receipt.key.from]]),
+            (Some(receipt), _) => (
+                "recv",
+                receipt.key.number,
+                vec![self.hub.members[receipt.key.from]],
+            ),
             (None, Some(round)) => ("collective", round.number, self.hub.absent(round.number)),
             (None, None) => return Ok(()),
         };
         let (group, rank) = (self.hub.label.clone(), self.hub.members[self.rank]);
-        Err(Error::Timeout { group, rank, operation: operation.into(), sequence, missing, waited })
+        Err(Error::Timeout {
+            group,
+            rank,
+            operation: operation.into(),
+            sequence,
+            missing,
+            waited,
+        })
     }
 
     fn compare(&self, receipt: &Receipt, sent: &Sent) -> Result<()> {
@@ -131,9 +148,18 @@ impl Meeting {
             return Ok(());
         }
         let MessageKey { from, to, number } = receipt.key;
-        let sent = Collective::Send { buffer: RawSlice { len, dtype, ..buffer }, to };
+        let sent = Collective::Send {
+            buffer: RawSlice {
+                len,
+                dtype,
+                ..buffer
+            },
+            to,
+        };
         let received = Collective::Recv { buffer, from };
-        Err(self.hub.mismatch(number, (from, sent.describe()), (to, received.describe())))
+        Err(self
+            .hub
+            .mismatch(number, (from, sent.describe()), (to, received.describe())))
     }
 }
 

@@ -35,22 +35,45 @@ pub(crate) fn join(shared: &Arc<Shared>, join: Join) -> Result<Box<dyn Communica
     }
     let live = live_members(shared, &join.members);
     let shape = shared.costs.group(&join.members);
-    let patience = Patience { timeout: join.timeout, abort: join.abort.clone() };
-    let hub = if live.len() > 1 { Some(admit(shared, &join, live)?) } else { None };
-    Ok(Box::new(SimCommunicator::new(shared.clone(), &join, shape, hub, patience)))
+    let patience = Patience {
+        timeout: join.timeout,
+        abort: join.abort.clone(),
+    };
+    let hub = if live.len() > 1 {
+        Some(admit(shared, &join, live)?)
+    } else {
+        None
+    };
+    Ok(Box::new(SimCommunicator::new(
+        shared.clone(),
+        &join,
+        shape,
+        hub,
+        patience,
+    )))
 }
 
 // Indices of the members that are threads.
 fn live_members(shared: &Shared, members: &[usize]) -> Vec<usize> {
-    let is_live = |rank: &usize| shared.live.as_ref().is_none_or(|live| live.binary_search(rank).is_ok());
-    (0..members.len()).filter(|index| is_live(&members[*index])).collect()
+    let is_live = |rank: &usize| {
+        shared
+            .live
+            .as_ref()
+            .is_none_or(|live| live.binary_search(rank).is_ok())
+    };
+    (0..members.len())
+        .filter(|index| is_live(&members[*index]))
+        .collect()
 }
 
 // The hub of that id, new for the first who comes.
 fn admit(shared: &Shared, join: &Join, live: Vec<usize>) -> Result<Arc<Hub>> {
     let found = |what: &str| format!("rank {} of {} {what}", join.rank, join.label);
     if join.id.0.is_empty() {
-        let needed = format!("an id that its {} live ranks share: its first rank must be live", live.len());
+        let needed = format!(
+            "an id that its {} live ranks share: its first rank must be live",
+            live.len()
+        );
         return Err(Error::invalid("join", found("without an id"), needed));
     }
     let mut hubs = lock(hubs());
@@ -59,11 +82,19 @@ fn admit(shared: &Shared, join: &Join, live: Vec<usize>) -> Result<Arc<Hub>> {
     if hub.members != join.members {
         let call = |members: &[usize]| format!("join with members {members:?}");
         let first = (hub.live[0], call(&hub.members));
-        return Err(hub.mismatch(0, first, (join.rank.min(hub.members.len() - 1), call(&join.members))));
+        return Err(hub.mismatch(
+            0,
+            first,
+            (join.rank.min(hub.members.len() - 1), call(&join.members)),
+        ));
     }
     match hub.admit(join.rank, shared.host.clone()) {
         true => Ok(hub),
-        false => Err(Error::invalid("join", found("a second time"), "each rank once")),
+        false => Err(Error::invalid(
+            "join",
+            found("a second time"),
+            "each rank once",
+        )),
     }
 }
 

@@ -3,16 +3,33 @@ use grid::machine::Cost as Transfer;
 use proptest::prelude::*;
 
 fn transfers() -> impl Strategy<Value = Vec<(f64, Transfer)>> {
-    let one = (0.0..50.0f64, 0.0..2.0f64, 0.0..10.0f64, any::<bool>(), any::<bool>());
+    let one = (
+        0.0..50.0f64,
+        0.0..2.0f64,
+        0.0..10.0f64,
+        any::<bool>(),
+        any::<bool>(),
+    );
     let transfer = |(start, latency_s, transfer_s, in_node, network)| {
-        (start, Transfer { latency_s, transfer_s, in_node, network })
+        (
+            start,
+            Transfer {
+                latency_s,
+                transfer_s,
+                in_node,
+                network,
+            },
+        )
     };
     prop::collection::vec(one.prop_map(transfer), 1..14)
 }
 
 fn run(transfers: &[(f64, Transfer)]) -> (Vec<f64>, Links) {
     let mut links = Links::default();
-    let ends = transfers.iter().map(|(start, transfer)| links.transfer(*start, transfer)).collect();
+    let ends = transfers
+        .iter()
+        .map(|(start, transfer)| links.transfer(*start, transfer))
+        .collect();
     (ends, links)
 }
 
@@ -60,11 +77,32 @@ proptest! {
 
 #[test]
 fn a_later_transfer_fills_the_gaps_that_earlier_ones_leave() {
-    let on = |in_node, network| Transfer { latency_s: 0.0, transfer_s: 4.0, in_node, network };
+    let on = |in_node, network| Transfer {
+        latency_s: 0.0,
+        transfer_s: 4.0,
+        in_node,
+        network,
+    };
     let mut links = Links::default();
     assert_eq!(links.transfer(2.0, &on(true, false)), 6.0);
-    assert_eq!(links.transfer(0.0, &on(true, true)), 8.0, "two before the other, two behind it");
-    assert_eq!(links.transfer(0.0, &on(false, true)), 6.0, "the network was free between");
-    assert_eq!(links.transfer(0.0, &on(false, false)), 4.0, "and within a device nobody is in the way");
-    assert_eq!(links.compute(0.0, 4.0, 0.25), 4.0 / 0.75, "compute is slowed by all of them");
+    assert_eq!(
+        links.transfer(0.0, &on(true, true)),
+        8.0,
+        "two before the other, two behind it"
+    );
+    assert_eq!(
+        links.transfer(0.0, &on(false, true)),
+        6.0,
+        "the network was free between"
+    );
+    assert_eq!(
+        links.transfer(0.0, &on(false, false)),
+        4.0,
+        "and within a device nobody is in the way"
+    );
+    assert_eq!(
+        links.compute(0.0, 4.0, 0.25),
+        4.0 / 0.75,
+        "compute is slowed by all of them"
+    );
 }

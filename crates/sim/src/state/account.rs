@@ -19,7 +19,9 @@ impl State {
     /// # Errors
     /// The failure of a message that a stream waits for.
     pub(crate) fn now(&mut self) -> Result<f64> {
-        (0..self.lanes.len()).try_fold(0.0, |latest: f64, lane| Ok(latest.max(self.lane_time(lane)?)))
+        (0..self.lanes.len()).try_fold(0.0, |latest: f64, lane| {
+            Ok(latest.max(self.lane_time(lane)?))
+        })
     }
 
     /// Starts a breakdown from now.
@@ -41,14 +43,19 @@ impl State {
         if let Some(main) = self.main {
             self.wait_for_the_last(main, end);
         }
-        let breakdown = Breakdown { total_s: end - self.begin, ..self.breakdown.clone() };
+        let breakdown = Breakdown {
+            total_s: end - self.begin,
+            ..self.breakdown.clone()
+        };
         self.begin()?;
         Ok(breakdown)
     }
 
     // Behind its own last work the compute stream waits for the other streams' last work. Nothing but the account moves.
     fn wait_for_the_last(&mut self, main: usize, end: f64) {
-        let Some(last) = self.lanes.iter().find(|lane| lane.point.at == end) else { return };
+        let Some(last) = self.lanes.iter().find(|lane| lane.point.at == end) else {
+            return;
+        };
         let (at, cause) = (last.point.at, last.point.cause);
         let before = self.lanes[main].point.clone();
         self.lanes[main].point.reach(at, cause);
@@ -64,7 +71,11 @@ impl State {
     /// The log so far, in the order of starts.
     pub(crate) fn take_log(&mut self) -> Vec<Work> {
         let mut log = self.log.as_mut().map(std::mem::take).unwrap_or_default();
-        log.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then(a.stream.cmp(&b.stream)));
+        log.sort_by(|a, b| {
+            a.start_s
+                .total_cmp(&b.start_s)
+                .then(a.stream.cmp(&b.stream))
+        });
         log
     }
 
@@ -83,19 +94,41 @@ impl State {
         if self.main == Some(lane) {
             let begin = self.begin;
             for (reason, from, to) in parts {
-                self.breakdown.idle(reason, (to.min(start) - from.max(begin)).max(0.0));
+                self.breakdown
+                    .idle(reason, (to.min(start) - from.max(begin)).max(0.0));
             }
         }
-        let longest = parts.into_iter().max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)))?;
-        Some(Gap { seconds: start - from, reason: longest.0 })
+        let longest = parts
+            .into_iter()
+            .max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)))?;
+        Some(Gap {
+            seconds: start - from,
+            reason: longest.0,
+        })
     }
 
     /// Counts and logs work.
-    pub(crate) fn note(&mut self, lane: usize, label: Label, start: f64, end: f64, gap: Option<Gap>) {
-        self.breakdown.count(&label, (end - start.max(self.begin)).max(0.0));
+    pub(crate) fn note(
+        &mut self,
+        lane: usize,
+        label: Label,
+        start: f64,
+        end: f64,
+        gap: Option<Gap>,
+    ) {
+        self.breakdown
+            .count(&label, (end - start.max(self.begin)).max(0.0));
         let Some(log) = &mut self.log else { return };
-        let group = label.group.map(|group| Arc::clone(&self.breakdown.groups[usize::from(group)].label));
-        let Label { name, category, bytes, flop, .. } = label;
+        let group = label
+            .group
+            .map(|group| Arc::clone(&self.breakdown.groups[usize::from(group)].label));
+        let Label {
+            name,
+            category,
+            bytes,
+            flop,
+            ..
+        } = label;
         let kind = self.lanes[lane].kind;
         log.push(Work {
             stream: lane,

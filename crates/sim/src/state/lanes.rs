@@ -50,7 +50,11 @@ const GLANCES: u32 = 256;
 impl State {
     /// Number of a new stream.
     pub(crate) fn add_lane(&mut self, kind: StreamKind) -> usize {
-        self.lanes.push(Lane { kind, point: Point::origin(), busy_until: 0.0 });
+        self.lanes.push(Lane {
+            kind,
+            point: Point::origin(),
+            busy_until: 0.0,
+        });
         let lane = self.lanes.len() - 1;
         if kind == StreamKind::Compute {
             self.main.get_or_insert(lane);
@@ -89,7 +93,11 @@ impl State {
     /// # Errors
     /// The failure of a message that it waits for.
     pub(crate) fn event_time(&mut self, event: usize) -> Result<f64> {
-        let mut point = self.events.get(event).cloned().unwrap_or_else(Point::origin);
+        let mut point = self
+            .events
+            .get(event)
+            .cloned()
+            .unwrap_or_else(Point::origin);
         self.settle(&mut point)?;
         let at = point.at;
         if let Some(kept) = self.events.points.get_mut(event) {

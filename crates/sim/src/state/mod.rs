@@ -44,7 +44,14 @@ impl Shared {
         static SERIAL: AtomicU32 = AtomicU32::new(1);
         let host = Arc::new(Host::default());
         let state = Mutex::new(State::new(id, &costs, host.clone()));
-        Shared { id, costs, live, serial: SERIAL.fetch_add(1, Ordering::Relaxed), host, state }
+        Shared {
+            id,
+            costs,
+            live,
+            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
+            host,
+            state,
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -63,7 +70,11 @@ impl Shared {
     pub(crate) fn index(&self, what: &str, handle: u64) -> Result<usize> {
         match handle >> 32 == u64::from(self.serial) {
             true => Ok((handle & u64::from(u32::MAX)) as usize),
-            false => Err(Error::invalid(what, "one of another device", format!("one of {}", self.id))),
+            false => Err(Error::invalid(
+                what,
+                "one of another device",
+                format!("one of {}", self.id),
+            )),
         }
     }
 }
@@ -166,7 +177,11 @@ impl State {
         self.launch();
         let point = &self.lanes[lane].point;
         let start = self.earliest(point.at, self.host);
-        let before = if start > self.host { point.cause.what } else { Reason::Host };
+        let before = if start > self.host {
+            point.cause.what
+        } else {
+            Reason::Host
+        };
         let end = self.end_of(start, cost);
         self.queue(lane, label, start, end, before);
         Ok((start, end))
@@ -209,7 +224,11 @@ impl State {
     // A stream that is behind the host starts its next work at the host's clock at the earliest.
     fn prune(&mut self) {
         if self.links.is_long() {
-            let ahead = self.lanes.iter().map(|lane| lane.point.at).fold(f64::INFINITY, f64::min);
+            let ahead = self
+                .lanes
+                .iter()
+                .map(|lane| lane.point.at)
+                .fold(f64::INFINITY, f64::min);
             self.links.prune(ahead.max(self.host));
         }
     }
@@ -218,12 +237,17 @@ impl State {
     fn queue(&mut self, lane: usize, label: Label, start: f64, end: f64, before: Reason) {
         let gap = self.gap(lane, start);
         if self.main == Some(lane) {
-            self.breakdown.busy(&label, (end - start.max(self.begin)).max(0.0));
+            self.breakdown
+                .busy(&label, (end - start.max(self.begin)).max(0.0));
         }
         self.note(lane, label, start, end, gap);
         let lane = &mut self.lanes[lane];
         lane.point.at = end;
-        lane.point.cause = Cause { what: label.reason(), since: start, before };
+        lane.point.cause = Cause {
+            what: label.reason(),
+            since: start,
+            before,
+        };
         lane.busy_until = end;
         self.publish();
     }

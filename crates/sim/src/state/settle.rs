@@ -20,7 +20,14 @@ impl State {
     pub(crate) fn defer(&mut self, lane: usize, label: Label, task: Task) {
         self.launch();
         let point = &mut self.lanes[lane].point;
-        let pending = Arc::new(Pending::new(lane, label, self.host, self.launch_device, point.clone(), task));
+        let pending = Arc::new(Pending::new(
+            lane,
+            label,
+            self.host,
+            self.launch_device,
+            point.clone(),
+            task,
+        ));
         point.pending = vec![pending.clone()];
         self.open.push(pending);
     }
@@ -34,7 +41,10 @@ impl State {
             self.settle_lane(lane)?;
         }
         let point = &self.lanes[lane].point;
-        Ok(point.pending.is_empty().then(|| self.earliest(point.at, self.host + self.launch_host)))
+        Ok(point
+            .pending
+            .is_empty()
+            .then(|| self.earliest(point.at, self.host + self.launch_host)))
     }
 
     /// Finds out the time of a point.
@@ -44,7 +54,8 @@ impl State {
     pub(crate) fn settle(&mut self, point: &mut Point) -> Result<()> {
         self.check()?;
         for pending in std::mem::take(&mut point.pending) {
-            self.wait_for(&pending).inspect_err(|error| self.failed = Some(error.clone()))?;
+            self.wait_for(&pending)
+                .inspect_err(|error| self.failed = Some(error.clone()))?;
             if let Some(place) = pending.place()? {
                 point.reach(place.end, place.cause);
             }
@@ -83,10 +94,13 @@ impl State {
     // Counts the work and what lay before it on its stream. Not where it is placed, but where its time is asked for: that
     // point in the program does not depend on other threads, so sums and log do not either.
     fn take_note(&mut self, pending: &Arc<Pending>) -> Result<()> {
-        let Some(last) = self.open.iter().position(|open| Arc::ptr_eq(open, pending)) else { return Ok(()) };
+        let Some(last) = self.open.iter().position(|open| Arc::ptr_eq(open, pending)) else {
+            return Ok(());
+        };
         let behind = self.open.split_off(last + 1);
-        let (noted, open) =
-            std::mem::take(&mut self.open).into_iter().partition(|open| open.lane == pending.lane);
+        let (noted, open) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|open| open.lane == pending.lane);
         self.open = open;
         self.open.extend(behind);
         let noted: Vec<Arc<Pending>> = noted;

@@ -24,7 +24,15 @@ fn pieces(shared: bool) -> impl Strategy<Value = Vec<Piece>> {
     let seconds = || 1e-6..1e-3f64;
     let transfer = move |(lane, latency_s, transfer_s): (usize, f64, f64)| {
         let (in_node, network) = (lane == 1 || shared, lane == 2);
-        Piece::Transfer(lane, Transfer { latency_s, transfer_s, in_node, network })
+        Piece::Transfer(
+            lane,
+            Transfer {
+                latency_s,
+                transfer_s,
+                in_node,
+                network,
+            },
+        )
     };
     let piece = prop_oneof![
         seconds().prop_map(|seconds| Piece::Compute(0, seconds)),
@@ -37,9 +45,19 @@ fn pieces(shared: bool) -> impl Strategy<Value = Vec<Piece>> {
 
 fn state(slowdown: f64) -> State {
     let machine = Machine::find("perlmutter").unwrap();
-    let id = DeviceId { vendor: Vendor::Sim, ordinal: 0 };
-    let mut state = State { slowdown, ..State::new(id, &Costs::new(Arc::new(machine), 1), Arc::default()) };
-    for kind in [StreamKind::Compute, StreamKind::Communication, StreamKind::Communication] {
+    let id = DeviceId {
+        vendor: Vendor::Sim,
+        ordinal: 0,
+    };
+    let mut state = State {
+        slowdown,
+        ..State::new(id, &Costs::new(Arc::new(machine), 1), Arc::default())
+    };
+    for kind in [
+        StreamKind::Compute,
+        StreamKind::Communication,
+        StreamKind::Communication,
+    ] {
         state.add_lane(kind);
     }
     state
@@ -47,8 +65,18 @@ fn state(slowdown: f64) -> State {
 
 fn label(state: &mut State, lane: usize) -> Label {
     let group = (lane > 0).then(|| state.group(&format!("links {lane}")));
-    let category = if lane > 0 { Category::Collective } else { Category::Products };
-    Label { name: "piece", category, group, bytes: 1, flop: 1.0 }
+    let category = if lane > 0 {
+        Category::Collective
+    } else {
+        Category::Products
+    };
+    Label {
+        name: "piece",
+        category,
+        group,
+        bytes: 1,
+        flop: 1.0,
+    }
 }
 
 fn run(state: &mut State, pieces: &[Piece]) {
@@ -78,7 +106,9 @@ fn run(state: &mut State, pieces: &[Piece]) {
 fn ends(slowdown: f64, pieces: &[Piece]) -> Vec<f64> {
     let mut state = state(slowdown);
     run(&mut state, pieces);
-    let mut ends: Vec<f64> = (0..NUM_LANES).map(|lane| state.lane_time(lane).unwrap()).collect();
+    let mut ends: Vec<f64> = (0..NUM_LANES)
+        .map(|lane| state.lane_time(lane).unwrap())
+        .collect();
     ends.push(state.host);
     ends
 }
@@ -160,15 +190,26 @@ fn idle_time_is_put_down_to_what_was_waited_for() {
     let (compute, links) = (label(&mut state, 0), label(&mut state, 1));
     state.keep_log(true);
     state.run(0, compute, Cost::Compute(1.0)).unwrap();
-    let transfer = Transfer { latency_s: 0.0, transfer_s: 3.0, in_node: true, network: false };
+    let transfer = Transfer {
+        latency_s: 0.0,
+        transfer_s: 3.0,
+        in_node: true,
+        network: false,
+    };
     state.run(1, links, Cost::Transfer(transfer)).unwrap();
     let event = state.record(1).unwrap();
     state.wait(0, event).unwrap();
     state.run(0, compute, Cost::Compute(1.0)).unwrap();
     let breakdown = state.finish().unwrap();
     assert!((breakdown.products_s - 2.0).abs() < 1e-9, "{breakdown:?}");
-    assert!((breakdown.groups[0].exposed_s - 2.0).abs() < 1e-4, "{breakdown:?}");
-    assert!((breakdown.groups[0].hidden_s() - 1.0).abs() < 1e-4, "{breakdown:?}");
+    assert!(
+        (breakdown.groups[0].exposed_s - 2.0).abs() < 1e-4,
+        "{breakdown:?}"
+    );
+    assert!(
+        (breakdown.groups[0].hidden_s() - 1.0).abs() < 1e-4,
+        "{breakdown:?}"
+    );
     assert_eq!(&*breakdown.groups[0].label, "links 1");
     let log = state.take_log();
     let gap = log[2].gap.unwrap();
@@ -185,5 +226,8 @@ fn a_host_that_is_slow_holds_the_device_up() {
     }
     let breakdown = state.finish().unwrap();
     assert!((state.host - 1000.0 * state.launch_host).abs() < 1e-9);
-    assert!((breakdown.total_s - state.host).abs() < 1e-6 && breakdown.host_s > 0.99 * breakdown.total_s);
+    assert!(
+        (breakdown.total_s - state.host).abs() < 1e-6
+            && breakdown.host_s > 0.99 * breakdown.total_s
+    );
 }

@@ -5,17 +5,24 @@ use proptest::prelude::*;
 const CELLS: usize = 60;
 
 fn intervals() -> impl Strategy<Value = Vec<(usize, usize)>> {
-    prop::collection::vec((0..CELLS, 0..9usize).prop_map(|(start, length)| (start, start + length)), 0..12)
+    prop::collection::vec(
+        (0..CELLS, 0..9usize).prop_map(|(start, length)| (start, start + length)),
+        0..12,
+    )
 }
 
 fn timeline(intervals: &[(usize, usize)]) -> Timeline {
     let mut timeline = Timeline::default();
-    intervals.iter().for_each(|&(start, end)| timeline.insert(start as f64, end as f64));
+    intervals
+        .iter()
+        .for_each(|&(start, end)| timeline.insert(start as f64, end as f64));
     timeline
 }
 
 fn taken(intervals: &[(usize, usize)], cell: usize) -> bool {
-    intervals.iter().any(|&(start, end)| (start..end).contains(&cell))
+    intervals
+        .iter()
+        .any(|&(start, end)| (start..end).contains(&cell))
 }
 
 proptest! {

@@ -19,7 +19,12 @@ pub fn device(
     live: Option<Arc<[usize]>>,
 ) -> Result<(Arc<dyn hal::Device>, Recorder)> {
     let costs = Arc::new(Costs::new(Arc::new(machine.clone()), ranks));
-    sim::open_recorded(Options { costs, ordinal: rank, live, description: machine.title.clone() })
+    sim::open_recorded(Options {
+        costs,
+        ordinal: rank,
+        live,
+        description: machine.title.clone(),
+    })
 }
 
 /// Perlmutter as shipped.
@@ -37,7 +42,11 @@ pub struct Outcome {
 }
 
 /// Trains for three steps on the machine, and gives the last step of every live rank.
-pub fn train(machine: &Machine, config: &Config, stand_ins: Option<local::StandIns>) -> Vec<Outcome> {
+pub fn train(
+    machine: &Machine,
+    config: &Config,
+    stand_ins: Option<local::StandIns>,
+) -> Vec<Outcome> {
     let (machine, config) = (machine.clone(), config.clone());
     let grid = config.grid().unwrap_or_else(|error| panic!("{error}"));
     let ranks = grid.world_size();
@@ -48,7 +57,12 @@ pub fn train(machine: &Machine, config: &Config, stand_ins: Option<local::StandI
     }
     let run = local::run(options, move |world| -> train::Result<Outcome> {
         let (device, recorder) = device(&machine, ranks, world.rank(), live.clone())?;
-        let context = Context::new(world, config.grid()?, tensor::Device::new(device)?, config.settings())?;
+        let context = Context::new(
+            world,
+            config.grid()?,
+            tensor::Device::new(device)?,
+            config.settings(),
+        )?;
         let mut trainer = Trainer::new(&context, &config)?;
         for step in 0..3 {
             let tokens = |range| Ok(testkit::fixed_tokens(&config, step, range));
@@ -59,8 +73,17 @@ pub fn train(machine: &Machine, config: &Config, stand_ins: Option<local::StandI
             recorder.synchronize()?;
         }
         let breakdown = recorder.finish()?;
-        let (step_s, log, peak_bytes) = (breakdown.total_s, recorder.take_log(), recorder.peak_bytes());
-        Ok(Outcome { step_s, breakdown, log, peak_bytes })
+        let (step_s, log, peak_bytes) = (
+            breakdown.total_s,
+            recorder.take_log(),
+            recorder.peak_bytes(),
+        );
+        Ok(Outcome {
+            step_s,
+            breakdown,
+            log,
+            peak_bytes,
+        })
     });
     run.unwrap_or_else(|failure| panic!("{}", failure.report()))
 }

@@ -20,7 +20,11 @@ pub fn backward(roots: Vec<(Var, Tensor)>) -> Result<()> {
     for (root, gradient) in roots {
         if gradient.num_elements() != root.tensor().num_elements() {
             let needed = format!("as many elements as {:?}", root.tensor());
-            return Err(Error::invalid("backward", format!("gradient {gradient:?}"), needed));
+            return Err(Error::invalid(
+                "backward",
+                format!("gradient {gradient:?}"),
+                needed,
+            ));
         }
         if let Some(place) = root.place {
             pending.arrive(place, gradient)?;

@@ -11,9 +11,13 @@ impl Var {
     /// [`Error::Invalid`](hal::Error::Invalid) for other lengths or types.
     pub fn add(&self, other: &Var) -> Result<Var> {
         let out = ops::add(self.tensor(), other.tensor())?;
-        Ok(Var::record_one("add", &[self, other], out, false, |d_out| {
-            Ok(vec![Some(d_out.clone()), Some(d_out)])
-        }))
+        Ok(Var::record_one(
+            "add",
+            &[self, other],
+            out,
+            false,
+            |d_out| Ok(vec![Some(d_out.clone()), Some(d_out)]),
+        ))
     }
 
     /// `self - other`.
@@ -22,11 +26,17 @@ impl Var {
     /// As [`add`](Var::add).
     pub fn sub(&self, other: &Var) -> Result<Var> {
         let out = ops::binary(BinaryOp::Sub, self.tensor(), other.tensor())?;
-        Ok(Var::record_one("sub", &[self, other], out, false, |d_out| {
-            let negative = crate::Tensor::empty(d_out.device(), d_out.dtype(), d_out.shape())?;
-            ops::axpby(-1.0, &d_out, 0.0, &negative)?;
-            Ok(vec![Some(d_out), Some(negative)])
-        }))
+        Ok(Var::record_one(
+            "sub",
+            &[self, other],
+            out,
+            false,
+            |d_out| {
+                let negative = crate::Tensor::empty(d_out.device(), d_out.dtype(), d_out.shape())?;
+                ops::axpby(-1.0, &d_out, 0.0, &negative)?;
+                Ok(vec![Some(d_out), Some(negative)])
+            },
+        ))
     }
 
     /// `self * other`, element by element.
@@ -36,11 +46,17 @@ impl Var {
     pub fn mul(&self, other: &Var) -> Result<Var> {
         let (a, b) = (self.tensor().clone(), other.tensor().clone());
         let out = ops::binary(BinaryOp::Mul, &a, &b)?;
-        Ok(Var::record_one("mul", &[self, other], out, false, move |d_out| {
-            let d_a = ops::binary(BinaryOp::Mul, &d_out, &b)?;
-            let d_b = ops::binary(BinaryOp::Mul, &d_out, &a)?;
-            Ok(vec![Some(d_a), Some(d_b)])
-        }))
+        Ok(Var::record_one(
+            "mul",
+            &[self, other],
+            out,
+            false,
+            move |d_out| {
+                let d_a = ops::binary(BinaryOp::Mul, &d_out, &b)?;
+                let d_b = ops::binary(BinaryOp::Mul, &d_out, &a)?;
+                Ok(vec![Some(d_a), Some(d_b)])
+            },
+        ))
     }
 
     /// `factor * self`.
@@ -54,7 +70,13 @@ impl Var {
             Ok(out)
         };
         let out = scaled(self.tensor())?;
-        Ok(Var::record_one("scale", &[self], out, false, move |d_out| Ok(vec![Some(scaled(&d_out)?)])))
+        Ok(Var::record_one(
+            "scale",
+            &[self],
+            out,
+            false,
+            move |d_out| Ok(vec![Some(scaled(&d_out)?)]),
+        ))
     }
 
     /// `op(self)`, element by element.
@@ -75,9 +97,15 @@ impl Var {
     pub fn swiglu(&self, up: &Var) -> Result<Var> {
         let (gate, up_tensor) = (self.tensor().clone(), up.tensor().clone());
         let out = ops::swiglu(&gate, &up_tensor)?;
-        Ok(Var::record_one("swiglu", &[self, up], out, false, move |d_out| {
-            let (d_gate, d_up) = ops::swiglu_backward(&gate, &up_tensor, &d_out)?;
-            Ok(vec![Some(d_gate), Some(d_up)])
-        }))
+        Ok(Var::record_one(
+            "swiglu",
+            &[self, up],
+            out,
+            false,
+            move |d_out| {
+                let (d_gate, d_up) = ops::swiglu_backward(&gate, &up_tensor, &d_out)?;
+                Ok(vec![Some(d_gate), Some(d_up)])
+            },
+        ))
     }
 }

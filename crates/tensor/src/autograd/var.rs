@@ -26,7 +26,10 @@ impl Gradient {
 impl Var {
     /// A tensor through which no gradient flows.
     pub fn constant(tensor: Tensor) -> Var {
-        Var { tensor, place: None }
+        Var {
+            tensor,
+            place: None,
+        }
     }
 
     /// A tensor whose gradient is wanted, and where it will arrive.
@@ -48,7 +51,10 @@ impl Var {
             Ok(Vec::new())
         };
         let node = device.with_gradients(|| record(&device, "leaf", Vec::new(), 1, take));
-        Var { tensor, place: Some(Place { node, output: 0 }) }
+        Var {
+            tensor,
+            place: Some(Place { node, output: 0 }),
+        }
     }
 
     /// Records an operation: `outputs` were computed from `inputs`, and `backward` turns one gradient for each output
@@ -63,15 +69,29 @@ impl Var {
         keeps: bool,
         backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static,
     ) -> Vec<Var> {
-        let Some(device) = outputs.first().map(|tensor| tensor.device().clone()) else { return Vec::new() };
+        let Some(device) = outputs.first().map(|tensor| tensor.device().clone()) else {
+            return Vec::new();
+        };
         let wanted = keeps || inputs.iter().any(|input| input.place.is_some());
         if !wanted || !device.0.gradients.get() {
             return outputs.into_iter().map(Var::constant).collect();
         }
         let places = inputs.iter().map(|input| input.place.clone()).collect();
         let node = record(&device, name, places, outputs.len(), backward);
-        let place = |output| Some(Place { node: node.clone(), output });
-        outputs.into_iter().enumerate().map(|(output, tensor)| Var { tensor, place: place(output) }).collect()
+        let place = |output| {
+            Some(Place {
+                node: node.clone(),
+                output,
+            })
+        };
+        outputs
+            .into_iter()
+            .enumerate()
+            .map(|(output, tensor)| Var {
+                tensor,
+                place: place(output),
+            })
+            .collect()
     }
 
     /// As [`record`](Var::record), for an operation with one output.
@@ -117,9 +137,13 @@ impl Var {
     pub fn reshape(&self, shape: &[usize]) -> Result<Var> {
         let before = self.tensor.shape().to_vec();
         let out = self.tensor.reshape(shape)?;
-        Ok(Var::record_one("reshape", &[self], out, false, move |d_out| {
-            Ok(vec![Some(d_out.reshape(&before)?)])
-        }))
+        Ok(Var::record_one(
+            "reshape",
+            &[self],
+            out,
+            false,
+            move |d_out| Ok(vec![Some(d_out.reshape(&before)?)]),
+        ))
     }
 }
 
@@ -133,12 +157,21 @@ fn record(
     let id = device.0.next_node.get();
     device.0.next_node.set(id + 1);
     let backward = RefCell::new(Some(Box::new(backward) as super::node::Backward));
-    Rc::new(Node { id, name, inputs: RefCell::new(inputs), num_outputs, backward })
+    Rc::new(Node {
+        id,
+        name,
+        inputs: RefCell::new(inputs),
+        num_outputs,
+        backward,
+    })
 }
 
 impl fmt::Debug for Var {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let from = self.place.as_ref().map_or("constant", |place| place.node.name);
+        let from = self
+            .place
+            .as_ref()
+            .map_or("constant", |place| place.node.name);
         write!(f, "Var({:?}, {from})", self.tensor)
     }
 }

@@ -15,7 +15,12 @@ pub use hal::kernel::{AttentionDropout, AttentionShape};
 /// `q` and the result: (sequences * sequence) x (heads * head_size). `k`, `v`: ... x (kv_heads * head_size).
 /// # Errors
 /// [`Error::Invalid`] when a tensor has another size or type than the shape says.
-pub fn attention(shape: AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+pub fn attention(
+    shape: AttentionShape,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+) -> Result<(Tensor, Tensor)> {
     check(&shape, q, k, v)?;
     let out = Tensor::empty(q.device(), q.dtype(), q.shape())?;
     let statistics = [shape.sequences, shape.heads, shape.sequence];
@@ -28,7 +33,12 @@ pub fn attention(shape: AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> R
         out: out.raw(),
         log_sum_exp: log_sum_exp.raw(),
     };
-    launch(q.device(), &[q, k, v], &[&out, &log_sum_exp], Kernel::AttentionForward(kernel))?;
+    launch(
+        q.device(),
+        &[q, k, v],
+        &[&out, &log_sum_exp],
+        Kernel::AttentionForward(kernel),
+    )?;
     Ok((out, log_sum_exp))
 }
 
@@ -47,13 +57,41 @@ pub struct Saved {
 ///
 /// # Errors
 /// [`Error::Invalid`] when a tensor has another size or type than the shape says.
-pub fn attention_backward(shape: AttentionShape, saved: &Saved, d_out: &Tensor) -> Result<[Tensor; 3]> {
-    let Saved { q, k, v, out, log_sum_exp } = saved;
+pub fn attention_backward(
+    shape: AttentionShape,
+    saved: &Saved,
+    d_out: &Tensor,
+) -> Result<[Tensor; 3]> {
+    let Saved {
+        q,
+        k,
+        v,
+        out,
+        log_sum_exp,
+    } = saved;
     check(&shape, q, k, v)?;
-    holds("attention_backward", "output", out, q.num_elements(), q.dtype())?;
-    holds("attention_backward", "gradient", d_out, q.num_elements(), q.dtype())?;
+    holds(
+        "attention_backward",
+        "output",
+        out,
+        q.num_elements(),
+        q.dtype(),
+    )?;
+    holds(
+        "attention_backward",
+        "gradient",
+        d_out,
+        q.num_elements(),
+        q.dtype(),
+    )?;
     let statistics = shape.sequences * shape.heads * shape.sequence;
-    holds("attention_backward", "log-sum-exp", log_sum_exp, statistics, q.dtype().accumulator())?;
+    holds(
+        "attention_backward",
+        "log-sum-exp",
+        log_sum_exp,
+        statistics,
+        q.dtype().accumulator(),
+    )?;
     let like = |x: &Tensor| Tensor::empty(x.device(), x.dtype(), x.shape());
     let [d_q, d_k, d_v] = [like(q)?, like(k)?, like(v)?];
     let kernel = AttentionBackward {
@@ -69,20 +107,46 @@ pub fn attention_backward(shape: AttentionShape, saved: &Saved, d_out: &Tensor) 
         d_v: d_v.raw(),
     };
     let reads = [q, k, v, out, log_sum_exp, d_out];
-    launch(q.device(), &reads, &[&d_q, &d_k, &d_v], Kernel::AttentionBackward(kernel))?;
+    launch(
+        q.device(),
+        &reads,
+        &[&d_q, &d_k, &d_v],
+        Kernel::AttentionBackward(kernel),
+    )?;
     Ok([d_q, d_k, d_v])
 }
 
 fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<()> {
     float("attention", q)?;
     if shape.kv_heads == 0 || !shape.heads.is_multiple_of(shape.kv_heads) {
-        let found = format!("{} heads over {} key and value heads", shape.heads, shape.kv_heads);
+        let found = format!(
+            "{} heads over {} key and value heads",
+            shape.heads, shape.kv_heads
+        );
         return Err(Error::invalid("attention", found, "a multiple"));
     }
     let tokens = shape.sequences * shape.sequence;
-    holds("attention", "queries", q, tokens * shape.heads * shape.head_size, q.dtype())?;
-    holds("attention", "keys", k, tokens * shape.kv_heads * shape.head_size, q.dtype())?;
-    holds("attention", "values", v, tokens * shape.kv_heads * shape.head_size, q.dtype())
+    holds(
+        "attention",
+        "queries",
+        q,
+        tokens * shape.heads * shape.head_size,
+        q.dtype(),
+    )?;
+    holds(
+        "attention",
+        "keys",
+        k,
+        tokens * shape.kv_heads * shape.head_size,
+        q.dtype(),
+    )?;
+    holds(
+        "attention",
+        "values",
+        v,
+        tokens * shape.kv_heads * shape.head_size,
+        q.dtype(),
+    )
 }
 
 /// Turns the heads of `x` by their positions; `backward` turns the other way.
@@ -91,13 +155,20 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
 /// `x` and the result: (sequences * sequence) x (heads * head_size).
 /// # Errors
 /// [`Error::Invalid`] when rows are no multiple of `sequence`, columns none of `head_size`, or that is odd.
-pub fn rope(x: &Tensor, sequence: usize, head_size: usize, base: f64, backward: bool) -> Result<Tensor> {
+pub fn rope(
+    x: &Tensor,
+    sequence: usize,
+    head_size: usize,
+    base: f64,
+    backward: bool,
+) -> Result<Tensor> {
     float("rope", x)?;
     let (rows, columns) = (x.num_rows(), x.columns());
     let whole = |size: usize, part: usize| part > 0 && size.is_multiple_of(part);
     let fits = whole(rows, sequence) && whole(columns, head_size) && head_size.is_multiple_of(2);
     if !fits {
-        let needed = format!("rows of a multiple of {sequence}, columns of even heads of {head_size}");
+        let needed =
+            format!("rows of a multiple of {sequence}, columns of even heads of {head_size}");
         return Err(Error::invalid("rope", format!("{x:?}"), needed));
     }
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;

@@ -5,7 +5,8 @@ use crate::Tensor;
 use hal::{
     DType, Error, Kernel, Result,
     kernel::{
-        AddBias, Axpby, Binary, Cast, ColumnSum, Dropout, Swiglu, SwigluBackward, Unary, UnaryBackward,
+        AddBias, Axpby, Binary, Cast, ColumnSum, Dropout, Swiglu, SwigluBackward, Unary,
+        UnaryBackward,
     },
     random::Key,
 };
@@ -34,7 +35,15 @@ pub fn cast_into(x: &Tensor, out: &Tensor) -> Result<()> {
     float("cast", out)?;
     same_length("cast", x, &[out])?;
     disjoint("cast", out, &[x])?;
-    launch(x.device(), &[x], &[out], Kernel::Cast(Cast { x: x.raw(), out: out.raw() }))
+    launch(
+        x.device(),
+        &[x],
+        &[out],
+        Kernel::Cast(Cast {
+            x: x.raw(),
+            out: out.raw(),
+        }),
+    )
 }
 
 /// `y = alpha * x + beta * y`, in place; the float types may differ.
@@ -46,7 +55,17 @@ pub fn axpby(alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
     float("axpby", y)?;
     same_length("axpby", x, &[y])?;
     same_or_disjoint("axpby", y, &[x])?;
-    launch(x.device(), &[x], &[y], Kernel::Axpby(Axpby { x: x.raw(), y: y.raw(), alpha, beta }))
+    launch(
+        x.device(),
+        &[x],
+        &[y],
+        Kernel::Axpby(Axpby {
+            x: x.raw(),
+            y: y.raw(),
+            alpha,
+            beta,
+        }),
+    )
 }
 
 /// `a op b`, element by element.
@@ -68,7 +87,12 @@ pub fn binary_into(op: BinaryOp, a: &Tensor, b: &Tensor, out: &Tensor) -> Result
     same_type("binary", a, &[b, out])?;
     same_length("binary", a, &[b, out])?;
     same_or_disjoint("binary", out, &[a, b])?;
-    let kernel = Kernel::Binary(Binary { op, a: a.raw(), b: b.raw(), out: out.raw() });
+    let kernel = Kernel::Binary(Binary {
+        op,
+        a: a.raw(),
+        b: b.raw(),
+        out: out.raw(),
+    });
     launch(a.device(), &[a, b], &[out], kernel)
 }
 
@@ -99,7 +123,16 @@ pub fn unary_into(op: UnaryOp, x: &Tensor, out: &Tensor) -> Result<()> {
     same_type("unary", x, &[out])?;
     same_length("unary", x, &[out])?;
     disjoint("unary", out, &[x])?;
-    launch(x.device(), &[x], &[out], Kernel::Unary(Unary { op, x: x.raw(), out: out.raw() }))
+    launch(
+        x.device(),
+        &[x],
+        &[out],
+        Kernel::Unary(Unary {
+            op,
+            x: x.raw(),
+            out: out.raw(),
+        }),
+    )
 }
 
 /// `d_out * op'(x)`; written over `d_out` where nobody else holds it.
@@ -110,7 +143,12 @@ pub fn unary_backward(op: UnaryOp, x: &Tensor, d_out: Tensor) -> Result<Tensor> 
     same_type("unary_backward", x, &[&d_out])?;
     same_length("unary_backward", x, &[&d_out])?;
     let d_x = own_or_new(&d_out)?;
-    let kernel = Kernel::UnaryBackward(UnaryBackward { op, x: x.raw(), d_out: d_out.raw(), d_x: d_x.raw() });
+    let kernel = Kernel::UnaryBackward(UnaryBackward {
+        op,
+        x: x.raw(),
+        d_out: d_out.raw(),
+        d_x: d_x.raw(),
+    });
     launch(x.device(), &[x, &d_out], &[&d_x], kernel)?;
     Ok(d_x)
 }
@@ -124,7 +162,11 @@ pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     same_type("swiglu", gate, &[up])?;
     same_length("swiglu", gate, &[up])?;
     let out = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
-    let kernel = Kernel::Swiglu(Swiglu { gate: gate.raw(), up: up.raw(), out: out.raw() });
+    let kernel = Kernel::Swiglu(Swiglu {
+        gate: gate.raw(),
+        up: up.raw(),
+        out: out.raw(),
+    });
     launch(gate.device(), &[gate, up], &[&out], kernel)?;
     Ok(out)
 }
@@ -157,7 +199,12 @@ pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<()> {
     float("add_bias", x)?;
     super::holds("add_bias", "bias", bias, x.columns(), x.dtype())?;
     disjoint("add_bias", x, &[bias])?;
-    let kernel = AddBias { x: x.raw(), bias: bias.raw(), rows: x.num_rows(), columns: x.columns() };
+    let kernel = AddBias {
+        x: x.raw(),
+        bias: bias.raw(),
+        rows: x.num_rows(),
+        columns: x.columns(),
+    };
     launch(x.device(), &[bias], &[x], Kernel::AddBias(kernel))
 }
 
@@ -170,11 +217,21 @@ pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
     if out.num_elements() != x.columns()
         || (out.dtype() != x.dtype() && out.dtype() != x.dtype().accumulator())
     {
-        let needed = format!("{} elements of {} or {}", x.columns(), x.dtype(), x.dtype().accumulator());
+        let needed = format!(
+            "{} elements of {} or {}",
+            x.columns(),
+            x.dtype(),
+            x.dtype().accumulator()
+        );
         return Err(Error::invalid("column_sum", format!("{out:?}"), needed));
     }
     disjoint("column_sum", out, &[x])?;
-    let kernel = ColumnSum { x: x.raw(), out: out.raw(), rows: x.num_rows(), columns: x.columns() };
+    let kernel = ColumnSum {
+        x: x.raw(),
+        out: out.raw(),
+        rows: x.num_rows(),
+        columns: x.columns(),
+    };
     launch(x.device(), &[x], &[out], Kernel::ColumnSum(kernel))
 }
 
@@ -185,7 +242,11 @@ pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
 pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result<Tensor> {
     float("dropout", x)?;
     if !(0.0..1.0).contains(&probability) {
-        return Err(Error::invalid("dropout", format!("probability {probability}"), "one in [0, 1)"));
+        return Err(Error::invalid(
+            "dropout",
+            format!("probability {probability}"),
+            "one in [0, 1)",
+        ));
     }
     if region.rows * region.columns != x.num_elements()
         || region.first_column + region.columns > region.global_columns
@@ -197,7 +258,13 @@ pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result
         ));
     }
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
-    let kernel = Dropout { x: x.raw(), out: out.raw(), probability, key, region };
+    let kernel = Dropout {
+        x: x.raw(),
+        out: out.raw(),
+        probability,
+        key,
+        region,
+    };
     launch(x.device(), &[x], &[&out], Kernel::Dropout(kernel))?;
     Ok(out)
 }

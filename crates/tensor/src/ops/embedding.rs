@@ -17,7 +17,11 @@ pub fn embedding(table: &Tensor, ids: &Tensor, first_row: usize) -> Result<Tenso
     float("embedding", table)?;
     holds("embedding", "ids", ids, ids.num_elements(), DType::U32)?;
     let (table_rows, columns) = (table.num_rows(), table.columns());
-    let out = Tensor::empty(table.device(), table.dtype(), &[ids.shape(), &[columns]].concat())?;
+    let out = Tensor::empty(
+        table.device(),
+        table.dtype(),
+        &[ids.shape(), &[columns]].concat(),
+    )?;
     let kernel = EmbeddingForward {
         table: table.raw(),
         ids: ids.raw(),
@@ -27,7 +31,12 @@ pub fn embedding(table: &Tensor, ids: &Tensor, first_row: usize) -> Result<Tenso
         table_rows,
         first_row,
     };
-    launch(table.device(), &[table, ids], &[&out], Kernel::EmbeddingForward(kernel))?;
+    launch(
+        table.device(),
+        &[table, ids],
+        &[&out],
+        Kernel::EmbeddingForward(kernel),
+    )?;
     Ok(out)
 }
 
@@ -37,12 +46,35 @@ pub fn embedding(table: &Tensor, ids: &Tensor, first_row: usize) -> Result<Tenso
 /// `d_out`: ids x columns. `d_table`: table_rows x columns, of the accumulator type.
 /// # Errors
 /// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
-pub fn embedding_backward(d_out: &Tensor, ids: &Tensor, d_table: &Tensor, first_row: usize) -> Result<()> {
+pub fn embedding_backward(
+    d_out: &Tensor,
+    ids: &Tensor,
+    d_table: &Tensor,
+    first_row: usize,
+) -> Result<()> {
     float("embedding_backward", d_out)?;
     let (table_rows, columns) = (d_table.num_rows(), d_table.columns());
-    holds("embedding_backward", "ids", ids, ids.num_elements(), DType::U32)?;
-    holds("embedding_backward", "gradient", d_out, ids.num_elements() * columns, d_out.dtype())?;
-    holds("embedding_backward", "table", d_table, table_rows * columns, d_out.dtype().accumulator())?;
+    holds(
+        "embedding_backward",
+        "ids",
+        ids,
+        ids.num_elements(),
+        DType::U32,
+    )?;
+    holds(
+        "embedding_backward",
+        "gradient",
+        d_out,
+        ids.num_elements() * columns,
+        d_out.dtype(),
+    )?;
+    holds(
+        "embedding_backward",
+        "table",
+        d_table,
+        table_rows * columns,
+        d_out.dtype().accumulator(),
+    )?;
     disjoint("embedding_backward", d_table, &[d_out])?;
     let kernel = EmbeddingBackward {
         d_out: d_out.raw(),
@@ -53,5 +85,10 @@ pub fn embedding_backward(d_out: &Tensor, ids: &Tensor, d_table: &Tensor, first_
         table_rows,
         first_row,
     };
-    launch(d_out.device(), &[d_out, ids], &[d_table], Kernel::EmbeddingBackward(kernel))
+    launch(
+        d_out.device(),
+        &[d_out, ids],
+        &[d_table],
+        Kernel::EmbeddingBackward(kernel),
+    )
 }

@@ -25,10 +25,22 @@ pub fn set_columns(x: &Tensor, start: usize, part: &Tensor) -> Result<()> {
     same_type("set_columns", x, &[part])?;
     check_columns("set_columns", x, start, part.columns())?;
     if x.num_rows() != part.num_rows() {
-        return Err(Error::invalid("set_columns", format!("{part:?}"), format!("{} rows", x.num_rows())));
+        return Err(Error::invalid(
+            "set_columns",
+            format!("{part:?}"),
+            format!("{} rows", x.num_rows()),
+        ));
     }
     disjoint("set_columns", x, &[part])?;
-    block(part, 0, part.columns(), x, start, x.columns(), part.columns())
+    block(
+        part,
+        0,
+        part.columns(),
+        x,
+        start,
+        x.columns(),
+        part.columns(),
+    )
 }
 
 /// Copies all elements of `src` to `dst`.
@@ -39,10 +51,12 @@ pub fn copy(src: &Tensor, dst: &Tensor) -> Result<()> {
     same_type("copy", src, &[dst])?;
     same_length("copy", src, &[dst])?;
     disjoint("copy", dst, &[src])?;
-    src.device().compute().queue("copy", &[src], &[dst], |stream| {
-        // SAFETY: both are live, kept by their storage, of equal size and disjoint (checked above).
-        unsafe { stream.copy(dst.raw_bytes(), src.raw_bytes()) }
-    })
+    src.device()
+        .compute()
+        .queue("copy", &[src], &[dst], |stream| {
+            // SAFETY: both are live, kept by their storage, of equal size and disjoint (checked above).
+            unsafe { stream.copy(dst.raw_bytes(), src.raw_bytes()) }
+        })
 }
 
 fn check_columns(operation: &str, x: &Tensor, start: usize, count: usize) -> Result<()> {

@@ -36,7 +36,12 @@ pub fn statistics(logits: &Tensor, targets: &Tensor, shard: VocabularyShard) -> 
         first_column: shard.first_column,
         vocabulary: shard.vocabulary,
     };
-    launch(logits.device(), &[logits, targets], &[&out], Kernel::SoftmaxStatistics(kernel))?;
+    launch(
+        logits.device(),
+        &[logits, targets],
+        &[&out],
+        Kernel::SoftmaxStatistics(kernel),
+    )?;
     Ok(out)
 }
 
@@ -46,9 +51,20 @@ pub fn statistics(logits: &Tensor, targets: &Tensor, shard: VocabularyShard) -> 
 /// `parts`: shards x rows x 3. The results: rows, and one element; both of the accumulator type.
 /// # Errors
 /// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
-pub fn combine(parts: &Tensor, targets: &Tensor, shards: usize, scale: f64) -> Result<(Tensor, Tensor)> {
+pub fn combine(
+    parts: &Tensor,
+    targets: &Tensor,
+    shards: usize,
+    scale: f64,
+) -> Result<(Tensor, Tensor)> {
     let rows = targets.num_elements();
-    holds("softmax_combine", "statistics", parts, shards * rows * 3, parts.dtype().accumulator())?;
+    holds(
+        "softmax_combine",
+        "statistics",
+        parts,
+        shards * rows * 3,
+        parts.dtype().accumulator(),
+    )?;
     holds("softmax_combine", "targets", targets, rows, DType::U32)?;
     let log_sum_exp = Tensor::empty(parts.device(), parts.dtype(), &[rows])?;
     let loss = Tensor::zeros(parts.device(), parts.dtype(), &[1])?;
@@ -61,7 +77,12 @@ pub fn combine(parts: &Tensor, targets: &Tensor, shards: usize, scale: f64) -> R
         loss: loss.raw(),
         scale,
     };
-    launch(parts.device(), &[parts, targets], &[&log_sum_exp, &loss], Kernel::CombineSoftmax(kernel))?;
+    launch(
+        parts.device(),
+        &[parts, targets],
+        &[&log_sum_exp, &loss],
+        Kernel::CombineSoftmax(kernel),
+    )?;
     Ok((log_sum_exp, loss))
 }
 
@@ -82,8 +103,20 @@ pub fn backward(
     float("cross_entropy_backward", logits)?;
     let (rows, columns) = (logits.num_rows(), logits.columns());
     let accumulator = logits.dtype().accumulator();
-    holds("cross_entropy_backward", "targets", targets, rows, DType::U32)?;
-    holds("cross_entropy_backward", "log-sum-exp", log_sum_exp, rows, accumulator)?;
+    holds(
+        "cross_entropy_backward",
+        "targets",
+        targets,
+        rows,
+        DType::U32,
+    )?;
+    holds(
+        "cross_entropy_backward",
+        "log-sum-exp",
+        log_sum_exp,
+        rows,
+        accumulator,
+    )?;
     holds("cross_entropy_backward", "gradient", d_loss, 1, accumulator)?;
     disjoint("cross_entropy_backward", logits, &[log_sum_exp, d_loss])?;
     let kernel = CrossEntropyBackward {
@@ -97,5 +130,10 @@ pub fn backward(
         vocabulary: shard.vocabulary,
         scale,
     };
-    launch(logits.device(), &[targets, log_sum_exp, d_loss], &[logits], Kernel::CrossEntropyBackward(kernel))
+    launch(
+        logits.device(),
+        &[targets, log_sum_exp, d_loss],
+        &[logits],
+        Kernel::CrossEntropyBackward(kernel),
+    )
 }

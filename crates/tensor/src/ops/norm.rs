@@ -11,7 +11,13 @@ pub use hal::kernel::{NormKind, NormShape};
 
 /// Sizes of a norm of the last dim of `x`, which is a shard of a row of `global_columns`.
 pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) -> NormShape {
-    NormShape { kind, rows: x.num_rows(), columns: x.columns(), global_columns, epsilon }
+    NormShape {
+        kind,
+        rows: x.num_rows(),
+        columns: x.columns(),
+        global_columns,
+        epsilon,
+    }
 }
 
 /// Mean and centred sum of squares of the local columns.
@@ -23,7 +29,11 @@ pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) ->
 pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
     check(shape, x)?;
     let out = Tensor::empty(x.device(), x.dtype().accumulator(), &[shape.rows, 2])?;
-    let kernel = Kernel::Moments(Moments { shape, x: x.raw(), moments: out.raw() });
+    let kernel = Kernel::Moments(Moments {
+        shape,
+        x: x.raw(),
+        moments: out.raw(),
+    });
     launch(x.device(), &[x], &[&out], kernel)?;
     Ok(out)
 }
@@ -36,10 +46,26 @@ pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
 /// [`Error::Invalid`](hal::Error::Invalid) when `parts` has another size.
 pub fn combine(shape: NormShape, parts: &Tensor) -> Result<Tensor> {
     let shards = shape.global_columns / shape.columns.max(1);
-    holds("norm_combine", "moments", parts, shards * shape.rows * 2, parts.dtype().accumulator())?;
+    holds(
+        "norm_combine",
+        "moments",
+        parts,
+        shards * shape.rows * 2,
+        parts.dtype().accumulator(),
+    )?;
     let out = Tensor::empty(parts.device(), parts.dtype(), &[shape.rows, 2])?;
-    let kernel = CombineMoments { shape, parts: parts.raw(), shards, moments: out.raw() };
-    launch(parts.device(), &[parts], &[&out], Kernel::CombineMoments(kernel))?;
+    let kernel = CombineMoments {
+        shape,
+        parts: parts.raw(),
+        shards,
+        moments: out.raw(),
+    };
+    launch(
+        parts.device(),
+        &[parts],
+        &[&out],
+        Kernel::CombineMoments(kernel),
+    )?;
     Ok(out)
 }
 
@@ -57,9 +83,17 @@ pub fn normalize(
     bias: Option<&Tensor>,
 ) -> Result<Tensor> {
     check(shape, x)?;
-    holds("normalize", "moments", moments, shape.rows * 2, x.dtype().accumulator())?;
+    holds(
+        "normalize",
+        "moments",
+        moments,
+        shape.rows * 2,
+        x.dtype().accumulator(),
+    )?;
     holds("normalize", "gain", gain, shape.columns, x.dtype())?;
-    bias.map_or(Ok(()), |bias| holds("normalize", "bias", bias, shape.columns, x.dtype()))?;
+    bias.map_or(Ok(()), |bias| {
+        holds("normalize", "bias", bias, shape.columns, x.dtype())
+    })?;
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
     let kernel = Normalize {
         shape,
@@ -91,12 +125,26 @@ pub fn sums(
 ) -> Result<Tensor> {
     check_backward(shape, x, moments, gain, d_out)?;
     let accumulator = x.dtype().accumulator();
-    holds("normalize_sums", "gradient of gain", d_gain, shape.columns, accumulator)?;
+    holds(
+        "normalize_sums",
+        "gradient of gain",
+        d_gain,
+        shape.columns,
+        accumulator,
+    )?;
     d_bias.map_or(Ok(()), |bias| {
-        holds("normalize_sums", "gradient of bias", bias, shape.columns, accumulator)
+        holds(
+            "normalize_sums",
+            "gradient of bias",
+            bias,
+            shape.columns,
+            accumulator,
+        )
     })?;
     disjoint("normalize_sums", d_gain, &[x, moments, gain, d_out])?;
-    d_bias.map_or(Ok(()), |d_bias| disjoint("normalize_sums", d_bias, &[x, moments, gain, d_out, d_gain]))?;
+    d_bias.map_or(Ok(()), |d_bias| {
+        disjoint("normalize_sums", d_bias, &[x, moments, gain, d_out, d_gain])
+    })?;
     let out = Tensor::empty(x.device(), accumulator, &[shape.rows, 2])?;
     let kernel = NormalizeSums {
         shape,
@@ -109,7 +157,12 @@ pub fn sums(
         d_bias: d_bias.map(Tensor::raw),
     };
     let writes: Vec<_> = [&out, d_gain].into_iter().chain(d_bias).collect();
-    launch(x.device(), &[x, moments, gain, d_out], &writes, Kernel::NormalizeSums(kernel))?;
+    launch(
+        x.device(),
+        &[x, moments, gain, d_out],
+        &writes,
+        Kernel::NormalizeSums(kernel),
+    )?;
     Ok(out)
 }
 
@@ -128,7 +181,13 @@ pub fn backward(
     sums: &Tensor,
 ) -> Result<Tensor> {
     check_backward(shape, x, moments, gain, d_out)?;
-    holds("normalize_backward", "sums", sums, shape.rows * 2, x.dtype().accumulator())?;
+    holds(
+        "normalize_backward",
+        "sums",
+        sums,
+        shape.rows * 2,
+        x.dtype().accumulator(),
+    )?;
     let d_x = Tensor::empty(x.device(), x.dtype(), x.shape())?;
     let kernel = NormalizeBackward {
         shape,
@@ -139,7 +198,12 @@ pub fn backward(
         sums: sums.raw(),
         d_x: d_x.raw(),
     };
-    launch(x.device(), &[x, moments, gain, d_out, sums], &[&d_x], Kernel::NormalizeBackward(kernel))?;
+    launch(
+        x.device(),
+        &[x, moments, gain, d_out, sums],
+        &[&d_x],
+        Kernel::NormalizeBackward(kernel),
+    )?;
     Ok(d_x)
 }
 
@@ -158,6 +222,12 @@ fn check_backward(
     check(shape, x)?;
     same_type("norm", x, &[gain, d_out])?;
     same_length("norm", x, &[d_out])?;
-    holds("norm", "moments", moments, shape.rows * 2, x.dtype().accumulator())?;
+    holds(
+        "norm",
+        "moments",
+        moments,
+        shape.rows * 2,
+        x.dtype().accumulator(),
+    )?;
     holds("norm", "gain", gain, shape.columns, x.dtype())
 }

@@ -12,7 +12,15 @@ pub fn sum_squares(tensors: &[&Tensor], out: &Tensor) -> Result<()> {
     holds("sum_squares", "result", out, 1, DType::F64)?;
     super::disjoint("sum_squares", out, tensors)?;
     let slices = tensors.iter().map(|tensor| tensor.raw()).collect();
-    launch(out.device(), tensors, &[out], Kernel::SumSquares(kernel::SumSquares { slices, out: out.raw() }))
+    launch(
+        out.device(),
+        tensors,
+        &[out],
+        Kernel::SumSquares(kernel::SumSquares {
+            slices,
+            out: out.raw(),
+        }),
+    )
 }
 
 /// The factor that clips gradients to `max_norm`, and their norm, from the sum of their squares: two f64.
@@ -21,12 +29,25 @@ pub fn sum_squares(tensors: &[&Tensor], out: &Tensor) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Invalid`] when `sum_squares` is not one f64.
-pub fn clip_scale(sum_squares: &Tensor, max_norm: Option<f64>, gradient_scale: f64) -> Result<Tensor> {
+pub fn clip_scale(
+    sum_squares: &Tensor,
+    max_norm: Option<f64>,
+    gradient_scale: f64,
+) -> Result<Tensor> {
     holds("clip_scale", "sum of squares", sum_squares, 1, DType::F64)?;
     let out = Tensor::empty(sum_squares.device(), DType::F64, &[2])?;
-    let kernel =
-        kernel::ClipScale { sum_squares: sum_squares.raw(), out: out.raw(), max_norm, gradient_scale };
-    launch(out.device(), &[sum_squares], &[&out], Kernel::ClipScale(kernel))?;
+    let kernel = kernel::ClipScale {
+        sum_squares: sum_squares.raw(),
+        out: out.raw(),
+        max_norm,
+        gradient_scale,
+    };
+    launch(
+        out.device(),
+        &[sum_squares],
+        &[&out],
+        Kernel::ClipScale(kernel),
+    )?;
     Ok(out)
 }
 
@@ -74,10 +95,24 @@ pub fn adamw(device: &Device, updates: &[Update], factor: &Tensor, settings: Ada
         compute: update.compute.as_ref().map(Tensor::raw),
         weight_decay: update.weight_decay,
     });
-    let AdamW { rate, beta1, beta2, epsilon, step } = settings;
+    let AdamW {
+        rate,
+        beta1,
+        beta2,
+        epsilon,
+        step,
+    } = settings;
     let factor_slice = scalar_factor(factor)?;
     let tensors = tensors.collect();
-    let kernel = kernel::AdamW { tensors, factor: factor_slice, rate, beta1, beta2, epsilon, step };
+    let kernel = kernel::AdamW {
+        tensors,
+        factor: factor_slice,
+        rate,
+        beta1,
+        beta2,
+        epsilon,
+        step,
+    };
     apply(device, updates, factor, Kernel::AdamW(kernel))
 }
 
@@ -85,7 +120,13 @@ pub fn adamw(device: &Device, updates: &[Update], factor: &Tensor, settings: Ada
 ///
 /// # Errors
 /// [`Error::Invalid`] when lengths or types do not fit.
-pub fn sgd(device: &Device, updates: &[Update], factor: &Tensor, rate: f64, momentum: f64) -> Result<()> {
+pub fn sgd(
+    device: &Device,
+    updates: &[Update],
+    factor: &Tensor,
+    rate: f64,
+    momentum: f64,
+) -> Result<()> {
     updates.iter().try_for_each(|update| check(update, 0, 1))?;
     let tensors = updates.iter().map(|update| kernel::SgdTensor {
         weights: update.weights.raw(),
@@ -94,7 +135,12 @@ pub fn sgd(device: &Device, updates: &[Update], factor: &Tensor, rate: f64, mome
         compute: update.compute.as_ref().map(Tensor::raw),
         weight_decay: update.weight_decay,
     });
-    let kernel = kernel::Sgd { tensors: tensors.collect(), factor: scalar_factor(factor)?, rate, momentum };
+    let kernel = kernel::Sgd {
+        tensors: tensors.collect(),
+        factor: scalar_factor(factor)?,
+        rate,
+        momentum,
+    };
     apply(device, updates, factor, Kernel::Sgd(kernel))
 }
 
@@ -104,7 +150,11 @@ fn scalar_factor(factor: &Tensor) -> Result<hal::RawSlice> {
 }
 
 fn apply(device: &Device, updates: &[Update], factor: &Tensor, kernel: Kernel) -> Result<()> {
-    let reads: Vec<_> = updates.iter().map(|update| &update.gradients).chain([factor]).collect();
+    let reads: Vec<_> = updates
+        .iter()
+        .map(|update| &update.gradients)
+        .chain([factor])
+        .collect();
     let written = |update: &'_ Update| -> Vec<Tensor> {
         [std::slice::from_ref(&update.weights), &update.state]
             .concat()
@@ -122,7 +172,11 @@ fn apply(device: &Device, updates: &[Update], factor: &Tensor, kernel: Kernel) -
 // end of every written one before it, and a written one after the end of all.
 fn apart(reads: &[&Tensor], writes: &[&Tensor]) -> Result<()> {
     let tag = |written: bool| move |tensor: &&Tensor| (tensor.raw(), written);
-    let mut all: Vec<_> = reads.iter().map(tag(false)).chain(writes.iter().map(tag(true))).collect();
+    let mut all: Vec<_> = reads
+        .iter()
+        .map(tag(false))
+        .chain(writes.iter().map(tag(true)))
+        .collect();
     all.retain(|(slice, _)| slice.len > 0);
     all.sort_by_key(|(slice, _)| slice.addr);
     let (mut end, mut end_written) = (0, 0);
@@ -132,7 +186,11 @@ fn apart(reads: &[&Tensor], writes: &[&Tensor]) -> Result<()> {
             return Err(Error::invalid("optimiser", "tensors that overlap", needed));
         }
         end = end.max(slice.addr + slice.bytes() as u64);
-        end_written = if written { end_written.max(slice.addr + slice.bytes() as u64) } else { end_written };
+        end_written = if written {
+            end_written.max(slice.addr + slice.bytes() as u64)
+        } else {
+            end_written
+        };
     }
     Ok(())
 }
@@ -141,12 +199,27 @@ fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {
     let (count, dtype) = (update.weights.num_elements(), update.weights.dtype());
     if !(fewest..=most).contains(&update.state.len()) {
         let needed = format!("{fewest} to {most} for each");
-        return Err(Error::invalid("optimiser", format!("{} state tensors", update.state.len()), needed));
+        return Err(Error::invalid(
+            "optimiser",
+            format!("{} state tensors", update.state.len()),
+            needed,
+        ));
     }
     holds("optimiser", "gradients", &update.gradients, count, dtype)?;
-    update.state.iter().try_for_each(|state| holds("optimiser", "state", state, count, dtype))?;
-    update.compute.iter().try_for_each(|copy| holds("optimiser", "copy", copy, count, copy.dtype()))?;
-    let others: Vec<_> =
-        [&update.gradients].into_iter().chain(&update.state).chain(&update.compute).collect();
-    others.iter().try_for_each(|other| super::disjoint("optimiser", &update.weights, &[other]))
+    update
+        .state
+        .iter()
+        .try_for_each(|state| holds("optimiser", "state", state, count, dtype))?;
+    update
+        .compute
+        .iter()
+        .try_for_each(|copy| holds("optimiser", "copy", copy, count, copy.dtype()))?;
+    let others: Vec<_> = [&update.gradients]
+        .into_iter()
+        .chain(&update.state)
+        .chain(&update.compute)
+        .collect();
+    others
+        .iter()
+        .try_for_each(|other| super::disjoint("optimiser", &update.weights, &[other]))
 }

@@ -16,10 +16,17 @@ pub fn check(open: Open) {
     }
     let mismatch = |device: &Device, group: &Communicator, stream: &Stream| {
         let count = 4 + usize::from(group.rank() == 1);
-        group.all_reduce(stream, &Tensor::zeros(device, DType::F32, &[count])?, ReduceOp::Sum)
+        group.all_reduce(
+            stream,
+            &Tensor::zeros(device, DType::F32, &[count])?,
+            ReduceOp::Sum,
+        )
     };
     let message = run(open, 2, mismatch).unwrap_err();
-    assert!(message.contains("all_reduce(4 x f32") && message.contains("all_reduce(5 x f32"), "{message}");
+    assert!(
+        message.contains("all_reduce(4 x f32") && message.contains("all_reduce(5 x f32"),
+        "{message}"
+    );
 }
 
 fn run(
@@ -51,7 +58,10 @@ fn on_both_streams(
     body: &dyn Fn(&Device, &Communicator, &Stream) -> Result<()>,
 ) -> Result<()> {
     let group = join(world, device)?;
-    for stream in [device.compute(), device.create_stream(StreamKind::Communication, "collectives")?] {
+    for stream in [
+        device.compute(),
+        device.create_stream(StreamKind::Communication, "collectives")?,
+    ] {
         body(device, &group, &stream)?;
         stream.synchronize()?;
     }
@@ -60,7 +70,11 @@ fn on_both_streams(
 
 fn join(world: &World, device: &Device) -> Result<Communicator> {
     let everyone = world.everyone();
-    let own = if world.rank() == 0 { device.hal().create_group()?.0 } else { Vec::new() };
+    let own = if world.rank() == 0 {
+        device.hal().create_group()?.0
+    } else {
+        Vec::new()
+    };
     let join = Join {
         id: hal::GroupId(everyone.broadcast(0, &own)?),
         label: "everyone".into(),
@@ -70,22 +84,40 @@ fn join(world: &World, device: &Device) -> Result<Communicator> {
         abort: world.abort().clone(),
     };
     // Checked mode: calls are compared on the host, whatever the vendor does.
-    Communicator::join(device, join, Some(world.exchange("checked", &(0..world.size()).collect::<Vec<_>>())?))
+    Communicator::join(
+        device,
+        join,
+        Some(world.exchange("checked", &(0..world.size()).collect::<Vec<_>>())?),
+    )
 }
 
 fn every_collective(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
     let (rank, size) = (group.rank(), group.size());
     for count in [1, 7, 1000] {
-        let all: Vec<Vec<f64>> = (0..size).map(|rank| numbers(count, rank as u64 + 10)).collect();
+        let all: Vec<Vec<f64>> = (0..size)
+            .map(|rank| numbers(count, rank as u64 + 10))
+            .collect();
         let of = |rank: usize| &all[rank];
         let sum = |i: usize| all.iter().map(|numbers| numbers[i]).sum::<f64>();
         let tensor = Tensor::from_f64(device, DType::F32, &[count], of(rank))?;
         group.all_reduce(stream, &tensor, ReduceOp::Sum)?;
-        equal("all_reduce: sums of 32nds are exact", &tensor, &(0..count).map(sum).collect::<Vec<_>>());
+        equal(
+            "all_reduce: sums of 32nds are exact",
+            &tensor,
+            &(0..count).map(sum).collect::<Vec<_>>(),
+        );
         let tensor = Tensor::from_f64(device, DType::F32, &[count], of(rank))?;
         group.all_reduce(stream, &tensor, ReduceOp::Max)?;
-        let largest = |i: usize| all.iter().map(|numbers| numbers[i]).fold(f64::MIN, f64::max);
-        equal("all_reduce of the largest", &tensor, &(0..count).map(largest).collect::<Vec<_>>());
+        let largest = |i: usize| {
+            all.iter()
+                .map(|numbers| numbers[i])
+                .fold(f64::MIN, f64::max)
+        };
+        equal(
+            "all_reduce of the largest",
+            &tensor,
+            &(0..count).map(largest).collect::<Vec<_>>(),
+        );
         let root = size - 1;
         let tensor = Tensor::from_f64(device, DType::F32, &[count], of(rank))?;
         group.broadcast(stream, &tensor, root)?;
@@ -98,7 +130,10 @@ fn every_collective(device: &Device, group: &Communicator, stream: &Stream) -> R
 
 fn parts(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
     let (rank, size) = (group.rank(), group.size());
-    for counts in [Counts::Even(5), Counts::Uneven((0..size).map(|rank| rank * 3 % 4).collect())] {
+    for counts in [
+        Counts::Even(5),
+        Counts::Uneven((0..size).map(|rank| rank * 3 % 4).collect()),
+    ] {
         let (total, own) = (counts.total(size), counts.of(rank));
         let whole: Vec<f64> = numbers(total, 3);
         let place = counts.before(rank)..counts.before(rank) + own;

@@ -39,9 +39,17 @@ fn norms(device: &Device, dtype: DType, kind: NormKind) {
     let found = norm::normalize(shape, &whole, &moments, &gain_tensor, None).unwrap();
     let mut expected = Vec::new();
     for row in x.chunks(columns) {
-        let mean = if kind == NormKind::Layer { row.iter().sum::<f64>() / columns as f64 } else { 0.0 };
+        let mean = if kind == NormKind::Layer {
+            row.iter().sum::<f64>() / columns as f64
+        } else {
+            0.0
+        };
         let square = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / columns as f64;
-        expected.extend(row.iter().zip(&gain).map(|(x, g)| g * (x - mean) / (square + 1e-5).sqrt()));
+        expected.extend(
+            row.iter()
+                .zip(&gain)
+                .map(|(x, g)| g * (x - mean) / (square + 1e-5).sqrt()),
+        );
     }
     compare("normalize", &found, &expected, 4.0);
     let halves = [0, columns / 2].map(|start| {
@@ -50,7 +58,10 @@ fn norms(device: &Device, dtype: DType, kind: NormKind) {
         read(&moments).unwrap_or_else(|| vec![0.0; rows * 2])
     });
     let parts = upload(device, dtype.accumulator(), &[2, rows, 2], &halves.concat());
-    let half_shape = norm::NormShape { columns: columns / 2, ..shape };
+    let half_shape = norm::NormShape {
+        columns: columns / 2,
+        ..shape
+    };
     let combined = norm::combine(half_shape, &parts).unwrap();
     let expected = read(&moments).unwrap_or_else(|| vec![0.0; rows * 2]);
     compare("combined moments", &combined, &expected, 20.0);
@@ -60,23 +71,44 @@ fn attention(device: &Device, dtype: DType) {
     let (sequences, sequence, heads, kv_heads, head_size) = (2, 7, 4, 2, 8);
     let scale = 1.0 / (head_size as f64).sqrt();
     let tokens = sequences * sequence;
-    let (q, k, v) = (numbers(tokens * 32, 1), numbers(tokens * 16, 2), numbers(tokens * 16, 3));
-    let shape = AttentionShape { sequences, sequence, heads, kv_heads, head_size, scale, dropout: None };
-    let [q_t, k_t, v_t] = [(&q, 32), (&k, 16), (&v, 16)].map(|(x, n)| upload(device, dtype, &[tokens, n], x));
+    let (q, k, v) = (
+        numbers(tokens * 32, 1),
+        numbers(tokens * 16, 2),
+        numbers(tokens * 16, 3),
+    );
+    let shape = AttentionShape {
+        sequences,
+        sequence,
+        heads,
+        kv_heads,
+        head_size,
+        scale,
+        dropout: None,
+    };
+    let [q_t, k_t, v_t] =
+        [(&q, 32), (&k, 16), (&v, 16)].map(|(x, n)| upload(device, dtype, &[tokens, n], x));
     let (found, _) = ops::attention(shape, &q_t, &k_t, &v_t).unwrap();
     let mut expected = vec![0.0; tokens * 32];
-    for (s, h, i) in
-        (0..sequences).flat_map(|s| (0..heads).flat_map(move |h| (0..sequence).map(move |i| (s, h, i))))
+    for (s, h, i) in (0..sequences)
+        .flat_map(|s| (0..heads).flat_map(move |h| (0..sequence).map(move |i| (s, h, i))))
     {
         let at = |x: &[f64], width: usize, t: usize, head: usize, e: usize| {
             x[(s * sequence + t) * width + head * 8 + e]
         };
-        let score =
-            |j: usize| scale * (0..8).map(|e| at(&q, 32, i, h, e) * at(&k, 16, j, h / 2, e)).sum::<f64>();
+        let score = |j: usize| {
+            scale
+                * (0..8)
+                    .map(|e| at(&q, 32, i, h, e) * at(&k, 16, j, h / 2, e))
+                    .sum::<f64>()
+        };
         let weights: Vec<f64> = (0..=i).map(|j| score(j).exp()).collect();
         let total: f64 = weights.iter().sum();
         for e in 0..8 {
-            let sum: f64 = weights.iter().enumerate().map(|(j, w)| w * at(&v, 16, j, h / 2, e)).sum();
+            let sum: f64 = weights
+                .iter()
+                .enumerate()
+                .map(|(j, w)| w * at(&v, 16, j, h / 2, e))
+                .sum();
             expected[(s * sequence + i) * 32 + h * 8 + e] = sum / total;
         }
     }
@@ -89,13 +121,19 @@ fn losses(device: &Device, dtype: DType) {
     let targets = [3u32, 0, 7, u32::MAX, 5, 5];
     let ids = Tensor::from_slice(device, &[rows], &targets).unwrap();
     let tensor = upload(device, dtype, &[rows, columns], &logits);
-    let shard = VocabularyShard { first_column: 0, vocabulary };
+    let shard = VocabularyShard {
+        first_column: 0,
+        vocabulary,
+    };
     let statistics = loss::statistics(&tensor, &ids, shard).unwrap();
     let (log_sum_exp, total) = loss::combine(&statistics, &ids, 1, 0.5).unwrap();
     let row = |r: usize| &logits[r * columns..r * columns + vocabulary];
     let lse = |r: usize| row(r).iter().map(|x| x.exp()).sum::<f64>().ln();
     let counted = (0..rows).filter(|r| targets[*r] != u32::MAX);
-    let expected: f64 = counted.map(|r| lse(r) - row(r)[targets[r] as usize]).sum::<f64>() * 0.5;
+    let expected: f64 = counted
+        .map(|r| lse(r) - row(r)[targets[r] as usize])
+        .sum::<f64>()
+        * 0.5;
     compare("cross-entropy", &total, &[expected], 20.0);
     let d_loss = Tensor::full(device, dtype.accumulator(), &[1], 2.0).unwrap();
     loss::backward(&tensor, &ids, &log_sum_exp, &d_loss, shard, 0.5).unwrap();
@@ -103,9 +141,18 @@ fn losses(device: &Device, dtype: DType) {
         let (r, c) = (index / columns, index % columns);
         let counts = targets[r] != u32::MAX && c < vocabulary;
         let hit = f64::from(u8::from(c as u32 == targets[r]));
-        if counts { (logits[index] - lse(r)).exp() - hit } else { 0.0 }
+        if counts {
+            (logits[index] - lse(r)).exp() - hit
+        } else {
+            0.0
+        }
     };
-    compare("cross-entropy backward", &tensor, &(0..rows * columns).map(element).collect::<Vec<_>>(), 2.0);
+    compare(
+        "cross-entropy backward",
+        &tensor,
+        &(0..rows * columns).map(element).collect::<Vec<_>>(),
+        2.0,
+    );
 }
 
 fn updates(device: &Device) {
@@ -124,16 +171,31 @@ fn updates(device: &Device) {
     let norm = 12.5f64.sqrt();
     let clip = 1.0 / (norm + 1e-6);
     compare("clip factor and norm", &factor, &[clip, norm], 1.0);
-    let settings = optimiser::AdamW { rate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, step: 3 };
+    let settings = optimiser::AdamW {
+        rate: 0.01,
+        beta1: 0.9,
+        beta2: 0.99,
+        epsilon: 1e-8,
+        step: 3,
+    };
     optimiser::adamw(device, std::slice::from_ref(&update), &factor, settings).unwrap();
     let g = 0.5 * clip;
     let (m, v) = (0.09 + 0.1 * g, 0.198 + 0.01 * g * g);
     let step = (m / (1.0 - 0.9f64.powi(3))) / ((v / (1.0 - 0.99f64.powi(3))).sqrt() + 1e-8);
-    compare("adamw", &update.weights, &[1.0 - 0.01 * 0.1 - 0.01 * step; 50], 1.0);
+    compare(
+        "adamw",
+        &update.weights,
+        &[1.0 - 0.01 * 0.1 - 0.01 * step; 50],
+        1.0,
+    );
     // A factor that is no number skips the update, as after an overflow.
     squares.fill(f64::INFINITY).unwrap();
     let factor = optimiser::clip_scale(&squares, Some(1.0), 1.0).unwrap();
     let before = read(&update.weights).unwrap_or_else(|| vec![0.0; 50]);
     optimiser::adamw(device, std::slice::from_ref(&update), &factor, settings).unwrap();
-    equal("weights after a step that overflowed, which changes nothing", &update.weights, &before);
+    equal(
+        "weights after a step that overflowed, which changes nothing",
+        &update.weights,
+        &before,
+    );
 }

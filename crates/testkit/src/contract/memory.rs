@@ -16,30 +16,56 @@ pub fn check(open: Open) {
         let copy = Tensor::empty(&device, dtype, &[1000]).unwrap();
         ops::copy(&tensor, &copy).unwrap();
         tensor.fill(3.0).unwrap();
-        equal("a copy, which is apart", &copy.rows(100, 5).unwrap(), &given[100..105]);
+        equal(
+            "a copy, which is apart",
+            &copy.rows(100, 5).unwrap(),
+            &given[100..105],
+        );
         equal("a fill", &tensor, &[3.0; 1000]);
     }
     reuse(&device);
     refusals(&device);
     // Too large for any machine: the numbers are in the message, and the device goes on.
-    let message = Tensor::empty(&device, DType::F32, &[1 << 50]).unwrap_err().to_string();
-    assert!(message.contains("out of memory") && message.contains("4503599627370496"), "{message}");
-    equal("after a refusal", &upload(&device, DType::F32, &[1], &[2.0]), &[2.0]);
+    let message = Tensor::empty(&device, DType::F32, &[1 << 50])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("out of memory") && message.contains("4503599627370496"),
+        "{message}"
+    );
+    equal(
+        "after a refusal",
+        &upload(&device, DType::F32, &[1], &[2.0]),
+        &[2.0],
+    );
 }
 
 fn reuse(device: &tensor::Device) {
     drop(Tensor::zeros(device, DType::F32, &[5000]).unwrap());
     let cached = device.memory_use().cached;
     let again = Tensor::zeros(device, DType::F32, &[5000]).unwrap();
-    assert!(device.memory_use().cached < cached, "a freed block is used again");
+    assert!(
+        device.memory_use().cached < cached,
+        "a freed block is used again"
+    );
     drop(again);
-    device.create_stream(StreamKind::Communication, "another").unwrap().synchronize().unwrap();
+    device
+        .create_stream(StreamKind::Communication, "another")
+        .unwrap()
+        .synchronize()
+        .unwrap();
 }
 
 fn refusals(device: &tensor::Device) {
-    let (a, b) = (upload(device, DType::F32, &[4], &[0.0; 4]), upload(device, DType::F32, &[5], &[0.0; 5]));
+    let (a, b) = (
+        upload(device, DType::F32, &[4], &[0.0; 4]),
+        upload(device, DType::F32, &[5], &[0.0; 5]),
+    );
     let message = ops::add(&a, &b).unwrap_err().to_string();
-    assert!(message.contains("[4]") && message.contains("[5]"), "{message}");
+    assert!(
+        message.contains("[4]") && message.contains("[5]"),
+        "{message}"
+    );
     let ids = Tensor::from_slice(device, &[2], &[1u32, 2]).unwrap();
     assert!(ops::add(&ids, &ids).is_err(), "integers are not added");
     assert!(a.rows(3, 2).is_err() && a.reshape(&[5]).is_err() && a.to_vec::<f64>().is_err());

@@ -52,7 +52,10 @@ macro_rules! contract_tests {
 
 /// The float types that the device has.
 pub(crate) fn float_types(device: &Device) -> Vec<DType> {
-    DType::ALL.into_iter().filter(|dtype| dtype.is_float() && device.supports(*dtype)).collect()
+    DType::ALL
+        .into_iter()
+        .filter(|dtype| dtype.is_float() && device.supports(*dtype))
+        .collect()
 }
 
 pub(crate) fn device(open: Open) -> Device {
@@ -62,7 +65,9 @@ pub(crate) fn device(open: Open) -> Device {
 /// Numbers in about -1..1 that every float type holds exactly enough.
 pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f64> {
     let key = hal::random::Key { seed, sequence: 7 };
-    (0..count).map(|index| f64::from((key.uniform(index as u64) * 64.0).floor()) / 32.0 - 1.0).collect()
+    (0..count)
+        .map(|index| f64::from((key.uniform(index as u64) * 64.0).floor()) / 32.0 - 1.0)
+        .collect()
 }
 
 pub(crate) fn upload(device: &Device, dtype: DType, shape: &[usize], numbers: &[f64]) -> Tensor {
@@ -85,7 +90,10 @@ pub(crate) fn read(tensor: &Tensor) -> Option<Vec<f64>> {
     match tensor.device().capabilities().holds_values {
         true => Some(numbers.expect("a download")),
         false => {
-            assert!(matches!(numbers, Err(hal::Error::NoValues { .. })), "{numbers:?} without values");
+            assert!(
+                matches!(numbers, Err(hal::Error::NoValues { .. })),
+                "{numbers:?} without values"
+            );
             None
         }
     }
@@ -104,6 +112,10 @@ pub(crate) fn compare(what: &str, found: &Tensor, expected: &[f64], scale: f64) 
     let Some(numbers) = read(found) else { return };
     let allowed = tolerance(found.dtype()) * scale;
     for (index, (a, b)) in numbers.iter().zip(expected).enumerate() {
-        assert!((a - b).abs() <= allowed, "{what} in {}: element {index} is {a}, not {b}", found.dtype());
+        assert!(
+            (a - b).abs() <= allowed,
+            "{what} in {}: element {index} is {a}, not {b}",
+            found.dtype()
+        );
     }
 }

@@ -9,20 +9,28 @@ use tensor::{DType, Device, Event, Stream, StreamKind, ops};
 /// When the vendor breaks the contract.
 pub fn check(open: Open) {
     let device = device(open);
-    let other = device.create_stream(StreamKind::Communication, "other").unwrap();
+    let other = device
+        .create_stream(StreamKind::Communication, "other")
+        .unwrap();
     one_stream(&device);
     two_streams(&device, &other);
     for stream in [device.compute(), other] {
         stream.synchronize().unwrap();
         let event = stream.record().unwrap();
         event.synchronize().unwrap();
-        assert!(event.is_complete().unwrap(), "an event that the host has waited for is complete");
+        assert!(
+            event.is_complete().unwrap(),
+            "an event that the host has waited for is complete"
+        );
     }
 }
 
 fn time_us(event: &Event) -> f64 {
     event.synchronize().unwrap();
-    event.time_us().unwrap().expect("a complete event has a time")
+    event
+        .time_us()
+        .unwrap()
+        .expect("a complete event has a time")
 }
 
 // A product of some size, and the event behind it.
@@ -40,7 +48,10 @@ fn one_stream(device: &Device) {
         "a stream that is done has passed its events"
     );
     let times: Vec<f64> = events.iter().map(time_us).collect();
-    assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "events of one stream in order: {times:?}");
+    assert!(
+        times.windows(2).all(|pair| pair[0] <= pair[1]),
+        "events of one stream in order: {times:?}"
+    );
     assert!(times[9] > times[0], "work takes time: {times:?}");
 }
 
@@ -54,6 +65,12 @@ fn two_streams(device: &Device, other: &Stream) {
     let last = device.compute().record().unwrap();
     let [free, unaware, before, behind, last] =
         [free, unaware, before, behind, last].map(|event| time_us(&event));
-    assert!(free <= unaware && unaware <= behind, "{free} {unaware} {behind}");
-    assert!(before <= behind && behind <= last, "a wait holds later work back: {before} {behind} {last}");
+    assert!(
+        free <= unaware && unaware <= behind,
+        "{free} {unaware} {behind}"
+    );
+    assert!(
+        before <= behind && behind <= last,
+        "a wait holds later work back: {before} {behind} {last}"
+    );
 }

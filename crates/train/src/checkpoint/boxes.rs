@@ -6,21 +6,30 @@ use hal::DType;
 /// A box as `[0..4, 2..6]`.
 pub(super) fn show(index: &IndexBox) -> String {
     let dims = index.start.iter().zip(&index.shape);
-    let ranges: Vec<_> =
-        dims.map(|(start, len)| format!("{start}..{}", start.saturating_add(*len))).collect();
+    let ranges: Vec<_> = dims
+        .map(|(start, len)| format!("{start}..{}", start.saturating_add(*len)))
+        .collect();
     format!("[{}]", ranges.join(", "))
 }
 
 /// Whether a box has the shape's number of dims and lies within it; no sum overflows.
 pub(super) fn fits(index: &IndexBox, shape: &[usize]) -> bool {
-    let ends = index.start.iter().zip(&index.shape).map(|(start, len)| start.checked_add(*len));
-    let within = ends.zip(shape).all(|(end, len)| end.is_some_and(|end| end <= *len));
+    let ends = index
+        .start
+        .iter()
+        .zip(&index.shape)
+        .map(|(start, len)| start.checked_add(*len));
+    let within = ends
+        .zip(shape)
+        .all(|(end, len)| end.is_some_and(|end| end <= *len));
     within && index.start.len() == shape.len() && index.shape.len() == shape.len()
 }
 
 /// The bytes of an array; `None` when no machine could count them.
 pub(super) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
-    shape.iter().try_fold(dtype.bytes(), |product, len| product.checked_mul(*len))
+    shape
+        .iter()
+        .try_fold(dtype.bytes(), |product, len| product.checked_mul(*len))
 }
 
 /// Cuts a box into slabs of at most `max_elements`, in row-major order, so that their elements, one slab after the
@@ -47,10 +56,21 @@ pub(super) fn copy_overlap(
     (target, target_index): (&mut [u8], &IndexBox),
     element_bytes: usize,
 ) -> usize {
-    let Some(both) = source_index.intersect(target_index) else { return 0 };
-    let from = both.relative_to(source_index).contiguous_runs(&source_index.shape);
-    let to = both.relative_to(target_index).contiguous_runs(&target_index.shape);
-    for (from, to, len) in (Common { from, to, from_run: (0, 0), to_run: (0, 0) }) {
+    let Some(both) = source_index.intersect(target_index) else {
+        return 0;
+    };
+    let from = both
+        .relative_to(source_index)
+        .contiguous_runs(&source_index.shape);
+    let to = both
+        .relative_to(target_index)
+        .contiguous_runs(&target_index.shape);
+    for (from, to, len) in (Common {
+        from,
+        to,
+        from_run: (0, 0),
+        to_run: (0, 0),
+    }) {
         let [from, to, len] = [from, to, len].map(|elements| elements * element_bytes);
         target[to..to + len].copy_from_slice(&source[from..from + len]);
     }
@@ -89,13 +109,20 @@ mod tests {
     use super::*;
 
     fn index(start: &[usize], shape: &[usize]) -> IndexBox {
-        IndexBox { start: start.to_vec(), shape: shape.to_vec() }
+        IndexBox {
+            start: start.to_vec(),
+            shape: shape.to_vec(),
+        }
     }
 
     #[test]
     fn a_box_fits_or_not() {
         assert!(fits(&index(&[1, 2], &[3, 0]), &[4, 2]) && fits(&index(&[], &[]), &[]));
-        for outside in [index(&[1, 0], &[4, 1]), index(&[0], &[1]), index(&[usize::MAX, 0], &[2, 1])] {
+        for outside in [
+            index(&[1, 0], &[4, 1]),
+            index(&[0], &[1]),
+            index(&[usize::MAX, 0], &[2, 1]),
+        ] {
             assert!(!fits(&outside, &[4, 2]), "{}", show(&outside));
         }
         assert_eq!(show(&index(&[1, 0], &[4, 2])), "[1..5, 0..2]");
@@ -127,6 +154,9 @@ mod tests {
         let from: Vec<u8> = (1..13).collect();
         assert_eq!(copy_overlap((&from, &source), (&mut bytes, &target), 2), 2);
         assert_eq!(bytes, [0, 0, 7, 8, 9, 10, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(copy_overlap((&from, &source), (&mut bytes, &index(&[2, 0], &[2, 3])), 2), 0);
+        assert_eq!(
+            copy_overlap((&from, &source), (&mut bytes, &index(&[2, 0], &[2, 3])), 2),
+            0
+        );
     }
 }

@@ -61,11 +61,21 @@ impl Disk for Local {
             true => fs::remove_dir_all(path),
             false => fs::remove_file(path),
         };
-        removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+        removed.or_else(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        })
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         // Elsewhere a folder cannot be opened as a file, and renames are kept by the system itself.
-        if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+        if cfg!(unix) {
+            File::open(path)?.sync_all()
+        } else {
+            Ok(())
+        }
     }
 }

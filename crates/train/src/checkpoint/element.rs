@@ -29,7 +29,11 @@ pub(super) fn numbers(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
 
 fn each<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f64> {
     let (elements, rest) = bytes.as_chunks::<N>();
-    assert!(rest.is_empty(), "numbers: a bug: {} bytes are no elements of {N} bytes", bytes.len());
+    assert!(
+        rest.is_empty(),
+        "numbers: a bug: {} bytes are no elements of {N} bytes",
+        bytes.len()
+    );
     elements.iter().map(|element| number(*element)).collect()
 }
 
@@ -44,7 +48,8 @@ pub(super) mod by_name {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DType, D::Error> {
         let name = String::deserialize(deserializer)?;
-        DType::from_name(&name).ok_or_else(|| D::Error::custom(format!("found element type {name}")))
+        DType::from_name(&name)
+            .ok_or_else(|| D::Error::custom(format!("found element type {name}")))
     }
 }
 
@@ -56,7 +61,10 @@ mod tests {
     fn every_type_has_a_header_name_that_leads_back() {
         for dtype in DType::ALL {
             let quoted = format!("\"{}\"", header_name(dtype));
-            assert_eq!(from_header(serde_json::from_str(&quoted).unwrap()), Some(dtype));
+            assert_eq!(
+                from_header(serde_json::from_str(&quoted).unwrap()),
+                Some(dtype)
+            );
         }
         assert_eq!(from_header(safetensors::Dtype::F8_E4M3), None);
     }
@@ -65,7 +73,11 @@ mod tests {
     fn numbers_come_from_every_float_type() {
         assert_eq!(numbers(DType::F64, &0.1_f64.to_le_bytes()), Some(vec![0.1]));
         assert_eq!(
-            numbers(DType::F32, &[1.5_f32.to_le_bytes(), (-2_f32).to_le_bytes()].concat()).unwrap(),
+            numbers(
+                DType::F32,
+                &[1.5_f32.to_le_bytes(), (-2_f32).to_le_bytes()].concat()
+            )
+            .unwrap(),
             [1.5, -2.0]
         );
         assert_eq!(numbers(DType::Bf16, &[0x80, 0x3f]), Some(vec![1.0]));

@@ -80,7 +80,10 @@ pub enum Error {
         second: (usize, String),
     },
     /// A piece cannot be stored.
-    #[error("checkpoint: tensor {name}, box {} of rank {rank}: found {found}, needs {needed}", show(index))]
+    #[error(
+        "checkpoint: tensor {name}, box {} of rank {rank}: found {found}, needs {needed}",
+        show(index)
+    )]
     Piece {
         /// The tensor.
         name: String,
@@ -107,7 +110,10 @@ pub enum Error {
         num_tensors: usize,
     },
     /// A box was asked for that is not within its tensor.
-    #[error("checkpoint: reading tensor {name}: found box {}, needs one within shape {shape:?}", show(index))]
+    #[error(
+        "checkpoint: reading tensor {name}: found box {}, needs one within shape {shape:?}",
+        show(index)
+    )]
     Outside {
         /// The tensor.
         name: String,
@@ -219,27 +225,55 @@ pub enum Fault {
 
 impl Error {
     /// Wraps the system's error on `path`.
-    pub(super) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+    pub(super) fn io(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
-        move |source| Error::Io { operation, path, source }
+        move |source| Error::Io {
+            operation,
+            path,
+            source,
+        }
     }
 
     /// As [`Error::io`] while writing a file of `needed` bytes; a full disk becomes [`Error::NoSpace`].
-    pub(super) fn writing(path: impl Into<PathBuf>, needed: u64, written: u64, source: io::Error) -> Error {
+    pub(super) fn writing(
+        path: impl Into<PathBuf>,
+        needed: u64,
+        written: u64,
+        source: io::Error,
+    ) -> Error {
         let path = path.into();
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                Error::NoSpace { path, needed, written }
-            }
-            _ => Error::Io { operation: "writing", path, source },
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => Error::NoSpace {
+                path,
+                needed,
+                written,
+            },
+            _ => Error::Io {
+                operation: "writing",
+                path,
+                source,
+            },
         }
     }
 
     pub(super) fn damaged(path: impl Into<PathBuf>, fault: Fault) -> Error {
-        Error::Damaged { path: path.into(), fault, offer: None }
+        Error::Damaged {
+            path: path.into(),
+            fault,
+            offer: None,
+        }
     }
 
     pub(super) fn not_float(name: &str, found: impl std::fmt::Display) -> Error {
-        Error::Dtype { name: name.to_owned(), found: found.to_string(), needed: "f64, f32, bf16 or f16" }
+        Error::Dtype {
+            name: name.to_owned(),
+            found: found.to_string(),
+            needed: "f64, f32, bf16 or f16",
+        }
     }
 }

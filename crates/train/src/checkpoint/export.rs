@@ -24,20 +24,42 @@ pub fn export_safetensors(
     path: &Path,
     renamed: &dyn Fn(&str) -> Option<String>,
 ) -> Result<u64> {
-    let names: Vec<(&str, String)> = reader.names().filter_map(|name| Some((name, renamed(name)?))).collect();
+    let names: Vec<(&str, String)> = reader
+        .names()
+        .filter_map(|name| Some((name, renamed(name)?)))
+        .collect();
     if names.is_empty() {
         let num_tensors = reader.names().count();
-        return Err(Error::NothingToExport { path: reader.path().to_owned(), num_tensors });
+        return Err(Error::NothingToExport {
+            path: reader.path().to_owned(),
+            num_tensors,
+        });
     }
     reader.verify()?;
-    let entries = names.iter().map(|(name, key)| entry(reader, name, key)).collect::<Result<Vec<_>>>()?;
+    let entries = names
+        .iter()
+        .map(|(name, key)| entry(reader, name, key))
+        .collect::<Result<Vec<_>>>()?;
     let writing = path.with_file_name(format!(".writing-{}", folder::name(path)));
-    Local.remove(&writing).map_err(Error::io("removing", &writing))?;
+    Local
+        .remove(&writing)
+        .map_err(Error::io("removing", &writing))?;
     // `pt` says that dims are in PyTorch's order, which is what readers of such files ask for.
-    let metadata = [("format", "pt".to_owned()), ("step", reader.step().to_string())];
-    let metadata: BTreeMap<_, _> = metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let metadata = [
+        ("format", "pt".to_owned()),
+        ("step", reader.step().to_string()),
+    ];
+    let metadata: BTreeMap<_, _> = metadata
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect();
     let written = stream::write(&Local, &writing, &entries, &metadata, &mut |index, emit| {
-        copy(reader, names[index].0, &IndexBox::full(&entries[index].shape), emit)
+        copy(
+            reader,
+            names[index].0,
+            &IndexBox::full(&entries[index].shape),
+            emit,
+        )
     })?;
     Local.rename(&writing, path).map_err(|source| {
         // The rename is the failure to report.
@@ -49,5 +71,9 @@ pub fn export_safetensors(
 
 fn entry(reader: &Reader, name: &str, key: &str) -> Result<Entry> {
     let info = reader.info(name)?;
-    Ok(Entry { key: key.to_owned(), dtype: info.dtype, shape: info.global_shape.clone() })
+    Ok(Entry {
+        key: key.to_owned(),
+        dtype: info.dtype,
+        shape: info.global_shape.clone(),
+    })
 }

@@ -49,26 +49,35 @@ impl Kind {
         Kind::ALL.into_iter().find_map(|kind| {
             let digits = name.strip_prefix(kind.prefix())?;
             let plain = digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
-            plain.then(|| digits.parse().ok()).flatten().map(|step| (kind, step))
+            plain
+                .then(|| digits.parse().ok())
+                .flatten()
+                .map(|step| (kind, step))
         })
     }
 }
 
 /// The name of a path, as far as it is text.
 pub(super) fn name(path: &Path) -> &str {
-    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
 }
 
 /// All folders of a checkpoints folder by kind and step.
 fn entries(checkpoints_dir: &Path) -> Result<Vec<(Kind, u64)>> {
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Error::Missing { path: checkpoints_dir.to_owned() },
+        io::ErrorKind::NotFound => Error::Missing {
+            path: checkpoints_dir.to_owned(),
+        },
         _ => Error::io("listing", checkpoints_dir)(error),
     };
     let listed: io::Result<Vec<_>> = fs::read_dir(checkpoints_dir).map_err(failed)?.collect();
     let names = listed.map_err(Error::io("listing", checkpoints_dir))?;
-    let mut entries: Vec<_> =
-        names.iter().filter_map(|entry| Kind::parse(entry.file_name().to_str()?)).collect();
+    let mut entries: Vec<_> = names
+        .iter()
+        .filter_map(|entry| Kind::parse(entry.file_name().to_str()?))
+        .collect();
     entries.sort_unstable();
     Ok(entries)
 }
@@ -78,8 +87,8 @@ pub(super) fn complete(checkpoints_dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
     for (kind, step) in entries(checkpoints_dir)? {
         let path = kind.path(checkpoints_dir, step);
-        let stands =
-            kind == Kind::Final || kind == Kind::Old && !Kind::Final.path(checkpoints_dir, step).exists();
+        let stands = kind == Kind::Final
+            || kind == Kind::Old && !Kind::Final.path(checkpoints_dir, step).exists();
         if stands && path.join(MANIFEST).is_file() {
             found.push((step, path));
         }
@@ -91,16 +100,24 @@ pub(super) fn complete(checkpoints_dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
 /// The checkpoint that is meant by its own path, its checkpoints folder or its run's folder; of several the newest.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf> {
     if !path.exists() {
-        return Err(Error::Missing { path: path.to_owned() });
+        return Err(Error::Missing {
+            path: path.to_owned(),
+        });
     }
     let is_checkpoint = matches!(Kind::parse(name(path)), Some((Kind::Final | Kind::Old, _)));
     if is_checkpoint || path.join(MANIFEST).is_file() {
         return Ok(path.to_owned());
     }
     let of_run = path.join("checkpoints");
-    let checkpoints_dir = if of_run.is_dir() { of_run } else { path.to_owned() };
+    let checkpoints_dir = if of_run.is_dir() {
+        of_run
+    } else {
+        path.to_owned()
+    };
     let newest = complete(&checkpoints_dir)?.pop();
-    newest.map(|(_, path)| path).ok_or(Error::NoCheckpoint { path: checkpoints_dir })
+    newest.map(|(_, path)| path).ok_or(Error::NoCheckpoint {
+        path: checkpoints_dir,
+    })
 }
 
 /// Finishes what a process that died had begun: a replaced checkpoint comes back or goes, removals are completed.
@@ -110,9 +127,12 @@ pub(super) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
         let in_place = Kind::Final.path(checkpoints_dir, step);
         match kind {
             Kind::Old if !in_place.exists() => {
-                disk.rename(&path, &in_place).map_err(Error::io("renaming", &path))?;
+                disk.rename(&path, &in_place)
+                    .map_err(Error::io("renaming", &path))?;
             }
-            Kind::Old | Kind::Removed => disk.remove(&path).map_err(Error::io("removing", &path))?,
+            Kind::Old | Kind::Removed => {
+                disk.remove(&path).map_err(Error::io("removing", &path))?
+            }
             Kind::Final | Kind::Writing => {}
         }
     }
@@ -137,12 +157,15 @@ pub(super) fn prune_on(disk: &dyn Disk, checkpoints_dir: &Path, keep: usize) -> 
     for (step, path) in &complete[..num_removed] {
         // Under another name first: half removed it must not pass for a checkpoint.
         let removed = Kind::Removed.path(checkpoints_dir, *step);
-        disk.rename(path, &removed).map_err(Error::io("renaming", path))?;
-        disk.remove(&removed).map_err(Error::io("removing", &removed))?;
+        disk.rename(path, &removed)
+            .map_err(Error::io("renaming", path))?;
+        disk.remove(&removed)
+            .map_err(Error::io("removing", &removed))?;
     }
     let newest = complete.last().map_or(0, |(step, _)| *step);
-    for (_, step) in
-        entries(checkpoints_dir)?.iter().filter(|(kind, step)| *kind == Kind::Writing && *step < newest)
+    for (_, step) in entries(checkpoints_dir)?
+        .iter()
+        .filter(|(kind, step)| *kind == Kind::Writing && *step < newest)
     {
         let path = Kind::Writing.path(checkpoints_dir, *step);
         disk.remove(&path).map_err(Error::io("removing", &path))?;
@@ -156,12 +179,22 @@ mod tests {
 
     #[test]
     fn names_and_kinds() {
-        assert_eq!(name(&Kind::Final.path(Path::new("a"), 120)), "step-00000120");
+        assert_eq!(
+            name(&Kind::Final.path(Path::new("a"), 120)),
+            "step-00000120"
+        );
         assert_eq!(Kind::parse("step-00000120"), Some((Kind::Final, 120)));
-        assert_eq!(Kind::parse(".old-step-1234567890"), Some((Kind::Old, 1_234_567_890)));
-        for other in
-            ["step-120", "step-0000012x", "step-+0000012", "xstep-00000120", "step-99999999999999999999"]
-        {
+        assert_eq!(
+            Kind::parse(".old-step-1234567890"),
+            Some((Kind::Old, 1_234_567_890))
+        );
+        for other in [
+            "step-120",
+            "step-0000012x",
+            "step-+0000012",
+            "xstep-00000120",
+            "step-99999999999999999999",
+        ] {
             assert_eq!(Kind::parse(other), None, "{other}");
         }
     }
@@ -186,25 +219,50 @@ mod tests {
 
     #[test]
     fn pruning_keeps_the_newest() {
-        let names = ["step-00000040", "step-00000080", "step-00000120", ".writing-step-00000060", "notes"];
+        let names = [
+            "step-00000040",
+            "step-00000080",
+            "step-00000120",
+            ".writing-step-00000060",
+            "notes",
+        ];
         let dir = folder(&names);
         fs::create_dir(dir.path().join(".writing-step-00000160")).unwrap();
         fs::create_dir(dir.path().join("step-00000010")).unwrap();
         prune(dir.path(), 2).unwrap();
-        let kept = [".writing-step-00000160", "notes", "step-00000010", "step-00000080", "step-00000120"];
+        let kept = [
+            ".writing-step-00000160",
+            "notes",
+            "step-00000010",
+            "step-00000080",
+            "step-00000120",
+        ];
         assert_eq!(left(dir.path()), kept);
         prune(dir.path(), 0).unwrap();
-        assert_eq!(resolve(dir.path()).unwrap(), dir.path().join("step-00000120"));
+        assert_eq!(
+            resolve(dir.path()).unwrap(),
+            dir.path().join("step-00000120")
+        );
     }
 
     #[test]
     fn a_replaced_checkpoint_stands_in_until_the_new_one_is_there() {
         let dir = folder(&["step-00000040", ".old-step-00000080"]);
-        assert_eq!(resolve(dir.path()).unwrap(), dir.path().join(".old-step-00000080"));
+        assert_eq!(
+            resolve(dir.path()).unwrap(),
+            dir.path().join(".old-step-00000080")
+        );
         tidy(&Local, dir.path()).unwrap();
         assert_eq!(left(dir.path()), ["step-00000040", "step-00000080"]);
-        let dir = folder(&["step-00000080", ".old-step-00000080", ".removed-step-00000040"]);
-        assert_eq!(resolve(dir.path()).unwrap(), dir.path().join("step-00000080"));
+        let dir = folder(&[
+            "step-00000080",
+            ".old-step-00000080",
+            ".removed-step-00000040",
+        ]);
+        assert_eq!(
+            resolve(dir.path()).unwrap(),
+            dir.path().join("step-00000080")
+        );
         tidy(&Local, dir.path()).unwrap();
         assert_eq!(left(dir.path()), ["step-00000080"]);
     }
@@ -224,6 +282,9 @@ mod tests {
         for path in [run.path(), &run.path().join("checkpoints"), &checkpoint] {
             assert_eq!(resolve(path).unwrap(), checkpoint);
         }
-        assert!(matches!(resolve(&run.path().join("gone")), Err(Error::Missing { .. })));
+        assert!(matches!(
+            resolve(&run.path().join("gone")),
+            Err(Error::Missing { .. })
+        ));
     }
 }

@@ -57,8 +57,11 @@ pub struct FileSummary {
 /// Says what a checkpoint holds; no tensor is read.
 pub fn inspect(reader: &Reader) -> Summary {
     let tensors = tensors(reader);
-    let elements =
-        reader.manifest.tensors.values().map(|tensor| tensor.info.global_shape.iter().product::<usize>());
+    let elements = reader
+        .manifest
+        .tensors
+        .values()
+        .map(|tensor| tensor.info.global_shape.iter().product::<usize>());
     let file = |file: &super::manifest::FileEntry| FileSummary {
         name: file.name.clone(),
         num_bytes: file.bytes,
@@ -76,14 +79,19 @@ pub fn inspect(reader: &Reader) -> Summary {
 }
 
 fn tensors(reader: &Reader) -> Vec<TensorSummary> {
-    let tensors = reader.manifest.tensors.iter().map(|(name, tensor)| TensorSummary {
-        name: name.clone(),
-        dtype: tensor.info.dtype.to_string(),
-        shape: tensor.info.global_shape.clone(),
-        layout: tensor.info.layout.to_string(),
-        num_pieces: tensor.pieces.len(),
-        num_bytes: (tensor.info.global_shape.iter().product::<usize>() * tensor.info.dtype.bytes()) as u64,
-    });
+    let tensors = reader
+        .manifest
+        .tensors
+        .iter()
+        .map(|(name, tensor)| TensorSummary {
+            name: name.clone(),
+            dtype: tensor.info.dtype.to_string(),
+            shape: tensor.info.global_shape.clone(),
+            layout: tensor.info.layout.to_string(),
+            num_pieces: tensor.pieces.len(),
+            num_bytes: (tensor.info.global_shape.iter().product::<usize>()
+                * tensor.info.dtype.bytes()) as u64,
+        });
     tensors.collect()
 }
 
@@ -101,7 +109,12 @@ impl fmt::Display for Summary {
         writeln!(f, "{}", self.path.display())?;
         writeln!(f, "step {}, written by grid {}", self.step, self.grid())?;
         let bytes = size(self.num_bytes);
-        writeln!(f, "{} tensors, {} elements, {bytes}", self.tensors.len(), self.num_elements)?;
+        writeln!(
+            f,
+            "{} tensors, {} elements, {bytes}",
+            self.tensors.len(),
+            self.num_elements
+        )?;
         let rows = self.tensors.iter().map(TensorSummary::row);
         table(
             f,
@@ -109,11 +122,19 @@ impl fmt::Display for Summary {
                 .into_iter()
                 .chain(rows),
         )?;
-        let rows = self
-            .files
-            .iter()
-            .map(|file| [file.name.clone(), file.crc32.clone(), size(file.num_bytes).to_string()]);
-        table(f, [["file", "crc-32", "size"].map(str::to_owned)].into_iter().chain(rows))
+        let rows = self.files.iter().map(|file| {
+            [
+                file.name.clone(),
+                file.crc32.clone(),
+                size(file.num_bytes).to_string(),
+            ]
+        });
+        table(
+            f,
+            [["file", "crc-32", "size"].map(str::to_owned)]
+                .into_iter()
+                .chain(rows),
+        )
     }
 }
 
@@ -137,13 +158,24 @@ fn size(bytes: u64) -> Bytes {
 }
 
 /// Rows in aligned columns, after an empty line.
-fn table<const N: usize>(f: &mut fmt::Formatter<'_>, rows: impl Iterator<Item = [String; N]>) -> fmt::Result {
+fn table<const N: usize>(
+    f: &mut fmt::Formatter<'_>,
+    rows: impl Iterator<Item = [String; N]>,
+) -> fmt::Result {
     let rows: Vec<_> = rows.collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<_> = (0..N).map(width).collect();
     writeln!(f)?;
     for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
         writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())

@@ -92,12 +92,18 @@ impl Manifest {
         let format = serde_json::from_str(text).map(|Format { format }| format);
         match format {
             // A later format may carry its sum elsewhere: its number is believed.
-            Ok(found) if found != FORMAT => return Err(Fault::Format { found, needed: FORMAT }),
+            Ok(found) if found != FORMAT => {
+                return Err(Fault::Format {
+                    found,
+                    needed: FORMAT,
+                });
+            }
             Err(error) => return Err(damaged(error.to_string())),
             Ok(_) if !is_whole => return Err(damaged("its CRC-32 is not that of its text".into())),
             Ok(_) => {}
         }
-        let manifest: Manifest = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+        let manifest: Manifest =
+            serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
         manifest.check().map_err(damaged)?;
         Ok(manifest)
     }
@@ -106,24 +112,42 @@ impl Manifest {
     fn check(&self) -> Result<(), String> {
         for file in &self.files {
             let mut parts = Path::new(&file.name).components();
-            if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+            if !matches!(
+                (parts.next(), parts.next()),
+                (Some(Component::Normal(_)), None)
+            ) {
                 return Err(format!("file {:?} is not beside it", file.name));
             }
         }
         self.tensors.iter().try_for_each(|(name, tensor)| {
-            self.check_tensor(tensor).map_err(|reason| format!("tensor {name}: {reason}"))
+            self.check_tensor(tensor)
+                .map_err(|reason| format!("tensor {name}: {reason}"))
         })
     }
 
     fn check_tensor(&self, TensorEntry { info, pieces }: &TensorEntry) -> Result<(), String> {
-        info.layout.check(&info.global_shape).map_err(|error| error.to_string())?;
+        info.layout
+            .check(&info.global_shape)
+            .map_err(|error| error.to_string())?;
         num_bytes(&info.global_shape, info.dtype).ok_or("its bytes cannot be counted")?;
-        for Placed { file, offset, index } in pieces {
-            let file = self.files.get(*file).ok_or("a piece lies in a file that is not listed")?;
-            let bytes = num_bytes(&index.shape, info.dtype).and_then(|bytes| u64::try_from(bytes).ok());
+        for Placed {
+            file,
+            offset,
+            index,
+        } in pieces
+        {
+            let file = self
+                .files
+                .get(*file)
+                .ok_or("a piece lies in a file that is not listed")?;
+            let bytes =
+                num_bytes(&index.shape, info.dtype).and_then(|bytes| u64::try_from(bytes).ok());
             let end = bytes.and_then(|bytes| offset.checked_add(bytes));
             if !fits(index, &info.global_shape) || end.is_none_or(|end| end > file.bytes) {
-                return Err(format!("a piece leaves the tensor or {} ({} bytes)", file.name, file.bytes));
+                return Err(format!(
+                    "a piece leaves the tensor or {} ({} bytes)",
+                    file.name, file.bytes
+                ));
             }
         }
         Ok(())
@@ -132,7 +156,10 @@ impl Manifest {
     /// Checks that every tensor is covered exactly once.
     pub(super) fn check_tiling<'a>(&'a self) -> Result<(), (&'a str, Box<Tiling>)> {
         self.tensors.iter().try_for_each(|(name, tensor)| {
-            let tile = |piece: &'a Placed| Tile { index: &piece.index, file: &self.files[piece.file].name };
+            let tile = |piece: &'a Placed| Tile {
+                index: &piece.index,
+                file: &self.files[piece.file].name,
+            };
             let tiles: Vec<_> = tensor.pieces.iter().map(tile).collect();
             tiling::check(&tensor.info.global_shape, &tiles).map_err(|fault| (name.as_str(), fault))
         })
@@ -146,7 +173,10 @@ struct Format {
 }
 
 fn first_line(rest: &str) -> String {
-    format!("{{\"crc32\":\"{:08x}\",\n", crc32fast::hash(rest.as_bytes()))
+    format!(
+        "{{\"crc32\":\"{:08x}\",\n",
+        crc32fast::hash(rest.as_bytes())
+    )
 }
 
 #[cfg(test)]
@@ -155,20 +185,42 @@ mod tests {
     use serde_json::json;
 
     fn manifest() -> Manifest {
-        let info =
-            TensorInfo { dtype: DType::Bf16, global_shape: vec![4, 2], layout: "[x | -]".parse().unwrap() };
-        let whole = Placed { file: 0, offset: 64, index: IndexBox::full(&[4, 2]) };
+        let info = TensorInfo {
+            dtype: DType::Bf16,
+            global_shape: vec![4, 2],
+            layout: "[x | -]".parse().unwrap(),
+        };
+        let whole = Placed {
+            file: 0,
+            offset: 64,
+            index: IndexBox::full(&[4, 2]),
+        };
         Manifest {
             format: FORMAT,
             step: 7,
-            files: vec![FileEntry { name: "shard-00000.safetensors".into(), bytes: 80, crc32: 1 }],
-            tensors: BTreeMap::from([("w".into(), TensorEntry { info, pieces: vec![whole] })]),
-            sections: Sections { trainer: json!({"seed": 3}), ..Sections::default() },
+            files: vec![FileEntry {
+                name: "shard-00000.safetensors".into(),
+                bytes: 80,
+                crc32: 1,
+            }],
+            tensors: BTreeMap::from([(
+                "w".into(),
+                TensorEntry {
+                    info,
+                    pieces: vec![whole],
+                },
+            )]),
+            sections: Sections {
+                trainer: json!({"seed": 3}),
+                ..Sections::default()
+            },
         }
     }
 
     fn said(manifest: &Manifest) -> String {
-        Manifest::decode(&manifest.encode()).unwrap_err().to_string()
+        Manifest::decode(&manifest.encode())
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
@@ -176,7 +228,10 @@ mod tests {
         let bytes = manifest().encode();
         assert_eq!(Manifest::decode(&bytes).unwrap(), manifest());
         let json: Value = serde_json::from_slice(&bytes).unwrap();
-        assert_eq!((&json["step"], &json["tensors"]["w"]["info"]["dtype"]), (&json!(7), &json!("bf16")));
+        assert_eq!(
+            (&json["step"], &json["tensors"]["w"]["info"]["dtype"]),
+            (&json!(7), &json!("bf16"))
+        );
     }
 
     #[test]
@@ -199,13 +254,17 @@ mod tests {
             change(&mut manifest);
             said(&manifest)
         };
-        assert_eq!(changed(&|m| m.format = 2), "manifest.json has format 2, this program reads 1");
+        assert_eq!(
+            changed(&|m| m.format = 2),
+            "manifest.json has format 2, this program reads 1"
+        );
         let beside = "manifest.json is damaged: file \"../a\" is not beside it";
         assert_eq!(changed(&|m| m.files[0].name = "../a".into()), beside);
         let leaves = "manifest.json is damaged: tensor w: a piece leaves the tensor or shard-00000.safetensors (79 bytes)";
         assert_eq!(changed(&|m| m.files[0].bytes = 79), leaves);
-        let piece =
-            |change: fn(&mut Placed)| changed(&|m| change(&mut m.tensors.get_mut("w").unwrap().pieces[0]));
+        let piece = |change: fn(&mut Placed)| {
+            changed(&|m| change(&mut m.tensors.get_mut("w").unwrap().pieces[0]))
+        };
         assert!(piece(|piece| piece.index.start[0] = 1).contains("leaves the tensor"));
         assert!(piece(|piece| piece.offset = u64::MAX).contains("leaves the tensor"));
         assert!(piece(|piece| piece.file = 1).contains("a file that is not listed"));

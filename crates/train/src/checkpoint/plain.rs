@@ -42,10 +42,19 @@ impl PlainFile {
         let read = SafeTensors::read_metadata(&mapped);
         let (header_bytes, header) = read.map_err(|error| {
             let reason = error.to_string();
-            Error::NotSafetensors { path: path.clone(), bytes: mapped.len() as u64, reason }
+            Error::NotSafetensors {
+                path: path.clone(),
+                bytes: mapped.len() as u64,
+                reason,
+            }
         })?;
         // Eight bytes of the file say how long the header is.
-        Ok(PlainFile { path, mapped, header, data_offset: 8 + header_bytes })
+        Ok(PlainFile {
+            path,
+            mapped,
+            header,
+            data_offset: 8 + header_bytes,
+        })
     }
 
     /// The file's path.
@@ -79,10 +88,18 @@ impl PlainFile {
     /// [`Error::UnknownTensor`]; [`Error::Dtype`] when we have no such element type.
     pub fn info(&self, name: &str) -> Result<TensorInfo> {
         let header = self.header(name)?;
-        let other = || Error::Dtype { name: name.to_owned(), found: header.dtype.to_string(), needed: KNOWN };
+        let other = || Error::Dtype {
+            name: name.to_owned(),
+            found: header.dtype.to_string(),
+            needed: KNOWN,
+        };
         let dtype = element::from_header(header.dtype).ok_or_else(other)?;
         let global_shape = header.shape.clone();
-        Ok(TensorInfo { dtype, layout: Layout::replicated(global_shape.len()), global_shape })
+        Ok(TensorInfo {
+            dtype,
+            layout: Layout::replicated(global_shape.len()),
+            global_shape,
+        })
     }
 
     /// A box of a tensor as numbers.
@@ -100,22 +117,41 @@ impl PlainFile {
     /// [`Error::UnknownTensor`]; [`Error::Dtype`] when its elements are others.
     pub fn read_u32(&self, name: &str) -> Result<Vec<u32>> {
         match self.read(name, &IndexBox::full(self.shape(name)?))? {
-            (DType::U32, bytes) => Ok(bytes.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)).collect()),
-            (other, _) => {
-                Err(Error::Dtype { name: name.to_owned(), found: other.to_string(), needed: "u32" })
-            }
+            (DType::U32, bytes) => Ok(bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|id| u32::from_le_bytes(*id))
+                .collect()),
+            (other, _) => Err(Error::Dtype {
+                name: name.to_owned(),
+                found: other.to_string(),
+                needed: "u32",
+            }),
         }
     }
 
     fn read(&self, name: &str, index: &IndexBox) -> Result<(DType, Vec<u8>)> {
-        let TensorInfo { dtype, global_shape: shape, .. } = self.info(name)?;
+        let TensorInfo {
+            dtype,
+            global_shape: shape,
+            ..
+        } = self.info(name)?;
         if !fits(index, &shape) {
-            return Err(Error::Outside { name: name.to_owned(), index: index.clone(), shape });
+            return Err(Error::Outside {
+                name: name.to_owned(),
+                index: index.clone(),
+                shape,
+            });
         }
         let (start, end) = self.header(name)?.data_offsets;
         let source = &self.mapped[self.data_offset..][start..end];
         let mut bytes = vec![0; index.num_elements() * dtype.bytes()];
-        copy_overlap((source, &IndexBox::full(&shape)), (&mut bytes, index), dtype.bytes());
+        copy_overlap(
+            (source, &IndexBox::full(&shape)),
+            (&mut bytes, index),
+            dtype.bytes(),
+        );
         Ok((dtype, bytes))
     }
 

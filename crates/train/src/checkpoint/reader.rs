@@ -45,7 +45,11 @@ impl Reader {
         })?;
         let manifest = Manifest::decode(&bytes).map_err(damaged)?;
         let maps = manifest.files.iter().map(|_| OnceLock::new()).collect();
-        let reader = Reader { path: path.to_owned(), manifest, maps };
+        let reader = Reader {
+            path: path.to_owned(),
+            manifest,
+            maps,
+        };
         (0..reader.manifest.files.len()).try_for_each(|file| reader.check_length(file))?;
         Ok(reader)
     }
@@ -89,12 +93,19 @@ impl Reader {
         let TensorEntry { info, pieces } = self.tensor(name)?;
         if !fits(index, &info.global_shape) {
             let shape = info.global_shape.clone();
-            return Err(Error::Outside { name: name.to_owned(), index: index.clone(), shape });
+            return Err(Error::Outside {
+                name: name.to_owned(),
+                index: index.clone(),
+                shape,
+            });
         }
         let element_bytes = info.dtype.bytes();
         let mut bytes = vec![0; index.num_elements() * element_bytes];
         let mut found = 0;
-        for piece in pieces.iter().filter(|piece| piece.index.intersect(index).is_some()) {
+        for piece in pieces
+            .iter()
+            .filter(|piece| piece.index.intersect(index).is_some())
+        {
             let source = self.piece_bytes(piece, element_bytes)?;
             found += copy_overlap((source, &piece.index), (&mut bytes, index), element_bytes);
         }
@@ -118,11 +129,14 @@ impl Reader {
     }
 
     pub(super) fn tensor(&self, name: &str) -> Result<&TensorEntry> {
-        self.manifest.tensors.get(name).ok_or_else(|| Error::UnknownTensor {
-            path: self.path.clone(),
-            name: name.to_owned(),
-            num_tensors: self.manifest.tensors.len(),
-        })
+        self.manifest
+            .tensors
+            .get(name)
+            .ok_or_else(|| Error::UnknownTensor {
+                path: self.path.clone(),
+                name: name.to_owned(),
+                num_tensors: self.manifest.tensors.len(),
+            })
     }
 
     pub(super) fn file_path(&self, file: usize) -> PathBuf {
@@ -139,15 +153,22 @@ impl Reader {
         let (file, needed) = (entry.name.clone(), entry.bytes);
         match found {
             Some(found) if found == needed => Ok(()),
-            Some(found) => Err(Error::damaged(&self.path, Fault::Length { file, found, needed })),
+            Some(found) => Err(Error::damaged(
+                &self.path,
+                Fault::Length {
+                    file,
+                    found,
+                    needed,
+                },
+            )),
             None => Err(Error::damaged(&self.path, Fault::NoFile { file, needed })),
         }
     }
 
     fn piece_bytes(&self, piece: &Placed, element_bytes: usize) -> Result<&[u8]> {
         let len = piece.index.num_elements() * element_bytes;
-        let start =
-            usize::try_from(piece.offset).expect("a bug: a file was mapped that is longer than memory");
+        let start = usize::try_from(piece.offset)
+            .expect("a bug: a file was mapped that is longer than memory");
         Ok(&self.mapped(piece.file)?[start..start + len])
     }
 
@@ -158,7 +179,11 @@ impl Reader {
         let mapped = map(&self.file_path(file))?;
         let (found, entry) = (mapped.len() as u64, &self.manifest.files[file]);
         if found != entry.bytes {
-            let fault = Fault::Length { file: entry.name.clone(), found, needed: entry.bytes };
+            let fault = Fault::Length {
+                file: entry.name.clone(),
+                found,
+                needed: entry.bytes,
+            };
             return Err(Error::damaged(&self.path, fault));
         }
         // Another thread may have been faster; then this map is dropped.
@@ -166,7 +191,17 @@ impl Reader {
     }
 
     fn incomplete(&self, name: &str, index: &IndexBox, found: usize) -> Error {
-        let fault = Box::new(Tiling::Gap { missing: index.clone(), found, needed: index.num_elements() });
-        Error::damaged(&self.path, Fault::Tiling { name: name.to_owned(), fault })
+        let fault = Box::new(Tiling::Gap {
+            missing: index.clone(),
+            found,
+            needed: index.num_elements(),
+        });
+        Error::damaged(
+            &self.path,
+            Fault::Tiling {
+                name: name.to_owned(),
+                fault,
+            },
+        )
     }
 }

@@ -50,21 +50,40 @@ pub(super) fn reshard_on(
     for rank in 0..grid.world_size() {
         let pieces = owned(reader, grid, &grid.coordinates(rank), stage_of);
         if !pieces.is_empty() {
-            let sources: Vec<_> =
-                pieces.iter().map(|piece| (piece.name.clone(), piece.index.clone())).collect();
-            records.push(write_records(&*disk, writer.dir(), rank, pieces, &mut |piece, emit| {
-                copy(reader, &sources[piece].0, &sources[piece].1, emit)
-            })?);
+            let sources: Vec<_> = pieces
+                .iter()
+                .map(|piece| (piece.name.clone(), piece.index.clone()))
+                .collect();
+            records.push(write_records(
+                &*disk,
+                writer.dir(),
+                rank,
+                pieces,
+                &mut |piece, emit| copy(reader, &sources[piece].0, &sources[piece].1, emit),
+            )?);
         }
     }
     let new_grid = serde_json::to_value(grid).expect("a bug: a grid is plain values");
-    writer.commit(records, Sections { grid: new_grid, ..reader.sections().clone() })
+    writer.commit(
+        records,
+        Sections {
+            grid: new_grid,
+            ..reader.sections().clone()
+        },
+    )
 }
 
 /// Passes a box of a tensor on, slab by slab.
-pub(super) fn copy(reader: &Reader, name: &str, index: &IndexBox, emit: &mut Emit<'_>) -> Result<()> {
+pub(super) fn copy(
+    reader: &Reader,
+    name: &str,
+    index: &IndexBox,
+    emit: &mut Emit<'_>,
+) -> Result<()> {
     let max_elements = SLAB_BYTES / reader.info(name)?.dtype.bytes();
-    slabs(index, max_elements).iter().try_for_each(|slab| emit(&reader.read(name, slab)?))
+    slabs(index, max_elements)
+        .iter()
+        .try_for_each(|slab| emit(&reader.read(name, slab)?))
 }
 
 fn check_stages(reader: &Reader, grid: &Grid, stage_of: &dyn Fn(&str) -> usize) -> Result<()> {
@@ -72,7 +91,11 @@ fn check_stages(reader: &Reader, grid: &Grid, stage_of: &dyn Fn(&str) -> usize) 
     let placed = reader.names().map(|name| (name, stage_of(name)));
     match placed.into_iter().find(|(_, stage)| *stage >= num_stages) {
         None => Ok(()),
-        Some((name, stage)) => Err(Error::Stage { name: name.to_owned(), stage, num_stages }),
+        Some((name, stage)) => Err(Error::Stage {
+            name: name.to_owned(),
+            stage,
+            num_stages,
+        }),
     }
 }
 
@@ -85,10 +108,17 @@ fn owned(
 ) -> Vec<PieceRecord> {
     let pieces = reader.manifest.tensors.iter().filter_map(|(name, tensor)| {
         let info = &tensor.info;
-        let is_first = Axis::ALL.into_iter().filter(|axis| info.layout.cuts(*axis).is_none()).all(|axis| {
-            let owner = if axis == Axis::Pipeline { stage_of(name) } else { 0 };
-            at[axis] == owner
-        });
+        let is_first = Axis::ALL
+            .into_iter()
+            .filter(|axis| info.layout.cuts(*axis).is_none())
+            .all(|axis| {
+                let owner = if axis == Axis::Pipeline {
+                    stage_of(name)
+                } else {
+                    0
+                };
+                at[axis] == owner
+            });
         let index = info.layout.local_box(&info.global_shape, grid, at);
         // A tensor without elements is recorded nonetheless; an empty shard of one that has some is not.
         let holds = !index.is_empty() || info.global_shape.contains(&0);

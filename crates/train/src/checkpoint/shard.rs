@@ -76,11 +76,18 @@ pub(super) fn write_shard_on(
         let needed = num_bytes(&piece.index.shape, piece.dtype);
         if needed != Some(piece.bytes.len()) {
             let needed = needed.map_or("fewer elements".into(), |needed| format!("{needed} bytes"));
-            return Err(refused(&piece.record(), rank, format!("{} bytes", piece.bytes.len()), needed));
+            return Err(refused(
+                &piece.record(),
+                rank,
+                format!("{} bytes", piece.bytes.len()),
+                needed,
+            ));
         }
     }
     let records = pieces.iter().map(Piece::record).collect();
-    write_records(disk, writing_dir, rank, records, &mut |index, emit| emit(pieces[index].bytes))
+    write_records(disk, writing_dir, rank, records, &mut |index, emit| {
+        emit(pieces[index].bytes)
+    })
 }
 
 impl Piece<'_> {
@@ -105,15 +112,29 @@ pub(super) fn write_records(
     fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
 ) -> Result<ShardRecord> {
     check(rank, &pieces)?;
-    let stored: Vec<usize> = (0..pieces.len()).filter(|index| !pieces[*index].index.is_empty()).collect();
+    let stored: Vec<usize> = (0..pieces.len())
+        .filter(|index| !pieces[*index].index.is_empty())
+        .collect();
     let entries: Vec<Entry> = stored.iter().map(|index| pieces[*index].entry()).collect();
     let metadata = BTreeMap::from([("fascicle".to_owned(), description(rank, &pieces))]);
     let name = format!("shard-{rank:05}.safetensors");
     let path = writing_dir.join(&name);
-    let Written { bytes, crc32, offsets } =
-        stream::write(disk, &path, &entries, &metadata, &mut |entry, emit| fill(stored[entry], emit))?;
-    stored.iter().zip(offsets).for_each(|(index, offset)| pieces[*index].offset = offset);
-    Ok(ShardRecord { rank, file: FileEntry { name, bytes, crc32 }, pieces })
+    let Written {
+        bytes,
+        crc32,
+        offsets,
+    } = stream::write(disk, &path, &entries, &metadata, &mut |entry, emit| {
+        fill(stored[entry], emit)
+    })?;
+    stored
+        .iter()
+        .zip(offsets)
+        .for_each(|(index, offset)| pieces[*index].offset = offset);
+    Ok(ShardRecord {
+        rank,
+        file: FileEntry { name, bytes, crc32 },
+        pieces,
+    })
 }
 
 impl PieceRecord {
@@ -124,15 +145,18 @@ impl PieceRecord {
     }
 
     fn entry(&self) -> Entry {
-        Entry { key: self.key(), dtype: self.dtype, shape: self.index.shape.clone() }
+        Entry {
+            key: self.key(),
+            dtype: self.dtype,
+            shape: self.index.shape.clone(),
+        }
     }
 }
 
 /// What the keys stand for, for readers that have only this file.
 fn description(rank: usize, pieces: &[PieceRecord]) -> String {
     let piece = |piece: &PieceRecord| {
-        let fields =
-            json!({"name": piece.name, "global_shape": piece.global_shape, "start": piece.index.start});
+        let fields = json!({"name": piece.name, "global_shape": piece.global_shape, "start": piece.index.start});
         (piece.key(), fields)
     };
     let stored = pieces.iter().filter(|piece| !piece.index.is_empty());
@@ -146,10 +170,16 @@ fn check(rank: usize, pieces: &[PieceRecord]) -> Result<()> {
         piece.layout.check(&piece.global_shape)?;
         let refuse = |found: String, needed: &str| Err(refused(piece, rank, found, needed));
         if num_bytes(&piece.global_shape, piece.dtype).is_none() {
-            return refuse(format!("shape {:?}", piece.global_shape), "one whose bytes can be counted");
+            return refuse(
+                format!("shape {:?}", piece.global_shape),
+                "one whose bytes can be counted",
+            );
         }
         if !fits(&piece.index, &piece.global_shape) {
-            return refuse("a box outside".into(), &format!("one within shape {:?}", piece.global_shape));
+            return refuse(
+                "a box outside".into(),
+                &format!("one within shape {:?}", piece.global_shape),
+            );
         }
         if piece.name == "__metadata__" {
             return refuse("a name that safetensors files reserve".into(), "another");
@@ -180,7 +210,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::replicated(2);
         let said = |name, start: usize, bytes: usize| {
-            let index = IndexBox { start: vec![start, 0], shape: vec![2, 2] };
+            let index = IndexBox {
+                start: vec![start, 0],
+                shape: vec![2, 2],
+            };
             let bytes = vec![0; bytes];
             let piece = Piece {
                 name,
@@ -190,18 +223,29 @@ mod tests {
                 index,
                 bytes: &bytes,
             };
-            write_shard(dir.path(), 3, &[piece.clone(), piece]).unwrap_err().to_string()
+            write_shard(dir.path(), 3, &[piece.clone(), piece])
+                .unwrap_err()
+                .to_string()
         };
         let place = |start: usize| format!("box [{start}..{}, 0..2] of rank 3: found", start + 2);
         let needed = "checkpoint: tensor w,";
-        assert_eq!(said("w", 0, 12), format!("{needed} {} 12 bytes, needs 16 bytes", place(0)));
+        assert_eq!(
+            said("w", 0, 12),
+            format!("{needed} {} 12 bytes, needs 16 bytes", place(0))
+        );
         assert_eq!(
             said("w", 3, 16),
-            format!("{needed} {} a box outside, needs one within shape [4, 2]", place(3))
+            format!(
+                "{needed} {} a box outside, needs one within shape [4, 2]",
+                place(3)
+            )
         );
         assert_eq!(
             said("w", 1, 16),
-            format!("{needed} {} a second piece that begins there, needs one", place(1))
+            format!(
+                "{needed} {} a second piece that begins there, needs one",
+                place(1)
+            )
         );
         assert!(said("__metadata__", 0, 16).contains("a name that safetensors files reserve"));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);

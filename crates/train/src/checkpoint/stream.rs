@@ -30,7 +30,8 @@ pub(super) struct Entry {
 
 impl Entry {
     fn num_bytes(&self) -> usize {
-        num_bytes(&self.shape, self.dtype).expect("a bug: the size of a stored tensor was checked before")
+        num_bytes(&self.shape, self.dtype)
+            .expect("a bug: the size of a stored tensor was checked before")
     }
 }
 
@@ -58,10 +59,16 @@ pub(super) fn write(
     fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
 ) -> Result<Written> {
     let plan = Plan::new(entries, metadata);
-    let file = disk.create(path).map_err(|source| Error::writing(path, plan.total, 0, source))?;
+    let file = disk
+        .create(path)
+        .map_err(|source| Error::writing(path, plan.total, 0, source))?;
     let written = Output::new(file, path, plan.total).write(&plan, entries, fill);
     match written {
-        Ok((bytes, crc32)) => Ok(Written { bytes, crc32, offsets: plan.offsets }),
+        Ok((bytes, crc32)) => Ok(Written {
+            bytes,
+            crc32,
+            offsets: plan.offsets,
+        }),
         Err(error) => {
             // The first failure is the one to report; what cannot be removed now goes with its folder.
             let _ = disk.remove(path);
@@ -92,7 +99,12 @@ impl Plan {
         let header = header(entries, &offsets, metadata);
         let front = header.len() as u64;
         offsets.iter_mut().for_each(|offset| *offset += front);
-        Plan { header, order, offsets, total: front + data_bytes }
+        Plan {
+            header,
+            order,
+            offsets,
+            total: front + data_bytes,
+        }
     }
 }
 
@@ -124,8 +136,16 @@ struct Output<'a> {
 
 impl<'a> Output<'a> {
     fn new(file: Box<dyn Stored>, path: &'a Path, total: u64) -> Self {
-        let summed = Summed { file, hasher: crc32fast::Hasher::new(), bytes: 0 };
-        Output { file: BufWriter::with_capacity(BUFFER_BYTES, summed), path, total }
+        let summed = Summed {
+            file,
+            hasher: crc32fast::Hasher::new(),
+            bytes: 0,
+        };
+        Output {
+            file: BufWriter::with_capacity(BUFFER_BYTES, summed),
+            path,
+            total,
+        }
     }
 
     fn write(
@@ -138,10 +158,16 @@ impl<'a> Output<'a> {
         for index in &plan.order {
             let mut left = entries[*index].num_bytes();
             fill(*index, &mut |bytes| {
-                left = left.checked_sub(bytes.len()).expect("a bug: more bytes than the tensor has");
+                left = left
+                    .checked_sub(bytes.len())
+                    .expect("a bug: more bytes than the tensor has");
                 self.emit(bytes)
             })?;
-            assert_eq!(left, 0, "a bug: fewer bytes than {} has", entries[*index].key);
+            assert_eq!(
+                left, 0,
+                "a bug: fewer bytes than {} has",
+                entries[*index].key
+            );
         }
         self.file
             .flush()
@@ -152,7 +178,9 @@ impl<'a> Output<'a> {
     }
 
     fn emit(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(|source| self.failed(source))
+        self.file
+            .write_all(bytes)
+            .map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> Error {

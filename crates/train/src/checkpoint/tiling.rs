@@ -26,7 +26,10 @@ pub enum Tiling {
         second: (IndexBox, String),
     },
     /// Elements lie in no box.
-    #[error("box {} is missing ({found} of {needed} elements found)", show(missing))]
+    #[error(
+        "box {} is missing ({found} of {needed} elements found)",
+        show(missing)
+    )]
     Gap {
         /// A box of elements that are missing.
         missing: IndexBox,
@@ -62,18 +65,33 @@ impl Tile<'_> {
 pub(super) fn check(shape: &[usize], tiles: &[Tile<'_>]) -> Result<(), Box<Tiling>> {
     if let Some(tile) = tiles.iter().find(|tile| !fits(tile.index, shape)) {
         let (index, file) = tile.owned();
-        return Err(Box::new(Tiling::Outside { index, file, shape: shape.to_vec() }));
+        return Err(Box::new(Tiling::Outside {
+            index,
+            file,
+            shape: shape.to_vec(),
+        }));
     }
-    let tiles: Vec<_> = tiles.iter().copied().filter(|tile| !tile.index.is_empty()).collect();
+    let tiles: Vec<_> = tiles
+        .iter()
+        .copied()
+        .filter(|tile| !tile.index.is_empty())
+        .collect();
     if let Some((first, second)) = overlapping(&tiles) {
-        return Err(Box::new(Tiling::Overlap { first: first.owned(), second: second.owned() }));
+        return Err(Box::new(Tiling::Overlap {
+            first: first.owned(),
+            second: second.owned(),
+        }));
     }
     // Boxes within the tensor that share nothing cover it if they count as many elements.
     let found = tiles.iter().map(|tile| tile.index.num_elements()).sum();
     let needed = shape.iter().product();
     match found == needed {
         true => Ok(()),
-        false => Err(Box::new(Tiling::Gap { missing: missing(shape, &tiles), found, needed })),
+        false => Err(Box::new(Tiling::Gap {
+            missing: missing(shape, &tiles),
+            found,
+            needed,
+        })),
     }
 }
 
@@ -86,7 +104,9 @@ fn overlapping<'a>(tiles: &[Tile<'a>]) -> Option<(Tile<'a>, Tile<'a>)> {
     let mut sorted = tiles.to_vec();
     sorted.sort_by_key(|tile| tile.start(dim));
     sorted.iter().enumerate().find_map(|(at, tile)| {
-        let near = sorted[at + 1..].iter().take_while(|later| later.start(dim) < tile.end(dim));
+        let near = sorted[at + 1..]
+            .iter()
+            .take_while(|later| later.start(dim) < tile.end(dim));
         let mut shared = near.filter(|later| tile.index.intersect(later.index).is_some());
         shared.next().map(|later| (*tile, *later))
     })
@@ -108,7 +128,9 @@ fn most_cut(tiles: &[Tile<'_>]) -> usize {
 fn missing(shape: &[usize], tiles: &[Tile<'_>]) -> IndexBox {
     let whole = vec![IndexBox::full(shape)];
     let left = tiles.iter().fold(whole, |left, tile| {
-        left.into_iter().flat_map(|uncovered| without(uncovered, tile.index)).collect()
+        left.into_iter()
+            .flat_map(|uncovered| without(uncovered, tile.index))
+            .collect()
     });
     let first = left.into_iter().min_by(|a, b| a.start.cmp(&b.start));
     first.expect("a bug: fewer elements found than needed, but none is missing")
@@ -116,7 +138,9 @@ fn missing(shape: &[usize], tiles: &[Tile<'_>]) -> IndexBox {
 
 /// What is left of a box without the elements of another.
 fn without(mut left: IndexBox, taken: &IndexBox) -> Vec<IndexBox> {
-    let Some(both) = left.intersect(taken) else { return vec![left] };
+    let Some(both) = left.intersect(taken) else {
+        return vec![left];
+    };
     let mut pieces = Vec::new();
     for (dim, (start, end)) in both.start.iter().copied().zip(both.end()).enumerate() {
         let left_end = left.start[dim] + left.shape[dim];
@@ -137,33 +161,63 @@ mod tests {
     use proptest::prelude::*;
 
     fn index(start: &[usize], shape: &[usize]) -> IndexBox {
-        IndexBox { start: start.to_vec(), shape: shape.to_vec() }
+        IndexBox {
+            start: start.to_vec(),
+            shape: shape.to_vec(),
+        }
     }
 
     fn said(shape: &[usize], boxes: &[IndexBox]) -> String {
-        let tiles: Vec<_> = boxes.iter().map(|index| Tile { index, file: "f" }).collect();
+        let tiles: Vec<_> = boxes
+            .iter()
+            .map(|index| Tile { index, file: "f" })
+            .collect();
         check(shape, &tiles).map_or_else(|fault| fault.to_string(), |()| "tiled".into())
     }
 
     #[test]
     fn tilings_by_hand() {
         // The four arms of a pinwheel and its middle: no plane cuts them apart.
-        let arms = [([0, 0], [1, 2]), ([0, 2], [2, 1]), ([2, 1], [1, 2]), ([1, 0], [2, 1]), ([1, 1], [1, 1])];
-        let boxes: Vec<_> = arms.iter().map(|(start, shape)| index(start, shape)).collect();
+        let arms = [
+            ([0, 0], [1, 2]),
+            ([0, 2], [2, 1]),
+            ([2, 1], [1, 2]),
+            ([1, 0], [2, 1]),
+            ([1, 1], [1, 1]),
+        ];
+        let boxes: Vec<_> = arms
+            .iter()
+            .map(|(start, shape)| index(start, shape))
+            .collect();
         assert_eq!(said(&[3, 3], &boxes), "tiled");
-        assert_eq!(said(&[3, 3], &boxes[..4]), "box [1..2, 1..2] is missing (8 of 9 elements found)");
+        assert_eq!(
+            said(&[3, 3], &boxes[..4]),
+            "box [1..2, 1..2] is missing (8 of 9 elements found)"
+        );
         assert_eq!(said(&[], &[index(&[], &[])]), "tiled");
         assert_eq!(said(&[], &[]), "box [] is missing (0 of 1 elements found)");
-        assert_eq!(said(&[], &[index(&[], &[]), index(&[], &[])]), "box [] in f and box [] in f overlap");
+        assert_eq!(
+            said(&[], &[index(&[], &[]), index(&[], &[])]),
+            "box [] in f and box [] in f overlap"
+        );
         assert_eq!(said(&[4, 0], &[]), "tiled");
     }
 
     #[test]
     fn faults_name_their_boxes() {
         let halves = [index(&[0, 0], &[2, 3]), index(&[1, 2], &[1, 1])];
-        assert_eq!(said(&[2, 3], &halves), "box [0..2, 0..3] in f and box [1..2, 2..3] in f overlap");
-        assert_eq!(said(&[1, 3], &halves), "box [0..2, 0..3] in f is not within shape [1, 3]");
-        assert_eq!(said(&[4], &[index(&[1], &[3])]), "box [0..1] is missing (3 of 4 elements found)");
+        assert_eq!(
+            said(&[2, 3], &halves),
+            "box [0..2, 0..3] in f and box [1..2, 2..3] in f overlap"
+        );
+        assert_eq!(
+            said(&[1, 3], &halves),
+            "box [0..2, 0..3] in f is not within shape [1, 3]"
+        );
+        assert_eq!(
+            said(&[4], &[index(&[1], &[3])]),
+            "box [0..1] is missing (3 of 4 elements found)"
+        );
     }
 
     proptest! {

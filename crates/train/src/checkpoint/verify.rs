@@ -32,8 +32,16 @@ pub struct VerifyReport {
 impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = Bytes(usize::try_from(self.num_bytes).unwrap_or(usize::MAX));
-        write!(f, "step {} is whole: {} tensors, ", self.step, self.num_tensors)?;
-        write!(f, "each element stored once, in {} files ({bytes}) with the CRC-32 written", self.num_files)
+        write!(
+            f,
+            "step {} is whole: {} tensors, ",
+            self.step, self.num_tensors
+        )?;
+        write!(
+            f,
+            "each element stored once, in {} files ({bytes}) with the CRC-32 written",
+            self.num_files
+        )
     }
 }
 
@@ -53,14 +61,28 @@ impl Reader {
     pub fn verify_files_for(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
         let mut files = BTreeSet::new();
         for name in names {
-            files.extend(self.tensor(name.as_ref())?.pieces.iter().map(|piece| piece.file));
+            files.extend(
+                self.tensor(name.as_ref())?
+                    .pieces
+                    .iter()
+                    .map(|piece| piece.file),
+            );
         }
-        files.into_iter().try_for_each(|file| self.check_sum(file)).map_err(Error::with_offer)
+        files
+            .into_iter()
+            .try_for_each(|file| self.check_sum(file))
+            .map_err(Error::with_offer)
     }
 
     fn verify_exactly(&self) -> Result<VerifyReport> {
         self.manifest.check_tiling().map_err(|(name, fault)| {
-            Error::damaged(self.path(), Fault::Tiling { name: name.to_owned(), fault })
+            Error::damaged(
+                self.path(),
+                Fault::Tiling {
+                    name: name.to_owned(),
+                    fault,
+                },
+            )
         })?;
         let files = &self.manifest.files;
         (0..files.len()).try_for_each(|file| self.check_sum(file))?;
@@ -80,7 +102,15 @@ impl Reader {
             return Ok(());
         }
         let (file, bytes, needed) = (entry.name.clone(), entry.bytes, entry.crc32);
-        Err(Error::damaged(self.path(), Fault::Crc { file, bytes, found, needed }))
+        Err(Error::damaged(
+            self.path(),
+            Fault::Crc {
+                file,
+                bytes,
+                found,
+                needed,
+            },
+        ))
     }
 }
 
@@ -113,9 +143,16 @@ fn whole_before(path: &Path) -> Option<String> {
     // A name such as `run/.` or `.` has no step in it.
     let path = path.canonicalize().ok()?;
     let (_, step) = Kind::parse(folder::name(&path))?;
-    let earlier = complete(path.parent()?).ok()?.into_iter().rev().filter(|(other, _)| *other < step);
-    let is_whole =
-        |path: &Path| Reader::open_exactly(path).and_then(|reader| reader.verify_exactly()).is_ok();
+    let earlier = complete(path.parent()?)
+        .ok()?
+        .into_iter()
+        .rev()
+        .filter(|(other, _)| *other < step);
+    let is_whole = |path: &Path| {
+        Reader::open_exactly(path)
+            .and_then(|reader| reader.verify_exactly())
+            .is_ok()
+    };
     let mut whole = earlier.filter(|(_, path)| is_whole(path));
     whole.next().map(|(_, path)| folder::name(&path).to_owned())
 }

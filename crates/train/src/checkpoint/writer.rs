@@ -35,13 +35,26 @@ impl Writer {
         Writer::begin_on(Arc::new(Local), checkpoints_dir, step)
     }
 
-    pub(super) fn begin_on(disk: Arc<dyn Disk>, checkpoints_dir: &Path, step: u64) -> Result<Writer> {
-        disk.create_dir(checkpoints_dir).map_err(Error::io("making", checkpoints_dir))?;
+    pub(super) fn begin_on(
+        disk: Arc<dyn Disk>,
+        checkpoints_dir: &Path,
+        step: u64,
+    ) -> Result<Writer> {
+        disk.create_dir(checkpoints_dir)
+            .map_err(Error::io("making", checkpoints_dir))?;
         tidy(&*disk, checkpoints_dir)?;
         let writing = Kind::Writing.path(checkpoints_dir, step);
-        disk.remove(&writing).map_err(Error::io("removing", &writing))?;
-        disk.create_dir(&writing).map_err(Error::io("making", &writing))?;
-        Ok(Writer { disk, checkpoints_dir: checkpoints_dir.to_owned(), writing, step, committed: false })
+        disk.remove(&writing)
+            .map_err(Error::io("removing", &writing))?;
+        disk.create_dir(&writing)
+            .map_err(Error::io("making", &writing))?;
+        Ok(Writer {
+            disk,
+            checkpoints_dir: checkpoints_dir.to_owned(),
+            writing,
+            step,
+            committed: false,
+        })
     }
 
     /// The folder to pass to [`write_shard`](super::write_shard).
@@ -61,19 +74,29 @@ impl Writer {
         let manifest = manifest(self.step, records, sections)?;
         self.check_files(&manifest)?;
         self.write_manifest(&manifest.encode())?;
-        self.disk.sync_dir(&self.writing).map_err(Error::io("syncing", &self.writing))?;
+        self.disk
+            .sync_dir(&self.writing)
+            .map_err(Error::io("syncing", &self.writing))?;
         let path = self.put_in_place()?;
-        self.disk.sync_dir(&self.checkpoints_dir).map_err(Error::io("syncing", &self.checkpoints_dir))?;
+        self.disk
+            .sync_dir(&self.checkpoints_dir)
+            .map_err(Error::io("syncing", &self.checkpoints_dir))?;
         Ok(path)
     }
 
     fn check_files(&self, manifest: &Manifest) -> Result<()> {
         manifest.files.iter().try_for_each(|file| {
-            let found = fs::metadata(self.writing.join(&file.name)).map(|metadata| metadata.len()).ok();
+            let found = fs::metadata(self.writing.join(&file.name))
+                .map(|metadata| metadata.len())
+                .ok();
             let (name, needed) = (file.name.clone(), file.bytes);
             match found {
                 Some(found) if found == needed => Ok(()),
-                Some(found) => Err(Fault::Length { file: name, found, needed }),
+                Some(found) => Err(Fault::Length {
+                    file: name,
+                    found,
+                    needed,
+                }),
                 None => Err(Fault::NoFile { file: name, needed }),
             }
             .map_err(|fault| Error::damaged(&self.writing, fault))
@@ -92,11 +115,16 @@ impl Writer {
 
     /// The moment at which the checkpoint exists is a rename.
     fn put_in_place(&mut self) -> Result<PathBuf> {
-        let [path, old] = [Kind::Final, Kind::Old].map(|kind| kind.path(&self.checkpoints_dir, self.step));
+        let [path, old] =
+            [Kind::Final, Kind::Old].map(|kind| kind.path(&self.checkpoints_dir, self.step));
         let replaces = path.exists();
         if replaces {
-            self.disk.remove(&old).map_err(Error::io("removing", &old))?;
-            self.disk.rename(&path, &old).map_err(Error::io("renaming", &path))?;
+            self.disk
+                .remove(&old)
+                .map_err(Error::io("removing", &old))?;
+            self.disk
+                .rename(&path, &old)
+                .map_err(Error::io("renaming", &path))?;
         }
         if let Err(source) = self.disk.rename(&self.writing, &path) {
             if replaces {
@@ -133,10 +161,23 @@ fn manifest(step: u64, mut records: Vec<ShardRecord>, sections: Sections) -> Res
             add(&mut tensors, file, record.rank, piece)?;
         }
     }
-    let tensors = tensors.into_iter().map(|(name, (_, tensor))| (name, tensor)).collect();
-    let manifest = Manifest { format: FORMAT, step, files, tensors, sections };
-    let tiled =
-        manifest.check_tiling().map_err(|(name, fault)| Error::Tiling { name: name.to_owned(), fault });
+    let tensors = tensors
+        .into_iter()
+        .map(|(name, (_, tensor))| (name, tensor))
+        .collect();
+    let manifest = Manifest {
+        format: FORMAT,
+        step,
+        files,
+        tensors,
+        sections,
+    };
+    let tiled = manifest
+        .check_tiling()
+        .map_err(|(name, fault)| Error::Tiling {
+            name: name.to_owned(),
+            fault,
+        });
     tiled.map(|()| manifest)
 }
 
@@ -147,10 +188,27 @@ fn add(
     rank: usize,
     piece: PieceRecord,
 ) -> Result<()> {
-    let PieceRecord { name, dtype, global_shape, layout, index, offset } = piece;
-    let info = TensorInfo { dtype, global_shape, layout };
+    let PieceRecord {
+        name,
+        dtype,
+        global_shape,
+        layout,
+        index,
+        offset,
+    } = piece;
+    let info = TensorInfo {
+        dtype,
+        global_shape,
+        layout,
+    };
     let (_, tensor) = match tensors.entry(name) {
-        btree_map::Entry::Vacant(entry) => entry.insert((rank, TensorEntry { info, pieces: vec![] })),
+        btree_map::Entry::Vacant(entry) => entry.insert((
+            rank,
+            TensorEntry {
+                info,
+                pieces: vec![],
+            },
+        )),
         btree_map::Entry::Occupied(entry) => {
             let (first_rank, tensor) = entry.get();
             agree(entry.key(), (*first_rank, &tensor.info), (rank, &info))?;
@@ -158,7 +216,11 @@ fn add(
         }
     };
     if !index.is_empty() {
-        tensor.pieces.push(Placed { file, offset, index });
+        tensor.pieces.push(Placed {
+            file,
+            offset,
+            index,
+        });
     }
     Ok(())
 }
@@ -169,10 +231,20 @@ fn agree(name: &str, first: (usize, &TensorInfo), second: (usize, &TensorInfo)) 
     }
     let words = |info: &TensorInfo| {
         let shape = format!("{:?}", info.global_shape);
-        [("dtype", info.dtype.to_string()), ("shape", shape), ("layout", info.layout.to_string())]
+        [
+            ("dtype", info.dtype.to_string()),
+            ("shape", shape),
+            ("layout", info.layout.to_string()),
+        ]
     };
     let mut said = words(first.1).into_iter().zip(words(second.1));
     let differs = said.find(|(one, other)| one != other);
-    let ((what, one), (_, other)) = differs.expect("a bug: two descriptions differ in nothing that is named");
-    Err(Error::Disagree { name: name.to_owned(), what, first: (first.0, one), second: (second.0, other) })
+    let ((what, one), (_, other)) =
+        differs.expect("a bug: two descriptions differ in nothing that is named");
+    Err(Error::Disagree {
+        name: name.to_owned(),
+        what,
+        first: (first.0, one),
+        second: (second.0, other),
+    })
 }

@@ -8,7 +8,9 @@ pub mod suggest;
 
 pub use order::OrderChoice;
 pub use overlap::{OverlapNames, overlap_from_names};
-pub use sections::{DataConfig, Optimiser, ParallelConfig, Precision, RateSchedule, TrainingConfig};
+pub use sections::{
+    DataConfig, Optimiser, ParallelConfig, Precision, RateSchedule, TrainingConfig,
+};
 
 use crate::{Error, Result, placement};
 use bootstrap::World;
@@ -67,11 +69,16 @@ impl Config {
     /// [`Error::Grid`] or [`Error::Config`], in one sentence with the numbers and the nearest grids that would work.
     pub fn grid(&self) -> Result<Grid> {
         let degrees = self.parallel.grid;
-        let ranks = self.parallel.ranks.map_or_else(|| degrees.world_size(), Ok)?;
+        let ranks = self
+            .parallel
+            .ranks
+            .map_or_else(|| degrees.world_size(), Ok)?;
         let grid = Grid::for_ranks(degrees, self.parallel.order.or_default(), ranks)?;
         let training = &self.training;
         let chunks = self.parallel.schedule.num_chunks();
-        let demands = self.model.demands(training.batch, training.micro_batches, chunks);
+        let demands = self
+            .model
+            .demands(training.batch, training.micro_batches, chunks);
         demands.check(&degrees)?;
         Ok(grid)
     }
@@ -104,8 +111,15 @@ impl Config {
     /// # Errors
     /// [`Error::Config`] when there is none of that name, or the file is none.
     pub fn machine(&self) -> Result<Option<Arc<Machine>>> {
-        let named = self.parallel.machine.as_deref().map(Machine::find).transpose();
-        named.map(|machine| machine.map(Arc::new)).map_err(|error| Error::Config(error.to_string()))
+        let named = self
+            .parallel
+            .machine
+            .as_deref()
+            .map(Machine::find)
+            .transpose();
+        named
+            .map(|machine| machine.map(Arc::new))
+            .map_err(|error| Error::Config(error.to_string()))
     }
 
     /// Everything that can be checked without a device: the model's sizes, the training's numbers, the grid, the schedule.
@@ -173,13 +187,19 @@ mod tests {
             let mut config = Config::default();
             config.model.vocabulary = 256;
             config.parallel.grid = degrees;
-            config.check().unwrap_or_else(|error| panic!("{degrees}: {error}"));
+            config
+                .check()
+                .unwrap_or_else(|error| panic!("{degrees}: {error}"));
         }
     }
 
     #[test]
     fn the_rate_warms_up_and_then_falls_to_its_lowest() {
-        let training = TrainingConfig { steps: 100, warmup_steps: 10, ..TrainingConfig::default() };
+        let training = TrainingConfig {
+            steps: 100,
+            warmup_steps: 10,
+            ..TrainingConfig::default()
+        };
         assert_eq!(training.rate(9), training.learning_rate);
         assert!(training.rate(4) < training.rate(5) && training.rate(50) > training.rate(51));
         assert!((training.rate(100) - training.lowest_rate).abs() < 1e-12);

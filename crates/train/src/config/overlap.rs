@@ -18,7 +18,13 @@ impl TryFrom<Vec<String>> for OverlapNames {
 
 impl From<OverlapNames> for Vec<String> {
     fn from(OverlapNames(overlap): OverlapNames) -> Vec<String> {
-        let Overlap { all_reduce, reduce_scatter, all_gather, all_gather_forward, data } = overlap;
+        let Overlap {
+            all_reduce,
+            reduce_scatter,
+            all_gather,
+            all_gather_forward,
+            data,
+        } = overlap;
         let all = [
             ("oar", all_reduce),
             ("ors", reduce_scatter),
@@ -26,7 +32,10 @@ impl From<OverlapNames> for Vec<String> {
             ("oag-backward", all_gather && !all_gather_forward),
             ("data", data),
         ];
-        all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
+        all.into_iter()
+            .filter(|(_, on)| *on)
+            .map(|(name, _)| name.to_owned())
+            .collect()
     }
 }
 

@@ -5,7 +5,9 @@ use crate::{Error, Result};
 
 pub(super) fn config(text: &str) -> Result<Config> {
     toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let line = error
+            .span()
+            .map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         let place = line.map_or(String::new(), |line| format!("line {line}: "));
         Error::Config(format!("{place}{}", hinted(error.message())))
     })
@@ -15,7 +17,10 @@ pub(super) fn config(text: &str) -> Result<Config> {
 fn hinted(message: &str) -> String {
     let message = message.trim();
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let Some((found, known)) = quoted.split_first().filter(|_| message.starts_with("unknown")) else {
+    let Some((found, known)) = quoted
+        .split_first()
+        .filter(|_| message.starts_with("unknown"))
+    else {
         return message.replace('\n', " ");
     };
     match nearest(found, known) {
@@ -40,7 +45,9 @@ mod tests {
 
     #[test]
     fn a_key_unlike_all_others_gets_the_list() {
-        let message = config("[parallel]\nzzzzzzzz = 1\n").unwrap_err().to_string();
+        let message = config("[parallel]\nzzzzzzzz = 1\n")
+            .unwrap_err()
+            .to_string();
         assert!(
             message.starts_with("line 2: found `zzzzzzzz`, needs one of ranks, grid, order"),
             "{message}"

@@ -176,27 +176,42 @@ impl TrainingConfig {
     /// # Errors
     /// [`Error::Config`] for the first count of 0 or rate that is no positive number.
     pub fn check(&self) -> Result<()> {
-        let counts =
-            [("steps", self.steps as usize), ("batch", self.batch), ("micro_batches", self.micro_batches)];
+        let counts = [
+            ("steps", self.steps as usize),
+            ("batch", self.batch),
+            ("micro_batches", self.micro_batches),
+        ];
         if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return Err(Error::Config(format!("training.{name}: found 0, needs at least 1")));
+            return Err(Error::Config(format!(
+                "training.{name}: found 0, needs at least 1"
+            )));
         }
         let positive = [
             ("learning_rate", self.learning_rate),
             ("epsilon", self.epsilon),
             ("loss_scale", self.loss_scale),
         ];
-        if let Some((name, value)) =
-            positive.into_iter().find(|(_, value)| !(value.is_finite() && *value > 0.0))
+        if let Some((name, value)) = positive
+            .into_iter()
+            .find(|(_, value)| !(value.is_finite() && *value > 0.0))
         {
-            return Err(Error::Config(format!("training.{name}: found {value}, needs a number above 0")));
+            return Err(Error::Config(format!(
+                "training.{name}: found {value}, needs a number above 0"
+            )));
         }
-        let shares = [("beta1", self.beta1), ("beta2", self.beta2), ("momentum", self.momentum)];
-        match shares.into_iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
+        let shares = [
+            ("beta1", self.beta1),
+            ("beta2", self.beta2),
+            ("momentum", self.momentum),
+        ];
+        match shares
+            .into_iter()
+            .find(|(_, value)| !(0.0..1.0).contains(value))
+        {
             None => Ok(()),
-            Some((name, value)) => {
-                Err(Error::Config(format!("training.{name}: found {value}, needs one in [0, 1)")))
-            }
+            Some((name, value)) => Err(Error::Config(format!(
+                "training.{name}: found {value}, needs one in [0, 1)"
+            ))),
         }
     }
 
@@ -266,7 +281,13 @@ impl Default for ParallelConfig {
     fn default() -> Self {
         ParallelConfig {
             ranks: None,
-            grid: Degrees { x: 2, y: 1, z: 2, data: 1, pipeline: 2 },
+            grid: Degrees {
+                x: 2,
+                y: 1,
+                z: 2,
+                data: 1,
+                pipeline: 2,
+            },
             order: OrderChoice::Auto,
             positions: Positions::ByNode,
             hierarchical: Hierarchical::Auto,

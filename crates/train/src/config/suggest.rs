@@ -7,12 +7,18 @@
 pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     let found = letters(found);
     let slips = |word: &str| distance(&found, &letters(word));
-    let (best, word) = known.iter().map(|&word| (slips(word), word)).min_by_key(|&(slips, _)| slips)?;
+    let (best, word) = known
+        .iter()
+        .map(|&word| (slips(word), word))
+        .min_by_key(|&(slips, _)| slips)?;
     (best <= allowed_slips(found.len()) && best < letters(word).len().max(1)).then_some(word)
 }
 
 fn letters(word: &str) -> Vec<char> {
-    word.chars().filter(|letter| !matches!(letter, '-' | '_')).flat_map(char::to_lowercase).collect()
+    word.chars()
+        .filter(|letter| !matches!(letter, '-' | '_'))
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 fn allowed_slips(length: usize) -> usize {
@@ -55,8 +61,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const KEYS: [&str; 8] =
-        ["learning_rate", "seed", "steps", "global_batch", "context", "heads", "hidden", "lr"];
+    const KEYS: [&str; 8] = [
+        "learning_rate",
+        "seed",
+        "steps",
+        "global_batch",
+        "context",
+        "heads",
+        "hidden",
+        "lr",
+    ];
 
     #[test]
     fn slips_are_seen_through() {
@@ -92,7 +106,13 @@ mod tests {
     fn distances_by_hand() {
         let of = |from: &str, to: &str| distance(&letters(from), &letters(to));
         assert_eq!(
-            [of("", "abc"), of("abc", "abc"), of("ab", "ba"), of("ca", "abc"), of("kitten", "sitting")],
+            [
+                of("", "abc"),
+                of("abc", "abc"),
+                of("ab", "ba"),
+                of("ca", "abc"),
+                of("kitten", "sitting")
+            ],
             [3, 0, 1, 3, 3]
         );
     }

@@ -30,10 +30,20 @@ impl Corpus {
     pub fn new(content: Content, tokenizer: &Tokenizer) -> Result<Corpus> {
         let vocabulary_size = tokenizer.vocabulary_size();
         let corpus = match content {
-            Content::Tokens { name, tokens } => Corpus { name, tokens, vocabulary_size, num_skipped: 0 },
+            Content::Tokens { name, tokens } => Corpus {
+                name,
+                tokens,
+                vocabulary_size,
+                num_skipped: 0,
+            },
             Content::Text(text) => {
                 let tokens = tokenizer.encode_documents(&text.documents)?;
-                Corpus { name: text.name, tokens, vocabulary_size, num_skipped: text.num_skipped }
+                Corpus {
+                    name: text.name,
+                    tokens,
+                    vocabulary_size,
+                    num_skipped: text.num_skipped,
+                }
             }
         };
         if corpus.tokens.is_empty() {
@@ -80,7 +90,10 @@ impl Corpus {
     pub fn extend_into(&self, range: Range<usize>, out: &mut Vec<u32>) -> Result<()> {
         let (before, start) = (out.len(), range.start);
         self.tokens.extend_into(range, out);
-        match out[before..].iter().position(|&token| token as usize >= self.vocabulary_size) {
+        match out[before..]
+            .iter()
+            .position(|&token| token as usize >= self.vocabulary_size)
+        {
             None => Ok(()),
             Some(at) => Err(self.outside(out[before + at], start + at)),
         }
@@ -101,7 +114,12 @@ impl Corpus {
 
     fn outside(&self, token: u32, position: usize) -> Error {
         let (name, vocabulary_size) = (self.name.clone(), self.vocabulary_size);
-        Error::TokenRange { name, token, position, vocabulary_size }
+        Error::TokenRange {
+            name,
+            token,
+            position,
+            vocabulary_size,
+        }
     }
 }
 
@@ -111,31 +129,49 @@ mod tests {
     use crate::data::Source;
 
     fn numbers(ids: Vec<u32>) -> Content {
-        Content::Tokens { name: "a.u32".into(), tokens: Tokens::from_ids(ids) }
+        Content::Tokens {
+            name: "a.u32".into(),
+            tokens: Tokens::from_ids(ids),
+        }
     }
 
     #[test]
     fn text_and_numbers_become_tokens() {
         let content = Source::Embedded(b"abc".to_vec()).read().unwrap();
         let corpus = Corpus::new(content, &Tokenizer::bytes()).unwrap();
-        assert_eq!((corpus.len(), corpus.vocabulary_size(), corpus.num_skipped()), (3, 256, 0));
+        assert_eq!(
+            (corpus.len(), corpus.vocabulary_size(), corpus.num_skipped()),
+            (3, 256, 0)
+        );
         let mut out = Vec::new();
         corpus.extend_into(1..3, &mut out).unwrap();
         assert_eq!(out, [98, 99]);
-        assert_eq!(Corpus::new(numbers(vec![0, 4]), &Tokenizer::ids(5)).unwrap().len(), 2);
+        assert_eq!(
+            Corpus::new(numbers(vec![0, 4]), &Tokenizer::ids(5))
+                .unwrap()
+                .len(),
+            2
+        );
     }
 
     #[test]
     fn a_token_outside_the_vocabulary_is_placed() {
         let mut ids = vec![1; CHECK_TOKENS + 10];
         ids[CHECK_TOKENS + 3] = 5;
-        let error = Corpus::new(numbers(ids), &Tokenizer::ids(5)).unwrap_err().to_string();
-        assert_eq!(error, "data: a.u32: token 5 at position 65539 is outside the vocabulary of 5");
+        let error = Corpus::new(numbers(ids), &Tokenizer::ids(5))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "data: a.u32: token 5 at position 65539 is outside the vocabulary of 5"
+        );
     }
 
     #[test]
     fn nothing_is_an_error() {
-        let error = Corpus::new(numbers(Vec::new()), &Tokenizer::ids(5)).unwrap_err().to_string();
+        let error = Corpus::new(numbers(Vec::new()), &Tokenizer::ids(5))
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "data: a.u32 is empty");
     }
 }

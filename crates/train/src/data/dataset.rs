@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Corpus, Error, Order, OrderMode, Result, Source, Tokenizer, TokenizerChoice, validation_start};
+use super::{
+    Corpus, Error, Order, OrderMode, Result, Source, Tokenizer, TokenizerChoice, validation_start,
+};
 
 /// How a corpus is cut and in which order it is read.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,10 +88,21 @@ impl Dataset {
     /// [`Error::Setting`] for settings without sense; [`Error::TooShort`] when a part cannot hold one sequence.
     pub fn split(corpus: Corpus, settings: &Settings) -> Result<Dataset> {
         check_fraction(settings.validation_fraction)?;
-        let cut = corpus.len() - (corpus.len() as f64 * settings.validation_fraction).round() as usize;
+        let cut =
+            corpus.len() - (corpus.len() as f64 * settings.validation_fraction).round() as usize;
         let corpus = Arc::new(corpus);
-        let training = Part { range: 0..cut, corpus: corpus.clone() };
-        Dataset::new(training, Part { range: cut..corpus.len(), corpus }, settings)
+        let training = Part {
+            range: 0..cut,
+            corpus: corpus.clone(),
+        };
+        Dataset::new(
+            training,
+            Part {
+                range: cut..corpus.len(),
+                corpus,
+            },
+            settings,
+        )
     }
 
     /// Takes two corpora, as `train.bin` and `val.bin`; the validation fraction is not used.
@@ -98,7 +111,11 @@ impl Dataset {
     /// As [`Dataset::split`], and [`Error::Setting`] when their vocabularies differ.
     pub fn pair(training: Corpus, validation: Corpus, settings: &Settings) -> Result<Dataset> {
         if training.vocabulary_size() != validation.vocabulary_size() {
-            let found = format!("{} and {}", training.vocabulary_size(), validation.vocabulary_size());
+            let found = format!(
+                "{} and {}",
+                training.vocabulary_size(),
+                validation.vocabulary_size()
+            );
             return Err(Error::Setting {
                 setting: "vocabulary of training and validation",
                 found,
@@ -109,13 +126,31 @@ impl Dataset {
     }
 
     fn new(training: Part, validation: Part, settings: &Settings) -> Result<Dataset> {
-        let &Settings { context, order: mode, seed, global_batch, validation_batches, .. } = settings;
+        let &Settings {
+            context,
+            order: mode,
+            seed,
+            global_batch,
+            validation_batches,
+            ..
+        } = settings;
         at_least_one("context", context)?;
         at_least_one("global batch", global_batch)?;
         at_least_one("validation batches", validation_batches)?;
         check_lengths(&training, &validation, context)?;
-        let order = Order { mode, seed, context, length: training.range.len(), global_batch };
-        Ok(Dataset { training, validation, order, validation_batches })
+        let order = Order {
+            mode,
+            seed,
+            context,
+            length: training.range.len(),
+            global_batch,
+        };
+        Ok(Dataset {
+            training,
+            validation,
+            order,
+            validation_batches,
+        })
     }
 
     /// The sequences at `range` of the global batch of `step`: the same whatever the pieces it is asked for in.
@@ -124,7 +159,10 @@ impl Dataset {
     /// [`Error::BatchRange`] when `range` leaves the global batch; [`Error::TokenRange`] from a large token file.
     pub fn batch(&self, step: u64, range: Range<usize>) -> Result<Batch> {
         self.check_range("batch", &range)?;
-        self.training.batch(self.order.context, range.map(|index| self.order.start(step, index)))
+        self.training.batch(
+            self.order.context,
+            range.map(|index| self.order.start(step, index)),
+        )
     }
 
     /// The sequences at `range` of validation batch `batch_index`: the same in every validation.
@@ -135,13 +173,20 @@ impl Dataset {
     /// As [`Dataset::batch`].
     pub fn validation_batch(&self, batch_index: usize, range: Range<usize>) -> Result<Batch> {
         self.check_range("validation_batch", &range)?;
-        let Order { context, global_batch, .. } = self.order;
-        let (total, length) =
-            (self.validation_batches.saturating_mul(global_batch), self.validation.range.len());
+        let Order {
+            context,
+            global_batch,
+            ..
+        } = self.order;
+        let (total, length) = (
+            self.validation_batches.saturating_mul(global_batch),
+            self.validation.range.len(),
+        );
         let first = (batch_index % self.validation_batches).saturating_mul(global_batch);
         self.validation.batch(
             context,
-            range.map(|index| validation_start(first.saturating_add(index), total, context, length)),
+            range
+                .map(|index| validation_start(first.saturating_add(index), total, context, length)),
         )
     }
 
@@ -179,14 +224,22 @@ impl Dataset {
         let (start, end, global_batch) = (range.start, range.end, self.order.global_batch);
         match start <= end && end <= global_batch {
             true => Ok(()),
-            false => Err(Error::BatchRange { operation, start, end, global_batch }),
+            false => Err(Error::BatchRange {
+                operation,
+                start,
+                end,
+                global_batch,
+            }),
         }
     }
 }
 
 impl Part {
     fn whole(corpus: Corpus) -> Part {
-        Part { range: 0..corpus.len(), corpus: Arc::new(corpus) }
+        Part {
+            range: 0..corpus.len(),
+            corpus: Arc::new(corpus),
+        }
     }
 
     /// The sequences that begin at `starts`.
@@ -195,20 +248,29 @@ impl Part {
         let (mut inputs, mut targets) = (room(), room());
         for start in starts {
             let first = self.range.start + start;
-            self.corpus.extend_into(first..first + context, &mut inputs)?;
-            self.corpus.extend_into(first + 1..first + context + 1, &mut targets)?;
+            self.corpus
+                .extend_into(first..first + context, &mut inputs)?;
+            self.corpus
+                .extend_into(first + 1..first + context + 1, &mut targets)?;
         }
         Ok(Batch { inputs, targets })
     }
 }
 
 fn check_lengths(training: &Part, validation: &Part, context: usize) -> Result<()> {
-    let (needed, counts) = (context.saturating_add(1), (training.range.len(), validation.range.len()));
+    let (needed, counts) = (
+        context.saturating_add(1),
+        (training.range.len(), validation.range.len()),
+    );
     if counts.0.min(counts.1) >= needed {
         return Ok(());
     }
     // Of two files the short one is named; of one file there is but one name.
-    let short = if counts.0 < needed { training } else { validation };
+    let short = if counts.0 < needed {
+        training
+    } else {
+        validation
+    };
     let name = short.corpus.name().to_owned();
     Err(Error::TooShort {
         name,
@@ -232,7 +294,11 @@ fn check_fraction(fraction: f64) -> Result<()> {
 
 fn at_least_one(setting: &'static str, found: usize) -> Result<()> {
     match found {
-        0 => Err(Error::Setting { setting, found: found.to_string(), needed: "at least 1" }),
+        0 => Err(Error::Setting {
+            setting,
+            found: found.to_string(),
+            needed: "at least 1",
+        }),
         _ => Ok(()),
     }
 }

@@ -133,7 +133,9 @@ pub enum Error {
         needed: &'static str,
     },
     /// A batch was asked for places that it does not have.
-    #[error("data: {operation}: sequences {start}..{end} asked for, the global batch holds {global_batch}")]
+    #[error(
+        "data: {operation}: sequences {start}..{end} asked for, the global batch holds {global_batch}"
+    )]
     BatchRange {
         /// The call.
         operation: &'static str,
@@ -148,11 +150,19 @@ pub enum Error {
 
 impl Error {
     /// Wraps the system's error on `path`; a path that is not there gets the plainer [`Error::Missing`].
-    pub(crate) fn io(operation: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+        source: io::Error,
+    ) -> Error {
         let path = path.into();
         match source.kind() {
             io::ErrorKind::NotFound => Error::Missing { path },
-            _ => Error::Io { operation, path, source },
+            _ => Error::Io {
+                operation,
+                path,
+                source,
+            },
         }
     }
 }
@@ -163,14 +173,24 @@ mod tests {
 
     #[test]
     fn sentences_carry_their_numbers() {
-        let error =
-            Error::TooShort { name: "poem.txt".into(), found: 80, training: 72, validation: 8, needed: 129 };
+        let error = Error::TooShort {
+            name: "poem.txt".into(),
+            found: 80,
+            training: 72,
+            validation: 8,
+            needed: 129,
+        };
         assert_eq!(
             error.to_string(),
             "data: poem.txt holds 80 tokens (72 training, 8 validation), needs at least 129 (context 128 + 1) \
              in each of the training and validation parts"
         );
-        let error = Error::TokenRange { name: "a.u16".into(), token: 300, position: 7, vocabulary_size: 256 };
+        let error = Error::TokenRange {
+            name: "a.u16".into(),
+            token: 300,
+            position: 7,
+            vocabulary_size: 256,
+        };
         assert_eq!(
             error.to_string(),
             "data: a.u16: token 300 at position 7 is outside the vocabulary of 256"

@@ -25,7 +25,11 @@ impl FromStr for OrderMode {
         match text {
             "random" => Ok(OrderMode::Random),
             "epoch" => Ok(OrderMode::Epoch),
-            _ => Err(Error::Setting { setting: "order", found: text.into(), needed: "random or epoch" }),
+            _ => Err(Error::Setting {
+                setting: "order",
+                found: text.into(),
+                needed: "random or epoch",
+            }),
         }
     }
 }
@@ -58,9 +62,10 @@ impl Order {
     /// The sequence and its last target end inside the part: the result is at most `length - context - 1`.
     pub fn start(&self, step: u64, index: usize) -> usize {
         match self.mode {
-            OrderMode::Random => {
-                random::below(self.length - self.context, &[self.seed, RANDOM_KEY, step, index as u64])
-            }
+            OrderMode::Random => random::below(
+                self.length - self.context,
+                &[self.seed, RANDOM_KEY, step, index as u64],
+            ),
             OrderMode::Epoch => self.window(step, index) * self.context,
         }
     }
@@ -75,7 +80,11 @@ impl Order {
         let place = u128::from(step) * self.global_batch as u128 + index as u128;
         let windows = self.num_windows() as u128;
         let (epoch, within) = ((place / windows) as u64, (place % windows) as usize);
-        Permutation::new(self.num_windows(), random::word(&[self.seed, EPOCH_KEY, epoch])).apply(within)
+        Permutation::new(
+            self.num_windows(),
+            random::word(&[self.seed, EPOCH_KEY, epoch]),
+        )
+        .apply(within)
     }
 }
 
@@ -93,8 +102,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn order(mode: OrderMode, seed: u64, context: usize, extra: usize, global_batch: usize) -> Order {
-        Order { mode, seed, context, length: context + 1 + extra, global_batch }
+    fn order(
+        mode: OrderMode,
+        seed: u64,
+        context: usize,
+        extra: usize,
+        global_batch: usize,
+    ) -> Order {
+        Order {
+            mode,
+            seed,
+            context,
+            length: context + 1 + extra,
+            global_batch,
+        }
     }
 
     proptest! {
@@ -152,8 +173,14 @@ mod tests {
     #[test]
     fn modes_have_names() {
         assert_eq!("epoch".parse::<OrderMode>().unwrap(), OrderMode::Epoch);
-        assert_eq!(serde_json::to_string(&OrderMode::Random).unwrap(), "\"random\"");
+        assert_eq!(
+            serde_json::to_string(&OrderMode::Random).unwrap(),
+            "\"random\""
+        );
         let error = "shuffled".parse::<OrderMode>().unwrap_err();
-        assert_eq!(error.to_string(), "data: order is shuffled, needs random or epoch");
+        assert_eq!(
+            error.to_string(),
+            "data: order is shuffled, needs random or epoch"
+        );
     }
 }

@@ -24,7 +24,11 @@ impl Permutation {
     pub fn new(length: usize, key: u64) -> Permutation {
         let length = length as u64;
         let bits = u64::BITS - length.saturating_sub(1).leading_zeros();
-        Permutation { length, half_bits: bits.div_ceil(2).max(1), key }
+        Permutation {
+            length,
+            half_bits: bits.div_ceil(2).max(1),
+            key,
+        }
     }
 
     /// Where `index` goes.
@@ -33,7 +37,11 @@ impl Permutation {
     /// When `index` is not below the length: the caller's bug.
     pub fn apply(&self, index: usize) -> usize {
         let mut value = index as u64;
-        assert!(value < self.length, "bug: place {value} of a permutation of {}", self.length);
+        assert!(
+            value < self.length,
+            "bug: place {value} of a permutation of {}",
+            self.length
+        );
         loop {
             value = self.network(value);
             if value < self.length {
@@ -47,7 +55,10 @@ impl Permutation {
         let mask = (1u64 << self.half_bits) - 1;
         let (mut left, mut right) = (value >> self.half_bits, value & mask);
         for round in 0..NUM_ROUNDS {
-            (left, right) = (right, left ^ (random::word(&[self.key, round, right]) & mask));
+            (left, right) = (
+                right,
+                left ^ (random::word(&[self.key, round, right]) & mask),
+            );
         }
         (left << self.half_bits) | right
     }
@@ -80,11 +91,23 @@ mod tests {
     #[test]
     fn keys_give_different_orders_and_few_fixed_places() {
         let orders: Vec<Vec<usize>> = (0..20)
-            .map(|key| (0..1000).map(|index| Permutation::new(1000, key).apply(index)).collect())
+            .map(|key| {
+                (0..1000)
+                    .map(|index| Permutation::new(1000, key).apply(index))
+                    .collect()
+            })
             .collect();
         assert!(orders.windows(2).all(|pair| pair[0] != pair[1]));
-        let fixed: usize =
-            orders.iter().map(|order| order.iter().enumerate().filter(|(at, to)| at == *to).count()).sum();
+        let fixed: usize = orders
+            .iter()
+            .map(|order| {
+                order
+                    .iter()
+                    .enumerate()
+                    .filter(|(at, to)| at == *to)
+                    .count()
+            })
+            .sum();
         // A random permutation has one on average, so 20 here; 60 would be nine standard deviations off.
         assert!(fixed < 60, "{fixed}");
     }

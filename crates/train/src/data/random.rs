@@ -16,7 +16,9 @@ fn mix(word: u64) -> u64 {
 
 /// The random word that belongs to `key`.
 pub(super) fn word(key: &[u64]) -> u64 {
-    key.iter().fold(GOLDEN, |state, &part| mix((state ^ part).wrapping_add(GOLDEN)))
+    key.iter().fold(GOLDEN, |state, &part| {
+        mix((state ^ part).wrapping_add(GOLDEN))
+    })
 }
 
 /// The random number below `bound` that belongs to `key`; `bound` is at least 1.
@@ -33,7 +35,13 @@ mod tests {
 
     #[test]
     fn keys_differ_in_every_part() {
-        let words = [word(&[1, 2, 3]), word(&[1, 3, 2]), word(&[0, 2, 3]), word(&[1, 2]), word(&[])];
+        let words = [
+            word(&[1, 2, 3]),
+            word(&[1, 3, 2]),
+            word(&[0, 2, 3]),
+            word(&[1, 2]),
+            word(&[]),
+        ];
         for (index, first) in words.iter().enumerate() {
             assert!(words[index + 1..].iter().all(|second| second != first));
         }
@@ -44,7 +52,10 @@ mod tests {
         let mut counts = [0usize; 10];
         (0..10_000).for_each(|draw| counts[below(10, &[7, draw])] += 1);
         // 1000 expected, standard deviation 30: five of them.
-        assert!(counts.iter().all(|count| count.abs_diff(1000) < 150), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| count.abs_diff(1000) < 150),
+            "{counts:?}"
+        );
     }
 
     #[test]

@@ -84,13 +84,19 @@ mod tests {
 
     #[test]
     fn both_stores_in_memory_read_alike() {
-        let (bytes, ids) = (Tokens::from_bytes(vec![1, 2, 255]), Tokens::from_ids(vec![1, 2, 255]));
+        let (bytes, ids) = (
+            Tokens::from_bytes(vec![1, 2, 255]),
+            Tokens::from_ids(vec![1, 2, 255]),
+        );
         for tokens in [&bytes, &ids] {
             let mut out = vec![9];
             tokens.extend_into(1..3, &mut out);
             assert_eq!(out, [9, 2, 255]);
             assert_eq!((tokens.len(), tokens.is_empty()), (3, false));
         }
-        assert_eq!(format!("{bytes:?} {ids:?}"), "Tokens(3 bytes) Tokens(3 ids)");
+        assert_eq!(
+            format!("{bytes:?} {ids:?}"),
+            "Tokens(3 bytes) Tokens(3 ids)"
+        );
     }
 }

@@ -80,6 +80,10 @@ pub enum Error {
 impl Error {
     /// Wraps the system's error on `path`.
     pub(super) fn io(operation: &'static str, path: &Path, source: io::Error) -> Error {
-        Error::Io { operation, path: path.to_path_buf(), source }
+        Error::Io {
+            operation,
+            path: path.to_path_buf(),
+            source,
+        }
     }
 }

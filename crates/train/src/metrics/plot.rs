@@ -35,7 +35,10 @@ pub fn loss_plot(path: &Path, records: &[Record], title: &str) -> Result<()> {
     let mut svg = String::new();
     let curves = Curves::of(records);
     let Some(frame) = curves.frame() else {
-        return Err(Error::NothingToPlot { path: path.to_path_buf(), num_records: records.len() });
+        return Err(Error::NothingToPlot {
+            path: path.to_path_buf(),
+            num_records: records.len(),
+        });
     };
     draw(&mut svg, &curves, frame, title).map_err(|error| {
         let (path, reason) = (path.to_path_buf(), error.to_string());
@@ -61,7 +64,10 @@ impl Curves {
             .filter(|piece| !piece.is_empty())
             .map(|piece| piece.chunks(per_point).map(mean).collect())
             .collect();
-        Curves { training, validation: validation(records) }
+        Curves {
+            training,
+            validation: validation(records),
+        }
     }
 
     /// The ranges of steps and losses that hold every point, or nothing without one.
@@ -77,7 +83,9 @@ impl Curves {
 
 /// The validation losses, thinned from the end so that the last one always stays.
 fn validation(records: &[Record]) -> Vec<Point> {
-    let points = records.iter().filter_map(|record| Some((record.step as f64, record.val_loss?)));
+    let points = records
+        .iter()
+        .filter_map(|record| Some((record.step as f64, record.val_loss?)));
     let all: Vec<Point> = points.filter(|point| point.1.is_finite()).collect();
     all.rchunks(all.len().div_ceil(MAX_MARKS).max(1))
         .rev()
@@ -88,13 +96,17 @@ fn validation(records: &[Record]) -> Vec<Point> {
 /// The middle of a few records.
 fn mean(records: &[Record]) -> Point {
     let (count, middle) = (records.len() as f64, &records[records.len() / 2]);
-    (middle.step as f64, records.iter().map(|record| record.loss / count).sum())
+    (
+        middle.step as f64,
+        records.iter().map(|record| record.loss / count).sum(),
+    )
 }
 
 /// From the least to the greatest; never empty, as an axis cannot be.
 fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
-    let (low, high) = values
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
     match low <= high {
         true if high - low > f64::EPSILON * high.abs() => Some(low..high),
         true => Some(low - 0.5..high + 0.5),
@@ -104,7 +116,12 @@ fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
 
 type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
-fn draw(svg: &mut String, curves: &Curves, frame: (Range<f64>, Range<f64>), title: &str) -> DrawResult {
+fn draw(
+    svg: &mut String,
+    curves: &Curves,
+    frame: (Range<f64>, Range<f64>),
+    title: &str,
+) -> DrawResult {
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
@@ -114,23 +131,41 @@ fn draw(svg: &mut String, curves: &Curves, frame: (Range<f64>, Range<f64>), titl
         .y_label_area_size(64)
         .build_cartesian_2d(frame.0, frame.1)?;
     let mut mesh = chart.configure_mesh();
-    mesh.x_desc("step").y_desc("loss (nats per token)").axis_desc_style(("sans-serif", 19));
-    mesh.label_style(("sans-serif", 17)).light_line_style(WHITE).bold_line_style(BLACK.mix(0.12));
-    mesh.x_label_formatter(&|step| format!("{step:.0}")).y_label_formatter(&|loss| label(*loss)).draw()?;
+    mesh.x_desc("step")
+        .y_desc("loss (nats per token)")
+        .axis_desc_style(("sans-serif", 19));
+    mesh.label_style(("sans-serif", 17))
+        .light_line_style(WHITE)
+        .bold_line_style(BLACK.mix(0.12));
+    mesh.x_label_formatter(&|step| format!("{step:.0}"))
+        .y_label_formatter(&|loss| label(*loss))
+        .draw()?;
     for (index, piece) in curves.training.iter().enumerate() {
-        let line = chart.draw_series(LineSeries::new(piece.iter().copied(), TRAINING.stroke_width(1)))?;
+        let line = chart.draw_series(LineSeries::new(
+            piece.iter().copied(),
+            TRAINING.stroke_width(1),
+        ))?;
         if index == 0 {
-            line.label("training").legend(|place| legend(place, TRAINING.stroke_width(1)));
+            line.label("training")
+                .legend(|place| legend(place, TRAINING.stroke_width(1)));
         }
     }
     if !curves.validation.is_empty() {
         let style = VALIDATION.stroke_width(3);
         let line = LineSeries::new(curves.validation.iter().copied(), style).point_size(4);
-        chart.draw_series(line)?.label("validation").legend(move |place| legend(place, style));
+        chart
+            .draw_series(line)?
+            .label("validation")
+            .legend(move |place| legend(place, style));
     }
     let mut labels = chart.configure_series_labels();
-    labels.position(SeriesLabelPosition::UpperRight).label_font(("sans-serif", 18));
-    labels.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3)).draw()?;
+    labels
+        .position(SeriesLabelPosition::UpperRight)
+        .label_font(("sans-serif", 18));
+    labels
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
     root.present()?;
     Ok(())
 }
@@ -143,9 +178,10 @@ fn legend((x, y): (i32, i32), style: ShapeStyle) -> PathElement<(i32, i32)> {
 /// As many digits as tell labels apart.
 fn label(loss: f64) -> String {
     match loss.abs() {
-        size if size == 0.0 || (0.01..10_000.0).contains(&size) => {
-            format!("{loss:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
-        }
+        size if size == 0.0 || (0.01..10_000.0).contains(&size) => format!("{loss:.3}")
+            .trim_end_matches('0')
+            .trim_end_matches('.')
+            .to_owned(),
         _ => format!("{loss:.2e}"),
     }
 }
@@ -158,7 +194,10 @@ mod tests {
     fn falling(steps: u64) -> Vec<Record> {
         let record = |step: u64| {
             let loss = 1.5 + 3.0 / (1.0 + step as f64 / 50.0);
-            Record { val_loss: step.is_multiple_of(100).then_some(loss + 0.1), ..sample(step, loss) }
+            Record {
+                val_loss: step.is_multiple_of(100).then_some(loss + 0.1),
+                ..sample(step, loss)
+            }
         };
         (1..=steps).map(record).collect()
     }
@@ -167,7 +206,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("loss.svg");
         loss_plot(&path, records, "a run <1>").unwrap();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left aside");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "nothing is left aside"
+        );
         fs::read_to_string(path).unwrap()
     }
 
@@ -175,10 +218,19 @@ mod tests {
     fn a_plot_has_its_words_and_lines() {
         let svg = plot(&falling(500));
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        for word in ["a run &lt;1&gt;", "step", "loss (nats per token)", "training", "validation"] {
+        for word in [
+            "a run &lt;1&gt;",
+            "step",
+            "loss (nats per token)",
+            "training",
+            "validation",
+        ] {
             assert!(svg.contains(word), "{word} is missing");
         }
-        assert!(svg.matches("<circle").count() >= 5, "one mark for each validation");
+        assert!(
+            svg.matches("<circle").count() >= 5,
+            "one mark for each validation"
+        );
         assert!(!svg.contains("NaN"));
     }
 
@@ -191,8 +243,12 @@ mod tests {
     #[test]
     fn the_last_validation_is_always_drawn() {
         for steps in [1, 149, 150, 151, 1000, 1001] {
-            let records: Vec<Record> =
-                (1..=steps).map(|step| Record { val_loss: Some(2.0), ..sample(step, 2.0) }).collect();
+            let records: Vec<Record> = (1..=steps)
+                .map(|step| Record {
+                    val_loss: Some(2.0),
+                    ..sample(step, 2.0)
+                })
+                .collect();
             let validation = validation(&records);
             assert!(validation.len() <= MAX_MARKS);
             assert_eq!(validation.last(), Some(&(steps as f64, 2.0)));
@@ -218,9 +274,13 @@ mod tests {
     #[test]
     fn nothing_finite_is_an_error() {
         for records in [vec![], vec![sample(1, f64::NAN)]] {
-            let error = loss_plot(Path::new("loss.svg"), &records, "run").unwrap_err().to_string();
-            let expected =
-                format!("metrics: loss plot loss.svg: none of {} records has a finite loss", records.len());
+            let error = loss_plot(Path::new("loss.svg"), &records, "run")
+                .unwrap_err()
+                .to_string();
+            let expected = format!(
+                "metrics: loss plot loss.svg: none of {} records has a finite loss",
+                records.len()
+            );
             assert_eq!(error, expected);
         }
     }

@@ -30,10 +30,18 @@ pub struct Record {
     #[serde(deserialize_with = "number_or_nan")]
     pub step_s: f64,
     /// Validation loss, on the steps that validate.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_number_or_nan")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_number_or_nan"
+    )]
     pub val_loss: Option<f64>,
     /// The factor on the loss in half precision.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_number_or_nan")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_number_or_nan"
+    )]
     pub loss_scale: Option<f64>,
 }
 
@@ -56,12 +64,16 @@ fn some_number_or_nan<'de, D: Deserializer<'de>>(
 /// [`Error::Io`] when the file cannot be read; [`Error::Line`] for a whole line that is no record.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let text = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
-    whole_lines(&text).enumerate().map(|(index, line)| parse(path, index + 1, line)).collect()
+    whole_lines(&text)
+        .enumerate()
+        .map(|(index, line)| parse(path, index + 1, line))
+        .collect()
 }
 
 /// The lines that have their end, without it.
 pub(super) fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"))
+    text.split_inclusive(|&byte| byte == b'\n')
+        .filter_map(|line| line.strip_suffix(b"\n"))
 }
 
 pub(super) fn parse(path: &Path, line: usize, text: &[u8]) -> Result<Record> {
@@ -74,7 +86,16 @@ pub(super) fn parse(path: &Path, line: usize, text: &[u8]) -> Result<Record> {
 #[cfg(test)]
 pub(super) fn sample(step: u64, loss: f64) -> Record {
     let (grad_norm, lr, tokens_per_s, step_s) = (1.5, 1e-3, 2048.0, 0.5);
-    Record { step, loss, grad_norm, lr, tokens_per_s, step_s, val_loss: None, loss_scale: None }
+    Record {
+        step,
+        loss,
+        grad_norm,
+        lr,
+        tokens_per_s,
+        step_s,
+        val_loss: None,
+        loss_scale: None,
+    }
 }
 
 #[cfg(test)]
@@ -92,13 +113,21 @@ mod tests {
             json,
             r#"{"step":3,"loss":2.5,"grad_norm":1.5,"lr":0.001,"tokens_per_s":2048.0,"step_s":0.5}"#
         );
-        let full = Record { val_loss: Some(2.25), loss_scale: Some(1024.0), ..sample(4, 2.0) };
+        let full = Record {
+            val_loss: Some(2.25),
+            loss_scale: Some(1024.0),
+            ..sample(4, 2.0)
+        };
         assert_eq!(there_and_back(&full), full);
     }
 
     #[test]
     fn a_diverged_step_is_still_json() {
-        let record = Record { grad_norm: f64::INFINITY, val_loss: Some(f64::NAN), ..sample(3, f64::NAN) };
+        let record = Record {
+            grad_norm: f64::INFINITY,
+            val_loss: Some(f64::NAN),
+            ..sample(3, f64::NAN)
+        };
         let back = there_and_back(&record);
         assert!(back.loss.is_nan() && back.grad_norm.is_nan());
         assert!(back.val_loss.is_some_and(f64::is_nan));

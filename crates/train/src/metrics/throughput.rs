@@ -20,7 +20,12 @@ pub struct Throughput {
 impl Throughput {
     /// Before the first of `num_steps` steps.
     pub fn new(num_steps: u64) -> Throughput {
-        Throughput { steps_left: num_steps, steps: 0.0, tokens: 0.0, seconds: 0.0 }
+        Throughput {
+            steps_left: num_steps,
+            steps: 0.0,
+            tokens: 0.0,
+            seconds: 0.0,
+        }
     }
 
     /// Takes in a step of `tokens` tokens, over all ranks, that took `elapsed`.
@@ -33,7 +38,11 @@ impl Throughput {
 
     /// Tokens a second over the last steps; 0 before the first.
     pub fn tokens_per_s(&self) -> f64 {
-        if self.seconds > 0.0 { self.tokens / self.seconds } else { 0.0 }
+        if self.seconds > 0.0 {
+            self.tokens / self.seconds
+        } else {
+            0.0
+        }
     }
 
     /// How long the remaining steps will take at this speed; unknown before the first.
@@ -54,7 +63,10 @@ mod tests {
     #[test]
     fn nothing_is_known_before_the_first_step() {
         let throughput = Throughput::new(10);
-        assert_eq!((throughput.tokens_per_s(), throughput.time_left()), (0.0, None));
+        assert_eq!(
+            (throughput.tokens_per_s(), throughput.time_left()),
+            (0.0, None)
+        );
     }
 
     #[test]
@@ -67,7 +79,11 @@ mod tests {
             assert!((left - 0.5 * f64::from(10 - step)).abs() < 1e-6, "{left}");
         }
         throughput.update(500, SECOND);
-        assert_eq!(throughput.time_left(), Some(Duration::ZERO), "more steps than announced");
+        assert_eq!(
+            throughput.time_left(),
+            Some(Duration::ZERO),
+            "more steps than announced"
+        );
     }
 
     #[test]
@@ -78,7 +94,11 @@ mod tests {
         let after_twenty = throughput.tokens_per_s();
         (0..200).for_each(|_| throughput.update(100, SECOND));
         assert!(after_twenty < 50.0, "{after_twenty}");
-        assert!((throughput.tokens_per_s() - 100.0).abs() < 0.1, "{}", throughput.tokens_per_s());
+        assert!(
+            (throughput.tokens_per_s() - 100.0).abs() < 0.1,
+            "{}",
+            throughput.tokens_per_s()
+        );
     }
 
     #[test]

@@ -21,7 +21,10 @@ impl MetricsWriter {
     /// [`Error::Io`].
     pub fn create(path: &Path) -> Result<MetricsWriter> {
         let file = File::create(path).map_err(|error| Error::io("creating", path, error))?;
-        Ok(MetricsWriter { path: path.to_path_buf(), file })
+        Ok(MetricsWriter {
+            path: path.to_path_buf(),
+            file,
+        })
     }
 
     /// Goes on with the file of a run that is resumed after `step`.
@@ -37,8 +40,12 @@ impl MetricsWriter {
             Err(error) if error.kind() == ErrorKind::NotFound => 0,
             Err(error) => return Err(Error::io("reading", path, error)),
         };
-        let file = open_to_append(path, kept).map_err(|error| Error::io("resuming", path, error))?;
-        Ok(MetricsWriter { path: path.to_path_buf(), file })
+        let file =
+            open_to_append(path, kept).map_err(|error| Error::io("resuming", path, error))?;
+        Ok(MetricsWriter {
+            path: path.to_path_buf(),
+            file,
+        })
     }
 
     /// Appends `record` as one line, in one write.
@@ -78,7 +85,11 @@ mod tests {
     use super::*;
 
     fn steps(path: &Path) -> Vec<u64> {
-        read(path).unwrap().iter().map(|record| record.step).collect()
+        read(path)
+            .unwrap()
+            .iter()
+            .map(|record| record.step)
+            .collect()
     }
 
     fn written(folder: &tempfile::TempDir, steps: u64) -> PathBuf {
@@ -110,7 +121,10 @@ mod tests {
             (b"{", 0, vec![9]),
         ] {
             fs::write(&path, [&whole, torn].concat()).unwrap();
-            MetricsWriter::resume(&path, step).unwrap().write(&sample(9, 1.0)).unwrap();
+            MetricsWriter::resume(&path, step)
+                .unwrap()
+                .write(&sample(9, 1.0))
+                .unwrap();
             assert_eq!(steps(&path), expected);
         }
     }
@@ -119,7 +133,10 @@ mod tests {
     fn resuming_without_a_file_begins_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
-        MetricsWriter::resume(&path, 7).unwrap().write(&sample(8, 1.0)).unwrap();
+        MetricsWriter::resume(&path, 7)
+            .unwrap()
+            .write(&sample(8, 1.0))
+            .unwrap();
         assert_eq!(steps(&path), [8]);
     }
 
@@ -128,13 +145,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         fs::write(&path, "not a record\n").unwrap();
-        assert!(matches!(MetricsWriter::resume(&path, 7), Err(Error::Line { line: 1, .. })));
+        assert!(matches!(
+            MetricsWriter::resume(&path, 7),
+            Err(Error::Line { line: 1, .. })
+        ));
         assert_eq!(fs::read_to_string(&path).unwrap(), "not a record\n");
     }
 
     #[test]
     fn a_missing_folder_is_named() {
-        let error = MetricsWriter::create(Path::new("/nowhere/metrics.jsonl")).unwrap_err().to_string();
-        assert!(error.starts_with("metrics: creating /nowhere/metrics.jsonl: "), "{error}");
+        let error = MetricsWriter::create(Path::new("/nowhere/metrics.jsonl"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("metrics: creating /nowhere/metrics.jsonl: "),
+            "{error}"
+        );
     }
 }

@@ -22,17 +22,39 @@ pub struct Layers {
 
 /// The groups of a model: four for each block, and the head.
 pub fn layers(model: &GptConfig) -> Vec<Layers> {
-    let (h, kv, mlp) = (model.hidden, model.kv_heads() * model.head_size(), model.mlp_hidden());
-    let up = if model.family == Family::Llama { vec![mlp, mlp] } else { vec![mlp] };
+    let (h, kv, mlp) = (
+        model.hidden,
+        model.kv_heads() * model.head_size(),
+        model.mlp_hidden(),
+    );
+    let up = if model.family == Family::Llama {
+        vec![mlp, mlp]
+    } else {
+        vec![mlp]
+    };
     let (count, in_blocks) = (model.layers, true);
-    let normal =
-        |inputs, outputs| Layers { inputs, outputs, reads: Axis::Y, emits: Axis::X, count, in_blocks };
-    let transposed = |inputs| Layers { reads: Axis::X, emits: Axis::Y, ..normal(inputs, vec![h]) };
+    let normal = |inputs, outputs| Layers {
+        inputs,
+        outputs,
+        reads: Axis::Y,
+        emits: Axis::X,
+        count,
+        in_blocks,
+    };
+    let transposed = |inputs| Layers {
+        reads: Axis::X,
+        emits: Axis::Y,
+        ..normal(inputs, vec![h])
+    };
     vec![
         normal(h, vec![h, kv, kv]),
         transposed(h),
         normal(h, up),
         transposed(mlp),
-        Layers { count: 1, in_blocks: false, ..normal(h, vec![model.padded_vocabulary()]) },
+        Layers {
+            count: 1,
+            in_blocks: false,
+            ..normal(h, vec![model.padded_vocabulary()])
+        },
     ]
 }

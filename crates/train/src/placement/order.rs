@@ -16,15 +16,24 @@ const FELT_OF_HIDDEN: f64 = 0.3;
 ///
 /// # Errors
 /// [`Error::Grid`](crate::Error::Grid) when the degrees have no product.
-pub fn best_order(config: &Config, nodes: &[usize], machine: Option<&Machine>) -> Result<AxisOrder> {
+pub fn best_order(
+    config: &Config,
+    nodes: &[usize],
+    machine: Option<&Machine>,
+) -> Result<AxisOrder> {
     let degrees = config.parallel.grid;
     let default = AxisOrder::default();
     if nodes.iter().all(|node| *node == nodes[0]) {
         return Ok(default);
     }
     let stand_in = Machine::find(UNKNOWN).ok();
-    let Some(machine) = machine.or(stand_in.as_ref()) else { return Ok(default) };
-    let pricing = Pricing { machine, hierarchical: config.parallel.hierarchical };
+    let Some(machine) = machine.or(stand_in.as_ref()) else {
+        return Ok(default);
+    };
+    let pricing = Pricing {
+        machine,
+        hierarchical: config.parallel.hierarchical,
+    };
     let volumes = volumes(config);
     let seconds = |order: AxisOrder| -> Result<f64> {
         let grid = Grid::new(degrees, order)?;
@@ -32,7 +41,12 @@ pub fn best_order(config: &Config, nodes: &[usize], machine: Option<&Machine>) -
         let routes = Axis::ALL.map(|axis| route(&grid, &mapping, axis));
         let one = |volume: &super::Volume| {
             let felt = if volume.hidden { FELT_OF_HIDDEN } else { 1.0 };
-            felt * pricing.all(volume.operation, volume.calls, volume.bytes, routes[volume.axis as usize])
+            felt * pricing.all(
+                volume.operation,
+                volume.calls,
+                volume.bytes,
+                routes[volume.axis as usize],
+            )
         };
         Ok(volumes.iter().map(one).sum())
     };
@@ -52,9 +66,17 @@ fn distinct(config: &Config) -> Vec<AxisOrder> {
     let degrees = config.parallel.grid;
     let mut seen = HashSet::new();
     let used = |order: &AxisOrder| -> Vec<Axis> {
-        order.axes().iter().copied().filter(|axis| degrees.get(*axis) > 1).collect()
+        order
+            .axes()
+            .iter()
+            .copied()
+            .filter(|axis| degrees.get(*axis) > 1)
+            .collect()
     };
-    AxisOrder::all().into_iter().filter(|order| seen.insert(used(order))).collect()
+    AxisOrder::all()
+        .into_iter()
+        .filter(|order| seen.insert(used(order)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -82,7 +104,11 @@ mod tests {
         assert_eq!(first(&config("y=2,pipeline=2"), &halves), Axis::Y);
         // With very few tokens the weights' gathers are the larger part.
         let mut few = config("x=2,z=2");
-        (few.training.batch, few.model.context, few.training.micro_batches) = (2, 4, 1);
+        (
+            few.training.batch,
+            few.model.context,
+            few.training.micro_batches,
+        ) = (2, 4, 1);
         few.model.hidden = 1024;
         few.parallel.overlap.0 = parallel::Overlap::NONE;
         assert_eq!(first(&few, &halves), Axis::Z);
@@ -93,7 +119,10 @@ mod tests {
     fn one_node_keeps_the_default_order() {
         let mut few = config("x=2,z=2,data=2");
         few.model.hidden = 1024;
-        assert_eq!(best_order(&few, &[0; 8], None).unwrap(), AxisOrder::default());
+        assert_eq!(
+            best_order(&few, &[0; 8], None).unwrap(),
+            AxisOrder::default()
+        );
     }
 
     #[test]
@@ -104,6 +133,9 @@ mod tests {
         machine.links.peer_gbps.value = 0.01;
         machine.links.network_us.value = machine.links.in_node_us.value;
         let order = best_order(&config("x=2,data=2"), &[0, 0, 1, 1], Some(&machine)).unwrap();
-        assert!(order.position(Axis::Data) < order.position(Axis::X), "{order}");
+        assert!(
+            order.position(Axis::Data) < order.position(Axis::X),
+            "{order}"
+        );
     }
 }

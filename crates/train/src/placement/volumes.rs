@@ -34,7 +34,9 @@ pub struct Volume {
 pub fn volumes(config: &Config) -> Vec<Volume> {
     let step = Step::new(config);
     let mut all = Vec::new();
-    layers(&config.model).iter().for_each(|layer| step.add_layer(layer, &mut all));
+    layers(&config.model)
+        .iter()
+        .for_each(|layer| step.add_layer(layer, &mut all));
     step.add_gradients(&mut all);
     step.add_messages(&mut all);
     all
@@ -51,7 +53,12 @@ impl<'a> Step<'a> {
     fn new(config: &'a Config) -> Step<'a> {
         let degrees = config.parallel.grid;
         let rows = config.training.batch * config.model.context / degrees.data.max(1);
-        Step { config, degrees, rows, micro_batches: config.training.micro_batches }
+        Step {
+            config,
+            degrees,
+            rows,
+            micro_batches: config.training.micro_batches,
+        }
     }
 
     fn element(&self) -> u64 {
@@ -68,21 +75,66 @@ impl<'a> Step<'a> {
         let (k, n) = (layer.inputs, layer.outputs.iter().sum::<usize>());
         let outputs = layer.outputs.len() * layer.count;
         let overlap = self.config.parallel.overlap.0;
-        let forwards = if layer.in_blocks && self.config.model.recompute { 2 } else { 1 };
-        let gathers = forwards + usize::from(!self.config.parallel.keep_gathered);
-        let mut add = |axis, operation, (times, calls): (usize, usize), elements, element, hidden| {
-            self.add(all, axis, operation, times * calls, times * elements * layer.count, element, hidden);
+        let forwards = if layer.in_blocks && self.config.model.recompute {
+            2
+        } else {
+            1
         };
+        let gathers = forwards + usize::from(!self.config.parallel.keep_gathered);
+        let mut add =
+            |axis, operation, (times, calls): (usize, usize), elements, element, hidden| {
+                self.add(
+                    all,
+                    axis,
+                    operation,
+                    times * calls,
+                    times * elements * layer.count,
+                    element,
+                    hidden,
+                );
+            };
         let over_reads = self.rows * n / (z * self.degrees.get(emits));
         let over_emits = self.rows * k / (z * self.degrees.get(reads));
         let weights = k * n / (x * y) * self.micro_batches;
         let wide = self.config.parallel.gather_wide;
-        let travels = if wide { self.sum_element() } else { self.element() };
+        let travels = if wide {
+            self.sum_element()
+        } else {
+            self.element()
+        };
         use Operation::{AllGather, AllReduce, ReduceScatter};
-        add(reads, AllReduce, (forwards, outputs), over_reads, self.element(), false);
-        add(emits, AllReduce, (1, layer.count), over_emits, self.element(), overlap.all_reduce);
-        add(Axis::Z, AllGather, (gathers, outputs), weights, travels, overlap.all_gather);
-        add(Axis::Z, ReduceScatter, (1, outputs), weights, self.element(), overlap.reduce_scatter);
+        add(
+            reads,
+            AllReduce,
+            (forwards, outputs),
+            over_reads,
+            self.element(),
+            false,
+        );
+        add(
+            emits,
+            AllReduce,
+            (1, layer.count),
+            over_emits,
+            self.element(),
+            overlap.all_reduce,
+        );
+        add(
+            Axis::Z,
+            AllGather,
+            (gathers, outputs),
+            weights,
+            travels,
+            overlap.all_gather,
+        );
+        add(
+            Axis::Z,
+            ReduceScatter,
+            (1, outputs),
+            weights,
+            self.element(),
+            overlap.reduce_scatter,
+        );
     }
 
     #[allow(clippy::too_many_arguments, reason = "the columns of one table")]
@@ -99,13 +151,25 @@ impl<'a> Step<'a> {
         if self.degrees.get(axis) == 1 {
             return;
         }
-        let (calls, bytes) = ((calls * self.micro_batches) as u64, elements as u64 * element);
+        let (calls, bytes) = (
+            (calls * self.micro_batches) as u64,
+            elements as u64 * element,
+        );
         let alike = |volume: &&mut Volume| {
             (volume.axis, volume.operation, volume.hidden) == (axis, operation, hidden)
         };
         match all.iter_mut().find(alike) {
-            Some(volume) => (volume.calls, volume.bytes) = (volume.calls + calls, volume.bytes + bytes),
-            None => all.push(Volume { axis, operation, subject: Subject::Linear, calls, bytes, hidden }),
+            Some(volume) => {
+                (volume.calls, volume.bytes) = (volume.calls + calls, volume.bytes + bytes)
+            }
+            None => all.push(Volume {
+                axis,
+                operation,
+                subject: Subject::Linear,
+                calls,
+                bytes,
+                hidden,
+            }),
         }
     }
 
@@ -142,9 +206,18 @@ impl<'a> Step<'a> {
         }
         let cuts = (pipeline * self.config.parallel.schedule.num_chunks() - 1) as u64;
         let elements = self.rows * self.config.model.hidden / (z * y);
-        let (calls, bytes) =
-            (2 * cuts * self.micro_batches as u64, 2 * cuts * elements as u64 * self.element());
+        let (calls, bytes) = (
+            2 * cuts * self.micro_batches as u64,
+            2 * cuts * elements as u64 * self.element(),
+        );
         let (axis, operation, subject) = (Axis::Pipeline, Operation::Send, Subject::Pipeline);
-        all.push(Volume { axis, operation, subject, calls, bytes, hidden: true });
+        all.push(Volume {
+            axis,
+            operation,
+            subject,
+            calls,
+            bytes,
+            hidden: true,
+        });
     }
 }

@@ -15,7 +15,11 @@ pub fn warning(config: &Config, grid: &Grid, mapping: &Mapping) -> Option<String
     }
     let (degree, sizes) = (grid.degree(axis), mapping.node_sizes());
     let (smallest, largest) = (sizes.iter().min()?, sizes.iter().max()?);
-    let ranks = if smallest == largest { format!("{largest}") } else { format!("{smallest} to {largest}") };
+    let ranks = if smallest == largest {
+        format!("{largest}")
+    } else {
+        format!("{smallest} to {largest}")
+    };
     let way_out = match degree <= *largest {
         true => "nodes whose sizes it divides would hold each group".to_owned(),
         false => format!("{axis}={largest} or less would fit a node"),
@@ -33,7 +37,9 @@ pub fn warning(config: &Config, grid: &Grid, mapping: &Mapping) -> Option<String
 fn exposed(config: &Config) -> Vec<(Axis, u64)> {
     let volumes = volumes(config);
     let of = |axis: Axis| {
-        let exposed = volumes.iter().filter(|volume| volume.axis == axis && !volume.hidden);
+        let exposed = volumes
+            .iter()
+            .filter(|volume| volume.axis == axis && !volume.hidden);
         (axis, exposed.map(|volume| volume.bytes).sum())
     };
     Axis::ALL.into_iter().map(of).collect()
@@ -58,9 +64,18 @@ mod tests {
         assert_eq!(sentence("x=4,data=2", &even), None);
         assert_eq!(sentence("x=2,z=2,pipeline=2", &even), None);
         let wide = sentence("x=8", &even).unwrap();
-        assert!(wide.contains("1 of 1 groups of axis x (8 ranks, "), "{wide}");
-        assert!(wide.ends_with("span up to 2 nodes of 4 ranks; x=4 or less would fit a node"), "{wide}");
+        assert!(
+            wide.contains("1 of 1 groups of axis x (8 ranks, "),
+            "{wide}"
+        );
+        assert!(
+            wide.ends_with("span up to 2 nodes of 4 ranks; x=4 or less would fit a node"),
+            "{wide}"
+        );
         let odd = sentence("x=2,data=4", &[0, 0, 0, 1, 1, 1, 1, 1]).unwrap();
-        assert!(odd.contains("1 of 4 groups of axis x") && odd.contains("nodes of 3 to 5 ranks"), "{odd}");
+        assert!(
+            odd.contains("1 of 4 groups of axis x") && odd.contains("nodes of 3 to 5 ranks"),
+            "{odd}"
+        );
     }
 }

@@ -22,7 +22,9 @@ impl Shares {
         let replica = self.batch / context.degree(Axis::Data);
         let micro = replica / self.micro_batches;
         let own = micro / context.degree(Axis::Z);
-        let start = context.index(Axis::Data) * replica + micro_batch * micro + context.index(Axis::Z) * own;
+        let start = context.index(Axis::Data) * replica
+            + micro_batch * micro
+            + context.index(Axis::Z) * own;
         start..start + own
     }
 
@@ -61,8 +63,16 @@ impl Shares {
             sequence = tokens.inputs.len() / rows.max(1);
             let upload = |ids: &[u32]| Tensor::from_slice(context.device(), &[rows, sequence], ids);
             let (inputs, targets) = (upload(&tokens.inputs)?, upload(&tokens.targets)?);
-            micro_batches.push(MicroBatch { inputs, targets, first_sequence });
+            micro_batches.push(MicroBatch {
+                inputs,
+                targets,
+                first_sequence,
+            });
         }
-        Ok(Batch { step, micro_batches, num_tokens: self.batch * sequence })
+        Ok(Batch {
+            step,
+            micro_batches,
+            num_tokens: self.batch * sequence,
+        })
     }
 }

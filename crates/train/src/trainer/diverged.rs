@@ -19,8 +19,15 @@ pub(super) fn report(
         Some(found) => Some(found),
         None => first_bad(trainer, Part::Gradient, "gradient")?,
     };
-    let tensor = agree(trainer, tensor)?.unwrap_or_else(|| "none among weights and gradients".into());
-    Ok(Error::Diverged { step, what, value, micro_batch, tensor })
+    let tensor =
+        agree(trainer, tensor)?.unwrap_or_else(|| "none among weights and gradients".into());
+    Ok(Error::Diverged {
+        step,
+        what,
+        value,
+        micro_batch,
+        tensor,
+    })
 }
 
 fn first_bad_loss(losses: &[(usize, Tensor)]) -> Result<Option<String>> {
@@ -34,21 +41,30 @@ fn first_bad_loss(losses: &[(usize, Tensor)]) -> Result<Option<String>> {
 
 fn first_bad(trainer: &Trainer, part: Part, word: &str) -> Result<Option<String>> {
     let mut bad = Vec::new();
-    trainer.model.parameters.read::<Error>(part, |parameter, numbers| {
-        if let Some(value) = numbers.iter().find(|number| !number.is_finite()) {
-            bad.push((parameter.name().to_owned(), *value));
-        }
-        Ok(())
-    })?;
+    trainer
+        .model
+        .parameters
+        .read::<Error>(part, |parameter, numbers| {
+            if let Some(value) = numbers.iter().find(|number| !number.is_finite()) {
+                bad.push((parameter.name().to_owned(), *value));
+            }
+            Ok(())
+        })?;
     let in_order = trainer.model.parameters.parameters().iter();
-    let found = in_order.filter_map(|parameter| bad.iter().find(|(name, _)| name == parameter.name())).next();
+    let found = in_order
+        .filter_map(|parameter| bad.iter().find(|(name, _)| name == parameter.name()))
+        .next();
     let rank = trainer.context.world().rank();
     Ok(found.map(|(name, value)| format!("{word} of {name} holds {value} on rank {rank}")))
 }
 
 // What the first rank that found something found.
 fn agree(trainer: &Trainer, found: Option<String>) -> Result<Option<String>> {
-    let all = trainer.context.world().everyone().all_gather(found.unwrap_or_default().as_bytes())?;
+    let all = trainer
+        .context
+        .world()
+        .everyone()
+        .all_gather(found.unwrap_or_default().as_bytes())?;
     let first = all.into_iter().find(|bytes| !bytes.is_empty());
     Ok(first.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }

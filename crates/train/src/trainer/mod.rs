@@ -12,7 +12,10 @@ mod recorded;
 mod run;
 mod save;
 mod scale;
-#[allow(clippy::module_inception, reason = "the type that the module is named for")]
+#[allow(
+    clippy::module_inception,
+    reason = "the type that the module is named for"
+)]
 mod trainer;
 
 pub use batch::Shares;

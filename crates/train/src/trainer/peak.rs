@@ -22,23 +22,40 @@ impl PeakMemory {
     /// # Errors
     /// Those of the exchange.
     pub fn of_all(world: &World, device: &Device) -> Result<PeakMemory> {
-        let own = device.memory_use().at_peak().map(|bytes| (bytes as u64).to_le_bytes());
+        let own = device
+            .memory_use()
+            .at_peak()
+            .map(|bytes| (bytes as u64).to_le_bytes());
         let all = world.everyone().all_gather(own.as_flattened())?;
-        let peaks = all.iter().enumerate().map(|(rank, bytes)| PeakMemory::decode(rank, bytes));
-        Ok(peaks.reduce(|most, next| if next.bytes > most.bytes { next } else { most }).unwrap_or_default())
+        let peaks = all
+            .iter()
+            .enumerate()
+            .map(|(rank, bytes)| PeakMemory::decode(rank, bytes));
+        Ok(peaks
+            .reduce(|most, next| if next.bytes > most.bytes { next } else { most })
+            .unwrap_or_default())
     }
 
     fn decode(rank: usize, bytes: &[u8]) -> PeakMemory {
         let (numbers, _) = bytes.as_chunks::<8>();
         let mut by_kind = [0; 5];
-        by_kind.iter_mut().zip(numbers).for_each(|(own, bytes)| *own = u64::from_le_bytes(*bytes) as usize);
-        PeakMemory { rank, bytes: by_kind.iter().sum(), by_kind }
+        by_kind
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(own, bytes)| *own = u64::from_le_bytes(*bytes) as usize);
+        PeakMemory {
+            rank,
+            bytes: by_kind.iter().sum(),
+            by_kind,
+        }
     }
 
     /// The kinds that held anything, by name.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let kinds = MemoryKind::ALL.into_iter().zip(self.by_kind);
-        kinds.filter(|(_, bytes)| *bytes > 0).map(|(kind, bytes)| (kind.name(), bytes))
+        kinds
+            .filter(|(_, bytes)| *bytes > 0)
+            .map(|(kind, bytes)| (kind.name(), bytes))
     }
 }
 
@@ -69,7 +86,12 @@ mod tests {
         let peaks = run(Options::new(2), |world| {
             let device = Device::new(cpu::open(cpu::Options::default())?)?;
             let config = Config::parse(CONFIG)?;
-            let context = Context::new(world.clone(), config.grid()?, device.clone(), config.settings())?;
+            let context = Context::new(
+                world.clone(),
+                config.grid()?,
+                device.clone(),
+                config.settings(),
+            )?;
             let trainer = Trainer::new(&context, &config)?;
             if world.rank() == 1 {
                 drop(Tensor::zeros(&device, DType::F32, &[1 << 20])?);
@@ -86,9 +108,16 @@ mod tests {
         // Blocks are rounded up by an eighth at most, and buffers padded a little.
         for (kind, bytes_each) in [(0, 2), (1, 4), (2, 6)] {
             let exact = num_parameters * bytes_each;
-            assert!((exact..exact * 5 / 4).contains(&peak.by_kind[kind]), "{peak:?}, needs about {exact}");
+            assert!(
+                (exact..exact * 5 / 4).contains(&peak.by_kind[kind]),
+                "{peak:?}, needs about {exact}"
+            );
         }
-        assert_eq!(peak.by_kind[3], 4 << 20, "the tensor of rank 1 is the only activation");
+        assert_eq!(
+            peak.by_kind[3],
+            4 << 20,
+            "the tensor of rank 1 is the only activation"
+        );
         let names: Vec<_> = peak.kinds().map(|(name, _)| name).collect();
         assert_eq!(names, ["weights", "gradients", "optimiser", "activations"]);
     }

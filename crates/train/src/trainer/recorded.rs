@@ -18,7 +18,9 @@ pub(super) fn check(context: &Context, training: &TrainingConfig) -> Result<()> 
     match training.graph && !context.device().capabilities().records_work {
         true => {
             let found = format!("{}, which records no work", context.device().id());
-            Err(Error::Config(format!("training.graph: found {found}, needs a CUDA or ROCm device")))
+            Err(Error::Config(format!(
+                "training.graph: found {found}, needs a CUDA or ROCm device"
+            )))
         }
         false => Ok(()),
     }
@@ -26,7 +28,10 @@ pub(super) fn check(context: &Context, training: &TrainingConfig) -> Result<()> 
 
 impl Trainer {
     // The first step runs as it is: it makes what the later ones need, and times products.
-    pub(super) fn recorded_or_not(&mut self, batch: &nn::Batch) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
+    pub(super) fn recorded_or_not(
+        &mut self,
+        batch: &nn::Batch,
+    ) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
         if !(self.config.training.graph && self.has_agreed) {
             return self.gradients(batch);
         }
@@ -59,12 +64,28 @@ impl Recorded {
     pub(super) fn new(trainer: &Trainer, batch: &Batch) -> Result<Recorded> {
         let device = trainer.context.device();
         let batch = Batch {
-            micro_batches: batch.micro_batches.iter().map(copied).collect::<Result<_>>()?,
+            micro_batches: batch
+                .micro_batches
+                .iter()
+                .map(copied)
+                .collect::<Result<_>>()?,
             ..batch.clone()
         };
-        let d_loss = Tensor::full(device, trainer.dtype().accumulator(), &[1], trainer.loss_scale.value)?;
-        let (recording, (mean, losses)) = device.record(|| trainer.gradients_of(&batch, &d_loss))?;
-        Ok(Recorded { recording, batch, d_loss, mean, losses })
+        let d_loss = Tensor::full(
+            device,
+            trainer.dtype().accumulator(),
+            &[1],
+            trainer.loss_scale.value,
+        )?;
+        let (recording, (mean, losses)) =
+            device.record(|| trainer.gradients_of(&batch, &d_loss))?;
+        Ok(Recorded {
+            recording,
+            batch,
+            d_loss,
+            mean,
+            losses,
+        })
     }
 
     /// Runs the step on this batch: afterwards the parameters hold its gradients. Gives what
@@ -72,7 +93,11 @@ impl Recorded {
     ///
     /// # Errors
     /// Those of the device.
-    pub(super) fn run(&self, batch: &Batch, loss_scale: f64) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
+    pub(super) fn run(
+        &self,
+        batch: &Batch,
+        loss_scale: f64,
+    ) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
         for (own, given) in self.batch.micro_batches.iter().zip(&batch.micro_batches) {
             ops::copy(&given.inputs, &own.inputs)?;
             ops::copy(&given.targets, &own.targets)?;
@@ -90,5 +115,9 @@ fn copied(micro_batch: &MicroBatch) -> Result<MicroBatch> {
         Ok::<_, tensor::Error>(copy)
     };
     let (inputs, targets) = (copied(&micro_batch.inputs)?, copied(&micro_batch.targets)?);
-    Ok(MicroBatch { inputs, targets, ..micro_batch.clone() })
+    Ok(MicroBatch {
+        inputs,
+        targets,
+        ..micro_batch.clone()
+    })
 }

@@ -46,9 +46,18 @@ pub fn run(
 ) -> Result<Summary> {
     let grid = run.config.grid_on(world)?;
     let context = Context::new(world.clone(), grid, device.clone(), run.config.settings())?;
-    run.config.machine()?.into_iter().for_each(|machine| context.describe_machine(machine));
+    run.config
+        .machine()?
+        .into_iter()
+        .for_each(|machine| context.describe_machine(machine));
     let trainer = Trainer::new(&context, &run.config)?;
-    let mut session = Session { run, context, trainer, records: None, last: None };
+    let mut session = Session {
+        run,
+        context,
+        trainer,
+        records: None,
+        last: None,
+    };
     let first_step = session.resume()?;
     session.open_records(first_step)?;
     if world.rank() == 0 {
@@ -68,7 +77,9 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn resume(&mut self) -> Result<u64> {
-        let Some(path) = &self.run.resume else { return Ok(0) };
+        let Some(path) = &self.run.resume else {
+            return Ok(0);
+        };
         let reader = Reader::open(path)?;
         if self.context.world().rank() == 0 {
             reader.verify()?;
@@ -115,7 +126,10 @@ impl Session<'_> {
             done += 1;
             stopped = self.agreed_to_stop(stop)? && done < steps;
             self.note(record, done == steps || stopped, observer)?;
-            if self.is_due(done, self.run.config.training.checkpoint_every) || done == steps || stopped {
+            if self.is_due(done, self.run.config.training.checkpoint_every)
+                || done == steps
+                || stopped
+            {
                 checkpoint = Some(self.checkpoint(done, observer)?);
             }
         }
@@ -142,13 +156,19 @@ impl Session<'_> {
             tokens_per_s: self.tokens_per_step() as f64 / seconds,
             step_s: seconds,
             val_loss: None,
-            loss_scale: self.trainer.loss_scale.adapts().then_some(result.loss_scale),
+            loss_scale: self
+                .trainer
+                .loss_scale
+                .adapts()
+                .then_some(result.loss_scale),
         })
     }
 
     fn note(&mut self, mut record: Record, ends: bool, observer: &dyn Observer) -> Result<()> {
         if ends || self.is_due(record.step, self.run.config.training.validate_every) {
-            self.context.world().beat(&format!("validation after step {}", record.step));
+            self.context
+                .world()
+                .beat(&format!("validation after step {}", record.step));
             record.val_loss = Some(self.trainer.validate(&self.run.data)?);
         }
         if let Some(records) = &mut self.records {
@@ -160,8 +180,13 @@ impl Session<'_> {
     }
 
     fn checkpoint(&self, step: u64, observer: &dyn Observer) -> Result<PathBuf> {
-        self.context.world().beat(&format!("checkpoint of step {step}"));
-        let (dir, keep) = (self.run.dir.join("checkpoints"), self.run.config.training.keep_checkpoints);
+        self.context
+            .world()
+            .beat(&format!("checkpoint of step {step}"));
+        let (dir, keep) = (
+            self.run.dir.join("checkpoints"),
+            self.run.config.training.keep_checkpoints,
+        );
         let path = save(&self.trainer, &self.run.tokenizer, &dir, step, keep)?;
         if self.context.world().rank() == 0 {
             self.plot()?;
@@ -172,8 +197,16 @@ impl Session<'_> {
 
     fn plot(&self) -> Result<()> {
         let records = metrics::read(&self.run.dir.join("metrics.jsonl"))?;
-        let title = format!("{}, grid {}", self.run.data_name(), self.run.config.parallel.grid);
-        Ok(metrics::loss_plot(&self.run.dir.join("loss.svg"), &records, &title)?)
+        let title = format!(
+            "{}, grid {}",
+            self.run.data_name(),
+            self.run.config.parallel.grid
+        );
+        Ok(metrics::loss_plot(
+            &self.run.dir.join("loss.svg"),
+            &records,
+            &title,
+        )?)
     }
 
     // Asked on any rank, decided by all at the same step.
@@ -221,10 +254,17 @@ impl Session<'_> {
                 span.start_us - ahead_us,
                 span.duration_us,
             );
-            writer.span(&out.with("bytes", span.bytes as f64).with("step", step as f64))?;
+            writer.span(
+                &out.with("bytes", span.bytes as f64)
+                    .with("step", step as f64),
+            )?;
         }
         writer.finish()?;
-        let mut parts = self.context.world().everyone().all_gather(part.as_bytes())?;
+        let mut parts = self
+            .context
+            .world()
+            .everyone()
+            .all_gather(part.as_bytes())?;
         if rank == 0 {
             // A rank that stands for others is told once for each of them.
             let mut seen = HashSet::new();
@@ -232,7 +272,9 @@ impl Session<'_> {
             let path = |part: &Vec<u8>| self.run.dir.join(&*String::from_utf8_lossy(part));
             let parts: Vec<PathBuf> = parts.iter().map(path).collect();
             metrics::trace::merge(&parts, &self.run.dir.join("trace.json"))?;
-            parts.iter().try_for_each(|path| std::fs::remove_file(path).map_err(Error::file(path)))?;
+            parts
+                .iter()
+                .try_for_each(|path| std::fs::remove_file(path).map_err(Error::file(path)))?;
         }
         Ok(())
     }
@@ -273,6 +315,8 @@ impl Run {
     fn data_name(&self) -> String {
         let path = self.config.data.path.as_deref();
         path.and_then(Path::file_name)
-            .map_or("the Rust sources here".into(), |name| name.to_string_lossy().into_owned())
+            .map_or("the Rust sources here".into(), |name| {
+                name.to_string_lossy().into_owned()
+            })
     }
 }

@@ -26,9 +26,12 @@ pub struct Sections {
 
 /// The parts that are stored, each under a prefix of its own.
 fn parts(trainer: &Trainer) -> Vec<(String, Part)> {
-    let states =
-        (0..trainer.config.training.num_states()).map(|index| (format!("state{index}/"), Part::State(index)));
-    [("weights/".to_owned(), Part::Weights)].into_iter().chain(states).collect()
+    let states = (0..trainer.config.training.num_states())
+        .map(|index| (format!("state{index}/"), Part::State(index)));
+    [("weights/".to_owned(), Part::Weights)]
+        .into_iter()
+        .chain(states)
+        .collect()
 }
 
 struct Owned {
@@ -43,28 +46,37 @@ struct Owned {
 ///
 /// # Errors
 /// [`Error::Checkpoint`] on every rank when one of them cannot write; nothing that was whole before is touched.
-pub fn save(trainer: &Trainer, tokenizer: &Tokenizer, dir: &Path, step: u64, keep: usize) -> Result<PathBuf> {
+pub fn save(
+    trainer: &Trainer,
+    tokenizer: &Tokenizer,
+    dir: &Path,
+    step: u64,
+    keep: usize,
+) -> Result<PathBuf> {
     let owned = collect(trainer)?;
     let world = trainer.context.world();
     let everyone = world.everyone();
     let writer = (world.rank() == 0).then(|| Writer::begin(dir, step));
-    let begun = writer.as_ref().map_or(Ok(String::new()), |writer| match writer {
-        Ok(writer) => Ok(writer.dir().display().to_string()),
-        Err(error) => Err(error.to_string()),
-    });
+    let begun = writer
+        .as_ref()
+        .map_or(Ok(String::new()), |writer| match writer {
+            Ok(writer) => Ok(writer.dir().display().to_string()),
+            Err(error) => Err(error.to_string()),
+        });
     let writing = PathBuf::from(shared(&trainer.context, begun)?);
     let dtype = trainer.dtype().accumulator();
     let pieces: Vec<Piece<'_>> = owned.iter().map(|owned| owned.piece(dtype)).collect();
     let record = match pieces.is_empty() {
         true => Ok(String::new()),
-        false => {
-            write_shard(&writing, world.rank(), &pieces).map_err(|error| error.to_string()).and_then(encode)
-        }
+        false => write_shard(&writing, world.rank(), &pieces)
+            .map_err(|error| error.to_string())
+            .and_then(encode),
     };
     let records = gathered(&trainer.context, record)?;
     let committed = writer.map_or(Ok(String::new()), |writer| {
         let done = writer.and_then(|writer| writer.commit(records, sections(trainer, tokenizer)));
-        done.map(|path| path.display().to_string()).map_err(|error| error.to_string())
+        done.map(|path| path.display().to_string())
+            .map_err(|error| error.to_string())
     });
     let path = PathBuf::from(shared(&trainer.context, committed)?);
     if world.rank() == 0 {
@@ -79,10 +91,15 @@ pub fn save(trainer: &Trainer, tokenizer: &Tokenizer, dir: &Path, step: u64, kee
 /// # Errors
 /// [`Error::Checkpoint`] when a tensor is missing, of another shape, or damaged.
 pub fn load(trainer: &mut Trainer, reader: &Reader, with_state: bool) -> Result<()> {
-    let parts: Vec<_> =
-        parts(trainer).into_iter().filter(|(_, part)| with_state || *part == Part::Weights).collect();
+    let parts: Vec<_> = parts(trainer)
+        .into_iter()
+        .filter(|(_, part)| with_state || *part == Part::Weights)
+        .collect();
     for (prefix, part) in parts {
-        trainer.model.parameters.write(part, |parameter| read(reader, &prefix, parameter))?;
+        trainer
+            .model
+            .parameters
+            .write(part, |parameter| read(reader, &prefix, parameter))?;
     }
     if with_state {
         let stored = stored_sections(reader)?;
@@ -133,7 +150,8 @@ fn sections(trainer: &Trainer, tokenizer: &Tokenizer) -> checkpoint::Sections {
         num_updates: trainer.num_updates,
         loss_scale: trainer.loss_scale,
     };
-    let json = |value: serde_json::Result<serde_json::Value>| value.expect("plain values become JSON");
+    let json =
+        |value: serde_json::Result<serde_json::Value>| value.expect("plain values become JSON");
     checkpoint::Sections {
         model: json(serde_json::to_value(&trainer.config.model)),
         trainer: json(serde_json::to_value(&own)),
@@ -146,18 +164,21 @@ fn collect(trainer: &Trainer) -> Result<Vec<Owned>> {
     let dtype = trainer.dtype().accumulator();
     let mut owned = Vec::new();
     for (prefix, part) in parts(trainer) {
-        trainer.model.parameters.read::<Error>(part, |parameter, numbers| {
-            if owns(trainer, parameter) {
-                owned.push(Owned {
-                    name: format!("{prefix}{}", parameter.name()),
-                    global_shape: parameter.global_shape().to_vec(),
-                    layout: parameter.layout().clone(),
-                    index: parameter.index().clone(),
-                    bytes: bytes(dtype, &numbers),
-                });
-            }
-            Ok(())
-        })?;
+        trainer
+            .model
+            .parameters
+            .read::<Error>(part, |parameter, numbers| {
+                if owns(trainer, parameter) {
+                    owned.push(Owned {
+                        name: format!("{prefix}{}", parameter.name()),
+                        global_shape: parameter.global_shape().to_vec(),
+                        layout: parameter.layout().clone(),
+                        index: parameter.index().clone(),
+                        bytes: bytes(dtype, &numbers),
+                    });
+                }
+                Ok(())
+            })?;
     }
     Ok(owned)
 }
@@ -184,8 +205,14 @@ fn owns(trainer: &Trainer, parameter: &Parameter) -> bool {
 
 fn bytes(dtype: DType, numbers: &[f64]) -> Vec<u8> {
     match dtype {
-        DType::F64 => numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
-        _ => numbers.iter().flat_map(|number| (*number as f32).to_le_bytes()).collect(),
+        DType::F64 => numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect(),
+        _ => numbers
+            .iter()
+            .flat_map(|number| (*number as f32).to_le_bytes())
+            .collect(),
     }
 }
 
@@ -198,9 +225,15 @@ fn shared(context: &Context, own: std::result::Result<String, String>) -> Result
     Ok(agreed(context, own)?.swap_remove(0))
 }
 
-fn gathered(context: &Context, own: std::result::Result<String, String>) -> Result<Vec<ShardRecord>> {
+fn gathered(
+    context: &Context,
+    own: std::result::Result<String, String>,
+) -> Result<Vec<ShardRecord>> {
     let all = agreed(context, own)?;
-    let records = all.iter().filter(|text| !text.is_empty()).map(|text| serde_json::from_str(text));
+    let records = all
+        .iter()
+        .filter(|text| !text.is_empty())
+        .map(|text| serde_json::from_str(text));
     records
         .collect::<serde_json::Result<_>>()
         .map_err(|error| Error::Config(format!("checkpoint record: {error}")))

@@ -13,12 +13,20 @@ const GROWTH_INTERVAL: u32 = 2000;
 impl LossScale {
     /// A scale that starts at `value` and adapts.
     pub(crate) fn dynamic(value: f64) -> LossScale {
-        LossScale { value, good_steps: 0, adapts: true }
+        LossScale {
+            value,
+            good_steps: 0,
+            adapts: true,
+        }
     }
 
     /// No scale.
     pub(crate) fn none() -> LossScale {
-        LossScale { value: 1.0, good_steps: 0, adapts: false }
+        LossScale {
+            value: 1.0,
+            good_steps: 0,
+            adapts: false,
+        }
     }
 
     pub(crate) fn adapts(&self) -> bool {

@@ -88,7 +88,10 @@ impl Trainer {
 
     /// How the batch is cut.
     pub fn shares(&self) -> Shares {
-        Shares { batch: self.config.training.batch, micro_batches: self.config.training.micro_batches }
+        Shares {
+            batch: self.config.training.batch,
+            micro_batches: self.config.training.micro_batches,
+        }
     }
 
     /// Runs forward and backward of a batch: afterwards the parameters hold its gradients, summed over all replicas.
@@ -99,7 +102,10 @@ impl Trainer {
     /// Those of layers and collectives.
     pub fn gradients(&self, batch: &nn::Batch) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
         let dtype = self.dtype().accumulator();
-        self.gradients_of(batch, &Tensor::full(self.context.device(), dtype, &[1], self.loss_scale.value)?)
+        self.gradients_of(
+            batch,
+            &Tensor::full(self.context.device(), dtype, &[1], self.loss_scale.value)?,
+        )
     }
 
     /// As [`gradients`](Trainer::gradients), times the element of `d_loss`.
@@ -152,7 +158,9 @@ impl Trainer {
     // The first step may have timed products; later ones go the ways that all ranks have agreed on.
     fn agree_once(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.has_agreed, true) {
-            self.context.device().agree_on_products(&*self.context.world().everyone())?;
+            self.context
+                .device()
+                .agree_on_products(&*self.context.world().everyone())?;
         }
         Ok(())
     }
@@ -172,7 +180,13 @@ impl Trainer {
                 ops::optimiser::adamw(self.context.device(), &updates, factor, settings)?;
             }
             Optimiser::Sgd => {
-                ops::optimiser::sgd(self.context.device(), &updates, factor, rate, training.momentum)?;
+                ops::optimiser::sgd(
+                    self.context.device(),
+                    &updates,
+                    factor,
+                    rate,
+                    training.momentum,
+                )?;
             }
         }
         Ok(parameters.end_update()?)
@@ -180,7 +194,12 @@ impl Trainer {
 
     fn read(&self, mean: &Tensor, factor: &Tensor, rate: f64) -> Result<StepResult> {
         let (loss, gradient_norm) = (self.number(mean)?, self.number(&factor.rows(1, 1)?)?);
-        Ok(StepResult { loss, gradient_norm, rate, loss_scale: self.loss_scale.value })
+        Ok(StepResult {
+            loss,
+            gradient_norm,
+            rate,
+            loss_scale: self.loss_scale.value,
+        })
     }
 
     // On a device without values there is nothing to report, and nothing depends on it.
@@ -193,10 +212,22 @@ impl Trainer {
 
     fn judge(&self, step: u64, result: &StepResult, losses: &[(usize, Tensor)]) -> Result<()> {
         if !result.loss.is_finite() {
-            return Err(diverged::report(self, step, "the loss", result.loss, losses)?);
+            return Err(diverged::report(
+                self,
+                step,
+                "the loss",
+                result.loss,
+                losses,
+            )?);
         }
         if !result.gradient_norm.is_finite() && !self.loss_scale.adapts() {
-            return Err(diverged::report(self, step, "the gradients' norm", result.gradient_norm, losses)?);
+            return Err(diverged::report(
+                self,
+                step,
+                "the gradients' norm",
+                result.gradient_norm,
+                losses,
+            )?);
         }
         Ok(())
     }
@@ -210,9 +241,17 @@ impl Trainer {
         for index in 0..data.validation_batches() {
             let batch = self.shares().validation(&self.context, data, index)?;
             self.context.begin("validation");
-            let step = self.model.module.step(&batch, Wanted::Validation, self.dtype());
+            let step = self
+                .model
+                .module
+                .step(&batch, Wanted::Validation, self.dtype());
             let num_micro_batches = batch.micro_batches.len();
-            let outputs = pipeline::forward(&self.context, self.plan.num_chunks(), num_micro_batches, &step)?;
+            let outputs = pipeline::forward(
+                &self.context,
+                self.plan.num_chunks(),
+                num_micro_batches,
+                &step,
+            )?;
             let losses: Vec<Tensor> = outputs.into_iter().filter_map(loss).collect();
             sum += self.number(&self.mean(losses.iter())?)?;
         }

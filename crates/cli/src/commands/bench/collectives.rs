@@ -20,10 +20,24 @@ use serde::Serialize;
 use std::{path::PathBuf, time::Instant};
 use tensor::{Communicator, DType, Device, ReduceOp, Tensor};
 
-const OPERATIONS: [Operation; 3] = [Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter];
+const OPERATIONS: [Operation; 3] = [
+    Operation::AllReduce,
+    Operation::AllGather,
+    Operation::ReduceScatter,
+];
 
 /// 1 KiB to 64 MiB, each four times the last.
-const BYTES: [usize; 9] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26];
+const BYTES: [usize; 9] = [
+    1 << 10,
+    1 << 12,
+    1 << 14,
+    1 << 16,
+    1 << 18,
+    1 << 20,
+    1 << 22,
+    1 << 24,
+    1 << 26,
+];
 
 /// Calls of warm-up, and calls that count.
 const WARM_UP: usize = 3;
@@ -73,22 +87,33 @@ impl Collectives {
         let saves = self.save.is_some();
         let lines = Team::new(self.ranks(), self.threads).run(driver, move |world, device| {
             let group = join(world, device)?;
-            let cases =
-                OPERATIONS.iter().flat_map(|&operation| sizes.iter().map(move |&bytes| (operation, bytes)));
+            let cases = OPERATIONS
+                .iter()
+                .flat_map(|&operation| sizes.iter().map(move |&bytes| (operation, bytes)));
             let lines: Vec<Line> = cases
                 .map(|(operation, bytes)| measure(device, &group, operation, bytes))
                 .collect::<train::Result<_>>()?;
-            let kinds = if saves { Kind::all(world.size()) } else { Vec::new() };
+            let kinds = if saves {
+                Kind::all(world.size())
+            } else {
+                Vec::new()
+            };
             let timed = measure_links(world, device, &kinds, links::FULL)?;
             Ok((lines, timed, world.num_nodes(), world.local_size()))
         });
         let (lines, timed, nodes, ranks_per_node) = lines?.swap_remove(0);
         if let Some(path) = &self.save {
-            launcher::once(|| file::save(path, nodes, ranks_per_node, timed).map(|()| path.clone()))?;
+            launcher::once(|| {
+                file::save(path, nodes, ranks_per_node, timed).map(|()| path.clone())
+            })?;
         }
-        lines
-            .iter()
-            .try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
+        lines.iter().try_for_each(|line| {
+            if self.json {
+                output::json(line)
+            } else {
+                output::result(&line.text())
+            }
+        })
     }
 
     fn ranks(&self) -> usize {
@@ -99,12 +124,22 @@ impl Collectives {
     fn sizes(&self) -> Outcome<Vec<usize>> {
         let ranks = self.ranks();
         if ranks < 2 {
-            return Err(Failure::usage(format!("--ranks: found {ranks}, needs at least 2")));
+            return Err(Failure::usage(format!(
+                "--ranks: found {ranks}, needs at least 2"
+            )));
         }
         let unit = 4 * ranks;
-        match self.bytes.iter().find(|&&bytes| bytes == 0 || bytes % unit != 0) {
-            Some(bytes) => Err(Failure::usage(format!("--bytes: found {bytes}, needs a multiple of {unit}"))),
-            None if self.bytes.is_empty() => Ok(BYTES.map(|bytes| bytes.next_multiple_of(unit)).into()),
+        match self
+            .bytes
+            .iter()
+            .find(|&&bytes| bytes == 0 || bytes % unit != 0)
+        {
+            Some(bytes) => Err(Failure::usage(format!(
+                "--bytes: found {bytes}, needs a multiple of {unit}"
+            ))),
+            None if self.bytes.is_empty() => {
+                Ok(BYTES.map(|bytes| bytes.next_multiple_of(unit)).into())
+            }
             None => Ok(self.bytes.clone()),
         }
     }
@@ -112,7 +147,11 @@ impl Collectives {
 
 fn join(world: &World, device: &Device) -> train::Result<Communicator> {
     let everyone = world.everyone();
-    let own_id = if world.rank() == 0 { device.hal().create_group()?.0 } else { Vec::new() };
+    let own_id = if world.rank() == 0 {
+        device.hal().create_group()?.0
+    } else {
+        Vec::new()
+    };
     let join = Join {
         id: GroupId(everyone.broadcast(0, &own_id)?),
         label: "all ranks".into(),
@@ -124,7 +163,12 @@ fn join(world: &World, device: &Device) -> train::Result<Communicator> {
     Ok(Communicator::join(device, join, None)?)
 }
 
-fn measure(device: &Device, group: &Communicator, operation: Operation, bytes: usize) -> train::Result<Line> {
+fn measure(
+    device: &Device,
+    group: &Communicator,
+    operation: Operation,
+    bytes: usize,
+) -> train::Result<Line> {
     let seconds = timed(device, group, operation, bytes / 4)?;
     let spread = Spread::of(&seconds[WARM_UP..]);
     let bandwidth = bytes as f64 / spread.median / 1e9;
@@ -174,19 +218,30 @@ fn timed(
 
 // A collective that moves nothing would be fast: ones must have become what they should. Then zeros go on, as sums of
 // sums would overflow.
-fn check(operation: Operation, group: &Communicator, whole: &Tensor, part: &Tensor) -> train::Result<()> {
+fn check(
+    operation: Operation,
+    group: &Communicator,
+    whole: &Tensor,
+    part: &Tensor,
+) -> train::Result<()> {
     let (result, expected) = match operation {
         Operation::AllGather => (whole, 1.0),
         Operation::ReduceScatter => (part, group.size() as f32),
         _ => (whole, group.size() as f32),
     };
-    let wrong = result.to_vec::<f32>()?.into_iter().find(|number| *number != expected);
+    let wrong = result
+        .to_vec::<f32>()?
+        .into_iter()
+        .find(|number| *number != expected);
     whole.fill(0.0)?;
     part.fill(0.0)?;
     match wrong {
         None => Ok(()),
         Some(found) => {
-            Err(hal::Error::invalid(operation.name(), found.to_string(), expected.to_string()).into())
+            Err(
+                hal::Error::invalid(operation.name(), found.to_string(), expected.to_string())
+                    .into(),
+            )
         }
     }
 }
@@ -198,7 +253,15 @@ fn calls(count: usize) -> usize {
 
 impl Line {
     fn text(&self) -> String {
-        let Line { operation, ranks, us, min_us, max_us, algbw_gbs, .. } = self;
+        let Line {
+            operation,
+            ranks,
+            us,
+            min_us,
+            max_us,
+            algbw_gbs,
+            ..
+        } = self;
         let bytes = Bytes(self.bytes).to_string();
         format!(
             "{operation:<15}{ranks} ranks {bytes:>10}{us:>12.1} us  [{min_us:.1} .. {max_us:.1}]  {algbw_gbs:.3} GB/s"
@@ -211,7 +274,14 @@ mod tests {
     use super::*;
 
     fn sizes(ranks: usize, bytes: &[usize]) -> Outcome<Vec<usize>> {
-        Collectives { ranks: Some(ranks), threads: 1, bytes: bytes.into(), save: None, json: false }.sizes()
+        Collectives {
+            ranks: Some(ranks),
+            threads: 1,
+            bytes: bytes.into(),
+            save: None,
+            json: false,
+        }
+        .sizes()
     }
 
     #[test]
@@ -219,8 +289,16 @@ mod tests {
         assert_eq!(sizes(2, &[]).unwrap(), BYTES);
         assert_eq!(sizes(3, &[]).unwrap()[..2], [1032, 4104]);
         assert_eq!(sizes(4, &[32]).unwrap(), [32]);
-        assert_eq!(sizes(4, &[24]), Err(Failure::Usage("--bytes: found 24, needs a multiple of 16".into())));
-        assert_eq!(sizes(1, &[]), Err(Failure::Usage("--ranks: found 1, needs at least 2".into())));
+        assert_eq!(
+            sizes(4, &[24]),
+            Err(Failure::Usage(
+                "--bytes: found 24, needs a multiple of 16".into()
+            ))
+        );
+        assert_eq!(
+            sizes(1, &[]),
+            Err(Failure::Usage("--ranks: found 1, needs at least 2".into()))
+        );
         assert_eq!((calls(256), calls(1 << 24)), (200, 15));
     }
 }

@@ -8,7 +8,12 @@ use std::path::Path;
 ///
 /// # Errors
 /// A file that is no machine's description, or that cannot be written.
-pub(crate) fn save(path: &Path, nodes: usize, ranks_per_node: usize, measured: Vec<Timed>) -> Outcome {
+pub(crate) fn save(
+    path: &Path,
+    nodes: usize,
+    ranks_per_node: usize,
+    measured: Vec<Timed>,
+) -> Outcome {
     let mut machine = found(path)?;
     (machine.nodes, machine.devices_per_node) = (nodes, ranks_per_node);
     machine.links.measured = measured;
@@ -38,7 +43,10 @@ pub(crate) fn check(path: &Path) -> Outcome {
 /// # Errors
 /// One sentence with the folder.
 pub(crate) fn check_folder(path: &Path) -> Outcome {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     match folder.is_dir() && !path.is_dir() {
         true => Ok(()),
         false => Err(Failure::usage(format!(
@@ -58,10 +66,17 @@ fn found(path: &Path) -> Outcome<Machine> {
 
 fn unknown(path: &Path) -> Outcome<Machine> {
     let laptop = Machine::find("laptop").map_err(Failure::run)?;
-    let name = path.file_stem().map_or("machine".into(), |stem| stem.to_string_lossy().into_owned());
+    let name = path
+        .file_stem()
+        .map_or("machine".into(), |stem| stem.to_string_lossy().into_owned());
     let title =
-        "Links as fascicle bench collectives --save measured them; devices as those of the laptop".into();
-    Ok(Machine { name, title, ..laptop })
+        "Links as fascicle bench collectives --save measured them; devices as those of the laptop"
+            .into();
+    Ok(Machine {
+        name,
+        title,
+        ..laptop
+    })
 }
 
 #[cfg(test)]
@@ -86,10 +101,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("two_nodes.toml");
         let points = vec![[1024.0, 5.0], [4096.0, 10.0]];
-        let timed = Timed { ranks: 4, inner: 1, size: 4, operation: Operation::AllReduce, points };
+        let timed = Timed {
+            ranks: 4,
+            inner: 1,
+            size: 4,
+            operation: Operation::AllReduce,
+            points,
+        };
         save(&path, 2, 4, vec![timed.clone()]).unwrap();
         let mut machine = Machine::find(&path.to_string_lossy()).unwrap();
-        assert_eq!((machine.name.as_str(), machine.nodes, machine.devices_per_node), ("two_nodes", 2, 4));
+        assert_eq!(
+            (
+                machine.name.as_str(),
+                machine.nodes,
+                machine.devices_per_node
+            ),
+            ("two_nodes", 2, 4)
+        );
         assert_eq!(machine.links.measured, std::slice::from_ref(&timed));
         machine.device.name = "mine".into();
         std::fs::write(&path, machine.to_toml()).unwrap();

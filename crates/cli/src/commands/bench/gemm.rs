@@ -84,7 +84,9 @@ impl Gemm {
         let driver = device::preferred(drivers)?;
         let threads = self.threads.unwrap_or_else(machine::cores);
         if [self.tokens, self.hidden, self.vocabulary].contains(&0) {
-            return Err(Failure::usage("bench gemm: found a size of 0, needs at least 1"));
+            return Err(Failure::usage(
+                "bench gemm: found a size of 0, needs at least 1",
+            ));
         }
         output::note(&device::described(driver, threads)?);
         let (products, dtype) = (self.products(), self.precision.dtype());
@@ -95,15 +97,25 @@ impl Gemm {
                 .collect::<train::Result<Vec<_>>>()
         });
         let lines = lines?.swap_remove(0);
-        lines
-            .iter()
-            .try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
+        lines.iter().try_for_each(|line| {
+            if self.json {
+                output::json(line)
+            } else {
+                output::result(&line.text())
+            }
+        })
     }
 
     // Forward, gradient of the input, gradient of the weights; the head's table is stored the other way round.
     fn products(&self) -> Vec<Product> {
         let (t, h, v) = (self.tokens, self.hidden, self.vocabulary);
-        let product = |what, transpose, m, n, k| Product { what, transpose, m, n, k };
+        let product = |what, transpose, m, n, k| Product {
+            what,
+            transpose,
+            m,
+            n,
+            k,
+        };
         let (none, first, second) = (Transpose::None, Transpose::First, Transpose::Second);
         vec![
             product("attention forward", none, t, h, h),
@@ -133,7 +145,10 @@ impl Product {
     /// # Errors
     /// Those of the device.
     pub(super) fn ready_as(self, device: &Device, dtype: DType) -> train::Result<Ready> {
-        let ready = Ready { product: self, operands: self.operands(device, dtype)? };
+        let ready = Ready {
+            product: self,
+            operands: self.operands(device, dtype)?,
+        };
         ready.call()?;
         ready.call()?;
         Ok(ready)
@@ -148,10 +163,15 @@ impl Product {
         };
         let random = |shape: [usize; 2], name: &str| -> train::Result<Tensor> {
             let key = Key::new(1, name, 0);
-            let numbers: Vec<f32> =
-                (0..shape[0] * shape[1]).map(|index| key.uniform(index as u64) - 0.5).collect();
+            let numbers: Vec<f32> = (0..shape[0] * shape[1])
+                .map(|index| key.uniform(index as u64) - 0.5)
+                .collect();
             let numbers = Tensor::from_slice(device, &shape, &numbers)?;
-            Ok(if dtype == DType::F32 { numbers } else { cast(&numbers, dtype)? })
+            Ok(if dtype == DType::F32 {
+                numbers
+            } else {
+                cast(&numbers, dtype)?
+            })
         };
         let out = Tensor::zeros(device, dtype, &[m, n])?;
         Ok([random(a, "bench a")?, random(b, "bench b")?, out])
@@ -210,7 +230,18 @@ fn measure(ready: &Ready) -> train::Result<Vec<f64>> {
 
 impl Line {
     fn text(&self) -> String {
-        let Line { what, form, m, n, k, us, min_us, max_us, gflops, .. } = self;
+        let Line {
+            what,
+            form,
+            m,
+            n,
+            k,
+            us,
+            min_us,
+            max_us,
+            gflops,
+            ..
+        } = self;
         let shape = format!("{m} x {n} x {k}");
         format!(
             "{what:<19}{form}  {shape:<20}{us:>10.1} us  [{min_us:.1} .. {max_us:.1}]  {gflops:.1} Gflop/s"
@@ -233,10 +264,19 @@ mod tests {
             json: false,
         };
         let flop = |word: &str| -> f64 {
-            let products = gemm.products().into_iter().filter(|product| product.what.ends_with(word));
+            let products = gemm
+                .products()
+                .into_iter()
+                .filter(|product| product.what.ends_with(word));
             products.map(Product::flop).sum()
         };
-        assert_eq!(flop("forward"), 2.0 * 2048.0 * 512.0 * (512.0 + 8.0 * 512.0 + 8192.0));
-        assert_eq!((flop("d_input"), flop("d_weight")), (flop("forward"), flop("forward")));
+        assert_eq!(
+            flop("forward"),
+            2.0 * 2048.0 * 512.0 * (512.0 + 8.0 * 512.0 + 8192.0)
+        );
+        assert_eq!(
+            (flop("d_input"), flop("d_weight")),
+            (flop("forward"), flop("forward"))
+        );
     }
 }

@@ -11,8 +11,12 @@ use parallel::{Context, Group, Hierarchical, Purpose, Settings, counters::Subjec
 use std::{rc::Rc, time::Instant};
 use tensor::{DType, Device, ReduceOp, Tensor};
 
-const OPERATIONS: [Operation; 4] =
-    [Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter, Operation::Message];
+const OPERATIONS: [Operation; 4] = [
+    Operation::AllReduce,
+    Operation::AllGather,
+    Operation::ReduceScatter,
+    Operation::Message,
+];
 
 /// Groups of `size` ranks, neighbours `inner` positions apart, where ranks of a node have neighbouring positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +30,13 @@ pub(crate) struct Kind {
 impl Kind {
     /// Every kind of group whose size and distance divide a world of `ranks`.
     pub(crate) fn all(ranks: usize) -> Vec<Kind> {
-        let divisors = |number: usize| (1..=number).filter(move |divisor| number.is_multiple_of(*divisor));
+        let divisors =
+            |number: usize| (1..=number).filter(move |divisor| number.is_multiple_of(*divisor));
         let of = move |size: usize| divisors(ranks / size).map(move |inner| Kind { inner, size });
-        divisors(ranks).filter(|size| *size > 1).flat_map(of).collect()
+        divisors(ranks)
+            .filter(|size| *size > 1)
+            .flat_map(of)
+            .collect()
     }
 }
 
@@ -42,12 +50,20 @@ pub(crate) struct Effort {
 }
 
 /// What is enough to compare axes, in a second or two.
-pub(crate) const PROBE: Effort =
-    Effort { sizes: &[(4 << 10, 8), (128 << 10, 4), (1 << 20, 2)], row_us: 60e3 };
+pub(crate) const PROBE: Effort = Effort {
+    sizes: &[(4 << 10, 8), (128 << 10, 4), (1 << 20, 2)],
+    row_us: 60e3,
+};
 
 /// What goes into a machine's description.
 pub(crate) const FULL: Effort = Effort {
-    sizes: &[(1 << 10, 100), (16 << 10, 50), (256 << 10, 20), (1 << 20, 10), (8 << 20, 3)],
+    sizes: &[
+        (1 << 10, 100),
+        (16 << 10, 50),
+        (256 << 10, 20),
+        (1 << 20, 10),
+        (8 << 20, 3),
+    ],
     row_us: 1e6,
 };
 
@@ -73,11 +89,24 @@ pub(crate) fn measure_links(
     let mut measured = Vec::new();
     for kind in kinds {
         let context = context(world, device, *kind)?;
-        let ranks = context.mapping().node_sizes().into_iter().max().unwrap_or(1);
-        let Some(group) = context.group(Axis::Y, Purpose::Main)? else { continue };
+        let ranks = context
+            .mapping()
+            .node_sizes()
+            .into_iter()
+            .max()
+            .unwrap_or(1);
+        let Some(group) = context.group(Axis::Y, Purpose::Main)? else {
+            continue;
+        };
         for operation in OPERATIONS {
             let points = points(&context, &group, operation, effort)?;
-            measured.push(Timed { ranks, inner: kind.inner, size: kind.size, operation, points });
+            measured.push(Timed {
+                ranks,
+                inner: kind.inner,
+                size: kind.size,
+                operation,
+                points,
+            });
         }
     }
     Ok(measured)
@@ -96,7 +125,10 @@ fn points(
             break;
         }
         let bytes = bytes.next_multiple_of(4 * group.size());
-        points.push([bytes as f64, Probe::new(context, group, bytes)?.us(operation, calls)?]);
+        points.push([
+            bytes as f64,
+            Probe::new(context, group, bytes)?.us(operation, calls)?,
+        ]);
     }
     Ok(points)
 }
@@ -104,9 +136,17 @@ fn points(
 // A grid whose Y axis has groups of that kind.
 fn context(world: &World, device: &Device, kind: Kind) -> train::Result<Context> {
     let (x, y) = (kind.inner, kind.size);
-    let degrees = Degrees { x, y, z: world.size() / (x * y), ..Degrees::default() };
+    let degrees = Degrees {
+        x,
+        y,
+        z: world.size() / (x * y),
+        ..Degrees::default()
+    };
     let grid = Grid::for_ranks(degrees, AxisOrder::default(), world.size())?;
-    let settings = Settings { hierarchical: Hierarchical::Off, ..Settings::default() };
+    let settings = Settings {
+        hierarchical: Hierarchical::Off,
+        ..Settings::default()
+    };
     Ok(Context::new(world.clone(), grid, device.clone(), settings)?)
 }
 
@@ -120,7 +160,12 @@ struct Probe<'a> {
 impl<'a> Probe<'a> {
     fn new(context: &'a Context, group: &'a Rc<Group>, bytes: usize) -> train::Result<Probe<'a>> {
         let zeros = |count| Tensor::zeros(context.device(), DType::F32, &[count]);
-        Ok(Probe { context, group, whole: zeros(bytes / 4)?, part: zeros(bytes / 4 / group.size())? })
+        Ok(Probe {
+            context,
+            group,
+            whole: zeros(bytes / 4)?,
+            part: zeros(bytes / 4 / group.size())?,
+        })
     }
 
     // Microseconds of one call, where the slowest rank takes them; the middle of three rounds.
@@ -134,8 +179,15 @@ impl<'a> Probe<'a> {
             rounds.push(begun.elapsed().as_secs_f64() * 1e6 / calls as f64);
         }
         let middle = Spread::of(&rounds).median;
-        let told = self.context.world().everyone().all_gather(&middle.to_le_bytes())?;
-        let times = told.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_le_bytes);
+        let told = self
+            .context
+            .world()
+            .everyone()
+            .all_gather(&middle.to_le_bytes())?;
+        let times = told
+            .iter()
+            .filter_map(|bytes| bytes.as_slice().try_into().ok())
+            .map(f64::from_le_bytes);
         Ok(times.fold(0.0, f64::max))
     }
 
@@ -147,7 +199,10 @@ impl<'a> Probe<'a> {
 
     fn call(&self, operation: Operation, call: usize) -> hal::Result<()> {
         let (context, group, subject) = (self.context, self.group, Subject::Layout);
-        let (stream, counts) = (context.device().compute(), Counts::Even(self.part.num_elements()));
+        let (stream, counts) = (
+            context.device().compute(),
+            Counts::Even(self.part.num_elements()),
+        );
         match operation {
             Operation::AllGather => {
                 group.all_gather(context, subject, &stream, &self.part, &self.whole, &counts)
@@ -163,7 +218,11 @@ impl<'a> Probe<'a> {
     // Pairs of neighbours, there and back; a group of odd size has one rank that stays out.
     fn message(&self, call: usize) -> hal::Result<()> {
         let (context, group) = (self.context, self.group);
-        let (stream, subject, other) = (context.device().compute(), Subject::Pipeline, group.rank() ^ 1);
+        let (stream, subject, other) = (
+            context.device().compute(),
+            Subject::Pipeline,
+            group.rank() ^ 1,
+        );
         match (call + group.rank()) % 2 {
             _ if other >= group.size() => Ok(()),
             0 => group.send(context, subject, &stream, &self.whole, other),
@@ -178,14 +237,20 @@ mod tests {
 
     #[test]
     fn kinds_of_groups_divide_the_world() {
-        let all: Vec<_> = Kind::all(6).into_iter().map(|kind| (kind.inner, kind.size)).collect();
+        let all: Vec<_> = Kind::all(6)
+            .into_iter()
+            .map(|kind| (kind.inner, kind.size))
+            .collect();
         assert_eq!(all, [(1, 2), (3, 2), (1, 3), (2, 3), (1, 6)]);
         assert!(Kind::all(1).is_empty());
     }
 
     #[test]
     fn slow_links_are_given_fewer_calls() {
-        let effort = Effort { sizes: &[(1024, 100), (4096, 100), (16384, 100)], row_us: 1000.0 };
+        let effort = Effort {
+            sizes: &[(1024, 100), (4096, 100), (16384, 100)],
+            row_us: 1000.0,
+        };
         assert_eq!(effort.calls(0, None), 100);
         assert_eq!(effort.calls(1, Some(&[1024.0, 1.0])), 100);
         assert_eq!(effort.calls(1, Some(&[1024.0, 25.0])), 10);

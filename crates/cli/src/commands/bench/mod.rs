@@ -61,9 +61,9 @@ impl Bench {
             (None, Some(path)) => {
                 launcher::refuse_many("bench --save").and_then(|()| save::save(drivers, path))
             }
-            (None, None) => {
-                Err(Failure::usage("bench: needs gemm, kernels, collectives, step, or --save FILE"))
-            }
+            (None, None) => Err(Failure::usage(
+                "bench: needs gemm, kernels, collectives, step, or --save FILE",
+            )),
         }
     }
 }

@@ -86,31 +86,55 @@ impl Step {
         let driver = device::preferred(drivers)?;
         let config = workload::config(&self.sizes, &self.running, self.steps)?;
         let described = device::described(driver, config.parallel.threads)?;
-        output::note(&format!("grid {}, each rank {described}", config.parallel.grid));
+        output::note(&format!(
+            "grid {}, each rank {described}",
+            config.parallel.grid
+        ));
         let team = Team::of(&config)?;
         let plan = Arc::new(self.plan(config.clone())?);
         let ranks = team.run(driver, move |world, device| plan.measure(world, device))?;
         let line = self.line(&config, &ranks);
-        if self.json { output::json(&line) } else { output::result(&line.text()) }
+        if self.json {
+            output::json(&line)
+        } else {
+            output::result(&line.text())
+        }
     }
 
     fn plan(&self, config: Config) -> Outcome<Plan> {
-        let weights = self.weights.as_ref().map(PlainFile::open).transpose().map_err(train::Error::from)?;
+        let weights = self
+            .weights
+            .as_ref()
+            .map(PlainFile::open)
+            .transpose()
+            .map_err(train::Error::from)?;
         let ids = match &weights {
             Some(file) if file.contains("ids") => stored_ids(file, &config)?,
             _ => workload::random_ids(&config.model, config.training.batch),
         };
-        Ok(Plan { config, weights, ids })
+        Ok(Plan {
+            config,
+            weights,
+            ids,
+        })
     }
 
     fn line(&self, config: &Config, ranks: &[Measured]) -> Line {
         let first = &ranks[0];
-        let kept = first.seconds.get(WARM_UP..).filter(|kept| !kept.is_empty()).unwrap_or(&first.seconds);
+        let kept = first
+            .seconds
+            .get(WARM_UP..)
+            .filter(|kept| !kept.is_empty())
+            .unwrap_or(&first.seconds);
         let spread = Spread::of(kept);
         let tokens = config.training.batch * config.model.context;
         let gflops = config.model.flop_per_token() * tokens as f64 / spread.median / 1e9;
         let peak_gflops = first.peak_gflops;
-        let tensor_bytes = ranks.iter().map(|rank| rank.tensor_bytes).max().unwrap_or(0);
+        let tensor_bytes = ranks
+            .iter()
+            .map(|rank| rank.tensor_bytes)
+            .max()
+            .unwrap_or(0);
         Line {
             mode: workload::mode(&config.parallel.grid),
             grid: config.parallel.grid.to_string(),
@@ -133,7 +157,10 @@ impl Step {
 
 fn stored_ids(file: &PlainFile, config: &Config) -> Outcome<Vec<u32>> {
     let ids = file.read_u32("ids").map_err(train::Error::from)?;
-    let (found, needed) = (ids.len(), config.training.batch * (config.model.context + 1));
+    let (found, needed) = (
+        ids.len(),
+        config.training.batch * (config.model.context + 1),
+    );
     let largest = ids.iter().copied().max().unwrap_or(0) as usize;
     if found != needed {
         return Err(Failure::usage(format!(
@@ -154,7 +181,11 @@ fn stored_ids(file: &PlainFile, config: &Config) -> Outcome<Vec<u32>> {
 
 // What `fascicle checkpoint export` writes has names with the part of the checkpoint in front.
 fn stored_name(file: &PlainFile, name: &str) -> String {
-    if file.contains(name) { name.to_owned() } else { format!("weights/{name}") }
+    if file.contains(name) {
+        name.to_owned()
+    } else {
+        format!("weights/{name}")
+    }
 }
 
 impl Plan {
@@ -167,12 +198,23 @@ impl Plan {
         let peak_mib = machine::peak_resident_mib();
         everyone.barrier()?;
         let peak_gflops = peak_gflops(world, device, self.config.training.precision.dtype())?;
-        Ok(Measured { seconds, losses, peak_mib, tensor_bytes, peak_gflops })
+        Ok(Measured {
+            seconds,
+            losses,
+            peak_mib,
+            tensor_bytes,
+            peak_gflops,
+        })
     }
 
     fn steps(&self, world: &World, device: &Device) -> train::Result<(Vec<f64>, Vec<f64>)> {
         let config = &self.config;
-        let context = Context::new(world.clone(), config.grid()?, device.clone(), config.settings())?;
+        let context = Context::new(
+            world.clone(),
+            config.grid()?,
+            device.clone(),
+            config.settings(),
+        )?;
         let mut trainer = Trainer::new(&context, config)?;
         if let Some(file) = &self.weights {
             let parameters = &trainer.model().parameters;
@@ -197,7 +239,13 @@ impl Plan {
 
 // The best that products reach on all ranks together: they share the processors here as they do in a step.
 fn peak_gflops(world: &World, device: &Device, dtype: DType) -> train::Result<f64> {
-    let product = Product { what: "peak", transpose: Transpose::None, m: 1024, n: 1024, k: 1024 };
+    let product = Product {
+        what: "peak",
+        transpose: Transpose::None,
+        m: 1024,
+        n: 1024,
+        k: 1024,
+    };
     let (ready, everyone) = (product.ready_as(device, dtype)?, world.everyone());
     let mut shortest = f64::INFINITY;
     for _ in 0..PEAK_ROUNDS {
@@ -213,7 +261,9 @@ fn peak_gflops(world: &World, device: &Device, dtype: DType) -> train::Result<f6
 impl Line {
     fn text(&self) -> String {
         let ms = |seconds: f64| 1e3 * seconds;
-        let memory = self.peak_mib.map_or("unknown".into(), |mib| format!("{mib:.0} MiB"));
+        let memory = self
+            .peak_mib
+            .map_or("unknown".into(), |mib| format!("{mib:.0} MiB"));
         format!(
             "{} on {}: {:.1} ms a step [{:.1} .. {:.1}], loss {:.5} after {} steps, {:.1} Gflop/s = {:.0} % of the \
              products' {:.1}, {memory} resident at the peak, {:.0} MiB of tensors on a rank",

@@ -71,13 +71,22 @@ pub(super) struct Running {
     #[arg(long)]
     graph: bool,
     /// Collectives that run beside compute: any of oar,ors,oag,data, or all, or none
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "all")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "all"
+    )]
     overlap: Vec<String>,
 }
 
 /// The configuration, checked: AdamW at a constant rate, no clipping.
 pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Config> {
-    let mut config = Config { seed: 1, model: model(sizes), ..Config::default() };
+    let mut config = Config {
+        seed: 1,
+        model: model(sizes),
+        ..Config::default()
+    };
     config.training = TrainingConfig {
         steps,
         batch: sizes.batch,
@@ -94,46 +103,83 @@ pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Co
         graph: running.graph,
         ..TrainingConfig::default()
     };
-    let overlap =
-        overlap_from_names(&running.overlap).map_err(|error| Failure::usage(format!("--{error}")))?;
+    let overlap = overlap_from_names(&running.overlap)
+        .map_err(|error| Failure::usage(format!("--{error}")))?;
     let parallel = &mut config.parallel;
-    (parallel.grid, parallel.threads, parallel.schedule) = (running.grid, running.threads, running.schedule);
+    (parallel.grid, parallel.threads, parallel.schedule) =
+        (running.grid, running.threads, running.schedule);
     parallel.overlap = OverlapNames(overlap);
     config.check()?;
     Ok(config)
 }
 
 fn model(sizes: &Sizes) -> GptConfig {
-    let &Sizes { family, layers, hidden, heads, context, vocabulary, tied, .. } = sizes;
-    GptConfig { family, layers, hidden, heads, context, vocabulary, tied_head: tied, ..GptConfig::default() }
+    let &Sizes {
+        family,
+        layers,
+        hidden,
+        heads,
+        context,
+        vocabulary,
+        tied,
+        ..
+    } = sizes;
+    GptConfig {
+        family,
+        layers,
+        hidden,
+        heads,
+        context,
+        vocabulary,
+        tied_head: tied,
+        ..GptConfig::default()
+    }
 }
 
 fn families() -> impl TypedValueParser<Value = Family> {
-    PossibleValuesParser::new(["gpt2", "llama"]).try_map(|name| toml::Value::String(name).try_into())
+    PossibleValuesParser::new(["gpt2", "llama"])
+        .try_map(|name| toml::Value::String(name).try_into())
 }
 
 /// Token ids of the batch, sequences x (context + 1), drawn once.
 pub(super) fn random_ids(model: &GptConfig, batch: usize) -> Vec<u32> {
     let key = Key::new(1, "bench batch", 0);
     let count = batch * (model.context + 1);
-    (0..count as u64).map(|index| key.word(index) % model.vocabulary as u32).collect()
+    (0..count as u64)
+        .map(|index| key.word(index) % model.vocabulary as u32)
+        .collect()
 }
 
 /// This rank's tokens of the batch, under the number of a step.
-pub(super) fn batch(context: &Context, config: &Config, ids: &[u32], step: u64) -> train::Result<nn::Batch> {
-    let shares = Shares { batch: config.training.batch, micro_batches: config.training.micro_batches };
+pub(super) fn batch(
+    context: &Context,
+    config: &Config,
+    ids: &[u32],
+    step: u64,
+) -> train::Result<nn::Batch> {
+    let shares = Shares {
+        batch: config.training.batch,
+        micro_batches: config.training.micro_batches,
+    };
     let rows = ids.chunks_exact(config.model.context + 1);
     shares.cut(context, step, |range: Range<usize>| {
         let own = rows.clone().skip(range.start).take(range.len());
         let without = |keep: fn(&[u32]) -> &[u32]| own.clone().flat_map(keep).copied().collect();
-        let (inputs, targets) = (without(|row| &row[..row.len() - 1]), without(|row| &row[1..]));
+        let (inputs, targets) = (
+            without(|row| &row[..row.len() - 1]),
+            without(|row| &row[1..]),
+        );
         Ok(data::Batch { inputs, targets })
     })
 }
 
 /// Which kind of parallelism the grid is, in one word.
 pub(super) fn mode(grid: &Degrees) -> &'static str {
-    let (tensor, data, pipeline) = (grid.x * grid.y * grid.z > 1, grid.data > 1, grid.pipeline > 1);
+    let (tensor, data, pipeline) = (
+        grid.x * grid.y * grid.z > 1,
+        grid.data > 1,
+        grid.pipeline > 1,
+    );
     match (tensor, data, pipeline) {
         (false, false, false) => "serial",
         (true, false, false) => "tensor",
@@ -149,7 +195,11 @@ mod tests {
 
     #[test]
     fn ids_stay_in_the_vocabulary_and_do_not_change() {
-        let model = GptConfig { context: 7, vocabulary: 11, ..GptConfig::default() };
+        let model = GptConfig {
+            context: 7,
+            vocabulary: 11,
+            ..GptConfig::default()
+        };
         let ids = random_ids(&model, 4);
         assert_eq!((ids.len(), ids.iter().all(|&id| id < 11)), (32, true));
         assert_eq!(ids, random_ids(&model, 4));
@@ -158,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_grid_has_a_word() {
-        let words =
-            ["x=1", "data=2", "x=2,z=2", "pipeline=4", "x=2,data=2"].map(|grid| mode(&grid.parse().unwrap()));
+        let words = ["x=1", "data=2", "x=2,z=2", "pipeline=4", "x=2,data=2"]
+            .map(|grid| mode(&grid.parse().unwrap()));
         assert_eq!(words, ["serial", "data", "tensor", "pipeline", "hybrid"]);
     }
 }

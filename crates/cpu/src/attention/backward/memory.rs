@@ -60,9 +60,14 @@ pub(super) struct Scratch<'a, R> {
 impl<'a, R> Scratch<'a, R> {
     fn sizes(shape: &AttentionShape) -> [usize; 10] {
         let len = padded(shape.head_size);
-        let (all, panels) = (padded(shape.sequence) * len, panels_len(shape.sequence, shape.head_size));
+        let (all, panels) = (
+            padded(shape.sequence) * len,
+            panels_len(shape.sequence, shape.head_size),
+        );
         let (block, square) = (BLOCK * len, BLOCK * BLOCK);
-        [all, panels, panels, all, all, block, block, block, square, square]
+        [
+            all, panels, panels, all, all, block, block, block, square, square,
+        ]
     }
 
     pub(super) fn len(shape: &AttentionShape) -> usize {
@@ -71,8 +76,18 @@ impl<'a, R> Scratch<'a, R> {
 
     pub(super) fn of(shape: &AttentionShape, memory: &'a mut [R]) -> Self {
         let mut parts = Parts(memory);
-        let [keys, key_panels, value_panels, d_keys, d_values, queries, d_outs, d_queries, scores, d_scores] =
-            Self::sizes(shape).map(|len| parts.next(len));
+        let [
+            keys,
+            key_panels,
+            value_panels,
+            d_keys,
+            d_values,
+            queries,
+            d_outs,
+            d_queries,
+            scores,
+            d_scores,
+        ] = Self::sizes(shape).map(|len| parts.next(len));
         Scratch {
             keys,
             key_panels,

@@ -27,7 +27,11 @@ pub(super) unsafe fn run<T: Element<Acc: Lanes>>(args: &AttentionBackward, pool:
     pool.split(Task::count(shape), 1, |tasks| {
         with_scratch(Scratch::<T::Acc>::len(shape), |memory| {
             let scratch = Scratch::of(shape, memory);
-            pulp::Arch::new().dispatch(Backward::<T> { args, tasks, scratch });
+            pulp::Arch::new().dispatch(Backward::<T> {
+                args,
+                tasks,
+                scratch,
+            });
         });
     });
 }
@@ -86,7 +90,10 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
 
     #[inline(always)]
     fn head<S: Simd>(&mut self, simd: S, mut head: Queries<T>) {
-        let (tokens, len) = (padded(self.args.shape.sequence), padded(self.args.shape.head_size));
+        let (tokens, len) = (
+            padded(self.args.shape.sequence),
+            padded(self.args.shape.head_size),
+        );
         let scale = T::Acc::of(self.args.shape.scale);
         for start in (0..tokens).step_by(BLOCK) {
             let count = BLOCK.min(tokens - start);
@@ -97,7 +104,12 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
                 self.score_gradients(&head, &row_values, &piece);
                 self.sum_gradients(simd, &piece);
             }
-            unpack(&mut self.scratch.d_queries[..count * len], |_| scale, &mut head.d_q, start);
+            unpack(
+                &mut self.scratch.d_queries[..count * len],
+                |_| scale,
+                &mut head.d_q,
+                start,
+            );
         }
     }
 
@@ -105,15 +117,31 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
     fn lay_out_queries(&mut self, head: &Queries<T>, start: usize, count: usize) -> Rows<T::Acc> {
         let (shape, scratch) = (&self.args.shape, &mut self.scratch);
         let len = padded(shape.head_size);
-        rows(&head.q, start, T::Acc::of(shape.scale), &mut scratch.queries[..count * len]);
-        rows(&head.d_out, start, T::Acc::ONE, &mut scratch.d_outs[..count * len]);
+        rows(
+            &head.q,
+            start,
+            T::Acc::of(shape.scale),
+            &mut scratch.queries[..count * len],
+        );
+        rows(
+            &head.d_out,
+            start,
+            T::Acc::ONE,
+            &mut scratch.d_outs[..count * len],
+        );
         let outs = &mut scratch.d_queries[..count * len];
         rows(&head.out, start, T::Acc::ONE, outs);
-        let mut values = Rows { log_sum_exp: [T::Acc::ZERO; BLOCK], delta: [T::Acc::ZERO; BLOCK] };
+        let mut values = Rows {
+            log_sum_exp: [T::Acc::ZERO; BLOCK],
+            delta: [T::Acc::ZERO; BLOCK],
+        };
         let real = count.min(shape.sequence - start);
         values.log_sum_exp[..real].copy_from_slice(&head.log_sum_exp.row(0)[start..][..real]);
-        for ((delta, out), d_out) in
-            values.delta.iter_mut().zip(outs.chunks_exact(len)).zip(scratch.d_outs.chunks_exact(len))
+        for ((delta, out), d_out) in values
+            .delta
+            .iter_mut()
+            .zip(outs.chunks_exact(len))
+            .zip(scratch.d_outs.chunks_exact(len))
         {
             *delta = dot(out, d_out);
         }
@@ -126,8 +154,16 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
         let (depth, scratch) = (self.args.shape.head_size, &mut self.scratch);
         let len = padded(depth);
         let factors = [
-            (&mut *scratch.scores, &*scratch.queries, &*scratch.key_panels),
-            (&mut *scratch.d_scores, &*scratch.d_outs, &*scratch.value_panels),
+            (
+                &mut *scratch.scores,
+                &*scratch.queries,
+                &*scratch.key_panels,
+            ),
+            (
+                &mut *scratch.d_scores,
+                &*scratch.d_outs,
+                &*scratch.value_panels,
+            ),
         ];
         for (out, left, right) in factors {
             let multiply = Multiply {
@@ -135,8 +171,15 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
                 out_step: BLOCK,
                 rows: piece.rows.len(),
                 columns: piece.keys.len(),
-                left: Left { data: &left[piece.rows.start * len..], row_step: len, depth_step: 1 },
-                right: Right { data: &right[piece.keys.start * len..], step: BLOCK },
+                left: Left {
+                    data: &left[piece.rows.start * len..],
+                    row_step: len,
+                    depth_step: 1,
+                },
+                right: Right {
+                    data: &right[piece.keys.start * len..],
+                    step: BLOCK,
+                },
                 depth,
                 add: false,
             };
@@ -163,7 +206,14 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
             }
             let keep = head.mask.map(|_| &keep[..columns]);
             let count = columns.min(query + 1 - piece.keys.start);
-            gradients(scores, d_scores, keep, count, values.log_sum_exp[row], values.delta[row]);
+            gradients(
+                scores,
+                d_scores,
+                keep,
+                count,
+                values.log_sum_exp[row],
+                values.delta[row],
+            );
         }
     }
 
@@ -177,8 +227,15 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
             out_step: len,
             rows: piece.rows.len(),
             columns: len,
-            left: Left { data: &scratch.d_scores[row * BLOCK..], row_step: BLOCK, depth_step: 1 },
-            right: Right { data: &scratch.keys[key * len..], step: len },
+            left: Left {
+                data: &scratch.d_scores[row * BLOCK..],
+                row_step: BLOCK,
+                depth_step: 1,
+            },
+            right: Right {
+                data: &scratch.keys[key * len..],
+                step: len,
+            },
             depth: piece.keys.len(),
             add: key > 0,
         };
@@ -193,8 +250,15 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
                 out_step: len,
                 rows: piece.keys.len(),
                 columns: len,
-                left: Left { data: &left[row * BLOCK..], row_step: 1, depth_step: BLOCK },
-                right: Right { data: &right[row * len..], step: len },
+                left: Left {
+                    data: &left[row * BLOCK..],
+                    row_step: 1,
+                    depth_step: BLOCK,
+                },
+                right: Right {
+                    data: &right[row * len..],
+                    step: len,
+                },
                 depth: piece.rows.len(),
                 add: true,
             };

@@ -10,15 +10,33 @@ use hal::{DType, RawSlice, random::Key};
 use half::{bf16, f16};
 use reference::Values;
 
-fn shape(sequences: usize, sequence: usize, [heads, kv_heads, head_size]: [usize; 3]) -> AttentionShape {
+fn shape(
+    sequences: usize,
+    sequence: usize,
+    [heads, kv_heads, head_size]: [usize; 3],
+) -> AttentionShape {
     let scale = 1.0 / (head_size as f64).sqrt();
-    AttentionShape { sequences, sequence, heads, kv_heads, head_size, scale, dropout: None }
+    AttentionShape {
+        sequences,
+        sequence,
+        heads,
+        kv_heads,
+        head_size,
+        scale,
+        dropout: None,
+    }
 }
 
 fn with_dropout(mut shape: AttentionShape, probability: f64) -> AttentionShape {
     let key = Key::new(11, "attention", 3);
     let (first_sequence, first_head, global_heads) = (5, 2, shape.heads + 3);
-    shape.dropout = Some(AttentionDropout { probability, key, first_sequence, first_head, global_heads });
+    shape.dropout = Some(AttentionDropout {
+        probability,
+        key,
+        first_sequence,
+        first_head,
+        global_heads,
+    });
     shape
 }
 
@@ -48,23 +66,44 @@ fn wide<T: Element>(values: &[T]) -> Vec<f64> {
 }
 
 fn raw<T>(values: &mut [T], dtype: DType) -> RawSlice {
-    RawSlice { addr: values.as_mut_ptr() as u64, len: values.len(), dtype }
+    RawSlice {
+        addr: values.as_mut_ptr() as u64,
+        len: values.len(),
+        dtype,
+    }
 }
 
 /// Both passes on elements of type `T`, from outputs that hold NaN before.
-fn run<T: Element>(shape: &AttentionShape, inputs: &Values, dtype: DType, threads: usize) -> Values {
+fn run<T: Element>(
+    shape: &AttentionShape,
+    inputs: &Values,
+    dtype: DType,
+    threads: usize,
+) -> Values {
     let [mut q, mut k, mut v, mut d_out] =
         [&inputs.q, &inputs.k, &inputs.v, &inputs.d_out].map(|x| elements::<T>(x));
     let nan = |len: usize| vec![T::from_acc(T::Acc::of(f64::NAN)); len];
     let [mut out, mut d_q] = [q.len(); 2].map(nan);
     let [mut d_k, mut d_v] = [k.len(); 2].map(nan);
-    let mut log_sum_exp = vec![T::Acc::of(f64::NAN); shape.sequences * shape.heads * shape.sequence];
+    let mut log_sum_exp =
+        vec![T::Acc::of(f64::NAN); shape.sequences * shape.heads * shape.sequence];
     let pool = Pool::new(threads).unwrap();
-    let (q_raw, k_raw, v_raw, out_raw) =
-        (raw(&mut q, dtype), raw(&mut k, dtype), raw(&mut v, dtype), raw(&mut out, dtype));
+    let (q_raw, k_raw, v_raw, out_raw) = (
+        raw(&mut q, dtype),
+        raw(&mut k, dtype),
+        raw(&mut v, dtype),
+        raw(&mut out, dtype),
+    );
     let sums_raw = raw(&mut log_sum_exp, dtype.accumulator());
     let shape = *shape;
-    let args = AttentionForward { shape, q: q_raw, k: k_raw, v: v_raw, out: out_raw, log_sum_exp: sums_raw };
+    let args = AttentionForward {
+        shape,
+        q: q_raw,
+        k: k_raw,
+        v: v_raw,
+        out: out_raw,
+        log_sum_exp: sums_raw,
+    };
     // SAFETY: the vectors are live and have the lengths of the shape.
     unsafe { forward(&args, &pool) }.unwrap();
     let args = AttentionBackward {
@@ -88,8 +127,21 @@ fn run<T: Element>(shape: &AttentionShape, inputs: &Values, dtype: DType, thread
 }
 
 fn outputs(values: &Values) -> [(&str, &[f64]); 5] {
-    let Values { out, log_sum_exp, d_q, d_k, d_v, .. } = values;
-    [("out", out), ("log_sum_exp", log_sum_exp), ("d_q", d_q), ("d_k", d_k), ("d_v", d_v)]
+    let Values {
+        out,
+        log_sum_exp,
+        d_q,
+        d_k,
+        d_v,
+        ..
+    } = values;
+    [
+        ("out", out),
+        ("log_sum_exp", log_sum_exp),
+        ("d_q", d_q),
+        ("d_k", d_k),
+        ("d_v", d_v),
+    ]
 }
 
 /// Compares with the reference; the tolerance is `relative` of the largest number of each output, at least 1.
@@ -126,7 +178,11 @@ fn every_length_and_head_size_matches_the_definition() {
         let sizes = [4, 8, 16, 64, 80, 3];
         // Neighbours in the list, so that every length meets three sizes and every size several lengths.
         for offset in 0..3 {
-            check_all(&shape(2, sequence, [2, 2, sizes[(index + 2 * offset) % sizes.len()]]));
+            check_all(&shape(
+                2,
+                sequence,
+                [2, 2, sizes[(index + 2 * offset) % sizes.len()]],
+            ));
         }
     }
 }
@@ -140,7 +196,14 @@ fn grouped_queries_share_keys_and_add_up_their_gradients() {
 
 #[test]
 fn dropout_uses_the_documented_indices_in_both_passes() {
-    for (sequence, probability) in [(1, 0.5), (5, 0.3), (63, 0.1), (65, 0.5), (130, 0.1), (130, 0.0)] {
+    for (sequence, probability) in [
+        (1, 0.5),
+        (5, 0.3),
+        (63, 0.1),
+        (65, 0.5),
+        (130, 0.1),
+        (130, 0.0),
+    ] {
         check_all(&with_dropout(shape(2, sequence, [4, 2, 16]), probability));
     }
 }
@@ -159,21 +222,33 @@ fn dropout_zeroes_exactly_the_weights_that_the_generator_names() {
         let (row, head, key) = (index / 160, index / 80 % 2, index % 80);
         let (sequence, query) = (row / 70, row % 70);
         let kept = key <= query && reference::keep(&shape, sequence, head, query, key) != 0.0;
-        assert_eq!(weight != 0.0, kept, "sequence {sequence}, head {head}, query {query}, key {key}");
+        assert_eq!(
+            weight != 0.0,
+            kept,
+            "sequence {sequence}, head {head}, query {query}, key {key}"
+        );
     }
 }
 
 #[test]
 fn gradients_are_the_slopes_of_the_forward_pass() {
-    for shape in [shape(1, 7, [2, 1, 4]), with_dropout(shape(2, 18, [2, 2, 3]), 0.3)] {
+    for shape in [
+        shape(1, 7, [2, 1, 4]),
+        with_dropout(shape(2, 18, [2, 2, 3]), 0.3),
+    ] {
         let inputs = inputs::<f64>(&shape);
         let gradients = run::<f64>(&shape, &inputs, DType::F64, 1);
         let objective = |values: &Values| -> f64 {
             let out = run::<f64>(&shape, values, DType::F64, 1).out;
             out.iter().zip(&values.d_out).map(|(a, b)| a * b).sum()
         };
-        let inputs_of: [fn(&mut Values) -> &mut Vec<f64>; 3] = [|v| &mut v.q, |v| &mut v.k, |v| &mut v.v];
-        for (of, gradient) in inputs_of.into_iter().zip([&gradients.d_q, &gradients.d_k, &gradients.d_v]) {
+        let inputs_of: [fn(&mut Values) -> &mut Vec<f64>; 3] =
+            [|v| &mut v.q, |v| &mut v.k, |v| &mut v.v];
+        for (of, gradient) in
+            inputs_of
+                .into_iter()
+                .zip([&gradients.d_q, &gradients.d_k, &gradients.d_v])
+        {
             for (index, gradient) in gradient.iter().enumerate() {
                 let moved = |by: f64| {
                     let mut values = inputs.clone();
@@ -192,35 +267,57 @@ fn gradients_are_the_slopes_of_the_forward_pass() {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    for shape in [shape(3, 65, [4, 2, 16]), with_dropout(shape(1, 130, [5, 5, 64]), 0.2)] {
+    for shape in [
+        shape(3, 65, [4, 2, 16]),
+        with_dropout(shape(1, 130, [5, 5, 64]), 0.2),
+    ] {
         let inputs = inputs::<f32>(&shape);
         let bits = |threads| {
             let values = run::<f32>(&shape, &inputs, DType::F32, threads);
-            outputs(&values).map(|(_, values)| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+            outputs(&values)
+                .map(|(_, values)| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
         };
         let one = bits(1);
-        assert!(one == bits(2) && one == bits(3) && one == bits(7), "{shape:?}");
+        assert!(
+            one == bits(2) && one == bits(3) && one == bits(7),
+            "{shape:?}"
+        );
     }
 }
 
 #[test]
 fn large_scores_do_not_overflow() {
-    let shape = AttentionShape { scale: 300.0, ..shape(1, 40, [1, 1, 8]) };
+    let shape = AttentionShape {
+        scale: 300.0,
+        ..shape(1, 40, [1, 1, 8])
+    };
     check::<f64>(&shape, DType::F64, 1e-10);
     let values = run::<f32>(&shape, &inputs::<f32>(&shape), DType::F32, 1);
-    assert!(outputs(&values).iter().all(|(_, values)| values.iter().all(|x| x.is_finite())));
+    assert!(
+        outputs(&values)
+            .iter()
+            .all(|(_, values)| values.iter().all(|x| x.is_finite()))
+    );
 }
 
 #[test]
 fn nothing_to_attend_to_is_no_error() {
-    for shape in [shape(0, 5, [2, 2, 4]), shape(2, 0, [2, 2, 4]), shape(2, 5, [0, 0, 4])] {
+    for shape in [
+        shape(0, 5, [2, 2, 4]),
+        shape(2, 0, [2, 2, 4]),
+        shape(2, 5, [0, 0, 4]),
+    ] {
         run::<f32>(&shape, &inputs::<f32>(&shape), DType::F32, 2);
     }
 }
 
 #[test]
 fn integers_are_refused_by_name() {
-    let empty = RawSlice { addr: 64, len: 0, dtype: DType::I32 };
+    let empty = RawSlice {
+        addr: 64,
+        len: 0,
+        dtype: DType::I32,
+    };
     let args = AttentionForward {
         shape: shape(0, 0, [1, 1, 1]),
         q: empty,

@@ -17,17 +17,36 @@ pub(super) struct Values {
 }
 
 /// Index of the first element of a head's row.
-fn place(shape: &AttentionShape, heads: usize, sequence: usize, head: usize, token: usize) -> usize {
+fn place(
+    shape: &AttentionShape,
+    heads: usize,
+    sequence: usize,
+    head: usize,
+    token: usize,
+) -> usize {
     ((sequence * shape.sequence + token) * heads + head) * shape.head_size
 }
 
 /// What the documentation says of dropout, one index at a time.
-pub(super) fn keep(shape: &AttentionShape, sequence: usize, head: usize, query: usize, key: usize) -> f64 {
-    let Some(dropout) = shape.dropout else { return 1.0 };
-    let matrix = (dropout.first_sequence + sequence) * dropout.global_heads + dropout.first_head + head;
+pub(super) fn keep(
+    shape: &AttentionShape,
+    sequence: usize,
+    head: usize,
+    query: usize,
+    key: usize,
+) -> f64 {
+    let Some(dropout) = shape.dropout else {
+        return 1.0;
+    };
+    let matrix =
+        (dropout.first_sequence + sequence) * dropout.global_heads + dropout.first_head + head;
     let index = (matrix * shape.sequence + query) * shape.sequence + key;
     let dropped = f64::from(dropout.key.uniform(index as u64)) < dropout.probability;
-    if dropped { 0.0 } else { 1.0 / (1.0 - dropout.probability) }
+    if dropped {
+        0.0
+    } else {
+        1.0 / (1.0 - dropout.probability)
+    }
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -35,21 +54,39 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The weights of a query before dropout, and the logarithm of their sum.
-fn weights(shape: &AttentionShape, values: &Values, [sequence, head, query]: [usize; 3]) -> (Vec<f64>, f64) {
+fn weights(
+    shape: &AttentionShape,
+    values: &Values,
+    [sequence, head, query]: [usize; 3],
+) -> (Vec<f64>, f64) {
     let (size, kv_head) = (shape.head_size, head / (shape.heads / shape.kv_heads));
     let q = &values.q[place(shape, shape.heads, sequence, head, query)..][..size];
-    let score =
-        |key| shape.scale * dot(q, &values.k[place(shape, shape.kv_heads, sequence, kv_head, key)..][..size]);
+    let score = |key| {
+        shape.scale
+            * dot(
+                q,
+                &values.k[place(shape, shape.kv_heads, sequence, kv_head, key)..][..size],
+            )
+    };
     let scores: Vec<f64> = (0..=query).map(score).collect();
     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
     let log = largest + sum.ln();
-    (scores.iter().map(|score| (score - log).exp()).collect(), log)
+    (
+        scores.iter().map(|score| (score - log).exp()).collect(),
+        log,
+    )
 }
 
 fn queries(shape: &AttentionShape) -> impl Iterator<Item = [usize; 3]> {
-    let AttentionShape { sequences, heads, sequence: tokens, .. } = *shape;
-    (0..sequences).flat_map(move |s| (0..heads).flat_map(move |h| (0..tokens).map(move |i| [s, h, i])))
+    let AttentionShape {
+        sequences,
+        heads,
+        sequence: tokens,
+        ..
+    } = *shape;
+    (0..sequences)
+        .flat_map(move |s| (0..heads).flat_map(move |h| (0..tokens).map(move |i| [s, h, i])))
 }
 
 /// Fills in the outputs.
@@ -80,10 +117,13 @@ pub(super) fn backward(shape: &AttentionShape, values: &mut Values) {
         let kv_head = head / (shape.heads / shape.kv_heads);
         let i = place(shape, shape.heads, sequence, head, query);
         let j = |key| place(shape, shape.kv_heads, sequence, kv_head, key);
-        let keeps: Vec<f64> = (0..=query).map(|key| keep(shape, sequence, head, query, key)).collect();
+        let keeps: Vec<f64> = (0..=query)
+            .map(|key| keep(shape, sequence, head, query, key))
+            .collect();
         let d_out = values.d_out[i..][..size].to_vec();
-        let d_weights: Vec<f64> =
-            (0..=query).map(|key| keeps[key] * dot(&d_out, &values.v[j(key)..][..size])).collect();
+        let d_weights: Vec<f64> = (0..=query)
+            .map(|key| keeps[key] * dot(&d_out, &values.v[j(key)..][..size]))
+            .collect();
         let mean = dot(&weights, &d_weights);
         for key in 0..=query {
             let d_score = shape.scale * weights[key] * (d_weights[key] - mean);

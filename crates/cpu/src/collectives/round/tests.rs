@@ -64,7 +64,9 @@ impl Player {
         let changed = !self.blocked || self.seen != Some(group.signal(self.rank).seen());
         match self.program.last() {
             None => false,
-            Some(Op::Impatient(_)) => changed || self.rounds.iter().any(|round| round.is_gathering()),
+            Some(Op::Impatient(_)) => {
+                changed || self.rounds.iter().any(|round| round.is_gathering())
+            }
             Some(_) => changed,
         }
     }
@@ -101,19 +103,29 @@ impl Player {
     // Takes a piece of the first round that has one; without any, the call ends or blocks.
     fn look(&mut self) {
         let take = |round: &Arc<Round>| round.outcome.get()?.as_ref().ok()?.take();
-        self.piece = self.rounds.iter().enumerate().find_map(|(index, round)| Some((index, take(round)?)));
+        self.piece = self
+            .rounds
+            .iter()
+            .enumerate()
+            .find_map(|(index, round)| Some((index, take(round)?)));
         if self.piece.is_some() {
             return;
         }
         self.blocked = true;
-        if self.rounds.iter().all(|round| matches!(round.progress(), Progress::Ended(_))) {
+        if self
+            .rounds
+            .iter()
+            .all(|round| matches!(round.progress(), Progress::Ended(_)))
+        {
             self.end_call();
         }
     }
 
     fn end_call(&mut self) {
         for (ticket, round) in self.tickets.drain(..).zip(self.rounds.drain(..)) {
-            let Progress::Ended(outcome) = round.progress() else { unreachable!() };
+            let Progress::Ended(outcome) = round.progress() else {
+                unreachable!()
+            };
             self.outcomes.push((ticket.key, outcome));
         }
         (self.seen, self.blocked) = (None, false);
@@ -121,14 +133,21 @@ impl Player {
     }
 
     fn perform(&mut self, group: &Group, round: usize, piece: usize) {
-        let Some(Ok(work)) = self.rounds[round].outcome.get() else { unreachable!() };
+        let Some(Ok(work)) = self.rounds[round].outcome.get() else {
+            unreachable!()
+        };
         if work.perform(piece, self.rank) {
             (0..group.size()).for_each(|rank| group.signal(rank).raise());
         }
     }
 
     fn lose_patience(&mut self, group: &Group) {
-        for (ticket, _) in self.tickets.iter().zip(&self.rounds).filter(|(_, round)| round.is_gathering()) {
+        for (ticket, _) in self
+            .tickets
+            .iter()
+            .zip(&self.rounds)
+            .filter(|(_, round)| round.is_gathering())
+        {
             group.withdraw(ticket.key, |missing| Error::Aborted {
                 rank: self.rank,
                 reason: format!("{missing:?}"),
@@ -138,21 +157,54 @@ impl Player {
 
     fn ticket(&mut self, asked: Asked) -> Ticket {
         let next = |counter: &mut u64| std::mem::replace(counter, *counter + 1);
-        let part = |len| RawSlice { addr: self.buffer.as_ptr() as u64, len, dtype: DType::U32 };
+        let part = |len| RawSlice {
+            addr: self.buffer.as_ptr() as u64,
+            len,
+            dtype: DType::U32,
+        };
         let (counters, rank) = (&mut self.counters, self.rank);
         let (key, place, call) = match asked {
-            Asked::Barrier => (Key::Collective(next(&mut counters.collectives)), rank, Collective::Barrier),
+            Asked::Barrier => (
+                Key::Collective(next(&mut counters.collectives)),
+                rank,
+                Collective::Barrier,
+            ),
             Asked::Reduce(len) => {
-                let call = Collective::AllReduce { buffer: part(len), op: ReduceOp::Sum };
+                let call = Collective::AllReduce {
+                    buffer: part(len),
+                    op: ReduceOp::Sum,
+                };
                 (Key::Collective(next(&mut counters.collectives)), rank, call)
             }
             Asked::Send(to) => {
-                let key = Key::Message { from: rank, to, number: next(&mut counters.sent[to]) };
-                (key, 0, Collective::Send { buffer: part(1), to })
+                let key = Key::Message {
+                    from: rank,
+                    to,
+                    number: next(&mut counters.sent[to]),
+                };
+                (
+                    key,
+                    0,
+                    Collective::Send {
+                        buffer: part(1),
+                        to,
+                    },
+                )
             }
             Asked::Recv(from) => {
-                let key = Key::Message { from, to: rank, number: next(&mut counters.received[from]) };
-                (key, 1, Collective::Recv { buffer: part(1), from })
+                let key = Key::Message {
+                    from,
+                    to: rank,
+                    number: next(&mut counters.received[from]),
+                };
+                (
+                    key,
+                    1,
+                    Collective::Recv {
+                        buffer: part(1),
+                        from,
+                    },
+                )
             }
         };
         Ticket { key, place, call }
@@ -165,7 +217,10 @@ fn explore(programs: &[&[Op]], mut check: impl FnMut(&[Player])) -> usize {
     let mut schedule: Vec<(usize, usize)> = vec![];
     for count in 1.. {
         check(&play(programs, &mut schedule));
-        while schedule.pop_if(|(choice, choices)| *choice + 1 == *choices).is_some() {}
+        while schedule
+            .pop_if(|(choice, choices)| *choice + 1 == *choices)
+            .is_some()
+        {}
         match schedule.last_mut() {
             Some((choice, _)) => *choice += 1,
             None => return count,
@@ -178,10 +233,15 @@ fn play(programs: &[&[Op]], schedule: &mut Vec<(usize, usize)>) -> Vec<Player> {
     let size = programs.len();
     let group = Group::new("model".into(), (0..size).collect());
     (0..size).for_each(|rank| assert!(group.admit(rank)));
-    let mut players: Vec<Player> =
-        programs.iter().enumerate().map(|(rank, program)| Player::new(rank, program, size)).collect();
+    let mut players: Vec<Player> = programs
+        .iter()
+        .enumerate()
+        .map(|(rank, program)| Player::new(rank, program, size))
+        .collect();
     for step in 0.. {
-        let able: Vec<usize> = (0..size).filter(|&rank| players[rank].may_step(&group)).collect();
+        let able: Vec<usize> = (0..size)
+            .filter(|&rank| players[rank].may_step(&group))
+            .collect();
         if able.is_empty() {
             break;
         }
@@ -193,7 +253,11 @@ fn play(programs: &[&[Op]], schedule: &mut Vec<(usize, usize)>) -> Vec<Player> {
         players[chosen].step(&group);
         nobody_works_for(&players, calls, chosen);
     }
-    let stuck: Vec<_> = players.iter().filter(|player| !player.program.is_empty()).map(|p| p.rank).collect();
+    let stuck: Vec<_> = players
+        .iter()
+        .filter(|player| !player.program.is_empty())
+        .map(|p| p.rank)
+        .collect();
     assert!(stuck.is_empty(), "{stuck:?} wait for ever in {schedule:?}");
     all_hear_the_same(&players);
     players
@@ -202,21 +266,37 @@ fn play(programs: &[&[Op]], schedule: &mut Vec<(usize, usize)>) -> Vec<Player> {
 // Whoever has just left a call may free its buffers, so no piece of its rounds is in anybody's hands.
 fn nobody_works_for(players: &[Player], calls: usize, left: usize) {
     for (key, _) in &players[left].outcomes[calls..] {
-        let works =
-            |player: &Player| player.piece.is_some_and(|(round, _)| player.tickets[round].key == *key);
-        assert!(!players.iter().any(works), "{left} left {key:?} under a peer's hands");
+        let works = |player: &Player| {
+            player
+                .piece
+                .is_some_and(|(round, _)| player.tickets[round].key == *key)
+        };
+        assert!(
+            !players.iter().any(works),
+            "{left} left {key:?} under a peer's hands"
+        );
     }
 }
 
 fn all_hear_the_same(players: &[Player]) {
     let heard: Vec<_> = players.iter().flat_map(|player| &player.outcomes).collect();
     for (key, outcome) in &heard {
-        assert!(heard.iter().all(|(other, heard)| other != key || heard == outcome), "{key:?}: {heard:?}");
+        assert!(
+            heard
+                .iter()
+                .all(|(other, heard)| other != key || heard == outcome),
+            "{key:?}: {heard:?}"
+        );
     }
 }
 
 fn all_well(players: &[Player]) {
-    assert!(players.iter().flat_map(|player| &player.outcomes).all(|(_, outcome)| outcome.is_ok()));
+    assert!(
+        players
+            .iter()
+            .flat_map(|player| &player.outcomes)
+            .all(|(_, outcome)| outcome.is_ok())
+    );
 }
 
 #[test]
@@ -226,7 +306,11 @@ fn the_pieces_of_a_reduction_are_done_once_before_anyone_leaves() {
         let program = [Op::Call(vec![Asked::Reduce(len)])];
         let schedules = explore(&[&program, &program], |players| {
             all_well(players);
-            assert!(players.iter().all(|player| player.buffer[..len].iter().all(|&x| x == 3)));
+            assert!(
+                players
+                    .iter()
+                    .all(|player| player.buffer[..len].iter().all(|&x| x == 3))
+            );
         });
         assert!(schedules > at_least, "{schedules}");
     }
@@ -243,7 +327,10 @@ fn three_members_reduce() {
 
 #[test]
 fn a_member_that_withdraws_ends_the_round_for_all_or_for_nobody() {
-    let (patient, impatient) = ([Op::Call(vec![Asked::Barrier])], [Op::Impatient(vec![Asked::Barrier])]);
+    let (patient, impatient) = (
+        [Op::Call(vec![Asked::Barrier])],
+        [Op::Impatient(vec![Asked::Barrier])],
+    );
     let (mut well, mut ill) = (0, 0);
     explore(&[&patient, &impatient, &impatient], |players| {
         let failed = players[0].outcomes[0].1.is_err();
@@ -265,19 +352,28 @@ fn a_withdrawal_between_two_calls_reaches_the_second() {
 #[test]
 fn nothing_in_a_call_waits_for_the_rest_of_it() {
     let both = [Op::Call(vec![Asked::Recv(1), Asked::Reduce(1)])];
-    let (send, reduce) = (Op::Call(vec![Asked::Send(0)]), Op::Call(vec![Asked::Reduce(1)]));
+    let (send, reduce) = (
+        Op::Call(vec![Asked::Send(0)]),
+        Op::Call(vec![Asked::Reduce(1)]),
+    );
     explore(&[&both, &[send.clone(), reduce.clone()]], all_well);
     explore(&[&both, &[reduce, send]], all_well);
 }
 
 #[test]
 fn a_member_that_leaves_ends_the_calls_that_miss_it() {
-    let stays = [Op::Call(vec![Asked::Barrier]), Op::Call(vec![Asked::Barrier])];
+    let stays = [
+        Op::Call(vec![Asked::Barrier]),
+        Op::Call(vec![Asked::Barrier]),
+    ];
     let leaves = [Op::Call(vec![Asked::Barrier]), Op::Leave];
     explore(&[&stays, &leaves], |players| {
         assert_eq!(players[1].outcomes, [(Key::Collective(0), Ok(()))]);
         assert!(players[0].outcomes[0].1.is_ok());
-        assert!(matches!(players[0].outcomes[1].1, Err(Error::Aborted { rank: 1, .. })));
+        assert!(matches!(
+            players[0].outcomes[1].1,
+            Err(Error::Aborted { rank: 1, .. })
+        ));
     });
 }
 

@@ -5,12 +5,24 @@ const ROWS: [usize; 4] = [0, 1, 5, 3001];
 
 #[test]
 fn add_bias_adds_to_every_row() {
-    for (dtype, columns) in FLOATS.iter().flat_map(|&dtype| COLUMNS.map(|columns| (dtype, columns))) {
+    for (dtype, columns) in FLOATS
+        .iter()
+        .flat_map(|&dtype| COLUMNS.map(|columns| (dtype, columns)))
+    {
         for rows in ROWS {
             let (x, bias) = (random(dtype, rows * columns, 1), random(dtype, columns, 2));
-            let expected: Vec<f64> = x.iter().enumerate().map(|(i, x)| x + bias[i % columns]).collect();
+            let expected: Vec<f64> = x
+                .iter()
+                .enumerate()
+                .map(|(i, x)| x + bias[i % columns])
+                .collect();
             let result = run(&[(dtype, x), (dtype, bias)], |m| {
-                Kernel::AddBias(AddBias { x: m[0], bias: m[1], rows, columns })
+                Kernel::AddBias(AddBias {
+                    x: m[0],
+                    bias: m[1],
+                    rows,
+                    columns,
+                })
             });
             assert_close(dtype, &result[0], &expected, 2.0);
         }
@@ -19,13 +31,24 @@ fn add_bias_adds_to_every_row() {
 
 #[test]
 fn column_sum_adds_to_either_type() {
-    for (dtype, columns) in FLOATS.iter().flat_map(|&dtype| COLUMNS.map(|columns| (dtype, columns))) {
-        for (rows, of_out) in ROWS.iter().flat_map(|&rows| [(rows, dtype), (rows, dtype.accumulator())]) {
+    for (dtype, columns) in FLOATS
+        .iter()
+        .flat_map(|&dtype| COLUMNS.map(|columns| (dtype, columns)))
+    {
+        for (rows, of_out) in ROWS
+            .iter()
+            .flat_map(|&rows| [(rows, dtype), (rows, dtype.accumulator())])
+        {
             let (x, out) = (random(dtype, rows * columns, 1), random(of_out, columns, 2));
             let column = |c: usize| (0..rows).map(|r| x[r * columns + c]).sum::<f64>() + out[c];
             let expected: Vec<f64> = (0..columns).map(column).collect();
             let result = run(&[(dtype, x.clone()), (of_out, out.clone())], |m| {
-                Kernel::ColumnSum(ColumnSum { x: m[0], out: m[1], rows, columns })
+                Kernel::ColumnSum(ColumnSum {
+                    x: m[0],
+                    out: m[1],
+                    rows,
+                    columns,
+                })
             });
             assert_close(of_out, &result[1], &expected, 2.0 + rows as f64 / 8.0);
         }
@@ -39,7 +62,16 @@ fn long_column_sums_keep_their_digits() {
     let x = rounded(DType::F32, &vec![0.1; rows]);
     let expected = x[0] * rows as f64;
     let result = run(&[(DType::F32, x), (DType::F32, vec![0.0])], |m| {
-        Kernel::ColumnSum(ColumnSum { x: m[0], out: m[1], rows, columns: 1 })
+        Kernel::ColumnSum(ColumnSum {
+            x: m[0],
+            out: m[1],
+            rows,
+            columns: 1,
+        })
     });
-    assert!((result[1][0] - expected).abs() / expected < 2e-4, "{} against {expected}", result[1][0]);
+    assert!(
+        (result[1][0] - expected).abs() / expected < 2e-4,
+        "{} against {expected}",
+        result[1][0]
+    );
 }

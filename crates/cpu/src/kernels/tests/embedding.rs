@@ -18,7 +18,10 @@ fn held(id: f64) -> Option<usize> {
 
 #[test]
 fn forward_copies_rows_held_here_and_zeros_others() {
-    for (dtype, columns) in FLOATS.iter().flat_map(|&dtype| COLUMNS.map(|columns| (dtype, columns))) {
+    for (dtype, columns) in FLOATS
+        .iter()
+        .flat_map(|&dtype| COLUMNS.map(|columns| (dtype, columns)))
+    {
         let table = random(dtype, TABLE * columns, 1);
         let expected: Vec<f64> = ids()
             .iter()
@@ -27,7 +30,11 @@ fn forward_copies_rows_held_here_and_zeros_others() {
                 None => vec![0.0; columns],
             })
             .collect();
-        let memories = [(dtype, table), (DType::U32, ids()), (dtype, vec![9.0; ROWS * columns])];
+        let memories = [
+            (dtype, table),
+            (DType::U32, ids()),
+            (dtype, vec![9.0; ROWS * columns]),
+        ];
         let result = run(&memories, |m| {
             let (table, ids, out) = (m[0], m[1], m[2]);
             let (rows, table_rows, first_row) = (ROWS, TABLE, FIRST);
@@ -47,13 +54,21 @@ fn forward_copies_rows_held_here_and_zeros_others() {
 
 #[test]
 fn backward_adds_rows_that_come_again() {
-    for (dtype, columns) in
-        FLOATS.iter().flat_map(|&dtype| [1, 7, 17, 33, 100].map(|columns| (dtype, columns)))
+    for (dtype, columns) in FLOATS
+        .iter()
+        .flat_map(|&dtype| [1, 7, 17, 33, 100].map(|columns| (dtype, columns)))
     {
         let accumulator = dtype.accumulator();
-        let (d_out, table) = (random(dtype, ROWS * columns, 1), random(accumulator, TABLE * columns, 2));
+        let (d_out, table) = (
+            random(dtype, ROWS * columns, 1),
+            random(accumulator, TABLE * columns, 2),
+        );
         let mut expected = table.clone();
-        for (i, row) in ids().iter().enumerate().filter_map(|(i, &id)| Some((i, held(id)?))) {
+        for (i, row) in ids()
+            .iter()
+            .enumerate()
+            .filter_map(|(i, &id)| Some((i, held(id)?)))
+        {
             (0..columns).for_each(|c| expected[row * columns + c] += d_out[i * columns + c]);
         }
         let memories = [(dtype, d_out), (DType::U32, ids()), (accumulator, table)];

@@ -9,12 +9,18 @@ fn inputs(dtype: DType) -> (Vec<f64>, Vec<f64>) {
     let mut targets = random_ids(VOCABULARY, ROWS, 4);
     targets[2] = f64::from(u32::MAX);
     let logits = random(dtype, ROWS * 100, 1);
-    (rounded(dtype, &logits.iter().map(|x| x * 5.0).collect::<Vec<_>>()), targets)
+    (
+        rounded(dtype, &logits.iter().map(|x| x * 5.0).collect::<Vec<_>>()),
+        targets,
+    )
 }
 
 /// The columns `first..first + columns` of every row.
 fn shard(logits: &[f64], first: usize, columns: usize) -> Vec<f64> {
-    logits.chunks(100).flat_map(|row| row[first..first + columns].to_vec()).collect()
+    logits
+        .chunks(100)
+        .flat_map(|row| row[first..first + columns].to_vec())
+        .collect()
 }
 
 fn log_sum_exp(row: &[f64]) -> f64 {
@@ -24,7 +30,11 @@ fn log_sum_exp(row: &[f64]) -> f64 {
 
 fn reference_loss(logits: &[f64], targets: &[f64]) -> f64 {
     let row = |(row, &target): (&[f64], &f64)| {
-        if target < 1e9 { log_sum_exp(&row[..VOCABULARY]) - row[target as usize] } else { 0.0 }
+        if target < 1e9 {
+            log_sum_exp(&row[..VOCABULARY]) - row[target as usize]
+        } else {
+            0.0
+        }
     };
     logits.chunks(100).zip(targets).map(row).sum()
 }
@@ -37,8 +47,11 @@ fn statistics(
     columns: usize,
 ) -> Vec<f64> {
     let rows = targets.len();
-    let memories =
-        [(dtype, logits), (DType::U32, targets.to_vec()), (dtype.accumulator(), vec![9.0; 3 * rows])];
+    let memories = [
+        (dtype, logits),
+        (DType::U32, targets.to_vec()),
+        (dtype.accumulator(), vec![9.0; 3 * rows]),
+    ];
     let mut result = run(&memories, |m| {
         let (logits, targets, statistics, vocabulary) = (m[0], m[1], m[2], VOCABULARY);
         Kernel::SoftmaxStatistics(SoftmaxStatistics {
@@ -57,8 +70,12 @@ fn statistics(
 /// Log-sum-exp of every row, and 10 + loss / 4.
 fn combined(dtype: DType, parts: Vec<f64>, shards: usize, targets: &[f64]) -> (Vec<f64>, f64) {
     let rows = targets.len();
-    let memories =
-        [(dtype, parts), (DType::U32, targets.to_vec()), (dtype, vec![9.0; rows]), (dtype, vec![10.0])];
+    let memories = [
+        (dtype, parts),
+        (DType::U32, targets.to_vec()),
+        (dtype, vec![9.0; rows]),
+        (dtype, vec![10.0]),
+    ];
     let mut result = run(&memories, |m| {
         let (parts, targets, log_sum_exp, loss) = (m[0], m[1], m[2], m[3]);
         Kernel::CombineSoftmax(CombineSoftmax {
@@ -78,12 +95,22 @@ fn combined(dtype: DType, parts: Vec<f64>, shards: usize, targets: &[f64]) -> (V
 fn loss_is_the_same_for_any_cut_of_the_vocabulary() {
     for dtype in FLOATS {
         let (logits, targets) = inputs(dtype);
-        let lse: Vec<f64> = logits.chunks(100).map(|row| log_sum_exp(&row[..VOCABULARY])).collect();
+        let lse: Vec<f64> = logits
+            .chunks(100)
+            .map(|row| log_sum_exp(&row[..VOCABULARY]))
+            .collect();
         let loss = 10.0 + reference_loss(&logits, &targets) / 4.0;
         for width in [100, 50, 20, 5, 1] {
             let shards = 100 / width;
-            let part =
-                |s: usize| statistics(dtype, shard(&logits, s * width, width), &targets, s * width, width);
+            let part = |s: usize| {
+                statistics(
+                    dtype,
+                    shard(&logits, s * width, width),
+                    &targets,
+                    s * width,
+                    width,
+                )
+            };
             let parts = (0..shards).flat_map(part).collect();
             let (found_lse, found_loss) = combined(dtype.accumulator(), parts, shards, &targets);
             assert_close(dtype.accumulator(), &found_lse, &lse, 16.0);
@@ -96,7 +123,12 @@ fn loss_is_the_same_for_any_cut_of_the_vocabulary() {
 fn statistics_without_columns_are_neutral() {
     let found = statistics(DType::F32, vec![1.0; 21], &[90.0, 5.0, 94.0], 90, 7);
     assert_eq!(found, [f64::NEG_INFINITY, 0.0, 0.0].repeat(3));
-    let (lse, _) = combined(DType::F32, [f64::NEG_INFINITY, 0.0, 0.0].repeat(2), 2, &[0.0]);
+    let (lse, _) = combined(
+        DType::F32,
+        [f64::NEG_INFINITY, 0.0, 0.0].repeat(2),
+        2,
+        &[0.0],
+    );
     assert_eq!(lse, [f64::NEG_INFINITY]);
 }
 
@@ -104,9 +136,16 @@ fn statistics_without_columns_are_neutral() {
 #[test]
 fn statistics_of_long_rows_do_not_overflow() {
     let mut logits = random(DType::F32, 9001, 5);
-    logits.iter_mut().enumerate().for_each(|(i, x)| *x = (*x + i as f64 * 0.02 + 200.0) as f32 as f64);
+    logits
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, x)| *x = (*x + i as f64 * 0.02 + 200.0) as f32 as f64);
     let expected = log_sum_exp(&logits);
-    let memories = [(DType::F32, logits), (DType::U32, vec![8.0]), (DType::F32, vec![0.0; 3])];
+    let memories = [
+        (DType::F32, logits),
+        (DType::U32, vec![8.0]),
+        (DType::F32, vec![0.0; 3]),
+    ];
     let result = run(&memories, |m| {
         let (logits, targets, statistics) = (m[0], m[1], m[2]);
         let (rows, columns, first_column, vocabulary) = (1, 9001, 0, 9001);
@@ -121,32 +160,46 @@ fn statistics_of_long_rows_do_not_overflow() {
         })
     });
     let found = result[2][0] + result[2][1].ln();
-    assert!((found - expected).abs() < 1e-4, "{found} against {expected}");
+    assert!(
+        (found - expected).abs() < 1e-4,
+        "{found} against {expected}"
+    );
 }
 
 /// The gradient of `0.25 * loss`, for a gradient 2 of that, in shards of `width` columns.
 fn gradient(dtype: DType, logits: &[f64], targets: &[f64], width: usize) -> Vec<f64> {
     let rows = targets.len();
     let accumulator = dtype.accumulator();
-    let lse: Vec<f64> = logits.chunks(100).map(|row| log_sum_exp(&row[..VOCABULARY])).collect();
+    let lse: Vec<f64> = logits
+        .chunks(100)
+        .map(|row| log_sum_exp(&row[..VOCABULARY]))
+        .collect();
     let mut whole = vec![0.0; logits.len()];
     for first_column in (0..100).step_by(width) {
         let local = (dtype, shard(logits, first_column, width));
         let targets = (DType::U32, targets.to_vec());
-        let result = run(&[local, targets, (accumulator, lse.clone()), (accumulator, vec![2.0])], |m| {
-            let (logits, targets, log_sum_exp, d_loss) = (m[0], m[1], m[2], m[3]);
-            Kernel::CrossEntropyBackward(CrossEntropyBackward {
-                logits,
+        let result = run(
+            &[
+                local,
                 targets,
-                log_sum_exp,
-                d_loss,
-                rows,
-                columns: width,
-                first_column,
-                vocabulary: VOCABULARY,
-                scale: 0.25,
-            })
-        });
+                (accumulator, lse.clone()),
+                (accumulator, vec![2.0]),
+            ],
+            |m| {
+                let (logits, targets, log_sum_exp, d_loss) = (m[0], m[1], m[2], m[3]);
+                Kernel::CrossEntropyBackward(CrossEntropyBackward {
+                    logits,
+                    targets,
+                    log_sum_exp,
+                    d_loss,
+                    rows,
+                    columns: width,
+                    first_column,
+                    vocabulary: VOCABULARY,
+                    scale: 0.25,
+                })
+            },
+        );
         for (i, value) in result[0].iter().enumerate() {
             whole[i / width * 100 + first_column + i % width] = *value;
         }
@@ -161,8 +214,16 @@ fn backward_is_the_derivative() {
     let expected = finite_differences(logits, |logits| 0.5 * reference_loss(logits, targets));
     let found = gradient(DType::F64, logits, targets, 100);
     assert_gradient(&found, &expected);
-    assert!(found[200..300].iter().all(|&x| x == 0.0), "a row without loss");
-    assert!(found.chunks(100).all(|row| row[VOCABULARY..].iter().all(|&x| x == 0.0)), "padding");
+    assert!(
+        found[200..300].iter().all(|&x| x == 0.0),
+        "a row without loss"
+    );
+    assert!(
+        found
+            .chunks(100)
+            .all(|row| row[VOCABULARY..].iter().all(|&x| x == 0.0)),
+        "padding"
+    );
 }
 
 #[test]
@@ -171,7 +232,12 @@ fn backward_agrees_in_all_types_and_cuts() {
         let (logits, targets) = inputs(dtype);
         let expected = gradient(DType::F64, &logits, &targets, 100);
         for width in [100, 50, 5, 1] {
-            assert_close(dtype, &gradient(dtype, &logits, &targets, width), &expected, 16.0);
+            assert_close(
+                dtype,
+                &gradient(dtype, &logits, &targets, width),
+                &expected,
+                16.0,
+            );
         }
     }
 }
@@ -181,6 +247,11 @@ fn a_target_beyond_all_columns_touches_nothing() {
     let logits = vec![0.5; 100];
     let found = gradient(DType::F32, &logits, &[4_000_000_000.0], 100);
     let padded = gradient(DType::F32, &logits, &[95.0], 100);
-    assert!(found == padded && found[..VOCABULARY].iter().all(|&x| x == found[0] && x > 0.0));
+    assert!(
+        found == padded
+            && found[..VOCABULARY]
+                .iter()
+                .all(|&x| x == found[0] && x > 0.0)
+    );
     assert_eq!(statistics(DType::F32, logits, &[95.0], 0, 100)[2], 0.0);
 }

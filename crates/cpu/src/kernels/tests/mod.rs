@@ -87,8 +87,13 @@ impl Value for Int<u32> {
 
 impl Memory {
     fn new(dtype: DType, values: &[f64]) -> Memory {
-        let words = vec![0x5a5a_5a5a_5a5a_5a5a; (values.len() * dtype.bytes()).div_ceil(8) + 2 * GUARD];
-        let memory = Memory { words, len: values.len(), dtype };
+        let words =
+            vec![0x5a5a_5a5a_5a5a_5a5a; (values.len() * dtype.bytes()).div_ceil(8) + 2 * GUARD];
+        let memory = Memory {
+            words,
+            len: values.len(),
+            dtype,
+        };
         let start = memory.raw().addr;
         with_type!(dtype, T => values.iter().enumerate().for_each(|(i, &value)| {
             // SAFETY: `words` has room for `len` elements between its guards.
@@ -98,7 +103,11 @@ impl Memory {
     }
 
     fn raw(&self) -> RawSlice {
-        RawSlice { addr: self.words[GUARD..].as_ptr() as u64, len: self.len, dtype: self.dtype }
+        RawSlice {
+            addr: self.words[GUARD..].as_ptr() as u64,
+            len: self.len,
+            dtype: self.dtype,
+        }
     }
 
     fn values(&self) -> Vec<f64> {
@@ -116,8 +125,15 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let bytes: &[u8] = bytemuck::cast_slice(&self.words);
         let (before, after) = (GUARD * 8, GUARD * 8 + self.len * self.dtype.bytes());
-        let untouched = bytes[..before].iter().chain(&bytes[after..]).all(|&byte| byte == 0x5a);
-        assert!(untouched || std::thread::panicking(), "a kernel wrote outside its {} elements", self.len);
+        let untouched = bytes[..before]
+            .iter()
+            .chain(&bytes[after..])
+            .all(|&byte| byte == 0x5a);
+        assert!(
+            untouched || std::thread::panicking(),
+            "a kernel wrote outside its {} elements",
+            self.len
+        );
     }
 }
 
@@ -125,10 +141,15 @@ impl Drop for Memory {
 ///
 /// Gives back what the memories hold then.
 fn run(memories: &[(DType, Vec<f64>)], kernel: impl Fn(&[RawSlice]) -> Kernel) -> Vec<Vec<f64>> {
-    let results: Vec<Vec<Memory>> = [1, 2, 3, 5].map(|threads| run_on(threads, memories, &kernel)).into();
+    let results: Vec<Vec<Memory>> = [1, 2, 3, 5]
+        .map(|threads| run_on(threads, memories, &kernel))
+        .into();
     for (threads, memories) in [2, 3, 5].into_iter().zip(&results[1..]) {
         for (index, (memory, first)) in memories.iter().zip(&results[0]).enumerate() {
-            assert!(memory.bits() == first.bits(), "memory {index} differs on {threads} threads");
+            assert!(
+                memory.bits() == first.bits(),
+                "memory {index} differs on {threads} threads"
+            );
         }
     }
     results[0].iter().map(Memory::values).collect()
@@ -140,7 +161,10 @@ fn run_on(
     kernel: impl Fn(&[RawSlice]) -> Kernel,
 ) -> Vec<Memory> {
     let pool = Pool::new(threads).unwrap();
-    let memories: Vec<Memory> = memories.iter().map(|(dtype, values)| Memory::new(*dtype, values)).collect();
+    let memories: Vec<Memory> = memories
+        .iter()
+        .map(|(dtype, values)| Memory::new(*dtype, values))
+        .collect();
     let slices: Vec<RawSlice> = memories.iter().map(Memory::raw).collect();
     // SAFETY: the memories are live, of the stated types and lengths, and used by nothing else.
     unsafe { execute(&kernel(&slices), &pool) }.unwrap();
@@ -155,14 +179,18 @@ fn rounded(dtype: DType, values: &[f64]) -> Vec<f64> {
 /// Numbers in [-2, 2), as `dtype` holds them.
 fn random(dtype: DType, len: usize, seed: u64) -> Vec<f64> {
     let key = Key { seed, sequence: 0 };
-    let values: Vec<f64> = (0..len as u64).map(|i| f64::from(key.uniform(i)) * 4.0 - 2.0).collect();
+    let values: Vec<f64> = (0..len as u64)
+        .map(|i| f64::from(key.uniform(i)) * 4.0 - 2.0)
+        .collect();
     rounded(dtype, &values)
 }
 
 /// Numbers that are whole and below `bound`, for ids.
 fn random_ids(bound: usize, len: usize, seed: u64) -> Vec<f64> {
     let key = Key { seed, sequence: 1 };
-    (0..len as u64).map(|i| f64::from(key.word(i) % bound as u32)).collect()
+    (0..len as u64)
+        .map(|i| f64::from(key.word(i) % bound as u32))
+        .collect()
 }
 
 /// Half the distance from 1 to the next number of a type.
@@ -182,9 +210,13 @@ fn assert_close(dtype: DType, found: &[f64], expected: &[f64], slack: f64) {
     assert_eq!(found.len(), expected.len());
     for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
         let inner = unit(dtype.accumulator()) * slack * (1.0 + expected.abs());
-        let tolerance =
-            inner + unit(dtype) * 1.01 * expected.abs() + if dtype == DType::F16 { 6e-8 } else { 0.0 };
-        assert!((found - expected).abs() <= tolerance, "{dtype}, element {i}: {found}, expected {expected}");
+        let tolerance = inner
+            + unit(dtype) * 1.01 * expected.abs()
+            + if dtype == DType::F16 { 6e-8 } else { 0.0 };
+        assert!(
+            (found - expected).abs() <= tolerance,
+            "{dtype}, element {i}: {found}, expected {expected}"
+        );
     }
 }
 
@@ -196,13 +228,18 @@ fn finite_differences(x: &[f64], f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
         x[i] += by;
         f(&x)
     };
-    (0..x.len()).map(|i| (moved(i, step) - moved(i, -step)) / (2.0 * step)).collect()
+    (0..x.len())
+        .map(|i| (moved(i, step) - moved(i, -step)) / (2.0 * step))
+        .collect()
 }
 
 #[track_caller]
 fn assert_gradient(found: &[f64], expected: &[f64]) {
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
-        assert!((found - expected).abs() <= 2e-8 * (1.0 + expected.abs()), "{i}: {found} against {expected}");
+        assert!(
+            (found - expected).abs() <= 2e-8 * (1.0 + expected.abs()),
+            "{i}: {found} against {expected}"
+        );
     }
 }
 
@@ -213,7 +250,11 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 #[test]
 fn integers_are_refused_where_a_kernel_needs_floats() {
     let x = Memory::new(DType::I32, &[1.0, 2.0]);
-    let unary = hal::kernel::Unary { op: hal::kernel::UnaryOp::Gelu, x: x.raw(), out: x.raw() };
+    let unary = hal::kernel::Unary {
+        op: hal::kernel::UnaryOp::Gelu,
+        x: x.raw(),
+        out: x.raw(),
+    };
     // SAFETY: the memory is live and used by nothing else.
     let error = unsafe { execute(&Kernel::Unary(unary), &Pool::new(1).unwrap()) }.unwrap_err();
     assert_eq!(error.to_string(), "unary: cpu:0 does not support i32");

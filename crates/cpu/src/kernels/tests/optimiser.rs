@@ -5,8 +5,16 @@ const SIZES: [usize; 5] = [1, 7, 17, 33, 70_001];
 
 /// weights, gradients, first, second (or velocity): the second moment is positive.
 fn state(master: DType, len: usize) -> [Vec<f64>; 4] {
-    let second = random(master, len, 4).iter().map(|x| x * x + 0.01).collect::<Vec<_>>();
-    [random(master, len, 1), random(master, len, 2), random(master, len, 3), rounded(master, &second)]
+    let second = random(master, len, 4)
+        .iter()
+        .map(|x| x * x + 0.01)
+        .collect::<Vec<_>>();
+    [
+        random(master, len, 1),
+        random(master, len, 2),
+        random(master, len, 3),
+        rounded(master, &second),
+    ]
 }
 
 fn memories(master: DType, compute: DType, factor: f64, len: usize) -> Vec<(DType, Vec<f64>)> {
@@ -18,9 +26,24 @@ fn memories(master: DType, compute: DType, factor: f64, len: usize) -> Vec<(DTyp
 fn adamw(m: &[RawSlice], with_compute: bool, step: u64) -> Kernel {
     let (weights, gradients, first, second) = (m[0], m[1], m[2], m[3]);
     let compute = with_compute.then_some(m[4]);
-    let tensor = AdamWTensor { weights, gradients, first, second, compute, weight_decay: 0.1 };
+    let tensor = AdamWTensor {
+        weights,
+        gradients,
+        first,
+        second,
+        compute,
+        weight_decay: 0.1,
+    };
     let (factor, rate, epsilon) = (m[5].part(0, 1), 3e-3, 1e-8);
-    Kernel::AdamW(AdamW { tensors: vec![tensor], factor, rate, beta1: 0.9, beta2: 0.999, epsilon, step })
+    Kernel::AdamW(AdamW {
+        tensors: vec![tensor],
+        factor,
+        rate,
+        beta1: 0.9,
+        beta2: 0.999,
+        epsilon,
+        step,
+    })
 }
 
 /// weights, first, second after an update with factor 0.5, by torch.optim.AdamW's single-tensor code.
@@ -36,12 +59,18 @@ fn reference_adamw([w, g, m, v]: [f64; 4], step: i32) -> [f64; 3] {
 
 #[test]
 fn adamw_is_that_of_pytorch() {
-    for (master, compute) in [DType::F64, DType::F32].iter().flat_map(|&m| FLOATS.map(|c| (m, c))) {
+    for (master, compute) in [DType::F64, DType::F32]
+        .iter()
+        .flat_map(|&m| FLOATS.map(|c| (m, c)))
+    {
         for (len, step) in SIZES.iter().flat_map(|&len| [(len, 1), (len, 1000)]) {
             let [w, g, m, v] = state(master, len);
-            let result = run(&memories(master, compute, 0.5, len), |m| adamw(m, true, step));
-            let expected: Vec<_> =
-                (0..len).map(|i| reference_adamw([w[i], g[i], m[i], v[i]], step as i32)).collect();
+            let result = run(&memories(master, compute, 0.5, len), |m| {
+                adamw(m, true, step)
+            });
+            let expected: Vec<_> = (0..len)
+                .map(|i| reference_adamw([w[i], g[i], m[i], v[i]], step as i32))
+                .collect();
             for (memory, which) in [(0, 0), (2, 1), (3, 2)] {
                 let expected: Vec<f64> = expected.iter().map(|e| e[which]).collect();
                 assert_close(master, &result[memory], &expected, 8.0);
@@ -58,9 +87,24 @@ fn the_first_step_of_adamw_has_the_size_of_the_rate() {
     let memories = [&memories[..], &[(DType::F64, vec![1.0])]].concat();
     let result = run(&memories, |m| {
         let (weights, gradients, first, second) = (m[0], m[1], m[2], m[3]);
-        let tensor = AdamWTensor { weights, gradients, first, second, compute: None, weight_decay: 0.01 };
+        let tensor = AdamWTensor {
+            weights,
+            gradients,
+            first,
+            second,
+            compute: None,
+            weight_decay: 0.01,
+        };
         let (rate, beta1, beta2, epsilon) = (0.1, 0.9, 0.999, 1e-8);
-        Kernel::AdamW(AdamW { tensors: vec![tensor], factor: m[4], rate, beta1, beta2, epsilon, step: 1 })
+        Kernel::AdamW(AdamW {
+            tensors: vec![tensor],
+            factor: m[4],
+            rate,
+            beta1,
+            beta2,
+            epsilon,
+            step: 1,
+        })
     });
     assert!((result[0][0] - 0.899).abs() < 2e-7, "{}", result[0][0]);
 }
@@ -68,7 +112,10 @@ fn the_first_step_of_adamw_has_the_size_of_the_rate() {
 #[test]
 fn a_factor_of_nan_updates_nothing() {
     let before = memories(DType::F32, DType::Bf16, f64::NAN, 33);
-    for after in [run(&before, |m| adamw(m, true, 7)), run(&before, |m| sgd(m, true, true))] {
+    for after in [
+        run(&before, |m| adamw(m, true, 7)),
+        run(&before, |m| sgd(m, true, true)),
+    ] {
         (0..5).for_each(|i| assert_eq!(after[i], before[i].1, "memory {i}"));
     }
 }
@@ -76,19 +123,37 @@ fn a_factor_of_nan_updates_nothing() {
 fn sgd(m: &[RawSlice], with_velocity: bool, with_compute: bool) -> Kernel {
     let velocity = with_velocity.then_some(m[2]);
     let compute = with_compute.then_some(m[4]);
-    let tensor = SgdTensor { weights: m[0], gradients: m[1], velocity, compute, weight_decay: 0.1 };
-    Kernel::Sgd(Sgd { tensors: vec![tensor], factor: m[5].part(0, 1), rate: 0.03, momentum: 0.9 })
+    let tensor = SgdTensor {
+        weights: m[0],
+        gradients: m[1],
+        velocity,
+        compute,
+        weight_decay: 0.1,
+    };
+    Kernel::Sgd(Sgd {
+        tensors: vec![tensor],
+        factor: m[5].part(0, 1),
+        rate: 0.03,
+        momentum: 0.9,
+    })
 }
 
 #[test]
 fn sgd_with_and_without_momentum() {
-    for (master, compute) in [DType::F64, DType::F32].iter().flat_map(|&m| FLOATS.map(|c| (m, c))) {
+    for (master, compute) in [DType::F64, DType::F32]
+        .iter()
+        .flat_map(|&m| FLOATS.map(|c| (m, c)))
+    {
         for (len, velocity) in SIZES.iter().flat_map(|&len| [(len, true), (len, false)]) {
             let [w, g, u, _] = state(master, len);
-            let result = run(&memories(master, compute, 0.5, len), |m| sgd(m, velocity, true));
+            let result = run(&memories(master, compute, 0.5, len), |m| {
+                sgd(m, velocity, true)
+            });
             let step = |i: usize| 0.5 * g[i] + 0.1 * w[i] + if velocity { 0.9 * u[i] } else { 0.0 };
             let weights: Vec<f64> = (0..len).map(|i| w[i] - 0.03 * step(i)).collect();
-            let velocities: Vec<f64> = (0..len).map(|i| if velocity { step(i) } else { u[i] }).collect();
+            let velocities: Vec<f64> = (0..len)
+                .map(|i| if velocity { step(i) } else { u[i] })
+                .collect();
             assert_close(master, &result[0], &weights, 8.0);
             assert_close(master, &result[2], &velocities, 8.0);
             assert_eq!(result[4], rounded(compute, &result[0]));
@@ -104,22 +169,48 @@ fn sum_squares_takes_many_types_at_once() {
         .chain([(DType::F64, vec![0.25])])
         .collect();
     let expected = 0.25 + memories[..16].iter().map(|(_, x)| dot(x, x)).sum::<f64>();
-    let result = run(&memories, |m| Kernel::SumSquares(SumSquares { slices: m[..16].to_vec(), out: m[16] }));
-    assert!((result[16][0] - expected).abs() < 1e-10 * expected, "{} against {expected}", result[16][0]);
+    let result = run(&memories, |m| {
+        Kernel::SumSquares(SumSquares {
+            slices: m[..16].to_vec(),
+            out: m[16],
+        })
+    });
+    assert!(
+        (result[16][0] - expected).abs() < 1e-10 * expected,
+        "{} against {expected}",
+        result[16][0]
+    );
 }
 
 #[test]
 fn sum_squares_does_not_overflow_in_f32() {
-    let result = run(&[(DType::F32, vec![1e30; 100]), (DType::F64, vec![0.0])], |m| {
-        Kernel::SumSquares(SumSquares { slices: vec![m[0]], out: m[1] })
-    });
+    let result = run(
+        &[(DType::F32, vec![1e30; 100]), (DType::F64, vec![0.0])],
+        |m| {
+            Kernel::SumSquares(SumSquares {
+                slices: vec![m[0]],
+                out: m[1],
+            })
+        },
+    );
     assert!((result[1][0] / 1e62 - 1.0).abs() < 1e-6);
 }
 
 fn clip(sum_squares: f64, max_norm: Option<f64>, gradient_scale: f64) -> [f64; 2] {
-    let result = run(&[(DType::F64, vec![sum_squares]), (DType::F64, vec![9.0, 9.0])], |m| {
-        Kernel::ClipScale(ClipScale { sum_squares: m[0], out: m[1], max_norm, gradient_scale })
-    });
+    let result = run(
+        &[
+            (DType::F64, vec![sum_squares]),
+            (DType::F64, vec![9.0, 9.0]),
+        ],
+        |m| {
+            Kernel::ClipScale(ClipScale {
+                sum_squares: m[0],
+                out: m[1],
+                max_norm,
+                gradient_scale,
+            })
+        },
+    );
     [result[1][0], result[1][1]]
 }
 

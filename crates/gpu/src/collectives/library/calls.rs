@@ -6,7 +6,9 @@
 use super::session::Session;
 use crate::table::{Address, Handle};
 use hal::{Collective, Counts, DType, RawSlice, ReduceOp, Result};
-use rccl_sys::{Comm, DataType, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, Redop, Status, data_type, status};
+use rccl_sys::{
+    Comm, DataType, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, Redop, Status, data_type, status,
+};
 use std::ffi::{c_int, c_void};
 
 /// Where calls go.
@@ -35,8 +37,11 @@ impl Call<'_> {
         self.session.with(|comm| {
             let nccl = &self.session.nccl;
             // SAFETY: the call has no conditions; `ncclGroupEnd` follows below.
-            self.session.check("ncclGroupStart", unsafe { (nccl.ncclGroupStart)() })?;
-            let queued = collectives.iter().try_for_each(|collective| self.queue(comm, collective));
+            self.session
+                .check("ncclGroupStart", unsafe { (nccl.ncclGroupStart)() })?;
+            let queued = collectives
+                .iter()
+                .try_for_each(|collective| self.queue(comm, collective));
             // SAFETY: `ncclGroupStart` was called above; after a failed call too the group must end.
             let ended = unsafe { (nccl.ncclGroupEnd)() };
             queued?;
@@ -50,31 +55,61 @@ impl Call<'_> {
 
     // Within a group a call on a non-blocking communicator may say that it is in progress; the group's end settles it.
     fn begun(&self, call: &'static str, status: Status) -> Result<()> {
-        if status == status::IN_PROGRESS { Ok(()) } else { self.session.check(call, status) }
+        if status == status::IN_PROGRESS {
+            Ok(())
+        } else {
+            self.session.check(call, status)
+        }
     }
 
     fn queue(&self, comm: Comm, collective: &Collective) -> Result<()> {
         match collective {
             Collective::AllReduce { buffer, op } => self.all_reduce(comm, *buffer, reduction(*op)),
-            Collective::ReduceScatter { send, recv, counts: Counts::Even(_), op } => {
+            Collective::ReduceScatter {
+                send,
+                recv,
+                counts: Counts::Even(_),
+                op,
+            } => {
                 let (op, kind) = (reduction(*op), element(recv.dtype));
-                call!(self, comm, ncclReduceScatter(at(send), at(recv), recv.len, kind, op));
+                call!(
+                    self,
+                    comm,
+                    ncclReduceScatter(at(send), at(recv), recv.len, kind, op)
+                );
                 Ok(())
             }
-            Collective::ReduceScatter { send, recv, counts, op } => {
-                self.reduce_parts(comm, send, recv, counts, reduction(*op))
-            }
-            Collective::AllGather { send, recv, counts: Counts::Even(_) } => {
-                call!(self, comm, ncclAllGather(at(send), at(recv), send.len, element(send.dtype)));
+            Collective::ReduceScatter {
+                send,
+                recv,
+                counts,
+                op,
+            } => self.reduce_parts(comm, send, recv, counts, reduction(*op)),
+            Collective::AllGather {
+                send,
+                recv,
+                counts: Counts::Even(_),
+            } => {
+                call!(
+                    self,
+                    comm,
+                    ncclAllGather(at(send), at(recv), send.len, element(send.dtype))
+                );
                 Ok(())
             }
-            Collective::AllGather { send, recv, counts } => self.gather_parts(comm, send, recv, counts),
+            Collective::AllGather { send, recv, counts } => {
+                self.gather_parts(comm, send, recv, counts)
+            }
             Collective::Broadcast { buffer, root } => self.broadcast(comm, buffer, buffer, *root),
             Collective::AllToAll { send, recv } => self.all_to_all(comm, send, recv),
             Collective::Send { buffer, to } => self.send(comm, buffer, *to),
             Collective::Recv { buffer, from } => self.recv(comm, buffer, *from),
             Collective::Barrier => {
-                let token = RawSlice { addr: self.token, len: 1, dtype: DType::F32 };
+                let token = RawSlice {
+                    addr: self.token,
+                    len: 1,
+                    dtype: DType::F32,
+                };
                 self.all_reduce(comm, token, REDUCE_SUM)
             }
         }
@@ -82,7 +117,17 @@ impl Call<'_> {
 
     fn all_reduce(&self, comm: Comm, buffer: RawSlice, op: Redop) -> Result<()> {
         if buffer.len > 0 {
-            call!(self, comm, ncclAllReduce(at(&buffer), at(&buffer), buffer.len, element(buffer.dtype), op));
+            call!(
+                self,
+                comm,
+                ncclAllReduce(
+                    at(&buffer),
+                    at(&buffer),
+                    buffer.len,
+                    element(buffer.dtype),
+                    op
+                )
+            );
         }
         Ok(())
     }
@@ -90,21 +135,33 @@ impl Call<'_> {
     fn broadcast(&self, comm: Comm, send: &RawSlice, recv: &RawSlice, root: usize) -> Result<()> {
         if recv.len > 0 {
             let kind = element(recv.dtype);
-            call!(self, comm, ncclBroadcast(at(send), at(recv), recv.len, kind, root as c_int));
+            call!(
+                self,
+                comm,
+                ncclBroadcast(at(send), at(recv), recv.len, kind, root as c_int)
+            );
         }
         Ok(())
     }
 
     fn send(&self, comm: Comm, buffer: &RawSlice, to: usize) -> Result<()> {
         if buffer.len > 0 {
-            call!(self, comm, ncclSend(at(buffer), buffer.len, element(buffer.dtype), to as c_int));
+            call!(
+                self,
+                comm,
+                ncclSend(at(buffer), buffer.len, element(buffer.dtype), to as c_int)
+            );
         }
         Ok(())
     }
 
     fn recv(&self, comm: Comm, buffer: &RawSlice, from: usize) -> Result<()> {
         if buffer.len > 0 {
-            call!(self, comm, ncclRecv(at(buffer), buffer.len, element(buffer.dtype), from as c_int));
+            call!(
+                self,
+                comm,
+                ncclRecv(at(buffer), buffer.len, element(buffer.dtype), from as c_int)
+            );
         }
         Ok(())
     }
@@ -123,13 +180,23 @@ impl Call<'_> {
             // Only the root's receive buffer is written.
             let to = if root == self.rank() { recv } else { &part };
             let kind = element(part.dtype);
-            call!(self, comm, ncclReduce(at(&part), at(to), part.len, kind, op, root as c_int));
+            call!(
+                self,
+                comm,
+                ncclReduce(at(&part), at(to), part.len, kind, op, root as c_int)
+            );
         }
         Ok(())
     }
 
     // Part i is broadcast by rank i.
-    fn gather_parts(&self, comm: Comm, send: &RawSlice, recv: &RawSlice, counts: &Counts) -> Result<()> {
+    fn gather_parts(
+        &self,
+        comm: Comm,
+        send: &RawSlice,
+        recv: &RawSlice,
+        counts: &Counts,
+    ) -> Result<()> {
         (0..self.size()).try_for_each(|root| {
             let part = recv.part(counts.before(root), counts.of(root));
             let from = if root == self.rank() { send } else { &part };

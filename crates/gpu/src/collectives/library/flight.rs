@@ -29,14 +29,23 @@ struct Queued {
 
 impl Flight {
     /// Notes calls that were just queued on `stream`.
-    pub(super) fn depart(&self, context: &Arc<Context>, stream: Handle, calls: &[Collective]) -> Result<()> {
+    pub(super) fn depart(
+        &self,
+        context: &Arc<Context>,
+        stream: Handle,
+        calls: &[Collective],
+    ) -> Result<()> {
         let end = Point::new(context)?;
         end.record(stream)?;
         let mut state = lock(&self.0);
         state.arrive()?;
         let sequence = state.sequence;
         state.sequence += 1;
-        state.queued.push_back(Queued { calls: calls.to_vec(), sequence, end });
+        state.queued.push_back(Queued {
+            calls: calls.to_vec(),
+            sequence,
+            end,
+        });
         Ok(())
     }
 
@@ -99,5 +108,9 @@ impl Queued {
 /// World ranks of the group besides this one.
 pub(super) fn others(join: &Join) -> Vec<usize> {
     let own = join.members[join.rank];
-    join.members.iter().copied().filter(|&member| member != own).collect()
+    join.members
+        .iter()
+        .copied()
+        .filter(|&member| member != own)
+        .collect()
 }

@@ -33,7 +33,11 @@ pub(super) fn create_id(context: &Context) -> Result<Vec<u8>> {
     // SAFETY: the pointer is that of a live variable.
     let status = unsafe { (nccl.ncclGetUniqueId)(&mut id) };
     session::check(context, nccl, "ncclGetUniqueId", status)?;
-    Ok(id.internal.iter().map(|byte| byte.cast_unsigned()).collect())
+    Ok(id
+        .internal
+        .iter()
+        .map(|byte| byte.cast_unsigned())
+        .collect())
 }
 
 fn table(context: &Context) -> Result<&Nccl> {
@@ -51,13 +55,23 @@ fn table(context: &Context) -> Result<&Nccl> {
 /// # Errors
 /// [`Error::Timeout`] when others do not come; [`Error::Aborted`]; [`Error::Vendor`].
 pub(super) fn join(context: &Arc<Context>, id: &[u8], join: Join) -> Result<Box<dyn Communicator>> {
-    let bytes: &[u8; 128] = id
-        .try_into()
-        .map_err(|_| Error::invalid("join", format!("an id of {} bytes", id.len()), "one of 128 bytes"))?;
-    let id = UniqueId { internal: bytes.map(|byte| byte.cast_signed()) };
+    let bytes: &[u8; 128] = id.try_into().map_err(|_| {
+        Error::invalid(
+            "join",
+            format!("an id of {} bytes", id.len()),
+            "one of 128 bytes",
+        )
+    })?;
+    let id = UniqueId {
+        internal: bytes.map(|byte| byte.cast_signed()),
+    };
     let session = Session::open(context, *table(context)?, id, join)?;
     let token = Token::new(context)?;
-    let shared = Arc::new(Shared { flight: Flight::default(), session, token });
+    let shared = Arc::new(Shared {
+        flight: Flight::default(),
+        session,
+        token,
+    });
     let watch: Weak<Shared> = Arc::downgrade(&shared);
     context.add_watch(watch);
     Ok(Box::new(LibraryCommunicator { shared }))
@@ -85,24 +99,33 @@ struct Token {
 
 impl Token {
     fn new(context: &Arc<Context>) -> Result<Token> {
-        Ok(Token { context: context.clone(), address: context.allocate(size_of::<f32>())? })
+        Ok(Token {
+            context: context.clone(),
+            address: context.allocate(size_of::<f32>())?,
+        })
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
         // SAFETY: the memory came from `allocate`, and the communicator, which alone uses it, has ended.
-        self.context.release(|runtime| unsafe { runtime.free(self.address) });
+        self.context
+            .release(|runtime| unsafe { runtime.free(self.address) });
     }
 }
 
 impl Shared {
     // Safety: as for `Communicator::run`.
     unsafe fn run(&self, core: &Core, collectives: &[Collective]) -> Result<()> {
-        let call = calls::Call { session: &self.session, token: self.token.address, stream: core.handle() };
+        let call = calls::Call {
+            session: &self.session,
+            token: self.token.address,
+            stream: core.handle(),
+        };
         // SAFETY: the caller vouches for the buffers.
         unsafe { call.run(collectives) }?;
-        self.flight.depart(&self.session.context, core.handle(), collectives)
+        self.flight
+            .depart(&self.session.context, core.handle(), collectives)
     }
 }
 
@@ -158,6 +181,12 @@ unsafe impl Communicator for LibraryCommunicator {
 impl fmt::Debug for LibraryCommunicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let join = &self.shared.session.join;
-        write!(f, "LibraryCommunicator({}, {} of {})", join.label, join.rank, join.members.len())
+        write!(
+            f,
+            "LibraryCommunicator({}, {} of {})",
+            join.label,
+            join.rank,
+            join.members.len()
+        )
     }
 }

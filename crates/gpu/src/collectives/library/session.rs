@@ -36,7 +36,12 @@ unsafe impl Send for Pointer {}
 
 impl Session {
     /// Joins with the others.
-    pub(super) fn open(context: &Arc<Context>, nccl: Nccl, id: UniqueId, join: Join) -> Result<Session> {
+    pub(super) fn open(
+        context: &Arc<Context>,
+        nccl: Nccl,
+        id: UniqueId,
+        join: Join,
+    ) -> Result<Session> {
         let mut comm = std::ptr::null_mut();
         let (size, rank) = (join.members.len() as c_int, join.rank as c_int);
         // The library takes the device from the calling thread's context.
@@ -45,15 +50,24 @@ impl Session {
             Some(init) => {
                 let mut config = Config::with_blocking(false);
                 // SAFETY: the pointers are those of live variables; the id came from the library.
-                ("ncclCommInitRankConfig", unsafe { init(&mut comm, size, id, rank, &mut config) })
+                ("ncclCommInitRankConfig", unsafe {
+                    init(&mut comm, size, id, rank, &mut config)
+                })
             }
             // SAFETY: as above.
-            None => ("ncclCommInitRank", unsafe { (nccl.ncclCommInitRank)(&mut comm, size, id, rank) }),
+            None => ("ncclCommInitRank", unsafe {
+                (nccl.ncclCommInitRank)(&mut comm, size, id, rank)
+            }),
         };
         if comm.is_null() {
             check(context, &nccl, call, begun)?;
         }
-        let session = Session { context: context.clone(), nccl, join, comm: Mutex::new(Some(Pointer(comm))) };
+        let session = Session {
+            context: context.clone(),
+            nccl,
+            join,
+            comm: Mutex::new(Some(Pointer(comm))),
+        };
         let joined = session.settle(comm, call, begun);
         joined.inspect_err(|_| session.abort())?;
         Ok(session)
@@ -78,8 +92,14 @@ impl Session {
     }
 
     fn ended(&self) -> Error {
-        let reason = format!("its communicator for {} was ended by an earlier failure", self.join.label);
-        Error::Aborted { rank: self.join.members[self.join.rank], reason }
+        let reason = format!(
+            "its communicator for {} was ended by an earlier failure",
+            self.join.label
+        );
+        Error::Aborted {
+            rank: self.join.members[self.join.rank],
+            reason,
+        }
     }
 
     /// The outcome of a call, polled for while it is in progress.
@@ -120,18 +140,28 @@ impl Session {
 
     /// Fails when the communicator has, unless another thread is in a call of it, which finds out by itself.
     pub(super) fn check_async(&self) -> Result<()> {
-        let Ok(comm) = self.comm.try_lock() else { return Ok(()) };
-        let Some(Pointer(comm)) = *comm else { return Err(self.ended()) };
+        let Ok(comm) = self.comm.try_lock() else {
+            return Ok(());
+        };
+        let Some(Pointer(comm)) = *comm else {
+            return Err(self.ended());
+        };
         let mut now = status::SUCCESS;
         // SAFETY: the communicator is live, and the pointer that of a live variable.
         let asked = unsafe { (self.nccl.ncclCommGetAsyncError)(comm, &mut now) };
         self.check("ncclCommGetAsyncError", asked)?;
-        if now == status::IN_PROGRESS { Ok(()) } else { self.check("ncclCommGetAsyncError", now) }
+        if now == status::IN_PROGRESS {
+            Ok(())
+        } else {
+            self.check("ncclCommGetAsyncError", now)
+        }
     }
 
     /// Ends the communicator, and with it what is queued on it, without the others.
     pub(super) fn abort(&self) {
-        let Some(Pointer(comm)) = lock(&self.comm).take() else { return };
+        let Some(Pointer(comm)) = lock(&self.comm).take() else {
+            return;
+        };
         // The failure that led here is what is told; this is only tidying.
         let _ = self.context.call(|_| {
             // SAFETY: the communicator is live, and nobody has it any more.
@@ -142,7 +172,9 @@ impl Session {
 
     fn finalize(&self, comm: Comm) -> Result<()> {
         self.context.bind()?;
-        let Some(finalize) = self.nccl.ncclCommFinalize else { return Ok(()) };
+        let Some(finalize) = self.nccl.ncclCommFinalize else {
+            return Ok(());
+        };
         // SAFETY: the communicator is live, and everything queued on it has run.
         let begun = unsafe { finalize(comm) };
         self.settle(comm, "ncclCommFinalize", begun)
@@ -150,7 +182,9 @@ impl Session {
 
     fn destroy(&self, comm: Comm) -> Result<()> {
         // SAFETY: the communicator is live, everything queued on it has run, and nobody has it any more.
-        self.check("ncclCommDestroy", unsafe { (self.nccl.ncclCommDestroy)(comm) })
+        self.check("ncclCommDestroy", unsafe {
+            (self.nccl.ncclCommDestroy)(comm)
+        })
     }
 }
 
@@ -169,7 +203,12 @@ impl Drop for Session {
 }
 
 /// A status as a result.
-pub(super) fn check(context: &Context, nccl: &Nccl, call: &'static str, code: Status) -> Result<()> {
+pub(super) fn check(
+    context: &Context,
+    nccl: &Nccl,
+    call: &'static str,
+    code: Status,
+) -> Result<()> {
     if code == status::SUCCESS {
         return Ok(());
     }
@@ -182,11 +221,23 @@ pub(super) fn check(context: &Context, nccl: &Nccl, call: &'static str, code: St
             reason += &format!(": {detail}");
         }
     }
-    Err(vendor(context.id, Fault { call, code: code.into(), reason, out_of_memory: false }))
+    Err(vendor(
+        context.id,
+        Fault {
+            call,
+            code: code.into(),
+            reason,
+            out_of_memory: false,
+        },
+    ))
 }
 
 // Safety: the pointer is null or that of a text that ends with a zero.
 unsafe fn text(text: *const std::ffi::c_char) -> String {
     // SAFETY: passed on from the caller.
-    if text.is_null() { String::new() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy().into() }
+    if text.is_null() {
+        String::new()
+    } else {
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
+    }
 }

@@ -47,12 +47,22 @@ impl Group {
     /// A group that nobody has come to.
     pub(super) fn new(join: &Join) -> Group {
         let (state, change) = Default::default();
-        Group { label: join.label.clone(), members: join.members.clone(), state, change }
+        Group {
+            label: join.label.clone(),
+            members: join.members.clone(),
+            state,
+            change,
+        }
     }
 
     /// Posts for the others.
     pub(super) fn post(&self, key: Key, rank: usize, post: Post) {
-        lock(&self.state).meetings.entry(key).or_default().posts.insert(rank, post);
+        lock(&self.state)
+            .meetings
+            .entry(key)
+            .or_default()
+            .posts
+            .insert(rank, post);
         self.change.notify_all();
     }
 
@@ -74,7 +84,10 @@ impl Group {
     }
 
     fn nap<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
-        self.change.wait_timeout(state, time).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+        self.change
+            .wait_timeout(state, time)
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .0
     }
 
     /// Says that `rank` will take posts and read what they name.
@@ -110,8 +123,10 @@ impl Group {
         join.abort.check()?;
         let missing = state.missing(key, ranks);
         if let Some(&gone) = missing.iter().find(|rank| state.left.contains(rank)) {
-            let (rank, reason) =
-                (self.members[gone], format!("it left {} while others waited for it there", self.label));
+            let (rank, reason) = (
+                self.members[gone],
+                format!("it left {} while others waited for it there", self.label),
+            );
             // The job ends because of that rank, whose own account of what happened may still be on its way.
             join.abort.raise(rank, reason.clone());
             return Err(Error::Aborted { rank, reason });
@@ -143,11 +158,24 @@ impl Group {
     pub(super) fn mismatch(&self, key: Key, calls: &[Collective]) -> Error {
         let ranks = key.ranks(self.members.len());
         let size = self.members.len();
-        let other =
-            calls.iter().skip(1).position(|call| !calls[0].agrees(call, size)).map_or(0, |place| place + 1);
-        let told = |index: usize| (self.members[ranks[index]], calls[index].describe_with_parts());
+        let other = calls
+            .iter()
+            .skip(1)
+            .position(|call| !calls[0].agrees(call, size))
+            .map_or(0, |place| place + 1);
+        let told = |index: usize| {
+            (
+                self.members[ranks[index]],
+                calls[index].describe_with_parts(),
+            )
+        };
         let (group, sequence) = (self.label.clone(), key.sequence());
-        Error::Mismatch { group, sequence, one: told(0), other: told(other) }
+        Error::Mismatch {
+            group,
+            sequence,
+            one: told(0),
+            other: told(other),
+        }
     }
 
     /// A rank will not come any more.
@@ -160,7 +188,8 @@ impl Group {
 impl State {
     fn missing(&self, key: Key, ranks: &[usize]) -> Vec<usize> {
         let meeting = self.meetings.get(&key);
-        let absent = |rank: &usize| !meeting.is_some_and(|meeting| meeting.posts.contains_key(rank));
+        let absent =
+            |rank: &usize| !meeting.is_some_and(|meeting| meeting.posts.contains_key(rank));
         ranks.iter().copied().filter(absent).collect()
     }
 
@@ -171,8 +200,10 @@ impl State {
             return None;
         }
         let meeting = self.meetings.get_mut(&key)?;
-        let posts: Vec<Post> =
-            ranks.iter().map(|rank| meeting.posts.get(rank).cloned()).collect::<Option<_>>()?;
+        let posts: Vec<Post> = ranks
+            .iter()
+            .map(|rank| meeting.posts.get(rank).cloned())
+            .collect::<Option<_>>()?;
         meeting.taken += 1;
         if meeting.taken == ranks.len() {
             self.meetings.remove(&key);

@@ -12,11 +12,19 @@ pub(super) enum Key {
     /// Of all ranks, before they read.
     Collective { sequence: u64 },
     /// Of sender and receiver, before the latter reads.
-    Message { from: usize, to: usize, sequence: u64 },
+    Message {
+        from: usize,
+        to: usize,
+        sequence: u64,
+    },
     /// After reading, of those who met for a collective.
     CollectiveRead { sequence: u64 },
     /// After reading, of those who met for a message.
-    MessageRead { from: usize, to: usize, sequence: u64 },
+    MessageRead {
+        from: usize,
+        to: usize,
+        sequence: u64,
+    },
 }
 
 impl Key {
@@ -68,6 +76,11 @@ pub(super) struct Post {
 impl Post {
     /// That the rank is there.
     pub(super) fn presence() -> Post {
-        Post { call: None, ready: None, ordinal: 0, bytes: None }
+        Post {
+            call: None,
+            ready: None,
+            ordinal: 0,
+            bytes: None,
+        }
     }
 }

@@ -32,7 +32,11 @@ use std::{
 pub(super) fn create_id() -> Vec<u8> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    [number.to_le_bytes(), u64::from(std::process::id()).to_le_bytes()].concat()
+    [
+        number.to_le_bytes(),
+        u64::from(std::process::id()).to_le_bytes(),
+    ]
+    .concat()
 }
 
 // Groups that some rank is in. The last one to leave takes the group with it.
@@ -41,13 +45,21 @@ static GROUPS: Mutex<Vec<(Vec<u8>, Weak<Group>)>> = Mutex::new(Vec::new());
 fn group(id: &[u8], join: &Join) -> Result<Arc<Group>> {
     let mut groups = lock(&GROUPS);
     groups.retain(|(_, group)| group.strong_count() > 0);
-    if let Some(group) = groups.iter().find(|(name, _)| name == id).and_then(|(_, group)| group.upgrade()) {
+    if let Some(group) = groups
+        .iter()
+        .find(|(name, _)| name == id)
+        .and_then(|(_, group)| group.upgrade())
+    {
         return Ok(group);
     }
     let here = u64::from(std::process::id()).to_le_bytes();
     if !id.ends_with(&here) {
         let needed = "one of this process: staged collectives do not leave it";
-        return Err(Error::invalid(format!("join {}", join.label), "a group of another process", needed));
+        return Err(Error::invalid(
+            format!("join {}", join.label),
+            "a group of another process",
+            needed,
+        ));
     }
     let group = Arc::new(Group::new(join));
     groups.push((id.to_vec(), Arc::downgrade(&group)));
@@ -80,10 +92,20 @@ pub(super) fn join(
     join: Join,
 ) -> Result<Box<dyn Communicator>> {
     let group = group(id, &join)?;
-    let member = Arc::new(Member { group, join, context: context.clone(), module: module.clone() });
-    member.group.post(Key::Join, member.join.rank, Post::presence());
+    let member = Arc::new(Member {
+        group,
+        join,
+        context: context.clone(),
+        module: module.clone(),
+    });
+    member
+        .group
+        .post(Key::Join, member.join.rank, Post::presence());
     member.group.collect(Key::Join, &member.join, "join")?;
-    Ok(Box::new(StagedCommunicator { member, counters: RefCell::default() }))
+    Ok(Box::new(StagedCommunicator {
+        member,
+        counters: RefCell::default(),
+    }))
 }
 
 /// One rank's end of a group of this process.
@@ -106,12 +128,18 @@ impl Counters {
             Collective::Recv { from, .. } => (*from, rank),
             _ => {
                 self.collectives += 1;
-                return Key::Collective { sequence: self.collectives - 1 };
+                return Key::Collective {
+                    sequence: self.collectives - 1,
+                };
             }
         };
         let count = self.messages.entry((from, to)).or_default();
         *count += 1;
-        Key::Message { from, to, sequence: *count - 1 }
+        Key::Message {
+            from,
+            to,
+            sequence: *count - 1,
+        }
     }
 }
 
@@ -129,7 +157,9 @@ unsafe impl Communicator for StagedCommunicator {
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()> {
         let stream = GpuStream::of(stream, self.member.context.id)?;
         let mut counters = self.counters.borrow_mut();
-        let numbered = collectives.iter().map(|call| (counters.next(call, self.rank()), call.clone()));
+        let numbered = collectives
+            .iter()
+            .map(|call| (counters.next(call, self.rank()), call.clone()));
         let run = Run::new(self.member.clone(), numbered.collect());
         stream.submit_or_refuse(move |core, state| match state {
             // SAFETY: the caller vouches for the buffers until the work has run.
@@ -141,7 +171,16 @@ unsafe impl Communicator for StagedCommunicator {
 
 impl fmt::Debug for StagedCommunicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Join { label, rank, members, .. } = &self.member.join;
-        write!(f, "StagedCommunicator({label}, {rank} of {})", members.len())
+        let Join {
+            label,
+            rank,
+            members,
+            ..
+        } = &self.member.join;
+        write!(
+            f,
+            "StagedCommunicator({label}, {rank} of {})",
+            members.len()
+        )
     }
 }

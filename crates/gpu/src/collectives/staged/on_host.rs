@@ -10,7 +10,9 @@ use half::{bf16, f16};
 /// # Safety
 /// The call's buffers are live.
 pub(super) unsafe fn given(core: &Core, call: &Collective) -> Result<Option<Vec<u8>>> {
-    let Some((buffer, _)) = reduced(call) else { return Ok(None) };
+    let Some((buffer, _)) = reduced(call) else {
+        return Ok(None);
+    };
     let mut bytes = vec![0; buffer.bytes()];
     // SAFETY: the caller vouches for the buffer, which is as long.
     unsafe { core.download(&mut bytes, buffer.addr) }?;
@@ -37,7 +39,9 @@ fn reduced(call: &Collective) -> Option<(RawSlice, ReduceOp)> {
 
 /// The reduction of what all ranks have posted, of the part that is this rank's.
 pub(super) fn reduce(call: &Collective, posts: &[Post], rank: usize) -> Vec<u8> {
-    let Some((buffer, op)) = reduced(call) else { return Vec::new() };
+    let Some((buffer, op)) = reduced(call) else {
+        return Vec::new();
+    };
     let (start, len) = match call {
         Collective::ReduceScatter { counts, .. } => (counts.before(rank), counts.of(rank)),
         _ => (0, buffer.len),
@@ -54,16 +58,30 @@ fn combine(into: &mut [u8], from: &[u8], dtype: DType, op: ReduceOp) {
     match dtype {
         DType::F64 => each(into, from, |a: f64, b| float(op, a, b)),
         DType::F32 => each(into, from, |a: f32, b| float(op, a.into(), b.into()) as f32),
-        DType::Bf16 => each(into, from, |a: bf16, b| bf16::from_f64(float(op, a.into(), b.into()))),
-        DType::F16 => each(into, from, |a: f16, b| f16::from_f64(float(op, a.into(), b.into()))),
-        DType::I32 => each(into, from, |a: i32, b: i32| integer(op, a, b, a.wrapping_add(b))),
-        DType::U32 => each(into, from, |a: u32, b: u32| integer(op, a, b, a.wrapping_add(b))),
+        DType::Bf16 => each(into, from, |a: bf16, b| {
+            bf16::from_f64(float(op, a.into(), b.into()))
+        }),
+        DType::F16 => each(into, from, |a: f16, b| {
+            f16::from_f64(float(op, a.into(), b.into()))
+        }),
+        DType::I32 => each(into, from, |a: i32, b: i32| {
+            integer(op, a, b, a.wrapping_add(b))
+        }),
+        DType::U32 => each(into, from, |a: u32, b: u32| {
+            integer(op, a, b, a.wrapping_add(b))
+        }),
     }
 }
 
 fn each<T: bytemuck::Pod>(into: &mut [u8], from: &[u8], combine: impl Fn(T, T) -> T) {
-    for (into, from) in into.chunks_exact_mut(size_of::<T>()).zip(from.chunks_exact(size_of::<T>())) {
-        let combined = combine(bytemuck::pod_read_unaligned(into), bytemuck::pod_read_unaligned(from));
+    for (into, from) in into
+        .chunks_exact_mut(size_of::<T>())
+        .zip(from.chunks_exact(size_of::<T>()))
+    {
+        let combined = combine(
+            bytemuck::pod_read_unaligned(into),
+            bytemuck::pod_read_unaligned(from),
+        );
         into.copy_from_slice(bytemuck::bytes_of(&combined));
     }
 }
@@ -94,16 +112,28 @@ mod tests {
 
     fn posts(ranks: &[&[i32]]) -> Vec<Post> {
         let bytes = |numbers: &&[i32]| Some(Arc::new(bytemuck::cast_slice(numbers).to_vec()));
-        ranks.iter().map(|numbers| Post { bytes: bytes(numbers), ..Post::presence() }).collect()
+        ranks
+            .iter()
+            .map(|numbers| Post {
+                bytes: bytes(numbers),
+                ..Post::presence()
+            })
+            .collect()
     }
 
     #[test]
     fn integers_are_reduced_over_all_ranks() {
-        let buffer = RawSlice { addr: 0, len: 3, dtype: DType::I32 };
+        let buffer = RawSlice {
+            addr: 0,
+            len: 3,
+            dtype: DType::I32,
+        };
         let posts = posts(&[&[1, -5, 3], &[4, 2, -3], &[0, 0, 9]]);
-        for (op, expected) in
-            [(ReduceOp::Sum, [5, -3, 9]), (ReduceOp::Max, [4, 2, 9]), (ReduceOp::Min, [0, -5, -3])]
-        {
+        for (op, expected) in [
+            (ReduceOp::Sum, [5, -3, 9]),
+            (ReduceOp::Max, [4, 2, 9]),
+            (ReduceOp::Min, [0, -5, -3]),
+        ] {
             let bytes = reduce(&Collective::AllReduce { buffer, op }, &posts, 1);
             assert_eq!(bytes, bytemuck::cast_slice::<i32, u8>(&expected), "{op:?}");
         }
@@ -111,10 +141,23 @@ mod tests {
 
     #[test]
     fn a_scattered_reduction_gives_each_rank_its_part() {
-        let send = RawSlice { addr: 0, len: 3, dtype: DType::I32 };
-        let recv = RawSlice { addr: 0, len: 2, dtype: DType::I32 };
+        let send = RawSlice {
+            addr: 0,
+            len: 3,
+            dtype: DType::I32,
+        };
+        let recv = RawSlice {
+            addr: 0,
+            len: 2,
+            dtype: DType::I32,
+        };
         let counts = Counts::Uneven(vec![1, 2]);
-        let call = Collective::ReduceScatter { send, recv, counts, op: ReduceOp::Sum };
+        let call = Collective::ReduceScatter {
+            send,
+            recv,
+            counts,
+            op: ReduceOp::Sum,
+        };
         let bytes = reduce(&call, &posts(&[&[1, 2, 3], &[10, 20, 30]]), 1);
         assert_eq!(bytes, bytemuck::cast_slice::<i32, u8>(&[22, 33]));
     }
@@ -122,7 +165,12 @@ mod tests {
     #[test]
     fn a_nan_is_not_lost() {
         let mut into = bytemuck::bytes_of(&1.0f32).to_vec();
-        combine(&mut into, bytemuck::bytes_of(&f32::NAN), DType::F32, ReduceOp::Max);
+        combine(
+            &mut into,
+            bytemuck::bytes_of(&f32::NAN),
+            DType::F32,
+            ReduceOp::Max,
+        );
         assert!(bytemuck::pod_read_unaligned::<f32>(&into).is_nan());
     }
 }

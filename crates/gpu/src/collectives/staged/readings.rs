@@ -21,7 +21,8 @@ pub(super) struct Readings {
 impl Readings {
     /// Opens one; those of the same rank that are over are forgotten.
     pub(super) fn begin(&mut self, rank: usize) -> Reading {
-        self.open.retain(|reading, end| reading.rank != rank || !is_over(end.as_deref()));
+        self.open
+            .retain(|reading, end| reading.rank != rank || !is_over(end.as_deref()));
         self.count += 1;
         let number = self.count;
         self.open.insert(Reading { rank, number }, None);

@@ -28,8 +28,9 @@ const ALIGNMENT: usize = 256;
 
 // Scratch for a sum, and for a copy of one addend that lies on another device.
 fn scratch_bytes(call: &Collective) -> usize {
-    let sum =
-        |len: usize, of: &RawSlice| 2 * (len * of.dtype.accumulator().bytes()).next_multiple_of(ALIGNMENT);
+    let sum = |len: usize, of: &RawSlice| {
+        2 * (len * of.dtype.accumulator().bytes()).next_multiple_of(ALIGNMENT)
+    };
     match call {
         Collective::AllReduce { buffer, .. } => sum(buffer.len, buffer),
         Collective::ReduceScatter { recv, .. } => sum(recv.len, recv),
@@ -38,20 +39,35 @@ fn scratch_bytes(call: &Collective) -> usize {
 }
 
 impl<'a> Reads<'a> {
-    pub(super) fn new(core: &'a Core, member: &'a Member, calls: &[(Key, Collective)]) -> Result<Reads<'a>> {
+    pub(super) fn new(
+        core: &'a Core,
+        member: &'a Member,
+        calls: &[(Key, Collective)],
+    ) -> Result<Reads<'a>> {
         // The kernels used here need no scratch of their own, so this stays theirs until the run has been queued.
         let bytes = calls.iter().map(|(_, call)| scratch_bytes(call)).sum();
-        Ok(Reads { core, member, scratch: core.scratch(bytes)? })
+        Ok(Reads {
+            core,
+            member,
+            scratch: core.scratch(bytes)?,
+        })
     }
 
     /// Queues the reads of one call.
     ///
     /// # Safety
     /// `posts` are those of all who meet for `call`, which agree; the stream waits for their buffers.
-    pub(super) unsafe fn read(&mut self, call: &Collective, posts: &[Post]) -> Result<Option<Finish>> {
+    pub(super) unsafe fn read(
+        &mut self,
+        call: &Collective,
+        posts: &[Post],
+    ) -> Result<Option<Finish>> {
         let rank = self.member.join.rank;
         if let Some(out) = on_host::result(call) {
-            return Ok(Some(Finish::Upload { bytes: on_host::reduce(call, posts, rank), out }));
+            return Ok(Some(Finish::Upload {
+                bytes: on_host::reduce(call, posts, rank),
+                out,
+            }));
         }
         match call {
             Collective::AllReduce { buffer, .. } => {
@@ -78,7 +94,8 @@ impl<'a> Reads<'a> {
             Collective::AllToAll { recv, .. } => {
                 let even = Counts::Even(recv.len / posts.len());
                 let sends = gathered(posts, given).into_iter().enumerate();
-                let parts = sends.map(|(from, send)| (part(recv, &even, from), part(&send, &even, rank)));
+                let parts =
+                    sends.map(|(from, send)| (part(recv, &even, from), part(&send, &even, rank)));
                 // SAFETY: as above.
                 unsafe { self.copy(parts) }
             }
@@ -92,7 +109,10 @@ impl<'a> Reads<'a> {
     }
 
     // Safety: the pairs are of equal length, live until the copies have run, and equal or disjoint.
-    unsafe fn copy(&self, pairs: impl Iterator<Item = (RawSlice, RawSlice)>) -> Result<Option<Finish>> {
+    unsafe fn copy(
+        &self,
+        pairs: impl Iterator<Item = (RawSlice, RawSlice)>,
+    ) -> Result<Option<Finish>> {
         for (dst, src) in pairs.filter(|(dst, src)| dst.addr != src.addr) {
             // SAFETY: passed on from the caller.
             unsafe { self.core.copy(dst.addr, src.addr, dst.bytes()) }?;
@@ -101,9 +121,19 @@ impl<'a> Reads<'a> {
     }
 
     // Adds in the order of ranks. Safety: the addends are as long as `out` and live until the work has run.
-    unsafe fn sum(&mut self, posts: &[Post], addends: &[RawSlice], out: RawSlice) -> Result<Finish> {
+    unsafe fn sum(
+        &mut self,
+        posts: &[Post],
+        addends: &[RawSlice],
+        out: RawSlice,
+    ) -> Result<Finish> {
         let (sum, copy) = (self.take(&out), self.take(&out));
-        for (index, (post, addend)) in posts.iter().zip(addends).enumerate().filter(|_| out.len > 0) {
+        for (index, (post, addend)) in posts
+            .iter()
+            .zip(addends)
+            .enumerate()
+            .filter(|_| out.len > 0)
+        {
             let mut x = *addend;
             if post.ordinal != self.member.context.ordinal {
                 // A kernel reads its own device's memory only.
@@ -112,7 +142,12 @@ impl<'a> Reads<'a> {
                 unsafe { self.core.copy(x.addr, addend.addr, x.bytes()) }?;
             }
             let beta = if index == 0 { 0.0 } else { 1.0 };
-            let add = Kernel::Axpby(kernel::Axpby { x, y: sum, alpha: 1.0, beta });
+            let add = Kernel::Axpby(kernel::Axpby {
+                x,
+                y: sum,
+                alpha: 1.0,
+                beta,
+            });
             // SAFETY: as above; `sum` lies in scratch of this stream and is as long.
             unsafe { self.member.module.launch(self.core, &add) }?;
         }
@@ -121,7 +156,11 @@ impl<'a> Reads<'a> {
 
     // Scratch for as many elements, in the accumulator's type.
     fn take(&mut self, like: &RawSlice) -> RawSlice {
-        let slice = RawSlice { addr: self.scratch, len: like.len, dtype: like.dtype.accumulator() };
+        let slice = RawSlice {
+            addr: self.scratch,
+            len: like.len,
+            dtype: like.dtype.accumulator(),
+        };
         self.scratch += slice.bytes().next_multiple_of(ALIGNMENT) as u64;
         slice
     }
@@ -151,7 +190,10 @@ impl Finish {
 }
 
 fn gathered(posts: &[Post], slice: impl Fn(&Collective) -> Option<RawSlice>) -> Vec<RawSlice> {
-    posts.iter().filter_map(|post| post.call.as_ref().and_then(&slice)).collect()
+    posts
+        .iter()
+        .filter_map(|post| post.call.as_ref().and_then(&slice))
+        .collect()
 }
 
 fn part(whole: &RawSlice, counts: &Counts, rank: usize) -> RawSlice {

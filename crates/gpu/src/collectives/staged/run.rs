@@ -26,7 +26,10 @@ impl Run {
     pub(super) fn refuse(&self, error: Error) -> Error {
         let Member { group, join, .. } = &*self.member;
         let reason = format!("its stream had failed before: {error}");
-        group.fail(Error::Aborted { rank: join.members[join.rank], reason });
+        group.fail(Error::Aborted {
+            rank: join.members[join.rank],
+            reason,
+        });
         error
     }
 
@@ -63,7 +66,15 @@ impl Run {
             // SAFETY: the caller vouches for the buffers.
             let bytes = unsafe { on_host::given(core, call) }?.map(Arc::new);
             let ordinal = self.member.context.ordinal;
-            self.post(*key, Post { call: Some(call.clone()), ready: Some(ready.clone()), bytes, ordinal });
+            self.post(
+                *key,
+                Post {
+                    call: Some(call.clone()),
+                    ready: Some(ready.clone()),
+                    bytes,
+                    ordinal,
+                },
+            );
         }
         // SAFETY: as above.
         unsafe { self.read_all(core) }
@@ -72,13 +83,21 @@ impl Run {
     // Safety: as for `execute`; what is finished has been read behind `read`.
     unsafe fn finish(&self, core: &Core, finishes: Vec<Finish>, read: Arc<Point>) -> Result<()> {
         for (key, _) in &self.calls {
-            self.post(key.read(), Post { ready: Some(read.clone()), ..Post::presence() });
+            self.post(
+                key.read(),
+                Post {
+                    ready: Some(read.clone()),
+                    ..Post::presence()
+                },
+            );
         }
         for (key, call) in &self.calls {
             self.delayed(core, key.read(), call)?;
         }
         // SAFETY: everybody has read, in the order of the streams, so the results may be written.
-        finishes.iter().try_for_each(|finish| unsafe { finish.write(core, &self.member.module) })
+        finishes
+            .iter()
+            .try_for_each(|finish| unsafe { finish.write(core, &self.member.module) })
     }
 
     // The point that the stream has reached.
@@ -94,9 +113,14 @@ impl Run {
         let mut finishes = Vec::new();
         for (key, call) in &self.calls {
             let posts = self.delayed(core, *key, call)?;
-            let calls: Vec<Collective> = posts.iter().filter_map(|post| post.call.clone()).collect();
+            let calls: Vec<Collective> =
+                posts.iter().filter_map(|post| post.call.clone()).collect();
             let size = self.member.join.members.len();
-            if calls.iter().skip(1).any(|other| !calls[0].agrees(other, size)) {
+            if calls
+                .iter()
+                .skip(1)
+                .any(|other| !calls[0].agrees(other, size))
+            {
                 return Err(self.member.group.mismatch(*key, &calls));
             }
             // SAFETY: all have announced the same call, and the stream has been told to wait for their buffers.
@@ -107,7 +131,10 @@ impl Run {
 
     // Everybody's posts; the stream goes on behind their events.
     fn delayed(&self, core: &Core, key: Key, call: &Collective) -> Result<Vec<Post>> {
-        let posts = self.member.group.collect(key, &self.member.join, &call.describe())?;
+        let posts = self
+            .member
+            .group
+            .collect(key, &self.member.join, &call.describe())?;
         let mut points = posts.iter().filter_map(|post| post.ready.as_ref());
         points.try_for_each(|point| point.delay(&core.context, core.handle()))?;
         Ok(posts)

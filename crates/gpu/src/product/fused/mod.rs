@@ -43,7 +43,10 @@ struct State {
 
 impl FusedProducts {
     pub(super) fn new(context: &Arc<Context>) -> FusedProducts {
-        FusedProducts { context: context.clone(), state: Mutex::default() }
+        FusedProducts {
+            context: context.clone(),
+            state: Mutex::default(),
+        }
     }
 
     /// Whether the library takes the product with its epilogue.
@@ -51,9 +54,14 @@ impl FusedProducts {
     /// # Errors
     /// [`Error::Vendor`] when it does not answer; [`Error::Invalid`] for a size beyond its 32 bits.
     pub(super) fn takes(&self, gemm: &Gemm) -> Result<bool> {
-        let Ok(lt) = &self.context.tables.lt else { return Ok(false) };
-        let Some((shape, _)) = described(gemm)? else { return Ok(false) };
-        self.with_plan(lt, &shape, |_, _| Ok(())).map(|taken| taken.is_some())
+        let Ok(lt) = &self.context.tables.lt else {
+            return Ok(false);
+        };
+        let Some((shape, _)) = described(gemm)? else {
+            return Ok(false);
+        };
+        self.with_plan(lt, &shape, |_, _| Ok(()))
+            .map(|taken| taken.is_some())
     }
 
     /// Queues the product with its epilogue.
@@ -67,14 +75,29 @@ impl FusedProducts {
     pub(super) unsafe fn queue(&self, core: &Core, gemm: &Gemm) -> Result<()> {
         let refused = || {
             let dtype = gemm.a.data.dtype;
-            Error::Unsupported { operation: "gemm with an epilogue".into(), dtype, device: self.context.id }
+            Error::Unsupported {
+                operation: "gemm with an epilogue".into(),
+                dtype,
+                device: self.context.id,
+            }
         };
         let (lt, described) = (self.context.tables.lt.as_ref().ok(), described(gemm)?);
-        let Some((lt, (shape, product))) = lt.zip(described) else { return Err(refused()) };
+        let Some((lt, (shape, product))) = lt.zip(described) else {
+            return Err(refused());
+        };
         let workspace = (core.scratch(WORKSPACE_BYTES)?, WORKSPACE_BYTES);
         let queued = self.with_plan(lt, &shape, |handle, plan| {
             // SAFETY: the caller vouches for the matrices; the workspace is this stream's, whose work uses it in turn.
-            unsafe { plan.run(lt, handle, &product, &gemm.epilogue, workspace, core.handle()) }
+            unsafe {
+                plan.run(
+                    lt,
+                    handle,
+                    &product,
+                    &gemm.epilogue,
+                    workspace,
+                    core.handle(),
+                )
+            }
         })?;
         queued.ok_or_else(refused)
     }
@@ -96,11 +119,18 @@ impl FusedProducts {
             if !plans.contains_key(shape) {
                 plans.insert(*shape, plan::make(&self.context, lt, handle, shape)?);
             }
-            plans[shape].as_ref().map(|plan| work(handle, plan)).transpose()
+            plans[shape]
+                .as_ref()
+                .map(|plan| work(handle, plan))
+                .transpose()
         });
         outcome.map_err(|fault| {
             let [m, n, k] = shape.sizes();
-            let reason = format!("{} ({n} x {m} x {k}, {}, with an epilogue)", fault.reason, shape.input());
+            let reason = format!(
+                "{} ({n} x {m} x {k}, {}, with an epilogue)",
+                fault.reason,
+                shape.input()
+            );
             vendor(self.context.id, Fault { reason, ..fault })
         })
     }
@@ -111,6 +141,8 @@ fn described(gemm: &Gemm) -> Result<Option<(Shape, ColumnMajor)>> {
     if gemm.epilogue == Epilogue::None || gemm.k == 0 {
         return Ok(None);
     }
-    let Some(product) = layout::column_major(gemm)? else { return Ok(None) };
+    let Some(product) = layout::column_major(gemm)? else {
+        return Ok(None);
+    };
     Ok(Shape::of(&product, &gemm.epilogue).map(|shape| (shape, product)))
 }

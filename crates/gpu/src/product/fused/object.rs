@@ -21,7 +21,9 @@ pub(super) struct Object {
 pub(super) fn handle(context: &Arc<Context>, lt: &Lt) -> Outcome<Object> {
     let (create, destroy) = (lt.functions.create, lt.functions.destroy);
     // SAFETY: the function writes the handle that it makes, for the thread's context.
-    Object::made(context, lt, create.name, destroy, |handle| unsafe { (create.function)(handle) })
+    Object::made(context, lt, create.name, destroy, |handle| unsafe {
+        (create.function)(handle)
+    })
 }
 
 impl Object {
@@ -35,7 +37,11 @@ impl Object {
     ) -> Outcome<Object> {
         let mut handle = std::ptr::null_mut();
         lt.check(call, make(&mut handle))?;
-        Ok(Object { context: context.clone(), handle: handle.expose_provenance(), destroy })
+        Ok(Object {
+            context: context.clone(),
+            handle: handle.expose_provenance(),
+            destroy,
+        })
     }
 
     /// The library's pointer.
@@ -46,15 +52,24 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        let Ok(lt) = &self.context.tables.lt else { return };
+        let Ok(lt) = &self.context.tables.lt else {
+            return;
+        };
         // SAFETY: the object is live and in no other hands; queued work does not need it.
-        self.context
-            .release(|_| lt.check(self.destroy.name, unsafe { (self.destroy.function)(self.handle()) }));
+        self.context.release(|_| {
+            lt.check(self.destroy.name, unsafe {
+                (self.destroy.function)(self.handle())
+            })
+        });
     }
 }
 
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Object({:#x}, ended by {})", self.handle, self.destroy.name)
+        write!(
+            f,
+            "Object({:#x}, ended by {})",
+            self.handle, self.destroy.name
+        )
     }
 }

@@ -30,17 +30,44 @@ pub(super) struct Plan {
 type Found = [u64; 32];
 
 /// The library's way to a product of that shape, if it has one.
-pub(super) fn make(context: &Arc<Context>, lt: &Lt, handle: &Object, shape: &Shape) -> Outcome<Option<Plan>> {
+pub(super) fn make(
+    context: &Arc<Context>,
+    lt: &Lt,
+    handle: &Object,
+    shape: &Shape,
+) -> Outcome<Option<Plan>> {
     let [m, n, k] = shape.sizes();
-    let stored = |transposed: bool, rows, columns| if transposed { [columns, rows] } else { [rows, columns] };
+    let stored = |transposed: bool, rows, columns| {
+        if transposed {
+            [columns, rows]
+        } else {
+            [rows, columns]
+        }
+    };
     let [a_transposed, b_transposed] = shape.transposed();
-    let sizes = [stored(a_transposed, m, k), stored(b_transposed, k, n), [m, n]];
+    let sizes = [
+        stored(a_transposed, m, k),
+        stored(b_transposed, k, n),
+        [m, n],
+    ];
     let types = [shape.input(), shape.input(), shape.output()];
-    let matrix = |index: usize| matrix(context, lt, types[index], sizes[index], shape.leading()[index]);
+    let matrix = |index: usize| {
+        matrix(
+            context,
+            lt,
+            types[index],
+            sizes[index],
+            shape.leading()[index],
+        )
+    };
     let matrices = [matrix(0)?, matrix(1)?, matrix(2)?];
     let product = product(context, lt, shape)?;
     let found = find(context, lt, handle, &product, &matrices)?;
-    Ok(found.map(|found| Plan { product, matrices, found }))
+    Ok(found.map(|found| Plan {
+        product,
+        matrices,
+        found,
+    }))
 }
 
 fn number(dtype: DType) -> c_int {
@@ -63,7 +90,11 @@ fn matrix(
 }
 
 fn product(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
-    let (create, destroy, values) = (lt.functions.create_product, lt.functions.destroy_product, &lt.values);
+    let (create, destroy, values) = (
+        lt.functions.create_product,
+        lt.functions.destroy_product,
+        &lt.values,
+    );
     let product = Object::made(context, lt, create.name, destroy, |made| {
         // SAFETY: the function writes the description that it makes.
         unsafe { (create.function)(made, values.compute_f32, number(DType::F32)) }
@@ -73,16 +104,40 @@ fn product(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
         set(attribute, values.operations[usize::from(transposed)])?;
     }
     set(values.bias_type, number(shape.output()))?;
-    self::set(lt, lt.functions.set_product, &product, values.epilogue, shape.epilogue())?;
+    self::set(
+        lt,
+        lt.functions.set_product,
+        &product,
+        values.epilogue,
+        shape.epilogue(),
+    )?;
     // The search reads alignments off these addresses, and nothing at them.
     let somewhere = ALIGNMENT as Address;
     if shape.has_bias() {
-        self::set(lt, lt.functions.set_product, &product, values.bias, somewhere)?;
+        self::set(
+            lt,
+            lt.functions.set_product,
+            &product,
+            values.bias,
+            somewhere,
+        )?;
     }
     if shape.has_sum() {
         let leading = i64::from(shape.sizes()[0]);
-        self::set(lt, lt.functions.set_product, &product, values.sum_leading, leading)?;
-        self::set(lt, lt.functions.set_product, &product, values.sum, somewhere)?;
+        self::set(
+            lt,
+            lt.functions.set_product,
+            &product,
+            values.sum_leading,
+            leading,
+        )?;
+        self::set(
+            lt,
+            lt.functions.set_product,
+            &product,
+            values.sum,
+            somewhere,
+        )?;
     }
     Ok(product)
 }
@@ -97,10 +152,24 @@ fn find(
     let functions = &lt.functions;
     let (create, destroy) = (functions.create_wishes, functions.destroy_wishes);
     // SAFETY: the function writes the object that it makes.
-    let wishes = Object::made(context, lt, create.name, destroy, |made| unsafe { (create.function)(made) })?;
-    set(lt, functions.set_wishes, &wishes, MAX_WORKSPACE, WORKSPACE_BYTES as u64)?;
+    let wishes = Object::made(context, lt, create.name, destroy, |made| unsafe {
+        (create.function)(made)
+    })?;
+    set(
+        lt,
+        functions.set_wishes,
+        &wishes,
+        MAX_WORKSPACE,
+        WORKSPACE_BYTES as u64,
+    )?;
     for alignment in lt.values.alignments.into_iter().flatten() {
-        set(lt, functions.set_wishes, &wishes, alignment, ALIGNMENT as u32)?;
+        set(
+            lt,
+            functions.set_wishes,
+            &wishes,
+            alignment,
+            ALIGNMENT as u32,
+        )?;
     }
     if let Some((reduction, scheme)) = lt.values.reduction {
         set(lt, functions.set_wishes, &wishes, reduction, scheme)?;
@@ -131,10 +200,22 @@ fn find(
 }
 
 // Sets an attribute of an object of the library.
-fn set<T: Copy>(lt: &Lt, set: Named<Set>, object: &Object, attribute: c_int, value: T) -> Outcome<()> {
+fn set<T: Copy>(
+    lt: &Lt,
+    set: Named<Set>,
+    object: &Object,
+    attribute: c_int,
+    value: T,
+) -> Outcome<()> {
     // SAFETY: the object is live; the function copies a value of this type, as the attribute's documentation has it.
-    let status =
-        unsafe { (set.function)(object.handle(), attribute, (&raw const value).cast(), size_of::<T>()) };
+    let status = unsafe {
+        (set.function)(
+            object.handle(),
+            attribute,
+            (&raw const value).cast(),
+            size_of::<T>(),
+        )
+    };
     lt.check(set.name, status)
 }
 
@@ -156,7 +237,13 @@ impl Plan {
         let [bias, sum] = shape::addresses(epilogue);
         for (attribute, address) in [(lt.values.bias, bias), (lt.values.sum, sum)] {
             if let Some(address) = address {
-                set(lt, lt.functions.set_product, &self.product, attribute, address)?;
+                set(
+                    lt,
+                    lt.functions.set_product,
+                    &self.product,
+                    attribute,
+                    address,
+                )?;
             }
         }
         let [a, b, c] = product.addresses.map(pointer);

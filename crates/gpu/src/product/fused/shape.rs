@@ -99,7 +99,11 @@ mod tests {
     use hal::RawSlice;
 
     fn slice(addr: u64) -> RawSlice {
-        RawSlice { addr, len: 0, dtype: DType::Bf16 }
+        RawSlice {
+            addr,
+            len: 0,
+            dtype: DType::Bf16,
+        }
     }
 
     #[test]
@@ -118,14 +122,41 @@ mod tests {
             alpha: 1.0,
             beta: 0.0,
         };
-        let gelu = Epilogue::Gelu { bias: Some(slice(128)), sum: slice(160) };
+        let gelu = Epilogue::Gelu {
+            bias: Some(slice(128)),
+            sum: slice(160),
+        };
         let shape = Shape::of(&product, &gelu).unwrap();
-        assert_eq!((shape.epilogue(), shape.sizes()), (EPILOGUE_GELU_BIAS, [24, 5, 7]));
+        assert_eq!(
+            (shape.epilogue(), shape.sizes()),
+            (EPILOGUE_GELU_BIAS, [24, 5, 7])
+        );
         let narrow = ColumnMajor { m: 20, ..product };
         assert_eq!(Shape::of(&narrow, &gelu), None);
         assert!(Shape::of(&narrow, &Epilogue::Bias { bias: slice(128) }).is_some());
-        assert_eq!(Shape::of(&product, &Epilogue::Bias { bias: slice(130) }), None);
-        assert_eq!(Shape::of(&ColumnMajor { input: DType::F64, ..product }, &gelu), None);
-        assert_eq!(Shape::of(&ColumnMajor { batch: 2, ..product }, &gelu), None);
+        assert_eq!(
+            Shape::of(&product, &Epilogue::Bias { bias: slice(130) }),
+            None
+        );
+        assert_eq!(
+            Shape::of(
+                &ColumnMajor {
+                    input: DType::F64,
+                    ..product
+                },
+                &gelu
+            ),
+            None
+        );
+        assert_eq!(
+            Shape::of(
+                &ColumnMajor {
+                    batch: 2,
+                    ..product
+                },
+                &gelu
+            ),
+            None
+        );
     }
 }

@@ -90,13 +90,23 @@ impl Lt {
             return Ok(());
         }
         // SAFETY: the function gives a constant text for any status.
-        let text = self.functions.reason.map(|reason| unsafe { reason(status) });
+        let text = self
+            .functions
+            .reason
+            .map(|reason| unsafe { reason(status) });
         let reason = match text {
             // SAFETY: as above; it ends with a zero.
-            Some(text) if !text.is_null() => unsafe { CStr::from_ptr(text) }.to_string_lossy().into(),
+            Some(text) if !text.is_null() => {
+                unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
+            }
             _ => "unknown".to_string(),
         };
         let out_of_memory = status == self.values.alloc_failed;
-        Err(Fault { call, code: status.into(), reason, out_of_memory })
+        Err(Fault {
+            call,
+            code: status.into(),
+            reason,
+            out_of_memory,
+        })
     }
 }

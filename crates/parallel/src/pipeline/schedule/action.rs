@@ -50,13 +50,29 @@ pub enum Action {
     /// Runs the chunk's layers backward; frees what its forward kept.
     Backward { micro_batch: usize, chunk: usize },
     /// Sends the output of the chunk's forward.
-    SendActivation { micro_batch: usize, chunk: usize, to: usize },
+    SendActivation {
+        micro_batch: usize,
+        chunk: usize,
+        to: usize,
+    },
     /// Receives the input of the chunk's forward.
-    RecvActivation { micro_batch: usize, chunk: usize, from: usize },
+    RecvActivation {
+        micro_batch: usize,
+        chunk: usize,
+        from: usize,
+    },
     /// Sends the gradient of the chunk's input, the output of its backward.
-    SendGradient { micro_batch: usize, chunk: usize, to: usize },
+    SendGradient {
+        micro_batch: usize,
+        chunk: usize,
+        to: usize,
+    },
     /// Receives the gradient of the chunk's output, the input of its backward.
-    RecvGradient { micro_batch: usize, chunk: usize, from: usize },
+    RecvGradient {
+        micro_batch: usize,
+        chunk: usize,
+        from: usize,
+    },
 }
 
 /// The part that an action plays for its pass.
@@ -84,9 +100,9 @@ impl Action {
     /// The direction of the work that it belongs to: messages with activations belong to the forward pass.
     pub fn pass(self) -> Pass {
         match self {
-            Action::Forward { .. } | Action::SendActivation { .. } | Action::RecvActivation { .. } => {
-                Pass::Forward
-            }
+            Action::Forward { .. }
+            | Action::SendActivation { .. }
+            | Action::RecvActivation { .. } => Pass::Forward,
             Action::Backward { .. } | Action::SendGradient { .. } | Action::RecvGradient { .. } => {
                 Pass::Backward
             }
@@ -105,7 +121,9 @@ impl Action {
         match self {
             Action::Forward { .. } | Action::Backward { .. } => Role::Run,
             Action::SendActivation { to, .. } | Action::SendGradient { to, .. } => Role::Send(to),
-            Action::RecvActivation { from, .. } | Action::RecvGradient { from, .. } => Role::Receive(from),
+            Action::RecvActivation { from, .. } | Action::RecvGradient { from, .. } => {
+                Role::Receive(from)
+            }
         }
     }
 
@@ -113,10 +131,26 @@ impl Action {
         match (pass, role) {
             (Pass::Forward, Role::Run) => Action::Forward { micro_batch, chunk },
             (Pass::Backward, Role::Run) => Action::Backward { micro_batch, chunk },
-            (Pass::Forward, Role::Send(to)) => Action::SendActivation { micro_batch, chunk, to },
-            (Pass::Backward, Role::Send(to)) => Action::SendGradient { micro_batch, chunk, to },
-            (Pass::Forward, Role::Receive(from)) => Action::RecvActivation { micro_batch, chunk, from },
-            (Pass::Backward, Role::Receive(from)) => Action::RecvGradient { micro_batch, chunk, from },
+            (Pass::Forward, Role::Send(to)) => Action::SendActivation {
+                micro_batch,
+                chunk,
+                to,
+            },
+            (Pass::Backward, Role::Send(to)) => Action::SendGradient {
+                micro_batch,
+                chunk,
+                to,
+            },
+            (Pass::Forward, Role::Receive(from)) => Action::RecvActivation {
+                micro_batch,
+                chunk,
+                from,
+            },
+            (Pass::Backward, Role::Receive(from)) => Action::RecvGradient {
+                micro_batch,
+                chunk,
+                from,
+            },
         }
     }
 
@@ -124,10 +158,18 @@ impl Action {
         match self {
             Action::Forward { micro_batch, chunk }
             | Action::Backward { micro_batch, chunk }
-            | Action::SendActivation { micro_batch, chunk, .. }
-            | Action::RecvActivation { micro_batch, chunk, .. }
-            | Action::SendGradient { micro_batch, chunk, .. }
-            | Action::RecvGradient { micro_batch, chunk, .. } => (micro_batch, chunk),
+            | Action::SendActivation {
+                micro_batch, chunk, ..
+            }
+            | Action::RecvActivation {
+                micro_batch, chunk, ..
+            }
+            | Action::SendGradient {
+                micro_batch, chunk, ..
+            }
+            | Action::RecvGradient {
+                micro_batch, chunk, ..
+            } => (micro_batch, chunk),
         }
     }
 }
@@ -140,7 +182,12 @@ impl fmt::Display for Action {
             Role::Send(to) => write!(f, "send {payload} to stage {to}")?,
             Role::Receive(from) => write!(f, "receive {payload} from stage {from}")?,
         }
-        write!(f, " (micro-batch {}, chunk {})", self.micro_batch(), self.chunk())
+        write!(
+            f,
+            " (micro-batch {}, chunk {})",
+            self.micro_batch(),
+            self.chunk()
+        )
     }
 }
 
@@ -161,7 +208,14 @@ mod tests {
 
     #[test]
     fn text_names_all_parts() {
-        let action = Action::SendGradient { micro_batch: 4, chunk: 1, to: 2 };
-        assert_eq!(action.to_string(), "send gradient to stage 2 (micro-batch 4, chunk 1)");
+        let action = Action::SendGradient {
+            micro_batch: 4,
+            chunk: 1,
+            to: 2,
+        };
+        assert_eq!(
+            action.to_string(),
+            "send gradient to stage 2 (micro-batch 4, chunk 1)"
+        );
     }
 }

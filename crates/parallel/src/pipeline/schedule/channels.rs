@@ -18,7 +18,13 @@ pub struct Channel {
 
 impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}s from stage {} to stage {}", self.pass.payload(), self.from, self.to)
+        write!(
+            f,
+            "{}s from stage {} to stage {}",
+            self.pass.payload(),
+            self.from,
+            self.to
+        )
     }
 }
 
@@ -26,7 +32,15 @@ impl fmt::Display for Channel {
 pub(super) fn check_channels(schedule: &Schedule, shape: Shape) -> Result<()> {
     for to in 0..shape.num_stages {
         for pass in [Pass::Forward, Pass::Backward] {
-            check_channel(schedule, shape, Channel { from: shape.sender(to, pass), to, pass })?;
+            check_channel(
+                schedule,
+                shape,
+                Channel {
+                    from: shape.sender(to, pass),
+                    to,
+                    pass,
+                },
+            )?;
         }
     }
     Ok(())
@@ -38,12 +52,19 @@ fn check_channel(schedule: &Schedule, shape: Shape, channel: Channel) -> Result<
     let receives = messages(&schedule.stages[to], pass, Role::Receive(from));
     for (position, (sent, received)) in sends.zip(receives).enumerate() {
         if shape.counterpart(from, sent) != Some((to, received)) {
-            return Err(ScheduleError::ChannelOrder { channel, position, sent, received });
+            return Err(ScheduleError::ChannelOrder {
+                channel,
+                position,
+                sent,
+                received,
+            });
         }
     }
     Ok(())
 }
 
 fn messages(list: &[Action], pass: Pass, role: Role) -> impl Iterator<Item = Action> {
-    list.iter().copied().filter(move |action| action.pass() == pass && action.role() == role)
+    list.iter()
+        .copied()
+        .filter(move |action| action.pass() == pass && action.role() == role)
 }

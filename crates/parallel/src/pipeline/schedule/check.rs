@@ -52,12 +52,27 @@ fn has_a_list_for_each_stage(schedule: &Schedule) -> Result<()> {
     if found == needed {
         return Ok(());
     }
-    let (found, needed) = (format!("{found} lists of actions"), format!("{needed}, one for each stage"));
-    Err(ScheduleError::Invalid { operation: "check", found, needed })
+    let (found, needed) = (
+        format!("{found} lists of actions"),
+        format!("{needed}, one for each stage"),
+    );
+    Err(ScheduleError::Invalid {
+        operation: "check",
+        found,
+        needed,
+    })
 }
 
 fn run(schedule: &Schedule, sends: Sends) -> std::result::Result<(), Deadlock> {
-    execute(schedule, sends, Cost { forward_us: 1.0, backward_us: 1.0 }).map(|_| ())
+    execute(
+        schedule,
+        sends,
+        Cost {
+            forward_us: 1.0,
+            backward_us: 1.0,
+        },
+    )
+    .map(|_| ())
 }
 
 fn report(schedule: &Schedule) -> Report {
@@ -90,11 +105,18 @@ mod tests {
 
     #[test]
     fn one_after_the_other_with_blocking_sends_is_stuck_under_1f1b_only() {
-        assert!(check(&gpipe(3, 4).unwrap()).unwrap().is_safe_with_blocking_sends());
+        assert!(
+            check(&gpipe(3, 4).unwrap())
+                .unwrap()
+                .is_safe_with_blocking_sends()
+        );
         let report = check(&one_forward_one_backward(3, 4).unwrap()).unwrap();
         // Stage 0 sends an activation to stage 1, which sends a gradient to stage 0: nobody receives.
         let stuck = report.stuck_if_sends_block.unwrap().to_string();
-        assert!(stuck.starts_with("stage 0 waits at position 5 to send activation to stage 1"), "{stuck}");
+        assert!(
+            stuck.starts_with("stage 0 waits at position 5 to send activation to stage 1"),
+            "{stuck}"
+        );
         assert_eq!(report.num_messages, 16);
     }
 
@@ -103,22 +125,36 @@ mod tests {
         let mut schedule = gpipe(3, 1).unwrap();
         schedule.stages.pop();
         let text = check(&schedule).unwrap_err().to_string();
-        assert_eq!(text, "check: 2 lists of actions, needed 3, one for each stage");
+        assert_eq!(
+            text,
+            "check: 2 lists of actions, needed 3, one for each stage"
+        );
     }
 
     #[test]
     fn a_wrong_peer_and_a_message_out_of_place_are_named() {
         let mut schedule = gpipe(3, 1).unwrap();
-        schedule.stages[0][1] = Action::SendActivation { micro_batch: 0, chunk: 0, to: 2 };
+        schedule.stages[0][1] = Action::SendActivation {
+            micro_batch: 0,
+            chunk: 0,
+            to: 2,
+        };
         let text = check(&schedule).unwrap_err().to_string();
         assert_eq!(
             text,
             "check: stage 0, position 1: found send activation to stage 2 (micro-batch 0, chunk 0), \
              needed send activation to stage 1 (micro-batch 0, chunk 0)"
         );
-        schedule.stages[0][1] = Action::RecvActivation { micro_batch: 0, chunk: 0, from: 2 };
+        schedule.stages[0][1] = Action::RecvActivation {
+            micro_batch: 0,
+            chunk: 0,
+            from: 2,
+        };
         let text = check(&schedule).unwrap_err().to_string();
-        assert!(text.ends_with("needed no message at this end of the pipeline"), "{text}");
+        assert!(
+            text.ends_with("needed no message at this end of the pipeline"),
+            "{text}"
+        );
     }
 
     #[test]

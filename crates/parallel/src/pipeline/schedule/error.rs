@@ -97,5 +97,7 @@ pub enum ScheduleError {
 }
 
 fn for_whom(waiting: &Option<(usize, Action)>) -> String {
-    waiting.map(|(stage, action)| format!(" for stage {stage} to {action}")).unwrap_or_default()
+    waiting
+        .map(|(stage, action)| format!(" for stage {stage} to {action}"))
+        .unwrap_or_default()
 }

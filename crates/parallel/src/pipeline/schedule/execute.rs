@@ -47,9 +47,20 @@ pub struct Stuck {
 
 impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (count, Stuck { stage, index, action }) in self.stuck.iter().enumerate() {
+        for (
+            count,
+            Stuck {
+                stage,
+                index,
+                action,
+            },
+        ) in self.stuck.iter().enumerate()
+        {
             let comma = if count == 0 { "" } else { "; " };
-            write!(f, "{comma}stage {stage} waits at position {index} to {action}")?;
+            write!(
+                f,
+                "{comma}stage {stage} waits at position {index} to {action}"
+            )?;
         }
         Ok(())
     }
@@ -58,12 +69,25 @@ impl fmt::Display for Deadlock {
 /// Runs a schedule whose actions are the right ones and whose channels agree about their order.
 ///
 /// No message is compared here: with both facts established, the n-th send of a channel is the n-th receive.
-pub(super) fn execute(schedule: &Schedule, sends: Sends, cost: Cost) -> Result<Vec<Vec<Span>>, Deadlock> {
+pub(super) fn execute(
+    schedule: &Schedule,
+    sends: Sends,
+    cost: Cost,
+) -> Result<Vec<Vec<Span>>, Deadlock> {
     let num_stages = schedule.stages.len();
     let stages = vec![Stage::default(); num_stages];
-    let mut machine = Machine { schedule, sends, cost, stages };
+    let mut machine = Machine {
+        schedule,
+        sends,
+        cost,
+        stages,
+    };
     // Each stage goes as far as it can; when a whole round moves nobody, nobody ever moves again.
-    while (0..num_stages).filter(|stage| machine.advance(*stage)).count() > 0 {}
+    while (0..num_stages)
+        .filter(|stage| machine.advance(*stage))
+        .count()
+        > 0
+    {}
     machine.finish()
 }
 
@@ -87,21 +111,28 @@ impl Machine<'_> {
     /// Runs a stage until it waits or ends; tells whether it did anything.
     fn advance(&mut self, stage: usize) -> bool {
         let before = self.stages[stage].index;
-        while self.current(stage).is_some_and(|action| self.attempt(stage, action)) {
+        while self
+            .current(stage)
+            .is_some_and(|action| self.attempt(stage, action))
+        {
             self.stages[stage].index += 1;
         }
         self.stages[stage].index > before
     }
 
     fn current(&self, stage: usize) -> Option<Action> {
-        self.schedule.stages[stage].get(self.stages[stage].index).copied()
+        self.schedule.stages[stage]
+            .get(self.stages[stage].index)
+            .copied()
     }
 
     fn attempt(&mut self, stage: usize, action: Action) -> bool {
         match action.role() {
             Role::Run => self.compute(stage, action),
             Role::Receive(_) => return self.receive(stage, action.pass()),
-            Role::Send(to) if self.sends == Sends::Blocking => return self.meet(stage, to, action.pass()),
+            Role::Send(to) if self.sends == Sends::Blocking => {
+                return self.meet(stage, to, action.pass());
+            }
             Role::Send(to) => {
                 let sent_us = self.stages[stage].clock_us;
                 self.stages[to].inboxes[action.pass() as usize].push_back(sent_us);
@@ -118,12 +149,18 @@ impl Machine<'_> {
                 Pass::Backward => self.cost.backward_us,
             };
         self.stages[stage].clock_us = end_us;
-        self.stages[stage].spans.push(Span { action, start_us, end_us });
+        self.stages[stage].spans.push(Span {
+            action,
+            start_us,
+            end_us,
+        });
     }
 
     fn receive(&mut self, stage: usize, pass: Pass) -> bool {
         let stage = &mut self.stages[stage];
-        let Some(sent_us) = stage.inboxes[pass as usize].pop_front() else { return false };
+        let Some(sent_us) = stage.inboxes[pass as usize].pop_front() else {
+            return false;
+        };
         stage.clock_us = stage.clock_us.max(sent_us);
         true
     }
@@ -143,8 +180,15 @@ impl Machine<'_> {
 
     fn finish(self) -> Result<Vec<Vec<Span>>, Deadlock> {
         let waiting = |stage| self.current(stage).map(|action| (stage, action));
-        let stuck = |(stage, action)| Stuck { stage, index: self.stages[stage].index, action };
-        let stuck: Vec<Stuck> = (0..self.stages.len()).filter_map(waiting).map(stuck).collect();
+        let stuck = |(stage, action)| Stuck {
+            stage,
+            index: self.stages[stage].index,
+            action,
+        };
+        let stuck: Vec<Stuck> = (0..self.stages.len())
+            .filter_map(waiting)
+            .map(stuck)
+            .collect();
         if !stuck.is_empty() {
             return Err(Deadlock { stuck });
         }

@@ -14,6 +14,8 @@ pub fn gpipe(num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
     let shape = Shape::new("gpipe", num_stages, 1, num_micro_batches)?;
     let micro_batches = || 0..num_micro_batches;
     Ok(Schedule::from_tasks(shape, |_| {
-        micro_batches().map(|i| Task::forward(i, 0)).chain(micro_batches().map(|i| Task::backward(i, 0)))
+        micro_batches()
+            .map(|i| Task::forward(i, 0))
+            .chain(micro_batches().map(|i| Task::backward(i, 0)))
     }))
 }

@@ -25,9 +25,19 @@ pub fn idle(schedule: &Schedule, forward_us: f64, backward_us: f64) -> Result<Id
     if !(sound(forward_us) && sound(backward_us) && forward_us + backward_us > 0.0) {
         let found = format!("forward {forward_us} us, backward {backward_us} us");
         let needed = "finite times from 0, one of them above 0".to_string();
-        return Err(ScheduleError::Invalid { operation: "idle", found, needed });
+        return Err(ScheduleError::Invalid {
+            operation: "idle",
+            found,
+            needed,
+        });
     }
-    let spans = spans(schedule, Cost { forward_us, backward_us })?;
+    let spans = spans(
+        schedule,
+        Cost {
+            forward_us,
+            backward_us,
+        },
+    )?;
     Ok(summary(&spans))
 }
 
@@ -38,11 +48,26 @@ pub(super) fn spans(schedule: &Schedule, cost: Cost) -> Result<Vec<Vec<Span>>> {
 }
 
 fn summary(spans: &[Vec<Span>]) -> Idle {
-    let makespan_us = spans.iter().flatten().map(|span| span.end_us).fold(0.0, f64::max);
-    let busy_us = |list: &Vec<Span>| list.iter().map(|span| span.end_us - span.start_us).sum::<f64>();
-    let stages: Vec<f64> = spans.iter().map(|list| 1.0 - busy_us(list) / makespan_us).collect();
+    let makespan_us = spans
+        .iter()
+        .flatten()
+        .map(|span| span.end_us)
+        .fold(0.0, f64::max);
+    let busy_us = |list: &Vec<Span>| {
+        list.iter()
+            .map(|span| span.end_us - span.start_us)
+            .sum::<f64>()
+    };
+    let stages: Vec<f64> = spans
+        .iter()
+        .map(|list| 1.0 - busy_us(list) / makespan_us)
+        .collect();
     let fraction = stages.iter().sum::<f64>() / stages.len() as f64;
-    Idle { makespan_us, stages, fraction }
+    Idle {
+        makespan_us,
+        stages,
+        fraction,
+    }
 }
 
 #[cfg(test)]
@@ -59,9 +84,19 @@ mod tests {
 
     #[test]
     fn times_that_are_none_are_refused() {
-        for (forward_us, backward_us) in [(0.0, 0.0), (-1.0, 2.0), (1.0, f64::NAN), (f64::INFINITY, 1.0)] {
-            let text = idle(&gpipe(2, 3).unwrap(), forward_us, backward_us).unwrap_err().to_string();
-            assert!(text.starts_with(&format!("idle: forward {forward_us} us")), "{text}");
+        for (forward_us, backward_us) in [
+            (0.0, 0.0),
+            (-1.0, 2.0),
+            (1.0, f64::NAN),
+            (f64::INFINITY, 1.0),
+        ] {
+            let text = idle(&gpipe(2, 3).unwrap(), forward_us, backward_us)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                text.starts_with(&format!("idle: forward {forward_us} us")),
+                "{text}"
+            );
         }
     }
 }

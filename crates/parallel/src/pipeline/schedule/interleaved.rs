@@ -1,8 +1,8 @@
 //! Interleaved 1F1B: every stage holds several chunks of the model, which shortens the bubble and adds messages.
 
 use super::{
-    Result, Schedule, one_forward_one_backward, one_forward_one_backward::take_turns, program::Task,
-    shape::Shape,
+    Result, Schedule, one_forward_one_backward, one_forward_one_backward::take_turns,
+    program::Task, shape::Shape,
 };
 
 /// 1F1B over chunks: micro-batches go in groups of `num_stages` through chunk 0, then through chunk 1, and so on.
@@ -20,14 +20,20 @@ use super::{
 /// When a count is zero or absurdly large.
 /// # Source
 /// Megatron-LM (arXiv:2104.04473), section 2.2.2.
-pub fn interleaved(num_stages: usize, num_chunks: usize, num_micro_batches: usize) -> Result<Schedule> {
+pub fn interleaved(
+    num_stages: usize,
+    num_chunks: usize,
+    num_micro_batches: usize,
+) -> Result<Schedule> {
     if num_chunks == 1 {
         return one_forward_one_backward(num_stages, num_micro_batches);
     }
     let shape = Shape::new("interleaved", num_stages, num_chunks, num_micro_batches)?;
     Ok(Schedule::from_tasks(shape, |stage| {
         let tasks = take_turns(forwards(shape), backwards(shape), warm_up(shape, stage));
-        tasks.into_iter().filter(move |task| task.micro_batch < num_micro_batches)
+        tasks
+            .into_iter()
+            .filter(move |task| task.micro_batch < num_micro_batches)
     }))
 }
 
@@ -38,7 +44,11 @@ pub(super) fn warm_up(shape: Shape, stage: usize) -> usize {
 
 /// Micro-batch and chunk of every forward, the number of micro-batches rounded up to whole groups.
 fn order(shape: Shape) -> impl Iterator<Item = (usize, usize)> {
-    let Shape { num_stages, num_chunks, num_micro_batches } = shape;
+    let Shape {
+        num_stages,
+        num_chunks,
+        num_micro_batches,
+    } = shape;
     (0..num_micro_batches.div_ceil(num_stages)).flat_map(move |group| {
         let members = move |chunk| (0..num_stages).map(move |i| (group * num_stages + i, chunk));
         (0..num_chunks).flat_map(members)
@@ -50,7 +60,8 @@ fn forwards(shape: Shape) -> impl Iterator<Item = Task> {
 }
 
 fn backwards(shape: Shape) -> impl Iterator<Item = Task> {
-    order(shape).map(move |(micro_batch, chunk)| Task::backward(micro_batch, shape.num_chunks - 1 - chunk))
+    order(shape)
+        .map(move |(micro_batch, chunk)| Task::backward(micro_batch, shape.num_chunks - 1 - chunk))
 }
 
 #[cfg(test)]

@@ -46,16 +46,35 @@ impl ScheduleKind {
     ///
     /// # Errors
     /// When a count is zero or absurdly large, or there is no such stage.
-    pub fn peak_live(self, stage: usize, num_stages: usize, num_micro_batches: usize) -> Result<usize> {
-        let shape = Shape::new("peak_live", num_stages, self.num_chunks(), num_micro_batches)?;
+    pub fn peak_live(
+        self,
+        stage: usize,
+        num_stages: usize,
+        num_micro_batches: usize,
+    ) -> Result<usize> {
+        let shape = Shape::new(
+            "peak_live",
+            num_stages,
+            self.num_chunks(),
+            num_micro_batches,
+        )?;
         if stage >= num_stages {
-            let (found, needed) = (format!("stage {stage}"), format!("a stage below {num_stages}"));
-            return Err(ScheduleError::Invalid { operation: "peak_live", found, needed });
+            let (found, needed) = (
+                format!("stage {stage}"),
+                format!("a stage below {num_stages}"),
+            );
+            return Err(ScheduleError::Invalid {
+                operation: "peak_live",
+                found,
+                needed,
+            });
         }
         let bound = match self {
             ScheduleKind::GPipe => num_micro_batches,
             ScheduleKind::Interleaved { chunks } if chunks > 1 => warm_up(shape, stage) + 1,
-            ScheduleKind::OneForwardOneBackward | ScheduleKind::Interleaved { .. } => num_stages - stage,
+            ScheduleKind::OneForwardOneBackward | ScheduleKind::Interleaved { .. } => {
+                num_stages - stage
+            }
             ScheduleKind::MessageDriven { in_flight } => in_flight.unwrap_or(num_stages),
         };
         Ok(bound.min(shape.num_chunks * num_micro_batches))
@@ -85,11 +104,20 @@ impl ScheduleKind {
 pub fn build(kind: ScheduleKind, num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
     match kind {
         ScheduleKind::GPipe => gpipe(num_stages, num_micro_batches),
-        ScheduleKind::OneForwardOneBackward => one_forward_one_backward(num_stages, num_micro_batches),
-        ScheduleKind::Interleaved { chunks } => interleaved(num_stages, chunks, num_micro_batches),
-        ScheduleKind::MessageDriven { in_flight } => {
-            simulate(num_stages, num_micro_batches, in_flight, Pace { forward_us: 1, backward_us: 2 }, |_| 0)
+        ScheduleKind::OneForwardOneBackward => {
+            one_forward_one_backward(num_stages, num_micro_batches)
         }
+        ScheduleKind::Interleaved { chunks } => interleaved(num_stages, chunks, num_micro_batches),
+        ScheduleKind::MessageDriven { in_flight } => simulate(
+            num_stages,
+            num_micro_batches,
+            in_flight,
+            Pace {
+                forward_us: 1,
+                backward_us: 2,
+            },
+            |_| 0,
+        ),
     }
 }
 
@@ -100,7 +128,9 @@ impl fmt::Display for ScheduleKind {
             ScheduleKind::OneForwardOneBackward => f.write_str("1f1b"),
             ScheduleKind::Interleaved { chunks } => write!(f, "interleaved:{chunks}"),
             ScheduleKind::MessageDriven { in_flight: None } => f.write_str("message-driven"),
-            ScheduleKind::MessageDriven { in_flight: Some(limit) } => write!(f, "message-driven:{limit}"),
+            ScheduleKind::MessageDriven {
+                in_flight: Some(limit),
+            } => write!(f, "message-driven:{limit}"),
         }
     }
 }
@@ -109,7 +139,9 @@ impl FromStr for ScheduleKind {
     type Err = ScheduleError;
 
     fn from_str(text: &str) -> Result<ScheduleKind> {
-        let wrong = || ScheduleError::Name { found: text.to_string() };
+        let wrong = || ScheduleError::Name {
+            found: text.to_string(),
+        };
         let (name, number) = match text.split_once(':') {
             Some((name, digits)) => (name, Some(positive(digits).ok_or_else(wrong)?)),
             None => (text, None),
@@ -117,7 +149,9 @@ impl FromStr for ScheduleKind {
         match (name, number) {
             ("gpipe", None) => Ok(ScheduleKind::GPipe),
             ("1f1b", None) => Ok(ScheduleKind::OneForwardOneBackward),
-            ("interleaved", _) => Ok(ScheduleKind::Interleaved { chunks: number.unwrap_or(DEFAULT_CHUNKS) }),
+            ("interleaved", _) => Ok(ScheduleKind::Interleaved {
+                chunks: number.unwrap_or(DEFAULT_CHUNKS),
+            }),
             ("message-driven", _) => Ok(ScheduleKind::MessageDriven { in_flight: number }),
             _ => Err(wrong()),
         }
@@ -148,25 +182,51 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for name in ["gpipe", "1f1b", "interleaved:3", "message-driven", "message-driven:4"] {
+        for name in [
+            "gpipe",
+            "1f1b",
+            "interleaved:3",
+            "message-driven",
+            "message-driven:4",
+        ] {
             assert_eq!(name.parse::<ScheduleKind>().unwrap().to_string(), name);
         }
-        assert_eq!("interleaved".parse(), Ok(ScheduleKind::Interleaved { chunks: 2 }));
+        assert_eq!(
+            "interleaved".parse(),
+            Ok(ScheduleKind::Interleaved { chunks: 2 })
+        );
     }
 
     #[test]
     fn configurations_hold_the_name() {
         use serde::de::{IntoDeserializer, value::Error};
-        let read = |name: &str| ScheduleKind::deserialize(IntoDeserializer::<Error>::into_deserializer(name));
-        assert_eq!(read("message-driven:4"), Ok(ScheduleKind::MessageDriven { in_flight: Some(4) }));
-        assert!(read("interleaved:0").unwrap_err().to_string().contains("`interleaved:0`"));
+        let read = |name: &str| {
+            ScheduleKind::deserialize(IntoDeserializer::<Error>::into_deserializer(name))
+        };
+        assert_eq!(
+            read("message-driven:4"),
+            Ok(ScheduleKind::MessageDriven { in_flight: Some(4) })
+        );
+        assert!(
+            read("interleaved:0")
+                .unwrap_err()
+                .to_string()
+                .contains("`interleaved:0`")
+        );
     }
 
     #[test]
     fn wrong_names_are_refused() {
-        for name in
-            ["", "GPipe", "gpipe:2", "1f1b:1", "interleaved:0", "interleaved:", "message-driven:-1", "x:2"]
-        {
+        for name in [
+            "",
+            "GPipe",
+            "gpipe:2",
+            "1f1b:1",
+            "interleaved:0",
+            "interleaved:",
+            "message-driven:-1",
+            "x:2",
+        ] {
             let text = name.parse::<ScheduleKind>().unwrap_err().to_string();
             assert!(text.contains(&format!("`{name}`")), "{text}");
         }

@@ -102,7 +102,9 @@ impl MessageDriven {
 
     fn can_go_forward(&self, ready: Ready) -> bool {
         let any_left = self.num_forward < self.num_micro_batches;
-        any_left && self.num_in_flight() < self.in_flight_limit && (self.is_first || ready.activation)
+        any_left
+            && self.num_in_flight() < self.in_flight_limit
+            && (self.is_first || ready.activation)
     }
 }
 
@@ -110,8 +112,14 @@ impl MessageDriven {
 mod tests {
     use super::*;
 
-    const NOTHING: Ready = Ready { activation: false, gradient: false };
-    const BOTH: Ready = Ready { activation: true, gradient: true };
+    const NOTHING: Ready = Ready {
+        activation: false,
+        gradient: false,
+    };
+    const BOTH: Ready = Ready {
+        activation: true,
+        gradient: true,
+    };
 
     #[test]
     fn first_stage_fills_up_to_the_limit_then_prefers_gradients() {
@@ -127,7 +135,13 @@ mod tests {
     fn last_stage_turns_around_at_once() {
         let mut policy = MessageDriven::new(1, 2, 1, 2).unwrap();
         assert_eq!(policy.next(NOTHING), Decision::Wait);
-        assert_eq!(policy.next(Ready { activation: true, ..NOTHING }), Decision::Run(Pass::Forward, 0));
+        assert_eq!(
+            policy.next(Ready {
+                activation: true,
+                ..NOTHING
+            }),
+            Decision::Run(Pass::Forward, 0)
+        );
         assert_eq!(policy.next(NOTHING), Decision::Run(Pass::Backward, 0));
         assert_eq!(policy.next(BOTH), Decision::Done);
     }
@@ -135,8 +149,7 @@ mod tests {
     #[test]
     fn impossible_arguments_are_refused() {
         let text = MessageDriven::new(2, 2, 1, 0).unwrap_err().to_string();
-        let expected =
-            "message-driven: stage 2, limit of 0 in flight, needed a stage below 2 and a limit of at least 1";
+        let expected = "message-driven: stage 2, limit of 0 in flight, needed a stage below 2 and a limit of at least 1";
         assert_eq!(text, expected);
         assert!(MessageDriven::new(0, 2, 0, 1).is_err());
     }

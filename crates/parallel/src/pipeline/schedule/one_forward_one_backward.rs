@@ -14,7 +14,9 @@ pub fn one_forward_one_backward(num_stages: usize, num_micro_batches: usize) -> 
     let shape = Shape::new("1f1b", num_stages, 1, num_micro_batches)?;
     let forwards = || (0..num_micro_batches).map(|i| Task::forward(i, 0));
     let backwards = || (0..num_micro_batches).map(|i| Task::backward(i, 0));
-    Ok(Schedule::from_tasks(shape, |stage| take_turns(forwards(), backwards(), num_stages - stage - 1)))
+    Ok(Schedule::from_tasks(shape, |stage| {
+        take_turns(forwards(), backwards(), num_stages - stage - 1)
+    }))
 }
 
 /// `warm_up` forwards, then a forward and a backward in turn while there are forwards, then the remaining backwards.
@@ -40,6 +42,9 @@ mod tests {
     fn four_stages_as_in_the_paper() {
         let text = one_forward_one_backward(4, 5).unwrap().to_string();
         let row = text.lines().nth(2).unwrap();
-        assert_eq!(row, "stage 2 | .  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .  .");
+        assert_eq!(
+            row,
+            "stage 2 | .  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .  ."
+        );
     }
 }

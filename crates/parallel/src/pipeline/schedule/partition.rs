@@ -15,21 +15,42 @@ const EQUAL: f64 = 1e-12;
 /// # Errors
 /// When there are no parts, fewer items than parts, or a cost is negative, not finite or beyond reason.
 pub fn balance(costs: &[f64], parts: usize) -> Result<Vec<Range<usize>>> {
-    let invalid = |found, needed| Err(ScheduleError::Invalid { operation: "balance", found, needed });
+    let invalid = |found, needed| {
+        Err(ScheduleError::Invalid {
+            operation: "balance",
+            found,
+            needed,
+        })
+    };
     if parts == 0 || costs.len() < parts {
         let found = format!("{} items for {parts} parts", costs.len());
-        return invalid(found, "at least 1 part, and at least 1 item for each".to_string());
+        return invalid(
+            found,
+            "at least 1 part, and at least 1 item for each".to_string(),
+        );
     }
     let sound = |cost: &f64| cost.is_finite() && *cost >= 0.0;
     if let Some(index) = costs.iter().position(|cost| !sound(cost)) {
-        return invalid(format!("cost {} of item {index}", costs[index]), "finite costs from 0".to_string());
+        return invalid(
+            format!("cost {} of item {index}", costs[index]),
+            "finite costs from 0".to_string(),
+        );
     }
     let total: f64 = costs.iter().sum();
     if !(total * total).is_finite() {
-        return invalid(format!("costs of {total} in all"), "a sum whose square is finite".to_string());
+        return invalid(
+            format!("costs of {total} in all"),
+            "a sum whose square is finite".to_string(),
+        );
     }
     let largest = Cuts::find(costs, parts, 0.0, |sum, rest: f64| sum.max(rest)).value();
-    let even = |sum: f64, rest: f64| if sum <= largest { sum * sum + rest } else { f64::INFINITY };
+    let even = |sum: f64, rest: f64| {
+        if sum <= largest {
+            sum * sum + rest
+        } else {
+            f64::INFINITY
+        }
+    };
     Ok(Cuts::find(costs, parts, EQUAL, even).ranges())
 }
 
@@ -109,7 +130,9 @@ pub fn assign(
         });
     }
     let at = |stage, chunk| ranges[Place { stage, chunk }.virtual_stage(num_stages)].clone();
-    Ok((0..num_stages).map(|stage| (0..num_chunks).map(|chunk| at(stage, chunk)).collect()).collect())
+    Ok((0..num_stages)
+        .map(|stage| (0..num_chunks).map(|chunk| at(stage, chunk)).collect())
+        .collect())
 }
 
 #[cfg(test)]
@@ -118,7 +141,10 @@ mod tests {
 
     #[test]
     fn a_heavy_head_gets_a_stage_of_its_own_and_the_rest_is_even() {
-        assert_eq!(balance(&[1.0, 1.0, 1.0, 1.0, 9.0], 3).unwrap(), [0..2, 2..4, 4..5]);
+        assert_eq!(
+            balance(&[1.0, 1.0, 1.0, 1.0, 9.0], 3).unwrap(),
+            [0..2, 2..4, 4..5]
+        );
     }
 
     #[test]
@@ -136,14 +162,23 @@ mod tests {
         );
         assert!(balance(&[1.0], 0).is_err());
         let text = balance(&[1.0, f64::NAN], 1).unwrap_err().to_string();
-        assert_eq!(text, "balance: cost NaN of item 1, needed finite costs from 0");
+        assert_eq!(
+            text,
+            "balance: cost NaN of item 1, needed finite costs from 0"
+        );
     }
 
     #[test]
     fn chunks_take_turns_over_the_stages() {
         let ranges = balance(&[1.0; 6], 6).unwrap();
-        assert_eq!(assign(&ranges, 3, 2).unwrap(), [[0..1, 3..4], [1..2, 4..5], [2..3, 5..6]]);
+        assert_eq!(
+            assign(&ranges, 3, 2).unwrap(),
+            [[0..1, 3..4], [1..2, 4..5], [2..3, 5..6]]
+        );
         let text = assign(&ranges, 4, 2).unwrap_err().to_string();
-        assert_eq!(text, "assign: 6 ranges, needed 4 stages x 2 chunks, at least 1");
+        assert_eq!(
+            text,
+            "assign: 6 ranges, needed 4 stages x 2 chunks, at least 1"
+        );
     }
 }

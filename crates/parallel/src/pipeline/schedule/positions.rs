@@ -19,7 +19,11 @@ impl Positions {
     /// On an action that does not belong there, is there twice, or is missing.
     pub fn new(schedule: &Schedule, shape: Shape, stage: usize) -> Result<Positions> {
         let table = vec![NOWHERE; 6 * shape.num_chunks * shape.num_micro_batches];
-        let mut positions = Positions { shape, stage, table };
+        let mut positions = Positions {
+            shape,
+            stage,
+            table,
+        };
         for (index, action) in schedule.stages[stage].iter().enumerate() {
             positions.belongs(index, *action)?;
             positions.insert(index, *action)?;
@@ -35,7 +39,13 @@ impl Positions {
                 let needs_index = self.table[self.slot(needs)];
                 if needs_index > index {
                     let (stage, action) = (self.stage, *action);
-                    return Err(ScheduleError::Order { stage, action, index, needs, needs_index });
+                    return Err(ScheduleError::Order {
+                        stage,
+                        action,
+                        index,
+                        needs,
+                        needs_index,
+                    });
                 }
             }
         }
@@ -52,17 +62,31 @@ impl Positions {
             Ok(None) => "no message at this end of the pipeline".to_string(),
             Err(bounds) => bounds,
         };
-        Err(ScheduleError::Misplaced { stage: self.stage, index, action, needed })
+        Err(ScheduleError::Misplaced {
+            stage: self.stage,
+            index,
+            action,
+            needed,
+        })
     }
 
     /// The action as it should be: with the right peer, `None` where no message is due, or the bounds that it breaks.
     fn wanted(&self, action: Action) -> std::result::Result<Option<Action>, String> {
         let (micro_batch, chunk, pass) = (action.micro_batch(), action.chunk(), action.pass());
-        let Shape { num_chunks, num_micro_batches, .. } = self.shape;
+        let Shape {
+            num_chunks,
+            num_micro_batches,
+            ..
+        } = self.shape;
         if micro_batch >= num_micro_batches || chunk >= num_chunks {
-            return Err(format!("a micro-batch below {num_micro_batches} and a chunk below {num_chunks}"));
+            return Err(format!(
+                "a micro-batch below {num_micro_batches} and a chunk below {num_chunks}"
+            ));
         }
-        let at = Place { stage: self.stage, chunk };
+        let at = Place {
+            stage: self.stage,
+            chunk,
+        };
         Ok(match action.role() {
             Role::Run => Some(action),
             Role::Send(_) => self.shape.send(at, pass, micro_batch),
@@ -74,7 +98,12 @@ impl Positions {
         let slot = self.slot(action);
         match std::mem::replace(&mut self.table[slot], index) {
             NOWHERE => Ok(()),
-            first => Err(ScheduleError::Duplicate { stage: self.stage, action, first, second: index }),
+            first => Err(ScheduleError::Duplicate {
+                stage: self.stage,
+                action,
+                first,
+                second: index,
+            }),
         }
     }
 
@@ -89,12 +118,18 @@ impl Positions {
 
     fn has_all(&self, pass: Pass, chunk: usize, micro_batch: usize) -> Result<()> {
         let stage = self.stage;
-        let mut due = self.shape.actions(Place { stage, chunk }, pass, micro_batch);
+        let mut due = self
+            .shape
+            .actions(Place { stage, chunk }, pass, micro_batch);
         match due.find(|action| self.table[self.slot(*action)] == NOWHERE) {
             None => Ok(()),
             Some(action) => {
                 let waiting = self.shape.counterpart(stage, action);
-                Err(ScheduleError::Missing { stage, action, waiting })
+                Err(ScheduleError::Missing {
+                    stage,
+                    action,
+                    waiting,
+                })
             }
         }
     }
@@ -106,6 +141,7 @@ impl Positions {
             Role::Send(_) => 2,
         };
         let kind = 3 * action.pass() as usize + role;
-        (kind * self.shape.num_chunks + action.chunk()) * self.shape.num_micro_batches + action.micro_batch()
+        (kind * self.shape.num_chunks + action.chunk()) * self.shape.num_micro_batches
+            + action.micro_batch()
     }
 }

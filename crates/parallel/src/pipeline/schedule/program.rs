@@ -30,11 +30,19 @@ pub(super) struct Task {
 
 impl Task {
     pub fn forward(micro_batch: usize, chunk: usize) -> Task {
-        Task { pass: Pass::Forward, micro_batch, chunk }
+        Task {
+            pass: Pass::Forward,
+            micro_batch,
+            chunk,
+        }
     }
 
     pub fn backward(micro_batch: usize, chunk: usize) -> Task {
-        Task { pass: Pass::Backward, micro_batch, chunk }
+        Task {
+            pass: Pass::Backward,
+            micro_batch,
+            chunk,
+        }
     }
 }
 
@@ -47,7 +55,16 @@ impl Schedule {
         let list = |stage| {
             let tasks = tasks(stage).into_iter();
             tasks
-                .flat_map(|t| shape.actions(Place { stage, chunk: t.chunk }, t.pass, t.micro_batch))
+                .flat_map(|t| {
+                    shape.actions(
+                        Place {
+                            stage,
+                            chunk: t.chunk,
+                        },
+                        t.pass,
+                        t.micro_batch,
+                    )
+                })
                 .collect()
         };
         Schedule {
@@ -60,6 +77,11 @@ impl Schedule {
 
     /// The counts, if a schedule can have them.
     pub(super) fn shape(&self, operation: &'static str) -> Result<Shape> {
-        Shape::new(operation, self.num_stages, self.num_chunks, self.num_micro_batches)
+        Shape::new(
+            operation,
+            self.num_stages,
+            self.num_chunks,
+            self.num_micro_batches,
+        )
     }
 }

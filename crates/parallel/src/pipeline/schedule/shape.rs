@@ -22,7 +22,10 @@ impl Place {
     /// # Panics
     /// If `num_stages` is zero.
     pub fn of_virtual_stage(virtual_stage: usize, num_stages: usize) -> Place {
-        Place { stage: virtual_stage % num_stages, chunk: virtual_stage / num_stages }
+        Place {
+            stage: virtual_stage % num_stages,
+            chunk: virtual_stage / num_stages,
+        }
     }
 
     /// The inverse of [`Place::of_virtual_stage`].
@@ -46,14 +49,27 @@ impl Shape {
         num_chunks: usize,
         num_micro_batches: usize,
     ) -> Result<Shape> {
-        let found = format!("{num_stages} stages, {num_chunks} chunks, {num_micro_batches} micro-batches");
-        let passes = num_stages.checked_mul(num_chunks).and_then(|n| n.checked_mul(num_micro_batches));
+        let found =
+            format!("{num_stages} stages, {num_chunks} chunks, {num_micro_batches} micro-batches");
+        let passes = num_stages
+            .checked_mul(num_chunks)
+            .and_then(|n| n.checked_mul(num_micro_batches));
         let needed = match passes {
             Some(0) => "at least 1 of each".to_string(),
-            Some(n) if n <= MAX_PASSES => return Ok(Shape { num_stages, num_chunks, num_micro_batches }),
+            Some(n) if n <= MAX_PASSES => {
+                return Ok(Shape {
+                    num_stages,
+                    num_chunks,
+                    num_micro_batches,
+                });
+            }
             _ => format!("a product of at most {MAX_PASSES}"),
         };
-        Err(ScheduleError::Invalid { operation, found, needed })
+        Err(ScheduleError::Invalid {
+            operation,
+            found,
+            needed,
+        })
     }
 
     /// Where the input of this pass comes from: `None` at the start of the pass.
@@ -63,7 +79,8 @@ impl Shape {
             Pass::Forward => here.checked_sub(1)?,
             Pass::Backward => here + 1,
         };
-        (there < self.num_stages * self.num_chunks).then(|| Place::of_virtual_stage(there, self.num_stages))
+        (there < self.num_stages * self.num_chunks)
+            .then(|| Place::of_virtual_stage(there, self.num_stages))
     }
 
     /// Where the output of this pass goes: `None` at its end.
@@ -82,47 +99,88 @@ impl Shape {
 
     /// The receive before this pass, if its input comes from another stage.
     pub fn receive(self, at: Place, pass: Pass, micro_batch: usize) -> Option<Action> {
-        let source = self.source(at, pass).filter(|source| source.stage != at.stage)?;
-        Some(Action::new(pass, Role::Receive(source.stage), micro_batch, at.chunk))
+        let source = self
+            .source(at, pass)
+            .filter(|source| source.stage != at.stage)?;
+        Some(Action::new(
+            pass,
+            Role::Receive(source.stage),
+            micro_batch,
+            at.chunk,
+        ))
     }
 
     /// The send after this pass, if its output goes to another stage.
     pub fn send(self, at: Place, pass: Pass, micro_batch: usize) -> Option<Action> {
-        let target = self.target(at, pass).filter(|target| target.stage != at.stage)?;
-        Some(Action::new(pass, Role::Send(target.stage), micro_batch, at.chunk))
+        let target = self
+            .target(at, pass)
+            .filter(|target| target.stage != at.stage)?;
+        Some(Action::new(
+            pass,
+            Role::Send(target.stage),
+            micro_batch,
+            at.chunk,
+        ))
     }
 
     /// All actions of one pass at one place, in the order in which they must happen there.
-    pub fn actions(self, at: Place, pass: Pass, micro_batch: usize) -> impl Iterator<Item = Action> {
+    pub fn actions(
+        self,
+        at: Place,
+        pass: Pass,
+        micro_batch: usize,
+    ) -> impl Iterator<Item = Action> {
         let run = Action::new(pass, Role::Run, micro_batch, at.chunk);
-        let (receive, send) = (self.receive(at, pass, micro_batch), self.send(at, pass, micro_batch));
+        let (receive, send) = (
+            self.receive(at, pass, micro_batch),
+            self.send(at, pass, micro_batch),
+        );
         receive.into_iter().chain([run]).chain(send)
     }
 
     /// The other end of a message: the stage, and what that stage must do. `None` for a computation.
     pub fn counterpart(self, stage: usize, action: Action) -> Option<(usize, Action)> {
-        let (at, pass) = (Place { stage, chunk: action.chunk() }, action.pass());
+        let (at, pass) = (
+            Place {
+                stage,
+                chunk: action.chunk(),
+            },
+            action.pass(),
+        );
         let (other, role) = match action.role() {
             Role::Run => return None,
             Role::Send(_) => (self.target(at, pass)?, Role::Receive(stage)),
             Role::Receive(_) => (self.source(at, pass)?, Role::Send(stage)),
         };
-        Some((other.stage, Action::new(pass, role, action.micro_batch(), other.chunk)))
+        Some((
+            other.stage,
+            Action::new(pass, role, action.micro_batch(), other.chunk),
+        ))
     }
 
     /// What must come before this action on the same stage.
     pub fn needs(self, stage: usize, action: Action) -> impl Iterator<Item = Action> {
-        let (at, pass, micro_batch) =
-            (Place { stage, chunk: action.chunk() }, action.pass(), action.micro_batch());
+        let (at, pass, micro_batch) = (
+            Place {
+                stage,
+                chunk: action.chunk(),
+            },
+            action.pass(),
+            action.micro_batch(),
+        );
         let run = |pass, chunk| Action::new(pass, Role::Run, micro_batch, chunk);
         let [input, own] = match action.role() {
             Role::Receive(_) => [None, None],
             Role::Send(_) => [None, Some(run(pass, at.chunk))],
             Role::Run => {
                 let local = self.source(at, pass).filter(|source| source.stage == stage);
-                let input =
-                    self.receive(at, pass, micro_batch).or(local.map(|source| run(pass, source.chunk)));
-                [input, (pass == Pass::Backward).then(|| run(Pass::Forward, at.chunk))]
+                let input = self
+                    .receive(at, pass, micro_batch)
+                    .or(local.map(|source| run(pass, source.chunk)));
+                [
+                    input,
+                    (pass == Pass::Backward).then(|| run(Pass::Forward, at.chunk)),
+                ]
             }
         };
         input.into_iter().chain(own)
@@ -136,7 +194,10 @@ mod tests {
     #[test]
     fn places_round_trip() {
         for virtual_stage in 0..24 {
-            assert_eq!(Place::of_virtual_stage(virtual_stage, 4).virtual_stage(4), virtual_stage);
+            assert_eq!(
+                Place::of_virtual_stage(virtual_stage, 4).virtual_stage(4),
+                virtual_stage
+            );
         }
         assert_eq!(Place::of_virtual_stage(6, 4), Place { stage: 2, chunk: 1 });
     }
@@ -144,9 +205,22 @@ mod tests {
     #[test]
     fn messages_wrap_from_the_last_stage_to_the_first() {
         let shape = Shape::new("test", 3, 2, 1).unwrap();
-        let send = shape.send(Place { stage: 2, chunk: 0 }, Pass::Forward, 0).unwrap();
-        assert_eq!(send, Action::SendActivation { micro_batch: 0, chunk: 0, to: 0 });
-        let receive = Action::RecvActivation { micro_batch: 0, chunk: 1, from: 2 };
+        let send = shape
+            .send(Place { stage: 2, chunk: 0 }, Pass::Forward, 0)
+            .unwrap();
+        assert_eq!(
+            send,
+            Action::SendActivation {
+                micro_batch: 0,
+                chunk: 0,
+                to: 0
+            }
+        );
+        let receive = Action::RecvActivation {
+            micro_batch: 0,
+            chunk: 1,
+            from: 2,
+        };
         assert_eq!(shape.counterpart(2, send), Some((0, receive)));
         assert_eq!(shape.counterpart(0, receive), Some((2, send)));
     }
@@ -156,17 +230,41 @@ mod tests {
         let shape = Shape::new("test", 1, 3, 1).unwrap();
         let at = Place { stage: 0, chunk: 1 };
         assert_eq!(shape.actions(at, Pass::Forward, 0).count(), 1);
-        let needs: Vec<_> = shape.needs(0, Action::Backward { micro_batch: 0, chunk: 1 }).collect();
-        let expected =
-            [Action::Backward { micro_batch: 0, chunk: 2 }, Action::Forward { micro_batch: 0, chunk: 1 }];
+        let needs: Vec<_> = shape
+            .needs(
+                0,
+                Action::Backward {
+                    micro_batch: 0,
+                    chunk: 1,
+                },
+            )
+            .collect();
+        let expected = [
+            Action::Backward {
+                micro_batch: 0,
+                chunk: 2,
+            },
+            Action::Forward {
+                micro_batch: 0,
+                chunk: 1,
+            },
+        ];
         assert_eq!(needs, expected);
     }
 
     #[test]
     fn absurd_sizes_are_refused_with_their_numbers() {
-        let text = Shape::new("gpipe", usize::MAX, 2, 3).unwrap_err().to_string();
-        assert!(text.contains("2 chunks") && text.contains("4194304"), "{text}");
+        let text = Shape::new("gpipe", usize::MAX, 2, 3)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains("2 chunks") && text.contains("4194304"),
+            "{text}"
+        );
         let text = Shape::new("gpipe", 4, 1, 0).unwrap_err().to_string();
-        assert_eq!(text, "gpipe: 4 stages, 1 chunks, 0 micro-batches, needed at least 1 of each");
+        assert_eq!(
+            text,
+            "gpipe: 4 stages, 1 chunks, 0 micro-batches, needed at least 1 of each"
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Runs the message-driven policy on all stages in virtual time, and writes down what it did as a schedule.
 
-use super::{Decision, MessageDriven, Pass, Place, Ready, Result, Schedule, program::Task, shape::Shape};
+use super::{
+    Decision, MessageDriven, Pass, Place, Ready, Result, Schedule, program::Task, shape::Shape,
+};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
@@ -44,11 +46,21 @@ pub fn simulate(
 ) -> Result<Schedule> {
     let shape = Shape::new("simulate", num_stages, 1, num_micro_batches)?;
     let limit = in_flight_limit.unwrap_or(num_stages);
-    let stages = (0..num_stages).map(|stage| Actor::new(stage, shape, limit)).collect::<Result<_>>()?;
+    let stages = (0..num_stages)
+        .map(|stage| Actor::new(stage, shape, limit))
+        .collect::<Result<_>>()?;
     let wakes = (0..num_stages).map(|stage| Reverse((0, stage))).collect();
-    let mut world = World { shape, pace, delay_us, stages, wakes };
+    let mut world = World {
+        shape,
+        pace,
+        delay_us,
+        stages,
+        wakes,
+    };
     world.run();
-    Ok(Schedule::from_tasks(shape, |stage| std::mem::take(&mut world.stages[stage].log)))
+    Ok(Schedule::from_tasks(shape, |stage| {
+        std::mem::take(&mut world.stages[stage].log)
+    }))
 }
 
 /// One stage: its policy, the arrival times of messages it has not used, and what it did so far.
@@ -83,15 +95,30 @@ impl Actor {
     fn new(stage: usize, shape: Shape, limit: usize) -> Result<Actor> {
         let policy = MessageDriven::new(stage, shape.num_stages, shape.num_micro_batches, limit)?;
         let (activations, gradients) = (Inbox::default(), Inbox::default());
-        Ok(Actor { policy, free_at: 0, activations, gradients, log: Vec::new() })
+        Ok(Actor {
+            policy,
+            free_at: 0,
+            activations,
+            gradients,
+            log: Vec::new(),
+        })
     }
 
     /// Asks the policy, uses up the message it acts on, and notes the work.
     fn decide(&mut self, now: u64) -> Option<Task> {
-        let ready = Ready { activation: self.activations.has_by(now), gradient: self.gradients.has_by(now) };
-        let Decision::Run(pass, micro_batch) = self.policy.next(ready) else { return None };
+        let ready = Ready {
+            activation: self.activations.has_by(now),
+            gradient: self.gradients.has_by(now),
+        };
+        let Decision::Run(pass, micro_batch) = self.policy.next(ready) else {
+            return None;
+        };
         self.inbox(pass).arrivals.pop_front();
-        let task = Task { pass, micro_batch, chunk: 0 };
+        let task = Task {
+            pass,
+            micro_batch,
+            chunk: 0,
+        };
         self.log.push(task);
         Some(task)
     }
@@ -134,7 +161,12 @@ impl<D: FnMut(Hop) -> u64> World<D> {
         self.stages[stage].free_at = end;
         self.wakes.push(Reverse((end, stage)));
         if let Some(target) = self.shape.target(Place { stage, chunk: 0 }, task.pass) {
-            let hop = Hop { pass: task.pass, micro_batch: task.micro_batch, from: stage, to: target.stage };
+            let hop = Hop {
+                pass: task.pass,
+                micro_batch: task.micro_batch,
+                from: stage,
+                to: target.stage,
+            };
             let arrival = end.saturating_add((self.delay_us)(hop));
             let arrival = self.stages[target.stage].inbox(task.pass).post(arrival);
             self.wakes.push(Reverse((arrival, target.stage)));
@@ -148,30 +180,66 @@ mod tests {
 
     #[test]
     fn late_messages_change_the_mixture_not_the_order() {
-        let pace = Pace { forward_us: 1, backward_us: 1 };
+        let pace = Pace {
+            forward_us: 1,
+            backward_us: 1,
+        };
         let prompt = simulate(2, 3, None, pace, |_| 0).unwrap();
-        let slow = simulate(2, 3, None, pace, |hop| if hop.pass == Pass::Backward { 9 } else { 0 }).unwrap();
+        let slow = simulate(2, 3, None, pace, |hop| {
+            if hop.pass == Pass::Backward { 9 } else { 0 }
+        })
+        .unwrap();
         // Stage 1 turns each micro-batch around at once, however late its gradients arrive at stage 0.
         assert_eq!(prompt.stages[1], slow.stages[1]);
-        let first_row =
-            |schedule: &Schedule| schedule.to_string().lines().next().map(str::to_string).unwrap();
+        let first_row = |schedule: &Schedule| {
+            schedule
+                .to_string()
+                .lines()
+                .next()
+                .map(str::to_string)
+                .unwrap()
+        };
         assert_eq!(first_row(&prompt), "stage 0 | F0 F1 .  B0 F2 B1 .  B2");
         let one_at_a_time = simulate(2, 3, Some(1), pace, |_| 0).unwrap();
-        assert_eq!(first_row(&one_at_a_time), "stage 0 | F0 .  .  B0 F1 .  .  B1 F2 .  .  B2");
+        assert_eq!(
+            first_row(&one_at_a_time),
+            "stage 0 | F0 .  .  B0 F1 .  .  B1 F2 .  .  B2"
+        );
     }
 
     #[test]
     fn a_late_activation_lets_gradients_go_first() {
-        let pace = Pace { forward_us: 1, backward_us: 1 };
-        let late = |hop: Hop| if hop.pass == Pass::Forward && hop.micro_batch == 2 { 20 } else { 0 };
-        let order = |schedule: Schedule| -> Vec<(Pass, usize)> {
-            let tasks = schedule.stages[1].iter().filter(|action| action.peer().is_none());
-            tasks.map(|action| (action.pass(), action.micro_batch())).collect()
+        let pace = Pace {
+            forward_us: 1,
+            backward_us: 1,
         };
-        let (prompt, late) =
-            (simulate(3, 3, None, pace, |_| 0).unwrap(), simulate(3, 3, None, pace, late).unwrap());
+        let late = |hop: Hop| {
+            if hop.pass == Pass::Forward && hop.micro_batch == 2 {
+                20
+            } else {
+                0
+            }
+        };
+        let order = |schedule: Schedule| -> Vec<(Pass, usize)> {
+            let tasks = schedule.stages[1]
+                .iter()
+                .filter(|action| action.peer().is_none());
+            tasks
+                .map(|action| (action.pass(), action.micro_batch()))
+                .collect()
+        };
+        let (prompt, late) = (
+            simulate(3, 3, None, pace, |_| 0).unwrap(),
+            simulate(3, 3, None, pace, late).unwrap(),
+        );
         use Pass::{Backward as B, Forward as F};
-        assert_eq!(order(prompt), [(F, 0), (F, 1), (F, 2), (B, 0), (B, 1), (B, 2)]);
-        assert_eq!(order(late), [(F, 0), (F, 1), (B, 0), (B, 1), (F, 2), (B, 2)]);
+        assert_eq!(
+            order(prompt),
+            [(F, 0), (F, 1), (F, 2), (B, 0), (B, 1), (B, 2)]
+        );
+        assert_eq!(
+            order(late),
+            [(F, 0), (F, 1), (B, 0), (B, 1), (F, 2), (B, 2)]
+        );
     }
 }

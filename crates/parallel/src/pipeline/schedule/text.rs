@@ -8,7 +8,10 @@ use super::{
 use std::fmt;
 
 /// Every pass takes one column.
-const UNIT: Cost = Cost { forward_us: 1.0, backward_us: 1.0 };
+const UNIT: Cost = Cost {
+    forward_us: 1.0,
+    backward_us: 1.0,
+};
 
 impl Schedule {
     /// The timeline, at most `max_columns` characters wide if that leaves room for anything.
@@ -31,7 +34,12 @@ impl Schedule {
             let labels: Vec<String> = list.iter().filter(is_pass).map(label).collect();
             format!("stage {stage} | {}", labels.join(" "))
         };
-        self.stages.iter().enumerate().map(row).collect::<Vec<_>>().join("\n")
+        self.stages
+            .iter()
+            .enumerate()
+            .map(row)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
@@ -62,7 +70,12 @@ struct Picture {
 impl Picture {
     fn new(schedule: &Schedule, spans: &[Vec<Span>]) -> Picture {
         // Unit costs: all times are whole numbers.
-        let num_columns = spans.iter().flatten().map(|span| span.end_us as usize).max().unwrap_or(0);
+        let num_columns = spans
+            .iter()
+            .flatten()
+            .map(|span| span.end_us as usize)
+            .max()
+            .unwrap_or(0);
         let row = |list: &Vec<Span>| {
             let mut cells = vec![".".to_string(); num_columns];
             for span in list {
@@ -73,12 +86,18 @@ impl Picture {
         let rows: Vec<Vec<String>> = spans.iter().map(row).collect();
         let cell_width = rows.iter().flatten().map(String::len).max().unwrap_or(0);
         let name_width = spans.len().saturating_sub(1).to_string().len();
-        Picture { rows, cell_width, name_width }
+        Picture {
+            rows,
+            cell_width,
+            name_width,
+        }
     }
 
     fn draw(&self, max_columns: usize) -> String {
         let rows = self.rows.iter().enumerate();
-        rows.map(|(stage, cells)| self.row(stage, cells, max_columns)).collect::<Vec<_>>().join("\n")
+        rows.map(|(stage, cells)| self.row(stage, cells, max_columns))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     fn row(&self, stage: usize, cells: &[String], max_columns: usize) -> String {
@@ -115,16 +134,25 @@ mod tests {
     #[test]
     fn gpipe_as_a_picture() {
         let text = gpipe(2, 2).unwrap().to_string();
-        assert_eq!(text, "stage 0 | F0 F1 .  .  B0 B1\nstage 1 | .  F0 F1 B0 B1 .");
+        assert_eq!(
+            text,
+            "stage 0 | F0 F1 .  .  B0 B1\nstage 1 | .  F0 F1 B0 B1 ."
+        );
     }
 
     #[test]
     fn a_wide_picture_loses_its_middle() {
         let schedule = gpipe(2, 8).unwrap();
         let text = schedule.to_text(30);
-        assert_eq!(text, "stage 0 | F0 F1 F2 ~  B5 B6 B7\nstage 1 | .  F0 F1 ~  B6 B7 .");
+        assert_eq!(
+            text,
+            "stage 0 | F0 F1 F2 ~  B5 B6 B7\nstage 1 | .  F0 F1 ~  B6 B7 ."
+        );
         assert!(text.lines().all(|row| row.len() <= 30));
-        assert_eq!(schedule.to_text(0).lines().next(), Some("stage 0 | F0 ~  B7"));
+        assert_eq!(
+            schedule.to_text(0).lines().next(),
+            Some("stage 0 | F0 ~  B7")
+        );
     }
 
     #[test]

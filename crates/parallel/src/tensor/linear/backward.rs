@@ -32,7 +32,8 @@ impl Saved {
 
     /// Keeps the next layer's gathered weight, unless it is to be gathered again.
     pub(super) fn keep(&mut self, layer: &Linear, block: Tensor) {
-        let keep = self.context.settings().keep_gathered || !layer.weight.is_scattered(&self.context);
+        let keep =
+            self.context.settings().keep_gathered || !layer.weight.is_scattered(&self.context);
         self.blocks.push(keep.then_some(block));
     }
 
@@ -40,7 +41,11 @@ impl Saved {
     ///
     /// dX comes first, so that its all-reduce can run beside the products dW (OAR).
     pub(super) fn backward(&self, gradients: &[Option<Tensor>]) -> Result<Gradients> {
-        let d_x = if self.wants_input { self.input_gradient(gradients)? } else { None };
+        let d_x = if self.wants_input {
+            self.input_gradient(gradients)?
+        } else {
+            None
+        };
         for (layer, d_y) in self.layers.iter().zip(gradients) {
             if let Some(d_y) = d_y {
                 self.weight_gradient(layer, d_y)?;
@@ -69,9 +74,11 @@ impl Saved {
                 Some(d_x) => ops::matmul_into(d_y, &block, transpose, d_x, 1.0, 1.0)?,
             }
         }
-        if let (Some(d_x), Some(group)) =
-            (&sum, self.context.group(self.layers[0].kind.emits(), Purpose::Main)?)
-        {
+        if let (Some(d_x), Some(group)) = (
+            &sum,
+            self.context
+                .group(self.layers[0].kind.emits(), Purpose::Main)?,
+        ) {
             let beside = self.context.settings().overlap.all_reduce;
             let stream = if beside {
                 self.context.stream("tensor all-reduce")?
@@ -86,16 +93,22 @@ impl Saved {
     // The block's gradient travels over Z in the compute type and is added up in the accumulator.
     fn weight_gradient(&self, layer: &Linear, d_y: &Tensor) -> Result<()> {
         let (context, dtype) = (&self.context, self.x.dtype());
-        scatter::accumulate(context, &layer.weight, Subject::Linear, dtype, |into, beta| {
-            match layer.storage {
+        scatter::accumulate(
+            context,
+            &layer.weight,
+            Subject::Linear,
+            dtype,
+            |into, beta| match layer.storage {
                 Storage::InOut => ops::matmul_into(&self.x, d_y, Transpose::First, into, 1.0, beta),
                 Storage::OutIn => ops::matmul_into(d_y, &self.x, Transpose::First, into, 1.0, beta),
-            }
-        })
+            },
+        )
     }
 
     fn bias_gradient(&self, layer: &Linear, d_y: &Tensor) -> Result<()> {
-        let Some(bias) = &layer.bias else { return Ok(()) };
+        let Some(bias) = &layer.bias else {
+            return Ok(());
+        };
         ops::column_sum_into(d_y, &bias.gradient())?;
         self.context.gradient_added(bias)
     }

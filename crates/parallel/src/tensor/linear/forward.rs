@@ -17,15 +17,25 @@ use ::tensor::{ReduceOp, Result, Tensor, Var, ops, ops::UnaryOp};
 /// # Errors
 /// [`Error::Invalid`](crate::Error::Invalid) when features do not fit a weight; those of the collectives.
 pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
-    let Some(first) = layers.first() else { return Ok(Vec::new()) };
+    let Some(first) = layers.first() else {
+        return Ok(Vec::new());
+    };
     let context = x.context().clone();
     let x = x.redistribute(Some(first.kind.reads()), first.weight.name())?;
     let mut saved = Saved::new(&x, layers);
     let product = |layer: &&Linear| product(&context, layer, x.tensor(), &mut saved);
     let outputs: Vec<Tensor> = layers.iter().map(product).collect::<Result<_>>()?;
-    layers.iter().zip(&outputs).try_for_each(|(layer, out)| reduce(&context, layer, out))?;
-    let vars = Var::record("linear", &[x.var()], outputs, true, move |gradients| saved.backward(&gradients));
-    vars.into_iter().zip(layers).map(|(var, layer)| wrap(&context, var, layer)).collect()
+    layers
+        .iter()
+        .zip(&outputs)
+        .try_for_each(|(layer, out)| reduce(&context, layer, out))?;
+    let vars = Var::record("linear", &[x.var()], outputs, true, move |gradients| {
+        saved.backward(&gradients)
+    });
+    vars.into_iter()
+        .zip(layers)
+        .map(|(var, layer)| wrap(&context, var, layer))
+        .collect()
 }
 
 /// GELU (by its tanh approximation) of a layer's result.
@@ -66,7 +76,9 @@ fn product(context: &Context, layer: &Linear, x: &Tensor, saved: &mut Saved) -> 
     let block = gather::gather(context, &layer.weight, Subject::Linear)?;
     let is_whole = context.group(layer.kind.reads(), Purpose::Main)?.is_none();
     let out = match &layer.bias {
-        Some(bias) if is_whole => ops::matmul_bias(x, &block, layer.storage.forward(), &bias.value())?,
+        Some(bias) if is_whole => {
+            ops::matmul_bias(x, &block, layer.storage.forward(), &bias.value())?
+        }
         _ => ops::matmul(x, &block, layer.storage.forward())?,
     };
     saved.keep(layer, block);
@@ -75,9 +87,20 @@ fn product(context: &Context, layer: &Linear, x: &Tensor, saved: &mut Saved) -> 
 
 // The bias is added after the reduction, once; every rank of the contracted axis adds the same.
 fn reduce(context: &Context, layer: &Linear, out: &Tensor) -> Result<()> {
-    let Some(group) = context.group(layer.kind.reads(), Purpose::Main)? else { return Ok(()) };
-    group.all_reduce(context, Subject::Linear, &context.device().compute(), out, ReduceOp::Sum)?;
-    layer.bias.as_ref().map_or(Ok(()), |bias| ops::add_bias(out, &bias.value()))
+    let Some(group) = context.group(layer.kind.reads(), Purpose::Main)? else {
+        return Ok(());
+    };
+    group.all_reduce(
+        context,
+        Subject::Linear,
+        &context.device().compute(),
+        out,
+        ReduceOp::Sum,
+    )?;
+    layer
+        .bias
+        .as_ref()
+        .map_or(Ok(()), |bias| ops::add_bias(out, &bias.value()))
 }
 
 fn wrap(context: &Context, var: Var, layer: &Linear) -> Result<DTensor> {

@@ -114,7 +114,14 @@ impl Linear {
     ) -> Result<Linear> {
         let layout = layout(vec![vec![kind.reads(), Axis::Z], vec![kind.emits()]]);
         let shape = [in_features, out_features];
-        let weight = Parameter::declare(context, &format!("{name}.weight"), &shape, layout, init, true)?;
+        let weight = Parameter::declare(
+            context,
+            &format!("{name}.weight"),
+            &shape,
+            layout,
+            init,
+            true,
+        )?;
         let declare_bias = || {
             let layout = layout_of_bias(kind);
             Parameter::declare(
@@ -127,7 +134,13 @@ impl Linear {
             )
         };
         let bias = with_bias.then(declare_bias).transpose()?;
-        Ok(Linear { weight, bias, kind, storage: Storage::InOut, out_features })
+        Ok(Linear {
+            weight,
+            bias,
+            kind,
+            storage: Storage::InOut,
+            out_features,
+        })
     }
 
     /// A normal layer over a table of out x in, such as that of an embedding.

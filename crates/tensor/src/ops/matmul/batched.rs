@@ -19,14 +19,30 @@ pub fn matmul_batched(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Te
     same_type("matmul_batched", a, &[b])?;
     let (outer, [a_rows, a_columns]) = split(a)?;
     let (outer_of_b, [b_rows, b_columns]) = split(b)?;
-    let (m, k) = if transpose == Transpose::First { (a_columns, a_rows) } else { (a_rows, a_columns) };
-    let (k_of_b, n) = if transpose == Transpose::Second { (b_columns, b_rows) } else { (b_rows, b_columns) };
+    let (m, k) = if transpose == Transpose::First {
+        (a_columns, a_rows)
+    } else {
+        (a_rows, a_columns)
+    };
+    let (k_of_b, n) = if transpose == Transpose::Second {
+        (b_columns, b_rows)
+    } else {
+        (b_rows, b_columns)
+    };
     if outer != outer_of_b || k != k_of_b {
         let found = format!("{a:?} and {b:?} (transpose {transpose:?})");
-        return Err(Error::invalid("matmul_batched", found, "equal leading dims and contracted sizes"));
+        return Err(Error::invalid(
+            "matmul_batched",
+            found,
+            "equal leading dims and contracted sizes",
+        ));
     }
     let out = Tensor::empty(a.device(), a.dtype(), &[outer, &[m, n]].concat())?;
-    let matrix = |tensor: &Tensor, leading, transposed| Matrix { data: tensor.raw(), leading, transposed };
+    let matrix = |tensor: &Tensor, leading, transposed| Matrix {
+        data: tensor.raw(),
+        leading,
+        transposed,
+    };
     let gemm = Gemm {
         m,
         n,
@@ -36,7 +52,10 @@ pub fn matmul_batched(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Te
         c: matrix(&out, n, false),
         alpha: 1.0,
         beta: 0.0,
-        batch: Batch { count: outer.iter().product(), strides: [m * k, k * n, m * n] },
+        batch: Batch {
+            count: outer.iter().product(),
+            strides: [m * k, k * n, m * n],
+        },
         epilogue: Epilogue::None,
     };
     run(&[a, b], &[&out], &gemm)?;
@@ -47,6 +66,10 @@ pub fn matmul_batched(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Te
 fn split(tensor: &Tensor) -> Result<(&[usize], [usize; 2])> {
     match tensor.shape() {
         [outer @ .., rows, columns] => Ok((outer, [*rows, *columns])),
-        _ => Err(Error::invalid("matmul_batched", format!("{tensor:?}"), "at least two dims")),
+        _ => Err(Error::invalid(
+            "matmul_batched",
+            format!("{tensor:?}"),
+            "at least two dims",
+        )),
     }
 }

@@ -20,7 +20,10 @@ pub fn matmul_bias(a: &Tensor, b: &Tensor, transpose: Transpose, bias: &Tensor) 
     let out = Tensor::empty(a.device(), a.dtype(), &shape(a, b, transpose)?)?;
     holds("matmul_bias", "bias", bias, out.columns(), a.dtype())?;
     let gemm = single(a, b, transpose, &out, 1.0, 0.0)?;
-    let fused = Gemm { epilogue: Epilogue::Bias { bias: bias.raw() }, ..gemm };
+    let fused = Gemm {
+        epilogue: Epilogue::Bias { bias: bias.raw() },
+        ..gemm
+    };
     if fuses(&out, &fused)? {
         run(&[a, b, bias], &[&out], &fused)?;
     } else {
@@ -49,8 +52,14 @@ pub fn matmul_gelu(
         holds("matmul_gelu", "bias", bias, sum.columns(), a.dtype())?;
     }
     let out = Tensor::empty(a.device(), a.dtype(), &shape)?;
-    let epilogue = Epilogue::Gelu { bias: bias.map(Tensor::raw), sum: sum.raw() };
-    let fused = Gemm { epilogue, ..single(a, b, transpose, &out, 1.0, 0.0)? };
+    let epilogue = Epilogue::Gelu {
+        bias: bias.map(Tensor::raw),
+        sum: sum.raw(),
+    };
+    let fused = Gemm {
+        epilogue,
+        ..single(a, b, transpose, &out, 1.0, 0.0)?
+    };
     if fuses(&out, &fused)? {
         let reads: Vec<&Tensor> = [a, b].into_iter().chain(bias).collect();
         run(&reads, &[&out, &sum], &fused)?;

@@ -48,10 +48,14 @@ pub fn matmul_into(
     beta: f64,
 ) -> Result<()> {
     let (m, n, _) = sizes(a, b, transpose)?;
-    let fits =
-        out.num_elements() == m * n && (out.dtype() == a.dtype() || out.dtype() == a.dtype().accumulator());
+    let fits = out.num_elements() == m * n
+        && (out.dtype() == a.dtype() || out.dtype() == a.dtype().accumulator());
     if !fits {
-        let needed = format!("{m} x {n} elements of {} or {}", a.dtype(), a.dtype().accumulator());
+        let needed = format!(
+            "{m} x {n} elements of {} or {}",
+            a.dtype(),
+            a.dtype().accumulator()
+        );
         return Err(Error::invalid("matmul", format!("result {out:?}"), needed));
     }
     disjoint("matmul", out, &[a, b])?;
@@ -70,7 +74,8 @@ fn shape(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Vec<usize>> {
 fn sizes(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<(usize, usize, usize)> {
     float("matmul", a)?;
     same_type("matmul", a, &[b])?;
-    let (a_rows, a_columns, b_rows, b_columns) = (a.num_rows(), a.columns(), b.num_rows(), b.columns());
+    let (a_rows, a_columns, b_rows, b_columns) =
+        (a.num_rows(), a.columns(), b.num_rows(), b.columns());
     let (m, k, n, k_of_b) = match transpose {
         Transpose::None => (a_rows, a_columns, b_columns, b_rows),
         Transpose::First => (a_columns, a_rows, b_columns, b_rows),
@@ -80,23 +85,41 @@ fn sizes(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<(usize, usize, 
         true => Ok((m, n, k)),
         false => {
             let found = format!("{a:?} and {b:?} (transpose {transpose:?})");
-            Err(Error::invalid("matmul", found, format!("equal contracted sizes, not {k} and {k_of_b}")))
+            Err(Error::invalid(
+                "matmul",
+                found,
+                format!("equal contracted sizes, not {k} and {k_of_b}"),
+            ))
         }
     }
 }
 
 // The product of two matrices, whose sizes are checked here.
-fn single(a: &Tensor, b: &Tensor, transpose: Transpose, out: &Tensor, alpha: f64, beta: f64) -> Result<Gemm> {
+fn single(
+    a: &Tensor,
+    b: &Tensor,
+    transpose: Transpose,
+    out: &Tensor,
+    alpha: f64,
+    beta: f64,
+) -> Result<Gemm> {
     let (m, n, k) = sizes(a, b, transpose)?;
-    let matrix =
-        |tensor: &Tensor, transposed| Matrix { data: tensor.raw(), leading: tensor.columns(), transposed };
+    let matrix = |tensor: &Tensor, transposed| Matrix {
+        data: tensor.raw(),
+        leading: tensor.columns(),
+        transposed,
+    };
     Ok(Gemm {
         m,
         n,
         k,
         a: matrix(a, transpose == Transpose::First),
         b: matrix(b, transpose == Transpose::Second),
-        c: Matrix { data: out.raw(), leading: n, transposed: false },
+        c: Matrix {
+            data: out.raw(),
+            leading: n,
+            transposed: false,
+        },
         alpha,
         beta,
         batch: Batch::ONE,
@@ -108,8 +131,16 @@ fn single(a: &Tensor, b: &Tensor, transpose: Transpose, out: &Tensor, alpha: f64
 // overlaps nothing else.
 fn run(reads: &[&Tensor], writes: &[&Tensor], gemm: &Gemm) -> Result<()> {
     let device = writes[0].device();
-    if !reads.iter().chain(writes).all(|tensor| tensor.device().same(device)) {
-        return Err(Error::invalid("matmul", "tensors of several devices", "tensors of one device"));
+    if !reads
+        .iter()
+        .chain(writes)
+        .all(|tensor| tensor.device().same(device))
+    {
+        return Err(Error::invalid(
+            "matmul",
+            "tensors of several devices",
+            "tensors of one device",
+        ));
     }
     device.compute().queue("matmul", reads, writes, |stream| {
         // SAFETY: the matrices are live and kept by their storage; the callers have checked all else.

@@ -13,7 +13,14 @@ use std::{
 fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for step in [40, 80, 120] {
-        save(&Dying::never(), dir.path(), step, &grid("x=2"), &model(step)).unwrap();
+        save(
+            &Dying::never(),
+            dir.path(),
+            step,
+            &grid("x=2"),
+            &model(step),
+        )
+        .unwrap();
     }
     dir
 }
@@ -36,7 +43,10 @@ fn flip(path: &Path) {
 
 /// What opening the folder says, after the checkpoint's path.
 fn said(dir: &Path, error: &Error) -> String {
-    error.to_string().replace(&format!("checkpoint {}: ", dir.join("step-00000120").display()), "")
+    error.to_string().replace(
+        &format!("checkpoint {}: ", dir.join("step-00000120").display()),
+        "",
+    )
 }
 
 const SHARD: &str = "shard-00001.safetensors";
@@ -58,14 +68,29 @@ fn a_flipped_bit() {
     flip(&file(dir.path(), 120, SHARD));
     let reader = Reader::open(dir.path()).unwrap();
     let sentence = said(dir.path(), &reader.verify().unwrap_err());
-    assert!(sentence.starts_with("shard-00001.safetensors is damaged: its "), "{sentence}");
-    assert!(sentence.ends_with("; step-00000080 beside it is whole"), "{sentence}");
+    assert!(
+        sentence.starts_with("shard-00001.safetensors is damaged: its "),
+        "{sentence}"
+    );
+    assert!(
+        sentence.ends_with("; step-00000080 beside it is whole"),
+        "{sentence}"
+    );
     // The flipped file holds pieces of `w` and `b`, not of `count`.
     assert!(reader.verify_files_for(["count"]).is_ok());
-    assert!(matches!(reader.verify_files_for(["count", "b"]), Err(Error::Damaged { .. })));
-    assert!(matches!(reader.verify_files_for(["gone"]), Err(Error::UnknownTensor { .. })));
+    assert!(matches!(
+        reader.verify_files_for(["count", "b"]),
+        Err(Error::Damaged { .. })
+    ));
+    assert!(matches!(
+        reader.verify_files_for(["gone"]),
+        Err(Error::UnknownTensor { .. })
+    ));
     // Its fault would get a new, valid sum.
-    assert!(matches!(reshard(&reader, dir.path(), &grid("z=2"), &|_| 0), Err(Error::Damaged { .. })));
+    assert!(matches!(
+        reshard(&reader, dir.path(), &grid("z=2"), &|_| 0),
+        Err(Error::Damaged { .. })
+    ));
 }
 
 #[test]
@@ -74,11 +99,20 @@ fn only_whole_checkpoints_are_offered() {
     truncate(&file(dir.path(), 120, SHARD));
     flip(&file(dir.path(), 80, SHARD));
     let error = Reader::open(dir.path()).unwrap_err();
-    assert!(matches!(&error, Error::Damaged { offer: Some(name), .. } if name == "step-00000040"), "{error}");
+    assert!(
+        matches!(&error, Error::Damaged { offer: Some(name), .. } if name == "step-00000040"),
+        "{error}"
+    );
     flip(&file(dir.path(), 40, "manifest.json"));
     let error = Reader::open(dir.path()).unwrap_err();
-    assert!(matches!(&error, Error::Damaged { offer: None, .. }), "{error}");
-    assert!(error.to_string().chars().last().unwrap().is_ascii_digit(), "{error}");
+    assert!(
+        matches!(&error, Error::Damaged { offer: None, .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().chars().last().unwrap().is_ascii_digit(),
+        "{error}"
+    );
 }
 
 #[test]
@@ -88,10 +122,16 @@ fn missing_files() {
     fs::remove_file(file(dir.path(), 120, SHARD)).unwrap();
     let error = Reader::open(dir.path()).unwrap_err();
     let offer = "; step-00000080 beside it is whole";
-    assert_eq!(said(dir.path(), &error), format!("{SHARD} is missing, needs {needed} bytes{offer}"));
+    assert_eq!(
+        said(dir.path(), &error),
+        format!("{SHARD} is missing, needs {needed} bytes{offer}")
+    );
     fs::remove_file(file(dir.path(), 120, "manifest.json")).unwrap();
     let error = Reader::open(dir.path().join("step-00000120")).unwrap_err();
-    assert_eq!(said(dir.path(), &error), format!("manifest.json is missing{offer}"));
+    assert_eq!(
+        said(dir.path(), &error),
+        format!("manifest.json is missing{offer}")
+    );
     // Without a manifest it is no complete checkpoint: the folder leads to the newest that is.
     assert_eq!(Reader::open(dir.path()).unwrap().step(), 80);
 }
@@ -103,12 +143,12 @@ fn a_damaged_or_foreign_manifest() {
     let whole = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, whole.replace("\"step\":120", "\"step\":121")).unwrap();
     let sentence = said(dir.path(), &Reader::open(dir.path()).unwrap_err());
-    let needed =
-        "manifest.json is damaged: its CRC-32 is not that of its text; step-00000080 beside it is whole";
+    let needed = "manifest.json is damaged: its CRC-32 is not that of its text; step-00000080 beside it is whole";
     assert_eq!(sentence, needed);
     fs::write(&manifest, r#"{"format": 2, "anything": []}"#).unwrap();
     let sentence = said(dir.path(), &Reader::open(dir.path()).unwrap_err());
-    let needed = "manifest.json has format 2, this program reads 1; step-00000080 beside it is whole";
+    let needed =
+        "manifest.json has format 2, this program reads 1; step-00000080 beside it is whole";
     assert_eq!(sentence, needed);
 }
 
@@ -118,7 +158,10 @@ fn a_file_that_shrinks_after_opening() {
     let reader = Reader::open(dir.path()).unwrap();
     truncate(&file(dir.path(), 120, SHARD));
     let whole = grid::IndexBox::full(&[5]);
-    assert!(matches!(reader.read("b", &whole), Err(Error::Damaged { .. })));
+    assert!(matches!(
+        reader.read("b", &whole),
+        Err(Error::Damaged { .. })
+    ));
     fs::remove_file(file(dir.path(), 120, SHARD)).unwrap();
     assert!(matches!(reader.read("b", &whole), Err(Error::Io { .. })));
     assert!(matches!(reader.verify(), Err(Error::Damaged { .. })));

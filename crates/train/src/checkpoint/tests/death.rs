@@ -26,8 +26,10 @@ fn save_and_prune(disk: &Arc<Dying>, dir: &Path, step: u64, wholes: &[Whole]) ->
 }
 
 fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -48,7 +50,9 @@ fn dies_everywhere(step: u64) {
         save_and_prune(&Dying::never(), dir.path(), 120, &model(9)).unwrap();
         assert!(holds(&Reader::open(dir.path()).unwrap(), &model(9)));
         assert!(
-            names(dir.path()).iter().all(|name| name.starts_with("step-")),
+            names(dir.path())
+                .iter()
+                .all(|name| name.starts_with("step-")),
             "{budget}: {:?}",
             names(dir.path())
         );
@@ -66,7 +70,10 @@ fn check(dir: &Path, step: u64, done: bool, budget: u64) {
         );
     }
     let newest = Reader::open(dir).unwrap().step();
-    assert!(newest == step || !done && newest == 80, "{budget}: newest is {newest}");
+    assert!(
+        newest == step || !done && newest == 80,
+        "{budget}: newest is {newest}"
+    );
 }
 
 #[test]
@@ -83,13 +90,37 @@ fn while_a_step_is_replaced() {
 fn a_full_disk_is_said_and_leaves_nothing_behind() {
     let enough = 1 << 20;
     let roomy = Dying::full_after(enough);
-    save(&roomy, tempfile::tempdir().unwrap().path(), 120, &grid("z=2"), &model(7)).unwrap();
+    save(
+        &roomy,
+        tempfile::tempdir().unwrap().path(),
+        120,
+        &grid("z=2"),
+        &model(7),
+    )
+    .unwrap();
     let needed = roomy.spent(enough);
     for budget in (0..needed).step_by(13) {
         let dir = two_checkpoints();
-        let error = save(&Dying::full_after(budget), dir.path(), 120, &grid("z=2"), &model(7)).unwrap_err();
-        let Error::NoSpace { path, needed, written } = &error else { panic!("{error}") };
-        assert!(path.starts_with(dir.path()) && written < needed && *written <= budget, "{error}");
+        let error = save(
+            &Dying::full_after(budget),
+            dir.path(),
+            120,
+            &grid("z=2"),
+            &model(7),
+        )
+        .unwrap_err();
+        let Error::NoSpace {
+            path,
+            needed,
+            written,
+        } = &error
+        else {
+            panic!("{error}")
+        };
+        assert!(
+            path.starts_with(dir.path()) && written < needed && *written <= budget,
+            "{error}"
+        );
         assert_eq!(names(dir.path()), ["step-00000040", "step-00000080"]);
         check(dir.path(), 120, false, budget);
     }
@@ -98,10 +129,22 @@ fn a_full_disk_is_said_and_leaves_nothing_behind() {
 #[test]
 fn the_sentence_of_a_full_disk() {
     let dir = tempfile::tempdir().unwrap();
-    let error =
-        save(&Dying::full_after(100), dir.path(), 120, &grid("z=2"), &model(7)).unwrap_err().to_string();
-    let shard = dir.path().join(".writing-step-00000120/shard-00000.safetensors");
-    let needed = format!("checkpoint: writing {}: found room for 100 bytes, needs ", shard.display());
+    let error = save(
+        &Dying::full_after(100),
+        dir.path(),
+        120,
+        &grid("z=2"),
+        &model(7),
+    )
+    .unwrap_err()
+    .to_string();
+    let shard = dir
+        .path()
+        .join(".writing-step-00000120/shard-00000.safetensors");
+    let needed = format!(
+        "checkpoint: writing {}: found room for 100 bytes, needs ",
+        shard.display()
+    );
     assert!(error.starts_with(&needed), "{error}");
 }
 
@@ -111,7 +154,10 @@ fn names_are_given_after_what_they_name_is_on_disk() {
     save(&Dying::never(), dir.path(), 8, &grid("x=1"), &model(1)).unwrap();
     save(&disk, dir.path(), 8, &grid("x=1"), &model(1)).unwrap();
     let log = disk.log();
-    let from = log.iter().position(|line| line.starts_with("create shard")).unwrap();
+    let from = log
+        .iter()
+        .position(|line| line.starts_with("create shard"))
+        .unwrap();
     let folder = dir.path().file_name().unwrap().to_string_lossy();
     let needed = [
         "create shard-00000.safetensors",

@@ -25,12 +25,20 @@ pub struct Dying {
 impl Dying {
     /// The process dies after so much.
     pub fn after(budget: u64) -> Arc<Dying> {
-        Arc::new(Dying { left: Arc::new(AtomicU64::new(budget)), full: false, log: Mutex::default() })
+        Arc::new(Dying {
+            left: Arc::new(AtomicU64::new(budget)),
+            full: false,
+            log: Mutex::default(),
+        })
     }
 
     /// The disk is full after so much.
     pub fn full_after(budget: u64) -> Arc<Dying> {
-        Arc::new(Dying { left: Arc::new(AtomicU64::new(budget)), full: true, log: Mutex::default() })
+        Arc::new(Dying {
+            left: Arc::new(AtomicU64::new(budget)),
+            full: true,
+            log: Mutex::default(),
+        })
     }
 
     /// A disk that holds whatever comes, and syncs nothing.
@@ -52,21 +60,33 @@ impl Dying {
         if !self.full {
             spend(&self.left)?;
         }
-        self.log.lock().unwrap().push(format!("{what} {}", path.file_name().unwrap().to_string_lossy()));
+        self.log.lock().unwrap().push(format!(
+            "{what} {}",
+            path.file_name().unwrap().to_string_lossy()
+        ));
         Ok(())
     }
 
     /// Step by step, manifest last: the order that would fool a reader longest.
     fn remove_all(&self, path: &Path) -> io::Result<()> {
         if path.is_dir() {
-            let mut inside: Vec<_> = fs::read_dir(path)?.map(|entry| entry.unwrap().path()).collect();
+            let mut inside: Vec<_> = fs::read_dir(path)?
+                .map(|entry| entry.unwrap().path())
+                .collect();
             inside.sort();
-            inside.iter().rev().try_for_each(|path| self.remove_all(path))?;
+            inside
+                .iter()
+                .rev()
+                .try_for_each(|path| self.remove_all(path))?;
         }
         if path.exists() {
             self.operation("remove", path)?;
         }
-        if path.is_dir() { fs::remove_dir(path) } else { Local.remove(path) }
+        if path.is_dir() {
+            fs::remove_dir(path)
+        } else {
+            Local.remove(path)
+        }
     }
 }
 
@@ -79,11 +99,18 @@ impl Disk for Dying {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Stored>> {
         self.operation("create", path)?;
         let file = fs::File::create_new(path)?;
-        Ok(Box::new(DyingFile { file, left: self.left.clone(), full: self.full }))
+        Ok(Box::new(DyingFile {
+            file,
+            left: self.left.clone(),
+            full: self.full,
+        }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.operation(&format!("rename {} to", from.file_name().unwrap().to_string_lossy()), to)?;
+        self.operation(
+            &format!("rename {} to", from.file_name().unwrap().to_string_lossy()),
+            to,
+        )?;
         Local.rename(from, to)
     }
 
@@ -106,7 +133,11 @@ impl Write for DyingFile {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let taken = self.left.load(Ordering::SeqCst).min(buffer.len() as u64);
         if taken == 0 && !buffer.is_empty() {
-            return Err(if self.full { io::ErrorKind::StorageFull.into() } else { killed() });
+            return Err(if self.full {
+                io::ErrorKind::StorageFull.into()
+            } else {
+                killed()
+            });
         }
         self.left.fetch_sub(taken, Ordering::SeqCst);
         self.file.write(&buffer[..taken as usize])
@@ -124,7 +155,9 @@ impl Stored for DyingFile {
 }
 
 fn spend(left: &AtomicU64) -> io::Result<()> {
-    let spent = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(OPERATION));
+    let spent = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+        left.checked_sub(OPERATION)
+    });
     spent.map(|_| ()).map_err(|_| killed())
 }
 

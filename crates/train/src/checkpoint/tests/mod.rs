@@ -33,10 +33,19 @@ impl Whole {
     fn new(name: &str, dtype: DType, shape: &[usize], layout: &str, seed: u64) -> Whole {
         let num_bytes = shape.iter().product::<usize>() * dtype.bytes();
         let byte = |at: usize| {
-            ((at as u64 + 1).wrapping_mul(seed | 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+            ((at as u64 + 1)
+                .wrapping_mul(seed | 1)
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                >> 56) as u8
         };
         let bytes = (0..num_bytes).map(byte).collect();
-        Whole { name: name.into(), dtype, shape: shape.to_vec(), layout: layout.parse().unwrap(), bytes }
+        Whole {
+            name: name.into(),
+            dtype,
+            shape: shape.to_vec(),
+            layout: layout.parse().unwrap(),
+            bytes,
+        }
     }
 
     /// The bytes of a box, element by element.
@@ -51,7 +60,9 @@ impl Whole {
             }
             offset
         });
-        elements.flat_map(|offset| self.bytes[offset * width..][..width].iter().copied()).collect()
+        elements
+            .flat_map(|offset| self.bytes[offset * width..][..width].iter().copied())
+            .collect()
     }
 }
 
@@ -60,19 +71,34 @@ fn grid(degrees: &str) -> Grid {
 }
 
 /// Writes tensors as the ranks of a grid would; the first rank that has a box writes it.
-fn save(disk: &Arc<Dying>, dir: &Path, step: u64, grid: &Grid, wholes: &[Whole]) -> Result<PathBuf> {
+fn save(
+    disk: &Arc<Dying>,
+    dir: &Path,
+    step: u64,
+    grid: &Grid,
+    wholes: &[Whole],
+) -> Result<PathBuf> {
     let disk: Arc<dyn Disk> = disk.clone();
     let writer = Writer::begin_on(disk.clone(), dir, step)?;
     let (mut records, mut written) = (Vec::new(), BTreeSet::new());
     for rank in 0..grid.world_size() {
-        let local = |whole: &Whole| whole.layout.local_box(&whole.shape, grid, &grid.coordinates(rank));
+        let local = |whole: &Whole| {
+            whole
+                .layout
+                .local_box(&whole.shape, grid, &grid.coordinates(rank))
+        };
         let boxes = wholes.iter().map(|whole| (whole, local(whole)));
         let own: Vec<_> = boxes
-            .filter(|(whole, index)| written.insert((&whole.name, index.start.clone(), index.shape.clone())))
+            .filter(|(whole, index)| {
+                written.insert((&whole.name, index.start.clone(), index.shape.clone()))
+            })
             .collect();
         let cuts: Vec<_> = own.iter().map(|(whole, index)| whole.cut(index)).collect();
-        let pieces: Vec<_> =
-            own.iter().zip(&cuts).map(|((whole, index), bytes)| piece(whole, index, bytes)).collect();
+        let pieces: Vec<_> = own
+            .iter()
+            .zip(&cuts)
+            .map(|((whole, index), bytes)| piece(whole, index, bytes))
+            .collect();
         records.push(write_shard_on(&*disk, writer.dir(), rank, &pieces)?);
     }
     // Over a wire and back, as between ranks.
@@ -81,8 +107,21 @@ fn save(disk: &Arc<Dying>, dir: &Path, step: u64, grid: &Grid, wholes: &[Whole])
 }
 
 fn piece<'a>(whole: &'a Whole, index: &IndexBox, bytes: &'a [u8]) -> Piece<'a> {
-    let Whole { name, dtype, shape, layout, .. } = whole;
-    Piece { name, dtype: *dtype, global_shape: shape, layout, index: index.clone(), bytes }
+    let Whole {
+        name,
+        dtype,
+        shape,
+        layout,
+        ..
+    } = whole;
+    Piece {
+        name,
+        dtype: *dtype,
+        global_shape: shape,
+        layout,
+        index: index.clone(),
+        bytes,
+    }
 }
 
 fn sections(grid: &Grid) -> Sections {
@@ -106,7 +145,11 @@ fn model(seed: u64) -> Vec<Whole> {
 
 /// Whether a checkpoint holds exactly these tensors and all its sums are right.
 fn holds(reader: &Reader, wholes: &[Whole]) -> bool {
-    let whole =
-        |whole: &Whole| reader.read(&whole.name, &IndexBox::full(&whole.shape)).unwrap() == whole.bytes;
+    let whole = |whole: &Whole| {
+        reader
+            .read(&whole.name, &IndexBox::full(&whole.shape))
+            .unwrap()
+            == whole.bytes
+    };
     reader.verify().is_ok() && reader.names().count() == wholes.len() && wholes.iter().all(whole)
 }

@@ -31,13 +31,22 @@ fn the_safetensors_crate_reads_shards() {
         assert_eq!(described["rank"], file);
         for (key, tensor) in shard.iter() {
             let piece = &described["pieces"][key];
-            let whole = wholes.iter().find(|whole| piece["name"] == whole.name.as_str()).unwrap();
+            let whole = wholes
+                .iter()
+                .find(|whole| piece["name"] == whole.name.as_str())
+                .unwrap();
             let start: Vec<usize> = serde_json::from_value(piece["start"].clone()).unwrap();
             let starts: Vec<_> = start.iter().map(usize::to_string).collect();
             assert_eq!(key, format!("{}@{}", whole.name, starts.join(",")));
-            assert_eq!(piece["global_shape"], serde_json::to_value(&whole.shape).unwrap());
+            assert_eq!(
+                piece["global_shape"],
+                serde_json::to_value(&whole.shape).unwrap()
+            );
             assert_eq!(element::from_header(tensor.dtype()), Some(whole.dtype));
-            let index = IndexBox { start, shape: tensor.shape().to_vec() };
+            let index = IndexBox {
+                start,
+                shape: tensor.shape().to_vec(),
+            };
             assert_eq!(tensor.data(), whole.cut(&index));
             num_elements += index.num_elements();
         }
@@ -47,7 +56,10 @@ fn the_safetensors_crate_reads_shards() {
 
 #[test]
 fn wide_elements_come_first() {
-    let wholes = [Whole::new("a", DType::F16, &[3], "[-]", 1), Whole::new("b", DType::F64, &[2], "[-]", 2)];
+    let wholes = [
+        Whole::new("a", DType::F16, &[3], "[-]", 1),
+        Whole::new("b", DType::F64, &[2], "[-]", 2),
+    ];
     let (_dir, reader) = saved("x=1", &wholes);
     for whole in &wholes {
         let offset = reader.tensor(&whole.name).unwrap().pieces[0].offset;
@@ -60,8 +72,10 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
     let wholes = model(3);
     let (dir, reader) = saved("x=2,z=2", &wholes);
     let path = dir.path().join("model.safetensors");
-    let bytes =
-        export_safetensors(&reader, &path, &|name| (name != "count").then(|| name.to_owned())).unwrap();
+    let bytes = export_safetensors(&reader, &path, &|name| {
+        (name != "count").then(|| name.to_owned())
+    })
+    .unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
     let file = fs::read(&path).unwrap();
     let tensors = SafeTensors::deserialize(&file).unwrap();
@@ -69,8 +83,14 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
     assert_eq!(tensors.tensor("b").unwrap().data(), wholes[1].bytes);
     let plain = PlainFile::open(&path).unwrap();
     assert_eq!(plain.names(), ["b", "w"]);
-    let index = IndexBox { start: vec![1, 1], shape: vec![2, 1] };
-    let (found, needed) = (plain.read_f64("w", &index).unwrap(), reader.read_f64("w", &index).unwrap());
+    let index = IndexBox {
+        start: vec![1, 1],
+        shape: vec![2, 1],
+    };
+    let (found, needed) = (
+        plain.read_f64("w", &index).unwrap(),
+        reader.read_f64("w", &index).unwrap(),
+    );
     assert_eq!(
         found.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
         needed.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
@@ -81,28 +101,62 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
         fs::metadata(&path).unwrap().len()
     );
     assert_eq!(plain.read_f64("w", &index).unwrap().len(), 2);
-    let none = export_safetensors(&reader, &path, &|_| None).unwrap_err().to_string();
-    assert!(none.ends_with("none of its 3 tensors is chosen for export"), "{none}");
+    let none = export_safetensors(&reader, &path, &|_| None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        none.ends_with("none of its 3 tensors is chosen for export"),
+        "{none}"
+    );
 }
 
 #[test]
 fn files_of_other_programs() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("theirs.safetensors");
-    let floats: Vec<u8> = [1.0_f32, -2.5, 3.0, 4.0].iter().flat_map(|number| number.to_le_bytes()).collect();
+    let floats: Vec<u8> = [1.0_f32, -2.5, 3.0, 4.0]
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
     let views = HashMap::from([
-        ("w", TensorView::new(Dtype::F32, vec![2, 2], &floats).unwrap()),
-        ("ids", TensorView::new(Dtype::U32, vec![2], &[7, 0, 0, 0, 0, 1, 0, 0]).unwrap()),
-        ("long", TensorView::new(Dtype::I64, vec![1], &[0; 8]).unwrap()),
+        (
+            "w",
+            TensorView::new(Dtype::F32, vec![2, 2], &floats).unwrap(),
+        ),
+        (
+            "ids",
+            TensorView::new(Dtype::U32, vec![2], &[7, 0, 0, 0, 0, 1, 0, 0]).unwrap(),
+        ),
+        (
+            "long",
+            TensorView::new(Dtype::I64, vec![1], &[0; 8]).unwrap(),
+        ),
     ]);
     safetensors::serialize_to_file(views, None, &path).unwrap();
     let file = PlainFile::open(&path).unwrap();
-    assert_eq!((file.names().len(), file.shape("w").unwrap()), (3, &[2, 2][..]));
-    assert_eq!(file.read_f64("w", &IndexBox { start: vec![0, 1], shape: vec![2, 1] }).unwrap(), [-2.5, 4.0]);
+    assert_eq!(
+        (file.names().len(), file.shape("w").unwrap()),
+        (3, &[2, 2][..])
+    );
+    assert_eq!(
+        file.read_f64(
+            "w",
+            &IndexBox {
+                start: vec![0, 1],
+                shape: vec![2, 1]
+            }
+        )
+        .unwrap(),
+        [-2.5, 4.0]
+    );
     assert_eq!(file.read_u32("ids").unwrap(), [7, 256]);
     assert!(file.contains("ids") && file.info("v").is_err());
     let whole = IndexBox::full(&[1]);
-    let said = [file.read_f64("long", &whole), file.read_f64("w", &whole), file.read_f64("v", &whole)];
+    let said = [
+        file.read_f64("long", &whole),
+        file.read_f64("w", &whole),
+        file.read_f64("v", &whole),
+    ];
     let needed = [
         "checkpoint: reading tensor long: found elements of I64, needs f64, f32, bf16, f16, i32 or u32"
             .to_owned(),
@@ -122,7 +176,13 @@ fn files_that_are_no_safetensors() {
     for len in [0, 7, 20, bytes.len() - 1] {
         fs::write(&path, &bytes[..len]).unwrap();
         let error = PlainFile::open(&path).unwrap_err();
-        assert!(matches!(error, Error::NotSafetensors { bytes, .. } if bytes == len as u64), "{error}");
+        assert!(
+            matches!(error, Error::NotSafetensors { bytes, .. } if bytes == len as u64),
+            "{error}"
+        );
     }
-    assert!(matches!(PlainFile::open(dir.path().join("gone")), Err(Error::Missing { .. })));
+    assert!(matches!(
+        PlainFile::open(dir.path().join("gone")),
+        Err(Error::Missing { .. })
+    ));
 }

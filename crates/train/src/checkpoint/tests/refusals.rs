@@ -9,7 +9,10 @@ use hal::DType;
 use std::{fs, path::Path};
 
 fn index(start: &[usize], shape: &[usize]) -> IndexBox {
-    IndexBox { start: start.to_vec(), shape: shape.to_vec() }
+    IndexBox {
+        start: start.to_vec(),
+        shape: shape.to_vec(),
+    }
 }
 
 /// What committing these boxes of a 4 x 2 tensor says, one rank for each box; the folder must be empty afterwards.
@@ -31,7 +34,9 @@ fn commit(
     write: impl Fn(usize, &Path) -> Result<ShardRecord>,
 ) -> Result<std::path::PathBuf> {
     let writer = Writer::begin(dir, 1)?;
-    let records = (0..num_ranks).map(|rank| write(rank, writer.dir())).collect::<Result<_>>()?;
+    let records = (0..num_ranks)
+        .map(|rank| write(rank, writer.dir()))
+        .collect::<Result<_>>()?;
     writer.commit(records, Sections::default())
 }
 
@@ -60,7 +65,14 @@ fn ranks_that_disagree() {
             write_shard(
                 writing,
                 rank,
-                &[Piece { name: "w", dtype, global_shape, layout: layouts[rank], index, bytes: &bytes }],
+                &[Piece {
+                    name: "w",
+                    dtype,
+                    global_shape,
+                    layout: layouts[rank],
+                    index,
+                    bytes: &bytes,
+                }],
             )
         });
         committed.unwrap_err().to_string()
@@ -68,10 +80,19 @@ fn ranks_that_disagree() {
     let same = [&layouts[0]; 2];
     let [f32s, dtypes] = [[DType::F32; 2], [DType::F32, DType::F16]];
     let tensor = "checkpoint: tensor w: rank 0 says";
-    assert_eq!(said(dtypes, [2, 2], same), format!("{tensor} dtype f32, but rank 1 says f16"));
-    assert_eq!(said(f32s, [2, 3], same), format!("{tensor} shape [2], but rank 1 says [3]"));
+    assert_eq!(
+        said(dtypes, [2, 2], same),
+        format!("{tensor} dtype f32, but rank 1 says f16")
+    );
+    assert_eq!(
+        said(f32s, [2, 3], same),
+        format!("{tensor} shape [2], but rank 1 says [3]")
+    );
     let differ = [&layouts[0], &layouts[1]];
-    assert_eq!(said(f32s, [2, 2], differ), format!("{tensor} layout [-], but rank 1 says [x]"));
+    assert_eq!(
+        said(f32s, [2, 2], differ),
+        format!("{tensor} layout [-], but rank 1 says [x]")
+    );
 }
 
 #[test]
@@ -79,11 +100,20 @@ fn a_shard_that_went_away_before_the_commit() {
     let dir = tempfile::tempdir().unwrap();
     let whole = Whole::new("w", DType::F32, &[4, 2], "[x | -]", 1);
     let committed = commit(dir.path(), 1, |rank, writing| {
-        let record = write_shard(writing, rank, &[piece(&whole, &index(&[0, 0], &[4, 2]), &whole.bytes)]);
+        let record = write_shard(
+            writing,
+            rank,
+            &[piece(&whole, &index(&[0, 0], &[4, 2]), &whole.bytes)],
+        );
         fs::remove_file(writing.join("shard-00000.safetensors")).unwrap();
         record
     });
-    assert!(committed.unwrap_err().to_string().contains("shard-00000.safetensors is missing, needs "));
+    assert!(
+        committed
+            .unwrap_err()
+            .to_string()
+            .contains("shard-00000.safetensors is missing, needs ")
+    );
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -92,7 +122,10 @@ fn a_rank_writes_once() {
     let dir = tempfile::tempdir().unwrap();
     write_shard(dir.path(), 0, &[]).unwrap();
     let sentence = write_shard(dir.path(), 0, &[]).unwrap_err().to_string();
-    assert!(sentence.contains("shard-00000.safetensors: File exists"), "{sentence}");
+    assert!(
+        sentence.contains("shard-00000.safetensors: File exists"),
+        "{sentence}"
+    );
     assert!(dir.path().join("shard-00000.safetensors").exists());
 }
 
@@ -101,15 +134,25 @@ fn a_place_that_cannot_be_written_to() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "in the way").unwrap();
-    let sentence = Writer::begin(&file.join("checkpoints"), 1).unwrap_err().to_string();
+    let sentence = Writer::begin(&file.join("checkpoints"), 1)
+        .unwrap_err()
+        .to_string();
     assert!(
-        sentence.starts_with(&format!("checkpoint: making {}/checkpoints: ", file.display())),
+        sentence.starts_with(&format!(
+            "checkpoint: making {}/checkpoints: ",
+            file.display()
+        )),
         "{sentence}"
     );
     // No user, not even root, makes folders here.
     if Path::new("/proc/self").is_dir() {
-        let sentence = Writer::begin(Path::new("/proc/self/checkpoints"), 1).unwrap_err().to_string();
-        assert!(sentence.starts_with("checkpoint: making /proc/self/checkpoints: "), "{sentence}");
+        let sentence = Writer::begin(Path::new("/proc/self/checkpoints"), 1)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            sentence.starts_with("checkpoint: making /proc/self/checkpoints: "),
+            "{sentence}"
+        );
     }
     let layout = Layout::replicated(1);
     let piece = Piece {
@@ -120,6 +163,11 @@ fn a_place_that_cannot_be_written_to() {
         index: index(&[0], &[1]),
         bytes: &[0; 2],
     };
-    let sentence = write_shard(&dir.path().join("gone"), 0, &[piece]).unwrap_err().to_string();
-    assert!(sentence.contains("gone/shard-00000.safetensors: No such file"), "{sentence}");
+    let sentence = write_shard(&dir.path().join("gone"), 0, &[piece])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sentence.contains("gone/shard-00000.safetensors: No such file"),
+        "{sentence}"
+    );
 }

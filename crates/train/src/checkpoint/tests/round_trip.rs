@@ -17,36 +17,61 @@ fn any_grid() -> impl Strategy<Value = Grid> {
 /// Every axis cuts one of the dims or none.
 fn any_layout(num_dims: usize) -> impl Strategy<Value = Layout> {
     prop::collection::vec(0..=num_dims, Axis::ALL.len()).prop_map(move |cuts| {
-        let axes =
-            |dim| Axis::ALL.into_iter().zip(&cuts).filter(move |(_, cut)| **cut == dim).map(|(axis, _)| axis);
+        let axes = |dim| {
+            Axis::ALL
+                .into_iter()
+                .zip(&cuts)
+                .filter(move |(_, cut)| **cut == dim)
+                .map(|(axis, _)| axis)
+        };
         Layout::cut((0..num_dims).map(|dim| axes(dim).collect()).collect()).unwrap()
     })
 }
 
 fn any_tensor() -> impl Strategy<Value = Whole> {
     let shape = prop::collection::vec(0_usize..8, 0..4);
-    (shape, prop::sample::select(DType::ALL.to_vec()), any::<u64>()).prop_flat_map(|(shape, dtype, seed)| {
-        any_layout(shape.len())
-            .prop_map(move |layout| Whole::new("", dtype, &shape, &layout.to_string(), seed))
-    })
+    (
+        shape,
+        prop::sample::select(DType::ALL.to_vec()),
+        any::<u64>(),
+    )
+        .prop_flat_map(|(shape, dtype, seed)| {
+            any_layout(shape.len())
+                .prop_map(move |layout| Whole::new("", dtype, &shape, &layout.to_string(), seed))
+        })
 }
 
 fn any_model() -> impl Strategy<Value = Vec<Whole>> {
-    let numbered = |(at, whole): (usize, Whole)| Whole { name: format!("layer.{at}@w,ä \"1\""), ..whole };
+    let numbered = |(at, whole): (usize, Whole)| Whole {
+        name: format!("layer.{at}@w,ä \"1\""),
+        ..whole
+    };
     prop::collection::vec(any_tensor(), 1..5)
         .prop_map(move |wholes| wholes.into_iter().enumerate().map(numbered).collect())
 }
 
 fn read_by(reader: &Reader, grid: &Grid, whole: &Whole) {
     for rank in 0..grid.world_size() {
-        let index = whole.layout.local_box(&whole.shape, grid, &grid.coordinates(rank));
+        let index = whole
+            .layout
+            .local_box(&whole.shape, grid, &grid.coordinates(rank));
         let bytes = reader.read(&whole.name, &index).unwrap();
         assert_eq!(bytes, whole.cut(&index), "{} {index:?}", whole.name);
-        match (reader.read_f64(&whole.name, &index), element::numbers(whole.dtype, &bytes)) {
+        match (
+            reader.read_f64(&whole.name, &index),
+            element::numbers(whole.dtype, &bytes),
+        ) {
             (Ok(found), Some(needed)) => {
-                assert!(found.iter().zip(needed).all(|(a, b)| a.to_bits() == b.to_bits()))
+                assert!(
+                    found
+                        .iter()
+                        .zip(needed)
+                        .all(|(a, b)| a.to_bits() == b.to_bits())
+                )
             }
-            (found, needed) => assert!(matches!(found, Err(Error::Dtype { .. })) && needed.is_none()),
+            (found, needed) => {
+                assert!(matches!(found, Err(Error::Dtype { .. })) && needed.is_none())
+            }
         }
     }
 }
@@ -100,14 +125,27 @@ fn pieces_lie_with_the_ranks_that_own_them() {
     reshard_on(Dying::never(), &reader, dir.path(), &target, &stage_of).unwrap();
     let summary = inspect(&Reader::open(dir.path()).unwrap());
     let owner = |x, stage| {
-        let at = grid::Coordinates::default().with(Axis::X, x).with(Axis::Pipeline, stage);
+        let at = grid::Coordinates::default()
+            .with(Axis::X, x)
+            .with(Axis::Pipeline, stage);
         format!("shard-{:05}.safetensors", target.rank(&at))
     };
     let mut needed = [owner(0, 0), owner(1, 0), owner(0, 1), owner(1, 1)];
     needed.sort();
-    assert_eq!(summary.files.iter().map(|file| file.name.clone()).collect::<Vec<_>>(), needed);
-    let error = reshard_on(Dying::never(), &reader, dir.path(), &grid("x=2"), &stage_of).unwrap_err();
-    assert_eq!(error.to_string(), "checkpoint: tensor b: found stage 1, needs less than 1");
+    assert_eq!(
+        summary
+            .files
+            .iter()
+            .map(|file| file.name.clone())
+            .collect::<Vec<_>>(),
+        needed
+    );
+    let error =
+        reshard_on(Dying::never(), &reader, dir.path(), &grid("x=2"), &stage_of).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "checkpoint: tensor b: found stage 1, needs less than 1"
+    );
 }
 
 #[test]
@@ -115,7 +153,10 @@ fn a_summary_says_what_is_there() {
     let dir = tempfile::tempdir().unwrap();
     save(&Dying::never(), dir.path(), 12, &grid("x=2,z=2"), &model(5)).unwrap();
     let summary = inspect(&Reader::open(dir.path()).unwrap());
-    assert_eq!((summary.step, summary.num_elements, summary.num_bytes), (12, 12, 38));
+    assert_eq!(
+        (summary.step, summary.num_elements, summary.num_bytes),
+        (12, 12, 38)
+    );
     let text = summary.to_string();
     for line in [
         "step 12, written by grid x=2,y=1,z=2,data=1,pipeline=1 in order ",
@@ -126,7 +167,10 @@ fn a_summary_says_what_is_there() {
     ] {
         assert!(text.contains(line), "{line:?} in {text}");
     }
-    assert_eq!(serde_json::to_value(&summary).unwrap()["tensors"][0]["name"], "b");
+    assert_eq!(
+        serde_json::to_value(&summary).unwrap()["tensors"][0]["name"],
+        "b"
+    );
 }
 
 #[test]
@@ -134,13 +178,25 @@ fn what_is_not_there_is_said() {
     let dir = tempfile::tempdir().unwrap();
     save(&Dying::never(), dir.path(), 12, &grid("x=2"), &model(5)).unwrap();
     let reader = Reader::open(dir.path()).unwrap();
-    let outside = IndexBox { start: vec![2, 0], shape: vec![2, 2] };
+    let outside = IndexBox {
+        start: vec![2, 0],
+        shape: vec![2, 2],
+    };
     assert_eq!(
         reader.read("w", &outside).unwrap_err().to_string(),
         "checkpoint: reading tensor w: found box [2..4, 0..2], needs one within shape [3, 2]"
     );
     let unknown = reader.info("v").unwrap_err().to_string();
-    assert!(unknown.ends_with("step-00000012: found no tensor v among its 3"), "{unknown}");
-    let dtype = reader.read_f64("count", &IndexBox::full(&[])).unwrap_err().to_string();
-    assert_eq!(dtype, "checkpoint: reading tensor count: found elements of u32, needs f64, f32, bf16 or f16");
+    assert!(
+        unknown.ends_with("step-00000012: found no tensor v among its 3"),
+        "{unknown}"
+    );
+    let dtype = reader
+        .read_f64("count", &IndexBox::full(&[]))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        dtype,
+        "checkpoint: reading tensor count: found elements of u32, needs f64, f32, bf16 or f16"
+    );
 }

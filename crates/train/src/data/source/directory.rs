@@ -11,9 +11,15 @@ use crate::data::{Error, Result};
 /// Left out: hidden files and folders, folders whose name begins with `target`, links (they may lead in circles), and
 /// files that are not UTF-8, which are counted.
 pub(super) fn read(folder: &Path, extensions: &[String]) -> Result<Text> {
-    let mut text = Text { name: folder.display().to_string(), documents: Vec::new(), num_skipped: 0 };
+    let mut text = Text {
+        name: folder.display().to_string(),
+        documents: Vec::new(),
+        num_skipped: 0,
+    };
     for path in files(folder, extensions)? {
-        match String::from_utf8(fs::read(&path).map_err(|error| Error::io("reading", &path, error))?) {
+        match String::from_utf8(
+            fs::read(&path).map_err(|error| Error::io("reading", &path, error))?,
+        ) {
             Ok(document) if document.is_empty() => {}
             Ok(document) => text.documents.push(document),
             Err(_) => text.num_skipped += 1,
@@ -30,7 +36,9 @@ fn files(folder: &Path, extensions: &[String]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in sorted_entries(folder)? {
         let path = entry.path();
-        let kind = entry.file_type().map_err(|error| Error::io("reading", &path, error))?;
+        let kind = entry
+            .file_type()
+            .map_err(|error| Error::io("reading", &path, error))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if kind.is_dir() && !skips_folder(&name) {
             found.extend(files(&path, extensions)?);
@@ -44,8 +52,10 @@ fn files(folder: &Path, extensions: &[String]) -> Result<Vec<PathBuf>> {
 /// A folder's entries by name: the system lists them in any order, which would make runs differ.
 fn sorted_entries(folder: &Path) -> Result<Vec<DirEntry>> {
     let wrap = |error| Error::io("listing", folder, error);
-    let mut entries: Vec<DirEntry> =
-        fs::read_dir(folder).map_err(wrap)?.collect::<Result<_, _>>().map_err(wrap)?;
+    let mut entries: Vec<DirEntry> = fs::read_dir(folder)
+        .map_err(wrap)?
+        .collect::<Result<_, _>>()
+        .map_err(wrap)?;
     entries.sort_by_key(DirEntry::file_name);
     Ok(entries)
 }
@@ -56,8 +66,11 @@ fn skips_folder(name: &str) -> bool {
 }
 
 fn has_extension(path: &Path, extensions: &[String]) -> bool {
-    path.extension()
-        .is_some_and(|found| extensions.iter().any(|wanted| found == wanted.trim_start_matches('.')))
+    path.extension().is_some_and(|found| {
+        extensions
+            .iter()
+            .any(|wanted| found == wanted.trim_start_matches('.'))
+    })
 }
 
 fn no_files(folder: &Path, extensions: &[String], skipped: usize) -> Error {
@@ -65,7 +78,11 @@ fn no_files(folder: &Path, extensions: &[String], skipped: usize) -> Error {
         [] => "(none listed)".to_owned(),
         some => some.join(", "),
     };
-    Error::NoFiles { folder: folder.to_path_buf(), extensions, skipped }
+    Error::NoFiles {
+        folder: folder.to_path_buf(),
+        extensions,
+        skipped,
+    }
 }
 
 #[cfg(test)]
@@ -112,7 +129,10 @@ mod tests {
     fn a_folder_without_text_says_what_was_looked_for() {
         let folder = tree(&[("bad.rs", &[0xff])]);
         let error = read(folder.path(), &rust()).unwrap_err().to_string();
-        assert!(error.ends_with("no text file with extension rs (1 skipped as invalid UTF-8)"), "{error}");
+        assert!(
+            error.ends_with("no text file with extension rs (1 skipped as invalid UTF-8)"),
+            "{error}"
+        );
         let error = read(folder.path(), &[]).unwrap_err().to_string();
         assert!(error.contains("(none listed)"), "{error}");
     }

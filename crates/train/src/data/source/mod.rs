@@ -71,7 +71,10 @@ impl Source {
         let metadata = fs::metadata(path).map_err(|error| Error::io("reading", path, error))?;
         let path = path.to_path_buf();
         if metadata.is_dir() {
-            return Ok(Source::Directory { path, extensions: extensions.to_vec() });
+            return Ok(Source::Directory {
+                path,
+                extensions: extensions.to_vec(),
+            });
         }
         match dtype.or_else(|| TokenType::of_extension(&path)) {
             Some(dtype) => Ok(Source::TokenFile { path, dtype }),
@@ -85,9 +88,9 @@ impl Source {
     /// What messages call this source.
     pub fn name(&self) -> String {
         match self {
-            Source::TextFile(path) | Source::Directory { path, .. } | Source::TokenFile { path, .. } => {
-                path.display().to_string()
-            }
+            Source::TextFile(path)
+            | Source::Directory { path, .. }
+            | Source::TokenFile { path, .. } => path.display().to_string(),
             Source::Embedded(_) => "the embedded text".to_owned(),
         }
     }
@@ -103,10 +106,13 @@ impl Source {
                 let bytes = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
                 self.single_text(bytes)
             }
-            Source::Directory { path, extensions } => directory::read(path, extensions).map(Content::Text),
-            Source::TokenFile { path, dtype } => {
-                Ok(Content::Tokens { name: self.name(), tokens: token_file::open(path, *dtype)? })
+            Source::Directory { path, extensions } => {
+                directory::read(path, extensions).map(Content::Text)
             }
+            Source::TokenFile { path, dtype } => Ok(Content::Tokens {
+                name: self.name(),
+                tokens: token_file::open(path, *dtype)?,
+            }),
             Source::Embedded(bytes) => self.single_text(bytes.clone()),
         }
     }
@@ -118,8 +124,15 @@ impl Source {
             return Err(Error::Empty { name });
         }
         match String::from_utf8(bytes) {
-            Ok(text) => Ok(Content::Text(Text { name, documents: vec![text], num_skipped: 0 })),
-            Err(error) => Err(Error::InvalidUtf8 { name, position: error.utf8_error().valid_up_to() }),
+            Ok(text) => Ok(Content::Text(Text {
+                name,
+                documents: vec![text],
+                num_skipped: 0,
+            })),
+            Err(error) => Err(Error::InvalidUtf8 {
+                name,
+                position: error.utf8_error().valid_up_to(),
+            }),
         }
     }
 }
@@ -141,29 +154,61 @@ mod tests {
             Source::detect(&path, &[], dtype)
         };
         assert!(matches!(detect("a.txt", None), Ok(Source::TextFile(_))));
-        assert!(matches!(detect("a.u16", None), Ok(Source::TokenFile { dtype: TokenType::U16, .. })));
-        assert!(matches!(detect("a.u32", None), Ok(Source::TokenFile { dtype: TokenType::U32, .. })));
+        assert!(matches!(
+            detect("a.u16", None),
+            Ok(Source::TokenFile {
+                dtype: TokenType::U16,
+                ..
+            })
+        ));
+        assert!(matches!(
+            detect("a.u32", None),
+            Ok(Source::TokenFile {
+                dtype: TokenType::U32,
+                ..
+            })
+        ));
         let wide = Some(TokenType::U32);
-        assert!(matches!(detect("a.bin", wide), Ok(Source::TokenFile { dtype: TokenType::U32, .. })));
+        assert!(matches!(
+            detect("a.bin", wide),
+            Ok(Source::TokenFile {
+                dtype: TokenType::U32,
+                ..
+            })
+        ));
         let error = detect("a.bin", None).unwrap_err().to_string();
-        assert!(error.ends_with("a.bin may hold u16 or u32 tokens: set the token type"), "{error}");
+        assert!(
+            error.ends_with("a.bin may hold u16 or u32 tokens: set the token type"),
+            "{error}"
+        );
         let found = Source::detect(folder.path(), &["rs".into()], None).unwrap();
         assert_eq!(
             found,
-            Source::Directory { path: folder.path().to_path_buf(), extensions: vec!["rs".into()] }
+            Source::Directory {
+                path: folder.path().to_path_buf(),
+                extensions: vec!["rs".into()]
+            }
         );
-        let error = Source::detect(&folder.path().join("gone"), &[], None).unwrap_err().to_string();
+        let error = Source::detect(&folder.path().join("gone"), &[], None)
+            .unwrap_err()
+            .to_string();
         assert!(error.ends_with("gone does not exist"), "{error}");
     }
 
     #[test]
     fn faults_are_named() {
-        assert_eq!(sentence(Source::Embedded(Vec::new())), "data: the embedded text is empty");
+        assert_eq!(
+            sentence(Source::Embedded(Vec::new())),
+            "data: the embedded text is empty"
+        );
         assert_eq!(
             sentence(Source::Embedded(vec![b'a', b'b', 0xff])),
             "data: the embedded text is not UTF-8 at byte 2"
         );
-        assert_eq!(sentence(Source::TextFile("gone.txt".into())), "data: gone.txt does not exist");
+        assert_eq!(
+            sentence(Source::TextFile("gone.txt".into())),
+            "data: gone.txt does not exist"
+        );
     }
 
     #[test]
@@ -171,6 +216,9 @@ mod tests {
         let Content::Text(text) = Source::Embedded(b"two\nlines".to_vec()).read().unwrap() else {
             panic!("bug: text expected")
         };
-        assert_eq!((text.documents, text.num_skipped), (vec!["two\nlines".to_owned()], 0));
+        assert_eq!(
+            (text.documents, text.num_skipped),
+            (vec!["two\nlines".to_owned()], 0)
+        );
     }
 }

@@ -46,7 +46,11 @@ impl TokenType {
         match self {
             TokenType::U16 => {
                 let (tokens, _) = bytes.as_chunks::<2>();
-                out.extend(tokens.iter().map(|&token| u32::from(u16::from_le_bytes(token))));
+                out.extend(
+                    tokens
+                        .iter()
+                        .map(|&token| u32::from(u16::from_le_bytes(token))),
+                );
             }
             TokenType::U32 => {
                 let (tokens, _) = bytes.as_chunks::<4>();
@@ -63,7 +67,11 @@ impl FromStr for TokenType {
         match text {
             "u16" => Ok(TokenType::U16),
             "u32" => Ok(TokenType::U32),
-            _ => Err(Error::Setting { setting: "token type", found: text.into(), needed: "u16 or u32" }),
+            _ => Err(Error::Setting {
+                setting: "token type",
+                found: text.into(),
+                needed: "u16 or u32",
+            }),
         }
     }
 }
@@ -81,11 +89,18 @@ pub(super) fn open(path: &Path, dtype: TokenType) -> Result<Tokens> {
 
 fn check_length(path: &Path, bytes: u64, dtype: TokenType) -> Result<()> {
     if bytes == 0 {
-        return Err(Error::Empty { name: path.display().to_string() });
+        return Err(Error::Empty {
+            name: path.display().to_string(),
+        });
     }
     if !bytes.is_multiple_of(dtype.bytes() as u64) {
         let (path, token_bytes) = (path.to_path_buf(), dtype.bytes());
-        return Err(Error::OddLength { path, bytes, token_bytes, dtype: dtype.name() });
+        return Err(Error::OddLength {
+            path,
+            bytes,
+            token_bytes,
+            dtype: dtype.name(),
+        });
     }
     Ok(())
 }
@@ -118,16 +133,29 @@ mod tests {
     #[test]
     fn both_widths_read_little_endian() {
         assert_eq!(tokens(&[0, 0, 1, 0, 0, 1], TokenType::U16), [1, 256]);
-        assert_eq!(tokens(&[0, 0, 0, 0, 1, 2, 0, 1], TokenType::U32), [0x0100_0201]);
+        assert_eq!(
+            tokens(&[0, 0, 0, 0, 1, 2, 0, 1], TokenType::U32),
+            [0x0100_0201]
+        );
     }
 
     #[test]
     fn lengths_are_checked() {
-        let odd = open(file(&[1, 2, 3]).path(), TokenType::U16).unwrap_err().to_string();
-        assert!(odd.ends_with("holds 3 bytes, which is no multiple of 2 (u16 tokens)"), "{odd}");
-        let empty = open(file(&[]).path(), TokenType::U32).unwrap_err().to_string();
+        let odd = open(file(&[1, 2, 3]).path(), TokenType::U16)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            odd.ends_with("holds 3 bytes, which is no multiple of 2 (u16 tokens)"),
+            "{odd}"
+        );
+        let empty = open(file(&[]).path(), TokenType::U32)
+            .unwrap_err()
+            .to_string();
         assert!(empty.ends_with("is empty"), "{empty}");
-        assert!(matches!(open(Path::new("gone.u16"), TokenType::U16), Err(Error::Missing { .. })));
+        assert!(matches!(
+            open(Path::new("gone.u16"), TokenType::U16),
+            Err(Error::Missing { .. })
+        ));
     }
 
     #[test]

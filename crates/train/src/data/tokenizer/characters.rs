@@ -13,8 +13,11 @@ impl CharacterTable {
     /// The characters of `documents`, and of what stands between them when there are several.
     pub(super) fn of(documents: &[String]) -> CharacterTable {
         let separator = if documents.len() > 1 { SEPARATOR } else { "" };
-        let characters: BTreeSet<char> =
-            documents.iter().flat_map(|document| document.chars()).chain(separator.chars()).collect();
+        let characters: BTreeSet<char> = documents
+            .iter()
+            .flat_map(|document| document.chars())
+            .chain(separator.chars())
+            .collect();
         CharacterTable(characters.into_iter().collect())
     }
 
@@ -24,8 +27,14 @@ impl CharacterTable {
         if characters.windows(2).all(|pair| pair[0] < pair[1]) {
             return Ok(CharacterTable(characters));
         }
-        let reason = format!("its table of {} characters is not sorted or names one twice", characters.len());
-        Err(Error::Tokenizer { name: "characters".into(), reason })
+        let reason = format!(
+            "its table of {} characters is not sorted or names one twice",
+            characters.len()
+        );
+        Err(Error::Tokenizer {
+            name: "characters".into(),
+            reason,
+        })
     }
 
     /// All characters in a row.
@@ -38,18 +47,28 @@ impl CharacterTable {
     }
 
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        text.chars().enumerate().map(|(position, character)| self.token(position, character)).collect()
+        text.chars()
+            .enumerate()
+            .map(|(position, character)| self.token(position, character))
+            .collect()
     }
 
     pub(super) fn decode(&self, tokens: &[u32]) -> String {
         let character = |&token: &u32| self.0.get(token as usize).copied();
-        tokens.iter().map(|token| character(token).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+        tokens
+            .iter()
+            .map(|token| character(token).unwrap_or(char::REPLACEMENT_CHARACTER))
+            .collect()
     }
 
     fn token(&self, position: usize, character: char) -> Result<u32> {
         match self.0.binary_search(&character) {
             Ok(place) => Ok(place as u32),
-            Err(_) => Err(Error::UnknownCharacter { character, position, table_size: self.0.len() }),
+            Err(_) => Err(Error::UnknownCharacter {
+                character,
+                position,
+                table_size: self.0.len(),
+            }),
         }
     }
 }
@@ -68,7 +87,9 @@ mod tests {
 
     #[test]
     fn an_unknown_character_is_placed() {
-        let error = CharacterTable::of(&["abc".to_owned()]).encode("abx").unwrap_err();
+        let error = CharacterTable::of(&["abc".to_owned()])
+            .encode("abx")
+            .unwrap_err();
         assert_eq!(
             error.to_string(),
             "data: character 'x' at position 2 is none of the 3 in the tokenizer's table"

@@ -32,22 +32,32 @@ impl TokenizerChoice {
     pub fn build(&self, content: &Content) -> Result<Tokenizer> {
         match (self, content) {
             (TokenizerChoice::Bytes, _) => Ok(Tokenizer::bytes()),
-            (TokenizerChoice::Characters, Content::Text(text)) => Ok(Tokenizer::characters(&text.documents)),
-            (TokenizerChoice::Characters, Content::Tokens { .. }) => {
-                Err(misfit("characters over a token file", "ids, bytes or a tokenizer file"))
+            (TokenizerChoice::Characters, Content::Text(text)) => {
+                Ok(Tokenizer::characters(&text.documents))
             }
+            (TokenizerChoice::Characters, Content::Tokens { .. }) => Err(misfit(
+                "characters over a token file",
+                "ids, bytes or a tokenizer file",
+            )),
             (TokenizerChoice::File(path), _) => {
-                let json = fs::read_to_string(path).map_err(|error| Error::io("reading", path, error))?;
+                let json =
+                    fs::read_to_string(path).map_err(|error| Error::io("reading", path, error))?;
                 Tokenizer::json(&path.display().to_string(), &json)
             }
-            (TokenizerChoice::Ids(0), _) => Err(misfit("ids of 0 tokens", "a vocabulary of at least 1")),
+            (TokenizerChoice::Ids(0), _) => {
+                Err(misfit("ids of 0 tokens", "a vocabulary of at least 1"))
+            }
             (TokenizerChoice::Ids(vocabulary_size), _) => Ok(Tokenizer::ids(*vocabulary_size)),
         }
     }
 }
 
 fn misfit(found: &str, needed: &'static str) -> Error {
-    Error::Setting { setting: "tokenizer", found: found.to_owned(), needed }
+    Error::Setting {
+        setting: "tokenizer",
+        found: found.to_owned(),
+        needed,
+    }
 }
 
 #[cfg(test)]
@@ -58,8 +68,12 @@ mod tests {
     #[test]
     fn each_choice_makes_its_tokenizer() {
         let content = Source::Embedded(b"abba".to_vec()).read().unwrap();
-        let sizes = [TokenizerChoice::Bytes, TokenizerChoice::Characters, TokenizerChoice::Ids(9)]
-            .map(|choice| choice.build(&content).unwrap().vocabulary_size());
+        let sizes = [
+            TokenizerChoice::Bytes,
+            TokenizerChoice::Characters,
+            TokenizerChoice::Ids(9),
+        ]
+        .map(|choice| choice.build(&content).unwrap().vocabulary_size());
         assert_eq!(sizes, [256, 2, 9]);
         let gone = TokenizerChoice::File("gone.json".into()).build(&content);
         assert!(matches!(gone, Err(Error::Missing { .. })));
@@ -67,8 +81,14 @@ mod tests {
 
     #[test]
     fn choices_without_sense_are_refused() {
-        let content = Content::Tokens { name: "a.u16".into(), tokens: Tokens::from_ids(vec![1]) };
-        let error = TokenizerChoice::Characters.build(&content).unwrap_err().to_string();
+        let content = Content::Tokens {
+            name: "a.u16".into(),
+            tokens: Tokens::from_ids(vec![1]),
+        };
+        let error = TokenizerChoice::Characters
+            .build(&content)
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "data: tokenizer is characters over a token file, needs ids, bytes or a tokenizer file"

@@ -10,7 +10,12 @@ pub(super) fn encode(text: &str, vocabulary_size: usize) -> Result<Vec<u32>> {
             let token: u32 = word.parse().map_err(|_| no_number(word))?;
             match (token as usize) < vocabulary_size {
                 true => Ok(token),
-                false => Err(Error::TokenRange { name: "text".into(), token, position, vocabulary_size }),
+                false => Err(Error::TokenRange {
+                    name: "text".into(),
+                    token,
+                    position,
+                    vocabulary_size,
+                }),
             }
         })
         .collect()
@@ -18,12 +23,20 @@ pub(super) fn encode(text: &str, vocabulary_size: usize) -> Result<Vec<u32>> {
 
 /// Writes tokens with a space between them.
 pub(super) fn decode(tokens: &[u32]) -> String {
-    tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+    tokens
+        .iter()
+        .map(u32::to_string)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn no_number(word: &str) -> Error {
-    let reason = format!("{word:?} is no token number, and the run has no tokenizer that could read text");
-    Error::Tokenizer { name: "ids".into(), reason }
+    let reason =
+        format!("{word:?} is no token number, and the run has no tokenizer that could read text");
+    Error::Tokenizer {
+        name: "ids".into(),
+        reason,
+    }
 }
 
 #[cfg(test)]
@@ -39,8 +52,14 @@ mod tests {
     #[test]
     fn other_text_and_large_numbers_are_refused() {
         let error = encode("3 four", 10).unwrap_err().to_string();
-        assert!(error.starts_with("data: tokenizer ids: \"four\" is no token number"), "{error}");
+        assert!(
+            error.starts_with("data: tokenizer ids: \"four\" is no token number"),
+            "{error}"
+        );
         let error = encode("3 10", 10).unwrap_err().to_string();
-        assert_eq!(error, "data: text: token 10 at position 1 is outside the vocabulary of 10");
+        assert_eq!(
+            error,
+            "data: text: token 10 at position 1 is outside the vocabulary of 10"
+        );
     }
 }

@@ -30,14 +30,25 @@ impl JsonTokenizer {
     pub(super) fn parse(name: &str, content: &str) -> Result<JsonTokenizer> {
         let mut tokenizer =
             tokenizers::Tokenizer::from_bytes(content).map_err(|error| fault(name, &error))?;
-        tokenizer.with_truncation(None).map_err(|error| fault(name, &error))?;
+        tokenizer
+            .with_truncation(None)
+            .map_err(|error| fault(name, &error))?;
         tokenizer.with_padding(None);
         // The largest token and not their number: a vocabulary may have holes.
         let last = tokenizer.get_vocab(true).into_values().max();
-        let vocabulary_size = last.ok_or_else(|| fault(name, &"its vocabulary is empty"))? as usize + 1;
-        let document_end = DOCUMENT_ENDS.iter().find_map(|end| tokenizer.token_to_id(end));
+        let vocabulary_size =
+            last.ok_or_else(|| fault(name, &"its vocabulary is empty"))? as usize + 1;
+        let document_end = DOCUMENT_ENDS
+            .iter()
+            .find_map(|end| tokenizer.token_to_id(end));
         let (name, content, tokenizer) = (name.to_owned(), content.into(), Arc::new(tokenizer));
-        Ok(JsonTokenizer { name, content, tokenizer, vocabulary_size, document_end })
+        Ok(JsonTokenizer {
+            name,
+            content,
+            tokenizer,
+            vocabulary_size,
+            document_end,
+        })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -66,26 +77,37 @@ impl JsonTokenizer {
 
     pub(super) fn decode(&self, tokens: &[u32]) -> String {
         // The library leaves out tokens that it does not know; an error can only come from its decoder's own rules.
-        self.tokenizer.decode(tokens, false).unwrap_or_else(|_| char::REPLACEMENT_CHARACTER.to_string())
+        self.tokenizer
+            .decode(tokens, false)
+            .unwrap_or_else(|_| char::REPLACEMENT_CHARACTER.to_string())
     }
 }
 
 impl fmt::Debug for JsonTokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JsonTokenizer({}, {} tokens)", self.name, self.vocabulary_size)
+        write!(
+            f,
+            "JsonTokenizer({}, {} tokens)",
+            self.name, self.vocabulary_size
+        )
     }
 }
 
 fn fault(name: &str, reason: &dyn fmt::Display) -> Error {
-    Error::Tokenizer { name: name.to_owned(), reason: reason.to_string() }
+    Error::Tokenizer {
+        name: name.to_owned(),
+        reason: reason.to_string(),
+    }
 }
 
 /// Cuts `text` into pieces of at most `limit` bytes (4 or more, a character's length), after a line end if there is one.
 fn pieces(text: &str, limit: usize) -> Vec<&str> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     while rest.len() > limit {
-        let cut =
-            rest.as_bytes()[..limit].iter().rposition(|&byte| byte == b'\n').map(|line_end| line_end + 1);
+        let cut = rest.as_bytes()[..limit]
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map(|line_end| line_end + 1);
         let cut = cut.unwrap_or_else(|| character_boundary(rest, limit));
         let (piece, after) = rest.split_at(cut);
         pieces.push(piece);
@@ -97,7 +119,10 @@ fn pieces(text: &str, limit: usize) -> Vec<&str> {
 
 /// The last place up to `limit` that does not split a character.
 fn character_boundary(text: &str, limit: usize) -> usize {
-    (0..=limit).rev().find(|&place| text.is_char_boundary(place)).unwrap_or(0)
+    (0..=limit)
+        .rev()
+        .find(|&place| text.is_char_boundary(place))
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -122,14 +147,20 @@ mod tests {
         let json = JsonTokenizer::parse("words.json", WORDS).unwrap();
         assert_eq!(json.encode("the cat sat the dog").unwrap(), [1, 2, 3, 1, 0]);
         assert_eq!(json.decode(&[1, 2]), "the cat");
-        assert_eq!(json.vocabulary_size(), 8, "the vocabulary has a hole, its last token is 7");
+        assert_eq!(
+            json.vocabulary_size(),
+            8,
+            "the vocabulary has a hole, its last token is 7"
+        );
         assert_eq!(json.document_end, Some(7));
         assert_eq!(format!("{json:?}"), "JsonTokenizer(words.json, 8 tokens)");
     }
 
     #[test]
     fn other_json_is_refused_by_name() {
-        let error = JsonTokenizer::parse("a.json", "{}").unwrap_err().to_string();
+        let error = JsonTokenizer::parse("a.json", "{}")
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("data: tokenizer a.json: "), "{error}");
     }
 

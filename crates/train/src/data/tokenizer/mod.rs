@@ -128,7 +128,10 @@ impl Tokenizer {
 
     fn push_separator(&self, tokens: &mut Vec<u32>) -> Result<()> {
         match &self.0 {
-            Kind::Json(JsonTokenizer { document_end: Some(end), .. }) => tokens.push(*end),
+            Kind::Json(JsonTokenizer {
+                document_end: Some(end),
+                ..
+            }) => tokens.push(*end),
             Kind::Ids { .. } => {}
             _ => tokens.extend(self.encode(SEPARATOR)?),
         }
@@ -141,7 +144,10 @@ const SEPARATOR: &str = "\n";
 
 fn decode_bytes(tokens: &[u32]) -> String {
     // 0xFF begins no UTF-8 character, so a token that is no byte decodes to U+FFFD like any other stray byte.
-    let bytes: Vec<u8> = tokens.iter().map(|&token| u8::try_from(token).unwrap_or(0xFF)).collect();
+    let bytes: Vec<u8> = tokens
+        .iter()
+        .map(|&token| u8::try_from(token).unwrap_or(0xFF))
+        .collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -170,7 +176,10 @@ mod tests {
 
     #[test]
     fn stray_bytes_become_replacement_characters() {
-        assert_eq!(Tokenizer::bytes().decode(&[104, 0xC3, 105, 300]), "h\u{fffd}i\u{fffd}");
+        assert_eq!(
+            Tokenizer::bytes().decode(&[104, 0xC3, 105, 300]),
+            "h\u{fffd}i\u{fffd}"
+        );
         assert_eq!(Tokenizer::bytes().vocabulary_size(), 256);
     }
 
@@ -180,7 +189,10 @@ mod tests {
         let tokens = Tokenizer::bytes().encode_documents(&documents).unwrap();
         assert_eq!(all(&tokens), [97, 98, 10, 98, 97]);
         let characters = Tokenizer::characters(&documents);
-        assert_eq!(all(&characters.encode_documents(&documents).unwrap()), [1, 2, 0, 2, 1]);
+        assert_eq!(
+            all(&characters.encode_documents(&documents).unwrap()),
+            [1, 2, 0, 2, 1]
+        );
         assert_eq!(characters.vocabulary_size(), 3);
     }
 }

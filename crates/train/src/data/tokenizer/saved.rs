@@ -22,10 +22,13 @@ impl From<Tokenizer> for Saved {
     fn from(tokenizer: Tokenizer) -> Saved {
         match tokenizer.0 {
             Kind::Bytes => Saved::Bytes,
-            Kind::Characters(table) => Saved::Characters { table: table.text() },
-            Kind::Json(json) => {
-                Saved::Json { name: json.name().to_owned(), content: json.content().to_owned() }
-            }
+            Kind::Characters(table) => Saved::Characters {
+                table: table.text(),
+            },
+            Kind::Json(json) => Saved::Json {
+                name: json.name().to_owned(),
+                content: json.content().to_owned(),
+            },
             Kind::Ids { vocabulary_size } => Saved::Ids { vocabulary_size },
         }
     }
@@ -37,12 +40,12 @@ impl TryFrom<Saved> for Tokenizer {
     fn try_from(saved: Saved) -> Result<Tokenizer> {
         match saved {
             Saved::Bytes => Ok(Tokenizer::bytes()),
-            Saved::Characters { table } => {
-                Ok(Tokenizer(Kind::Characters(CharacterTable::from_text(&table)?)))
-            }
-            Saved::Json { name, content } => {
-                Ok(Tokenizer(Kind::Json(JsonTokenizer::parse(&name, &content)?)))
-            }
+            Saved::Characters { table } => Ok(Tokenizer(Kind::Characters(
+                CharacterTable::from_text(&table)?,
+            ))),
+            Saved::Json { name, content } => Ok(Tokenizer(Kind::Json(JsonTokenizer::parse(
+                &name, &content,
+            )?))),
             Saved::Ids { vocabulary_size } => Ok(Tokenizer::ids(vocabulary_size)),
         }
     }
@@ -71,7 +74,10 @@ impl Tokenizer {
 }
 
 fn fault(path: &Path, error: &serde_json::Error) -> Error {
-    Error::Tokenizer { name: path.display().to_string(), reason: error.to_string() }
+    Error::Tokenizer {
+        name: path.display().to_string(),
+        reason: error.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -87,16 +93,26 @@ mod tests {
         let path = folder.path().join("tokenizer.json");
         let characters = Tokenizer::characters(&["the the".to_owned()]);
         let json = Tokenizer::json("words.json", WORDS).unwrap();
-        for (tokenizer, text) in
-            [(Tokenizer::bytes(), "the"), (characters, "the"), (json, "the"), (Tokenizer::ids(50), "4 49")]
-        {
+        for (tokenizer, text) in [
+            (Tokenizer::bytes(), "the"),
+            (characters, "the"),
+            (json, "the"),
+            (Tokenizer::ids(50), "4 49"),
+        ] {
             tokenizer.save(&path).unwrap();
             let loaded = Tokenizer::load(&path).unwrap();
             assert_eq!(loaded.name(), tokenizer.name());
             assert_eq!(loaded.vocabulary_size(), tokenizer.vocabulary_size());
-            assert_eq!(loaded.encode(text).unwrap(), tokenizer.encode(text).unwrap());
+            assert_eq!(
+                loaded.encode(text).unwrap(),
+                tokenizer.encode(text).unwrap()
+            );
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left aside");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "nothing is left aside"
+        );
     }
 
     #[test]
@@ -104,7 +120,13 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), r#"{"kind":"characters","table":"ba"}"#).unwrap();
         let error = Tokenizer::load(file.path()).unwrap_err().to_string();
-        assert!(error.contains("table of 2 characters is not sorted"), "{error}");
-        assert!(matches!(Tokenizer::load(Path::new("gone.json")), Err(Error::Missing { .. })));
+        assert!(
+            error.contains("table of 2 characters is not sorted"),
+            "{error}"
+        );
+        assert!(matches!(
+            Tokenizer::load(Path::new("gone.json")),
+            Err(Error::Missing { .. })
+        ));
     }
 }

@@ -32,9 +32,19 @@ impl Lane {
     pub(super) fn new(rank: usize, stream_index: usize) -> Result<Lane> {
         if stream_index >= MAX_STREAMS || rank >= MAX_RANKS {
             let (max_streams, max_ranks) = (MAX_STREAMS, MAX_RANKS);
-            return Err(Error::TooManyStreams { rank, stream_index, max_streams, max_ranks });
+            return Err(Error::TooManyStreams {
+                rank,
+                stream_index,
+                max_streams,
+                max_ranks,
+            });
         }
-        Ok(Lane { pid: rank + 1, tid: FIRST_THREAD + rank * MAX_STREAMS + stream_index, rank, stream_index })
+        Ok(Lane {
+            pid: rank + 1,
+            tid: FIRST_THREAD + rank * MAX_STREAMS + stream_index,
+            rank,
+            stream_index,
+        })
     }
 }
 
@@ -95,17 +105,28 @@ fn plain<'a>(ph: &'static str, name: &'a str, cat: &'static str, lane: Lane, ts:
 /// A bar.
 pub(super) fn complete(lane: Lane, span: &Span) -> Event<'_> {
     let args = Args::Span(&span.args);
-    Event { dur: Some(span.duration_us), args, ..plain("X", &span.name, "stream", lane, span.start_us) }
+    Event {
+        dur: Some(span.duration_us),
+        args,
+        ..plain("X", &span.name, "stream", lane, span.start_us)
+    }
 }
 
 /// The tail of an arrow. Viewers join the two ends by number, name and category.
 pub(super) fn flow_start(lane: Lane, end: &FlowEnd) -> Event<'static> {
-    Event { id: Some(end.id.number()), ..plain("s", "message", "flow", lane, end.at_us) }
+    Event {
+        id: Some(end.id.number()),
+        ..plain("s", "message", "flow", lane, end.at_us)
+    }
 }
 
 /// The head of an arrow, at the span around its time and not at the next to begin.
 pub(super) fn flow_finish(lane: Lane, end: &FlowEnd) -> Event<'static> {
-    Event { id: Some(end.id.number()), bp: Some("e"), ..plain("f", "message", "flow", lane, end.at_us) }
+    Event {
+        id: Some(end.id.number()),
+        bp: Some("e"),
+        ..plain("f", "message", "flow", lane, end.at_us)
+    }
 }
 
 /// Names the process of a rank, and puts ranks in their order.
@@ -113,7 +134,13 @@ pub(super) fn rank_names(lane: Lane) -> [Event<'static>; 2] {
     let name = format!("rank {}", lane.rank);
     [
         metadata("process_name", lane, Args::Name { name }),
-        metadata("process_sort_index", lane, Args::SortIndex { sort_index: lane.rank }),
+        metadata(
+            "process_sort_index",
+            lane,
+            Args::SortIndex {
+                sort_index: lane.rank,
+            },
+        ),
     ]
 }
 
@@ -122,12 +149,21 @@ pub(super) fn stream_names(lane: Lane, stream: &str) -> [Event<'static>; 2] {
     let name = stream.to_owned();
     [
         metadata("thread_name", lane, Args::Name { name }),
-        metadata("thread_sort_index", lane, Args::SortIndex { sort_index: lane.stream_index }),
+        metadata(
+            "thread_sort_index",
+            lane,
+            Args::SortIndex {
+                sort_index: lane.stream_index,
+            },
+        ),
     ]
 }
 
 fn metadata(name: &'static str, lane: Lane, args: Args<'static>) -> Event<'static> {
-    Event { args, ..plain("M", name, "metadata", lane, 0.0) }
+    Event {
+        args,
+        ..plain("M", name, "metadata", lane, 0.0)
+    }
 }
 
 #[cfg(test)]
@@ -153,19 +189,40 @@ mod tests {
 
     #[test]
     fn arrows_agree_in_number_name_and_category() {
-        let end = FlowEnd { id: FlowId::new(0, 1, 5), rank: 0, stream: "pipeline".into(), at_us: 3.0 };
+        let end = FlowEnd {
+            id: FlowId::new(0, 1, 5),
+            rank: 0,
+            stream: "pipeline".into(),
+            at_us: 3.0,
+        };
         let lane = Lane::new(0, 0).unwrap();
-        let (start, finish) = (json(&flow_start(lane, &end)), json(&flow_finish(lane, &end)));
-        assert!(["id", "name", "cat"].iter().all(|key| start[key] == finish[key] && !start[key].is_null()));
-        assert_eq!((&start["ph"], &finish["ph"], &finish["bp"]), (&"s".into(), &"f".into(), &"e".into()));
+        let (start, finish) = (
+            json(&flow_start(lane, &end)),
+            json(&flow_finish(lane, &end)),
+        );
+        assert!(
+            ["id", "name", "cat"]
+                .iter()
+                .all(|key| start[key] == finish[key] && !start[key].is_null())
+        );
+        assert_eq!(
+            (&start["ph"], &finish["ph"], &finish["bp"]),
+            (&"s".into(), &"f".into(), &"e".into())
+        );
     }
 
     #[test]
     fn lanes_are_apart_and_bounded() {
-        let (last, next) = (Lane::new(4, MAX_STREAMS - 1).unwrap(), Lane::new(5, 0).unwrap());
+        let (last, next) = (
+            Lane::new(4, MAX_STREAMS - 1).unwrap(),
+            Lane::new(5, 0).unwrap(),
+        );
         assert_eq!(last.tid + 1, next.tid);
         assert!(Lane::new(MAX_RANKS - 1, 0).unwrap().pid < FIRST_THREAD);
         let error = Lane::new(3, 64).unwrap_err().to_string();
-        assert_eq!(error, "trace: stream 64 of rank 3: a trace holds 64 streams on 16777216 ranks");
+        assert_eq!(
+            error,
+            "trace: stream 64 of rank 3: a trace holds 64 streams on 16777216 ranks"
+        );
     }
 }

@@ -47,7 +47,11 @@ mod tests {
     #[test]
     fn both_ends_agree_and_messages_differ() {
         assert_eq!(FlowId::new(1, 2, 3), FlowId::new(1, 2, 3));
-        let ids = [FlowId::new(1, 2, 3), FlowId::new(2, 1, 3), FlowId::new(1, 2, 4)];
+        let ids = [
+            FlowId::new(1, 2, 3),
+            FlowId::new(2, 1, 3),
+            FlowId::new(1, 2, 4),
+        ];
         assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
         assert!(ids.iter().all(|id| id.number() < 1 << 53));
     }

@@ -19,14 +19,19 @@ use crate::metrics::{Error, Result};
 /// [`Error::Line`] for a line, other than a file's last, that is no event; [`Error::Io`].
 pub fn merge<P: AsRef<Path>>(inputs: &[P], output: &Path) -> Result<()> {
     let mut writer = TraceWriter::create(output)?;
-    inputs.iter().try_for_each(|input| append(input.as_ref(), &mut writer))?;
+    inputs
+        .iter()
+        .try_for_each(|input| append(input.as_ref(), &mut writer))?;
     writer.finish()
 }
 
 /// Copies the events of one file.
 fn append(input: &Path, writer: &mut TraceWriter) -> Result<()> {
     let wrap = |error| Error::io("reading", input, error);
-    let mut lines = BufReader::new(File::open(input).map_err(wrap)?).split(b'\n').enumerate().peekable();
+    let mut lines = BufReader::new(File::open(input).map_err(wrap)?)
+        .split(b'\n')
+        .enumerate()
+        .peekable();
     while let Some((index, line)) = lines.next() {
         let line = line.map_err(wrap)?;
         let Some(event) = event(&line) else { continue };
@@ -64,7 +69,9 @@ mod tests {
         let path = folder.join(format!("trace-{rank}.json"));
         let mut writer = TraceWriter::create(&path).unwrap();
         for at in 0..num_spans {
-            writer.span(&Span::new(rank, "compute", "a,\nb", at as f64, 1.0)).unwrap();
+            writer
+                .span(&Span::new(rank, "compute", "a,\nb", at as f64, 1.0))
+                .unwrap();
         }
         writer.finish().unwrap();
         path
@@ -72,21 +79,31 @@ mod tests {
 
     fn spans_of(path: &Path) -> Vec<u64> {
         let trace: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-        let spans = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+        let spans = trace["traceEvents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|event| event["ph"] == "X");
         spans.map(|span| span["pid"].as_u64().unwrap()).collect()
     }
 
     #[test]
     fn every_event_of_every_file_is_there() {
         let folder = tempfile::tempdir().unwrap();
-        let inputs =
-            [written(folder.path(), 0, 2), written(folder.path(), 1, 0), written(folder.path(), 2, 3)];
+        let inputs = [
+            written(folder.path(), 0, 2),
+            written(folder.path(), 1, 0),
+            written(folder.path(), 2, 3),
+        ];
         let output = folder.path().join("trace.json");
         merge(&inputs, &output).unwrap();
         assert_eq!(spans_of(&output), [1, 1, 3, 3, 3]);
         let joined = folder.path().join("joined.json");
         merge(&[&output], &joined).unwrap();
-        assert_eq!(std::fs::read(&output).unwrap(), std::fs::read(&joined).unwrap());
+        assert_eq!(
+            std::fs::read(&output).unwrap(),
+            std::fs::read(&joined).unwrap()
+        );
     }
 
     #[test]
@@ -105,7 +122,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join("poem.txt");
         std::fs::write(&input, "{}\nroses are red\nviolets\n").unwrap();
-        let error = merge(&[&input], &folder.path().join("trace.json")).unwrap_err().to_string();
+        let error = merge(&[&input], &folder.path().join("trace.json"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("poem.txt line 2: "), "{error}");
     }
 }

@@ -39,7 +39,14 @@ impl Span {
     /// A span without arguments.
     pub fn new(rank: usize, stream: &str, name: &str, start_us: f64, duration_us: f64) -> Span {
         let (stream, name, args) = (stream.to_owned(), name.to_owned(), BTreeMap::new());
-        Span { rank, stream, name, start_us, duration_us, args }
+        Span {
+            rank,
+            stream,
+            name,
+            start_us,
+            duration_us,
+            args,
+        }
     }
 
     /// The same span with one more argument.
@@ -70,7 +77,11 @@ impl From<usize> for Arg {
 impl From<f64> for Arg {
     /// JSON has no word for NaN and infinity: such a number becomes text.
     fn from(number: f64) -> Arg {
-        if number.is_finite() { Arg::Number(number) } else { Arg::Text(number.to_string()) }
+        if number.is_finite() {
+            Arg::Number(number)
+        } else {
+            Arg::Text(number.to_string())
+        }
     }
 }
 
@@ -98,7 +109,10 @@ mod tests {
             .with("ratio", f64::NAN)
             .with("kind", "forward");
         let json = serde_json::to_string(&span.args).unwrap();
-        assert_eq!(json, r#"{"bytes":4096,"kind":"forward","ratio":"NaN","tflops":1.5}"#);
+        assert_eq!(
+            json,
+            r#"{"bytes":4096,"kind":"forward","ratio":"NaN","tflops":1.5}"#
+        );
     }
 
     #[test]

@@ -37,8 +37,13 @@ impl TraceWriter {
     pub fn create(path: &Path) -> Result<TraceWriter> {
         let file = File::create(path).map_err(|error| Error::io("creating", path, error))?;
         let (streams, path) = (BTreeMap::new(), path.to_path_buf());
-        let mut writer =
-            TraceWriter { path, out: BufWriter::new(file), streams, is_first: true, is_closed: false };
+        let mut writer = TraceWriter {
+            path,
+            out: BufWriter::new(file),
+            streams,
+            is_first: true,
+            is_closed: false,
+        };
         writer.attempt(|out| out.write_all(HEAD.as_bytes()))?;
         Ok(writer)
     }
@@ -49,8 +54,19 @@ impl TraceWriter {
     /// [`Error::SpanTime`] for times that cannot be drawn, [`Error::TooManyStreams`], [`Error::Io`].
     pub fn span(&mut self, span: &Span) -> Result<()> {
         if !span.is_drawable() {
-            let &Span { rank, start_us, duration_us, ref name, .. } = span;
-            return Err(Error::SpanTime { name: name.clone(), rank, start_us, duration_us });
+            let &Span {
+                rank,
+                start_us,
+                duration_us,
+                ref name,
+                ..
+            } = span;
+            return Err(Error::SpanTime {
+                name: name.clone(),
+                rank,
+                start_us,
+                duration_us,
+            });
         }
         let lane = self.lane(span.rank, &span.stream)?;
         self.event(&event::complete(lane, span))
@@ -90,15 +106,20 @@ impl TraceWriter {
     }
 
     fn event(&mut self, event: &Event<'_>) -> Result<()> {
-        let json =
-            serde_json::to_vec(event).map_err(|error| Error::io("writing", &self.path, error.into()))?;
+        let json = serde_json::to_vec(event)
+            .map_err(|error| Error::io("writing", &self.path, error.into()))?;
         self.raw(&json)
     }
 
     fn flow_lane(&mut self, end: &FlowEnd) -> Result<Lane> {
         if !end.at_us.is_finite() {
             let (name, rank, start_us) = ("message".to_owned(), end.rank, end.at_us);
-            return Err(Error::SpanTime { name, rank, start_us, duration_us: 0.0 });
+            return Err(Error::SpanTime {
+                name,
+                rank,
+                start_us,
+                duration_us: 0.0,
+            });
         }
         self.lane(end.rank, &end.stream)
     }
@@ -112,10 +133,17 @@ impl TraceWriter {
         let is_new_rank = known.is_none();
         let lane = Lane::new(rank, known.map_or(0, BTreeMap::len))?;
         if is_new_rank {
-            event::rank_names(lane).iter().try_for_each(|event| self.event(event))?;
+            event::rank_names(lane)
+                .iter()
+                .try_for_each(|event| self.event(event))?;
         }
-        event::stream_names(lane, stream).iter().try_for_each(|event| self.event(event))?;
-        self.streams.entry(rank).or_default().insert(stream.to_owned(), lane);
+        event::stream_names(lane, stream)
+            .iter()
+            .try_for_each(|event| self.event(event))?;
+        self.streams
+            .entry(rank)
+            .or_default()
+            .insert(stream.to_owned(), lane);
         Ok(lane)
     }
 
@@ -124,7 +152,10 @@ impl TraceWriter {
         self.attempt(|out| writeln!(out, "\n{FOOT}").and_then(|()| out.flush()))
     }
 
-    fn attempt(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+    fn attempt(
+        &mut self,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> Result<()> {
         write(&mut self.out).map_err(|error| Error::io("writing", &self.path, error))
     }
 }
@@ -159,17 +190,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");
         let mut writer = TraceWriter::create(&path).unwrap();
-        for (rank, stream) in [(1, "compute"), (0, "compute"), (1, "tensor"), (1, "compute")] {
-            writer.span(&Span::new(rank, stream, "work", 1.0, 2.0)).unwrap();
+        for (rank, stream) in [
+            (1, "compute"),
+            (0, "compute"),
+            (1, "tensor"),
+            (1, "compute"),
+        ] {
+            writer
+                .span(&Span::new(rank, stream, "work", 1.0, 2.0))
+                .unwrap();
         }
         writer.finish().unwrap();
         let events = events(&path);
-        let names: Vec<&Value> = of_kind(&events, "M").iter().map(|event| &event["args"]["name"]).collect();
+        let names: Vec<&Value> = of_kind(&events, "M")
+            .iter()
+            .map(|event| &event["args"]["name"])
+            .collect();
         let names: Vec<&str> = names.into_iter().filter_map(Value::as_str).collect();
         assert_eq!(names, ["rank 1", "compute", "rank 0", "compute", "tensor"]);
         let spans = of_kind(&events, "X");
         assert_eq!(spans.len(), 4);
-        assert_eq!((&spans[0]["pid"], &spans[0]["tid"]), (&spans[3]["pid"], &spans[3]["tid"]));
+        assert_eq!(
+            (&spans[0]["pid"], &spans[0]["tid"]),
+            (&spans[3]["pid"], &spans[3]["tid"])
+        );
         assert_ne!(spans[0]["tid"], spans[1]["tid"]);
     }
 
@@ -177,16 +221,27 @@ mod tests {
     fn an_arrow_joins_two_ranks() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");
-        let end = |rank, at_us| FlowEnd { id: FlowId::new(0, 1, 0), rank, stream: "pipeline".into(), at_us };
+        let end = |rank, at_us| FlowEnd {
+            id: FlowId::new(0, 1, 0),
+            rank,
+            stream: "pipeline".into(),
+            at_us,
+        };
         let mut writer = TraceWriter::create(&path).unwrap();
         writer.flow_start(&end(0, 1.0)).unwrap();
         writer.flow_finish(&end(1, 2.0)).unwrap();
-        assert!(matches!(writer.flow_start(&end(0, f64::NAN)), Err(Error::SpanTime { .. })));
+        assert!(matches!(
+            writer.flow_start(&end(0, f64::NAN)),
+            Err(Error::SpanTime { .. })
+        ));
         drop(writer);
         let events = events(&path);
         let (start, finish) = (of_kind(&events, "s"), of_kind(&events, "f"));
         assert_eq!(start[0]["id"], finish[0]["id"]);
-        assert_eq!((&start[0]["pid"], &finish[0]["pid"]), (&1.into(), &2.into()));
+        assert_eq!(
+            (&start[0]["pid"], &finish[0]["pid"]),
+            (&1.into(), &2.into())
+        );
     }
 
     #[test]
@@ -200,7 +255,10 @@ mod tests {
     fn impossible_spans_are_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut writer = TraceWriter::create(file.path()).unwrap();
-        let error = writer.span(&Span::new(2, "compute", "gemm", 5.0, -1.0)).unwrap_err().to_string();
+        let error = writer
+            .span(&Span::new(2, "compute", "gemm", 5.0, -1.0))
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "trace: `gemm` on rank 2 starts at 5 us and lasts -1 us, needs finite times and a duration of at least 0"

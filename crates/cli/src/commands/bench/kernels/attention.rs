@@ -17,11 +17,16 @@ const USUAL: [usize; 2] = [64, 128];
 
 /// Forward and backward, for the model's heads and for the usual ones that fit its width.
 pub(super) fn cases(sizes: Sizes) -> Vec<Case> {
-    head_sizes(sizes).into_iter().flat_map(|size| [forward(sizes, size), backward(sizes, size)]).collect()
+    head_sizes(sizes)
+        .into_iter()
+        .flat_map(|size| [forward(sizes, size), backward(sizes, size)])
+        .collect()
 }
 
 fn head_sizes(sizes: Sizes) -> BTreeSet<usize> {
-    let usual = USUAL.into_iter().filter(|size| sizes.hidden.is_multiple_of(*size));
+    let usual = USUAL
+        .into_iter()
+        .filter(|size| sizes.hidden.is_multiple_of(*size));
     usual.chain([sizes.hidden / sizes.heads]).collect()
 }
 
@@ -80,8 +85,15 @@ fn backward(sizes: Sizes, head_size: usize) -> Case {
             Ok(Operands::read([q, k, v, out, log_sum_exp, like()?]))
         },
         move |operands| {
-            let [q, k, v, out, log_sum_exp] = [0, 1, 2, 3, 4].map(|index| operands.read[index].clone());
-            let saved = Saved { q, k, v, out, log_sum_exp };
+            let [q, k, v, out, log_sum_exp] =
+                [0, 1, 2, 3, 4].map(|index| operands.read[index].clone());
+            let saved = Saved {
+                q,
+                k,
+                v,
+                out,
+                log_sum_exp,
+            };
             Ok(ops::attention_backward(shape, &saved, &operands.read[5])?.into())
         },
     );
@@ -92,18 +104,34 @@ fn backward(sizes: Sizes, head_size: usize) -> Case {
 mod tests {
     use super::*;
 
-    const SIZES: Sizes = Sizes { tokens: 8192, hidden: 2048, heads: 16, context: 2048, vocabulary: 51200 };
+    const SIZES: Sizes = Sizes {
+        tokens: 8192,
+        hidden: 2048,
+        heads: 16,
+        context: 2048,
+        vocabulary: 51200,
+    };
 
     #[test]
     fn heads_of_any_size_have_the_same_flop() {
         let flop = |size: usize| forward_flop(&shape_of(SIZES, size));
         assert_eq!(flop(64), 4.0 * 2.0 * 2048.0 * 2048.0 / 2.0 * 2.0 * 2048.0);
-        assert_eq!((flop(128), backward_flop(&shape_of(SIZES, 128))), (flop(64), 2.5 * flop(64)));
+        assert_eq!(
+            (flop(128), backward_flop(&shape_of(SIZES, 128))),
+            (flop(64), 2.5 * flop(64))
+        );
     }
 
     #[test]
     fn the_models_own_heads_are_measured_too() {
         assert_eq!(head_sizes(SIZES), BTreeSet::from([64, 128]));
-        assert_eq!(head_sizes(Sizes { hidden: 192, heads: 6, ..SIZES }), BTreeSet::from([32, 64]));
+        assert_eq!(
+            head_sizes(Sizes {
+                hidden: 192,
+                heads: 6,
+                ..SIZES
+            }),
+            BTreeSet::from([32, 64])
+        );
     }
 }

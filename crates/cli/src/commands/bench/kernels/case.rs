@@ -62,12 +62,21 @@ impl Case {
         make: impl Fn(&Maker<'_>) -> train::Result<Operands> + 'static,
         call: impl Fn(&Operands) -> train::Result<Vec<Tensor>> + 'static,
     ) -> Case {
-        Case { name: name.into(), family, flop: None, make: Box::new(make), call: Box::new(call) }
+        Case {
+            name: name.into(),
+            family,
+            flop: None,
+            make: Box::new(make),
+            call: Box::new(call),
+        }
     }
 
     /// The same, of an operation that waits for products of so many floating-point operations.
     pub(super) fn with_flop(self, flop: f64) -> Case {
-        Case { flop: Some(flop), ..self }
+        Case {
+            flop: Some(flop),
+            ..self
+        }
     }
 
     /// Times it. The results of a call live until its operands come round again, so that they change places too.
@@ -105,7 +114,10 @@ impl fmt::Debug for Case {
 impl Operands {
     /// Tensors that are only read.
     pub(super) fn read(read: impl Into<Vec<Tensor>>) -> Operands {
-        Operands { read: read.into(), ..Operands::default() }
+        Operands {
+            read: read.into(),
+            ..Operands::default()
+        }
     }
 
     // Each operand moves once and one that is updated twice, however often the kernels in fact go over it. What passes
@@ -160,7 +172,9 @@ impl Maker<'_> {
         let elements = tensor.reshape(&[count, 1])?;
         let key = Key::new(1, "bench kernels", 0);
         let mut filled = count.min(DRAWN);
-        let drawn: Vec<f64> = (0..filled as u64).map(|index| f64::from(key.uniform(index)) - 0.5).collect();
+        let drawn: Vec<f64> = (0..filled as u64)
+            .map(|index| f64::from(key.uniform(index)) - 0.5)
+            .collect();
         elements.rows(0, filled)?.upload_f64(&drawn)?;
         while filled < count {
             let more = filled.min(count - filled);
@@ -184,7 +198,9 @@ impl Maker<'_> {
     /// Those of the device.
     pub(super) fn ids(&self, count: usize, vocabulary: usize) -> train::Result<(Tensor, usize)> {
         let key = Key::new(1, "bench ids", 0);
-        let ids: Vec<u32> = (0..count as u64).map(|index| key.word(index) % vocabulary as u32).collect();
+        let ids: Vec<u32> = (0..count as u64)
+            .map(|index| key.word(index) % vocabulary as u32)
+            .collect();
         let different = ids.iter().collect::<BTreeSet<_>>().len();
         Ok((Tensor::from_slice(self.device, &[count], &ids)?, different))
     }

@@ -14,7 +14,12 @@ const FAMILY: &str = "elementwise";
 
 /// All of them: residual sum, bias, activation functions, dropout, conversion.
 pub(super) fn cases(sizes: Sizes, dtype: DType) -> Vec<Case> {
-    let mut cases = vec![add(sizes), add_bias(sizes), gelu(sizes), gelu_backward(sizes)];
+    let mut cases = vec![
+        add(sizes),
+        add_bias(sizes),
+        gelu(sizes),
+        gelu_backward(sizes),
+    ];
     cases.extend([swiglu(sizes), swiglu_backward(sizes), dropout(sizes)]);
     // A step casts only where sums are held in another type than activations.
     if dtype != dtype.accumulator() {
@@ -29,7 +34,12 @@ fn add(sizes: Sizes) -> Case {
     Case::new(
         "add",
         FAMILY,
-        move |maker| Ok(Operands::read([maker.random(&shape)?, maker.random(&shape)?])),
+        move |maker| {
+            Ok(Operands::read([
+                maker.random(&shape)?,
+                maker.random(&shape)?,
+            ]))
+        },
         |operands| Ok(vec![ops::add(&operands.read[0], &operands.read[1])?]),
     )
 }
@@ -43,7 +53,10 @@ fn add_bias(sizes: Sizes) -> Case {
         move |maker| {
             let bias = maker.random(&[columns])?;
             bias.fill(0.0)?;
-            Ok(Operands { updated: vec![maker.random(&[rows, columns])?], ..Operands::read([bias]) })
+            Ok(Operands {
+                updated: vec![maker.random(&[rows, columns])?],
+                ..Operands::read([bias])
+            })
         },
         |operands| {
             ops::add_bias(&operands.updated[0], &operands.read[0])?;
@@ -69,8 +82,19 @@ fn gelu_backward(sizes: Sizes) -> Case {
     Case::new(
         "gelu backward",
         FAMILY,
-        move |maker| Ok(Operands::read([maker.random(&shape)?, maker.random(&shape)?])),
-        |operands| Ok(vec![ops::unary_backward(UnaryOp::Gelu, &operands.read[0], operands.read[1].clone())?]),
+        move |maker| {
+            Ok(Operands::read([
+                maker.random(&shape)?,
+                maker.random(&shape)?,
+            ]))
+        },
+        |operands| {
+            Ok(vec![ops::unary_backward(
+                UnaryOp::Gelu,
+                &operands.read[0],
+                operands.read[1].clone(),
+            )?])
+        },
     )
 }
 
@@ -80,7 +104,12 @@ fn swiglu(sizes: Sizes) -> Case {
     Case::new(
         "swiglu",
         FAMILY,
-        move |maker| Ok(Operands::read([maker.random(&shape)?, maker.random(&shape)?])),
+        move |maker| {
+            Ok(Operands::read([
+                maker.random(&shape)?,
+                maker.random(&shape)?,
+            ]))
+        },
         |operands| Ok(vec![ops::swiglu(&operands.read[0], &operands.read[1])?]),
     )
 }
@@ -92,7 +121,11 @@ fn swiglu_backward(sizes: Sizes) -> Case {
         "swiglu backward",
         FAMILY,
         move |maker| {
-            Ok(Operands::read([maker.random(&shape)?, maker.random(&shape)?, maker.random(&shape)?]))
+            Ok(Operands::read([
+                maker.random(&shape)?,
+                maker.random(&shape)?,
+                maker.random(&shape)?,
+            ]))
         },
         |operands| {
             let [gate, up, d_out] = [&operands.read[0], &operands.read[1], &operands.read[2]];
@@ -105,13 +138,24 @@ fn swiglu_backward(sizes: Sizes) -> Case {
 // One read, one written; the draws are computed.
 fn dropout(sizes: Sizes) -> Case {
     let [rows, columns] = sizes.stream();
-    let region = Region { rows, columns, first_row: 0, first_column: 0, global_columns: columns };
+    let region = Region {
+        rows,
+        columns,
+        first_row: 0,
+        first_column: 0,
+        global_columns: columns,
+    };
     Case::new(
         "dropout",
         FAMILY,
         move |maker| Ok(Operands::read([maker.random(&[rows, columns])?])),
         move |operands| {
-            Ok(vec![ops::dropout(&operands.read[0], 0.1, Key::new(1, "bench dropout", 0), region)?])
+            Ok(vec![ops::dropout(
+                &operands.read[0],
+                0.1,
+                Key::new(1, "bench dropout", 0),
+                region,
+            )?])
         },
     )
 }

@@ -19,7 +19,10 @@ pub(super) fn measure(device: &Device, repetitions: usize) -> train::Result<[Spr
         one.fill(1.0)?;
         Ok(compute.synchronize()?)
     };
-    Ok([spread(device, repetitions, launch)?, spread(device, repetitions, finish)?])
+    Ok([
+        spread(device, repetitions, launch)?,
+        spread(device, repetitions, finish)?,
+    ])
 }
 
 // The device catches up between two rows, outside of the times; the first row is warm-up.

@@ -96,30 +96,46 @@ impl Kernels {
         self.check()?;
         output::note(&device::described(driver, threads)?);
         let (sizes, dtype, repetitions) = (self.sizes, self.precision.dtype(), self.repetitions);
-        let lines =
-            Team::new(1, threads).run(driver, move |_, device| measure(device, sizes, dtype, repetitions))?;
-        lines
-            .iter()
-            .flatten()
-            .try_for_each(|line| if self.json { output::json(line) } else { output::result(&line.text()) })
+        let lines = Team::new(1, threads).run(driver, move |_, device| {
+            measure(device, sizes, dtype, repetitions)
+        })?;
+        lines.iter().flatten().try_for_each(|line| {
+            if self.json {
+                output::json(line)
+            } else {
+                output::result(&line.text())
+            }
+        })
     }
 
     fn check(&self) -> Outcome {
-        let Sizes { tokens, hidden, heads, context, vocabulary } = self.sizes;
+        let Sizes {
+            tokens,
+            hidden,
+            heads,
+            context,
+            vocabulary,
+        } = self.sizes;
         if [tokens, hidden, heads, context, vocabulary, self.repetitions].contains(&0) {
-            return Err(Failure::usage("bench kernels: found a size or number of 0, needs at least 1"));
+            return Err(Failure::usage(
+                "bench kernels: found a size or number of 0, needs at least 1",
+            ));
         }
-        for (option, found, unit, of) in
-            [("--tokens", tokens, context, "--context"), ("--hidden", hidden, heads, "--heads")]
-        {
+        for (option, found, unit, of) in [
+            ("--tokens", tokens, context, "--context"),
+            ("--hidden", hidden, heads, "--heads"),
+        ] {
             if !found.is_multiple_of(unit) {
-                let sentence = format!("{option}: found {found}, needs a multiple of {unit}, which is {of}");
+                let sentence =
+                    format!("{option}: found {found}, needs a multiple of {unit}, which is {of}");
                 return Err(Failure::usage(sentence));
             }
         }
         match u32::try_from(vocabulary) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Failure::usage(format!("--vocabulary: found {vocabulary}, needs less than 2^32"))),
+            Err(_) => Err(Failure::usage(format!(
+                "--vocabulary: found {vocabulary}, needs less than 2^32"
+            ))),
         }
     }
 }
@@ -146,7 +162,12 @@ impl Sizes {
     }
 
     fn mlp_hidden(self, family: Family) -> usize {
-        GptConfig { family, hidden: self.hidden, ..GptConfig::default() }.mlp_hidden()
+        GptConfig {
+            family,
+            hidden: self.hidden,
+            ..GptConfig::default()
+        }
+        .mlp_hidden()
     }
 
     fn cases(self, dtype: DType) -> Vec<Case> {
@@ -159,7 +180,12 @@ impl Sizes {
 }
 
 // The copy comes first: the others are measured against it.
-fn measure(device: &Device, sizes: Sizes, dtype: DType, repetitions: usize) -> train::Result<Vec<Line>> {
+fn measure(
+    device: &Device,
+    sizes: Sizes,
+    dtype: DType,
+    repetitions: usize,
+) -> train::Result<Vec<Line>> {
     let copy = copy(device, repetitions)?;
     let copy_gbps = gb_per_s(copy);
     let mut lines = vec![Line::of("copy", "copy", "f32", copy, copy_gbps)];
@@ -173,7 +199,10 @@ fn measure(device: &Device, sizes: Sizes, dtype: DType, repetitions: usize) -> t
         });
     }
     let [queued, finished] = launches::measure(device, repetitions)?;
-    lines.extend([Line::timed("launch queued", queued), Line::timed("launch finished", finished)]);
+    lines.extend([
+        Line::timed("launch queued", queued),
+        Line::timed("launch finished", finished),
+    ]);
     Ok(lines)
 }
 
@@ -181,7 +210,10 @@ fn copy(device: &Device, repetitions: usize) -> train::Result<Measured> {
     let bytes = |value| Tensor::full(device, DType::F32, &[COPY_BYTES / 4], value);
     let (from, to) = (bytes(1.0)?, bytes(0.0)?);
     let seconds = timing::batches(device, repetitions, || Ok(ops::copy(&from, &to)?))?;
-    Ok(Measured { seconds, bytes: 2 * COPY_BYTES })
+    Ok(Measured {
+        seconds,
+        bytes: 2 * COPY_BYTES,
+    })
 }
 
 fn gb_per_s(measured: Measured) -> f64 {
@@ -224,13 +256,25 @@ impl Line {
 
     // Memory is not what these wait for.
     fn of_products(self, tflop_per_s: f64) -> Line {
-        Line { tflop_per_s: Some(rounded(tflop_per_s, 5)), share_of_copy: None, ..self }
+        Line {
+            tflop_per_s: Some(rounded(tflop_per_s, 5)),
+            share_of_copy: None,
+            ..self
+        }
     }
 
     fn text(&self) -> String {
-        let Line { kernel, microseconds, low, high, .. } = self;
+        let Line {
+            kernel,
+            microseconds,
+            low,
+            high,
+            ..
+        } = self;
         let digits = if *microseconds < 10.0 { 3 } else { 1 };
-        let time = format!("{kernel:<25}{microseconds:>12.digits$} us  [{low:.digits$} .. {high:.digits$}]");
+        let time = format!(
+            "{kernel:<25}{microseconds:>12.digits$} us  [{low:.digits$} .. {high:.digits$}]"
+        );
         match (self.gb_per_s, self.share_of_copy, self.tflop_per_s) {
             (_, _, Some(tflop)) => format!("{time}  {tflop:.3} Tflop/s"),
             (Some(rate), Some(share), _) => {

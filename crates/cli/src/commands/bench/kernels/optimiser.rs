@@ -23,7 +23,10 @@ fn weights(sizes: Sizes) -> [[usize; 2]; 6] {
     [[h, h], [h, h], [h, h], [h, h], [h, mlp], [mlp, h]]
 }
 
-fn all(sizes: Sizes, make: impl Fn(&[usize]) -> train::Result<Tensor>) -> train::Result<Vec<Tensor>> {
+fn all(
+    sizes: Sizes,
+    make: impl Fn(&[usize]) -> train::Result<Tensor>,
+) -> train::Result<Vec<Tensor>> {
     weights(sizes).iter().map(|shape| make(shape)).collect()
 }
 
@@ -33,9 +36,14 @@ fn sum_squares(sizes: Sizes) -> Case {
         "sum_squares",
         "reduction",
         move |maker| {
-            let gradients = all(sizes, |shape| maker.random_as(maker.dtype.accumulator(), shape))?;
+            let gradients = all(sizes, |shape| {
+                maker.random_as(maker.dtype.accumulator(), shape)
+            })?;
             let sum = Tensor::zeros(maker.device, DType::F64, &[1])?;
-            Ok(Operands { updated: vec![sum], ..Operands::read(gradients) })
+            Ok(Operands {
+                updated: vec![sum],
+                ..Operands::read(gradients)
+            })
         },
         |operands| {
             let gradients: Vec<&Tensor> = operands.read.iter().collect();
@@ -53,9 +61,22 @@ fn adamw(sizes: Sizes) -> Case {
         "optimiser",
         move |maker| adamw_operands(sizes, maker),
         |operands| {
-            let [factor, gradients @ ..] = operands.read.as_slice() else { return Ok(Vec::new()) };
-            let settings = AdamW { rate: 3e-4, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, step: 1 };
-            optimiser::adamw(factor.device(), &updates(operands, gradients), factor, settings)?;
+            let [factor, gradients @ ..] = operands.read.as_slice() else {
+                return Ok(Vec::new());
+            };
+            let settings = AdamW {
+                rate: 3e-4,
+                beta1: 0.9,
+                beta2: 0.999,
+                epsilon: 1e-8,
+                step: 1,
+            };
+            optimiser::adamw(
+                factor.device(),
+                &updates(operands, gradients),
+                factor,
+                settings,
+            )?;
             Ok(Vec::new())
         },
     )
@@ -68,15 +89,31 @@ fn adamw_operands(sizes: Sizes, maker: &Maker<'_>) -> train::Result<Operands> {
     read.extend(all(sizes, |shape| maker.random_as(master, shape))?);
     let mut updated = Vec::new();
     for shape in weights(sizes) {
-        updated.extend([maker.random_as(master, &shape)?, maker.sums(&shape)?, maker.sums(&shape)?]);
+        updated.extend([
+            maker.random_as(master, &shape)?,
+            maker.sums(&shape)?,
+            maker.sums(&shape)?,
+        ]);
     }
     let copies = master != maker.dtype;
-    let written = if copies { all(sizes, |shape| maker.random(shape))? } else { Vec::new() };
-    Ok(Operands { updated, written, ..Operands::read(read) })
+    let written = if copies {
+        all(sizes, |shape| maker.random(shape))?
+    } else {
+        Vec::new()
+    };
+    Ok(Operands {
+        updated,
+        written,
+        ..Operands::read(read)
+    })
 }
 
 fn updates(operands: &Operands, gradients: &[Tensor]) -> Vec<Update> {
-    let updated = operands.updated.chunks_exact(UPDATED).zip(gradients).enumerate();
+    let updated = operands
+        .updated
+        .chunks_exact(UPDATED)
+        .zip(gradients)
+        .enumerate();
     let update = |(index, (updated, gradients)): (usize, (&[Tensor], &Tensor))| Update {
         weights: updated[0].clone(),
         gradients: gradients.clone(),

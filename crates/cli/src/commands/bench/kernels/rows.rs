@@ -21,7 +21,11 @@ pub(super) fn cases(sizes: Sizes) -> Vec<Case> {
     for kind in [NormKind::Layer, NormKind::Rms] {
         cases.extend([norm_forward(sizes, kind), norm_backward(sizes, kind)]);
     }
-    cases.extend([column_sum(sizes), embedding(sizes), embedding_backward(sizes)]);
+    cases.extend([
+        column_sum(sizes),
+        embedding(sizes),
+        embedding_backward(sizes),
+    ]);
     cases.extend([cross_entropy(sizes), cross_entropy_backward(sizes)]);
     cases
 }
@@ -66,10 +70,20 @@ fn norm_backward(sizes: Sizes, kind: NormKind) -> Case {
     let make = move |maker: &Maker<'_>| {
         let x = maker.random(&shape)?;
         let moments = norm::moments(shape_of(kind, &x), &x)?;
-        let read = vec![x, moments, maker.random(&[shape[1]])?, maker.random(&shape)?];
+        let read = vec![
+            x,
+            moments,
+            maker.random(&[shape[1]])?,
+            maker.random(&shape)?,
+        ];
         let vectors = if kind == NormKind::Layer { 2 } else { 1 };
-        let updated = (0..vectors).map(|_| maker.sums(&[shape[1]])).collect::<train::Result<_>>()?;
-        Ok(Operands { updated, ..Operands::read(read) })
+        let updated = (0..vectors)
+            .map(|_| maker.sums(&[shape[1]]))
+            .collect::<train::Result<_>>()?;
+        Ok(Operands {
+            updated,
+            ..Operands::read(read)
+        })
     };
     Case::new(&named(kind, " backward"), "norm", make, move |operands| {
         let [x, moments, gain, d_out] = [0, 1, 2, 3].map(|index| &operands.read[index]);
@@ -87,7 +101,10 @@ fn column_sum(sizes: Sizes) -> Case {
         "reduction",
         move |maker| {
             let updated = vec![maker.sums(&[shape[1]])?];
-            Ok(Operands { updated, ..Operands::read([maker.random(&shape)?]) })
+            Ok(Operands {
+                updated,
+                ..Operands::read([maker.random(&shape)?])
+            })
         },
         |operands| {
             ops::column_sum_into(&operands.read[0], &operands.updated[0])?;
@@ -105,7 +122,11 @@ fn embedding(sizes: Sizes) -> Case {
             let (ids, different) = maker.ids(sizes.tokens, sizes.vocabulary)?;
             let table = maker.random(&[sizes.vocabulary, sizes.hidden])?;
             let table_bytes = different * sizes.hidden * table.dtype().bytes();
-            Ok(Operands { table: Some(table), table_bytes, ..Operands::read([ids]) })
+            Ok(Operands {
+                table: Some(table),
+                table_bytes,
+                ..Operands::read([ids])
+            })
         },
         |operands| match &operands.table {
             Some(table) => Ok(vec![ops::embedding(table, &operands.read[0], 0)?]),
@@ -124,11 +145,18 @@ fn embedding_backward(sizes: Sizes) -> Case {
             let table = maker.sums(&[sizes.vocabulary, sizes.hidden])?;
             let table_bytes = 2 * different * sizes.hidden * table.dtype().bytes();
             let read = [ids, maker.random(&sizes.stream())?];
-            Ok(Operands { table: Some(table), table_bytes, ..Operands::read(read) })
+            Ok(Operands {
+                table: Some(table),
+                table_bytes,
+                ..Operands::read(read)
+            })
         },
         |operands| {
             let (ids, d_out) = (&operands.read[0], &operands.read[1]);
-            operands.table.iter().try_for_each(|table| ops::embedding_backward(d_out, ids, table, 0))?;
+            operands
+                .table
+                .iter()
+                .try_for_each(|table| ops::embedding_backward(d_out, ids, table, 0))?;
             Ok(Vec::new())
         },
     )
@@ -162,22 +190,40 @@ fn cross_entropy_backward(sizes: Sizes) -> Case {
             let logits = maker.random(&sizes.logits())?;
             let (log_sum_exp, d_loss) = loss_of(sizes, &logits, &targets)?;
             d_loss.fill(1.0)?;
-            Ok(Operands { updated: vec![logits], ..Operands::read([targets, log_sum_exp, d_loss]) })
+            Ok(Operands {
+                updated: vec![logits],
+                ..Operands::read([targets, log_sum_exp, d_loss])
+            })
         },
         move |operands| {
             let [targets, log_sum_exp, d_loss] = [0, 1, 2].map(|index| &operands.read[index]);
             let shard = shard(sizes);
-            loss::backward(&operands.updated[0], targets, log_sum_exp, d_loss, shard, 1.0)?;
+            loss::backward(
+                &operands.updated[0],
+                targets,
+                log_sum_exp,
+                d_loss,
+                shard,
+                1.0,
+            )?;
             Ok(Vec::new())
         },
     )
 }
 
 fn shard(sizes: Sizes) -> VocabularyShard {
-    VocabularyShard { first_column: 0, vocabulary: sizes.vocabulary }
+    VocabularyShard {
+        first_column: 0,
+        vocabulary: sizes.vocabulary,
+    }
 }
 
 fn loss_of(sizes: Sizes, logits: &Tensor, targets: &Tensor) -> train::Result<(Tensor, Tensor)> {
     let statistics = loss::statistics(logits, targets, shard(sizes))?;
-    Ok(loss::combine(&statistics, targets, 1, 1.0 / sizes.tokens as f64)?)
+    Ok(loss::combine(
+        &statistics,
+        targets,
+        1,
+        1.0 / sizes.tokens as f64,
+    )?)
 }

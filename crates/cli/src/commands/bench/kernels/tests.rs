@@ -1,7 +1,13 @@
 use super::*;
 use clap::Parser;
 
-const SIZES: Sizes = Sizes { tokens: 64, hidden: 32, heads: 2, context: 16, vocabulary: 40 };
+const SIZES: Sizes = Sizes {
+    tokens: 64,
+    hidden: 32,
+    heads: 2,
+    context: 16,
+    vocabulary: 40,
+};
 
 #[derive(Parser)]
 struct Program {
@@ -10,23 +16,47 @@ struct Program {
 }
 
 fn parsed(arguments: &[&str]) -> Kernels {
-    Program::try_parse_from([&["kernels"], arguments].concat()).unwrap().kernels
+    Program::try_parse_from([&["kernels"], arguments].concat())
+        .unwrap()
+        .kernels
 }
 
 fn refused(arguments: &[&str]) -> String {
-    parsed(arguments).check().unwrap_err().sentence().unwrap().to_owned()
+    parsed(arguments)
+        .check()
+        .unwrap_err()
+        .sentence()
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
 fn options_are_checked_before_anything_is_measured() {
-    let kernels = parsed(&["--precision", "bf16", "--tokens", "512", "--repetitions", "3", "--json"]);
-    assert_eq!((kernels.check(), kernels.json, kernels.repetitions), (Ok(()), true, 3));
-    assert_eq!((kernels.precision.dtype(), kernels.sizes.tokens), (DType::Bf16, 512));
+    let kernels = parsed(&[
+        "--precision",
+        "bf16",
+        "--tokens",
+        "512",
+        "--repetitions",
+        "3",
+        "--json",
+    ]);
+    assert_eq!(
+        (kernels.check(), kernels.json, kernels.repetitions),
+        (Ok(()), true, 3)
+    );
+    assert_eq!(
+        (kernels.precision.dtype(), kernels.sizes.tokens),
+        (DType::Bf16, 512)
+    );
     assert_eq!(
         refused(&["--tokens", "300"]),
         "--tokens: found 300, needs a multiple of 256, which is --context"
     );
-    assert_eq!(refused(&["--heads", "3"]), "--hidden: found 512, needs a multiple of 3, which is --heads");
+    assert_eq!(
+        refused(&["--heads", "3"]),
+        "--hidden: found 512, needs a multiple of 3, which is --heads"
+    );
     assert!(refused(&["--repetitions", "0"]).contains("needs at least 1"));
     assert!(refused(&["--vocabulary", "4294967296"]).contains("needs less than 2^32"));
     assert!(Program::try_parse_from(["kernels", "--precision", "f8"]).is_err());
@@ -34,8 +64,15 @@ fn options_are_checked_before_anything_is_measured() {
 
 #[test]
 fn a_line_of_json_has_what_its_kernel_has() {
-    let seconds = Spread { median: 2e-6, min: 1e-6, max: 4e-6 };
-    let measured = Measured { seconds, bytes: 8000 };
+    let seconds = Spread {
+        median: 2e-6,
+        min: 1e-6,
+        max: 4e-6,
+    };
+    let measured = Measured {
+        seconds,
+        bytes: 8000,
+    };
     let json = |line: &Line| serde_json::to_value(line).unwrap();
     let add = json(&Line::of("add", "elementwise", "bf16", measured, 5.0));
     assert_eq!(
@@ -45,10 +82,17 @@ fn a_line_of_json_has_what_its_kernel_has() {
             "bytes": 8000, "gb_per_s": 4.0, "share_of_copy": 0.8
         })
     );
-    let attention = json(&Line::of("attention 64", "attention", "bf16", measured, 5.0).of_products(1.5));
-    assert_eq!((attention.get("share_of_copy"), &attention["tflop_per_s"]), (None, &serde_json::json!(1.5)));
+    let attention =
+        json(&Line::of("attention 64", "attention", "bf16", measured, 5.0).of_products(1.5));
+    assert_eq!(
+        (attention.get("share_of_copy"), &attention["tflop_per_s"]),
+        (None, &serde_json::json!(1.5))
+    );
     let launch = json(&Line::timed("launch queued", seconds));
-    assert_eq!((launch.get("bytes"), &launch["microseconds"]), (None, &serde_json::json!(2.0)));
+    assert_eq!(
+        (launch.get("bytes"), &launch["microseconds"]),
+        (None, &serde_json::json!(2.0))
+    );
     assert_eq!(
         Line::of("add", "elementwise", "bf16", measured, 5.0).text(),
         "add                             2.000 us  [1.000 .. 4.000]  4.0 GB/s = 80 % of a copy"
@@ -57,7 +101,13 @@ fn a_line_of_json_has_what_its_kernel_has() {
 
 #[test]
 fn every_kernel_has_a_name_of_its_own() {
-    let names = |dtype| SIZES.cases(dtype).into_iter().map(|case| case.name).collect::<Vec<_>>();
+    let names = |dtype| {
+        SIZES
+            .cases(dtype)
+            .into_iter()
+            .map(|case| case.name)
+            .collect::<Vec<_>>()
+    };
     let mut found = names(DType::Bf16);
     assert!(found.contains(&"cast".to_owned()) && !names(DType::F32).contains(&"cast".to_owned()));
     let count = found.len();
@@ -69,9 +119,16 @@ fn every_kernel_has_a_name_of_its_own() {
 // On the CPU: what counts is made of the tensors themselves.
 #[test]
 fn each_operand_moves_once_and_an_updated_one_twice() {
-    let options = hal::OpenOptions { ordinal: 0, threads: 1, transport: None };
+    let options = hal::OpenOptions {
+        ordinal: 0,
+        threads: 1,
+        transport: None,
+    };
     let device = Device::new((cpu::driver().open)(options).unwrap()).unwrap();
-    let maker = Maker { device: &device, dtype: DType::Bf16 };
+    let maker = Maker {
+        device: &device,
+        dtype: DType::Bf16,
+    };
     let cases = SIZES.cases(DType::Bf16);
     let bytes = |name: &str| {
         let case = cases.iter().find(|case| case.name == name).unwrap();
@@ -93,16 +150,34 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
         ("dropout", 2 * stream),
         ("cast", stream + 2 * stream),
         ("layer_norm", 2 * stream + moments + 2 * row),
-        ("layer_norm backward", 3 * stream + moments + row + 2 * 2 * (4 * hidden)),
+        (
+            "layer_norm backward",
+            3 * stream + moments + row + 2 * 2 * (4 * hidden),
+        ),
         ("rms_norm", 2 * stream + moments + row),
-        ("rms_norm backward", 3 * stream + moments + row + 2 * (4 * hidden)),
+        (
+            "rms_norm backward",
+            3 * stream + moments + row + 2 * (4 * hidden),
+        ),
         ("column_sum", inner + 2 * (4 * mlp)),
         ("embedding", ids + different * row + stream),
-        ("embedding backward", ids + stream + 2 * different * (4 * hidden)),
-        ("cross_entropy", 2 * tokens * vocabulary + ids + 4 * tokens + 4),
-        ("cross_entropy backward", 2 * 2 * tokens * vocabulary + ids + 4 * tokens + 4),
+        (
+            "embedding backward",
+            ids + stream + 2 * different * (4 * hidden),
+        ),
+        (
+            "cross_entropy",
+            2 * tokens * vocabulary + ids + 4 * tokens + 4,
+        ),
+        (
+            "cross_entropy backward",
+            2 * 2 * tokens * vocabulary + ids + 4 * tokens + 4,
+        ),
         ("sum_squares", 4 * weights + 2 * 8),
-        ("adamw", 4 * weights + 3 * 2 * (4 * weights) + 2 * weights + 2 * 8),
+        (
+            "adamw",
+            4 * weights + 3 * 2 * (4 * weights) + 2 * weights + 2 * 8,
+        ),
         ("attention 16", 4 * stream + 4 * tokens * 2),
         ("attention 16 backward", 8 * stream + 4 * tokens * 2),
     ] {

@@ -20,8 +20,9 @@ pub(super) fn batches(
     mut call: impl FnMut() -> train::Result<()>,
 ) -> train::Result<Spread> {
     let calls = enough(|calls| batch(device, calls, &mut call))?;
-    let seconds: train::Result<Vec<f64>> =
-        (0..repetitions).map(|_| Ok(batch(device, calls, &mut call)?.as_secs_f64() / calls as f64)).collect();
+    let seconds: train::Result<Vec<f64>> = (0..repetitions)
+        .map(|_| Ok(batch(device, calls, &mut call)?.as_secs_f64() / calls as f64))
+        .collect();
     Ok(Spread::of(&seconds?))
 }
 
@@ -55,6 +56,9 @@ mod tests {
     fn a_batch_has_as_many_calls_as_it_needs() {
         let calls_of =
             |micros: u64| enough(|calls| Ok(Duration::from_micros(micros) * calls as u32)).unwrap();
-        assert_eq!((calls_of(9000), calls_of(700), calls_of(0)), (1, 8, MOST_CALLS));
+        assert_eq!(
+            (calls_of(9000), calls_of(700), calls_of(0)),
+            (1, 8, MOST_CALLS)
+        );
     }
 }

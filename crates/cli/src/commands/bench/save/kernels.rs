@@ -31,14 +31,22 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
     let source = format!("fascicle bench --save, {cores} ranks at a time");
     machine.device.launch.device_us =
         Quantity::measured(launch_us, format!("{source}, a fill of one element"));
-    let (request, candidate) = step::of(machine, Degrees { data: cores, ..Degrees::default() })?;
+    let (request, candidate) = step::of(
+        machine,
+        Degrees {
+            data: cores,
+            ..Degrees::default()
+        },
+    )?;
     let real = step::traced(driver, candidate.config(&request))?;
     // At one byte a second of bandwidth, the simulated time of a kernel is the bytes that it moves.
     let outcome = simulate(&request, &candidate, true).map_err(Failure::run)?;
     let simulated = picture::simulated(&outcome);
     let (device, mut in_step) = (&mut machine.device, None);
     for ((stream, name), seconds) in &simulated {
-        let Some(measured) = real.get(&(stream.clone(), name.clone())).filter(|measured| **measured > 0.0)
+        let Some(measured) = real
+            .get(&(stream.clone(), name.clone()))
+            .filter(|measured| **measured > 0.0)
         else {
             continue;
         };
@@ -49,22 +57,33 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
             "attention_forward" => device.attention.forward = told(ratio),
             "attention_backward" => device.attention.backward = told(ratio),
             name if is_kernel(name) => {
-                drop(device.kernel_efficiency.insert(name.into(), told(ratio / copy_gbps)));
+                drop(
+                    device
+                        .kernel_efficiency
+                        .insert(name.into(), told(ratio / copy_gbps)),
+                );
             }
             _ => {}
         }
     }
     machine.product.in_step = in_step;
     device.kernel_efficiency.remove("attention");
-    let shares: Vec<f64> = device.kernel_efficiency.values().map(|share| share.value).collect();
+    let shares: Vec<f64> = device
+        .kernel_efficiency
+        .values()
+        .map(|share| share.value)
+        .collect();
     let middle = Spread::of(&shares).median;
-    device
-        .kernel_efficiency
-        .insert("other".into(), Quantity::measured(middle, "the middle one of the kernels"));
-    device
-        .kernel_efficiency
-        .insert("copy".into(), Quantity::measured(1.0, "what the bandwidth was measured with"));
-    device.memory_gbps = Quantity::measured(copy_gbps, format!("{source}, copies of {COPY_BYTES} bytes"));
+    device.kernel_efficiency.insert(
+        "other".into(),
+        Quantity::measured(middle, "the middle one of the kernels"),
+    );
+    device.kernel_efficiency.insert(
+        "copy".into(),
+        Quantity::measured(1.0, "what the bandwidth was measured with"),
+    );
+    device.memory_gbps =
+        Quantity::measured(copy_gbps, format!("{source}, copies of {COPY_BYTES} bytes"));
     device.host_gbps = device.memory_gbps.clone();
     Ok(())
 }
@@ -104,7 +123,10 @@ fn simple(driver: Driver, cores: usize) -> Outcome<(f64, f64)> {
         (0..SMALL_CALLS).try_for_each(|_| one.fill(1.0))?;
         device.compute().synchronize()?;
         let launch_us = begun.elapsed().as_secs_f64() * 1e6 / SMALL_CALLS as f64;
-        Ok((2.0 * COPY_BYTES as f64 / Spread::of(&seconds).median / 1e9, launch_us))
+        Ok((
+            2.0 * COPY_BYTES as f64 / Spread::of(&seconds).median / 1e9,
+            launch_us,
+        ))
     })?;
     Ok(ranks[0])
 }

@@ -23,24 +23,49 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
     for [x, y, z] in GRIDS {
         let ranks = x * y * z;
         if (cores..=MOST_RANKS).contains(&ranks) {
-            let (request, candidate) = step::of(machine, Degrees { x, y, z, ..Degrees::default() })?;
+            let (request, candidate) = step::of(
+                machine,
+                Degrees {
+                    x,
+                    y,
+                    z,
+                    ..Degrees::default()
+                },
+            )?;
             let measured_s = step::seconds(driver, candidate.config(&request))?;
-            machine.links.late.push(lateness(&request, &candidate, ranks, measured_s)?);
+            machine
+                .links
+                .late
+                .push(lateness(&request, &candidate, ranks, measured_s)?);
         }
     }
     Ok(())
 }
 
-fn lateness(request: &Request, candidate: &Candidate, ranks: usize, measured_s: f64) -> Outcome<Lateness> {
+fn lateness(
+    request: &Request,
+    candidate: &Candidate,
+    ranks: usize,
+    measured_s: f64,
+) -> Outcome<Lateness> {
     let at = |us: f64| {
         let mut machine = (*request.machine).clone();
-        machine.links.late = vec![Lateness { ranks, points: vec![[f64::MIN_POSITIVE, us]] }];
-        let request = Request { machine: machine.into(), ..request.clone() };
+        machine.links.late = vec![Lateness {
+            ranks,
+            points: vec![[f64::MIN_POSITIVE, us]],
+        }];
+        let request = Request {
+            machine: machine.into(),
+            ..request.clone()
+        };
         simulate(&request, candidate, false).map_err(Failure::run)
     };
     let (punctual, late) = (at(0.0)?, at(PROBE_US)?);
     let collectives = (late.step_s - punctual.step_s) / (PROBE_US * 1e-6);
     let compute_s = punctual.slowest().breakdown.compute_s();
     let each_us = |seconds: f64| (seconds.max(0.0) / collectives.max(1.0)) * 1e6;
-    Ok(Lateness { ranks, points: vec![[each_us(compute_s), each_us(measured_s - punctual.step_s)]] })
+    Ok(Lateness {
+        ranks,
+        points: vec![[each_us(compute_s), each_us(measured_s - punctual.step_s)]],
+    })
 }

@@ -12,16 +12,25 @@ use hal::Driver;
 pub(super) fn measure(driver: Driver, machine: &mut Machine) -> Outcome {
     let mut measured: Vec<Timed> = Vec::new();
     for ranks in [2, 4, 8].into_iter().filter(|ranks| *ranks <= MOST_RANKS) {
-        let all = Team::new(ranks, 1)
-            .run(driver, move |world, device| measure_links(world, device, &Kind::all(ranks), FULL))?;
+        let all = Team::new(ranks, 1).run(driver, move |world, device| {
+            measure_links(world, device, &Kind::all(ranks), FULL)
+        })?;
         measured.extend(all.into_iter().next().unwrap_or_default());
     }
-    let pair = measured.iter().find(|timed| timed.operation == Operation::Message);
-    if let Some([.., [bytes_before, us_before], [bytes, us]]) = pair.map(|timed| timed.points.as_slice()) {
+    let pair = measured
+        .iter()
+        .find(|timed| timed.operation == Operation::Message);
+    if let Some([.., [bytes_before, us_before], [bytes, us]]) =
+        pair.map(|timed| timed.points.as_slice())
+    {
         let gbps = (bytes - bytes_before) / (us - us_before).max(1e-3) / 1e3;
-        machine.links.peer_gbps = Quantity::measured(gbps, "fascicle bench --save, messages between 2 ranks");
+        machine.links.peer_gbps =
+            Quantity::measured(gbps, "fascicle bench --save, messages between 2 ranks");
     }
-    let smallest = measured.iter().filter_map(|timed| timed.points.first()).map(|point| point[1]);
+    let smallest = measured
+        .iter()
+        .filter_map(|timed| timed.points.first())
+        .map(|point| point[1]);
     let smallest = Quantity::measured(
         smallest.reduce(f64::min).unwrap_or(1.0),
         "fascicle bench --save, the fastest small collective",

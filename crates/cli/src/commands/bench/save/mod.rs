@@ -47,32 +47,56 @@ pub(crate) fn save(drivers: &[Driver], path: &Path) -> Outcome {
 // The description before anything is measured: one of everything, so that a simulated time is a ratio.
 fn unmeasured(path: &Path, cores: usize) -> Machine {
     let one = || Quantity::measured(1.0, "not measured yet");
-    let name = path.file_stem().map_or("this".into(), |stem| stem.to_string_lossy().into_owned());
+    let name = path
+        .file_stem()
+        .map_or("this".into(), |stem| stem.to_string_lossy().into_owned());
     let (total, _) = host::memory().unwrap_or((1 << 30, 1 << 30));
     let share = total as f64 / MOST_RANKS as f64 / f64::from(1 << 30);
     let device = Device {
         name: host::processor(),
         vendor: "cpu".into(),
-        memory_gib: Quantity::measured(share, format!("MemTotal of /proc/meminfo over {MOST_RANKS} ranks")),
+        memory_gib: Quantity::measured(
+            share,
+            format!("MemTotal of /proc/meminfo over {MOST_RANKS} ranks"),
+        ),
         reserved_gib: Quantity::measured(0.0, "the program itself is counted as nothing"),
         memory_gbps: one(),
         peak_tflops: BTreeMap::new(),
         slowest: Quantity::measured(1.0, "ranks of one host"),
-        shared_cores: Some(Quantity::measured(cores as f64, "processors that this process may use")),
+        shared_cores: Some(Quantity::measured(
+            cores as f64,
+            "processors that this process may use",
+        )),
         // Attention is measured by its flop, so its bytes must not count meanwhile.
         kernel_efficiency: BTreeMap::from([
             ("other".into(), one()),
-            ("attention".into(), Quantity::measured(1e6, "not measured yet")),
+            (
+                "attention".into(),
+                Quantity::measured(1e6, "not measured yet"),
+            ),
         ]),
-        attention: Attention { forward: one(), backward: one() },
-        launch: Launch { host_us: Quantity::measured(0.01, "the host is the device"), device_us: one() },
-        collective_share: Quantity::measured(1.0, "a collective's copies take the core that would compute"),
+        attention: Attention {
+            forward: one(),
+            backward: one(),
+        },
+        launch: Launch {
+            host_us: Quantity::measured(0.01, "the host is the device"),
+            device_us: one(),
+        },
+        collective_share: Quantity::measured(
+            1.0,
+            "a collective's copies take the core that would compute",
+        ),
         host_gbps: one(),
     };
     let product = Product {
         efficiency: BTreeMap::from([("other".into(), one())]),
         units: Quantity::measured(1.0, "one thread a rank"),
-        tiles: vec![Tile { rows: 1, columns: 1, speed: 1.0 }],
+        tiles: vec![Tile {
+            rows: 1,
+            columns: 1,
+            speed: 1.0,
+        }],
         half_depth: Quantity::measured(1.0, "the points say more"),
         variants: Vec::new(),
         points: Vec::new(),
@@ -92,6 +116,17 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
         measured: Vec::new(),
         late: Vec::new(),
     };
-    let title = format!("{} with {cores} cores that up to {MOST_RANKS} ranks share", host::processor());
-    Machine { name, title, nodes: 1, devices_per_node: MOST_RANKS, device, product, links }
+    let title = format!(
+        "{} with {cores} cores that up to {MOST_RANKS} ranks share",
+        host::processor()
+    );
+    Machine {
+        name,
+        title,
+        nodes: 1,
+        devices_per_node: MOST_RANKS,
+        device,
+        product,
+        links,
+    }
 }

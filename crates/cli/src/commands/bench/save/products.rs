@@ -29,23 +29,40 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
             world.everyone().barrier()?;
             let mut seconds = Vec::new();
             let begun = Instant::now();
-            while seconds.len() < CALLS && (seconds.len() < 3 || begun.elapsed().as_secs_f64() < SECONDS) {
+            while seconds.len() < CALLS
+                && (seconds.len() < 3 || begun.elapsed().as_secs_f64() < SECONDS)
+            {
                 let begun = Instant::now();
                 ready.call()?;
                 seconds.push(begun.elapsed().as_secs_f64());
             }
             let tflops = product.flop() / Spread::of(&seconds).median / 1e12;
             let Product { m, n, k, .. } = product;
-            points.push(Point { m, n, k, dtype: dtype.name().into(), variant, tflops });
+            points.push(Point {
+                m,
+                n,
+                k,
+                dtype: dtype.name().into(),
+                variant,
+                tflops,
+            });
         }
         Ok(points)
     })?;
     machine.product.points = points.into_iter().next().unwrap_or_default();
     for dtype in [DType::F32, DType::F64, DType::Bf16, DType::F16] {
-        let own = machine.product.points.iter().filter(|point| point.dtype == dtype.name());
+        let own = machine
+            .product
+            .points
+            .iter()
+            .filter(|point| point.dtype == dtype.name());
         if let Some(best) = own.map(|point| point.tflops).reduce(f64::max) {
-            let source = format!("fascicle bench --save, the fastest product, {cores} ranks at a time");
-            machine.device.peak_tflops.insert(dtype.name().into(), Quantity::measured(best, source));
+            let source =
+                format!("fascicle bench --save, the fastest product, {cores} ranks at a time");
+            machine
+                .device
+                .peak_tflops
+                .insert(dtype.name().into(), Quantity::measured(best, source));
         }
     }
     Ok(())
@@ -53,18 +70,39 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
 
 // All shapes in f32; the other types follow it, so a few are enough.
 fn products() -> Vec<(Product, Variant, DType)> {
-    let variants =
-        [(Transpose::None, Variant::Nn), (Transpose::Second, Variant::Nt), (Transpose::First, Variant::Tn)];
+    let variants = [
+        (Transpose::None, Variant::Nn),
+        (Transpose::Second, Variant::Nt),
+        (Transpose::First, Variant::Tn),
+    ];
     let mut all = Vec::new();
     for dtype in [DType::F32, DType::F64, DType::Bf16, DType::F16] {
-        let sizes = if dtype == DType::F32 { &SIZES[..] } else { &SIZES[1..4] };
+        let sizes = if dtype == DType::F32 {
+            &SIZES[..]
+        } else {
+            &SIZES[1..4]
+        };
         for &m in sizes {
             for &n in sizes {
                 for &k in sizes {
                     let shapes = variants.map(|(transpose, variant)| {
-                        (Product { what: "", transpose, m, n, k }, variant, dtype)
+                        (
+                            Product {
+                                what: "",
+                                transpose,
+                                m,
+                                n,
+                                k,
+                            },
+                            variant,
+                            dtype,
+                        )
                     });
-                    all.extend(shapes.into_iter().filter(|(product, ..)| product.flop() <= MOST_FLOP));
+                    all.extend(
+                        shapes
+                            .into_iter()
+                            .filter(|(product, ..)| product.flop() <= MOST_FLOP),
+                    );
                 }
             }
         }

@@ -23,8 +23,14 @@ const TIMED: u64 = 25;
 
 /// The step of a middling model on a grid, as the planner asks for it.
 pub(super) fn of(machine: &Machine, degrees: Degrees) -> Outcome<(Request, Candidate)> {
-    let model =
-        GptConfig { layers: 2, hidden: 256, heads: 8, context: 128, vocabulary: 512, ..GptConfig::default() };
+    let model = GptConfig {
+        layers: 2,
+        hidden: 256,
+        heads: 8,
+        context: 128,
+        vocabulary: 512,
+        ..GptConfig::default()
+    };
     let ranks = degrees.x * degrees.y * degrees.z * degrees.data * degrees.pipeline;
     let request = Request {
         batch: 16,

@@ -24,8 +24,12 @@ pub fn run(schedule: &Schedule, blocking: bool) -> Result<Vec<usize>, String> {
     loop {
         let mut moved = false;
         for s in 0..stages.len() {
-            let Some(action) = schedule.stages[s].get(stages[s].index).copied() else { continue };
-            if action.micro_batch() >= schedule.num_micro_batches || action.chunk() >= schedule.num_chunks {
+            let Some(action) = schedule.stages[s].get(stages[s].index).copied() else {
+                continue;
+            };
+            if action.micro_batch() >= schedule.num_micro_batches
+                || action.chunk() >= schedule.num_chunks
+            {
                 return Err(format!("stage {s}: {action} does not exist"));
             }
             if step(schedule, &mut stages, &mut wires, s, action, blocking)? {
@@ -75,11 +79,16 @@ fn step(
             if here < last {
                 hand_on(p, &mut stages[s], (true, here, mb), here + 1);
             }
-            stages[s].peak = stages[s].peak.max(stages[s].forward.len() - stages[s].backward.len());
+            stages[s].peak = stages[s]
+                .peak
+                .max(stages[s].forward.len() - stages[s].backward.len());
         }
         Action::Backward { .. } => {
             let ready = here == last || stages[s].inputs.remove(&(false, here, mb));
-            if !ready || !stages[s].forward.contains(&(here, mb)) || !stages[s].backward.insert((here, mb)) {
+            if !ready
+                || !stages[s].forward.contains(&(here, mb))
+                || !stages[s].backward.insert((here, mb))
+            {
                 return Err(wrong());
             }
             if here > 0 {
@@ -88,7 +97,11 @@ fn step(
         }
         Action::SendActivation { to, .. } | Action::SendGradient { to, .. } => {
             let forward = matches!(action, Action::SendActivation { .. });
-            let target = if forward { here + 1 } else { here.wrapping_sub(1) };
+            let target = if forward {
+                here + 1
+            } else {
+                here.wrapping_sub(1)
+            };
             if target % p != to || !stages[s].outputs.contains(&(forward, here, mb)) {
                 return Err(wrong());
             }
@@ -96,12 +109,22 @@ fn step(
                 return Ok(false);
             }
             stages[s].outputs.remove(&(forward, here, mb));
-            wires.entry((s, to, forward)).or_default().push_back((forward, here, mb));
+            wires
+                .entry((s, to, forward))
+                .or_default()
+                .push_back((forward, here, mb));
         }
         Action::RecvActivation { from, .. } | Action::RecvGradient { from, .. } => {
             let forward = matches!(action, Action::RecvActivation { .. });
-            let source = if forward { here.wrapping_sub(1) } else { here + 1 };
-            let Some(label) = wires.get_mut(&(from, s, forward)).and_then(VecDeque::pop_front) else {
+            let source = if forward {
+                here.wrapping_sub(1)
+            } else {
+                here + 1
+            };
+            let Some(label) = wires
+                .get_mut(&(from, s, forward))
+                .and_then(VecDeque::pop_front)
+            else {
                 return Ok(false);
             };
             if label != (forward, source, mb) || !stages[s].inputs.insert((forward, here, mb)) {
@@ -122,7 +145,13 @@ fn hand_on(num_stages: usize, stage: &mut Stage, label: Label, next: usize) {
 }
 
 /// Whether the receiver has come to the receive, so that a blocking send would return.
-fn stands_at_receive(schedule: &Schedule, stages: &[Stage], from: usize, to: usize, forward: bool) -> bool {
+fn stands_at_receive(
+    schedule: &Schedule,
+    stages: &[Stage],
+    from: usize,
+    to: usize,
+    forward: bool,
+) -> bool {
     match schedule.stages[to].get(stages[to].index) {
         Some(Action::RecvActivation { from: sender, .. }) => forward && *sender == from,
         Some(Action::RecvGradient { from: sender, .. }) => !forward && *sender == from,

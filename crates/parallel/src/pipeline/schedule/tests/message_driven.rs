@@ -19,7 +19,9 @@ impl Dice {
 
 /// Micro-batches of one direction in the order in which a stage runs them.
 fn order(list: &[Action], pass: Pass) -> Vec<usize> {
-    let of_pass = list.iter().filter(|action| action.peer().is_none() && action.pass() == pass);
+    let of_pass = list
+        .iter()
+        .filter(|action| action.peer().is_none() && action.pass() == pass);
     of_pass.map(|action| action.micro_batch()).collect()
 }
 
@@ -27,11 +29,18 @@ fn order(list: &[Action], pass: Pass) -> Vec<usize> {
 fn a_thousand_random_weathers() {
     for seed in 0..1000 {
         let mut dice = Dice(seed);
-        let (num_stages, num_micro_batches) = (1 + dice.roll(6) as usize, 1 + dice.roll(12) as usize);
+        let (num_stages, num_micro_batches) =
+            (1 + dice.roll(6) as usize, 1 + dice.roll(12) as usize);
         let limit = [None, Some(1 + dice.roll(8) as usize)][dice.roll(2) as usize];
-        let pace = Pace { forward_us: dice.roll(5), backward_us: dice.roll(9) };
+        let pace = Pace {
+            forward_us: dice.roll(5),
+            backward_us: dice.roll(9),
+        };
         let longest = 1 + dice.roll(40);
-        let schedule = simulate(num_stages, num_micro_batches, limit, pace, |_| dice.roll(longest)).unwrap();
+        let schedule = simulate(num_stages, num_micro_batches, limit, pace, |_| {
+            dice.roll(longest)
+        })
+        .unwrap();
         let report = check(&schedule).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(brute::run(&schedule, false).is_ok(), "seed {seed}");
         let bound = limit.unwrap_or(num_stages).min(num_micro_batches);
@@ -40,10 +49,17 @@ fn a_thousand_random_weathers() {
             "seed {seed}: {:?} above {bound}",
             report.peak_live
         );
-        assert_eq!(report.peak_live.last(), Some(&1), "seed {seed}: the last stage turns around at once");
+        assert_eq!(
+            report.peak_live.last(),
+            Some(&1),
+            "seed {seed}: the last stage turns around at once"
+        );
         for list in &schedule.stages {
             for pass in [Pass::Forward, Pass::Backward] {
-                assert!(order(list, pass).into_iter().eq(0..num_micro_batches), "seed {seed}");
+                assert!(
+                    order(list, pass).into_iter().eq(0..num_micro_batches),
+                    "seed {seed}"
+                );
             }
         }
     }
@@ -53,7 +69,17 @@ fn a_thousand_random_weathers() {
 fn the_same_delays_give_the_same_schedule() {
     let run = |seed| {
         let mut dice = Dice(seed);
-        simulate(5, 12, None, Pace { forward_us: 3, backward_us: 7 }, |_| dice.roll(30)).unwrap()
+        simulate(
+            5,
+            12,
+            None,
+            Pace {
+                forward_us: 3,
+                backward_us: 7,
+            },
+            |_| dice.roll(30),
+        )
+        .unwrap()
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
@@ -63,7 +89,10 @@ fn the_same_delays_give_the_same_schedule() {
 fn each_message_is_given_a_delay_once_and_never_overtakes() {
     let mut seen: HashMap<Hop, usize> = HashMap::new();
     let mut delay = 1000;
-    let pace = Pace { forward_us: 1, backward_us: 2 };
+    let pace = Pace {
+        forward_us: 1,
+        backward_us: 2,
+    };
     // Each message is faster than the one before it: without queues it would overtake.
     let schedule = simulate(3, 6, Some(4), pace, |hop| {
         *seen.entry(hop).or_default() += 1;
@@ -77,13 +106,19 @@ fn each_message_is_given_a_delay_once_and_never_overtakes() {
 
 #[test]
 fn endless_delays_do_not_overflow() {
-    let pace = Pace { forward_us: u64::MAX, backward_us: 1 };
+    let pace = Pace {
+        forward_us: u64::MAX,
+        backward_us: 1,
+    };
     assert!(check(&simulate(3, 3, None, pace, |_| u64::MAX).unwrap()).is_ok());
 }
 
 #[test]
 fn one_stage_needs_no_messages() {
-    let pace = Pace { forward_us: 1, backward_us: 1 };
+    let pace = Pace {
+        forward_us: 1,
+        backward_us: 1,
+    };
     let schedule: Schedule = simulate(1, 2, None, pace, |_| unreachable!("no messages")).unwrap();
     assert_eq!(schedule, one_forward_one_backward(1, 2).unwrap());
 }

@@ -15,7 +15,8 @@ fn kinds() -> impl Strategy<Value = ScheduleKind> {
         Just(ScheduleKind::GPipe),
         Just(ScheduleKind::OneForwardOneBackward),
         (1..=3usize).prop_map(|chunks| ScheduleKind::Interleaved { chunks }),
-        proptest::option::of(1..=7usize).prop_map(|in_flight| ScheduleKind::MessageDriven { in_flight }),
+        proptest::option::of(1..=7usize)
+            .prop_map(|in_flight| ScheduleKind::MessageDriven { in_flight }),
     ]
 }
 
@@ -24,6 +25,8 @@ fn all_kinds() -> Vec<ScheduleKind> {
     let mut kinds = vec![ScheduleKind::GPipe, ScheduleKind::OneForwardOneBackward];
     kinds.extend((1..=3).map(|chunks| ScheduleKind::Interleaved { chunks }));
     kinds.push(ScheduleKind::MessageDriven { in_flight: None });
-    kinds.extend((1..=7).map(|limit| ScheduleKind::MessageDriven { in_flight: Some(limit) }));
+    kinds.extend((1..=7).map(|limit| ScheduleKind::MessageDriven {
+        in_flight: Some(limit),
+    }));
     kinds
 }

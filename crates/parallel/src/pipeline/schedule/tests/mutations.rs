@@ -69,11 +69,21 @@ fn names(error: &ScheduleError, at: usize, changed: &[Action], fault: &Fault) ->
         ScheduleError::Misplaced { stage, action, .. } => one_of(*stage, action),
         ScheduleError::Duplicate { stage, action, .. } => one_of(*stage, action),
         ScheduleError::Missing { stage, action, .. } => one_of(*stage, action),
-        ScheduleError::Order { stage, action, needs, .. } => one_of(*stage, action) || one_of(*stage, needs),
+        ScheduleError::Order {
+            stage,
+            action,
+            needs,
+            ..
+        } => one_of(*stage, action) || one_of(*stage, needs),
         // A message moved within its channel shifts those between: the first that differs may be one of them.
         ScheduleError::ChannelOrder { channel, .. } => {
-            let other = if channel.from == at { channel.to } else { channel.from };
-            let on_channel = |action: &Action| action.pass() == channel.pass && action.peer() == Some(other);
+            let other = if channel.from == at {
+                channel.to
+            } else {
+                channel.from
+            };
+            let on_channel =
+                |action: &Action| action.pass() == channel.pass && action.peer() == Some(other);
             (channel.from == at || channel.to == at) && changed.iter().any(on_channel)
         }
         // A swapped receive holds up its stage; every other stuck stage waits for that one.
@@ -87,7 +97,11 @@ fn names(error: &ScheduleError, at: usize, changed: &[Action], fault: &Fault) ->
 fn faulty() -> impl Strategy<Value = (Schedule, usize, Fault)> {
     (kinds(), 1..=6usize, 1..=12usize, any::<Index>(), faults()).prop_map(
         |(kind, stages, micro_batches, at, fault)| {
-            (build(kind, stages, micro_batches).unwrap(), at.index(stages), fault)
+            (
+                build(kind, stages, micro_batches).unwrap(),
+                at.index(stages),
+                fault,
+            )
         },
     )
 }
@@ -121,7 +135,10 @@ fn a_send_may_come_later_as_long_as_its_channel_keeps_its_order() {
     let mut schedule = build(ScheduleKind::GPipe, 3, 2).unwrap();
     // Forward 0, send 0, forward 1, send 1: both forwards may come first.
     schedule.stages[0].swap(1, 2);
-    assert_eq!(brute::run(&schedule, false).as_deref(), Ok(&check(&schedule).unwrap().peak_live[..]));
+    assert_eq!(
+        brute::run(&schedule, false).as_deref(),
+        Ok(&check(&schedule).unwrap().peak_live[..])
+    );
 }
 
 #[test]

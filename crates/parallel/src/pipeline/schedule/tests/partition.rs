@@ -7,7 +7,11 @@ use std::ops::Range;
 /// All ways to cut `items` into `parts` contiguous non-empty ranges, shorter first ranges first.
 fn all_cuts(items: Range<usize>, parts: usize) -> Vec<Vec<Range<usize>>> {
     if parts == 1 {
-        return if items.is_empty() { vec![] } else { vec![vec![items]] };
+        return if items.is_empty() {
+            vec![]
+        } else {
+            vec![vec![items]]
+        };
     }
     let mut all = Vec::new();
     for end in items.start + 1..items.end {
@@ -21,8 +25,12 @@ fn all_cuts(items: Range<usize>, parts: usize) -> Vec<Vec<Range<usize>>> {
 
 /// The largest sum, and the sum of squares that chooses among equals. Whole numbers, so no rounding.
 fn merit(costs: &[u32], cuts: &[Range<usize>]) -> (u32, u32) {
-    let sums = cuts.iter().map(|range| costs[range.clone()].iter().sum::<u32>());
-    sums.fold((0, 0), |(largest, squares), sum| (largest.max(sum), squares + sum * sum))
+    let sums = cuts
+        .iter()
+        .map(|range| costs[range.clone()].iter().sum::<u32>());
+    sums.fold((0, 0), |(largest, squares), sum| {
+        (largest.max(sum), squares + sum * sum)
+    })
 }
 
 proptest! {

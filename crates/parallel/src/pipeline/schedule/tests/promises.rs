@@ -15,11 +15,15 @@ fn for_all_sizes(mut body: impl FnMut(ScheduleKind, usize, usize)) {
 fn all_pass_the_check_and_the_brute_force_run() {
     for_all_sizes(|kind, num_stages, num_micro_batches| {
         let schedule = build(kind, num_stages, num_micro_batches).unwrap();
-        let report =
-            check(&schedule).unwrap_or_else(|e| panic!("{kind} {num_stages}x{num_micro_batches}: {e}"));
+        let report = check(&schedule)
+            .unwrap_or_else(|e| panic!("{kind} {num_stages}x{num_micro_batches}: {e}"));
         assert_eq!(schedule.num_chunks, kind.num_chunks());
         let run = brute::run(&schedule, false);
-        assert_eq!(run.as_deref(), Ok(&report.peak_live[..]), "{kind} {num_stages}x{num_micro_batches}");
+        assert_eq!(
+            run.as_deref(),
+            Ok(&report.peak_live[..]),
+            "{kind} {num_stages}x{num_micro_batches}"
+        );
         let blocking = brute::run(&schedule, true);
         assert_eq!(
             blocking.is_ok(),
@@ -27,7 +31,11 @@ fn all_pass_the_check_and_the_brute_force_run() {
             "{kind} {num_stages}x{num_micro_batches}"
         );
         let virtual_stages = num_stages * kind.num_chunks();
-        let hops = if num_stages == 1 { 0 } else { virtual_stages - 1 };
+        let hops = if num_stages == 1 {
+            0
+        } else {
+            virtual_stages - 1
+        };
         assert_eq!(report.num_messages, 2 * hops * num_micro_batches);
     });
 }
@@ -37,8 +45,11 @@ fn live_activations_are_as_promised() {
     for_all_sizes(|kind, num_stages, num_micro_batches| {
         let report = check(&build(kind, num_stages, num_micro_batches).unwrap()).unwrap();
         for (stage, peak) in report.peak_live.into_iter().enumerate() {
-            let bound = kind.peak_live(stage, num_stages, num_micro_batches).unwrap();
-            let told = format!("{kind} {num_stages}x{num_micro_batches} stage {stage}: {peak} of {bound}");
+            let bound = kind
+                .peak_live(stage, num_stages, num_micro_batches)
+                .unwrap();
+            let told =
+                format!("{kind} {num_stages}x{num_micro_batches} stage {stage}: {peak} of {bound}");
             match kind {
                 ScheduleKind::GPipe | ScheduleKind::OneForwardOneBackward => {
                     assert_eq!(peak, bound, "{told}")
@@ -51,23 +62,39 @@ fn live_activations_are_as_promised() {
 
 #[test]
 fn promised_bounds_are_the_published_ones() {
-    let bounds = |kind: ScheduleKind| (0..4).map(|i| kind.peak_live(i, 4, 8).unwrap()).collect::<Vec<_>>();
+    let bounds = |kind: ScheduleKind| {
+        (0..4)
+            .map(|i| kind.peak_live(i, 4, 8).unwrap())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(bounds(ScheduleKind::GPipe), [8, 8, 8, 8]);
     assert_eq!(bounds(ScheduleKind::OneForwardOneBackward), [4, 3, 2, 1]);
-    assert_eq!(bounds(ScheduleKind::Interleaved { chunks: 2 }), [11, 9, 7, 5]);
-    assert_eq!(bounds(ScheduleKind::MessageDriven { in_flight: None }), [4, 4, 4, 4]);
+    assert_eq!(
+        bounds(ScheduleKind::Interleaved { chunks: 2 }),
+        [11, 9, 7, 5]
+    );
+    assert_eq!(
+        bounds(ScheduleKind::MessageDriven { in_flight: None }),
+        [4, 4, 4, 4]
+    );
 }
 
 #[test]
 fn idle_time_is_as_promised_whatever_the_passes_cost() {
     for_all_sizes(|kind, num_stages, num_micro_batches| {
-        let Some(bubble) = kind.bubble(num_stages, num_micro_batches) else { return };
+        let Some(bubble) = kind.bubble(num_stages, num_micro_batches) else {
+            return;
+        };
         let schedule = build(kind, num_stages, num_micro_batches).unwrap();
         for (forward_us, backward_us) in [(1.0, 1.0), (1.0, 2.0), (1.0, 3.0), (5.0, 2.0)] {
             let idle = idle(&schedule, forward_us, backward_us).unwrap();
             for fraction in idle.stages.iter().chain([&idle.fraction]) {
-                let told = format!("{kind} {num_stages}x{num_micro_batches} {forward_us}/{backward_us}");
-                assert!((fraction - bubble).abs() < 1e-9, "{told}: {fraction}, promised {bubble}");
+                let told =
+                    format!("{kind} {num_stages}x{num_micro_batches} {forward_us}/{backward_us}");
+                assert!(
+                    (fraction - bubble).abs() < 1e-9,
+                    "{told}: {fraction}, promised {bubble}"
+                );
             }
         }
     });
@@ -78,7 +105,11 @@ fn interleaving_works_without_whole_groups() {
     // Not a multiple of the stages: still a schedule, and not slower than rounding the micro-batches up would be.
     for (num_stages, num_micro_batches) in [(4, 5), (4, 6), (4, 7), (5, 3), (6, 1), (6, 8)] {
         let kind = ScheduleKind::Interleaved { chunks: 2 };
-        let time = |m| idle(&build(kind, num_stages, m).unwrap(), 1.0, 2.0).unwrap().makespan_us;
+        let time = |m| {
+            idle(&build(kind, num_stages, m).unwrap(), 1.0, 2.0)
+                .unwrap()
+                .makespan_us
+        };
         assert_eq!(kind.bubble(num_stages, num_micro_batches), None);
         assert!(time(num_micro_batches) <= time(num_micro_batches.next_multiple_of(num_stages)));
     }
@@ -88,8 +119,13 @@ fn interleaving_works_without_whole_groups() {
 fn all_report_wrong_sizes() {
     for kind in all_kinds() {
         for (num_stages, num_micro_batches) in [(0, 1), (1, 0), (usize::MAX, 1), (3, usize::MAX)] {
-            let text = build(kind, num_stages, num_micro_batches).unwrap_err().to_string();
-            assert!(text.contains(&num_stages.to_string()) && text.contains("needed"), "{text}");
+            let text = build(kind, num_stages, num_micro_batches)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                text.contains(&num_stages.to_string()) && text.contains("needed"),
+                "{text}"
+            );
         }
     }
     assert!(build(ScheduleKind::Interleaved { chunks: 0 }, 2, 2).is_err());
