@@ -7,7 +7,6 @@
 
 #![deny(unsafe_code)]
 
-pub mod checkpoint;
 pub mod config;
 pub mod data;
 mod error;
@@ -16,6 +15,8 @@ pub mod metrics;
 pub mod placement;
 pub mod trainer;
 
+#[doc(inline)]
+pub use checkpoint;
 pub use config::Config;
 pub use error::{Error, Result};
 pub use trainer::{Observer, PeakMemory, Stop, Summary};

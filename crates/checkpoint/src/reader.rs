@@ -1,6 +1,6 @@
 //! Reads boxes of tensors from a checkpoint, whatever grid wrote it.
 
-use super::{
+use crate::{
     Error, Fault, Result, Sections, TensorInfo, Tiling,
     boxes::{copy_overlap, fits},
     element,
@@ -20,7 +20,7 @@ use std::{
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
-    pub(super) manifest: Manifest,
+    pub(crate) manifest: Manifest,
     maps: Vec<OnceLock<Mmap>>,
 }
 
@@ -37,7 +37,7 @@ impl Reader {
     }
 
     /// Opens the checkpoint of that very path; errors offer nothing.
-    pub(super) fn open_exactly(path: &Path) -> Result<Reader> {
+    pub(crate) fn open_exactly(path: &Path) -> Result<Reader> {
         let damaged = |fault| Error::damaged(path, fault);
         let bytes = fs::read(path.join(MANIFEST)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => damaged(Fault::NoManifest),
@@ -128,7 +128,7 @@ impl Reader {
         element::numbers(dtype, &self.read(name, index)?).ok_or_else(not_float)
     }
 
-    pub(super) fn tensor(&self, name: &str) -> Result<&TensorEntry> {
+    pub(crate) fn tensor(&self, name: &str) -> Result<&TensorEntry> {
         self.manifest
             .tensors
             .get(name)
@@ -139,11 +139,11 @@ impl Reader {
             })
     }
 
-    pub(super) fn file_path(&self, file: usize) -> PathBuf {
+    pub(crate) fn file_path(&self, file: usize) -> PathBuf {
         self.path.join(&self.manifest.files[file].name)
     }
 
-    pub(super) fn check_length(&self, file: usize) -> Result<()> {
+    pub(crate) fn check_length(&self, file: usize) -> Result<()> {
         let (path, entry) = (self.file_path(file), &self.manifest.files[file]);
         let found = match fs::metadata(&path) {
             Ok(metadata) => Some(metadata.len()),

@@ -3,7 +3,7 @@
 //! The header comes first and gives every tensor's place, so shapes are needed beforehand and bytes only when their
 //! turn comes. Length and CRC-32 are taken from what passes by.
 
-use super::{
+use crate::{
     Error, Result,
     boxes::num_bytes,
     disk::{Disk, Stored},
@@ -22,10 +22,10 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// One tensor of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) dtype: DType,
-    pub(super) shape: Vec<usize>,
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
 }
 
 impl Entry {
@@ -37,21 +37,21 @@ impl Entry {
 
 /// What a written file is known by.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
-    pub(super) bytes: u64,
-    pub(super) crc32: u32,
+pub(crate) struct Written {
+    pub(crate) bytes: u64,
+    pub(crate) crc32: u32,
     /// Where in the file each entry's bytes begin, in the order in which the entries were given.
-    pub(super) offsets: Vec<u64>,
+    pub(crate) offsets: Vec<u64>,
 }
 
 /// Takes the next bytes of a tensor.
-pub(super) type Emit<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+pub(crate) type Emit<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
 /// Writes and syncs a file; `fill` is asked for each entry's bytes by its index. A file that fails is removed.
 ///
 /// # Panics
 /// When `fill` emits another number of bytes than the entry has.
-pub(super) fn write(
+pub(crate) fn write(
     disk: &dyn Disk,
     path: &Path,
     entries: &[Entry],

@@ -2,7 +2,7 @@
 //!
 //! The first line carries the CRC-32 of everything after it, so that a flipped bit in a shape or an offset is found too.
 
-use super::{
+use crate::{
     Fault,
     boxes::{fits, num_bytes},
     element,
@@ -18,7 +18,7 @@ use std::{
 };
 
 /// The format's number; a manifest of another one is refused.
-pub(super) const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 1;
 
 /// What a checkpoint holds besides tensors: free JSON, kept as given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -46,45 +46,45 @@ pub struct TensorInfo {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Manifest {
-    pub(super) format: u64,
-    pub(super) step: u64,
-    pub(super) files: Vec<FileEntry>,
-    pub(super) tensors: BTreeMap<String, TensorEntry>,
-    pub(super) sections: Sections,
+pub(crate) struct Manifest {
+    pub(crate) format: u64,
+    pub(crate) step: u64,
+    pub(crate) files: Vec<FileEntry>,
+    pub(crate) tensors: BTreeMap<String, TensorEntry>,
+    pub(crate) sections: Sections,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct FileEntry {
-    pub(super) name: String,
-    pub(super) bytes: u64,
-    pub(super) crc32: u32,
+pub(crate) struct FileEntry {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) crc32: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct TensorEntry {
-    pub(super) info: TensorInfo,
-    pub(super) pieces: Vec<Placed>,
+pub(crate) struct TensorEntry {
+    pub(crate) info: TensorInfo,
+    pub(crate) pieces: Vec<Placed>,
 }
 
 /// A piece and its place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Placed {
+pub(crate) struct Placed {
     /// Position of the file in the list of files.
-    pub(super) file: usize,
+    pub(crate) file: usize,
     /// Where in the file its bytes begin.
-    pub(super) offset: u64,
-    pub(super) index: IndexBox,
+    pub(crate) offset: u64,
+    pub(crate) index: IndexBox,
 }
 
 impl Manifest {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let body = serde_json::to_string(self).expect("a bug: a manifest is plain values");
         let rest = &body[1..];
         format!("{}{rest}", first_line(rest)).into_bytes()
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, Fault> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, Fault> {
         let damaged = |reason: String| Fault::Manifest { reason };
         let text = std::str::from_utf8(bytes).map_err(|error| damaged(error.to_string()))?;
         let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
@@ -154,7 +154,7 @@ impl Manifest {
     }
 
     /// Checks that every tensor is covered exactly once.
-    pub(super) fn check_tiling<'a>(&'a self) -> Result<(), (&'a str, Box<Tiling>)> {
+    pub(crate) fn check_tiling<'a>(&'a self) -> Result<(), (&'a str, Box<Tiling>)> {
         self.tensors.iter().try_for_each(|(name, tensor)| {
             let tile = |piece: &'a Placed| Tile {
                 index: &piece.index,

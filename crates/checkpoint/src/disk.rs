@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Where a checkpoint is written.
-pub(super) trait Disk: fmt::Debug + Send + Sync {
+pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// Makes a folder and those above it.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
@@ -28,7 +28,7 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
 }
 
 /// A file that is being written.
-pub(super) trait Stored: Write {
+pub(crate) trait Stored: Write {
     /// Makes what was written outlast a power cut.
     fn sync(&mut self) -> io::Result<()>;
 }
@@ -41,7 +41,7 @@ impl Stored for File {
 
 /// The machine's own file system.
 #[derive(Debug)]
-pub(super) struct Local;
+pub(crate) struct Local;
 
 impl Disk for Local {
     fn create_dir(&self, path: &Path) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! One rank's file: boxes of global tensors.
 
-use super::{
+use crate::{
     Error, Result,
     boxes::{fits, num_bytes},
     disk::{Disk, Local},
@@ -37,21 +37,21 @@ pub struct Piece<'a> {
 /// What rank 0 needs to know of a shard file; travels as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShardRecord {
-    pub(super) rank: usize,
-    pub(super) file: FileEntry,
-    pub(super) pieces: Vec<PieceRecord>,
+    pub(crate) rank: usize,
+    pub(crate) file: FileEntry,
+    pub(crate) pieces: Vec<PieceRecord>,
 }
 
 /// A piece, and where in the file its bytes begin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct PieceRecord {
-    pub(super) name: String,
+pub(crate) struct PieceRecord {
+    pub(crate) name: String,
     #[serde(with = "element::by_name")]
-    pub(super) dtype: DType,
-    pub(super) global_shape: Vec<usize>,
-    pub(super) layout: Layout,
-    pub(super) index: IndexBox,
-    pub(super) offset: u64,
+    pub(crate) dtype: DType,
+    pub(crate) global_shape: Vec<usize>,
+    pub(crate) layout: Layout,
+    pub(crate) index: IndexBox,
+    pub(crate) offset: u64,
 }
 
 /// Writes a rank's pieces into the folder that a [`Writer`](super::Writer) made, and syncs them.
@@ -66,7 +66,7 @@ pub fn write_shard(writing_dir: &Path, rank: usize, pieces: &[Piece<'_>]) -> Res
     write_shard_on(&Local, writing_dir, rank, pieces)
 }
 
-pub(super) fn write_shard_on(
+pub(crate) fn write_shard_on(
     disk: &dyn Disk,
     writing_dir: &Path,
     rank: usize,
@@ -104,7 +104,7 @@ impl Piece<'_> {
 }
 
 /// Writes the pieces that the records describe; `fill` is asked for the bytes of each by its index.
-pub(super) fn write_records(
+pub(crate) fn write_records(
     disk: &dyn Disk,
     writing_dir: &Path,
     rank: usize,

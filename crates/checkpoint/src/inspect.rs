@@ -1,6 +1,6 @@
 //! What a checkpoint holds, as a table.
 
-use super::Reader;
+use crate::Reader;
 use grid::Grid;
 use hal::error::Bytes;
 use serde::Serialize;
@@ -62,7 +62,7 @@ pub fn inspect(reader: &Reader) -> Summary {
         .tensors
         .values()
         .map(|tensor| tensor.info.global_shape.iter().product::<usize>());
-    let file = |file: &super::manifest::FileEntry| FileSummary {
+    let file = |file: &crate::manifest::FileEntry| FileSummary {
         name: file.name.clone(),
         num_bytes: file.bytes,
         crc32: format!("{:08x}", file.crc32),

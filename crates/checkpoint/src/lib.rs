@@ -11,6 +11,8 @@
 //! (other programs' files). Only host bytes are handled here, little-endian as on disk. One process at a time writes
 //! into a checkpoints folder; any number may read.
 
+#![deny(unsafe_code)]
+
 mod boxes;
 mod disk;
 mod element;

@@ -1,6 +1,6 @@
 //! Whether boxes tile a tensor: every element lies in exactly one of them.
 
-use super::boxes::{fits, show};
+use crate::boxes::{fits, show};
 use grid::IndexBox;
 
 /// In what way boxes do not tile a tensor.
@@ -42,9 +42,9 @@ pub enum Tiling {
 
 /// A box and the file that holds it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tile<'a> {
-    pub(super) index: &'a IndexBox,
-    pub(super) file: &'a str,
+pub(crate) struct Tile<'a> {
+    pub(crate) index: &'a IndexBox,
+    pub(crate) file: &'a str,
 }
 
 impl Tile<'_> {
@@ -62,7 +62,7 @@ impl Tile<'_> {
 }
 
 /// Checks that the boxes tile a tensor of that shape, whose elements can be counted.
-pub(super) fn check(shape: &[usize], tiles: &[Tile<'_>]) -> Result<(), Box<Tiling>> {
+pub(crate) fn check(shape: &[usize], tiles: &[Tile<'_>]) -> Result<(), Box<Tiling>> {
     if let Some(tile) = tiles.iter().find(|tile| !fits(tile.index, shape)) {
         let (index, file) = tile.owned();
         return Err(Box::new(Tiling::Outside {

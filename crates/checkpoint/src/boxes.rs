@@ -4,7 +4,7 @@ use grid::{IndexBox, Runs};
 use hal::DType;
 
 /// A box as `[0..4, 2..6]`.
-pub(super) fn show(index: &IndexBox) -> String {
+pub(crate) fn show(index: &IndexBox) -> String {
     let dims = index.start.iter().zip(&index.shape);
     let ranges: Vec<_> = dims
         .map(|(start, len)| format!("{start}..{}", start.saturating_add(*len)))
@@ -13,7 +13,7 @@ pub(super) fn show(index: &IndexBox) -> String {
 }
 
 /// Whether a box has the shape's number of dims and lies within it; no sum overflows.
-pub(super) fn fits(index: &IndexBox, shape: &[usize]) -> bool {
+pub(crate) fn fits(index: &IndexBox, shape: &[usize]) -> bool {
     let ends = index
         .start
         .iter()
@@ -26,7 +26,7 @@ pub(super) fn fits(index: &IndexBox, shape: &[usize]) -> bool {
 }
 
 /// The bytes of an array; `None` when no machine could count them.
-pub(super) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
+pub(crate) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
     shape
         .iter()
         .try_fold(dtype.bytes(), |product, len| product.checked_mul(*len))
@@ -34,7 +34,7 @@ pub(super) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
 
 /// Cuts a box into slabs of at most `max_elements`, in row-major order, so that their elements, one slab after the
 /// other, are the box's own.
-pub(super) fn slabs(index: &IndexBox, max_elements: usize) -> Vec<IndexBox> {
+pub(crate) fn slabs(index: &IndexBox, max_elements: usize) -> Vec<IndexBox> {
     let longer = index.shape.iter().position(|len| *len > 1);
     let Some(dim) = longer.filter(|_| index.num_elements() > max_elements) else {
         return vec![index.clone()];
@@ -51,7 +51,7 @@ pub(super) fn slabs(index: &IndexBox, max_elements: usize) -> Vec<IndexBox> {
 ///
 /// # Panics
 /// When the memory is shorter than its box.
-pub(super) fn copy_overlap(
+pub(crate) fn copy_overlap(
     (source, source_index): (&[u8], &IndexBox),
     (target, target_index): (&mut [u8], &IndexBox),
     element_bytes: usize,

@@ -1,6 +1,6 @@
 //! What can go wrong with checkpoints, each in one sentence with its numbers.
 
-use super::{Tiling, boxes::show};
+use crate::{Tiling, boxes::show};
 use grid::IndexBox;
 use std::{io, path::PathBuf};
 
@@ -225,7 +225,7 @@ pub enum Fault {
 
 impl Error {
     /// Wraps the system's error on `path`.
-    pub(super) fn io(
+    pub(crate) fn io(
         operation: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Error {
@@ -238,7 +238,7 @@ impl Error {
     }
 
     /// As [`Error::io`] while writing a file of `needed` bytes; a full disk becomes [`Error::NoSpace`].
-    pub(super) fn writing(
+    pub(crate) fn writing(
         path: impl Into<PathBuf>,
         needed: u64,
         written: u64,
@@ -261,7 +261,7 @@ impl Error {
         }
     }
 
-    pub(super) fn damaged(path: impl Into<PathBuf>, fault: Fault) -> Error {
+    pub(crate) fn damaged(path: impl Into<PathBuf>, fault: Fault) -> Error {
         Error::Damaged {
             path: path.into(),
             fault,
@@ -269,7 +269,7 @@ impl Error {
         }
     }
 
-    pub(super) fn not_float(name: &str, found: impl std::fmt::Display) -> Error {
+    pub(crate) fn not_float(name: &str, found: impl std::fmt::Display) -> Error {
         Error::Dtype {
             name: name.to_owned(),
             found: found.to_string(),

@@ -1,6 +1,6 @@
 //! Plain safetensors files, from wherever: weights to start from.
 
-use super::{
+use crate::{
     Error, Result, TensorInfo,
     boxes::{copy_overlap, fits},
     element,

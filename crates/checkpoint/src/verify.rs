@@ -1,6 +1,6 @@
 //! Whether a checkpoint is as it was written, and which other one can be offered when it is not.
 
-use super::{
+use crate::{
     Error, Fault, Reader, Result,
     folder::{self, Kind, complete},
 };
@@ -128,7 +128,7 @@ fn sum(path: &Path) -> io::Result<u32> {
 
 impl Error {
     /// Adds to damage the name of the newest earlier checkpoint beside it that is whole.
-    pub(super) fn with_offer(self) -> Error {
+    pub(crate) fn with_offer(self) -> Error {
         match self {
             Error::Damaged { path, fault, .. } => {
                 let offer = whole_before(&path);

@@ -1,6 +1,6 @@
 //! The same tensors, cut for another grid.
 
-use super::{
+use crate::{
     Error, Reader, Result, Sections, Writer,
     boxes::slabs,
     disk::{Disk, Local},
@@ -36,7 +36,7 @@ pub fn reshard(
     reshard_on(Arc::new(Local), reader, checkpoints_dir, grid, stage_of)
 }
 
-pub(super) fn reshard_on(
+pub(crate) fn reshard_on(
     disk: Arc<dyn Disk>,
     reader: &Reader,
     checkpoints_dir: &Path,
@@ -74,7 +74,7 @@ pub(super) fn reshard_on(
 }
 
 /// Passes a box of a tensor on, slab by slab.
-pub(super) fn copy(
+pub(crate) fn copy(
     reader: &Reader,
     name: &str,
     index: &IndexBox,

@@ -4,12 +4,12 @@ use hal::DType;
 use half::{bf16, f16};
 
 /// The name that safetensors headers have for an element type.
-pub(super) fn header_name(dtype: DType) -> String {
+pub(crate) fn header_name(dtype: DType) -> String {
     dtype.name().to_uppercase()
 }
 
 /// The element type that a safetensors header calls so, if there is one here.
-pub(super) fn from_header(dtype: safetensors::Dtype) -> Option<DType> {
+pub(crate) fn from_header(dtype: safetensors::Dtype) -> Option<DType> {
     DType::from_name(&format!("{dtype:?}").to_lowercase())
 }
 
@@ -17,7 +17,7 @@ pub(super) fn from_header(dtype: safetensors::Dtype) -> Option<DType> {
 ///
 /// # Panics
 /// When the bytes are no whole number of elements.
-pub(super) fn numbers(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
+pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
     match dtype {
         DType::F64 => Some(each(bytes, f64::from_le_bytes)),
         DType::F32 => Some(each(bytes, |bytes| f32::from_le_bytes(bytes).into())),
@@ -38,7 +38,7 @@ fn each<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f6
 }
 
 /// Element types by name, for serde's `with`.
-pub(super) mod by_name {
+pub(crate) mod by_name {
     use hal::DType;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -7,7 +7,7 @@
 //! | `.old-step-00000120` | the complete one that is being replaced; stands in for it until the new one is in place |
 //! | `.removed-step-00000120` | one that is being removed |
 
-use super::{
+use crate::{
     Error, Result,
     disk::{Disk, Local},
 };
@@ -16,11 +16,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(super) const MANIFEST: &str = "manifest.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// What a folder's name says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Final,
     Writing,
     Old,
@@ -40,12 +40,12 @@ impl Kind {
     }
 
     /// The folder of this kind for a step.
-    pub(super) fn path(self, checkpoints_dir: &Path, step: u64) -> PathBuf {
+    pub(crate) fn path(self, checkpoints_dir: &Path, step: u64) -> PathBuf {
         checkpoints_dir.join(format!("{}{step:08}", self.prefix()))
     }
 
     /// What a name says; `None` for names of other things.
-    pub(super) fn parse(name: &str) -> Option<(Kind, u64)> {
+    pub(crate) fn parse(name: &str) -> Option<(Kind, u64)> {
         Kind::ALL.into_iter().find_map(|kind| {
             let digits = name.strip_prefix(kind.prefix())?;
             let plain = digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -58,7 +58,7 @@ impl Kind {
 }
 
 /// The name of a path, as far as it is text.
-pub(super) fn name(path: &Path) -> &str {
+pub(crate) fn name(path: &Path) -> &str {
     path.file_name()
         .and_then(|name| name.to_str())
         .unwrap_or_default()
@@ -83,7 +83,7 @@ fn entries(checkpoints_dir: &Path) -> Result<Vec<(Kind, u64)>> {
 }
 
 /// The complete checkpoints of a folder, by ascending step.
-pub(super) fn complete(checkpoints_dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
+pub(crate) fn complete(checkpoints_dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
     for (kind, step) in entries(checkpoints_dir)? {
         let path = kind.path(checkpoints_dir, step);
@@ -98,7 +98,7 @@ pub(super) fn complete(checkpoints_dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
 }
 
 /// The checkpoint that is meant by its own path, its checkpoints folder or its run's folder; of several the newest.
-pub(super) fn resolve(path: &Path) -> Result<PathBuf> {
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
     if !path.exists() {
         return Err(Error::Missing {
             path: path.to_owned(),
@@ -121,7 +121,7 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf> {
 }
 
 /// Finishes what a process that died had begun: a replaced checkpoint comes back or goes, removals are completed.
-pub(super) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
+pub(crate) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
     for (kind, step) in entries(checkpoints_dir)? {
         let path = kind.path(checkpoints_dir, step);
         let in_place = Kind::Final.path(checkpoints_dir, step);
@@ -150,7 +150,7 @@ pub fn prune(checkpoints_dir: &Path, keep: usize) -> Result<()> {
     prune_on(&Local, checkpoints_dir, keep)
 }
 
-pub(super) fn prune_on(disk: &dyn Disk, checkpoints_dir: &Path, keep: usize) -> Result<()> {
+pub(crate) fn prune_on(disk: &dyn Disk, checkpoints_dir: &Path, keep: usize) -> Result<()> {
     tidy(disk, checkpoints_dir)?;
     let complete = complete(checkpoints_dir)?;
     let num_removed = complete.len().saturating_sub(keep.max(1));

@@ -1,6 +1,6 @@
 //! Whole tensors in one safetensors file, for other programs.
 
-use super::{
+use crate::{
     Error, Reader, Result,
     disk::{Disk, Local},
     folder,

@@ -1,6 +1,6 @@
 //! From shard records to a complete checkpoint.
 
-use super::{
+use crate::{
     Error, Fault, Result, Sections, ShardRecord, TensorInfo,
     disk::{Disk, Local},
     folder::{Kind, MANIFEST, tidy},
@@ -35,7 +35,7 @@ impl Writer {
         Writer::begin_on(Arc::new(Local), checkpoints_dir, step)
     }
 
-    pub(super) fn begin_on(
+    pub(crate) fn begin_on(
         disk: Arc<dyn Disk>,
         checkpoints_dir: &Path,
         step: u64,
@@ -57,7 +57,7 @@ impl Writer {
         })
     }
 
-    /// The folder to pass to [`write_shard`](super::write_shard).
+    /// The folder to pass to [`write_shard`](crate::write_shard).
     pub fn dir(&self) -> &Path {
         &self.writing
     }
