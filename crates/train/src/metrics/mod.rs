@@ -5,6 +5,10 @@
 //! when). Nothing here measures: the trainer hands in the numbers.
 
 mod error;
+#[cfg(feature = "plots")]
+mod plot;
+#[cfg(not(feature = "plots"))]
+#[path = "no_plot.rs"]
 mod plot;
 mod record;
 mod throughput;

@@ -3,6 +3,10 @@
 mod characters;
 mod choice;
 mod ids;
+#[cfg(feature = "tokenizers")]
+mod json;
+#[cfg(not(feature = "tokenizers"))]
+#[path = "no_json.rs"]
 mod json;
 mod saved;
 
@@ -50,7 +54,7 @@ impl Tokenizer {
     /// questions and would cut training text.
     ///
     /// # Errors
-    /// [`super::Error::Tokenizer`] when the content describes no tokenizer.
+    /// [`super::Error::Tokenizer`] when the content describes no tokenizer, or the feature `tokenizers` is off.
     pub fn json(name: &str, content: &str) -> Result<Tokenizer> {
         Ok(Tokenizer(Kind::Json(JsonTokenizer::parse(name, content)?)))
     }

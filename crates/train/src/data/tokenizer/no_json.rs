@@ -1,0 +1,56 @@
+//! Stands in for `json` in a build without the feature `tokenizers`: every file is refused.
+
+use crate::data::{Error, Result};
+
+/// No value of this type exists, so its methods are never called.
+#[derive(Debug, Clone)]
+pub(super) struct JsonTokenizer {
+    never: std::convert::Infallible,
+    pub(super) document_end: Option<u32>,
+}
+
+impl JsonTokenizer {
+    pub(super) fn parse(name: &str, _content: &str) -> Result<JsonTokenizer> {
+        Err(Error::Tokenizer {
+            name: name.to_owned(),
+            reason: "tokenizer.json files need the feature `tokenizers`, which this build lacks"
+                .into(),
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self.never {}
+    }
+
+    pub(super) fn content(&self) -> &str {
+        match self.never {}
+    }
+
+    pub(super) fn vocabulary_size(&self) -> usize {
+        match self.never {}
+    }
+
+    pub(super) fn encode(&self, _text: &str) -> Result<Vec<u32>> {
+        match self.never {}
+    }
+
+    pub(super) fn decode(&self, _tokens: &[u32]) -> String {
+        match self.never {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_names_the_feature() {
+        let error = JsonTokenizer::parse("words.json", "{}")
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "data: tokenizer words.json: tokenizer.json files need the feature `tokenizers`, which this build lacks"
+        );
+    }
+}
