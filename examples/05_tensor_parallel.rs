@@ -25,12 +25,12 @@ fn forward(degrees: Degrees) -> Result<Vec<(f64, u64)>> {
             .map(|i| (i as f64 * 0.37).sin())
             .collect();
         let x = DTensor::input(
-            context,
+            &model.parameters.evaluate(ROWS).pass(first..first + own)?,
             Tensor::from_slice(context.device(), &[own, INPUTS], &numbers)?,
         );
         let y = model.module.forward(&x)?.whole("the caller")?;
         let moved = context
-            .counted()
+            .counters()
             .get(Axis::Y, Operation::AllReduce, Subject::Linear)
             .bytes;
         Ok((y.tensor().to_vec::<f64>()?.iter().sum(), moved))

@@ -1,79 +1,59 @@
-//! Data parallelism: four replicas with a quarter of the batch each end with the gradients of the whole batch. Under mpirun
-//! there are as many replicas as processes.
+//! Data parallelism: four replicas with a quarter of the batch each end with the gradients of the whole batch. Under
+//! mpirun there are as many replicas as processes.
 //!
 //! `cargo run --release --example 07_data_parallel`
 
 use fascicle::launch;
-use fascicle::nn::{Batch, MicroBatch, gpt::Wanted};
-use fascicle::parallel::pipeline::{self, Plan};
 use fascicle::prelude::*;
+use fascicle::tensor::autograd;
 
 const BATCH: usize = 24;
 
 fn gradient_norm(replicas: usize) -> Result<f64> {
-    let grid = Grid::new(
-        Degrees {
-            data: replicas,
-            ..Degrees::default()
-        },
-        AxisOrder::default(),
-    );
-    let norms = launch(
-        grid.expect("degrees of at least 1"),
-        Settings::default(),
-        |context| {
-            let config = GptConfig {
-                layers: 2,
-                hidden: 16,
-                heads: 2,
-                context: 8,
-                vocabulary: 32,
-                ..GptConfig::default()
-            };
-            let options = SetOptions {
-                dtype: DType::F64,
-                trains: true,
-                num_states: 0,
-                sharded: false,
-            };
-            let model = Gpt::build(context, &config, 1, options)?;
-            let rows = BATCH / context.degree(Axis::Data);
-            let first_sequence = context.index(Axis::Data) * rows;
-            let token = |place: usize| (place * place % 31) as u32;
-            let ids = |shift: usize| -> Vec<u32> {
-                (0..rows * 8)
-                    .map(|i| token(first_sequence * 8 + i + shift))
-                    .collect()
-            };
-            let upload = |ids: &[u32]| Tensor::from_slice(context.device(), &[rows, 8], ids);
-            let micro = MicroBatch {
-                inputs: upload(&ids(0))?,
-                targets: upload(&ids(1))?,
-                first_sequence,
-            };
-            let batch = Batch {
-                step: 0,
-                micro_batches: vec![micro],
-                num_tokens: BATCH * 8,
-            };
+    let degrees = Degrees {
+        data: replicas,
+        ..Degrees::default()
+    };
+    let grid = Grid::new(degrees, AxisOrder::default()).expect("degrees of at least 1");
+    let norms = launch(grid, Settings::default(), |context| {
+        let options = SetOptions {
+            dtype: DType::F64,
+            trains: true,
+            num_states: 0,
+            sharded: false,
+        };
+        let model = auto_parallelize(context, options, |builder| {
+            Ok((
+                builder.linear("up", 4, 16)?,
+                builder.linear_transposed("down", 16, 8)?,
+            ))
+        })?;
+        // A replica holds its own rows of the batch; the step knows how many there are in all.
+        let rows = BATCH / context.degree(Axis::Data);
+        let first = context.index(Axis::Data) * rows;
+        let numbers: Vec<f64> = (first * 4..(first + rows) * 4)
+            .map(|i| (i as f64 * 0.7).sin())
+            .collect();
+        let labels: Vec<u32> = (first..first + rows)
+            .map(|row| (row * row % 8) as u32)
+            .collect();
+        let labels = Tensor::from_slice(context.device(), &[rows, 1], &labels)?;
 
-            model.parameters.begin_step()?;
-            let plan = Plan::new("1f1b".parse().expect("a schedule's name"), 1, 1)?;
-            let one = Tensor::full(context.device(), DType::F64, &[1], 1.0)?;
-            pipeline::run(
-                context,
-                &plan,
-                &model.module.step(&batch, Wanted::Training, DType::F64),
-                &one,
-            )?;
-            model.parameters.end_backward()?;
-            model
-                .parameters
-                .gradient_sum_squares()?
-                .item()
-                .map(f64::sqrt)
-        },
-    )?;
+        let step = model.parameters.begin_step(0, BATCH)?;
+        let pass = step.pass(first..first + rows)?;
+        let x = DTensor::input(
+            &pass,
+            Tensor::from_slice(context.device(), &[rows, 4], &numbers)?,
+        );
+        let (up, down) = &model.module;
+        let loss = down
+            .forward(&up.forward_gelu(&x)?)?
+            .cross_entropy(&labels, 8)?;
+        let one = Tensor::full(context.device(), DType::F64, &[1], 1.0)?;
+        autograd::backward(vec![(loss.into_var(), one)])?;
+        // The end of the step sums the replicas' gradients.
+        step.finish()?.sum_squares()?.item().map(f64::sqrt)
+    })?;
     assert!(
         norms.iter().all(|norm| *norm == norms[0]),
         "all ranks know the same norm"

@@ -3,13 +3,14 @@
 //!
 //! `cargo run --release --example 08_train`
 
+use fascicle::families::GptConfig;
 use fascicle::launch;
 use fascicle::prelude::*;
 use fascicle::train::{
     Config, Observer, Stop, Summary,
     data::{Dataset, Settings as DataSettings, Source, TokenizerChoice},
     metrics::Record,
-    trainer::{Run, run},
+    run::{Run, run},
 };
 use std::sync::Arc;
 
@@ -32,10 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         vocabulary: 256,
         ..GptConfig::default()
     };
-    let mut config = Config {
-        model,
-        ..Config::default()
-    };
+    let mut config = Config::new(model.into());
     config.training.steps = 80;
     config.training.batch = 48;
     config.training.checkpoint_every = 0;
@@ -60,8 +58,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::temp_dir().join("fascicle-08-train");
     let this = Run {
         config,
-        data,
-        tokenizer,
+        num_tokens: Some([data.num_training_tokens(), data.num_validation_tokens()]),
+        data: Arc::new(data),
+        tokenizer: Some(tokenizer),
         dir: dir.clone(),
         resume: None,
         trace_step: None,

@@ -22,11 +22,15 @@ use tensor::Device;
 /// # Errors
 /// The first rank's failure; the others are ended within the watchdog's time. [`Error::Invalid`] when the launcher has
 /// started another number of processes than the grid has ranks.
-pub fn launch<T: Serialize + DeserializeOwned + Send + 'static>(
+pub fn launch<T, E>(
     grid: Grid,
     settings: Settings,
-    body: impl Fn(&Context) -> Result<T> + Send + Sync + 'static,
-) -> Result<Vec<T>> {
+    body: impl Fn(&Context) -> Result<T, E> + Send + Sync + 'static,
+) -> Result<Vec<T>, E>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+    E: From<Error> + Display + Send + 'static,
+{
     let ranks = ranks(grid.world_size(), move |world, device| {
         body(&Context::new(
             world.clone(),
@@ -35,12 +39,12 @@ pub fn launch<T: Serialize + DeserializeOwned + Send + 'static>(
             settings,
         )?)
     });
-    ranks.map_err(|failure| match failure.error() {
-        Some(error) => error.clone(),
-        None => Error::Aborted {
-            rank: failure.rank,
-            reason: failure.to_string(),
-        },
+    ranks.map_err(|failure| {
+        let (rank, reason) = (failure.rank, failure.to_string());
+        match failure.kind {
+            Kind::Error(error) => error,
+            _ => E::from(Error::Aborted { rank, reason }),
+        }
     })
 }
 

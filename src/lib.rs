@@ -10,6 +10,9 @@ pub mod registry;
 
 pub use ::tensor;
 pub use bootstrap;
+#[cfg(feature = "cli")]
+pub use cli;
+pub use families;
 pub use grid;
 pub use hal;
 pub use nn;

@@ -1,8 +1,11 @@
-//! The program `fascicle`: the command line over every vendor and launcher that this build carries.
+//! The program `fascicle`: the command line over every vendor, launcher and family that this build carries.
+
+use fascicle::registry;
 
 fn main() -> std::process::ExitCode {
-    cli::main(
-        &fascicle::registry::drivers(),
-        fascicle::registry::processes(),
-    )
+    cli::main(&cli::Registry {
+        drivers: registry::drivers(),
+        processes: registry::processes(),
+        families: registry::families(),
+    })
 }

@@ -2,6 +2,15 @@
 
 pub use crate::launch::launch;
 pub use grid::{Axis, AxisOrder, Degrees, Grid};
-pub use nn::{Builder, DTensor, Gpt, GptConfig, Model, auto_parallelize};
-pub use parallel::{Context, DType, Error, Result, Settings, data::SetOptions};
+pub use nn::{Assembled, Builder, DTensor, auto_parallelize};
+pub use parallel::{
+    Context, DType, Error, MicroBatch, Model, Pass, Result, Route, Settings, Wires,
+    data::SetOptions, layers::Loss,
+};
 pub use tensor::{Device, Tensor, Var};
+pub use train::{
+    Trainer,
+    batches::{Batches, Rows},
+    optimiser::{AdamW, Rate, Sgd},
+    trainer::Options,
+};

@@ -1,6 +1,7 @@
-//! The only place that names every vendor and every launcher.
+//! The only place that names every vendor, every launcher and every family of models.
 
 use hal::Driver;
+use train::Families;
 
 /// The vendors that this build carries, the preferred ones first.
 pub fn drivers() -> Vec<Driver> {
@@ -11,6 +12,11 @@ pub fn drivers() -> Vec<Driver> {
         rocm::driver(),
         cpu::driver(),
     ]
+}
+
+/// The families of models that a configuration can name; [`Families::with`] adds one's own.
+pub fn families() -> Families {
+    families::families()
 }
 
 /// What finds the ranks that `mpirun` or `srun` started; `None` in a build without MPI.

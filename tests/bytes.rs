@@ -4,10 +4,10 @@
 //! all-gather of W over Z k n / (Gx Gy), in forward and again in backward; all-reduce of Y over Y m n / (Gz Gx);
 //! all-reduce of dX over X m k / (Gz Gy); reduce-scatter of dW over Z k n / (Gx Gy).
 
+use families::GptFamily;
 use grid::{Axis, Degrees, factorisations};
-use nn::Family;
 use parallel::{Operation, counters::Subject};
-use testkit::{config, train};
+use testkit::{config, edit_gpt, gpt, train};
 use train::{Config, config::Precision};
 
 const BYTES: u64 = 8;
@@ -50,7 +50,7 @@ impl Expected {
 }
 
 fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
-    let model = &config.model;
+    let model = gpt(config);
     let (h, kv) = (
         model.hidden as u64,
         (model.kv_heads() * model.head_size()) as u64,
@@ -62,7 +62,7 @@ fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
     for _ in 0..layers {
         sum.add(false, h, &[h, kv, kv], m, grid, micro);
         sum.add(true, h, &[h], m, grid, micro);
-        let up = if model.family == Family::Llama {
+        let up = if model.family == GptFamily::Llama {
             vec![mlp, mlp]
         } else {
             vec![mlp]
@@ -76,7 +76,7 @@ fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
 
 // Calls and bytes of linear layers by the formulas that `train --explain` prints and the order of axes follows.
 fn linear_by_formula(config: &Config, axis: Axis, operation: Operation) -> (u64, u64) {
-    let all = train::placement::volumes(config);
+    let all = train::placement::volumes(config).unwrap();
     let kind = (axis, operation, Subject::Linear);
     let alike = all
         .iter()
@@ -87,12 +87,12 @@ fn linear_by_formula(config: &Config, axis: Axis, operation: Operation) -> (u64,
 }
 
 fn check(mut config: Config) {
-    config.model.vocabulary = 48;
-    config.model.tied_head = false;
+    edit_gpt(&mut config, |model| model.vocabulary = 48);
+    edit_gpt(&mut config, |model| model.tied_head = false);
     config.training.steps = 2;
     for grid in [1, 2, 4, 8].into_iter().flat_map(factorisations) {
         config.parallel.grid = grid;
-        let expected = expected(&config, grid, config.model.layers);
+        let expected = expected(&config, grid, gpt(&config).layers);
         // Every rank of a stage moves the same, and stages together move what the model does.
         let mut found = Expected::default();
         for counters in train(&config).counters {
@@ -144,15 +144,15 @@ fn gpt2_moves_what_the_formulas_say() {
 #[test]
 fn llama_moves_what_the_formulas_say() {
     let mut config = config(Precision::F64);
-    config.model.family = Family::Llama;
-    config.model.mlp_hidden = 64;
+    edit_gpt(&mut config, |model| model.family = GptFamily::Llama);
+    edit_gpt(&mut config, |model| model.mlp_hidden = 64);
     check(config);
 }
 
 #[test]
 fn recomputation_gathers_and_reduces_once_more() {
     let mut config = config(Precision::F64);
-    config.model.vocabulary = 48;
+    edit_gpt(&mut config, |model| model.vocabulary = 48);
     config.training.steps = 2;
     config.parallel.grid = Degrees {
         y: 2,
@@ -160,7 +160,7 @@ fn recomputation_gathers_and_reduces_once_more() {
         ..Degrees::default()
     };
     let plain = train(&config).counters[0].clone();
-    config.model.recompute = true;
+    config.training.recompute = true;
     let again = train(&config).counters[0].clone();
     for keep in [false, true] {
         config.parallel.keep_gathered = keep;
@@ -182,7 +182,7 @@ fn recomputation_gathers_and_reduces_once_more() {
     let linear = |counters: &parallel::Counters, axis, operation| {
         counters.get(axis, operation, Subject::Linear).bytes
     };
-    let head = (config.model.hidden * 48 / 2) as u64 * BYTES * config.training.micro_batches as u64;
+    let head = (gpt(&config).hidden * 48 / 2) as u64 * BYTES * config.training.micro_batches as u64;
     let blocks = linear(&plain, Axis::Z, Operation::AllGather) - 2 * head;
     assert_eq!(
         linear(&again, Axis::Z, Operation::AllGather),
@@ -207,7 +207,7 @@ fn data_replicas_reduce_each_shard_once_a_step() {
         let bytes = counters
             .get(Axis::Data, Operation::AllReduce, Subject::Gradients)
             .bytes;
-        let model = &config.model;
+        let model = gpt(&config);
         // Shards of x=2: half of all matrices and of those biases that x cuts; alignment adds less than 1 %.
         let matrices = model.layers * 12 * model.hidden * model.hidden / 2 + 19 * model.hidden;
         let vectors =

@@ -3,14 +3,8 @@
 use grid::{Degrees, factorisations};
 use parallel::Context;
 use std::{path::Path, sync::Arc};
-use testkit::{config, fixed_tokens, ranks};
-use train::{
-    Config,
-    checkpoint::Reader,
-    config::Precision,
-    data::Tokenizer,
-    trainer::{Trainer, load, save},
-};
+use testkit::{config, edit_gpt, fixed_batch, ranks};
+use train::{Config, config::Precision};
 
 /// Steps `from..to`, after loading what `resume` holds and before saving to `dir`; the losses.
 fn steps(
@@ -29,21 +23,16 @@ fn steps(
     let results = ranks(grid.world_size(), move |world, device| {
         let (config, resume, dir) = &*shared;
         let context = Context::new(world, grid, device, config.settings())?;
-        let mut trainer = Trainer::new(&context, config)?;
+        let mut trainer = config.trainer(&context)?;
         if let Some(path) = resume {
-            load(&mut trainer, &Reader::open(path)?, true)?;
+            trainer.resume(path)?;
         }
         let mut losses = Vec::new();
         for step in from..to {
-            let tokens = |range| Ok(fixed_tokens(config, step, range));
-            losses.push(
-                trainer
-                    .step_on(&trainer.shares().cut(&context, step, tokens)?)?
-                    .loss,
-            );
+            losses.push(trainer.step(&fixed_batch(&trainer, config, step)?)?.loss);
         }
         if let Some(dir) = dir {
-            save(&trainer, &Tokenizer::bytes(), dir, to, 3)?;
+            trainer.save(dir)?;
         }
         Ok(losses)
     });
@@ -105,7 +94,7 @@ fn resumed_on_the_same_grid_bit_for_bit() {
             },
         );
         config.parallel.sharded_optimiser = sharded;
-        config.model.dropout = 0.1;
+        edit_gpt(&mut config, |model| model.dropout = 0.1);
         let whole = steps(&config, 0, 5, None, None);
         let first = steps(&config, 0, 3, None, Some(dir.path()));
         let second = steps(&config, 3, 5, Some(dir.path()), None);
@@ -123,15 +112,11 @@ fn a_checkpoint_of_another_model_is_refused() {
     let config = on(&config(Precision::F32), Degrees::default());
     steps(&config, 0, 1, None, Some(dir.path()));
     let mut other = config.clone();
-    other.model.hidden = 64;
+    edit_gpt(&mut other, |model| model.hidden = 64);
     let path = dir.path().to_owned();
     let failure = testkit::try_ranks(1, move |world, device| {
         let context = Context::new(world, other.grid()?, device, other.settings())?;
-        load(
-            &mut Trainer::new(&context, &other)?,
-            &Reader::open(&path)?,
-            true,
-        )
+        other.trainer(&context)?.resume(&path)
     });
     let message = failure.unwrap_err();
     assert!(

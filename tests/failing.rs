@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use grid::Degrees;
 use parallel::Context;
-use testkit::{config, fixed_tokens, try_ranks_within};
-use train::{Config, config::Precision, trainer::Trainer};
+use testkit::{config, fixed_batch, try_ranks_within};
+use train::{Config, config::Precision};
 
 const TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -24,14 +24,12 @@ fn with_fault(fault: fn() -> train::Result<()>) -> String {
         let config = &*shared;
         let rank = world.rank();
         let context = Context::new(world, config.grid()?, device, config.settings())?;
-        let mut trainer = Trainer::new(&context, config)?;
+        let mut trainer = config.trainer(&context)?;
         for step in 0..config.training.steps {
             if (rank, step) == (5, 2) {
                 fault()?;
             }
-            trainer.step_on(&trainer.shares().cut(&context, step, |range| {
-                Ok(fixed_tokens(config, step, range))
-            })?)?;
+            trainer.step(&fixed_batch(&trainer, config, step)?)?;
         }
         Ok(())
     });
@@ -92,11 +90,9 @@ fn numbers_that_are_lost_end_the_run_with_the_tensor() {
     let report = try_ranks_within(Duration::from_secs(20), 8, move |world, device| {
         let config = &*shared;
         let context = Context::new(world, config.grid()?, device, config.settings())?;
-        let mut trainer = Trainer::new(&context, config)?;
+        let mut trainer = config.trainer(&context)?;
         for step in 0..20 {
-            trainer.step_on(&trainer.shares().cut(&context, step, |range| {
-                Ok(fixed_tokens(config, step, range))
-            })?)?;
+            trainer.step(&fixed_batch(&trainer, config, step)?)?;
         }
         Ok(())
     });

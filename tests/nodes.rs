@@ -52,7 +52,7 @@ fn collectives(
         let (addend, share) = (tensor(&numbers(0..total))?, tensor(&vec![0.0; own])?);
         group.reduce_scatter(&context, subject, &stream, &addend, &share, &counts)?;
         let counted = context
-            .counted()
+            .counters()
             .iter()
             .map(|(.., count)| count.bytes)
             .collect::<Vec<_>>();
@@ -207,7 +207,7 @@ fn ranks_sit_so_that_neighbours_share_a_node() {
                 .collect();
             Ok((
                 nodes,
-                train::placement::warning(&config, &grid, context.mapping()),
+                train::placement::warning(&config, &grid, context.mapping())?,
             ))
         })
     };

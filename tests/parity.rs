@@ -5,10 +5,10 @@
 //! ones are those of other weights, because AdamW divides by the size of a gradient and so makes a whole step of what
 //! rounding leaves in one that is zero (that of a key's bias, which softmax does not see).
 
+use families::GptFamily;
 use grid::{Degrees, factorisations};
-use nn::Family;
 use parallel::{Overlap, pipeline::ScheduleKind};
-use testkit::{Outcome, config, difference, train};
+use testkit::{Outcome, config, difference, edit_gpt, train};
 use train::{Config, config::Precision};
 
 const F64: f64 = 1e-9;
@@ -55,41 +55,41 @@ fn check_all(config: &Config, tolerance: f64) {
 }
 
 fn llama(mut config: Config) -> Config {
-    config.model.family = Family::Llama;
-    config.model.hidden = 64;
-    config.model.heads = 16;
-    config.model.kv_heads = 8;
-    config.model.mlp_hidden = 40;
+    edit_gpt(&mut config, |model| model.family = GptFamily::Llama);
+    edit_gpt(&mut config, |model| model.hidden = 64);
+    edit_gpt(&mut config, |model| model.heads = 16);
+    edit_gpt(&mut config, |model| model.kv_heads = 8);
+    edit_gpt(&mut config, |model| model.mlp_hidden = 40);
     config
 }
 
 #[test]
 fn gpt2_tied_with_dropout_in_f64() {
     let mut config = config(Precision::F64);
-    config.model.dropout = 0.2;
+    edit_gpt(&mut config, |model| model.dropout = 0.2);
     check_all(&config, F64);
 }
 
 #[test]
 fn gpt2_untied_in_f64() {
     let mut config = config(Precision::F64);
-    config.model.tied_head = false;
-    config.model.pad_vocabulary_to = 16;
+    edit_gpt(&mut config, |model| model.tied_head = false);
+    edit_gpt(&mut config, |model| model.pad_vocabulary_to = 16);
     check_all(&config, F64);
 }
 
 #[test]
 fn llama_untied_with_dropout_in_f64() {
     let mut config = llama(config(Precision::F64));
-    config.model.tied_head = false;
-    config.model.dropout = 0.1;
+    edit_gpt(&mut config, |model| model.tied_head = false);
+    edit_gpt(&mut config, |model| model.dropout = 0.1);
     check_all(&config, F64);
 }
 
 #[test]
 fn llama_tied_recomputed_in_f64() {
     let mut config = llama(config(Precision::F64));
-    config.model.recompute = true;
+    config.training.recompute = true;
     check_all(&config, F64);
 }
 
@@ -106,7 +106,7 @@ fn llama_in_f32() {
 #[test]
 fn every_schedule() {
     let mut config = config(Precision::F64);
-    config.model.dropout = 0.1;
+    edit_gpt(&mut config, |model| model.dropout = 0.1);
     config.training.micro_batches = 4;
     let expected = serial(&config);
     let schedules = [

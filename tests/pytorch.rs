@@ -2,27 +2,22 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use families::{GptConfig, GptFamily};
 use grid::{Degrees, IndexBox};
-use nn::{Batch, Family, Gpt, GptConfig, MicroBatch, gpt::Wanted};
 use parallel::{
-    Context,
+    Batch, Context, MicroBatch, Pipeline,
     data::{Part, SetOptions},
-    pipeline::{self, Output},
+    pipeline::{Options, ScheduleKind, SchedulePlan},
 };
 use tensor::Tensor;
 use testkit::ranks;
-use train::{
-    Config,
-    checkpoint::PlainFile,
-    config::{Precision, RateSchedule},
-    trainer::Trainer,
-};
+use train::{Config, checkpoint::PlainFile, config::Precision, optimiser::RateSchedule};
 
 type Tensors = BTreeMap<String, Vec<f64>>;
 
 /// A reference's tensors under our names: matrices of linear layers are stored out x in by PyTorch (but not by GPT-2's
 /// own layers), and GPT-2 keeps queries, keys and values in one.
-fn ours(file: &PlainFile, prefix: &str, family: Family) -> Tensors {
+fn ours(file: &PlainFile, prefix: &str, family: GptFamily) -> Tensors {
     let mut tensors = Tensors::new();
     for name in file.names() {
         let Some(theirs) = name.strip_prefix(prefix) else {
@@ -31,8 +26,8 @@ fn ours(file: &PlainFile, prefix: &str, family: Family) -> Tensors {
         let shape = file.shape(&name).unwrap().to_vec();
         let numbers = file.read_f64(&name, &IndexBox::full(&shape)).unwrap();
         match family {
-            Family::Gpt2 => gpt2(&mut tensors, theirs, &shape, numbers),
-            Family::Llama => llama(&mut tensors, theirs, &shape, numbers),
+            GptFamily::Gpt2 => gpt2(&mut tensors, theirs, &shape, numbers),
+            GptFamily::Llama => llama(&mut tensors, theirs, &shape, numbers),
         }
     }
     tensors
@@ -101,23 +96,20 @@ fn transposed(shape: &[usize], numbers: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-fn settings(family: Family, precision: Precision) -> Config {
+fn settings(family: GptFamily, precision: Precision) -> Config {
     let model = GptConfig {
         family,
         layers: 2,
         hidden: 32,
         heads: 4,
-        kv_heads: if family == Family::Llama { 2 } else { 4 },
-        mlp_hidden: if family == Family::Llama { 48 } else { 128 },
+        kv_heads: if family == GptFamily::Llama { 2 } else { 4 },
+        mlp_hidden: if family == GptFamily::Llama { 48 } else { 128 },
         context: 24,
         vocabulary: 67,
-        tied_head: family == Family::Gpt2,
+        tied_head: family == GptFamily::Gpt2,
         ..GptConfig::default()
     };
-    let mut config = Config {
-        model,
-        ..Config::default()
-    };
+    let mut config = Config::new(model.into());
     config.training.batch = 3;
     config.training.micro_batches = 1;
     config.training.precision = precision;
@@ -141,10 +133,9 @@ fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Fo
     let results = ranks(grid.world_size(), move |world, device| {
         let (config, weights, ids, targets) = &*shared;
         let context = Context::new(world, grid, device, config.settings())?;
-        let mut trainer = Trainer::new(&context, config)?;
+        let mut trainer = config.trainer(&context)?;
         trainer
-            .model()
-            .parameters
+            .parameters()
             .write::<train::Error>(Part::Weights, |parameter| {
                 let whole = &weights[parameter.name()];
                 let runs = parameter.index().contiguous_runs(parameter.global_shape());
@@ -154,17 +145,16 @@ fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Fo
             })?;
         let tokens = |range: std::ops::Range<usize>| {
             let part = range.start * 16..range.end * 16;
-            Ok(train::data::Batch {
-                inputs: ids[part.clone()].to_vec(),
-                targets: targets[part].to_vec(),
-            })
+            let (inputs, targets) = (ids[part.clone()].to_vec(), targets[part].to_vec());
+            Ok(train::data::Batch { inputs, targets }.into_rows(16))
         };
-        let batch = trainer.shares().cut(&context, 0, tokens)?;
+        let batch = trainer
+            .row_cut()
+            .cut(&context, trainer.dtype(), 0, tokens)?;
         trainer.gradients(&batch)?;
         let mut shards = Vec::new();
         trainer
-            .model()
-            .parameters
+            .parameters()
             .read::<train::Error>(Part::Gradient, |parameter, numbers| {
                 let shape = parameter.global_shape().to_vec();
                 shards.push((
@@ -177,7 +167,7 @@ fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Fo
             })?;
         let mut losses = Vec::new();
         for _ in 0..4 {
-            losses.push(trainer.step_on(&batch)?.loss);
+            losses.push(trainer.step(&batch)?.loss);
         }
         Ok((losses, shards))
     });
@@ -210,33 +200,29 @@ fn logits(config: Config, weights: Tensors, ids: Vec<u32>) -> Vec<f64> {
             device.clone(),
             config.settings(),
         )?;
-        let model = Gpt::build(&context, &config.model, 1, SetOptions::inference(dtype))?;
-        model
-            .parameters
+        let builder = nn::Builder::new(&context);
+        let model = std::rc::Rc::new(config.model.build(&builder)?);
+        let options = Options {
+            set: SetOptions::inference(dtype),
+            recompute: false,
+        };
+        let schedule = SchedulePlan::new(ScheduleKind::default(), 1, 1)?;
+        let pipeline = Pipeline::new(&context, model, builder.parameters(), schedule, options)?;
+        pipeline
+            .parameters()
             .write::<train::Error>(Part::Weights, |parameter| {
                 Ok(weights[parameter.name()].clone())
             })?;
         let inputs = Tensor::from_slice(&device, &[3, 16], ids)?;
-        let micro_batch = MicroBatch {
-            targets: inputs.clone(),
-            inputs,
-            first_sequence: 0,
-        };
         let batch = Batch {
             step: 0,
-            micro_batches: vec![micro_batch],
-            num_tokens: 48,
+            num_rows: 3,
+            micro_batches: vec![MicroBatch::new(0..3).with("inputs", inputs)?],
         };
-        let outputs = pipeline::forward(
-            &context,
-            1,
-            1,
-            &model.module.step(&batch, Wanted::Logits, dtype),
-        )?;
-        match &outputs[0] {
-            Output::Logits(logits) => Ok(logits.tensor().to_f64()?),
-            other => panic!("logits were wanted, not {other:?}"),
-        }
+        let logits = pipeline.evaluate(&batch, |_, _, mut wires| {
+            wires.take("logits")?.tensor().to_f64()
+        })?;
+        Ok(logits.concat())
     });
     results[0].clone()
 }
@@ -249,7 +235,7 @@ fn losses(path: &Path) -> Vec<f64> {
     serde_json::from_str(header["__metadata__"]["losses"].as_str().unwrap()).unwrap()
 }
 
-fn check(name: &str, family: Family) {
+fn check(name: &str, family: GptFamily) {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.safetensors"));
     let file = PlainFile::open(&path).unwrap();
@@ -337,10 +323,10 @@ fn check(name: &str, family: Family) {
 
 #[test]
 fn gpt2_gives_pytorchs_losses_and_gradients() {
-    check("gpt2", Family::Gpt2);
+    check("gpt2", GptFamily::Gpt2);
 }
 
 #[test]
 fn llama_gives_pytorchs_losses_and_gradients() {
-    check("llama", Family::Llama);
+    check("llama", GptFamily::Llama);
 }

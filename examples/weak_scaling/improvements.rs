@@ -172,8 +172,8 @@ fn useful_s(request: &Request, outcome: &Outcome) -> f64 {
         recompute: false,
         ..outcome.candidate
     };
-    outcome.step_s * outcome.percent_of_peak / 100.0 * request.flop(&without)
-        / request.flop(&outcome.candidate)
+    outcome.step_s * outcome.percent_of_peak / 100.0 * request.flop(without.recompute)
+        / request.flop(outcome.candidate.recompute)
 }
 
 /// What a step loses, the largest first: compute below the advertised peak, and all that is not compute.

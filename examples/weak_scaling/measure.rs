@@ -8,12 +8,14 @@ use crate::{
 };
 use fascicle::bootstrap::World;
 use fascicle::hal::random::Key;
-use fascicle::nn;
-use fascicle::parallel::Context;
+use fascicle::parallel::Batch;
 use fascicle::tensor::Device;
-use fascicle::train::{self, Config, data::Batch as Tokens, trainer::Trainer};
+use fascicle::train::{self, Config, Trainer, data::Batch as Tokens};
 use plan::{Preset, Request};
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 /// Steps before those that count: the first learns in which order weights are gathered.
 const WARM_UP: u64 = 2;
@@ -60,20 +62,15 @@ fn time(
     request: &Request,
     steps: u64,
 ) -> train::Result<Timed> {
-    let context = Context::new(
-        world.clone(),
-        config.grid_on(world)?,
-        device.clone(),
-        config.settings(),
-    )?;
-    let mut trainer = Trainer::new(&context, config)?;
+    let context = config.context(world, device)?;
+    let mut trainer = config.trainer(&context)?;
     let (everyone, mut seconds) = (world.everyone(), Vec::new());
     for step in 0..WARM_UP + steps.max(1) {
         world.beat(&format!("step {step}"));
-        let batch = batch(&trainer, &context, request, step)?;
+        let batch = batch(&trainer, request, step)?;
         everyone.barrier()?;
         let begun = Instant::now();
-        trainer.step_on(&batch)?;
+        trainer.step(&batch)?;
         device.compute().synchronize()?;
         everyone.barrier()?;
         seconds.push(begun.elapsed().as_secs_f64());
@@ -85,25 +82,23 @@ fn time(
 }
 
 // Tokens drawn by their place: every grid trains on the same ones, and no file is read.
-fn batch(
-    trainer: &Trainer,
-    context: &Context,
-    request: &Request,
-    step: u64,
-) -> train::Result<nn::Batch> {
-    let (sequence, vocabulary) = (request.model.context, request.model.vocabulary as u32);
+fn batch(trainer: &Trainer, request: &Request, step: u64) -> train::Result<Batch> {
+    let needs = || train::Error::Config("model: found one that reads no text".into());
+    let text = request.model.text().ok_or_else(needs)?;
+    let (sequence, vocabulary) = (text.context, text.vocabulary as u32);
     let key = Key::new(1, "weak scaling batch", step);
-    trainer.shares().cut(context, step, |range| {
+    let tokens = |range: Range<usize>| {
         let row = |index: usize, from: usize| {
             let first = (index * (sequence + 1) + from) as u64;
             (first..first + sequence as u64).map(move |place| key.word(place) % vocabulary)
         };
         let rows = |from: usize| range.clone().flat_map(|index| row(index, from)).collect();
-        Ok(Tokens {
-            inputs: rows(0),
-            targets: rows(1),
-        })
-    })
+        let (inputs, targets) = (rows(0), rows(1));
+        Ok(Tokens { inputs, targets }.into_rows(sequence))
+    };
+    trainer
+        .row_cut()
+        .cut(trainer.context(), trainer.dtype(), step, tokens)
 }
 
 fn median(mut seconds: Vec<f64>) -> f64 {

@@ -69,7 +69,7 @@ impl Point {
         kind: Kind,
         step_s: f64,
     ) -> Point {
-        let flops = request.flop(candidate) / step_s;
+        let flops = request.flop(candidate.recompute) / step_s;
         let peak = request
             .machine
             .device

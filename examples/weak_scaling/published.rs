@@ -5,6 +5,7 @@ use crate::{
     point::{Kind, Point},
     rows::Row,
 };
+use fascicle::families::gpt::published;
 use fascicle::grid::{AxisOrder, Degrees, machine::Machine};
 use fascicle::parallel::pipeline::ScheduleKind;
 use fascicle::train::config::{Precision, overlap_from_names};
@@ -97,7 +98,7 @@ impl Published {
             hidden,
             heads,
         } = self.model;
-        let mut model = plan::model::gpt(layers, hidden, heads);
+        let mut model = published(layers, hidden, heads);
         model.context = self.sequence.unwrap_or(model.context);
         let overlap = self
             .overlap
@@ -108,8 +109,8 @@ impl Published {
             Machine::find(&self.machine)?,
             self.devices,
             &self.name,
-            model,
-        );
+            model.into(),
+        )?;
         Ok(Request {
             batch: self.batch,
             precision: self.precision,
@@ -153,7 +154,7 @@ impl Published {
         if self.devices != row.devices || !same_model {
             return Ok(None);
         }
-        let flop = plan::model::flop_per_step(&request.model, self.batch, true);
+        let flop = request.flop(true);
         let peak = request.machine.device.peak(self.precision.dtype().name()) * self.devices as f64;
         let flops = match self.unit {
             Unit::Pflops => self.value * 1e15,

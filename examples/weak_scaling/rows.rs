@@ -1,6 +1,7 @@
 //! The rows of the table: which model on how many devices of which machine.
 
 use crate::Result;
+use fascicle::families::{GptConfig, families};
 use fascicle::grid::{Degrees, machine::Machine};
 use fascicle::train::config::Precision;
 use plan::{Preset, Request};
@@ -112,17 +113,19 @@ impl Row {
     pub fn request(&self, preset: Preset, budget: Duration) -> Result<Request> {
         let machine = Machine::find(&self.machine)?;
         let Some(large) = self.model.strip_prefix(TOY_PREFIX) else {
-            let (name, model) = plan::model::find(&self.model)?;
+            let (name, model) = plan::model::find(&self.model, &families())?;
             return Ok(Request {
                 preset,
                 budget,
-                ..Request::new(machine, self.devices, name, model)
+                ..Request::new(machine, self.devices, name, model)?
             });
         };
-        let (_, mut model) = plan::model::find(large)?;
-        model.hidden /= NARROWER;
-        (model.context, model.vocabulary) = (64, 512);
-        let request = Request::new(machine, self.devices, self.model.clone(), model);
+        let (_, mut model) = plan::model::find(large, &families())?;
+        model.edit(|model: &mut GptConfig| {
+            model.hidden /= NARROWER;
+            (model.context, model.vocabulary) = (64, 512);
+        })?;
+        let request = Request::new(machine, self.devices, self.model.clone(), model)?;
         Ok(Request {
             preset,
             budget,
@@ -143,7 +146,7 @@ mod tests {
         for machine in machines().into_iter().chain(["laptop"]) {
             let per_device = |row: &Row| {
                 let request = row.request(Preset::Ours, Duration::ZERO).unwrap();
-                plan::model::flop_per_step(&request.model, request.batch, true) / row.devices as f64
+                request.flop(true) / row.devices as f64
             };
             let work: Vec<_> = rows(machine).unwrap().iter().map(per_device).collect();
             for one in &work {

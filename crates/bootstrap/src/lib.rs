@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 pub mod failure;
 pub mod local;
 mod lock;

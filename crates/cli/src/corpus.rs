@@ -1,9 +1,13 @@
 //! Where the text of a run comes from.
 
 use crate::failure::{Failure, Outcome};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use train::{
     Config,
+    batches::Batches,
     data::{Dataset, Settings, Source, Tokenizer},
 };
 
@@ -21,12 +25,14 @@ const OWN_SOURCES: [&str; 9] = [
 ];
 
 /// The data of a run, open.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Opened {
     /// The batches, shared by all ranks.
-    pub(crate) data: Dataset,
-    /// How text becomes tokens.
-    pub(crate) tokenizer: Tokenizer,
+    pub(crate) data: Arc<dyn Batches>,
+    /// Tokens to train on and to validate on, where the data is text.
+    pub(crate) num_tokens: Option<[usize; 2]>,
+    /// How text becomes tokens, where the data is text.
+    pub(crate) tokenizer: Option<Tokenizer>,
     /// Where it comes from, in words.
     pub(crate) name: String,
 }
@@ -57,10 +63,25 @@ pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome
     }
 }
 
-/// Reads the data, and sets the model's vocabulary by it where the configuration leaves that open.
+/// Reads the data, and sets the model's vocabulary by it where the configuration leaves that open. A model that reads no
+/// text brings batches of its own.
 pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
+    let Some(text) = config.model.text() else {
+        let family = config.model.family();
+        let needs = || {
+            Failure::usage(format!(
+                "model.family: {family} reads no text and brings no batches"
+            ))
+        };
+        return Ok(Opened {
+            data: config.model.batches().ok_or_else(needs)?,
+            num_tokens: None,
+            tokenizer: None,
+            name: format!("batches of the family {family}"),
+        });
+    };
     let settings = Settings {
-        context: config.model.context,
+        context: text.context,
         validation_fraction: config.data.validation_fraction,
         order: config.data.order,
         seed: config.seed,
@@ -69,22 +90,25 @@ pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
     };
     let opened = Dataset::open(source, &config.data.tokenizer, &settings);
     let (data, tokenizer) = opened.map_err(train::Error::from)?;
-    fit_vocabulary(config, tokenizer.vocabulary_size())?;
+    fit_vocabulary(config, text.vocabulary, tokenizer.vocabulary_size())?;
     Ok(Opened {
-        data,
-        tokenizer,
+        num_tokens: Some([data.num_training_tokens(), data.num_validation_tokens()]),
+        data: Arc::new(data),
+        tokenizer: Some(tokenizer),
         name: name(source),
     })
 }
 
-fn fit_vocabulary(config: &mut Config, needed: usize) -> Outcome {
-    let found = &mut config.model.vocabulary;
-    match *found {
-        0 => *found = needed,
+fn fit_vocabulary(config: &mut Config, found: usize, needed: usize) -> Outcome {
+    match found {
+        0 => {
+            let sized = config.model.with_vocabulary(needed);
+            config.model = sized.unwrap_or_else(|| config.model.clone());
+        }
         size if size < needed => {
-            let sentence =
-                format!("model.vocabulary: found {size}, needs at least {needed}, the tokenizer's");
-            return Err(Failure::Usage(sentence));
+            return Err(Failure::Usage(format!(
+                "model.vocabulary: found {size}, needs at least {needed}, the tokenizer's"
+            )));
         }
         _ => {}
     }

@@ -14,7 +14,7 @@ use parallel::report::Report;
 use place::{Expected, Place};
 use serde::Serialize;
 use std::fmt::Write;
-use train::Config;
+use train::{Config, placement::Volume};
 
 /// One step, explained, as seen by one rank.
 #[derive(Clone, Debug, Serialize)]
@@ -79,6 +79,7 @@ struct Change {
 impl Explanation {
     /// From what a rank saw of one step.
     pub(crate) fn new(config: &Config, seen: &Seen) -> Outcome<Explanation> {
+        let volumes = train::placement::volumes(config)?;
         let expected = Expected::new(config, seen)?;
         let used: Vec<Axis> = Axis::ALL
             .into_iter()
@@ -93,7 +94,7 @@ impl Explanation {
             grid: seen.grid.degrees().to_string(),
             order: seen.grid.order().to_string(),
             expected_by: expected.source().to_owned(),
-            warning: train::placement::warning(config, &seen.grid, &seen.mapping),
+            warning: train::placement::warning(config, &seen.grid, &seen.mapping)?,
             rank: seen.rank,
             coordinates: seen
                 .grid
@@ -101,7 +102,7 @@ impl Explanation {
                 .to_string(),
             axes: used
                 .iter()
-                .map(|&axis| axis_use(config, seen, axis, expected.seconds(seen, axis), total_s))
+                .map(|&axis| axis_use(&volumes, seen, axis, expected.seconds(seen, axis), total_s))
                 .collect(),
             layout_changes: changes(&seen.report),
             schedule: Timeline::new(config)?,
@@ -158,7 +159,7 @@ impl Explanation {
 }
 
 fn axis_use(
-    config: &Config,
+    volumes: &[Volume],
     seen: &Seen,
     axis: Axis,
     expected_s: Option<f64>,
@@ -191,13 +192,12 @@ fn axis_use(
                 0.0
             }
         }),
-        formulas: formulas(config, seen, axis),
+        formulas: formulas(volumes, seen, axis),
         traffic: traffic.collect(),
     }
 }
 
-fn formulas(config: &Config, seen: &Seen, axis: Axis) -> Vec<Formula> {
-    let volumes = train::placement::volumes(config);
+fn formulas(volumes: &[Volume], seen: &Seen, axis: Axis) -> Vec<Formula> {
     let of = |&(_, operation, counted): &(Axis, parallel::Operation, u64)| {
         let alike = volumes.iter().filter(|volume| {
             (volume.axis, volume.operation, volume.subject)

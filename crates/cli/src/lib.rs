@@ -26,6 +26,7 @@ mod overrides;
 mod planned;
 mod progress;
 mod ranks;
+mod registry;
 mod report;
 mod run_dir;
 mod sets;
@@ -34,6 +35,7 @@ mod timeline;
 use clap::Parser;
 use commands::Command;
 use failure::{Failure, Outcome};
+pub use registry::Registry;
 use std::{
     panic::{self, AssertUnwindSafe, PanicHookInfo},
     process::ExitCode,
@@ -58,16 +60,11 @@ struct Arguments {
     command: Command,
 }
 
-/// Runs the program on the arguments of this process, over the vendors that it carries, the preferred ones first.
-///
-/// `processes` is what finds the ranks that `mpirun` or `srun` started, in a program that was built for them.
+/// Runs the program on the arguments of this process, over the vendors, launchers and families that it carries.
 ///
 /// The exit status is 0 when the work is done, 1 when it failed, 2 for wrong use. After a failure ranks may still be
 /// stuck in their threads: the caller returns the status from its own `main` without waiting for anything.
-pub fn main(
-    drivers: &[hal::Driver],
-    processes: Option<&'static dyn bootstrap::Processes>,
-) -> ExitCode {
+pub fn main(registry: &Registry) -> ExitCode {
     panic::set_hook(Box::new(say_bug));
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -79,7 +76,7 @@ pub fn main(
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let run = AssertUnwindSafe(|| arguments.run(drivers, processes));
+    let run = AssertUnwindSafe(|| arguments.run(registry));
     match panic::catch_unwind(run) {
         Ok(outcome) => ExitCode::from(launcher::end(outcome)),
         // The hook has said what there is to say.
@@ -88,18 +85,23 @@ pub fn main(
 }
 
 impl Arguments {
-    fn run(
-        &self,
-        drivers: &[hal::Driver],
-        processes: Option<&'static dyn bootstrap::Processes>,
-    ) -> Outcome {
+    fn run(&self, registry: &Registry) -> Outcome {
+        let Registry {
+            drivers,
+            processes,
+            families,
+        } = registry;
         // The doctor tells what was started and with what, also where nothing else would run.
         if let Command::Doctor(doctor) = &self.command {
-            return doctor.run(drivers, processes);
+            return doctor.run(drivers, *processes);
         }
         let chosen = device::chosen(self.vendor, drivers)?;
-        launcher::choose(self.launcher, processes)?;
-        self.command.run(&chosen)
+        launcher::choose(self.launcher, *processes)?;
+        self.command.run(&Registry {
+            drivers: chosen,
+            processes: *processes,
+            families: families.clone(),
+        })
     }
 }
 

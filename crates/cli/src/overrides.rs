@@ -9,7 +9,7 @@ use grid::{Axis, Degrees};
 use parallel::pipeline::ScheduleKind;
 use std::{cmp::Reverse, path::PathBuf};
 use train::{
-    Config,
+    Config, Families,
     config::{OverlapNames, Precision, overlap_from_names},
 };
 
@@ -62,8 +62,8 @@ pub(crate) struct Overrides {
 
 impl Overrides {
     /// The configuration with these flags: first `--set`, then the others.
-    pub(crate) fn applied(&self, config: Config) -> Outcome<Config> {
-        let mut config = sets::applied(config, &self.settings)?;
+    pub(crate) fn applied(&self, config: Config, families: &Families) -> Outcome<Config> {
+        let mut config = sets::applied(config, &self.settings, families)?;
         self.over_training(&mut config);
         self.over_parallel(&mut config)?;
         replace(&mut config.seed, self.seed);
@@ -112,11 +112,7 @@ impl Overrides {
         if wished.world_size() == Ok(ranks) {
             return Ok(());
         }
-        let chunks = config.parallel.schedule.num_chunks();
-        let demands =
-            config
-                .model
-                .demands(config.training.batch, config.training.micro_batches, chunks);
+        let demands = config.demands();
         config.parallel.grid = nearest(wished, demands.fits(ranks))
             .ok_or_else(|| none_fits(&demands, wished, ranks))?;
         Ok(())

@@ -1,12 +1,12 @@
 //! `fascicle train --plan`: the planner's best grid for the machine at hand.
 
 use crate::{
+    Registry,
     commands::bench,
     failure::{Failure, Outcome},
     output,
 };
 use grid::machine::Machine;
-use hal::Driver;
 use plan::{Request, search};
 use std::{env, fs, path::PathBuf, time::Duration};
 use train::Config;
@@ -19,20 +19,21 @@ const BUDGET: Duration = Duration::from_secs(5);
 /// # Errors
 /// Those of the planner: no grid fits the model, or none the memory.
 pub(crate) fn planned(
-    drivers: &[Driver],
+    registry: &Registry,
     mut config: Config,
     machine: Option<&str>,
 ) -> Outcome<Config> {
-    let machine = at_hand(drivers, machine)?;
+    let machine = at_hand(registry, machine)?;
     let ranks = config.grid()?.world_size();
     let request = Request {
         batch: config.training.batch,
         precision: config.training.precision,
         allow_pipeline: true,
         overlap: Some(config.parallel.overlap.0),
-        recompute: Some(config.model.recompute),
+        recompute: Some(config.training.recompute),
         budget: BUDGET,
         ..Request::new(machine, ranks, "the configured model", config.model.clone())
+            .map_err(Failure::run)?
     };
     let plan = search(&request).map_err(Failure::run)?;
     let best = plan
@@ -61,7 +62,7 @@ pub(crate) fn planned(
 }
 
 // The machine that was named, or this one: it is measured once, and its description kept.
-fn at_hand(drivers: &[Driver], named: Option<&str>) -> Outcome<Machine> {
+fn at_hand(registry: &Registry, named: Option<&str>) -> Outcome<Machine> {
     if let Some(named) = named {
         return Machine::find(named).map_err(Failure::usage);
     }
@@ -75,7 +76,7 @@ fn at_hand(drivers: &[Driver], named: Option<&str>) -> Outcome<Machine> {
             "this machine is measured once, into {}",
             path.display()
         ));
-        bench::save(drivers, &path)?;
+        bench::save(registry, &path)?;
     }
     Machine::find(&path.to_string_lossy()).map_err(Failure::run)
 }

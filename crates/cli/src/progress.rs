@@ -15,7 +15,7 @@ use std::{
 use train::{
     Observer,
     metrics::{Record, Throughput},
-    trainer::Started,
+    run::Started,
 };
 
 /// How long nothing is printed where there is no terminal.

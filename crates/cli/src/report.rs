@@ -5,10 +5,9 @@ use crate::{
     numbers::{counted, grouped},
 };
 use grid::Axis;
-use nn::Family;
 use parallel::pipeline::schedule;
 use std::{fmt::Write, path::PathBuf};
-use train::{Config, trainer::Started};
+use train::{Config, run::Started};
 
 /// What is known of a run before it begins.
 #[derive(Clone, Debug)]
@@ -17,8 +16,8 @@ pub(crate) struct Facts {
     pub(crate) config: Config,
     /// Where the data comes from.
     pub(crate) data: String,
-    /// What turns text into tokens.
-    pub(crate) tokenizer: String,
+    /// What turns text into tokens, where the data is text.
+    pub(crate) tokenizer: Option<String>,
     /// The device of a rank.
     pub(crate) device: String,
     /// The run's folder.
@@ -51,35 +50,20 @@ impl Facts {
     }
 
     fn model(&self, num_parameters: usize) -> String {
-        let model = &self.config.model;
-        let family = match model.family {
-            Family::Gpt2 => "GPT-2",
-            Family::Llama => "Llama",
-        };
-        let head = if model.tied_head {
-            "tied head"
-        } else {
-            "a head of its own"
-        };
-        format!(
-            "{family}: {}, width {}, {} of {}, context {}, vocabulary {}, {head}: {} parameters",
-            counted(model.layers, "layer"),
-            model.hidden,
-            counted(model.heads, "head"),
-            model.head_size(),
-            model.context,
-            grouped(model.vocabulary as u64),
-            grouped(num_parameters as u64)
-        )
+        let parameters = grouped(num_parameters as u64);
+        format!("{}: {parameters} parameters", self.config.model.describe())
     }
 
     fn data(&self, started: &Started) -> String {
+        let (Some([training, validation]), Some(tokenizer)) = (started.num_tokens, &self.tokenizer)
+        else {
+            return self.data.clone();
+        };
         format!(
-            "{}: {} tokens to train on, {} to validate, tokenizer {}",
+            "{}: {} tokens to train on, {} to validate, tokenizer {tokenizer}",
             self.data,
-            grouped(started.num_training_tokens as u64),
-            grouped(started.num_validation_tokens as u64),
-            self.tokenizer
+            grouped(training as u64),
+            grouped(validation as u64),
         )
     }
 
@@ -111,10 +95,15 @@ impl Facts {
             1 => String::new(),
             z => format!(", each over {z} ranks"),
         };
+        let rows = match self.config.model.text() {
+            Some(_) => {
+                let each = grouped((tokens / training.batch.max(1)) as u64);
+                format!("{} of {each} tokens", counted(training.batch, "sequence"))
+            }
+            None => counted(training.batch, "row"),
+        };
         format!(
-            "{} of {} tokens = {} x {} of {micro}{over}",
-            counted(training.batch, "sequence"),
-            grouped((tokens / training.batch.max(1)) as u64),
+            "{rows} = {} x {} of {micro}{over}",
             counted(grid.data, "replica"),
             counted(training.micro_batches, "micro-batch")
         )

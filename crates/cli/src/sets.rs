@@ -2,12 +2,12 @@
 
 use crate::failure::{Failure, Outcome};
 use toml::{Table, Value};
-use train::Config;
+use train::{Config, Families};
 
 /// The configuration with these settings, each `key=value` with a dotted key; later ones win.
 ///
 /// A value that is no TOML is taken as text, so that `data.path=notes.txt` needs no quotes.
-pub(crate) fn applied(config: Config, settings: &[String]) -> Outcome<Config> {
+pub(crate) fn applied(config: Config, settings: &[String], families: &Families) -> Outcome<Config> {
     if settings.is_empty() {
         return Ok(config);
     }
@@ -16,17 +16,17 @@ pub(crate) fn applied(config: Config, settings: &[String]) -> Outcome<Config> {
         .parse()
         .map_err(|error| Failure::usage(format!("--set: {error}")))?;
     for setting in settings {
-        let (key, value) = parsed(setting)?;
+        let (key, value) = parsed(setting, families)?;
         put(&mut table, &key, value);
     }
     let text =
         toml::to_string(&table).map_err(|error| Failure::usage(format!("--set: {error}")))?;
-    Config::parse(&text)
+    Config::parse(&text, families)
         .map_err(|error| Failure::usage(format!("--set: {}", without_line(&error.to_string()))))
 }
 
 // The key's parts and the value, once they make a configuration by themselves.
-fn parsed(setting: &str) -> Outcome<(Vec<String>, Value)> {
+fn parsed(setting: &str, families: &Families) -> Outcome<(Vec<String>, Value)> {
     let refuse = |why: &str| Failure::usage(format!("--set {setting}: {why}"));
     let Some((key, text)) = setting.split_once('=') else {
         return Err(refuse(
@@ -47,7 +47,7 @@ fn parsed(setting: &str) -> Outcome<(Vec<String>, Value)> {
     let mut alone = Table::new();
     put(&mut alone, &parts, value.clone());
     let alone = toml::to_string(&alone).map_err(|error| refuse(&error.to_string()))?;
-    Config::parse(&alone).map_err(|error| refuse(without_line(&error.to_string())))?;
+    Config::parse(&alone, families).map_err(|error| refuse(without_line(&error.to_string())))?;
     Ok((parts, value))
 }
 

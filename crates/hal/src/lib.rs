@@ -20,6 +20,7 @@ pub mod collective;
 pub mod communicator;
 pub mod device;
 pub mod driver;
+pub mod dry;
 pub mod dtype;
 pub mod error;
 pub mod exchange;

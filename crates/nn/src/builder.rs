@@ -3,40 +3,30 @@
 use crate::layers::{Embedding, Linear, Norm};
 use grid::{Axis, Layout};
 use parallel::{
-    Context, Init, Parameter, Result,
-    tensor::{
+    Context, Init, Parameter, Result, Scope,
+    layers::{
         self as ops, Kind,
         embedding::{self, Rows},
         norm::NormKind,
     },
 };
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-};
+use std::{cell::RefCell, rc::Rc};
 
-/// Declares layers and their parameters, under names that nest.
+/// Declares layers and their parameters, under names that nest, for the segments of a model.
 ///
-/// Linear layers alternate between the two kinds in the order in which they are asked for, so that each reads the
-/// layout that the one before emits; [`LinearOptions::kind`] says otherwise where that order is not the model's.
+/// Every rank declares the whole model; parameters get memory only on the pipeline stages that hold their segments.
 #[derive(Clone)]
 pub struct Builder {
-    context: Context,
+    scope: Scope,
     prefix: String,
-    shared: Rc<Shared>,
-}
-
-#[derive(Default)]
-struct Shared {
-    parameters: RefCell<Vec<Parameter>>,
-    transposed_next: Cell<bool>,
+    parameters: Rc<RefCell<Vec<Parameter>>>,
 }
 
 /// Choices for a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearOptions {
-    /// Which kind; by default the other one than the last layer's.
-    pub kind: Option<Kind>,
+    /// Which axis it reads and which it emits.
+    pub kind: Kind,
     /// Whether there is a bias.
     pub bias: bool,
     /// Initial weights; by default uniform in plus or minus 1 / sqrt(in features).
@@ -46,7 +36,7 @@ pub struct LinearOptions {
 impl Default for LinearOptions {
     fn default() -> Self {
         LinearOptions {
-            kind: None,
+            kind: Kind::Normal,
             bias: true,
             init: None,
         }
@@ -54,18 +44,18 @@ impl Default for LinearOptions {
 }
 
 impl Builder {
-    /// A builder without layers.
+    /// A builder without layers, for the first segment.
     pub fn new(context: &Context) -> Builder {
         Builder {
-            context: context.clone(),
+            scope: Scope::new(context),
             prefix: String::new(),
-            shared: Rc::default(),
+            parameters: Rc::default(),
         }
     }
 
     /// This rank's context.
     pub fn context(&self) -> &Context {
-        &self.context
+        &self.scope.context
     }
 
     /// The same builder, whose names begin with `name` and a dot.
@@ -76,12 +66,57 @@ impl Builder {
         }
     }
 
-    /// A linear layer with bias.
+    /// The same builder, whose layers belong to that segment of the model.
+    pub fn segment(&self, segment: usize) -> Builder {
+        let mut builder = self.clone();
+        builder.scope.segment = segment;
+        builder
+    }
+
+    /// The same builder, whose parameters belong to the group of that name: a trainer may give it a learning rate and
+    /// a weight decay of its own.
+    pub fn group(&self, name: &str) -> Builder {
+        let mut builder = self.clone();
+        builder.scope.group = Some(name.into());
+        builder
+    }
+
+    /// The same builder, whose parameters stay as they are: they get no gradient and no optimiser state.
+    pub fn frozen(&self) -> Builder {
+        let mut builder = self.clone();
+        builder.scope.frozen = true;
+        builder
+    }
+
+    /// Says that the builder's segment uses this parameter too.
+    pub fn share(&self, parameter: &Parameter) {
+        parameter.share_with(self.scope.segment);
+    }
+
+    /// A linear layer with bias that reads features cut by Y and emits features cut by X.
     ///
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) when a size is 0.
     pub fn linear(&self, name: &str, in_features: usize, out_features: usize) -> Result<Linear> {
         self.linear_with(name, in_features, out_features, LinearOptions::default())
+    }
+
+    /// A linear layer with bias that reads features cut by X, as [`linear`](Builder::linear) emits them, and emits
+    /// features cut by Y: layers of the two kinds in turn need no change of layout between them.
+    ///
+    /// # Errors
+    /// As [`linear`](Builder::linear).
+    pub fn linear_transposed(
+        &self,
+        name: &str,
+        in_features: usize,
+        out_features: usize,
+    ) -> Result<Linear> {
+        let options = LinearOptions {
+            kind: Kind::Transposed,
+            ..LinearOptions::default()
+        };
+        self.linear_with(name, in_features, out_features, options)
     }
 
     /// A linear layer.
@@ -95,29 +130,27 @@ impl Builder {
         out_features: usize,
         options: LinearOptions,
     ) -> Result<Linear> {
-        let kind = options
-            .kind
-            .unwrap_or(match self.shared.transposed_next.get() {
-                true => Kind::Transposed,
-                false => Kind::Normal,
-            });
-        self.shared.transposed_next.set(kind == Kind::Normal);
-        let init = options
-            .init
-            .unwrap_or(Init::Uniform(1.0 / (in_features.max(1) as f64).sqrt()));
+        let LinearOptions { kind, bias, init } = options;
+        let init = init.unwrap_or(Init::Uniform(1.0 / (in_features.max(1) as f64).sqrt()));
         let name = format!("{}{name}", self.prefix);
         let layer = ops::Linear::declare(
-            &self.context,
+            &self.scope,
             &name,
             in_features,
             out_features,
             kind,
             init,
-            options.bias,
+            bias,
         )?;
         self.register(&layer.weight);
         layer.bias.iter().for_each(|bias| self.register(bias));
         Ok(Linear::new(layer))
+    }
+
+    /// The linear layer over a table of out x in, such as a head that shares the embedding's.
+    pub fn linear_over(&self, table: &Embedding) -> Linear {
+        self.share(&table.table);
+        Linear::new(ops::Linear::over_table(&table.table))
     }
 
     /// A LayerNorm over features that Y cuts, as those of a residual stream.
@@ -139,13 +172,8 @@ impl Builder {
     fn norm(&self, name: &str, features: usize, kind: NormKind, epsilon: f64) -> Result<Norm> {
         let cut = || Layout::cut(vec![vec![Axis::Y]]).expect("one axis cuts once");
         let declare = |part: &str, value: f64| {
-            self.parameter(
-                &format!("{name}.{part}"),
-                &[features],
-                cut(),
-                Init::Constant(value),
-                false,
-            )
+            let name = format!("{name}.{part}");
+            self.parameter(&name, &[features], cut(), Init::Constant(value), false)
         };
         let gain = declare("gain", 1.0)?;
         let bias = (kind == NormKind::Layer)
@@ -196,7 +224,7 @@ impl Builder {
         init: Init,
     ) -> Result<Embedding> {
         let name = format!("{}{name}", self.prefix);
-        let table = embedding::declare(&self.context, &name, rows, kind, hidden, init)?;
+        let table = embedding::declare(&self.scope, &name, rows, kind, hidden, init)?;
         self.register(&table);
         Ok(Embedding { table })
     }
@@ -214,18 +242,17 @@ impl Builder {
         decays: bool,
     ) -> Result<Parameter> {
         let name = format!("{}{name}", self.prefix);
-        let parameter =
-            Parameter::declare(&self.context, &name, global_shape, layout, init, decays)?;
+        let parameter = Parameter::declare(&self.scope, &name, global_shape, layout, init, decays)?;
         self.register(&parameter);
         Ok(parameter)
     }
 
     fn register(&self, parameter: &Parameter) {
-        self.shared.parameters.borrow_mut().push(parameter.clone());
+        self.parameters.borrow_mut().push(parameter.clone());
     }
 
     /// All parameters declared so far.
     pub fn parameters(&self) -> Vec<Parameter> {
-        self.shared.parameters.borrow().clone()
+        self.parameters.borrow().clone()
     }
 }

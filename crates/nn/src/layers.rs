@@ -1,8 +1,8 @@
 //! Layers that a model is made of.
 
 use parallel::{
-    Context, DTensor, Parameter, Result,
-    tensor::{self as ops, norm::NormKind},
+    DTensor, Parameter, Pass, Result,
+    layers::{self as ops, norm::NormKind},
 };
 use tensor::Tensor;
 
@@ -15,9 +15,14 @@ impl Linear {
         Linear(layer)
     }
 
-    /// The layer over a table of out x in, such as that of an embedding.
-    pub fn over_table(table: &Embedding) -> Linear {
-        Linear(ops::Linear::over_table(&table.table))
+    /// Its weight.
+    pub fn weight(&self) -> &Parameter {
+        &self.0.weight
+    }
+
+    /// Its bias, if it has one.
+    pub fn bias(&self) -> Option<&Parameter> {
+        self.0.bias.as_ref()
     }
 
     /// Applies the layer to the last dim of `x`.
@@ -76,7 +81,7 @@ impl Embedding {
     ///
     /// # Errors
     /// Those of the collectives.
-    pub fn forward(&self, context: &Context, ids: &Tensor) -> Result<DTensor> {
-        ops::embedding(context, &self.table, ids)
+    pub fn forward(&self, pass: &Pass, ids: &Tensor) -> Result<DTensor> {
+        ops::embedding(pass, &self.table, ids)
     }
 }

@@ -1,24 +1,25 @@
-//! A model with its parameters.
+//! Layers with the memory of their parameters, without a trainer.
 
 use crate::Builder;
 use parallel::{
     Context, Result,
-    data::{ParameterSet, SetOptions, Tied},
+    data::{ParameterSet, SetOptions},
 };
 
-/// What a model's function built, with the memory of its parameters.
+/// What a function built, with the memory of its parameters.
 #[derive(Clone, Debug)]
-pub struct Model<M> {
+pub struct Assembled<M> {
     /// What the function gave.
     pub module: M,
     /// Its parameters on this rank.
     pub parameters: ParameterSet,
 }
 
-/// Builds a model for this rank's place on its grid.
+/// Builds layers for this rank's place on its grid, and gives all of them memory.
 ///
 /// `build` is ordinary code that asks the builder for layers; it is the same for every grid. Layers cut their
 /// parameters by the grid's axes; no rank ever holds more than its shard, and every grid starts from the same values.
+/// A model that is to be pipelined or trained by a trainer implements [`Model`](parallel::Model) instead.
 ///
 /// # Errors
 /// Those of `build`; [`Error::OutOfMemory`](parallel::Error::OutOfMemory).
@@ -26,19 +27,9 @@ pub fn auto_parallelize<M>(
     context: &Context,
     options: SetOptions,
     build: impl FnOnce(&Builder) -> Result<M>,
-) -> Result<Model<M>> {
-    with_ties(context, options, &[], build)
-}
-
-/// As [`auto_parallelize`], with parameters that two pipeline stages share.
-pub(crate) fn with_ties<M>(
-    context: &Context,
-    options: SetOptions,
-    tied: &[Tied],
-    build: impl FnOnce(&Builder) -> Result<M>,
-) -> Result<Model<M>> {
+) -> Result<Assembled<M>> {
     let builder = Builder::new(context);
     let module = build(&builder)?;
-    let parameters = ParameterSet::allocate(context, builder.parameters(), tied, options)?;
-    Ok(Model { module, parameters })
+    let parameters = ParameterSet::allocate(context, builder.parameters(), &[], options)?;
+    Ok(Assembled { module, parameters })
 }

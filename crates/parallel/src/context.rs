@@ -1,33 +1,24 @@
-//! What one rank knows: its place on the grid, its device, its streams and groups, and where in the run it is.
+//! What one rank knows: its place on the grid, its device, its streams and groups.
 
 use crate::{
-    Counters, Parameter, Settings,
+    Counters, Settings,
+    counters::{Operation, Subject},
     group::{Group, Purpose},
+    lane::Lane,
     mapping::mapping,
-    report::Report,
-    tensor::{gather::Gatherer, scatter::Scatterer},
+    report::{Redistribution, Report},
 };
-use ::tensor::{DType, Device, Error, MemoryKind, Result, Stream, StreamKind, Tensor};
 use bootstrap::World;
 use grid::{Axis, Coordinates, Grid, Mapping, machine::Machine};
 use std::{
-    cell::{Cell, OnceCell, Ref, RefCell, RefMut},
+    array,
+    cell::{OnceCell, RefCell},
     collections::HashMap,
     fmt,
     rc::Rc,
     sync::Arc,
 };
-
-/// Where in the run the current forward pass is: all that random masks depend on besides the seed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Position {
-    /// Number of the training step.
-    pub step: u64,
-    /// Global index, within the batch, of the first sequence of this rank's current micro-batch.
-    pub first_sequence: usize,
-    /// Whether dropout acts.
-    pub training: bool,
-}
+use tensor::{DType, Device, Error, MemoryKind, Result, Stream, StreamKind, Tensor};
 
 /// The view of one rank, shared by everything it runs. Cloning clones the handle.
 #[derive(Clone)]
@@ -41,22 +32,13 @@ struct Inner {
     machine: OnceCell<Arc<Machine>>,
     device: Device,
     settings: Settings,
-    streams: RefCell<HashMap<&'static str, Stream>>,
+    // Asked for by every collective, so found without hashing a name or listing members.
+    streams: [OnceCell<Stream>; Lane::COUNT],
+    axes: [[OnceCell<Rc<Group>>; Purpose::COUNT]; Axis::ALL.len()],
     groups: RefCell<HashMap<(String, Purpose), Rc<Group>>>,
-    // Asked for by every collective, so found without listing members or writing a label.
-    axes: RefCell<HashMap<(Axis, Purpose), Rc<Group>>>,
     counters: RefCell<Counters>,
     report: RefCell<Report>,
-    position: Cell<Position>,
-    backward: Cell<bool>,
-    gatherer: RefCell<Gatherer>,
-    scatterer: RefCell<Scatterer>,
-    // Told of each addend that has been queued into a gradient; the buckets listen.
-    listener: RefCell<Option<Listener>>,
 }
-
-/// Called with each parameter into whose gradient an addend has been queued.
-pub(crate) type Listener = Rc<dyn Fn(&Context, &Parameter) -> Result<()>>;
 
 impl Context {
     /// The view of this rank of `world` on `grid`, at the position that its node gives it. Collective.
@@ -82,16 +64,11 @@ impl Context {
             machine: OnceCell::new(),
             device,
             settings,
-            streams: RefCell::default(),
+            streams: array::from_fn(|_| OnceCell::new()),
+            axes: array::from_fn(|_| array::from_fn(|_| OnceCell::new())),
             groups: RefCell::default(),
-            axes: RefCell::default(),
             counters: RefCell::default(),
             report: RefCell::default(),
-            position: Cell::default(),
-            backward: Cell::default(),
-            gatherer: RefCell::default(),
-            scatterer: RefCell::default(),
-            listener: RefCell::new(None),
         })))
     }
 
@@ -152,72 +129,50 @@ impl Context {
         &self.0.settings
     }
 
-    /// Where in the run the current forward pass is.
-    pub fn position(&self) -> Position {
-        self.0.position.get()
+    /// Bytes that collectives have moved since the last [reset](Context::reset_counters).
+    pub fn counters(&self) -> Counters {
+        self.0.counters.borrow().clone()
     }
 
-    /// Says where in the run the next forward pass is, and gives the position before.
-    pub fn set_position(&self, position: Position) -> Position {
-        self.0.position.replace(position)
+    /// Counts from zero again.
+    pub fn reset_counters(&self) {
+        self.0.counters.borrow_mut().reset();
     }
 
-    /// Runs a backward pass, and with it what it computes again.
-    pub(crate) fn in_backward<T>(&self, pass: impl FnOnce() -> T) -> T {
-        let before = self.0.backward.replace(true);
-        let result = pass();
-        self.0.backward.set(before);
-        result
-    }
-
-    /// Whether a backward pass is under way.
-    pub(crate) fn is_backward(&self) -> bool {
-        self.0.backward.get()
-    }
-
-    /// Bytes that collectives have moved so far.
-    pub fn counters(&self) -> RefMut<'_, Counters> {
-        self.0.counters.borrow_mut()
+    /// Counts one collective on a whole buffer of `bytes`.
+    pub(crate) fn count(&self, axis: Axis, operation: Operation, subject: Subject, bytes: usize) {
+        self.0
+            .counters
+            .borrow_mut()
+            .add(axis, operation, subject, bytes);
     }
 
     /// What the library decided by itself, such as changes of layout.
-    pub fn report(&self) -> RefMut<'_, Report> {
-        self.0.report.borrow_mut()
+    pub fn report(&self) -> Report {
+        self.0.report.borrow().clone()
     }
 
-    /// The weights' gatherer.
-    pub(crate) fn gatherer(&self) -> &RefCell<Gatherer> {
-        &self.0.gatherer
+    /// Notes a change of layout.
+    pub(crate) fn note_redistribution(&self, redistribution: Redistribution) {
+        self.0.report.borrow_mut().note(redistribution);
     }
 
-    /// Weight gradients on their way through a reduce-scatter.
-    pub(crate) fn scatterer(&self) -> &RefCell<Scatterer> {
-        &self.0.scatterer
+    /// Notes a collective in two levels.
+    pub(crate) fn note_levels(&self, axis: Axis, operation: Operation) {
+        self.0.report.borrow_mut().note_levels(axis, operation);
     }
 
-    /// Has `listener` called from now on, or nobody.
-    pub(crate) fn listen(&self, listener: Option<Listener>) {
-        *self.0.listener.borrow_mut() = listener;
-    }
-
-    /// Notes that an addend has been queued into the gradient of `parameter`.
-    pub(crate) fn gradient_added(&self, parameter: &Parameter) -> Result<()> {
-        parameter.contributed();
-        let listener = self.0.listener.borrow().clone();
-        listener.map_or(Ok(()), |listener| listener(self, parameter))
-    }
-
-    /// The communication stream of that name, made at its first use.
-    pub(crate) fn stream(&self, name: &'static str) -> Result<Stream> {
-        if let Some(stream) = self.0.streams.borrow().get(name) {
+    /// The communication stream for this, made at its first use.
+    pub(crate) fn stream(&self, lane: Lane) -> Result<Stream> {
+        let slot = &self.0.streams[lane as usize];
+        if let Some(stream) = slot.get() {
             return Ok(stream.clone());
         }
         let stream = self
             .0
             .device
-            .create_stream(StreamKind::Communication, name)?;
-        self.0.streams.borrow_mut().insert(name, stream.clone());
-        Ok(stream)
+            .create_stream(StreamKind::Communication, lane.name())?;
+        Ok(slot.get_or_init(|| stream).clone())
     }
 
     /// Memory for what a collective or a message brings, counted as that.
@@ -234,23 +189,14 @@ impl Context {
         if self.degree(axis) == 1 {
             return Ok(None);
         }
-        if let Some(group) = self.0.axes.borrow().get(&(axis, purpose)) {
+        let slot = &self.0.axes[axis as usize][purpose as usize];
+        if let Some(group) = slot.get() {
             return Ok(Some(group.clone()));
         }
         let members = self.members(&[axis]);
-        let group = Group::join(
-            self,
-            &format!("axis {}", axis.name()),
-            axis,
-            &members,
-            purpose,
-        )?;
-        let group = Rc::new(group);
-        self.0
-            .axes
-            .borrow_mut()
-            .insert((axis, purpose), group.clone());
-        Ok(Some(group))
+        let label = format!("axis {}", axis.name());
+        let group = Rc::new(Group::join(self, &label, axis, &members, purpose)?);
+        Ok(Some(slot.get_or_init(|| group).clone()))
     }
 
     /// The group of these ranks, which lie along `axis`. Made, collectively, at its first use.
@@ -279,16 +225,6 @@ impl Context {
     /// [`Error::Invalid`].
     pub fn exchange(&self, label: &str, axes: &[Axis]) -> Result<Arc<dyn hal::Exchange>> {
         self.world().exchange(label, &self.members(axes))
-    }
-
-    /// Forgets what the last step left behind, and starts a pass of weights' gathers of that kind.
-    pub fn begin(&self, pass: &'static str) {
-        self.0.gatherer.borrow_mut().begin(pass);
-    }
-
-    /// What collectives have moved, for reading.
-    pub fn counted(&self) -> Ref<'_, Counters> {
-        self.0.counters.borrow()
     }
 }
 

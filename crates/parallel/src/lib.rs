@@ -2,8 +2,9 @@
 //!
 //! Read in this order: [`mapping`] (who sits where), [`context`] (what one rank knows),
 //! [`group`](mod@group) (collectives along an axis, counted),
-//! [`parameter`] (global names, layouts, shards), [`tensor`] (the layers' parallel operations), [`pipeline`]
-//! (schedules and the engine that runs them), [`data`] (gradient buckets, sharded optimiser state, norms).
+//! [`parameter`] (global names, layouts, shards), [`Pass`] (where in the run a forward is), [`layers`] (their parallel
+//! operations), [`data`] (gradient buckets, sharded optimiser state, norms, a step's order of calls), [`model`] (segments,
+//! the wires between them, an objective), [`pipeline`] (schedules and the engine that runs them).
 //!
 //! An **axis** is a direction of the grid of ranks, a **dim** a dimension of a tensor. With every degree 1 the same
 //! code is the serial program: no collective runs, nothing is copied.
@@ -14,17 +15,24 @@ pub mod context;
 pub mod counters;
 pub mod data;
 pub mod group;
+mod lane;
+pub mod layers;
 pub mod mapping;
+pub mod model;
 pub mod parameter;
+mod pass;
 pub mod pipeline;
 pub mod report;
 mod settings;
-pub mod tensor;
+pub mod work;
 
-pub use self::tensor::DTensor;
-pub use ::tensor::{DType, Device, Error, Result};
-pub use context::{Context, Position};
+pub use context::Context;
 pub use counters::{Counters, Operation};
 pub use group::{Group, Purpose};
-pub use parameter::{Init, Parameter};
+pub use layers::DTensor;
+pub use model::{Batch, MicroBatch, Model, Route, Wires};
+pub use parameter::{Init, Parameter, Scope};
+pub use pass::{Mode, Pass};
+pub use pipeline::Pipeline;
 pub use settings::{Hierarchical, Overlap, Positions, Settings};
+pub use tensor::{DType, Device, Error, Result};

@@ -3,15 +3,19 @@
 //! From the layout alone follow the axes that a gradient must be summed over, the weight of a shard in a global norm,
 //! its slice of a checkpoint and its slice of the initial values.
 
-use crate::Context;
-use ::tensor::{Error, Result, Tensor, Var, ops};
+use crate::{
+    Context, DTensor, Pass, Purpose,
+    counters::Subject,
+    layers::{gather, scatter},
+};
 use grid::{Axis, IndexBox, Layout, shard_range};
 use hal::{Counts, random::Key};
 use std::{
-    cell::{Cell, RefCell},
+    cell::{OnceCell, RefCell},
     fmt,
     rc::Rc,
 };
+use tensor::{DType, Error, ReduceOp, Result, Tensor, Var, ops};
 
 /// Initial values, as a function of seed, name and global index.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +26,31 @@ pub enum Init {
     Normal(f64),
     /// Uniform in plus or minus this bound.
     Uniform(f64),
+}
+
+/// What the parameters of a part of a model have in common.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// This rank's context.
+    pub context: Context,
+    /// The segment of the model that uses them.
+    pub segment: usize,
+    /// Name of the group with a learning rate and weight decay of its own, if they belong to one.
+    pub group: Option<Rc<str>>,
+    /// Whether they stay as they are: no gradient, no optimiser state.
+    pub frozen: bool,
+}
+
+impl Scope {
+    /// Trained parameters of the first segment, in no group.
+    pub fn new(context: &Context) -> Scope {
+        Scope {
+            context: context.clone(),
+            segment: 0,
+            group: None,
+            frozen: false,
+        }
+    }
 }
 
 /// One parameter of a model as one rank holds it. Cloning clones the handle.
@@ -35,43 +64,42 @@ struct Inner {
     index: IndexBox,
     init: Init,
     decays: bool,
-    // Views into flat buffers, which the set of parameters allocates once all are declared.
-    value: RefCell<Option<Tensor>>,
-    gradient: RefCell<Option<Tensor>>,
-    contributions: Cell<u64>,
+    group: Option<Rc<str>>,
+    frozen: bool,
+    segments: RefCell<Vec<usize>>,
+    home: OnceCell<Home>,
+}
+
+/// Where the set of parameters has put one.
+#[derive(Debug)]
+pub(crate) struct Home {
+    /// The same for all parameters of a set.
+    pub(crate) set: Rc<()>,
+    /// Number of the parameter within the set.
+    pub(crate) index: usize,
+    /// Number of its bucket.
+    pub(crate) bucket: usize,
+    /// Views into the bucket's flat buffers.
+    pub(crate) value: Tensor,
+    pub(crate) gradient: Option<Tensor>,
 }
 
 impl Parameter {
     /// Declares a parameter: nothing is allocated yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the layout has another number of dims than the shape.
+    /// [`Error::Invalid`] for a dim of 0 elements, a layout with another number of dims than the shape, and one that cuts
+    /// by an axis that cannot cut weights.
     pub fn declare(
-        context: &Context,
+        scope: &Scope,
         name: &str,
         global_shape: &[usize],
         layout: Layout,
         init: Init,
         decays: bool,
     ) -> Result<Parameter> {
-        if layout.num_dims() != global_shape.len() {
-            let found = format!("layout {layout} for shape {global_shape:?}");
-            return Err(Error::invalid(
-                format!("parameter {name}"),
-                found,
-                "as many dims",
-            ));
-        }
-        // A block is gathered by putting the shards of Z one behind the other, so Z cuts rows, after all other axes.
-        let z_is_innermost = layout.dims()[0].last() == Some(&Axis::Z);
-        if layout.cuts(Axis::Z).is_some() && !z_is_innermost {
-            let found = format!("layout {layout}");
-            return Err(Error::invalid(
-                format!("parameter {name}"),
-                found,
-                "axis z as the last to cut the first dim",
-            ));
-        }
+        check(name, global_shape, &layout)?;
+        let context = &scope.context;
         let index = layout.local_box(global_shape, context.grid(), context.coordinates());
         Ok(Parameter(Rc::new(Inner {
             name: name.into(),
@@ -80,9 +108,10 @@ impl Parameter {
             index,
             init,
             decays,
-            value: RefCell::new(None),
-            gradient: RefCell::new(None),
-            contributions: Cell::new(0),
+            group: scope.group.clone(),
+            frozen: scope.frozen,
+            segments: RefCell::new(vec![scope.segment]),
+            home: OnceCell::new(),
         })))
     }
 
@@ -121,44 +150,82 @@ impl Parameter {
         self.0.decays
     }
 
+    /// Name of the group with a learning rate and weight decay of its own, if it belongs to one.
+    pub fn group(&self) -> Option<&str> {
+        self.0.group.as_deref()
+    }
+
+    /// Whether it stays as it is: no gradient, no optimiser state.
+    pub fn is_frozen(&self) -> bool {
+        self.0.frozen
+    }
+
+    /// The segments of the model that use it, in the order in which they were named.
+    pub fn segments(&self) -> Vec<usize> {
+        self.0.segments.borrow().clone()
+    }
+
+    /// Has another segment use it too: stages that hold these segments each hold a copy, and their gradients are summed.
+    pub fn share_with(&self, segment: usize) {
+        let mut segments = self.0.segments.borrow_mut();
+        if !segments.contains(&segment) {
+            segments.push(segment);
+        }
+    }
+
+    /// Whether the two are handles of one parameter.
+    pub fn is(&self, other: &Parameter) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The shard's values, in the compute type.
     ///
-    /// # Panics
-    /// When the set of parameters has not been allocated: a bug of ours.
-    pub fn value(&self) -> Tensor {
-        self.0
-            .value
-            .borrow()
-            .clone()
-            .expect("parameters are allocated before a model runs")
+    /// # Errors
+    /// [`Error::Invalid`] for a parameter that this rank has no memory for: one that is not yet part of a set, or that
+    /// belongs to segments of other stages.
+    pub fn value(&self) -> Result<Tensor> {
+        Ok(self.home("value")?.value.clone())
     }
 
     /// The shard's gradient, in the accumulator type; added to by backward passes.
     ///
-    /// # Panics
-    /// As [`value`](Parameter::value).
-    pub fn gradient(&self) -> Tensor {
-        self.0
-            .gradient
-            .borrow()
-            .clone()
-            .expect("gradients are allocated before a model is trained")
+    /// # Errors
+    /// As [`value`](Parameter::value); for a frozen parameter, and in a set made for inference.
+    pub fn gradient(&self) -> Result<Tensor> {
+        let gradient = &self.home("gradient")?.gradient;
+        gradient.clone().ok_or_else(|| {
+            let found = if self.0.frozen {
+                "a frozen parameter"
+            } else {
+                "a set made for inference"
+            };
+            let operation = format!("gradient of {}", self.0.name);
+            Error::invalid(operation, found, "a parameter that is trained")
+        })
+    }
+
+    fn home(&self, what: &str) -> Result<&Home> {
+        self.0.home.get().ok_or_else(|| {
+            let found = format!("no memory on this rank, for segments {:?}", self.segments());
+            let needed = "a use in one of its segments, after the model is built; `share` names further segments";
+            Error::invalid(format!("{what} of {}", self.0.name), found, needed)
+        })
     }
 
     /// Gives the parameter its memory.
-    pub(crate) fn place(&self, value: Tensor, gradient: Option<Tensor>) {
-        *self.0.value.borrow_mut() = Some(value);
-        *self.0.gradient.borrow_mut() = gradient;
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for one that has memory already.
+    pub(crate) fn settle(&self, home: Home) -> Result<()> {
+        self.0.home.set(home).map_err(|_| {
+            let operation = format!("parameter {}", self.0.name);
+            Error::invalid(operation, "a part of another set", "a parameter of one set")
+        })
     }
 
-    /// Notes that one product's or look-up's addend has been queued into the gradient.
-    pub(crate) fn contributed(&self) {
-        self.0.contributions.set(self.0.contributions.get() + 1);
-    }
-
-    /// Number of addends queued since the gradients were last set to zero.
-    pub(crate) fn contributions(&self) -> &Cell<u64> {
-        &self.0.contributions
+    /// Where its set has put it.
+    pub(crate) fn settled(&self) -> Option<&Home> {
+        self.0.home.get()
     }
 
     /// The axes over which the gradient must still be summed after backward: those that split the batch and do not
@@ -190,15 +257,78 @@ impl Parameter {
             .collect()
     }
 
-    /// The shard as a differentiable value, for layers that a user writes of plain operations.
+    /// The shard as a differentiable value beside `x`, for layers that a user writes of plain operations.
     ///
-    /// Its gradient is added to the parameter's, and summed over the axes that [`sum_axes`](Parameter::sum_axes) names.
-    pub fn var(&self, context: &Context) -> Var {
-        let (parameter, context) = (self.clone(), context.clone());
-        Var::leaf(self.value(), move |gradient| {
-            ops::axpby(1.0, &gradient, 1.0, &parameter.gradient())?;
-            context.gradient_added(&parameter)
-        })
+    /// Its gradient is added to the parameter's. Where an axis cuts the features of `x` and not the parameter, every rank
+    /// along it sees a part of the parameter's uses, and their gradients are summed first.
+    ///
+    /// # Cost
+    /// That sum: an all-reduce of the shard.
+    /// # Errors
+    /// [`Error::Invalid`] for a parameter that Z cuts, which [`block`](Parameter::block) gives, and for one that is cut
+    /// by an axis that does not cut the features of `x`.
+    pub fn var(&self, x: &DTensor) -> Result<Var> {
+        let (pass, context) = (x.pass().clone(), x.context());
+        let cut_by = |axis: &Axis| self.0.layout.cuts(*axis).is_some() && context.degree(*axis) > 1;
+        if let Some(axis) = Axis::tensor()
+            .into_iter()
+            .find(|axis| cut_by(axis) && Some(*axis) != x.cut())
+        {
+            let found = format!("a parameter cut by {axis} beside {x:?}");
+            let needed = "features cut by the same axis, and none of the parameter's dims by z";
+            return Err(Error::invalid(&self.0.name, found, needed));
+        }
+        let value = self.value()?;
+        if self.0.frozen || !pass.is_training() {
+            return Ok(Var::constant(value));
+        }
+        let summed_over = x.cut().filter(|axis| self.0.layout.cuts(*axis).is_none());
+        let parameter = self.clone();
+        Ok(Var::leaf(value, move |gradient| {
+            let context = pass.context();
+            let group = summed_over.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))?;
+            let gradient = match group {
+                Some(group) => {
+                    let sum = Tensor::empty(gradient.device(), gradient.dtype(), gradient.shape())?;
+                    ops::copy(&gradient, &sum)?;
+                    let compute = context.device().compute();
+                    group.all_reduce(context, Subject::Gradients, &compute, &sum, ReduceOp::Sum)?;
+                    sum
+                }
+                None => gradient,
+            };
+            ops::axpby(1.0, &gradient, 1.0, &pass.gradient_of(&parameter)?)?;
+            pass.gradient_added(&parameter)
+        }))
+    }
+
+    /// The block that the ranks of Z hold together, for a layer of one's own; without ranks on Z, the shard itself.
+    ///
+    /// # Shapes
+    /// Rows of all shards of Z x columns of this rank's.
+    /// # Cost
+    /// An all-gather over Z, which may have been issued ahead.
+    /// # Errors
+    /// As [`value`](Parameter::value); those of the collective.
+    pub fn block(&self, pass: &Pass) -> Result<Tensor> {
+        gather::gather(pass, self, Subject::Linear)
+    }
+
+    /// Adds a gradient to the parameter's, for a layer of one's own whose weight Z may cut.
+    ///
+    /// `into(target, beta)` computes the gradient of the whole [`block`](Parameter::block) and stores `beta * target`
+    /// plus it in `target`: the gradient itself without ranks on Z, else a block of type `dtype`, which is then
+    /// reduce-scattered.
+    ///
+    /// # Errors
+    /// Those of `into` and of the collective; [`Error::Invalid`] outside a training step.
+    pub fn add_gradient(
+        &self,
+        pass: &Pass,
+        dtype: DType,
+        into: impl FnOnce(&Tensor, f64) -> Result<()>,
+    ) -> Result<()> {
+        scatter::accumulate(pass, self, Subject::Linear, dtype, into)
     }
 
     /// Shape of the block that the ranks of axis Z hold together.
@@ -233,6 +363,43 @@ impl Parameter {
     /// Whether ranks of axis Z hold different rows of it, so that it must be gathered before use.
     pub(crate) fn is_scattered(&self, context: &Context) -> bool {
         context.degree(Axis::Z) > 1 && self.0.layout.cuts(Axis::Z).is_some()
+    }
+}
+
+fn check(name: &str, shape: &[usize], layout: &Layout) -> Result<()> {
+    let refuse = |found: String, needed: &str| {
+        Err(Error::invalid(format!("parameter {name}"), found, needed))
+    };
+    if shape.is_empty() || shape.contains(&0) {
+        return refuse(
+            format!("shape {shape:?}"),
+            "at least one dim, and none of 0 elements",
+        );
+    }
+    if layout.num_dims() != shape.len() {
+        return refuse(
+            format!("layout {layout} for shape {shape:?}"),
+            "as many dims",
+        );
+    }
+    // Replicas along Data hold whole weights, and stages are cut by segments.
+    if let Some(axis) = [Axis::Data, Axis::Pipeline]
+        .into_iter()
+        .find(|axis| layout.cuts(*axis).is_some())
+    {
+        return refuse(
+            format!("layout {layout}, cut by {axis}"),
+            "cuts by x, y and z alone",
+        );
+    }
+    // A block is gathered by putting the shards of Z one behind the other, so Z cuts rows, after all other axes.
+    let z_is_innermost = layout.dims()[0].last() == Some(&Axis::Z);
+    match layout.cuts(Axis::Z).is_none() || z_is_innermost {
+        true => Ok(()),
+        false => refuse(
+            format!("layout {layout}"),
+            "axis z as the last to cut the first dim",
+        ),
     }
 }
 

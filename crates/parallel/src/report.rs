@@ -25,6 +25,24 @@ pub struct Report {
 }
 
 impl Report {
+    /// What has been noted since `before`.
+    pub fn since(&self, before: &Report) -> Report {
+        fn newer<K: Ord + Clone>(
+            now: &BTreeMap<K, usize>,
+            before: &BTreeMap<K, usize>,
+        ) -> BTreeMap<K, usize> {
+            let left = |(key, times): (&K, &usize)| {
+                let new = times - before.get(key).unwrap_or(&0);
+                (new > 0).then(|| (key.clone(), new))
+            };
+            now.iter().filter_map(left).collect()
+        }
+        Report {
+            redistributions: newer(&self.redistributions, &before.redistributions),
+            levels: newer(&self.levels, &before.levels),
+        }
+    }
+
     /// Notes a change of layout.
     pub fn note(&mut self, redistribution: Redistribution) {
         *self.redistributions.entry(redistribution).or_default() += 1;

@@ -35,12 +35,11 @@ impl Candidate {
 
     /// The configuration that a training run would be started with.
     pub fn config(&self, request: &Request) -> Config {
-        let mut model = request.model.clone();
-        model.recompute = self.recompute;
         let training = TrainingConfig {
             batch: request.batch,
             micro_batches: self.micro_batches,
             precision: request.precision,
+            recompute: self.recompute,
             ..TrainingConfig::default()
         };
         let parallel = ParallelConfig {
@@ -59,10 +58,9 @@ impl Candidate {
             ..ParallelConfig::default()
         };
         Config {
-            model,
             training,
             parallel,
-            ..Config::default()
+            ..Config::new(request.model.clone())
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn grids(request: &Request) -> Vec<Degrees> {
 
 fn allowed(request: &Request, degrees: &Degrees) -> bool {
     let staged = degrees.pipeline > 1 && !request.allow_pipeline && request.grid.is_none();
-    let demands = request.model.demands(request.batch, 1, 1);
+    let demands = request.demands(1);
     !staged
         && degrees
             .world_size()
@@ -127,7 +127,7 @@ fn schedules(request: &Request, degrees: &Degrees, micro_batches: usize) -> Vec<
     }
     let mut found = vec![ScheduleKind::OneForwardOneBackward];
     if degrees.pipeline > 1 && micro_batches.is_multiple_of(degrees.pipeline) {
-        let fits = |chunks: &usize| degrees.pipeline * chunks <= request.model.num_segments();
+        let fits = |chunks: &usize| degrees.pipeline * chunks <= request.work.segments.len();
         let interleaved = [2, 4].into_iter().filter(fits);
         found.extend(interleaved.map(|chunks| ScheduleKind::Interleaved { chunks }));
     }

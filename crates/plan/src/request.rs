@@ -1,11 +1,10 @@
 //! What is asked of the planner.
 
-use crate::{Error, Result, candidate::Candidate};
-use grid::{AxisOrder, Degrees, machine::Machine};
-use nn::GptConfig;
-use parallel::{Hierarchical, Overlap, pipeline::ScheduleKind};
+use crate::{Error, Result};
+use grid::{AxisOrder, Degrees, Demands, machine::Machine};
+use parallel::{Hierarchical, Overlap, pipeline::ScheduleKind, work::Work};
 use std::{sync::Arc, time::Duration};
-use train::config::Precision;
+use train::{Config, ModelConfig, config::Precision};
 
 /// Which choices a plan starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,9 +80,11 @@ pub struct Request {
     pub devices: usize,
     /// The model's name, for the report.
     pub model_name: String,
-    /// The model; its `context` is the sequence.
-    pub model: GptConfig,
-    /// Sequences in the global batch.
+    /// The model.
+    pub model: ModelConfig,
+    /// What it does for each row of the batch.
+    pub work: Arc<Work>,
+    /// Rows, such as sequences, in the global batch.
     pub batch: usize,
     /// The types that the model computes in.
     pub precision: Precision,
@@ -118,19 +119,31 @@ pub struct Request {
 }
 
 impl Request {
-    /// A plan for `devices` of `machine` that trains `model` with this library's defaults and a batch of 16.8M tokens.
+    /// A plan for `devices` of `machine` that trains `model` with this library's defaults and a batch of 16.8M tokens, or
+    /// of eight rows for each device where the model reads no text.
+    ///
+    /// # Errors
+    /// [`Error::Train`] for a model that cannot be built.
     pub fn new(
         machine: Machine,
         devices: usize,
         model_name: impl Into<String>,
-        model: GptConfig,
-    ) -> Request {
-        let batch = (16_777_216 / model.context.max(1)).max(1);
-        Request {
+        model: ModelConfig,
+    ) -> Result<Request> {
+        model
+            .check()
+            .map_err(|error| Error::Request(error.to_string()))?;
+        let batch = match model.text() {
+            Some(text) => (16_777_216 / text.context.max(1)).max(1),
+            None => 8 * devices.max(1),
+        };
+        let work = Arc::new(Config::new(model.clone()).work()?);
+        Ok(Request {
             machine: Arc::new(machine),
             devices,
             model_name: model_name.into(),
             model,
+            work,
             batch,
             precision: Precision::Bf16,
             preset: Preset::Ours,
@@ -147,6 +160,16 @@ impl Request {
             hierarchical: None,
             tuned: true,
             budget: Duration::from_secs(12),
+        })
+    }
+
+    /// What the model and the batch ask of a grid.
+    pub fn demands(&self, micro_batches: usize) -> Demands {
+        Demands {
+            stages: self.work.segments.len(),
+            batch: self.batch,
+            micro_batches,
+            ..self.model.demands()
         }
     }
 
@@ -173,9 +196,11 @@ impl Request {
             .map_err(|error| Error::Request(error.to_string()))
     }
 
-    /// Flop of a step, as the candidate's speed is quoted.
-    pub fn flop(&self, candidate: &Candidate) -> f64 {
-        crate::model::flop_per_step(&self.model, self.batch, candidate.recompute)
+    /// Flop of a step as published speeds count them, with or without recomputation.
+    pub fn flop(&self, recompute: bool) -> f64 {
+        let counted = self.model.published_flop_per_row(recompute);
+        let second = if recompute { 4.0 / 3.0 } else { 1.0 };
+        counted.unwrap_or_else(|| self.work.flop_per_row() * second) * self.batch as f64
     }
 }
 

@@ -4,13 +4,13 @@ use crate::{Candidate, Error, Request, Result};
 use ::sim::{Breakdown, cost::Costs};
 use bootstrap::local::{self, Options, StandIns};
 use grid::{Axis, Grid};
-use parallel::{Context, Counters};
-use std::sync::Arc;
+use parallel::{Batch, Context, Counters};
+use std::{ops::Range, sync::Arc};
 use tensor::{
     Device, MemoryUse,
     trace::{self, Span},
 };
-use train::{Config, data::Batch as Tokens, trainer::Trainer};
+use train::{Config, trainer::Trainer};
 
 /// Steps before the one that is measured: the first learns in which order weights are gathered.
 const WARM_UP: u64 = 1;
@@ -175,27 +175,26 @@ impl Job {
         let device = Device::new(device)?;
         let context = Context::new(world, self.grid, device.clone(), self.config.settings())?;
         context.describe_machine(self.costs.machine().clone().into());
-        let mut trainer = Trainer::new(&context, &self.config)?;
-        let sequence = self.config.model.context;
-        let batch = |step| trainer_batch(&trainer, &context, step, sequence);
+        let mut trainer = self.config.trainer(&context)?;
+        let batch = |step| self.batch(&trainer, step);
         let batches = (0..=WARM_UP)
             .map(batch)
             .collect::<train::Result<Vec<_>>>()?;
         for batch in &batches[..WARM_UP as usize] {
-            trainer.step_on(batch)?;
+            trainer.step(batch)?;
             recorder.synchronize()?;
         }
-        context.counters().reset();
+        context.reset_counters();
         if self.traced {
             trace::start(&device);
         }
         let begin_s = recorder.now_s()?;
         recorder.begin()?;
-        trainer.step_on(&batches[WARM_UP as usize])?;
+        trainer.step(&batches[WARM_UP as usize])?;
         // As the real run does, which reads the loss.
         recorder.synchronize()?;
         let end_s = recorder.now_s()?;
-        let counters = context.counters().clone();
+        let counters = context.counters();
         let breakdown = recorder.finish()?;
         let spans = trace::finish(&device)?;
         let (rank, memory) = (context.world().rank(), device.memory_use());
@@ -209,28 +208,19 @@ impl Job {
             end_s,
         })
     }
-}
 
-// Tokens without values: only how many there are counts.
-fn trainer_batch(
-    trainer: &Trainer,
-    context: &Context,
-    step: u64,
-    sequence: usize,
-) -> train::Result<nn::Batch> {
-    trainer.shares().cut(context, step, |range| {
-        let ids = vec![0; range.len() * sequence];
-        Ok(Tokens {
-            inputs: ids.clone(),
-            targets: ids,
-        })
-    })
+    // Rows without values: only how many there are counts.
+    fn batch(&self, trainer: &Trainer, step: u64) -> train::Result<Batch> {
+        let blank = |rows: Range<usize>| Ok(self.config.model.blank_rows(rows.len()));
+        let (context, dtype) = (trainer.context(), trainer.dtype());
+        trainer.row_cut().cut(context, dtype, step, blank)
+    }
 }
 
 fn outcome(request: &Request, candidate: &Candidate, stages: Vec<Stage>) -> Outcome {
     let latest = |time: fn(&Stage) -> f64| stages.iter().map(time).fold(0.0, f64::max);
     let step_s = latest(|stage| stage.end_s) - latest(|stage| stage.begin_s);
-    let flops = request.flop(candidate) / step_s;
+    let flops = request.flop(candidate.recompute) / step_s;
     let peak = request
         .machine
         .device

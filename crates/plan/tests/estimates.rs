@@ -38,13 +38,13 @@ fn memory_is_a_bound_and_time_is_near() {
     for (machine, devices, model, grid) in CASES {
         let mut machine = Machine::find(machine).unwrap();
         machine.device.memory_gib.value = 4096.0;
-        let (name, model) = fascicle_plan::model::find(model).unwrap();
+        let (name, model) = fascicle_plan::model::find(model, &families::families()).unwrap();
         for preset in [Preset::Ours, Preset::PublishedAxonn] {
             let degrees = Some(grid.parse().unwrap());
             let request = Request {
                 preset,
                 grid: degrees,
-                ..Request::new(machine.clone(), devices, &*name, model.clone())
+                ..Request::new(machine.clone(), devices, &*name, model.clone()).unwrap()
             };
             for candidate in candidates(&request) {
                 let outcome = simulate(&request, &candidate, false).unwrap();

@@ -18,7 +18,7 @@ const GRIDS: [(&str, usize); 6] = [
 ];
 
 fn request(grid: usize, machine: &str) -> Request {
-    let mut model = fascicle_plan::model::gpt(6, 2048, 16);
+    let mut model = families::gpt::published(6, 2048, 16);
     model.vocabulary = 8192;
     let (degrees, devices) = GRIDS[grid];
     Request {
@@ -31,7 +31,13 @@ fn request(grid: usize, machine: &str) -> Request {
         order: Some("x,y,z,pipeline,data".parse().unwrap()),
         schedule: Some("1f1b".parse().unwrap()),
         allow_pipeline: true,
-        ..Request::new(Machine::find(machine).unwrap(), devices, "small", model)
+        ..Request::new(
+            Machine::find(machine).unwrap(),
+            devices,
+            "small",
+            model.into(),
+        )
+        .unwrap()
     }
 }
 

@@ -5,12 +5,12 @@ use fascicle_plan::{Candidate, Request, enumerate, simulate};
 use grid::{Degrees, machine::Machine};
 use parallel::{Context, Counters};
 use tensor::{Device, MemoryUse};
-use train::{Config, config::Precision, data::Batch as Tokens, trainer::Trainer};
+use train::{Config, config::Precision};
 
 const STEPS: u64 = 2;
 
 fn request(degrees: Degrees) -> Request {
-    let mut model = fascicle_plan::model::gpt(4, 64, 8);
+    let mut model = families::gpt::published(4, 64, 8);
     (model.context, model.vocabulary) = (32, 96);
     let devices = degrees.world_size().unwrap();
     Request {
@@ -19,7 +19,13 @@ fn request(degrees: Degrees) -> Request {
         grid: Some(degrees),
         micro_batches: Some(2),
         allow_pipeline: true,
-        ..Request::new(Machine::find("laptop").unwrap(), devices, "small", model)
+        ..Request::new(
+            Machine::find("laptop").unwrap(),
+            devices,
+            "small",
+            model.into(),
+        )
+        .unwrap()
     }
 }
 
@@ -32,22 +38,19 @@ fn real(config: &Config) -> Vec<(Counters, MemoryUse)> {
             ..Default::default()
         })?)?;
         let context = Context::new(world, grid, device.clone(), config.settings())?;
-        let mut trainer = Trainer::new(&context, &config)?;
+        let mut trainer = config.trainer(&context)?;
         let batch = |step| {
-            trainer.shares().cut(&context, step, |range| {
-                let ids = vec![0; range.len() * config.model.context];
-                Ok(Tokens {
-                    inputs: ids.clone(),
-                    targets: ids,
-                })
-            })
+            let blank = |range: std::ops::Range<usize>| Ok(config.model.blank_rows(range.len()));
+            trainer
+                .row_cut()
+                .cut(&context, trainer.dtype(), step, blank)
         };
         let batches = (0..STEPS).map(batch).collect::<train::Result<Vec<_>>>()?;
         for batch in &batches {
-            context.counters().reset();
-            trainer.step_on(batch)?;
+            context.reset_counters();
+            trainer.step(batch)?;
         }
-        let counters = context.counters().clone();
+        let counters = context.counters();
         Ok::<_, train::Error>((counters, device.memory_use()))
     })
     .unwrap()

@@ -7,6 +7,7 @@ use fascicle_sim::Category;
 use grid::{Axis, Degrees, machine::Machine};
 use parallel::Overlap;
 use support::{Outcome, perlmutter, train};
+use testkit::edit_gpt;
 use train::{
     Config,
     config::{OverlapNames, Precision},
@@ -16,9 +17,9 @@ const SCHEDULES: [&str; 4] = ["gpipe", "1f1b", "interleaved:2", "message-driven"
 
 fn config(degrees: Degrees, schedule: &str) -> Config {
     let mut config = testkit::config(Precision::Bf16);
-    config.model.layers = 8;
-    config.model.hidden = 1024;
-    config.model.context = 128;
+    edit_gpt(&mut config, |model| model.layers = 8);
+    edit_gpt(&mut config, |model| model.hidden = 1024);
+    edit_gpt(&mut config, |model| model.context = 128);
     config.training.micro_batches = 4;
     config.parallel.grid = degrees;
     config.parallel.schedule = schedule

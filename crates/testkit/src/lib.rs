@@ -10,7 +10,9 @@ mod vendors;
 
 pub use compare::{Difference, difference};
 pub use nodes::ranks_on;
-pub use training::{Outcome, config, fixed_tokens, train, train_on, train_with};
+pub use training::{
+    Outcome, config, edit_gpt, fixed_batch, fixed_tokens, gpt, train, train_on, train_with,
+};
 pub use vendors::{ranks_with, try_ranks_with};
 
 use bootstrap::{Processes, World, local, processes};

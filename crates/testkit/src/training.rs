@@ -2,11 +2,12 @@
 
 use crate::{contract::Open, nodes::ranks_on, ranks, vendors::ranks_with};
 use bootstrap::World;
+use families::GptConfig;
 use grid::IndexBox;
-use parallel::{Context, Counters, data::Part};
+use parallel::{Batch, Counters, data::Part};
 use std::collections::BTreeMap;
 use tensor::Device;
-use train::{Config, config::Precision, trainer::Trainer};
+use train::{Config, Trainer, config::Precision};
 
 /// What training gave.
 #[derive(Clone, Debug, Default)]
@@ -29,12 +30,15 @@ pub struct Outcome {
 
 /// A small model and batch that fit every grid of up to 8 ranks, with sizes that do not divide where they need not.
 pub fn config(precision: Precision) -> Config {
-    let mut config = Config::default();
-    config.model.layers = 4;
-    config.model.hidden = 32;
-    config.model.heads = 8;
-    config.model.context = 6;
-    config.model.vocabulary = 37;
+    let model = GptConfig {
+        layers: 4,
+        hidden: 32,
+        heads: 8,
+        context: 6,
+        vocabulary: 37,
+        ..GptConfig::default()
+    };
+    let mut config = Config::new(model.into());
     config.training.batch = 16;
     config.training.micro_batches = 2;
     config.training.precision = precision;
@@ -45,13 +49,29 @@ pub fn config(precision: Precision) -> Config {
     config
 }
 
+/// The sizes of a configuration's GPT.
+///
+/// # Panics
+/// When its model is another: this is for tests.
+pub fn gpt(config: &Config) -> &GptConfig {
+    config.model.get().expect("a configuration of a GPT")
+}
+
+/// Changes the sizes of a configuration's GPT.
+///
+/// # Panics
+/// As [`gpt`].
+pub fn edit_gpt(config: &mut Config, edit: impl FnOnce(&mut GptConfig)) {
+    config.model.edit(edit).expect("a configuration of a GPT");
+}
+
 /// The tokens of a step, the same for every grid: each sequence counts up from a start of its own, by 3.
 pub fn fixed_tokens(
     config: &Config,
     step: u64,
     sequences: std::ops::Range<usize>,
 ) -> train::data::Batch {
-    let (length, vocabulary) = (config.model.context, config.model.vocabulary);
+    let (length, vocabulary) = (gpt(config).context, gpt(config).vocabulary);
     let start = |sequence: usize| (sequence * 7 + step as usize * 5) * 11;
     let token =
         move |sequence: usize, place: usize| ((start(sequence) + 3 * place) % vocabulary) as u32;
@@ -64,6 +84,18 @@ pub fn fixed_tokens(
         inputs: all(0).collect(),
         targets: all(1).collect(),
     }
+}
+
+/// This rank's tokens of a step, as [`fixed_tokens`] gives them.
+///
+/// # Errors
+/// Those of the device.
+pub fn fixed_batch(trainer: &Trainer, config: &Config, step: u64) -> train::Result<Batch> {
+    let context = gpt(config).context;
+    let tokens = |range| Ok(fixed_tokens(config, step, range).into_rows(context));
+    trainer
+        .row_cut()
+        .cut(trainer.context(), trainer.dtype(), step, tokens)
 }
 
 type Shard = (String, Vec<usize>, IndexBox, Vec<f64>);
@@ -113,30 +145,20 @@ struct Trained {
 }
 
 fn train_rank(config: &Config, world: World, device: Device) -> train::Result<Trained> {
-    let context = Context::new(
-        world.clone(),
-        config.grid_on(&world)?,
-        device,
-        config.settings(),
-    )?;
-    config
-        .machine()?
-        .into_iter()
-        .for_each(|machine| context.describe_machine(machine));
-    let mut trainer = Trainer::new(&context, config)?;
+    let context = config.context(&world, &device)?;
+    let mut trainer = config.trainer(&context)?;
     let (mut losses, mut norms, mut first) = (Vec::new(), Vec::new(), Vec::new());
     for step in 0..config.training.steps {
-        let tokens = |range| Ok(fixed_tokens(config, step, range));
-        let batch = trainer.shares().cut(&context, step, tokens)?;
-        context.counters().reset();
-        let result = trainer.step_on(&batch)?;
+        let batch = fixed_batch(&trainer, config, step)?;
+        context.reset_counters();
+        let result = trainer.step(&batch)?;
         losses.push(result.loss);
         norms.push(result.gradient_norm);
         if step == 0 {
             first = gradients(&trainer)?;
         }
     }
-    let (counters, gradients) = (context.counted().clone(), [first, gradients(&trainer)?]);
+    let (counters, gradients) = (context.counters(), [first, gradients(&trainer)?]);
     let in_levels = counters
         .iter()
         .map(|(axis, operation, ..)| context.report().in_levels(axis, operation));
@@ -191,7 +213,7 @@ fn joined(results: Vec<Trained>) -> Outcome {
 
 // A step leaves its gradients in place; with a sharded optimiser only a share of them is whole.
 fn gradients(trainer: &Trainer) -> train::Result<Vec<Shard>> {
-    match trainer.model().parameters.options().sharded {
+    match trainer.parameters().options().sharded {
         true => Ok(Vec::new()),
         false => shards(trainer, Part::Gradient),
     }
@@ -200,8 +222,7 @@ fn gradients(trainer: &Trainer) -> train::Result<Vec<Shard>> {
 fn shards(trainer: &Trainer, part: Part) -> train::Result<Vec<Shard>> {
     let mut shards = Vec::new();
     trainer
-        .model()
-        .parameters
+        .parameters()
         .read::<train::Error>(part, |parameter, numbers| {
             let shape = parameter.global_shape().to_vec();
             shards.push((

@@ -3,21 +3,23 @@
 //! Each token runs the whole window through the model again; keys and values are not kept between tokens.
 
 use crate::{
-    Config, Error, Result,
+    Config, Error, Families, Result,
+    architecture::Text,
     checkpoint::Reader,
     data::Tokenizer,
-    trainer::{read_weights, stored_sections},
+    trainer::{check_names, read_weights, stored},
 };
 use bootstrap::World;
 use grid::Axis;
 use hal::random::Key;
-use nn::{Batch, Gpt, MicroBatch, Model, gpt::Wanted};
+use nn::Builder;
 use parallel::{
-    Context,
+    Batch, Context, MicroBatch, Pipeline,
     data::{Part, SetOptions},
-    pipeline::{self, Output},
-    tensor::whole_logits,
+    layers::whole_logits,
+    pipeline::{Options, ScheduleKind, SchedulePlan},
 };
+use std::rc::Rc;
 use tensor::{Device, Tensor};
 
 /// What to write.
@@ -51,9 +53,30 @@ impl Default for Request {
 ///
 /// # Errors
 /// [`Error::Checkpoint`] or [`Error::Config`] when the checkpoint cannot be read.
-pub fn described(reader: &Reader) -> Result<(Config, Tokenizer)> {
-    let stored = stored_sections(reader)?;
-    Ok((stored.config, stored.tokenizer))
+pub fn described(reader: &Reader, families: &Families) -> Result<(Config, Tokenizer)> {
+    let (config, stored) = (configured(reader, families)?, stored(reader)?);
+    let tokenizer = serde_json::from_value(stored.tokenizer).map_err(|error| {
+        let path = reader.path().display();
+        Error::Config(format!(
+            "checkpoint {path}: found no tokenizer ({error}), needs one to generate text"
+        ))
+    })?;
+    Ok((config, tokenizer))
+}
+
+/// The configuration that a checkpoint was written with.
+///
+/// # Errors
+/// [`Error::Config`] for a checkpoint of a program that keeps none.
+pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
+    let config = stored(reader)?.config;
+    if config.is_null() {
+        let path = reader.path().display();
+        return Err(Error::Config(format!(
+            "checkpoint {path}: found no configuration, needs one of the program"
+        )));
+    }
+    Config::from_json(config, families)
 }
 
 /// Goes on from the prompt, on this rank of the configuration's grid; every rank gives the same text.
@@ -74,10 +97,20 @@ pub fn generate(
         device.clone(),
         config.settings(),
     )?;
-    let dtype = config.training.precision.dtype();
-    let model = Gpt::build(&context, &config.model, 1, SetOptions::inference(dtype))?;
-    model
-        .parameters
+    let text = config.model.text().ok_or_else(|| {
+        let family = config.model.family();
+        Error::Config(format!(
+            "generate: found family {family}, which reads no text, needs one that does"
+        ))
+    })?;
+    let pipeline = inference(&context, config)?;
+    check_names(
+        pipeline.declared(),
+        reader,
+        &[("weights/".into(), Part::Weights)],
+    )?;
+    pipeline
+        .parameters()
         .write(Part::Weights, |parameter| read_weights(reader, parameter))?;
     let mut ids = tokenizer.encode(&request.prompt)?;
     if ids.is_empty() {
@@ -86,49 +119,51 @@ pub fn generate(
         ));
     }
     for index in 0..request.tokens {
-        let logits = next_logits(&context, &model, &ids, config)?;
+        let logits = next_logits(&pipeline, &ids, text)?;
         ids.push(pick(&logits, request, index as u64));
     }
     Ok(tokenizer.decode(&ids))
 }
 
-// The logits after the last token, on every rank: those of the last stage, told to the others on the host.
-fn next_logits(
-    context: &Context,
-    model: &Model<Gpt>,
-    ids: &[u32],
-    config: &Config,
-) -> Result<Vec<f64>> {
-    let window = &ids[ids.len().saturating_sub(config.model.context)..];
-    let inputs = Tensor::from_slice(context.device(), &[1, window.len()], window)?;
-    let micro_batch = MicroBatch {
-        targets: inputs.clone(),
-        inputs,
-        first_sequence: 0,
+fn inference(context: &Context, config: &Config) -> Result<Pipeline> {
+    let builder = Builder::new(context);
+    let model = config.model.build(&builder)?;
+    let stages = context.degree(Axis::Pipeline);
+    let schedule = SchedulePlan::new(ScheduleKind::default(), stages, 1)?;
+    let options = Options {
+        set: SetOptions::inference(config.training.precision.dtype()),
+        recompute: false,
     };
+    Ok(Pipeline::new(
+        context,
+        Rc::new(model),
+        builder.parameters(),
+        schedule,
+        options,
+    )?)
+}
+
+// The logits after the last token, on every rank: those of the last stage, given to the others on the host.
+fn next_logits(pipeline: &Pipeline, ids: &[u32], text: Text) -> Result<Vec<f64>> {
+    let context = pipeline.context();
+    let window = &ids[ids.len().saturating_sub(text.context)..];
+    let inputs = Tensor::from_slice(context.device(), &[1, window.len()], window)?;
+    let rows = MicroBatch::new(0..1).with("inputs", inputs)?;
     let batch = Batch {
         step: 0,
-        micro_batches: vec![micro_batch],
-        num_tokens: 1,
+        num_rows: 1,
+        micro_batches: vec![rows],
     };
-    context.begin("generation");
-    let step = model
-        .module
-        .step(&batch, Wanted::Logits, config.training.precision.dtype());
-    let outputs = pipeline::forward(context, 1, 1, &step)?;
-    let logits = match outputs.into_iter().next() {
-        Some(Output::Logits(logits)) => {
-            let flat = logits
-                .tensor()
-                .reshape(&[window.len(), logits.tensor().columns()])?;
-            let last = flat.rows(window.len() - 1, 1)?;
-            let var = tensor::Var::constant(last);
-            let last = parallel::DTensor::new(context, var, logits.features(), logits.cut())?;
-            whole_logits(&last, config.model.vocabulary)?
-        }
-        _ => Vec::new(),
-    };
-    from_last_stage(context, logits)
+    let outputs = pipeline.evaluate(&batch, |pass, _, mut wires| {
+        let logits = wires.take("logits")?;
+        let flat = logits
+            .tensor()
+            .reshape(&[window.len(), logits.tensor().columns()])?;
+        let last = tensor::Var::constant(flat.rows(window.len() - 1, 1)?);
+        let last = parallel::DTensor::new(pass, last, logits.features(), logits.cut())?;
+        whole_logits(&last, text.vocabulary)
+    })?;
+    from_last_stage(context, outputs.into_iter().next().unwrap_or_default())
 }
 
 fn from_last_stage(context: &Context, logits: Vec<f64>) -> Result<Vec<f64>> {

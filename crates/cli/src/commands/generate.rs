@@ -2,14 +2,13 @@
 
 use super::checkpoint;
 use crate::{
-    device,
+    Registry, device,
     failure::{Failure, Outcome},
     launcher, output,
     ranks::Team,
 };
 use clap::Args;
 use grid::{Degrees, Grid};
-use hal::Driver;
 use serde::Serialize;
 use std::{path::PathBuf, time::Instant};
 use train::{
@@ -70,11 +69,12 @@ struct Written {
 
 impl Generate {
     /// Writes the text to stdout.
-    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
-        let driver = device::preferred(drivers)?;
+    pub(crate) fn run(&self, registry: &Registry) -> Outcome {
+        let driver = device::preferred(&registry.drivers)?;
         let reader = checkpoint::open(&self.checkpoint)?;
         let path = reader.path().to_owned();
-        let (mut config, tokenizer) = described(&reader).map_err(Failure::run)?;
+        let (mut config, tokenizer) =
+            described(&reader, &registry.families).map_err(Failure::run)?;
         let request = self.request(&tokenizer)?;
         let team = self.team(&mut config)?;
         let begun = Instant::now();
@@ -151,7 +151,7 @@ impl Generate {
         // A batch of one sequence asks nothing of the grid: ranks along Z and Data all hold it.
         config
             .model
-            .demands(0, 1, 1)
+            .demands()
             .check(&degrees)
             .map_err(train::Error::from)?;
         config.parallel.grid = degrees;

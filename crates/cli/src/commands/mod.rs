@@ -7,9 +7,9 @@ mod generate;
 mod plan;
 mod train;
 
+use crate::Registry;
 use crate::{failure::Outcome, launcher};
 use clap::Subcommand;
-use hal::Driver;
 
 /// What the program can be asked to do.
 #[derive(Debug, Subcommand)]
@@ -31,16 +31,17 @@ pub(crate) enum Command {
 
 impl Command {
     /// Does it.
-    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
+    pub(crate) fn run(&self, registry: &Registry) -> Outcome {
+        let (drivers, families) = (&registry.drivers[..], &registry.families);
         match self {
-            Command::Train(train) => train.run(drivers),
-            Command::Generate(generate) => generate.run(drivers),
-            Command::Plan(plan) => launcher::refuse_many("plan").and_then(|()| plan.run()),
+            Command::Train(train) => train.run(registry),
+            Command::Generate(generate) => generate.run(registry),
+            Command::Plan(plan) => launcher::refuse_many("plan").and_then(|()| plan.run(families)),
             Command::Checkpoint(checkpoint) => {
-                launcher::refuse_many("checkpoint").and_then(|()| checkpoint.run())
+                launcher::refuse_many("checkpoint").and_then(|()| checkpoint.run(families))
             }
             Command::Doctor(doctor) => doctor.run(drivers, None),
-            Command::Bench(bench) => bench.run(drivers),
+            Command::Bench(bench) => bench.run(registry),
         }
     }
 }

@@ -10,6 +10,7 @@ use grid::{AxisOrder, Degrees, machine::Machine};
 use parallel::pipeline::ScheduleKind;
 use plan::{Preset, Request, picture, report, search, simulate};
 use std::{path::PathBuf, time::Duration};
+use train::Families;
 use train::config::{Precision, overlap_from_names};
 
 /// What to plan.
@@ -97,8 +98,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Plans, and tells it.
-    pub(crate) fn run(&self) -> Outcome {
-        let request = self.request()?;
+    pub(crate) fn run(&self, families: &Families) -> Outcome {
+        let request = self.request(families)?;
         let plan = search(&request).map_err(as_failure)?;
         self.picture(&request, &plan)?;
         match self.json {
@@ -131,20 +132,26 @@ impl Plan {
         Ok(())
     }
 
-    fn request(&self) -> Outcome<Request> {
+    fn request(&self, families: &Families) -> Outcome<Request> {
         let machine =
             Machine::find(&self.machine).map_err(|error| Failure::usage(error.to_string()))?;
-        let (name, mut model) = plan::model::find(&self.model).map_err(as_failure)?;
-        for (size, asked) in [
-            (&mut model.layers, self.layers),
-            (&mut model.hidden, self.hidden),
-            (&mut model.heads, self.heads),
-            (&mut model.vocabulary, self.vocabulary),
-            (&mut model.context, self.sequence),
-        ] {
-            *size = asked.unwrap_or(*size);
-        }
-        let batch = plan::request::sequences(self.batch_tokens, model.context);
+        let (name, model) = plan::model::find(&self.model, families).map_err(as_failure)?;
+        let sizes = [
+            ("layers", self.layers),
+            ("hidden", self.hidden),
+            ("heads", self.heads),
+            ("vocabulary", self.vocabulary),
+            ("context", self.sequence),
+        ];
+        let asked = sizes.into_iter().filter_map(|(key, size)| {
+            let size = i64::try_from(size?).unwrap_or(i64::MAX);
+            Some((key, toml::Value::Integer(size)))
+        });
+        let model = families
+            .edited(Some(&model), asked)
+            .map_err(Failure::usage)?;
+        let sequence = model.text().map_or(1, |text| text.context);
+        let batch = plan::request::sequences(self.batch_tokens, sequence);
         let overlap = self.overlap.as_ref().map(|names| overlap_from_names(names));
         Ok(Request {
             batch,
@@ -164,7 +171,7 @@ impl Plan {
                 .transpose()
                 .map_err(|error| Failure::usage(format!("--{error}")))?,
             budget: Duration::from_secs_f64(self.budget.clamp(0.0, 3600.0)),
-            ..Request::new(machine, self.devices, name, model)
+            ..Request::new(machine, self.devices, name, model).map_err(as_failure)?
         })
     }
 }

@@ -1,6 +1,7 @@
 //! `fascicle train`: from a configuration and flags to a run directory.
 
 use crate::{
+    Registry,
     corpus::{self, Opened},
     device,
     ending::Ending,
@@ -23,11 +24,11 @@ use std::{
 };
 use tensor::Device;
 use train::{
-    Config, Summary,
+    Config, Families, Summary,
     checkpoint::Reader,
     data::Tokenizer,
     generate::{Request, generate},
-    trainer::Run,
+    run::Run,
 };
 
 /// Characters, about, that a trained model writes at the end.
@@ -66,11 +67,11 @@ pub(crate) struct Train {
 
 impl Train {
     /// Trains, or explains a step.
-    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
-        let driver = device::preferred(drivers)?;
-        let (mut config, opened) = self.prepare()?;
+    pub(crate) fn run(&self, registry: &Registry) -> Outcome {
+        let driver = device::preferred(&registry.drivers)?;
+        let (mut config, opened) = self.prepare(&registry.families)?;
         if self.plan {
-            config = planned(drivers, config, self.machine.as_deref())?;
+            config = planned(registry, config, self.machine.as_deref())?;
         }
         let described = device::described(driver, config.parallel.threads)?;
         match self.explain {
@@ -80,8 +81,8 @@ impl Train {
     }
 
     // Everything that can be refused is refused before the data is read, except for what depends on it.
-    fn prepare(&self) -> Outcome<(Config, Opened)> {
-        let mut config = self.overrides.applied(self.base()?)?;
+    fn prepare(&self, families: &Families) -> Outcome<(Config, Opened)> {
+        let mut config = self.overrides.applied(self.base(families)?, families)?;
         if let Some(machine) = &self.machine {
             config.parallel.machine = Some(machine.clone());
         }
@@ -90,10 +91,10 @@ impl Train {
         self.overrides
             .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
         let mut early = config.clone();
-        early.model.vocabulary = match early.model.vocabulary {
-            0 => usize::MAX >> 16,
-            known => known,
-        };
+        if config.model.text().is_some_and(|text| text.vocabulary == 0) {
+            let known = config.model.with_vocabulary(usize::MAX >> 16);
+            early.model = known.unwrap_or(early.model);
+        }
         early.check()?;
         Team::of(&early)?.check_number()?;
         let here = std::env::current_dir()
@@ -104,11 +105,11 @@ impl Train {
         Ok((config, opened))
     }
 
-    fn base(&self) -> Outcome<Config> {
+    fn base(&self, families: &Families) -> Outcome<Config> {
         match (&self.resume, &self.config) {
-            (Some(dir), _) => Ok(Config::read(&dir.join("config.toml"))?),
-            (None, Some(path)) => Config::read(path).map_err(Failure::usage),
-            (None, None) => Ok(Config::default()),
+            (Some(dir), _) => Ok(Config::read(&dir.join("config.toml"), families)?),
+            (None, Some(path)) => Config::read(path, families).map_err(Failure::usage),
+            (None, None) => Ok(Config::parse("", families)?),
         }
     }
 
@@ -123,15 +124,18 @@ impl Train {
         let facts = Facts {
             config: config.clone(),
             data: opened.name,
-            tokenizer: opened.tokenizer.name().to_owned(),
+            tokenizer: opened
+                .tokenizer
+                .as_ref()
+                .map(|tokenizer| tokenizer.name().to_owned()),
             device,
             dir: dir.clone(),
         };
-        let (data, tokenizer) = (opened.data, opened.tokenizer);
         let run = Run {
             config,
-            data,
-            tokenizer,
+            data: opened.data,
+            num_tokens: opened.num_tokens,
+            tokenizer: opened.tokenizer,
             dir,
             resume,
             trace_step: self.trace.then_some(traced),
@@ -167,7 +171,7 @@ impl Train {
         let (screen, stop) = (progress.clone(), interrupt::watch(progress.clone()));
         let ranks = team.run(driver, move |world, device| {
             warn_of_nodes(world, &run.config)?;
-            let summary = train::trainer::run(world, device, &run, &*progress, &stop)?;
+            let summary = train::run::run(world, device, &run, &*progress, &stop)?;
             if world.rank() == 0 {
                 // Nothing is left to save: from now on an interrupt ends the program at once.
                 stop.ask();
@@ -191,7 +195,7 @@ impl Train {
     fn explain(&self, driver: Driver, config: Config, opened: Opened) -> Outcome {
         let (asked, data) = (config.clone(), opened.data);
         let seen = Team::of(&config)?.run(driver, move |world, device| {
-            Seen::of(world, device, &asked, &data)
+            Seen::of(world, device, &asked, &*data)
         })?;
         let explanation = Explanation::new(&config, &seen[0])?;
         match self.json {
@@ -209,7 +213,7 @@ fn warn_of_nodes(world: &World, config: &Config) -> train::Result<()> {
     let grid = config.grid_on(world)?;
     let mapping = parallel::mapping::mapping(world, &grid, config.parallel.positions)?;
     if let Some(warning) =
-        train::placement::warning(config, &grid, &mapping).filter(|_| world.rank() == 0)
+        train::placement::warning(config, &grid, &mapping)?.filter(|_| world.rank() == 0)
     {
         output::note(&warning);
     }
@@ -223,25 +227,18 @@ fn sample(
     run: &Run,
     summary: &Summary,
 ) -> train::Result<Option<String>> {
-    let Some(path) = summary.checkpoint.as_ref().filter(|_| !summary.stopped) else {
+    let finished = summary.checkpoint.as_ref().filter(|_| !summary.stopped);
+    let (Some(path), Some(tokenizer)) = (finished, &run.tokenizer) else {
         return Ok(None);
     };
     world.beat("sample");
     let reader = Reader::open(path)?;
     let request = Request {
-        prompt: prompt(&run.tokenizer),
-        tokens: sample_tokens(&run.tokenizer),
+        prompt: prompt(tokenizer),
+        tokens: sample_tokens(tokenizer),
         ..Request::default()
     };
-    generate(
-        world,
-        device,
-        &run.config,
-        &run.tokenizer,
-        &reader,
-        &request,
-    )
-    .map(Some)
+    generate(world, device, &run.config, tokenizer, &reader, &request).map(Some)
 }
 
 /// A beginning that the tokenizer knows: a new line where it has one.

@@ -59,11 +59,12 @@ impl Expected {
         let hierarchical = config.parallel.hierarchical;
         if let Some(machine) = config.machine()? {
             let dtype = config.training.precision.dtype();
-            let flop = plan::model::flop_per_step(
-                &config.model,
-                config.training.batch,
-                config.model.recompute,
-            );
+            let per_row = config
+                .model
+                .published_flop_per_row(config.training.recompute);
+            let per_row =
+                per_row.map_or_else(|| config.work().map(|work| work.flop_per_row()), Ok)?;
+            let flop = per_row * config.training.batch as f64;
             let compute_s =
                 flop / seen.grid.world_size() as f64 / machine.device.peak(dtype.name());
             let source = format!("machine {}", machine.name);

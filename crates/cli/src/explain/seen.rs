@@ -6,7 +6,7 @@ use grid::{Axis, Grid, Mapping, machine::links::Timed};
 use parallel::{Context, Counters, Operation, counters::Subject, report::Report};
 use std::time::Instant;
 use tensor::Device;
-use train::{Config, data::Dataset, trainer::Trainer};
+use train::{Config, batches::Batches};
 
 /// What one rank counted, noted and measured.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Seen {
         world: &World,
         device: &Device,
         config: &Config,
-        data: &Dataset,
+        data: &dyn Batches,
     ) -> train::Result<Seen> {
         let grid = config.grid_on(world)?;
         let context = Context::new(world.clone(), grid, device.clone(), config.settings())?;
@@ -44,12 +44,12 @@ impl Seen {
         machine
             .into_iter()
             .for_each(|machine| context.describe_machine(machine));
-        let mut trainer = Trainer::new(&context, config)?;
-        trainer.step(data, 0)?;
-        context.counters().reset();
-        *context.report() = Report::default();
+        let mut trainer = config.trainer(&context)?;
+        trainer.step(&trainer.batch(data)?)?;
+        context.reset_counters();
+        let before = context.report();
         let begun = Instant::now();
-        trainer.step(data, 1)?;
+        trainer.step(&trainer.batch(data)?)?;
         let step_s = begun.elapsed().as_secs_f64();
         let kinds = if probes {
             kinds(&grid, context.mapping())
@@ -57,7 +57,7 @@ impl Seen {
             Vec::new()
         };
         let links = measure_links(world, device, &kinds, PROBE)?;
-        let (counters, report) = (context.counted().clone(), context.report().clone());
+        let (counters, report) = (context.counters(), context.report().since(&before));
         let linear = linear(&context, &counters)?;
         let (rank, mapping) = (world.rank(), context.mapping().clone());
         Ok(Seen {

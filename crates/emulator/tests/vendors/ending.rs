@@ -8,8 +8,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use testkit::{config, fixed_tokens, try_ranks_with};
-use train::{config::Precision, trainer::Trainer};
+use testkit::{config, fixed_batch, try_ranks_with};
+use train::config::Precision;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 const RANKS: usize = 4;
@@ -61,13 +61,12 @@ fn with_fault(way: Way, fault: fn() -> train::Result<()>) -> String {
     let failure = try_ranks_with(TIMEOUT, RANKS, way.open, move |world, device| {
         let (config, rank) = (&*shared, world.rank());
         let context = Context::new(world, config.grid()?, device, config.settings())?;
-        let mut trainer = Trainer::new(&context, config)?;
+        let mut trainer = config.trainer(&context)?;
         for step in 0..config.training.steps {
             if (rank, step) == (3, 2) {
                 fault()?;
             }
-            let tokens = |range| Ok(fixed_tokens(config, step, range));
-            trainer.step_on(&trainer.shares().cut(&context, step, tokens)?)?;
+            trainer.step(&fixed_batch(&trainer, config, step)?)?;
         }
         Ok(())
     });

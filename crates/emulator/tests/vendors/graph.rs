@@ -1,10 +1,10 @@
 //! Work that is recorded once is queued many times.
 
 use crate::{CUDA, CUDA_STAGED, ROCM, Way};
+use families::GptFamily;
 use grid::Degrees;
-use nn::Family;
 use tensor::{DType, Device, Result, Tensor, ops};
-use testkit::{config, difference, train_with};
+use testkit::{config, difference, edit_gpt, train_with};
 use train::config::Precision;
 
 const COUNT: usize = 1000;
@@ -99,12 +99,12 @@ fn staged_collectives_do_not_keep_compute_from_being_recorded() {
 fn recorded_steps_train_to_the_same_bits() {
     for way in [CUDA, ROCM] {
         for (family, precision, micro_batches) in [
-            (Family::Gpt2, Precision::F32, 1),
-            (Family::Llama, Precision::Bf16, 2),
-            (Family::Gpt2, Precision::F16, 2),
+            (GptFamily::Gpt2, Precision::F32, 1),
+            (GptFamily::Llama, Precision::Bf16, 2),
+            (GptFamily::Gpt2, Precision::F16, 2),
         ] {
             let mut config = config(precision);
-            config.model.family = family;
+            edit_gpt(&mut config, |model| model.family = family);
             config.parallel.grid = Degrees::default();
             config.training.steps = 5;
             config.training.micro_batches = micro_batches;

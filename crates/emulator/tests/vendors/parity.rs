@@ -3,9 +3,9 @@
 //! Sums are taken in another order, and exponentials differ in the last digit; so results differ by rounding alone.
 
 use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
+use families::GptFamily;
 use grid::{Degrees, factorisations};
-use nn::Family;
-use testkit::{Difference, config, difference, train, train_with};
+use testkit::{Difference, config, difference, edit_gpt, train, train_with};
 use train::{Config, config::Precision};
 
 const F64: f64 = 1e-9;
@@ -50,22 +50,22 @@ fn short(precision: Precision) -> Config {
 
 fn llama() -> Config {
     let mut config = short(Precision::F64);
-    config.model.family = Family::Llama;
-    config.model.hidden = 64;
-    config.model.heads = 16;
-    config.model.kv_heads = 8;
-    config.model.mlp_hidden = 40;
-    config.model.dropout = 0.1;
+    edit_gpt(&mut config, |model| model.family = GptFamily::Llama);
+    edit_gpt(&mut config, |model| model.hidden = 64);
+    edit_gpt(&mut config, |model| model.heads = 16);
+    edit_gpt(&mut config, |model| model.kv_heads = 8);
+    edit_gpt(&mut config, |model| model.mlp_hidden = 40);
+    edit_gpt(&mut config, |model| model.dropout = 0.1);
     config
 }
 
 /// A head size and types that go through the matrix units.
 fn half_precision(precision: Precision) -> Config {
     let mut config = short(precision);
-    config.model.layers = 2;
-    config.model.hidden = 128;
-    config.model.heads = 2;
-    config.model.context = 40;
+    edit_gpt(&mut config, |model| model.layers = 2);
+    edit_gpt(&mut config, |model| model.hidden = 128);
+    edit_gpt(&mut config, |model| model.heads = 2);
+    edit_gpt(&mut config, |model| model.context = 40);
     config.training.batch = 4;
     config
 }

@@ -2,13 +2,14 @@
 
 use crate::run;
 use bootstrap::{Processes, World};
+use families::GptConfig;
 use grid::Degrees;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use tensor::{Device, Error};
 use train::data::{Dataset, Settings, Source, TokenizerChoice};
-use train::{Config, Observer, Stop, trainer};
+use train::{Config, Observer, Stop, run::Run};
 
 /// Trains along one axis after the other, and looks at each step's trace; the shares that were found, in words.
 pub(crate) fn check(processes: &'static dyn Processes) -> Result<String, String> {
@@ -56,17 +57,23 @@ fn traced(world: &World, device: &Device, grid: Degrees, own: &Path) -> tensor::
         .broadcast(0, own.as_os_str().as_encoded_bytes())?;
     let told = |error: train::Error| Error::invalid("a traced run", error.to_string(), "none");
     let run = run_in(String::from_utf8_lossy(&dir).into_owned().into(), grid).map_err(told)?;
-    trainer::run(world, device, &run, &Silent, &Stop::default())
+    train::run::run(world, device, &run, &Silent, &Stop::default())
         .map(drop)
         .map_err(told)
 }
 
-fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<trainer::Run> {
-    let mut config = Config::default();
+fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<Run> {
     // Weights so large that moving them takes longer than what a rank's threads are given of one processor at a time:
     // smaller ones may be moved between two products, on a machine that has nothing else to do.
-    (config.model.layers, config.model.hidden, config.model.heads) = (2, 256, 4);
-    (config.model.context, config.model.vocabulary) = (64, 256);
+    let model = GptConfig {
+        layers: 2,
+        hidden: 256,
+        heads: 4,
+        context: 64,
+        vocabulary: 256,
+        ..GptConfig::default()
+    };
+    let mut config = Config::new(model.into());
     (
         config.training.steps,
         config.training.batch,
@@ -86,10 +93,11 @@ fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<trainer::Run> {
         ..Settings::default()
     };
     let (data, tokenizer) = Dataset::open(&source, &TokenizerChoice::Bytes, &settings)?;
-    Ok(trainer::Run {
+    Ok(Run {
         config,
-        data,
-        tokenizer,
+        num_tokens: None,
+        data: std::sync::Arc::new(data),
+        tokenizer: Some(tokenizer),
         dir,
         resume: None,
         trace_step: Some(2),

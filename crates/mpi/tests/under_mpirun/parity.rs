@@ -1,10 +1,10 @@
 //! The losses and gradients' norms of every grid of this many processes are those of the serial program.
 
 use bootstrap::Processes;
+use families::GptFamily;
 use grid::{Degrees, factorisations};
-use nn::Family;
 use parallel::pipeline::ScheduleKind;
-use testkit::{config, train};
+use testkit::{config, edit_gpt, train};
 use train::{Config, config::Precision};
 
 /// Checks all grids, or a few; what was checked, in words.
@@ -36,16 +36,13 @@ pub(crate) fn check(processes: &'static dyn Processes, quick: bool) -> Result<St
 // In f32 norms differ more than losses: see the suite of threads, `tests/parity.rs`.
 fn cases(quick: bool) -> Vec<(&'static str, Config, f64)> {
     let mut gpt2 = config(Precision::F64);
-    gpt2.model.dropout = 0.2;
+    edit_gpt(&mut gpt2, |model| model.dropout = 0.2);
     let mut llama = config(Precision::F64);
-    llama.model.family = Family::Llama;
-    (
-        llama.model.hidden,
-        llama.model.heads,
-        llama.model.kv_heads,
-        llama.model.mlp_hidden,
-    ) = (64, 16, 8, 40);
-    llama.model.recompute = true;
+    edit_gpt(&mut llama, |model| model.family = GptFamily::Llama);
+    edit_gpt(&mut llama, |model| {
+        (model.hidden, model.heads, model.kv_heads, model.mlp_hidden) = (64, 16, 8, 40);
+    });
+    llama.training.recompute = true;
     let mut driven = config(Precision::F64);
     (driven.training.batch, driven.training.micro_batches) = (32, 4);
     driven.parallel.schedule = ScheduleKind::MessageDriven { in_flight: None };

@@ -2,7 +2,7 @@
 
 use super::{ParameterSet, bucket::Bucket};
 use crate::Parameter;
-use ::tensor::{Error, Result, Tensor};
+use tensor::{Error, Result, Tensor};
 
 /// What belongs to a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,7 +43,7 @@ impl ParameterSet {
         part: Part,
         mut visit: impl FnMut(&Parameter, Vec<f64>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        for bucket in &self.0.buckets {
+        for bucket in self.buckets_with(part) {
             let numbers = self.whole(bucket, part)?.to_f64()?;
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
                 visit(parameter, numbers[place.clone()].to_vec())?;
@@ -61,7 +61,7 @@ impl ParameterSet {
         part: Part,
         mut numbers: impl FnMut(&Parameter) -> std::result::Result<Vec<f64>, E>,
     ) -> std::result::Result<(), E> {
-        for bucket in &self.0.buckets {
+        for bucket in self.buckets_with(part) {
             let given = bucket
                 .parameters
                 .iter()
@@ -70,6 +70,15 @@ impl ParameterSet {
             self.fill(bucket, part, given)?;
         }
         Ok(())
+    }
+
+    // Frozen parameters have weights alone.
+    fn buckets_with(&self, part: Part) -> impl Iterator<Item = &Bucket> {
+        let is_trained = |bucket: &&Bucket| !bucket.parameters.iter().any(Parameter::is_frozen);
+        self.0
+            .buckets
+            .iter()
+            .filter(move |bucket| part == Part::Weights || is_trained(bucket))
     }
 
     fn whole(&self, bucket: &Bucket, part: Part) -> Result<Tensor> {

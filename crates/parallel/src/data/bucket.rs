@@ -1,10 +1,10 @@
 //! A flat buffer of parameters that are reduced, updated and gathered together.
 
-use crate::{Context, Parameter, Purpose, counters::Subject};
-use ::tensor::{DType, MemoryKind, ReduceOp, Result, Stream, Tensor};
+use crate::{Context, Parameter, Purpose, counters::Subject, parameter::Home};
 use grid::{Axis, shard_range};
 use hal::Counts;
-use std::ops::Range;
+use std::{ops::Range, rc::Rc};
+use tensor::{DType, MemoryKind, ReduceOp, Result, Stream, Tensor};
 
 // Parameters start at multiples of this many elements, so that vector loads of each are aligned.
 const ALIGNMENT: usize = 16;
@@ -31,10 +31,15 @@ pub(super) struct Bucket {
 impl Bucket {
     pub(super) fn allocate(
         context: &Context,
-        parameters: Vec<Parameter>,
+        numbered: Vec<(Parameter, usize)>,
         tied: Option<Vec<usize>>,
         options: &super::SetOptions,
+        (set, bucket): (&Rc<()>, usize),
     ) -> Result<Bucket> {
+        let parameters: Vec<Parameter> = numbered
+            .iter()
+            .map(|(parameter, _)| parameter.clone())
+            .collect();
         let places = places(&parameters);
         let shards = if options.sharded {
             context.degree(Axis::Data)
@@ -61,22 +66,28 @@ impl Bucket {
                 context.index(Axis::Data)
             },
         );
-        let separate = options.dtype != accumulator && options.trains;
+        // Frozen parameters have a class, and so buckets, of their own.
+        let trains = options.trains && !parameters.iter().any(Parameter::is_frozen);
+        let num_states = if trains { options.num_states } else { 0 };
+        let separate = options.dtype != accumulator && trains;
         let own = || zeros(MemoryKind::Optimiser, accumulator, range.len());
         let master = separate.then(own).transpose()?;
-        let gradients = options
-            .trains
+        let gradients = trains
             .then(|| zeros(MemoryKind::Gradients, accumulator, len))
             .transpose()?;
-        let state = (0..options.num_states)
-            .map(|_| own())
-            .collect::<Result<_>>()?;
-        for (parameter, place) in parameters.iter().zip(&places) {
+        let state = (0..num_states).map(|_| own()).collect::<Result<_>>()?;
+        for ((parameter, index), place) in numbered.iter().zip(&places) {
             let view = |flat: &Tensor| {
                 flat.rows(place.start, place.len())?
                     .reshape(parameter.local_shape())
             };
-            parameter.place(view(&values)?, gradients.as_ref().map(view).transpose()?);
+            parameter.settle(Home {
+                set: set.clone(),
+                index: *index,
+                bucket,
+                value: view(&values)?,
+                gradient: gradients.as_ref().map(view).transpose()?,
+            })?;
         }
         let sum_axes = parameters.first().map_or(Vec::new(), Parameter::sum_axes);
         let counts = Counts::Even(len / shards);

@@ -1,14 +1,18 @@
 //! Data parallelism: all parameters of a rank in flat buffers, their gradients reduced in buckets behind backward.
 //!
 //! `bucket` is one flat buffer of values, gradients and optimiser state, and its reduction; [`ParameterSet`] holds all
-//! of a rank and decides when a bucket is final; `update` turns them into what an optimiser takes; `norm` gives the
-//! global norm; `access` reads and writes single parameters, for initial values and checkpoints.
+//! of a rank and decides when a bucket is final; `step` is a training step on it, from the first pass to the update, in
+//! which no call can be forgotten or come in another order; `norm` gives the global norm; `access` reads and writes
+//! single parameters, for initial values and checkpoints.
 
 mod access;
 mod bucket;
 mod norm;
 mod set;
+mod step;
 mod update;
 
 pub use access::Part;
 pub use set::{ParameterSet, SetOptions, Tied};
+pub use step::{Evaluation, Gradients, TrainingStep};
+pub use update::UpdateRule;

@@ -2,8 +2,8 @@
 
 use super::{ParameterSet, bucket::Bucket};
 use crate::{Purpose, counters::Subject};
-use ::tensor::{DType, ReduceOp, Result, Tensor, ops::optimiser};
 use grid::Axis;
+use tensor::{DType, ReduceOp, Result, Tensor, ops::optimiser};
 
 impl ParameterSet {
     /// The sum of the squares of all gradients of the model: one f64, the same on every rank.
@@ -14,7 +14,7 @@ impl ParameterSet {
     /// One pass over the gradients held here; one number reduced over each axis.
     /// # Errors
     /// Those of the collectives.
-    pub fn gradient_sum_squares(&self) -> Result<Tensor> {
+    pub(super) fn gradient_sum_squares(&self) -> Result<Tensor> {
         let context = &self.0.context;
         let sum = Tensor::zeros(context.device(), DType::F64, &[1])?;
         let mut counted = Vec::new();

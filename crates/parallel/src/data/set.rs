@@ -1,15 +1,18 @@
 //! All parameters of a rank, and the moment at which a bucket's gradients are final.
 
 use super::bucket::Bucket;
-use crate::{Context, Parameter};
-use ::tensor::{DType, Error, Result};
+use crate::{
+    Context, Mode, Parameter, Pass,
+    lane::Lane,
+    layers::{gather::Request, scatter},
+};
 use grid::Axis;
 use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashMap},
+    cell::{Cell, RefCell},
     fmt,
     rc::Rc,
 };
+use tensor::{DType, Error, Result};
 
 /// What the buffers are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +39,11 @@ impl SetOptions {
     }
 }
 
-/// A parameter that two pipeline stages hold a copy of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A parameter that several pipeline stages hold a copy of.
+#[derive(Clone, Debug)]
 pub struct Tied {
-    /// Its name.
-    pub name: String,
+    /// The parameter.
+    pub parameter: Parameter,
     /// World ranks that hold it, first the one whose copy counts in norms and checkpoints.
     pub members: Vec<usize>,
 }
@@ -54,15 +57,24 @@ pub(super) struct Inner {
     pub(super) parameters: Vec<Parameter>,
     pub(super) buckets: Vec<Bucket>,
     pub(super) options: SetOptions,
-    bucket_of: HashMap<String, usize>,
+    // Its address is the set's identity.
+    token: Rc<()>,
     progress: RefCell<Progress>,
+    // Which weights the last pass of each mode asked for, in order.
+    orders: RefCell<[Rc<[Request]>; 2]>,
+    // Whether a pass has asked for random masks.
+    draws_masks: Cell<bool>,
+    // Steps begun so far, so that what an earlier one left behind is known as such.
+    pub(super) steps_begun: Cell<u64>,
 }
 
-// How far the gradients of the current step have come.
+// How far the gradients of the current step have come; lists are by number of the parameter.
 #[derive(Default)]
 struct Progress {
+    addends: Vec<u64>,
     // Addends that each parameter gets in a step, learnt from the first one.
-    expected: Option<BTreeMap<String, u64>>,
+    expected: Option<Vec<u64>>,
+    reduces_early: bool,
     reduced: Vec<bool>,
 }
 
@@ -70,7 +82,7 @@ impl ParameterSet {
     /// Allocates values, gradients and state for `parameters`, and sets the initial values.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for two parameters of one name; [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for two parameters of one name, and for one that is part of another set; [`Error::OutOfMemory`].
     pub fn allocate(
         context: &Context,
         parameters: Vec<Parameter>,
@@ -79,32 +91,38 @@ impl ParameterSet {
     ) -> Result<ParameterSet> {
         check_names(&parameters)?;
         let sum_bytes = options.dtype.accumulator().bytes();
+        let token = Rc::new(());
         let mut buckets = Vec::new();
-        for (tie, parameters) in classes(&parameters, tied) {
-            for group in split(parameters, context.settings().bucket_bytes / sum_bytes) {
-                buckets.push(Bucket::allocate(context, group, tie.clone(), &options)?);
+        for class in classes(&parameters, tied) {
+            for group in split(
+                class.parameters,
+                context.settings().bucket_bytes / sum_bytes,
+            ) {
+                let place = (&token, buckets.len());
+                buckets.push(Bucket::allocate(
+                    context,
+                    group,
+                    class.tie.clone(),
+                    &options,
+                    place,
+                )?);
             }
         }
-        let names = |(index, bucket): (usize, &Bucket)| -> Vec<(String, usize)> {
-            bucket
-                .parameters
-                .iter()
-                .map(|parameter| (parameter.name().to_owned(), index))
-                .collect()
-        };
-        let bucket_of = buckets.iter().enumerate().flat_map(names).collect();
         let progress = Progress {
-            expected: None,
+            addends: vec![0; parameters.len()],
             reduced: vec![false; buckets.len()],
+            ..Progress::default()
         };
-        let progress = RefCell::new(progress);
         let set = ParameterSet(Rc::new(Inner {
             context: context.clone(),
             parameters,
             buckets,
             options,
-            bucket_of,
-            progress,
+            token,
+            progress: RefCell::new(progress),
+            orders: RefCell::default(),
+            draws_masks: Cell::new(false),
+            steps_begun: Cell::new(0),
         }));
         set.initialise()?;
         Ok(set)
@@ -120,94 +138,118 @@ impl ParameterSet {
         &self.0.options
     }
 
-    /// Whether this rank's copy of a parameter is the one that counts: of two stages that share it, the first's.
+    /// Whether this rank's copy of a parameter is the one that counts: of stages that share it, the first's.
     pub fn is_first_copy(&self, parameter: &Parameter) -> bool {
-        let bucket = self
-            .0
-            .bucket_of
-            .get(parameter.name())
-            .map(|&index| &self.0.buckets[index]);
-        let members = bucket.and_then(|bucket| bucket.tied.as_ref());
+        let home = parameter.settled().filter(|_| self.holds(parameter));
+        let members = home.and_then(|home| self.0.buckets[home.bucket].tied.as_ref());
         members.is_none_or(|members| members[0] == self.0.context.world().rank())
     }
 
-    /// Starts a step: gradients are zero, and each bucket is reduced as soon as its gradients are final.
-    ///
-    /// # Errors
-    /// [`Error::Vendor`].
-    pub fn begin_step(&self) -> Result<()> {
-        for bucket in &self.0.buckets {
-            bucket
-                .gradients
-                .as_ref()
-                .map_or(Ok(()), |gradients| gradients.fill(0.0))?;
+    pub(crate) fn note_masks(&self) {
+        self.0.draws_masks.set(true);
+    }
+
+    /// Whether a training pass has drawn random masks so far.
+    pub fn draws_masks(&self) -> bool {
+        self.0.draws_masks.get()
+    }
+
+    /// Whether the parameter is one of this set.
+    pub fn holds(&self, parameter: &Parameter) -> bool {
+        parameter
+            .settled()
+            .is_some_and(|home| Rc::ptr_eq(&home.set, &self.0.token))
+    }
+
+    /// The weights that the last pass of this mode asked for, in order.
+    pub(super) fn order(&self, mode: Mode) -> Rc<[Request]> {
+        self.0.orders.borrow()[mode as usize].clone()
+    }
+
+    /// Remembers that order for the next pass.
+    pub(super) fn learn_order(&self, mode: Mode, asked: Vec<Request>) {
+        if !asked.is_empty() {
+            self.0.orders.borrow_mut()[mode as usize] = asked.into();
         }
-        self.0
-            .parameters
+    }
+
+    /// Sets all gradients to zero; each bucket will be reduced as soon as its gradients are final.
+    pub(super) fn clear_gradients(&self) -> Result<()> {
+        for gradients in self
+            .0
+            .buckets
             .iter()
-            .for_each(|parameter| parameter.contributions().set(0));
-        self.0.progress.borrow_mut().reduced.fill(false);
-        let overlaps =
-            self.0.context.settings().overlap.data && self.0.progress.borrow().expected.is_some();
-        let set = Rc::downgrade(&self.0);
-        let listener = move |_: &Context, parameter: &Parameter| match set.upgrade() {
-            Some(inner) => ParameterSet(inner).note(parameter),
-            None => Ok(()),
-        };
-        self.0
-            .context
-            .listen(overlaps.then(|| Rc::new(listener) as crate::context::Listener));
+            .filter_map(|bucket| bucket.gradients.as_ref())
+        {
+            gradients.fill(0.0)?;
+        }
+        let mut progress = self.0.progress.borrow_mut();
+        progress.addends.fill(0);
+        progress.reduced.fill(false);
+        progress.reduces_early =
+            self.0.context.settings().overlap.data && progress.expected.is_some();
         Ok(())
     }
 
     /// Ends the backward passes of a step: reduces what is not yet reduced, in the order of buckets.
-    ///
-    /// # Errors
-    /// Those of the collectives.
-    pub fn end_backward(&self) -> Result<()> {
-        crate::tensor::scatter::settle(&self.0.context, 0)?;
-        self.0.context.listen(None);
-        for index in 0..self.0.buckets.len() {
-            self.reduce(index)?;
-        }
-        let counted =
-            |parameter: &Parameter| (parameter.name().to_owned(), parameter.contributions().get());
-        let counts: BTreeMap<_, _> = self.0.parameters.iter().map(counted).collect();
+    pub(super) fn reduce_all(&self, pass: &Pass) -> Result<()> {
+        scatter::settle(pass, 0)?;
+        self.0.progress.borrow_mut().reduces_early = false;
+        (0..self.0.buckets.len()).try_for_each(|index| self.reduce(index))?;
         let mut progress = self.0.progress.borrow_mut();
+        let addends = progress.addends.clone();
         if let Some(expected) = &progress.expected
-            && expected != &counts
+            && *expected != addends
             && self.0.context.settings().overlap.data
         {
-            let found = "a parameter used more or less often than in the first step";
+            let differs = expected
+                .iter()
+                .zip(&addends)
+                .position(|(one, other)| one != other);
+            let index = differs.unwrap_or(0);
+            let name = self.0.parameters[index].name();
+            let found = format!(
+                "{name} used {} times, in the first step {}",
+                addends[index], expected[index]
+            );
             let needed = "the same uses in every step, or the overlap of Data switched off";
             return Err(Error::invalid("reduction of gradients", found, needed));
         }
-        progress.expected = Some(counts);
+        progress.expected = Some(addends);
         Ok(())
     }
 
-    // Reduces a bucket once the last addend of its last parameter is there.
-    fn note(&self, parameter: &Parameter) -> Result<()> {
-        let Some(&index) = self.0.bucket_of.get(parameter.name()) else {
+    /// Notes an addend that has been queued into the gradient of a parameter of this set; reduces its bucket once the
+    /// last addend of its last parameter is there.
+    pub(crate) fn note(&self, parameter: &Parameter) -> Result<()> {
+        let Some(home) = parameter.settled() else {
+            return Ok(());
+        };
+        let mut progress = self.0.progress.borrow_mut();
+        progress.addends[home.index] += 1;
+        let bucket = &self.0.buckets[home.bucket];
+        let Some(expected) = progress
+            .expected
+            .as_ref()
+            .filter(|_| progress.reduces_early)
+        else {
             return Ok(());
         };
         let is_final = |parameter: &Parameter| {
-            let progress = self.0.progress.borrow();
-            let expected = progress
-                .expected
-                .as_ref()
-                .and_then(|expected| expected.get(parameter.name()));
-            expected.is_some_and(|&expected| parameter.contributions().get() >= expected)
+            let index = parameter.settled().map_or(0, |home| home.index);
+            progress.addends[index] >= expected[index]
         };
-        match self.may_be_early(index) && self.0.buckets[index].parameters.iter().all(is_final) {
-            true => self.reduce(index),
+        let all_final = self.may_be_early(bucket) && bucket.parameters.iter().all(is_final);
+        drop(progress);
+        match all_final {
+            true => self.reduce(home.bucket),
             false => Ok(()),
         }
     }
 
     // To compare calls the host waits for the other stage, which may be waiting for what this one's backward sends later.
-    fn may_be_early(&self, index: usize) -> bool {
-        self.0.buckets[index].tied.is_none() || !self.0.context.settings().checked
+    fn may_be_early(&self, bucket: &Bucket) -> bool {
+        bucket.tied.is_none() || !self.0.context.settings().checked
     }
 
     fn reduce(&self, index: usize) -> Result<()> {
@@ -216,16 +258,13 @@ impl ParameterSet {
         }
         let context = &self.0.context;
         let bucket = &self.0.buckets[index];
-        let replicated =
-            bucket.sum_axes.iter().any(|&axis| context.degree(axis) > 1) || bucket.tied.is_some();
-        if !replicated {
+        let is_cut = |axis: &Axis| context.degree(*axis) > 1;
+        if !bucket.sum_axes.iter().any(is_cut) && bucket.tied.is_none() {
             return Ok(());
         }
-        let behind = context.settings().overlap.data;
-        let stream = if behind {
-            context.stream("reduce gradients")?
-        } else {
-            context.device().compute()
+        let stream = match context.settings().overlap.data {
+            true => context.stream(Lane::Reduce)?,
+            false => context.device().compute(),
         };
         bucket.reduce(context, &stream)
     }
@@ -246,34 +285,42 @@ fn check_names(parameters: &[Parameter]) -> Result<()> {
     }
 }
 
-type Class = (Option<Vec<usize>>, Vec<Parameter>);
+// Parameters that are reduced over the same ranks, each with its number.
+struct Class {
+    tie: Option<Vec<usize>>,
+    axes: Vec<Axis>,
+    frozen: bool,
+    parameters: Vec<(Parameter, usize)>,
+}
 
-// Parameters that are reduced over the same ranks, last declared first: the order in which backward ends.
+// Last declared first: the order in which backward ends.
 fn classes(parameters: &[Parameter], tied: &[Tied]) -> Vec<Class> {
-    let mut classes: Vec<(Vec<Axis>, Class)> = Vec::new();
-    for parameter in parameters.iter().rev() {
-        let tie = tied
-            .iter()
-            .find(|tie| tie.name == parameter.name())
-            .map(|tie| tie.members.clone());
-        let axes = parameter.sum_axes();
-        match classes
-            .iter_mut()
-            .find(|(a, (t, _))| *a == axes && *t == tie)
-        {
-            Some((_, (_, list))) => list.push(parameter.clone()),
-            None => classes.push((axes, (tie, vec![parameter.clone()]))),
+    let mut classes: Vec<Class> = Vec::new();
+    for (index, parameter) in parameters.iter().enumerate().rev() {
+        let tie = tied.iter().find(|tie| tie.parameter.is(parameter));
+        let tie = tie.map(|tie| tie.members.clone());
+        let (axes, frozen) = (parameter.sum_axes(), parameter.is_frozen());
+        let alike =
+            |class: &&mut Class| class.axes == axes && class.tie == tie && class.frozen == frozen;
+        match classes.iter_mut().find(alike) {
+            Some(class) => class.parameters.push((parameter.clone(), index)),
+            None => classes.push(Class {
+                tie,
+                axes,
+                frozen,
+                parameters: vec![(parameter.clone(), index)],
+            }),
         }
     }
-    classes.into_iter().map(|(_, class)| class).collect()
+    classes
 }
 
 // Runs of parameters of at most `limit` elements, and of at least one parameter.
-fn split(parameters: Vec<Parameter>, limit: usize) -> Vec<Vec<Parameter>> {
-    let mut groups: Vec<Vec<Parameter>> = Vec::new();
+fn split(parameters: Vec<(Parameter, usize)>, limit: usize) -> Vec<Vec<(Parameter, usize)>> {
+    let mut groups: Vec<Vec<(Parameter, usize)>> = Vec::new();
     let mut filled = 0;
     for parameter in parameters {
-        let count = parameter.num_elements();
+        let count = parameter.0.num_elements();
         if groups.is_empty() || filled + count > limit {
             groups.push(Vec::new());
             filled = 0;

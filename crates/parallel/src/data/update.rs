@@ -1,15 +1,26 @@
 //! What an optimiser takes: the pieces of all buckets that this rank updates.
 
 use super::ParameterSet;
-use ::tensor::{Result, Tensor, ops::optimiser::Update};
+use crate::Parameter;
+use tensor::{Result, Tensor, ops::optimiser::Update};
+
+/// How a parameter is updated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UpdateRule {
+    /// Factor on the learning rate.
+    pub rate_factor: f64,
+    /// Weight decay.
+    pub weight_decay: f64,
+}
 
 impl ParameterSet {
-    /// One piece for each parameter of which this rank updates a part; `weight_decay` acts on those that decay.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) never: places lie within their buckets.
-    pub fn updates(&self, weight_decay: f64) -> Result<Vec<Update>> {
-        let mut updates = Vec::new();
+    // One piece for each parameter of which this rank updates a part, by the factor on its rate; factors in the order in
+    // which they first come.
+    pub(super) fn updates(
+        &self,
+        rule: impl Fn(&Parameter) -> UpdateRule,
+    ) -> Result<Vec<(f64, Vec<Update>)>> {
+        let mut updates: Vec<(f64, Vec<Update>)> = Vec::new();
         for bucket in &self.0.buckets {
             let Some(gradients) = &bucket.gradients else {
                 continue;
@@ -24,39 +35,41 @@ impl ParameterSet {
                     continue;
                 }
                 let (len, within) = (end - start, start - bucket.range.start);
+                let view = |flat: &Tensor| flat.rows(within, len);
                 let compute = bucket
                     .master
                     .as_ref()
-                    .map(|_| bucket.values.rows(start, len))
-                    .transpose()?;
-                updates.push(Update {
-                    weights: weights.rows(within, len)?,
+                    .map(|_| bucket.values.rows(start, len));
+                let UpdateRule {
+                    rate_factor,
+                    weight_decay,
+                } = rule(parameter);
+                let update = Update {
+                    weights: view(&weights)?,
                     gradients: gradients.rows(start, len)?,
-                    state: bucket
-                        .state
-                        .iter()
-                        .map(|state| state.rows(within, len))
-                        .collect::<Result<Vec<Tensor>>>()?,
-                    compute,
-                    weight_decay: if parameter.decays() {
-                        weight_decay
-                    } else {
-                        0.0
-                    },
-                });
+                    state: bucket.state.iter().map(view).collect::<Result<_>>()?,
+                    compute: compute.transpose()?,
+                    weight_decay,
+                };
+                match updates
+                    .iter_mut()
+                    .find(|(factor, _)| *factor == rate_factor)
+                {
+                    Some((_, pieces)) => pieces.push(update),
+                    None => updates.push((rate_factor, vec![update])),
+                }
             }
         }
         Ok(updates)
     }
 
-    /// Ends an update: with sharded state, gives every replica the values that the others have updated.
-    ///
-    /// # Errors
-    /// Those of the collectives.
-    pub fn end_update(&self) -> Result<()> {
-        self.0
+    // With sharded state, gives every replica the values that the others have updated.
+    pub(super) fn end_update(&self) -> Result<()> {
+        let mut buckets = self
+            .0
             .buckets
             .iter()
-            .try_for_each(|bucket| bucket.gather_values(&self.0.context))
+            .filter(|bucket| bucket.gradients.is_some());
+        buckets.try_for_each(|bucket| bucket.gather_values(&self.0.context))
     }
 }

@@ -6,13 +6,13 @@
 
 use super::{Purpose, join};
 use crate::{Context, Hierarchical, counters::Operation};
-use ::tensor::{Communicator, Parts, ReduceOp, Result, Stream, Tensor};
 use grid::{
     machine::{Algorithm, Operation as Costed, Route},
     shard_range,
 };
 use hal::Counts;
 use std::cell::OnceCell;
+use tensor::{Communicator, Parts, ReduceOp, Result, Stream, Tensor};
 
 // From here on transfer outweighs the two or three starts, where no description of the machine tells better.
 const LARGE_BYTES: usize = 1 << 20;

@@ -12,10 +12,10 @@ use crate::{
     Context,
     counters::{Operation, Subject},
 };
-use ::tensor::{Communicator, ReduceOp, Result, Stream, Tensor};
 use grid::Axis;
 use hal::{Counts, Join};
 use levels::Levels;
+use tensor::{Communicator, ReduceOp, Result, Stream, Tensor};
 
 /// One rank's end of a group along an axis.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Group {
             .levels
             .as_ref()
             .filter(|levels| levels.suit(context, operation, elements, bytes))?;
-        context.report().note_levels(self.axis, operation);
+        context.note_levels(self.axis, operation);
         Some(suited)
     }
 
@@ -88,9 +88,7 @@ impl Group {
         tensor: &Tensor,
         op: ReduceOp,
     ) -> Result<()> {
-        context
-            .counters()
-            .add(self.axis, Operation::AllReduce, subject, tensor.bytes());
+        context.count(self.axis, Operation::AllReduce, subject, tensor.bytes());
         match self.levels(
             context,
             Operation::AllReduce,
@@ -115,9 +113,7 @@ impl Group {
         whole: &Tensor,
         counts: &Counts,
     ) -> Result<()> {
-        context
-            .counters()
-            .add(self.axis, Operation::AllGather, subject, whole.bytes());
+        context.count(self.axis, Operation::AllGather, subject, whole.bytes());
         match self.levels(
             context,
             Operation::AllGather,
@@ -142,9 +138,7 @@ impl Group {
         part: &Tensor,
         counts: &Counts,
     ) -> Result<()> {
-        context
-            .counters()
-            .add(self.axis, Operation::ReduceScatter, subject, whole.bytes());
+        context.count(self.axis, Operation::ReduceScatter, subject, whole.bytes());
         match self.levels(
             context,
             Operation::ReduceScatter,
@@ -170,9 +164,7 @@ impl Group {
         tensor: &Tensor,
         to: usize,
     ) -> Result<()> {
-        context
-            .counters()
-            .add(self.axis, Operation::Send, subject, tensor.bytes());
+        context.count(self.axis, Operation::Send, subject, tensor.bytes());
         self.communicator.send(stream, tensor, to)
     }
 
@@ -188,9 +180,7 @@ impl Group {
         tensor: &Tensor,
         from: usize,
     ) -> Result<()> {
-        context
-            .counters()
-            .add(self.axis, Operation::Recv, subject, tensor.bytes());
+        context.count(self.axis, Operation::Recv, subject, tensor.bytes());
         self.communicator.recv(stream, tensor, from)
     }
 }

@@ -16,3 +16,7 @@ pub enum Purpose {
     /// Gradients between pipeline stages.
     Gradient,
 }
+
+impl Purpose {
+    pub(crate) const COUNT: usize = Purpose::Gradient as usize + 1;
+}

@@ -7,22 +7,23 @@ use super::{
     schedule::{Decision, MessageDriven, Pass, Ready},
     stage::Stage,
 };
-use ::tensor::{Error, Event, Result};
 use grid::Axis;
 use hal::Exchange;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tensor::{Error, Event, Result};
 
 // How long the host sleeps between two looks at the messages.
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Runs a step of `num_micro_batches`.
-pub(super) fn run(stage: &mut Stage<'_>, num_micro_batches: usize, in_flight: usize) -> Result<()> {
+pub(super) fn run(stage: &mut Stage<'_>, in_flight: usize) -> Result<()> {
+    let num_micro_batches = stage.num_micro_batches();
     let (index, stages) = (
-        stage.context.index(Axis::Pipeline),
-        stage.context.degree(Axis::Pipeline),
+        stage.pipeline.context().index(Axis::Pipeline),
+        stage.pipeline.context().degree(Axis::Pipeline),
     );
     let refuse = |error| {
         Error::invalid(
@@ -39,23 +40,22 @@ pub(super) fn run(stage: &mut Stage<'_>, num_micro_batches: usize, in_flight: us
         num_micro_batches,
         ..Inbox::default()
     };
-    let peers = stage.context.exchange("stage decisions", &Axis::tensor())?;
+    let peers = stage
+        .pipeline
+        .context()
+        .exchange("stage decisions", &Axis::tensor())?;
     inbox.post(stage)?;
     while let Some((pass, micro_batch)) = decide(stage, &mut policy, &inbox, &peers)? {
         match pass {
             Pass::Forward => {
                 stage.forward(micro_batch, 0)?;
                 inbox.activation = None;
-                if index + 1 < stages {
-                    stage.send_activation(micro_batch, 0, index + 1)?;
-                }
+                stage.send_activations(micro_batch, 0)?;
             }
             Pass::Backward => {
                 stage.backward(micro_batch, 0)?;
                 inbox.gradient = None;
-                if index > 0 {
-                    stage.send_gradient(micro_batch, 0, index - 1)?;
-                }
+                stage.send_gradients(micro_batch, 0)?;
             }
         }
         inbox.post(stage)?;
@@ -63,7 +63,7 @@ pub(super) fn run(stage: &mut Stage<'_>, num_micro_batches: usize, in_flight: us
     Ok(())
 }
 
-// The next receipt of each direction, queued before it is needed.
+// The next receives of each direction, queued before it is needed.
 #[derive(Default)]
 struct Inbox {
     index: usize,
@@ -71,8 +71,8 @@ struct Inbox {
     num_micro_batches: usize,
     num_activations: usize,
     num_gradients: usize,
-    activation: Option<Event>,
-    gradient: Option<Event>,
+    activation: Option<Vec<Event>>,
+    gradient: Option<Vec<Event>>,
 }
 
 impl Inbox {
@@ -81,23 +81,27 @@ impl Inbox {
             && self.activation.is_none()
             && self.num_activations < self.num_micro_batches
         {
-            let stream = stage.recv_activation(self.num_activations, 0, self.index - 1)?;
-            self.activation = Some(stream.record()?);
+            self.activation = Some(stage.recv_activations(self.num_activations, 0)?);
             self.num_activations += 1;
         }
         if self.index + 1 < self.stages
             && self.gradient.is_none()
             && self.num_gradients < self.num_micro_batches
+            && stage.knows_outputs(self.num_gradients, 0)
         {
-            let stream = stage.recv_gradient(self.num_gradients, 0, self.index + 1)?;
-            self.gradient = Some(stream.record()?);
+            self.gradient = Some(stage.recv_gradients(self.num_gradients, 0)?);
             self.num_gradients += 1;
         }
         Ok(())
     }
 
     fn ready(&self) -> Result<Ready> {
-        let arrived = |event: &Option<Event>| event.as_ref().map_or(Ok(false), Event::is_complete);
+        let arrived = |events: &Option<Vec<Event>>| match events {
+            Some(events) => events
+                .iter()
+                .try_fold(true, |all, event| Ok(all && event.is_complete()?)),
+            None => Ok(false),
+        };
         Ok(Ready {
             activation: arrived(&self.activation)?,
             gradient: arrived(&self.gradient)?,
@@ -127,7 +131,7 @@ fn watch(
     policy: &mut MessageDriven,
     inbox: &Inbox,
 ) -> Result<Option<(Pass, usize)>> {
-    let world = stage.context.world();
+    let world = stage.pipeline.context().world();
     let start = Instant::now();
     loop {
         match policy.next(inbox.ready()?) {

@@ -1,15 +1,23 @@
 //! Pipelining: schedules as data, and the engine that runs them.
 //!
-//! [`schedule`] makes and checks lists of actions; `engine` carries a list out on one stage; `driven` lets messages
-//! decide instead of a list; `forward` runs a model without a backward pass; `stage` holds what both do: passes, and messages between stages.
+//! [`schedule`] makes and checks lists of actions; [`Pipeline`] is a model on its stages; `part` runs the segments of
+//! one part, `channel` moves wires between parts, and `stage` does both for a batch, in the order that `engine` reads from
+//! a list, or `driven` from the messages that arrive.
 
+mod channel;
 mod driven;
 mod engine;
-mod forward;
+mod part;
+#[allow(
+    clippy::module_inception,
+    reason = "the type that the module is named for"
+)]
+mod pipeline;
+mod plan;
 pub mod schedule;
 mod stage;
 
-pub use engine::{Plan, run};
-pub use forward::forward;
+pub(crate) use part::Program;
+pub use pipeline::{Options, Pipeline};
+pub use plan::SchedulePlan;
 pub use schedule::ScheduleKind;
-pub use stage::{Activation, Output, Stages};

@@ -1,223 +1,281 @@
-//! What a stage does in a step: passes of micro-batches through its chunks, and the messages between stages.
+//! What a stage does with a batch: passes of micro-batches through its parts, and the messages between stages.
 
-use crate::{Context, DTensor, Group, Purpose, counters::Subject, tensor::Loss};
-use ::tensor::{
-    DType, Error, Result, Stream, Tensor, Var,
-    autograd::{self, Gradient},
+use super::{
+    channel::{Signature, WireSpec, signature},
+    part::Live,
+    pipeline::Pipeline,
+};
+use crate::{
+    DTensor, Pass,
+    model::{Batch, Link, MicroBatch},
 };
 use grid::Axis;
-use std::{collections::HashMap, rc::Rc};
+use std::collections::HashMap;
+use tensor::{
+    Error, Event, Result, Tensor, Var,
+    autograd::{self, Gradient},
+    ops,
+};
 
-/// The part of a model that one stage runs: one or more chunks of consecutive layers.
-pub trait Stages {
-    /// Runs a chunk on a micro-batch. The model's first chunk gets no input and reads the data.
-    ///
-    /// # Errors
-    /// Whatever a layer reports.
-    fn forward(&self, micro_batch: usize, chunk: usize, input: Option<DTensor>) -> Result<Output>;
+/// Micro-batch and chunk.
+type Task = (usize, usize);
 
-    /// What flows into any chunk but the model's first.
-    fn activation(&self) -> Activation;
-}
+/// Micro-batch and link.
+type Message = (usize, usize);
 
-/// What a chunk gives.
-#[derive(Debug)]
-pub enum Output {
-    /// The input of the next chunk.
-    Activation(DTensor),
-    /// The loss of the micro-batch, from the model's last chunk.
-    Loss(Loss),
-    /// Its logits, where the model is run for those.
-    Logits(DTensor),
-}
+/// By link, for each wire that enters a part where its gradient will arrive, if it wants one.
+type Inputs = Vec<(usize, Vec<Option<(Gradient, WireSpec)>>)>;
 
-/// Shape and layout of what flows between chunks, on this rank.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Activation {
-    /// Local shape.
-    pub shape: Vec<usize>,
-    /// Element type.
-    pub dtype: DType,
-    /// Size of the whole last dim.
-    pub features: usize,
-    /// The axis that cuts it.
-    pub cut: Option<Axis>,
-}
-
-pub(super) type Task = (usize, usize); // micro-batch, chunk
-
+/// What is kept of a part's forward until its backward.
+#[derive(Default)]
 struct InFlight {
-    input: Option<Gradient>,
-    output: Var,
-    is_loss: bool,
+    inputs: Inputs,
+    // By link, the wires that leave.
+    outputs: Vec<(usize, Vec<DTensor>)>,
+    loss: Option<Var>,
 }
 
-/// One stage in the midst of a step.
+/// One stage in the midst of a batch.
 pub(super) struct Stage<'a> {
-    pub(super) context: &'a Context,
-    model: &'a dyn Stages,
-    d_loss: &'a Tensor,
-    num_chunks: usize,
+    pub(super) pipeline: &'a Pipeline,
+    batch: &'a Batch,
+    // One for each micro-batch.
+    passes: Vec<Pass>,
+    signatures: Vec<Signature>,
+    d_loss: Option<&'a Tensor>,
     in_flight: HashMap<Task, InFlight>,
-    activations: HashMap<Task, Tensor>,
-    gradients: HashMap<Task, Tensor>,
+    activations: HashMap<Message, Vec<(Tensor, WireSpec)>>,
+    gradients: HashMap<Message, Vec<Option<Tensor>>>,
     losses: Vec<(usize, Tensor)>,
 }
 
 impl<'a> Stage<'a> {
+    /// With `d_loss`, the gradient of the loss, the batch is trained on.
     pub(super) fn new(
-        context: &'a Context,
-        model: &'a dyn Stages,
-        num_chunks: usize,
-        d_loss: &'a Tensor,
-    ) -> Result<Self> {
-        // Joining a group waits for the other stages: all join here, before any of them waits for a message.
-        context.group(Axis::Pipeline, Purpose::Activation)?;
-        context.group(Axis::Pipeline, Purpose::Gradient)?;
-        let (in_flight, activations, gradients) = Default::default();
-        Ok(Stage {
-            context,
-            model,
+        pipeline: &'a Pipeline,
+        batch: &'a Batch,
+        passes: Vec<Pass>,
+        d_loss: Option<&'a Tensor>,
+    ) -> Stage<'a> {
+        let signatures = batch.micro_batches.iter();
+        Stage {
+            pipeline,
+            batch,
+            passes,
+            signatures: signatures
+                .map(|batch| signature(batch, d_loss.is_some()))
+                .collect(),
             d_loss,
-            num_chunks,
-            in_flight,
-            activations,
-            gradients,
+            in_flight: HashMap::new(),
+            activations: HashMap::new(),
+            gradients: HashMap::new(),
             losses: Vec::new(),
-        })
+        }
     }
 
-    /// Runs a chunk forward on what has been received, or handed over, for it.
+    /// Runs a part forward on what has been received, or handed over, for it.
     pub(super) fn forward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
-        let task = (micro_batch, chunk);
-        let first = chunk == 0 && self.context.index(Axis::Pipeline) == 0;
-        let (input, gradient) = if first {
-            (None, None)
-        } else {
-            self.input(task)?
-        };
-        let output = self.model.forward(micro_batch, chunk, input)?;
-        let (output, is_loss) = match output {
-            Output::Activation(out) => (out.into_var(), false),
-            Output::Loss(loss) => (loss.var, true),
-            Output::Logits(_) => {
-                return Err(Error::invalid(
-                    "training",
-                    "a model that gives logits",
-                    "its loss",
-                ));
-            }
-        };
-        if is_loss {
-            self.losses.push((micro_batch, output.tensor().clone()));
-        } else if self.hands_over() {
-            self.activations
-                .insert((micro_batch, chunk + 1), output.tensor().clone());
-        }
-        self.in_flight.insert(
-            task,
-            InFlight {
-                input: gradient,
-                output,
-                is_loss,
-            },
+        let (part, pass) = (self.part(chunk), self.passes[micro_batch].clone());
+        let (mut live, inputs) = self.inputs(micro_batch, part)?;
+        let (program, data) = (
+            &self.pipeline.program,
+            &self.batch.micro_batches[micro_batch],
         );
+        program.forward(part, &pass, data, &mut live)?;
+        let mut flight = InFlight {
+            inputs,
+            ..InFlight::default()
+        };
+        if program.cut.is_last(part) {
+            let loss = program.objective(&pass, data, &mut live)?.into_var();
+            self.losses.push((micro_batch, loss.tensor().clone()));
+            flight.loss = Some(loss);
+        }
+        flight.outputs = self.leave(micro_batch, part, &live)?;
+        self.in_flight.insert((micro_batch, chunk), flight);
         Ok(())
     }
 
-    /// Runs a chunk backward from the gradient that has been received, or handed over, or from the loss.
+    /// Runs a part forward, and gives the wires of the model's objective to `finish` at its end.
+    pub(super) fn evaluate<T>(
+        &mut self,
+        micro_batch: usize,
+        chunk: usize,
+        finish: impl FnOnce(&Pass, &MicroBatch, crate::model::Wires) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let (part, pass) = (self.part(chunk), self.passes[micro_batch].clone());
+        self.recv_activations(micro_batch, chunk)?;
+        let (mut live, _) = self.inputs(micro_batch, part)?;
+        let (program, data) = (
+            &self.pipeline.program,
+            &self.batch.micro_batches[micro_batch],
+        );
+        program.forward(part, &pass, data, &mut live)?;
+        if program.cut.is_last(part) {
+            let wires = program.outputs(&mut live)?;
+            return finish(&pass, data, wires).map(Some);
+        }
+        let outputs = self.leave(micro_batch, part, &live)?;
+        drop(live);
+        self.send_wires(micro_batch, &outputs)?;
+        Ok(None)
+    }
+
+    /// Runs a part backward from the gradients that have been received, or handed over, or from the loss.
     pub(super) fn backward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let task = (micro_batch, chunk);
         let flight = self
             .in_flight
             .remove(&task)
             .ok_or_else(|| out_of_order("backward", task))?;
-        let d_output = match flight.is_loss {
-            true => self.d_loss.clone(),
-            false => self
-                .gradients
-                .remove(&task)
-                .ok_or_else(|| out_of_order("backward", task))?,
-        };
-        self.context
-            .in_backward(|| autograd::backward(vec![(flight.output, d_output)]))?;
-        let Some(d_input) = flight.input.and_then(|gradient| gradient.take()) else {
-            return Ok(());
-        };
-        // Handed to the chunk before on this stage, or kept for the message to the stage before.
-        let to = if self.hands_over() {
-            (micro_batch, chunk - 1)
-        } else {
-            task
-        };
-        self.gradients.insert(to, d_input);
+        let mut roots: Vec<(usize, Var, Tensor)> = Vec::new();
+        for (link, wires) in flight.outputs {
+            let gradients = self.gradients.remove(&(micro_batch, link));
+            let gradients = gradients.ok_or_else(|| out_of_order("backward", task))?;
+            let numbers = &self.link(link).wires;
+            for ((wire, number), gradient) in wires.into_iter().zip(numbers).zip(gradients) {
+                let Some(gradient) = gradient else { continue };
+                match roots.iter().position(|(other, ..)| other == number) {
+                    // Several later parts use the wire: their gradients are added in the order of the parts.
+                    Some(index) => roots[index].2 = ops::add(&roots[index].2, &gradient)?,
+                    None => roots.push((*number, wire.into_var(), gradient)),
+                }
+            }
+        }
+        let mut roots: Vec<(Var, Tensor)> = roots.into_iter().map(|(_, var, d)| (var, d)).collect();
+        if let (Some(loss), Some(d_loss)) = (flight.loss, self.d_loss) {
+            roots.push((loss, d_loss.clone()));
+        }
+        autograd::backward(roots)?;
+        for (link, gradients) in flight.inputs {
+            // For the message to the part before, or for that part itself where it is on this stage.
+            let taken = gradients.into_iter().map(|wanted| {
+                wanted
+                    .map(|(gradient, spec)| self.taken(micro_batch, gradient, &spec))
+                    .transpose()
+            });
+            let taken = taken.collect::<Result<_>>()?;
+            self.gradients.insert((micro_batch, link), taken);
+        }
         Ok(())
     }
 
-    /// Queues the message with a chunk's output.
-    pub(super) fn send_activation(
-        &mut self,
-        micro_batch: usize,
-        chunk: usize,
-        to: usize,
-    ) -> Result<()> {
+    // A wire that no segment used has a gradient of zero.
+    fn taken(&self, micro_batch: usize, gradient: Gradient, spec: &WireSpec) -> Result<Tensor> {
+        if let Some(gradient) = gradient.take() {
+            return Ok(gradient);
+        }
+        let zeros = spec.buffer(self.pipeline.context(), self.rows(micro_batch))?;
+        zeros.fill(0.0)?;
+        Ok(zeros)
+    }
+
+    /// Queues the messages with what a part has made for others.
+    pub(super) fn send_activations(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let task = (micro_batch, chunk);
-        let flight = self
-            .in_flight
-            .get(&task)
-            .ok_or_else(|| out_of_order("send of an activation", task))?;
-        let (group, stream) = self.channel(Purpose::Activation, "send activations")?;
-        group.send(
-            self.context,
-            Subject::Pipeline,
-            &stream,
-            flight.output.tensor(),
-            to,
-        )
+        let flight = self.in_flight.get(&task);
+        let flight = flight.ok_or_else(|| out_of_order("send of an activation", task))?;
+        self.send_wires(micro_batch, &flight.outputs)
     }
 
-    /// Queues the message with the gradient of a chunk's input.
-    pub(super) fn send_gradient(
+    fn send_wires(&self, micro_batch: usize, outputs: &[(usize, Vec<DTensor>)]) -> Result<()> {
+        let rows = self.rows(micro_batch);
+        for (link, wires) in outputs {
+            let Some(channel) = &self.pipeline.channels[*link] else {
+                continue;
+            };
+            let cut = &self.pipeline.program.cut;
+            let names = self
+                .link(*link)
+                .wires
+                .iter()
+                .map(|number| &*cut.wire(*number).name);
+            let named: Vec<(&str, &DTensor)> = names.zip(wires).collect();
+            channel.send(
+                self.pipeline.context(),
+                &self.signatures[micro_batch],
+                &named,
+                rows,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Queues the messages with the gradients of what entered a part.
+    pub(super) fn send_gradients(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
+        for link in self.links_into(self.part(chunk)) {
+            let Some(channel) = &self.pipeline.channels[link] else {
+                continue;
+            };
+            let gradients = self.gradients.remove(&(micro_batch, link));
+            let gradients = gradients
+                .ok_or_else(|| out_of_order("send of a gradient", (micro_batch, chunk)))?;
+            channel.send_gradients(self.pipeline.context(), &gradients)?;
+        }
+        Ok(())
+    }
+
+    /// Queues the receives of what enters a part from other stages, unless that was done before; the events have passed
+    /// once it is there.
+    pub(super) fn recv_activations(
         &mut self,
         micro_batch: usize,
         chunk: usize,
-        to: usize,
-    ) -> Result<()> {
-        let task = (micro_batch, chunk);
-        let gradient = self
-            .gradients
-            .remove(&task)
-            .ok_or_else(|| out_of_order("send of a gradient", task))?;
-        let (group, stream) = self.channel(Purpose::Gradient, "send gradients")?;
-        group.send(self.context, Subject::Pipeline, &stream, &gradient, to)
+    ) -> Result<Vec<Event>> {
+        let rows = self.rows(micro_batch);
+        let mut events = Vec::new();
+        for link in self.links_into(self.part(chunk)) {
+            let Some(channel) = &self.pipeline.channels[link] else {
+                continue;
+            };
+            if self.activations.contains_key(&(micro_batch, link)) {
+                continue;
+            }
+            let signature = &self.signatures[micro_batch];
+            let (received, event) = channel.recv(self.pipeline.context(), signature, rows)?;
+            self.activations.insert((micro_batch, link), received);
+            events.push(event);
+        }
+        Ok(events)
     }
 
-    /// Queues the receipt of a chunk's input; work that reads it waits by itself.
-    pub(super) fn recv_activation(
+    /// Queues the receives of the gradients of what a part has made for other stages.
+    pub(super) fn recv_gradients(
         &mut self,
         micro_batch: usize,
         chunk: usize,
-        from: usize,
-    ) -> Result<Stream> {
-        let (group, stream) = self.channel(Purpose::Activation, "receive activations")?;
-        let buffer = self.buffer()?;
-        group.recv(self.context, Subject::Pipeline, &stream, &buffer, from)?;
-        self.activations.insert((micro_batch, chunk), buffer);
-        Ok(stream)
+    ) -> Result<Vec<Event>> {
+        let rows = self.rows(micro_batch);
+        let mut events = Vec::new();
+        for link in self.links_out_of(self.part(chunk)) {
+            let Some(channel) = &self.pipeline.channels[link] else {
+                continue;
+            };
+            let signature = &self.signatures[micro_batch];
+            let (received, event) =
+                channel.recv_gradients(self.pipeline.context(), signature, rows)?;
+            self.gradients.insert((micro_batch, link), received);
+            events.push(event);
+        }
+        Ok(events)
     }
 
-    /// Queues the receipt of the gradient of a chunk's output.
-    pub(super) fn recv_gradient(
-        &mut self,
-        micro_batch: usize,
-        chunk: usize,
-        from: usize,
-    ) -> Result<Stream> {
-        let (group, stream) = self.channel(Purpose::Gradient, "receive gradients")?;
-        let buffer = self.buffer()?;
-        group.recv(self.context, Subject::Pipeline, &stream, &buffer, from)?;
-        self.gradients.insert((micro_batch, chunk), buffer);
-        Ok(stream)
+    /// Whether the shapes of all that enters a part are known, so that it can be received ahead.
+    pub(super) fn knows_inputs(&self, micro_batch: usize, chunk: usize) -> bool {
+        self.knows(micro_batch, &self.links_into(self.part(chunk)))
+    }
+
+    /// Whether the shapes of all that leaves a part are known, so that its gradients can be received ahead.
+    pub(super) fn knows_outputs(&self, micro_batch: usize, chunk: usize) -> bool {
+        self.knows(micro_batch, &self.links_out_of(self.part(chunk)))
+    }
+
+    fn knows(&self, micro_batch: usize, links: &[usize]) -> bool {
+        let signature = &self.signatures[micro_batch];
+        let mut channels = links
+            .iter()
+            .filter_map(|link| self.pipeline.channels[*link].as_ref());
+        channels.all(|channel| channel.knows(signature))
     }
 
     /// The micro-batches' losses, on the stage that has them, in the order in which they came.
@@ -225,51 +283,96 @@ impl<'a> Stage<'a> {
         self.losses
     }
 
-    /// Leaves an input for a chunk of this same stage.
-    pub(super) fn hand_over(&mut self, micro_batch: usize, chunk: usize, activation: Tensor) {
-        self.activations.insert((micro_batch, chunk), activation);
+    pub(super) fn num_micro_batches(&self) -> usize {
+        self.batch.micro_batches.len()
     }
 
-    pub(super) fn input(&mut self, task: Task) -> Result<(Option<DTensor>, Option<Gradient>)> {
-        let tensor = self
-            .activations
-            .remove(&task)
-            .ok_or_else(|| out_of_order("forward", task))?;
-        let Activation { features, cut, .. } = self.model.activation();
-        let (var, gradient) = Var::tracked(tensor);
-        Ok((
-            Some(DTensor::new(self.context, var, features, cut)?),
-            Some(gradient),
-        ))
+    // The wires that enter a part, and where their gradients will arrive.
+    fn inputs(&mut self, micro_batch: usize, part: usize) -> Result<(Live, Inputs)> {
+        let pass = &self.passes[micro_batch];
+        let (mut live, mut all) = (Live::default(), Vec::new());
+        for link in self.links_into(part) {
+            let received = self.activations.remove(&(micro_batch, link));
+            let received = received.ok_or_else(|| out_of_order("forward", (micro_batch, part)))?;
+            let mut gradients = Vec::with_capacity(received.len());
+            for ((tensor, spec), number) in received.into_iter().zip(&self.link(link).wires) {
+                if !(spec.wants_gradient && self.d_loss.is_some()) {
+                    live.put(*number, spec.wire(pass, Var::constant(tensor))?);
+                    gradients.push(None);
+                    continue;
+                }
+                let (var, gradient) = Var::tracked(tensor);
+                live.put(*number, spec.wire(pass, var)?);
+                gradients.push(Some((gradient, spec)));
+            }
+            all.push((link, gradients));
+        }
+        Ok((live, all))
     }
 
-    // With one stage, its chunks hand over to each other without a message.
-    fn hands_over(&self) -> bool {
-        self.context.degree(Axis::Pipeline) == 1 && self.num_chunks > 1
+    // What a part has made for others; what stays on this stage is handed over at once.
+    fn leave(
+        &mut self,
+        micro_batch: usize,
+        part: usize,
+        live: &Live,
+    ) -> Result<Vec<(usize, Vec<DTensor>)>> {
+        let rows = self.rows(micro_batch);
+        let mut outputs = Vec::new();
+        for link in self.links_out_of(part) {
+            let wires = self
+                .link(link)
+                .wires
+                .iter()
+                .map(|number| live.get(*number).cloned());
+            let wires = wires.collect::<Result<Vec<_>>>()?;
+            if self.pipeline.channels[link].is_none() {
+                let cut = &self.pipeline.program.cut;
+                let handed = |(wire, number): (&DTensor, &usize)| {
+                    let spec = WireSpec::of(&cut.wire(*number).name, wire, rows)?;
+                    Ok((wire.tensor().clone(), spec))
+                };
+                let handed = wires.iter().zip(&self.link(link).wires).map(handed);
+                self.activations
+                    .insert((micro_batch, link), handed.collect::<Result<_>>()?);
+            }
+            outputs.push((link, wires));
+        }
+        Ok(outputs)
     }
 
-    fn buffer(&self) -> Result<Tensor> {
-        let Activation { shape, dtype, .. } = self.model.activation();
-        self.context.buffer(dtype, &shape)
+    // Rows of a micro-batch on this rank.
+    fn rows(&self, micro_batch: usize) -> usize {
+        self.batch.micro_batches[micro_batch].rows().len()
     }
 
-    pub(super) fn channel(
-        &self,
-        purpose: Purpose,
-        stream: &'static str,
-    ) -> Result<(Rc<Group>, Stream)> {
-        let group = self.context.group(Axis::Pipeline, purpose)?;
-        Ok((
-            group.expect("messages only pass between several stages"),
-            self.context.stream(stream)?,
-        ))
+    fn part(&self, chunk: usize) -> usize {
+        let context = self.pipeline.context();
+        chunk * context.degree(Axis::Pipeline) + context.index(Axis::Pipeline)
+    }
+
+    fn link(&self, link: usize) -> &'a Link {
+        &self.pipeline.program.cut.links()[link]
+    }
+
+    fn links_into(&self, part: usize) -> Vec<usize> {
+        let links = self.pipeline.program.cut.links().iter().enumerate();
+        links
+            .filter(|(_, link)| link.to == part)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    fn links_out_of(&self, part: usize) -> Vec<usize> {
+        let links = self.pipeline.program.cut.links().iter().enumerate();
+        links
+            .filter(|(_, link)| link.from == part)
+            .map(|(index, _)| index)
+            .collect()
     }
 }
 
 fn out_of_order(what: &str, (micro_batch, chunk): Task) -> Error {
-    Error::invalid(
-        what,
-        format!("micro-batch {micro_batch} of chunk {chunk} out of order"),
-        "a schedule that checks",
-    )
+    let found = format!("micro-batch {micro_batch} of chunk {chunk} out of order");
+    Error::invalid(what, found, "a schedule that checks")
 }

@@ -1,7 +1,8 @@
 //! Bytes that every run holds.
 
 use crate::{Candidate, Request};
-use grid::Degrees;
+use grid::{Axis, Degrees};
+use parallel::work::{LinearWork, SegmentWork, Work};
 use train::config::Precision;
 
 /// Bytes on the fullest rank, at least. The order of axes does not enter.
@@ -26,39 +27,68 @@ pub(super) fn parameters(request: &Request, degrees: &Degrees) -> f64 {
     let Degrees {
         x, y, z, pipeline, ..
     } = degrees;
-    request.model.num_parameters() as f64 / (x * y * z * pipeline) as f64
+    request.work.num_parameters() as f64 / (x * y * z * pipeline) as f64
 }
 
-// What waits for its backward: of a recomputed block its input, of others all that a product, a norm or attention reads;
-// the weights that were gathered, where they are kept; and one block's worth while it is computed.
+// What waits for its backward: of what is recomputed its input, of the rest all that a matmul, a norm or attention reads;
+// the weights that were gathered, where they are kept; and what is computed again at a time. The last segment does not
+// wait: its backward comes right after its forward.
 fn activations(request: &Request, candidate: &Candidate) -> f64 {
-    let Degrees {
-        x, y, z, pipeline, ..
-    } = candidate.degrees;
-    let (model, size) = (&request.model, request.precision.dtype().bytes() as f64);
-    let rows = (candidate.local_sequences(request.batch) * model.context) as f64;
-    let (narrow, wide) = (rows * model.hidden as f64 / y as f64, 1.0 / x as f64);
-    let heads = (2 * model.hidden + 2 * model.kv_heads() * model.head_size()) as f64;
-    let block = 4.0 * narrow + rows * wide * (heads + 2.0 * model.mlp_hidden() as f64);
-    let layers = (model.layers / pipeline) as f64;
-    let in_flight = candidate.micro_batches.min(pipeline) as f64;
-    let gathered = if candidate.keep_gathered {
-        block_parameters(request, candidate) * z as f64
-    } else {
-        0.0
-    };
-    let waits = layers * in_flight;
-    size * if candidate.recompute {
-        waits * narrow + block
-    } else {
-        waits * (block + gathered)
+    let (work, degrees) = (&*request.work, &candidate.degrees);
+    let size = request.precision.dtype().bytes() as f64;
+    let rows = candidate.local_sequences(request.batch) as f64;
+    let waits = candidate.micro_batches.min(degrees.pipeline) as f64 / degrees.pipeline as f64;
+    let last = work.segments.len().saturating_sub(1);
+    let mut held = 0.0;
+    for segment in &work.segments[..last] {
+        if !(candidate.recompute && segment.recomputed) {
+            held += rows * saved(segment, degrees);
+        }
+        if candidate.keep_gathered && !candidate.recompute {
+            held += segment.parameters as f64 / (degrees.x * degrees.y) as f64;
+        }
     }
+    let mut largest = 0.0f64;
+    if candidate.recompute {
+        for run in &work.recomputed {
+            held += rows * entering(work, run, degrees);
+            let of_run = work.segments[run.clone()]
+                .iter()
+                .map(|segment| saved(segment, degrees));
+            largest = largest.max(rows * of_run.sum::<f64>());
+        }
+    }
+    size * (waits * held + largest)
 }
 
-// Elements of a block's parameters that a rank holds.
-fn block_parameters(request: &Request, candidate: &Candidate) -> f64 {
-    let Degrees { x, y, z, .. } = candidate.degrees;
-    let model = &request.model;
-    let (h, kv) = (model.hidden, model.kv_heads() * model.head_size());
-    (2 * h * h + 2 * h * kv + 2 * h * model.mlp_hidden()) as f64 / (x * y * z) as f64
+// Elements a row that a segment keeps for its backward: what its linear layers read, what attention and activation
+// functions read of them, and what else elementwise operations leave.
+fn saved(segment: &SegmentWork, degrees: &Degrees) -> f64 {
+    let Degrees { x, y, .. } = *degrees;
+    let cut = |axis: Axis| degrees.get(axis) as f64;
+    let input = |work: &LinearWork| (work.vectors * work.inputs) as f64;
+    let inputs: f64 = segment
+        .linear
+        .iter()
+        .map(|work| input(work) / cut(work.reads))
+        .sum();
+    let wide = segment.linear.iter().filter(|work| work.emits == Axis::X);
+    let outputs = wide.map(|work| (work.vectors * work.outputs.iter().sum::<usize>()) as f64);
+    let normed = segment
+        .linear
+        .iter()
+        .filter(|work| work.reads == Axis::Y)
+        .map(input);
+    let others = (segment.elements[1] as f64 - normed.sum::<f64>()).max(0.0);
+    inputs + outputs.sum::<f64>() / x as f64 + others / y as f64
+}
+
+// Elements a row of the wires that enter a run of segments.
+fn entering(work: &Work, run: &std::ops::Range<usize>, degrees: &Degrees) -> f64 {
+    let enters = work.wires.iter().filter(|wire| {
+        !run.contains(&wire.from) && wire.to.iter().any(|segment| run.contains(segment))
+    });
+    enters
+        .map(|wire| wire.elements as f64 / wire.cut.map_or(1, |axis| degrees.get(axis)) as f64)
+        .sum()
 }

@@ -11,14 +11,14 @@ use grid::{
     Axis,
     machine::{ProductShape, Variant},
 };
-use parallel::{Operation, Overlap};
-use train::placement::{Layers, layers};
+use parallel::{Operation, Overlap, work::LinearWork};
 
 /// Seconds that a group of layers takes, and its traffic.
 #[derive(Clone, Debug)]
 struct Group {
     // How many of them a stage has, on average.
     count: f64,
+    recomputed: bool,
     forward_s: f64,
     d_inputs_s: f64,
     d_weights_s: f64,
@@ -38,8 +38,8 @@ pub(crate) struct Sheet<'a> {
     attention_forward_s: f64,
     attention_backward_s: f64,
     elementwise_s: f64,
-    // What one micro-batch hands to the next stage, and back.
-    message: Prices,
+    // By number of chunks, how uneven stages are and what one micro-batch hands from part to part, and back.
+    stages: Vec<(usize, f64, Prices)>,
     // Gradients over Data: replicated, or shared with the optimiser.
     num_buckets: f64,
     reduce_data: Prices,
@@ -54,7 +54,7 @@ impl<'a> Sheet<'a> {
         candidate: &Candidate,
         distances: &'a Distances,
     ) -> Sheet<'a> {
-        let rows = candidate.local_sequences(request.batch) * request.model.context;
+        let rows = candidate.local_sequences(request.batch);
         let local = Local {
             request,
             candidate,
@@ -74,14 +74,11 @@ impl<'a> Sheet<'a> {
         Sheet {
             request,
             overlap: request.overlap.unwrap_or(request.preset.overlap()),
-            groups: layers(&request.model)
-                .iter()
-                .map(|layers| local.group(layers, &pricer))
-                .collect(),
+            groups: local.groups(&pricer),
             attention_forward_s: local.attention(false),
             attention_backward_s: local.attention(true),
             elementwise_s: local.elementwise(),
-            message: pricer.each(Operation::Send, Axis::Pipeline, &[local.message()]),
+            stages: local.stages(&pricer),
             num_buckets,
             reduce_data: bucket(Operation::AllReduce, gradients),
             scatter_data: bucket(Operation::ReduceScatter, gradients),
@@ -99,9 +96,13 @@ impl<'a> Sheet<'a> {
             + self.elementwise_s;
         let (stages, chunks) = (variant.degrees.pipeline, variant.schedule.num_chunks());
         let bubble = (stages - 1) as f64 / chunks as f64;
-        let micro = micro * imbalance(&self.request.model, stages, chunks);
+        let of_chunks = self.stages.iter().find(|(known, ..)| *known == chunks);
+        let Some((_, imbalance, message)) = of_chunks else {
+            return f64::INFINITY;
+        };
+        let micro = micro * imbalance;
         // A stage waits for each message: what its neighbour sends is what it does next.
-        let messages = 2.0 * chunks as f64 * self.message.at(places);
+        let messages = 2.0 * message.at(places);
         let passes = variant.micro_batches as f64 + bubble;
         let pace = self.pace(variant.micro_batches as f64 / passes);
         (micro * pace + messages) * passes
@@ -119,7 +120,11 @@ impl<'a> Sheet<'a> {
     // Forward (twice when it is computed again) and backward. Of the traffic, what may run beside compute is hidden as
     // far as the compute goes, and slows it.
     fn linear(&self, group: &Group, variant: &Candidate, places: &Places) -> f64 {
-        let forwards = if variant.recompute { 2.0 } else { 1.0 };
+        let forwards = if variant.recompute && group.recomputed {
+            2.0
+        } else {
+            1.0
+        };
         let gather = group.gather.at(places);
         let again = (forwards - 1.0 + if variant.keep_gathered { 0.0 } else { 1.0 }) * gather;
         let beside = |seconds: f64, overlaps: bool| {
@@ -200,14 +205,35 @@ struct Local<'a> {
 }
 
 impl Local<'_> {
-    fn group(&self, layers: &Layers, pricer: &Pricer) -> Group {
+    // Equal layers, wherever they stand, are one group.
+    fn groups(&self, pricer: &Pricer) -> Vec<Group> {
+        let mut counted: Vec<(&LinearWork, bool, usize)> = Vec::new();
+        for segment in &self.request.work.segments {
+            for layers in &segment.linear {
+                let alike = |(known, recomputed, _): &&mut (&LinearWork, bool, usize)| {
+                    *known == layers && *recomputed == segment.recomputed
+                };
+                match counted.iter_mut().find(alike) {
+                    Some((.., count)) => *count += 1,
+                    None => counted.push((layers, segment.recomputed, 1)),
+                }
+            }
+        }
+        let group = |(layers, recomputed, count): (&LinearWork, bool, usize)| {
+            let of_stage = count as f64 / self.candidate.degrees.pipeline as f64;
+            self.group(layers, recomputed, of_stage, pricer)
+        };
+        counted.into_iter().map(group).collect()
+    }
+
+    fn group(&self, layers: &LinearWork, recomputed: bool, count: f64, pricer: &Pricer) -> Group {
         let degrees = &self.candidate.degrees;
-        let (rows, k) = (self.rows, layers.inputs / degrees.get(layers.reads));
-        let outputs: Vec<usize> = layers
-            .outputs
-            .iter()
-            .map(|n| n / degrees.get(layers.emits))
-            .collect();
+        let (m, k) = (
+            self.rows * layers.vectors,
+            layers.inputs / degrees.get(layers.reads),
+        );
+        let emits = degrees.get(layers.emits);
+        let outputs: Vec<usize> = layers.outputs.iter().map(|n| n / emits).collect();
         let size = self.request.precision.dtype().bytes();
         let accumulated = self.request.precision.dtype().accumulator().bytes();
         let gathered = if self.request.gather_wide {
@@ -223,14 +249,15 @@ impl Local<'_> {
         };
         let sum = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
         Group {
-            count: layers.count as f64 / degrees.pipeline as f64,
-            forward_s: sum(&|n| self.product(rows, n, k, Variant::Nn)),
-            d_inputs_s: sum(&|n| self.product(rows, k, n, Variant::Nt)),
-            d_weights_s: sum(&|n| self.product(k, n, rows, Variant::Tn)),
+            count,
+            recomputed,
+            forward_s: sum(&|n| self.product(m, n, k, Variant::Nn)),
+            d_inputs_s: sum(&|n| self.product(m, k, n, Variant::Nt)),
+            d_weights_s: sum(&|n| self.product(k, n, m, Variant::Tn)),
             gather: pricer.each(Operation::AllGather, Axis::Z, &each(k, gathered)),
             scatter: pricer.each(Operation::ReduceScatter, Axis::Z, &each(k, accumulated)),
-            reduce_outputs: pricer.each(Operation::AllReduce, layers.reads, &each(rows, size)),
-            reduce_inputs: pricer.each(Operation::AllReduce, layers.emits, &[rows * k * size]),
+            reduce_outputs: pricer.each(Operation::AllReduce, layers.reads, &each(m, size)),
+            reduce_inputs: pricer.each(Operation::AllReduce, layers.emits, &[m * k * size]),
         }
     }
 
@@ -250,45 +277,78 @@ impl Local<'_> {
             .seconds(&shape, &machine.device, self.request.tuned)
     }
 
-    // Of all blocks of the stage; backward has 2.5 times the flop.
+    // Of a stage; backward has 2.5 times the flop.
     fn attention(&self, backward: bool) -> f64 {
-        let (model, device) = (&self.request.model, &self.request.machine.device);
-        let heads = model.heads as f64 / self.candidate.degrees.x as f64;
-        let flop = 2.0 * (self.rows * model.context * model.head_size()) as f64 * heads;
+        let (work, device) = (&self.request.work, &self.request.machine.device);
+        let per_row = work
+            .segments
+            .iter()
+            .map(|segment| segment.attention_flop)
+            .sum::<f64>();
+        let flop = self.rows as f64 * per_row / self.candidate.degrees.x as f64;
         let (flop, share) = match backward {
             false => (flop, device.attention.forward.value),
             true => (2.5 * flop, device.attention.backward.value),
         };
-        self.blocks() * flop / (share * device.peak(self.request.precision.dtype().name()))
+        self.of_a_stage(flop) / (share * device.peak(self.request.precision.dtype().name()))
     }
 
-    // About 20 passes over the residual's width and 8 over the wide half of the MLP, forward and backward together.
+    // About 5 passes over what is as wide as the residual and 8 over the wide half of an MLP, forward and backward together.
     fn elementwise(&self) -> f64 {
-        let (model, degrees) = (&self.request.model, &self.candidate.degrees);
-        let narrow = (self.rows * model.hidden) as f64 / degrees.y as f64;
-        let wide = (self.rows * model.mlp_hidden()) as f64 / degrees.x as f64;
-        let bytes = (20.0 * narrow + 8.0 * wide) * self.request.precision.dtype().bytes() as f64;
-        self.blocks() * bytes
-            / self
-                .request
-                .machine
-                .device
-                .kernel_bandwidth("unary", "elementwise")
+        let (work, degrees) = (&self.request.work, &self.candidate.degrees);
+        let sum = |place: usize| {
+            let of_place = work.segments.iter().map(|segment| segment.elements[place]);
+            of_place.sum::<usize>() as f64
+        };
+        let passes =
+            8.0 * sum(0) / degrees.x as f64 + 5.0 * sum(1) / degrees.y as f64 + 5.0 * sum(2);
+        let bytes = self.rows as f64 * passes * self.request.precision.dtype().bytes() as f64;
+        let bandwidth = self
+            .request
+            .machine
+            .device
+            .kernel_bandwidth("unary", "elementwise");
+        self.of_a_stage(bytes) / bandwidth
     }
 
-    fn message(&self) -> usize {
-        let width = self.request.model.hidden / self.candidate.degrees.y;
-        self.rows * width * self.request.precision.dtype().bytes()
+    // For each number of chunks that the work can be cut in.
+    fn stages(&self, pricer: &Pricer) -> Vec<(usize, f64, Prices)> {
+        let (work, degrees) = (&self.request.work, &self.candidate.degrees);
+        let asked = self.candidate.schedule.num_chunks();
+        let mut chunks = vec![1, 2, 4, asked];
+        chunks.sort_unstable();
+        chunks.dedup();
+        let of = |chunks: usize| {
+            let crossing = work.crossing(degrees.pipeline, chunks).ok()?;
+            let bytes = |wire: &&parallel::work::WireWork| {
+                let cut = wire.cut.map_or(1, |axis| degrees.get(axis));
+                self.rows * wire.elements / cut * self.request.precision.dtype().bytes()
+            };
+            // Of all messages of a micro-batch, those of one stage.
+            let sizes: Vec<usize> = crossing.iter().map(bytes).collect();
+            let parts = (degrees.pipeline * chunks - 1).max(1);
+            let of_a_cut = sizes.iter().sum::<usize>() / parts;
+            let message = pricer.each(Operation::Send, Axis::Pipeline, &vec![of_a_cut; chunks]);
+            Some((chunks, imbalance(work, degrees.pipeline, chunks), message))
+        };
+        chunks.into_iter().filter_map(of).collect()
     }
 
-    fn blocks(&self) -> f64 {
-        self.request.model.layers as f64 / self.candidate.degrees.pipeline as f64
+    fn of_a_stage(&self, all: f64) -> f64 {
+        all / self.candidate.degrees.pipeline as f64
     }
 
-    // Tensor by tensor, 12 of a block, where buckets are off.
+    // Tensor by tensor, about three for each group of linear layers, where buckets are off.
     fn num_buckets(&self, bytes: f64) -> f64 {
+        let groups: usize = self
+            .request
+            .work
+            .segments
+            .iter()
+            .map(|segment| segment.linear.len())
+            .sum();
         match self.request.preset.bucket_mib() {
-            0 => (12.0 * self.blocks()).max(1.0),
+            0 => self.of_a_stage(3.0 * groups as f64).max(1.0),
             mib => (bytes / (mib << 20) as f64).ceil().max(1.0),
         }
     }

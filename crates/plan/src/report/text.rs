@@ -23,11 +23,11 @@ fn headline(plan: &Plan) -> String {
         "{} ({:.1}B parameters) on {} devices of {}, {} sequences of {} tokens, settings {}\n\
          {} ways enumerated, {} within the memory bound, {} simulated in {:.1} s\n\n",
         request.model_name,
-        request.model.num_parameters() as f64 / 1e9,
+        request.work.num_parameters() as f64 / 1e9,
         request.devices,
         request.machine.title,
         request.batch,
-        request.model.context,
+        request.model.text().map_or(1, |text| text.context),
         request.preset.name(),
         plan.num_candidates,
         plan.num_fitting,

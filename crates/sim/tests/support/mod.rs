@@ -9,7 +9,7 @@ use hal::Result;
 use parallel::Context;
 use sim::{Breakdown, Options, Recorder, Work, cost::Costs};
 use std::{sync::Arc, time::Duration};
-use train::{Config, trainer::Trainer};
+use train::Config;
 
 /// A device of a job of `ranks` ranks.
 pub fn device(
@@ -63,13 +63,12 @@ pub fn train(
             tensor::Device::new(device)?,
             config.settings(),
         )?;
-        let mut trainer = Trainer::new(&context, &config)?;
+        let mut trainer = config.trainer(&context)?;
         for step in 0..3 {
-            let tokens = |range| Ok(testkit::fixed_tokens(&config, step, range));
-            let batch = trainer.shares().cut(&context, step, tokens)?;
+            let batch = testkit::fixed_batch(&trainer, &config, step)?;
             recorder.keep_log(true);
             recorder.begin()?;
-            trainer.step_on(&batch)?;
+            trainer.step(&batch)?;
             recorder.synchronize()?;
         }
         let breakdown = recorder.finish()?;

@@ -8,26 +8,24 @@ pub mod suggest;
 
 pub use order::OrderChoice;
 pub use overlap::{OverlapNames, overlap_from_names};
-pub use sections::{
-    DataConfig, Optimiser, ParallelConfig, Precision, RateSchedule, TrainingConfig,
-};
+pub(crate) use parse::refusal;
+pub use sections::{DataConfig, OptimiserKind, ParallelConfig, Precision, TrainingConfig};
 
-use crate::{Error, Result, placement};
+use crate::{Error, Families, ModelConfig, Result, Trainer, placement, trainer::Options};
 use bootstrap::World;
-use grid::{Grid, machine::Machine};
-use nn::GptConfig;
-use parallel::{Settings, pipeline::Plan};
-use serde::{Deserialize, Serialize};
+use grid::{Demands, Grid, machine::Machine};
+use parallel::{Context, Settings, pipeline::SchedulePlan, work::Work};
+use serde::Serialize;
 use std::{path::Path, sync::Arc};
+use tensor::Device;
 
 /// A whole configuration. Every key has a default; an unknown one is refused with the nearest that exists.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
     /// Seed of initial values, data order and dropout.
     pub seed: u64,
-    /// Sizes of the model.
-    pub model: GptConfig,
+    /// The model: its family, sizes and choices.
+    pub model: ModelConfig,
     /// Where the data comes from.
     pub data: DataConfig,
     /// Steps, batch, optimiser, validation, checkpoints.
@@ -37,21 +35,41 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a configuration file.
+    /// The default configuration of a model.
+    pub fn new(model: ModelConfig) -> Config {
+        Config {
+            seed: 0,
+            model,
+            data: DataConfig::default(),
+            training: TrainingConfig::default(),
+            parallel: ParallelConfig::default(),
+        }
+    }
+
+    /// Reads a configuration file, whose model is of one of these families.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be read; [`Error::Config`] with the place of a mistake.
-    pub fn read(path: &Path) -> Result<Config> {
+    pub fn read(path: &Path, families: &Families) -> Result<Config> {
         let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
-        Config::parse(&text).map_err(|error| Error::Config(format!("{}: {error}", path.display())))
+        let place = |error| Error::Config(format!("{}: {error}", path.display()));
+        Config::parse(&text, families).map_err(place)
     }
 
     /// Reads a configuration from TOML.
     ///
     /// # Errors
     /// [`Error::Config`] with line and key, and the nearest key for one that does not exist.
-    pub fn parse(text: &str) -> Result<Config> {
-        parse::config(text)
+    pub fn parse(text: &str, families: &Families) -> Result<Config> {
+        parse::config(text, families)
+    }
+
+    /// Reads a configuration from the JSON in a checkpoint.
+    ///
+    /// # Errors
+    /// As [`parse`](Config::parse).
+    pub fn from_json(value: serde_json::Value, families: &Families) -> Result<Config> {
+        parse::config(&parse::toml_of(value)?, families)
     }
 
     /// The configuration as TOML.
@@ -74,13 +92,82 @@ impl Config {
             .ranks
             .map_or_else(|| degrees.world_size(), Ok)?;
         let grid = Grid::for_ranks(degrees, self.parallel.order.or_default(), ranks)?;
-        let training = &self.training;
-        let chunks = self.parallel.schedule.num_chunks();
-        let demands = self
-            .model
-            .demands(training.batch, training.micro_batches, chunks);
-        demands.check(&degrees)?;
+        self.demands().check(&degrees)?;
         Ok(grid)
+    }
+
+    /// What model, batch and schedule ask of a grid.
+    pub fn demands(&self) -> Demands {
+        let demands = self.model.demands();
+        Demands {
+            stages: demands.stages / self.parallel.schedule.num_chunks().max(1),
+            batch: self.training.batch,
+            micro_batches: self.training.micro_batches,
+            ..demands
+        }
+    }
+
+    /// The context of this rank on the grid that suits the nodes of the job. Collective.
+    ///
+    /// # Errors
+    /// As [`grid_on`](Config::grid_on) and [`Context::new`].
+    pub fn context(&self, world: &World, device: &Device) -> Result<Context> {
+        let grid = self.grid_on(world)?;
+        let context = Context::new(world.clone(), grid, device.clone(), self.settings())?;
+        if let Some(machine) = self.machine()? {
+            context.describe_machine(machine);
+        }
+        Ok(context)
+    }
+
+    /// A trainer of the model. Collective.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`].
+    pub fn trainer(&self, context: &Context) -> Result<Trainer> {
+        let build = |builder: &nn::Builder| self.model.build(builder);
+        Trainer::boxed(
+            context,
+            build,
+            self.training.optimiser(),
+            self.trainer_options(),
+        )
+    }
+
+    /// What the model does for each row of the batch: counted, not computed.
+    ///
+    /// # Errors
+    /// Those of the model.
+    pub fn work(&self) -> Result<Work> {
+        let dtype = self.training.precision.dtype();
+        let rows = self.model.blank_rows(1);
+        let build = |context: &Context| {
+            let builder = nn::Builder::new(context);
+            let model = self.model.build(&builder)?;
+            Ok((model, builder.parameters()))
+        };
+        Ok(Work::count(
+            |device| rows.upload(device, dtype, 0..1),
+            dtype,
+            build,
+        )?)
+    }
+
+    /// How a trainer of this configuration runs its steps.
+    pub fn trainer_options(&self) -> Options {
+        let training = &self.training;
+        Options {
+            batch: training.batch,
+            micro_batches: training.micro_batches,
+            precision: training.precision,
+            schedule: self.parallel.schedule,
+            recompute: training.recompute,
+            sharded_optimiser: self.parallel.sharded_optimiser,
+            clip_norm: training.clip_norm,
+            loss_scale: training.loss_scale,
+            graph: training.graph,
+            ..Options::default()
+        }
     }
 
     /// The grid in the order of axes that suits the nodes of the job. Collective where there are several.
@@ -127,21 +214,24 @@ impl Config {
     /// # Errors
     /// [`Error::Config`] or [`Error::Grid`].
     pub fn check(&self) -> Result<()> {
-        self.model.check().map_err(as_config)?;
+        self.model.check()?;
         self.training.check()?;
         self.grid()?;
         self.check_graph()?;
         self.machine()?;
-        self.plan().map(drop)
+        self.schedule().map(drop)
     }
 
     // Masks are drawn by numbers that kernels take by value, and collectives run on other streams.
     fn check_graph(&self) -> Result<()> {
-        let (ranks, dropout) = (self.grid()?.world_size(), self.model.dropout);
-        match self.training.graph && (ranks > 1 || dropout > 0.0) {
-            true => Err(Error::Config(format!(
-                "training.graph: found {ranks} ranks and dropout {dropout}, needs 1 rank and no dropout"
-            ))),
+        let (ranks, draws) = (self.grid()?.world_size(), self.model.draws_masks());
+        match self.training.graph && (ranks > 1 || draws) {
+            true => {
+                let masks = if draws { "dropout" } else { "no dropout" };
+                Err(Error::Config(format!(
+                    "training.graph: found {ranks} ranks and {masks}, needs 1 rank and no dropout"
+                )))
+            }
             false => Ok(()),
         }
     }
@@ -150,9 +240,9 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::Config`] when it cannot be built.
-    pub fn plan(&self) -> Result<Plan> {
-        let stages = self.parallel.grid.pipeline;
-        Plan::new(self.parallel.schedule, stages, self.training.micro_batches).map_err(as_config)
+    pub fn schedule(&self) -> Result<SchedulePlan> {
+        let (kind, stages) = (self.parallel.schedule, self.parallel.grid.pipeline);
+        SchedulePlan::new(kind, stages, self.training.micro_batches).map_err(as_config)
     }
 
     /// What the layers need to know of the configuration.
@@ -174,34 +264,4 @@ impl Config {
 
 fn as_config(error: hal::Error) -> Error {
     Error::Config(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use grid::factorisations;
-
-    #[test]
-    fn the_default_model_fits_every_grid_of_up_to_8_ranks() {
-        for degrees in [1, 2, 4, 8].into_iter().flat_map(factorisations) {
-            let mut config = Config::default();
-            config.model.vocabulary = 256;
-            config.parallel.grid = degrees;
-            config
-                .check()
-                .unwrap_or_else(|error| panic!("{degrees}: {error}"));
-        }
-    }
-
-    #[test]
-    fn the_rate_warms_up_and_then_falls_to_its_lowest() {
-        let training = TrainingConfig {
-            steps: 100,
-            warmup_steps: 10,
-            ..TrainingConfig::default()
-        };
-        assert_eq!(training.rate(9), training.learning_rate);
-        assert!(training.rate(4) < training.rate(5) && training.rate(50) > training.rate(51));
-        assert!((training.rate(100) - training.lowest_rate).abs() < 1e-12);
-    }
 }

@@ -1,16 +1,70 @@
 //! TOML to a configuration, with a hint for a misspelt key.
 
-use super::{Config, suggest::nearest};
-use crate::{Error, Result};
+use super::{Config, DataConfig, ParallelConfig, TrainingConfig, suggest::nearest};
+use crate::{Error, Families, Result};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
 
-pub(super) fn config(text: &str) -> Result<Config> {
-    toml::from_str(text).map_err(|error| {
-        let line = error
-            .span()
-            .map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        let place = line.map_or(String::new(), |line| format!("line {line}: "));
-        Error::Config(format!("{place}{}", hinted(error.message())))
+/// Keys that stand elsewhere now.
+const MOVED: [(&str, &str); 1] = [("recompute", "training.recompute")];
+
+// All but the model, which its family reads.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Sections {
+    seed: u64,
+    #[allow(dead_code, reason = "a key that is known, and read by the family")]
+    model: IgnoredAny,
+    data: DataConfig,
+    training: TrainingConfig,
+    parallel: ParallelConfig,
+}
+
+pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
+    let sections: Sections = toml::from_str(text).map_err(|error| refusal(text, &error))?;
+    let Sections {
+        seed,
+        data,
+        training,
+        parallel,
+        ..
+    } = sections;
+    let model = families.read(text)?;
+    Ok(Config {
+        seed,
+        model,
+        data,
+        training,
+        parallel,
     })
+}
+
+/// JSON as TOML, which has no null: keys without a value are left out.
+pub(super) fn toml_of(value: Value) -> Result<String> {
+    let refuse = |error: toml::ser::Error| Error::Config(format!("configuration: {error}"));
+    toml::to_string(&without_nulls(value)).map_err(refuse)
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(entries) => {
+            let kept = entries.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(
+                kept.map(|(key, value)| (key, without_nulls(value)))
+                    .collect(),
+            )
+        }
+        Value::Array(values) => Value::Array(values.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
+/// A mistake in a configuration's text, with its line and the nearest key.
+pub(crate) fn refusal(text: &str, error: &toml::de::Error) -> Error {
+    let line = |start: usize| text[..start.min(text.len())].matches('\n').count() + 1;
+    let line = error.span().map(|span| line(span.start));
+    let place = line.map_or(String::new(), |line| format!("line {line}: "));
+    Error::Config(format!("{place}{}", hinted(error.message())))
 }
 
 // serde names the key that it does not know and those that it does, all in back quotes.
@@ -23,42 +77,11 @@ fn hinted(message: &str) -> String {
     else {
         return message.replace('\n', " ");
     };
+    if let Some((_, moved)) = MOVED.iter().find(|(key, _)| key == found) {
+        return format!("found `{found}`, which is `{moved}` now");
+    }
     match nearest(found, known) {
         Some(near) => format!("found `{found}`, which does not exist here; did you mean `{near}`?"),
         None => format!("found `{found}`, needs one of {}", known.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_misspelt_key_gets_its_line_and_the_nearest_key() {
-        let text = "seed = 3\n[training]\nlerning_rate = 1e-3\n";
-        let message = config(text).unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "line 3: found `lerning_rate`, which does not exist here; did you mean `learning_rate`?"
-        );
-    }
-
-    #[test]
-    fn a_key_unlike_all_others_gets_the_list() {
-        let message = config("[parallel]\nzzzzzzzz = 1\n")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            message.starts_with("line 2: found `zzzzzzzz`, needs one of ranks, grid, order"),
-            "{message}"
-        );
-    }
-
-    #[test]
-    fn a_configuration_survives_writing_and_reading() {
-        let mut written = Config::default();
-        written.parallel.overlap = super::super::OverlapNames(parallel::Overlap::NONE);
-        written.model.family = nn::Family::Llama;
-        assert_eq!(config(&written.to_toml().unwrap()).unwrap(), written);
     }
 }

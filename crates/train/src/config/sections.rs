@@ -4,6 +4,7 @@ use super::{OrderChoice, OverlapNames};
 use crate::{
     Error, Result,
     data::{OrderMode, TokenType, TokenizerChoice},
+    optimiser::{AdamW, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
 use parallel::{Hierarchical, Overlap, Positions, pipeline::ScheduleKind};
@@ -72,25 +73,12 @@ impl Precision {
 /// Which optimiser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Optimiser {
+pub enum OptimiserKind {
     /// Adam with decoupled weight decay.
     #[default]
     AdamW,
     /// Stochastic gradient descent, with momentum if that is not 0.
     Sgd,
-}
-
-/// How the learning rate goes on after its warm-up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RateSchedule {
-    /// Down to the lowest rate by half a cosine.
-    #[default]
-    Cosine,
-    /// Down to the lowest rate along a line.
-    Linear,
-    /// As it is.
-    Constant,
 }
 
 /// Steps, batch, optimiser, validation, checkpoints.
@@ -106,7 +94,7 @@ pub struct TrainingConfig {
     /// The types that the model computes in.
     pub precision: Precision,
     /// Which optimiser.
-    pub optimiser: Optimiser,
+    pub optimiser: OptimiserKind,
     /// Highest learning rate.
     pub learning_rate: f64,
     /// Lowest learning rate, reached at the last step.
@@ -137,6 +125,8 @@ pub struct TrainingConfig {
     pub keep_checkpoints: usize,
     /// Initial scale of the loss in f16.
     pub loss_scale: f64,
+    /// Drop activations in forward and compute them again in backward.
+    pub recompute: bool,
     /// Whether forward and backward are recorded in the second step and then queued in one call (CUDA and HIP graphs): for
     /// models so small that the device waits for the host. On one rank, and without dropout.
     pub graph: bool,
@@ -149,7 +139,7 @@ impl Default for TrainingConfig {
             batch: 16,
             micro_batches: 2,
             precision: Precision::F32,
-            optimiser: Optimiser::AdamW,
+            optimiser: OptimiserKind::AdamW,
             learning_rate: 2e-3,
             lowest_rate: 2e-4,
             warmup_steps: 50,
@@ -165,6 +155,7 @@ impl Default for TrainingConfig {
             checkpoint_every: 200,
             keep_checkpoints: 3,
             loss_scale: 65_536.0,
+            recompute: false,
             graph: false,
         }
     }
@@ -215,27 +206,29 @@ impl TrainingConfig {
         }
     }
 
-    /// Number of state tensors that the optimiser keeps for each weight.
-    pub fn num_states(&self) -> usize {
-        match self.optimiser {
-            Optimiser::AdamW => 2,
-            Optimiser::Sgd => usize::from(self.momentum > 0.0),
-        }
-    }
-
-    /// The learning rate of a step, from 0.
-    pub fn rate(&self, step: u64) -> f64 {
-        if step < self.warmup_steps {
-            return self.learning_rate * (step + 1) as f64 / self.warmup_steps as f64;
-        }
-        let left = (self.steps.saturating_sub(self.warmup_steps)).max(1) as f64;
-        let progress = ((step - self.warmup_steps) as f64 / left).min(1.0);
-        let share = match self.rate_schedule {
-            RateSchedule::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * progress).cos()),
-            RateSchedule::Linear => 1.0 - progress,
-            RateSchedule::Constant => return self.learning_rate,
+    /// The optimiser, with its rates.
+    pub fn optimiser(&self) -> Box<dyn Optimiser> {
+        let rate = Rate {
+            highest: self.learning_rate,
+            lowest: self.lowest_rate,
+            warmup_steps: self.warmup_steps,
+            steps: self.steps,
+            schedule: self.rate_schedule,
         };
-        self.lowest_rate + share * (self.learning_rate - self.lowest_rate)
+        match self.optimiser {
+            OptimiserKind::AdamW => Box::new(AdamW {
+                rate,
+                beta1: self.beta1,
+                beta2: self.beta2,
+                epsilon: self.epsilon,
+                weight_decay: self.weight_decay,
+            }),
+            OptimiserKind::Sgd => Box::new(Sgd {
+                rate,
+                momentum: self.momentum,
+                weight_decay: self.weight_decay,
+            }),
+        }
     }
 }
 

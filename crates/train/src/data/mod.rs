@@ -9,6 +9,7 @@
 //!
 //! Not done yet: reading ahead on another thread, mixing several sources by weight.
 
+mod batches;
 mod corpus;
 mod dataset;
 mod error;

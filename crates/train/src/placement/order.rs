@@ -34,7 +34,7 @@ pub fn best_order(
         machine,
         hierarchical: config.parallel.hierarchical,
     };
-    let volumes = volumes(config);
+    let volumes = volumes(config)?;
     let seconds = |order: AxisOrder| -> Result<f64> {
         let grid = Grid::new(degrees, order)?;
         let mapping = Mapping::by_node(&grid, nodes.to_vec());
@@ -77,65 +77,4 @@ fn distinct(config: &Config) -> Vec<AxisOrder> {
         .into_iter()
         .filter(|order| seen.insert(used(order)))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(degrees: &str) -> Config {
-        let mut config = Config::default();
-        config.model.vocabulary = 256;
-        config.parallel.grid = degrees.parse().unwrap();
-        config
-    }
-
-    fn first(config: &Config, nodes: &[usize]) -> Axis {
-        let order = best_order(config, nodes, None).unwrap();
-        let used = |axis: &&Axis| config.parallel.grid.get(**axis) > 1;
-        *order.axes().iter().find(used).unwrap()
-    }
-
-    #[test]
-    fn what_talks_most_lies_innermost() {
-        let halves = [0, 0, 1, 1];
-        // A replica's gradients once a step, or two all-reduces of activations a layer and micro-batch.
-        assert_eq!(first(&config("x=2,data=2"), &halves), Axis::X);
-        assert_eq!(first(&config("y=2,pipeline=2"), &halves), Axis::Y);
-        // With very few tokens the weights' gathers are the larger part.
-        let mut few = config("x=2,z=2");
-        (
-            few.training.batch,
-            few.model.context,
-            few.training.micro_batches,
-        ) = (2, 4, 1);
-        few.model.hidden = 1024;
-        few.parallel.overlap.0 = parallel::Overlap::NONE;
-        assert_eq!(first(&few, &halves), Axis::Z);
-        assert_eq!(first(&config("x=2,z=2"), &halves), Axis::X);
-    }
-
-    #[test]
-    fn one_node_keeps_the_default_order() {
-        let mut few = config("x=2,z=2,data=2");
-        few.model.hidden = 1024;
-        assert_eq!(
-            best_order(&few, &[0; 8], None).unwrap(),
-            AxisOrder::default()
-        );
-    }
-
-    #[test]
-    fn the_machine_that_is_named_decides() {
-        // A network faster than the links inside a node turns the order round.
-        let mut machine = Machine::find("laptop").unwrap();
-        machine.links.injection_gbps.value = 1e4;
-        machine.links.peer_gbps.value = 0.01;
-        machine.links.network_us.value = machine.links.in_node_us.value;
-        let order = best_order(&config("x=2,data=2"), &[0, 0, 1, 1], Some(&machine)).unwrap();
-        assert!(
-            order.position(Axis::Data) < order.position(Axis::X),
-            "{order}"
-        );
-    }
 }

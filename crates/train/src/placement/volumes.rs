@@ -8,10 +8,13 @@
 //! # Source
 //! Singh et al., arXiv:2305.13525, section on the communication model; extended to pipelines.
 
-use super::{Layers, layers};
-use crate::Config;
+use crate::{Config, Result};
 use grid::{Axis, Degrees};
-use parallel::{Operation, counters::Subject};
+use parallel::{
+    Operation,
+    counters::Subject,
+    work::{LinearWork, Work},
+};
 
 /// One kind of traffic on one axis, as all stages together have it on one rank each.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,34 +34,43 @@ pub struct Volume {
 }
 
 /// The traffic of a step's layers, gradients and stages. Norms, the loss and clipping move next to nothing.
-pub fn volumes(config: &Config) -> Vec<Volume> {
-    let step = Step::new(config);
+///
+/// # Errors
+/// [`Error::Parallel`](crate::Error::Parallel) for more parts of a pipeline than segments.
+pub fn volumes(config: &Config) -> Result<Vec<Volume>> {
+    let work = config.work()?;
+    let step = Step {
+        config,
+        work: &work,
+        degrees: config.parallel.grid,
+    };
     let mut all = Vec::new();
-    layers(&config.model)
-        .iter()
-        .for_each(|layer| step.add_layer(layer, &mut all));
+    for segment in &work.segments {
+        let forwards = if segment.recomputed && config.training.recompute {
+            2
+        } else {
+            1
+        };
+        segment
+            .linear
+            .iter()
+            .for_each(|layers| step.add_layers(layers, forwards, &mut all));
+    }
     step.add_gradients(&mut all);
-    step.add_messages(&mut all);
-    all
+    step.add_messages(&mut all)?;
+    Ok(all)
 }
 
 struct Step<'a> {
     config: &'a Config,
+    work: &'a Work,
     degrees: Degrees,
-    rows: usize,
-    micro_batches: usize,
 }
 
-impl<'a> Step<'a> {
-    fn new(config: &'a Config) -> Step<'a> {
-        let degrees = config.parallel.grid;
-        let rows = config.training.batch * config.model.context / degrees.data.max(1);
-        Step {
-            config,
-            degrees,
-            rows,
-            micro_batches: config.training.micro_batches,
-        }
+impl Step<'_> {
+    // Of a data replica.
+    fn rows(&self) -> usize {
+        self.config.training.batch / self.degrees.data.max(1)
     }
 
     fn element(&self) -> u64 {
@@ -69,17 +81,15 @@ impl<'a> Step<'a> {
         self.config.training.precision.dtype().accumulator().bytes() as u64
     }
 
-    fn add_layer(&self, layer: &Layers, all: &mut Vec<Volume>) {
-        let Layers { reads, emits, .. } = *layer;
+    fn add_layers(&self, layers: &LinearWork, forwards: usize, all: &mut Vec<Volume>) {
+        let LinearWork { reads, emits, .. } = *layers;
         let Degrees { x, y, z, .. } = self.degrees;
-        let (k, n) = (layer.inputs, layer.outputs.iter().sum::<usize>());
-        let outputs = layer.outputs.len() * layer.count;
-        let overlap = self.config.parallel.overlap.0;
-        let forwards = if layer.in_blocks && self.config.model.recompute {
-            2
-        } else {
-            1
-        };
+        let (k, n) = (layers.inputs, layers.outputs.iter().sum::<usize>());
+        let (m, outputs) = (self.rows() * layers.vectors, layers.outputs.len());
+        let (overlap, micro_batches) = (
+            self.config.parallel.overlap.0,
+            self.config.training.micro_batches,
+        );
         let gathers = forwards + usize::from(!self.config.parallel.keep_gathered);
         let mut add =
             |axis, operation, (times, calls): (usize, usize), elements, element, hidden| {
@@ -88,14 +98,14 @@ impl<'a> Step<'a> {
                     axis,
                     operation,
                     times * calls,
-                    times * elements * layer.count,
+                    times * elements,
                     element,
                     hidden,
                 );
             };
-        let over_reads = self.rows * n / (z * self.degrees.get(emits));
-        let over_emits = self.rows * k / (z * self.degrees.get(reads));
-        let weights = k * n / (x * y) * self.micro_batches;
+        let over_reads = m * n / (z * self.degrees.get(emits));
+        let over_emits = m * k / (z * self.degrees.get(reads));
+        let weights = k * n / (x * y) * micro_batches;
         let wide = self.config.parallel.gather_wide;
         let travels = if wide {
             self.sum_element()
@@ -114,7 +124,7 @@ impl<'a> Step<'a> {
         add(
             emits,
             AllReduce,
-            (1, layer.count),
+            (1, 1),
             over_emits,
             self.element(),
             overlap.all_reduce,
@@ -152,7 +162,7 @@ impl<'a> Step<'a> {
             return;
         }
         let (calls, bytes) = (
-            (calls * self.micro_batches) as u64,
+            (calls * self.config.training.micro_batches) as u64,
             elements as u64 * element,
         );
         let alike = |volume: &&mut Volume| {
@@ -178,7 +188,7 @@ impl<'a> Step<'a> {
             return;
         }
         let Degrees { x, y, z, .. } = self.degrees;
-        let bytes = (self.config.model.num_parameters() / (x * y * z)) as u64 * self.sum_element();
+        let bytes = (self.work.num_parameters() / (x * y * z)) as u64 * self.sum_element();
         let bucket = (self.config.parallel.bucket_mib.max(1) << 20) as u64;
         let calls = bytes.div_ceil(bucket).max(self.degrees.pipeline as u64);
         let hidden = self.config.parallel.overlap.0.data;
@@ -198,26 +208,26 @@ impl<'a> Step<'a> {
         all.push(volume(Operation::AllGather, values, false));
     }
 
-    // Between each pair of neighbouring stages, of which the interleaved schedule has one pair more for each chunk.
-    fn add_messages(&self, all: &mut Vec<Volume>) {
-        let Degrees { y, z, pipeline, .. } = self.degrees;
+    // Each wire that crosses from part to part, and its gradient back.
+    fn add_messages(&self, all: &mut Vec<Volume>) -> Result<()> {
+        let Degrees { z, pipeline, .. } = self.degrees;
         if pipeline == 1 {
-            return;
+            return Ok(());
         }
-        let cuts = (pipeline * self.config.parallel.schedule.num_chunks() - 1) as u64;
-        let elements = self.rows * self.config.model.hidden / (z * y);
-        let (calls, bytes) = (
-            2 * cuts * self.micro_batches as u64,
-            2 * cuts * elements as u64 * self.element(),
-        );
-        let (axis, operation, subject) = (Axis::Pipeline, Operation::Send, Subject::Pipeline);
+        let chunks = self.config.parallel.schedule.num_chunks();
+        let crossing = self.work.crossing(pipeline, chunks)?;
+        let elements = |wire: &&parallel::work::WireWork| {
+            let degree = wire.cut.map_or(1, |axis| self.degrees.get(axis));
+            (self.rows() * wire.elements / (z * degree)) as u64
+        };
         all.push(Volume {
-            axis,
-            operation,
-            subject,
-            calls,
-            bytes,
+            axis: Axis::Pipeline,
+            operation: Operation::Send,
+            subject: Subject::Pipeline,
+            calls: 2 * (crossing.len() * self.config.training.micro_batches) as u64,
+            bytes: 2 * crossing.iter().map(elements).sum::<u64>() * self.element(),
             hidden: true,
         });
+        Ok(())
     }
 }

@@ -42,15 +42,14 @@ fn first_bad_loss(losses: &[(usize, Tensor)]) -> Result<Option<String>> {
 fn first_bad(trainer: &Trainer, part: Part, word: &str) -> Result<Option<String>> {
     let mut bad = Vec::new();
     trainer
-        .model
-        .parameters
+        .parameters()
         .read::<Error>(part, |parameter, numbers| {
             if let Some(value) = numbers.iter().find(|number| !number.is_finite()) {
                 bad.push((parameter.name().to_owned(), *value));
             }
             Ok(())
         })?;
-    let in_order = trainer.model.parameters.parameters().iter();
+    let in_order = trainer.parameters().parameters().iter();
     let found = in_order
         .filter_map(|parameter| bad.iter().find(|(name, _)| name == parameter.name()))
         .next();

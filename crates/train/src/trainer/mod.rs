@@ -1,15 +1,14 @@
-//! Training: a step, a validation, and a whole run of them.
+//! Training any model, step by step.
 //!
-//! [`Trainer`] is one rank's model, parameters and optimiser, and does single steps; `batch` cuts the global batch for
-//! a rank; `scale` adapts the loss scale in f16; `diverged` finds what went wrong; `save` moves parameters to and from
-//! checkpoints; `peak` tells the most memory taken; `recorded` queues a step in one call; [`run`](fn@run) is a whole run with records, validation, checkpoints and a clean stop.
+//! [`Trainer`] is one rank's model, parameters and optimiser; `options` says how its steps run; `scale` adapts the loss scale
+//! in f16; `recorded` queues a step in one call; `diverged` finds what went wrong; `save` moves parameters to and from
+//! checkpoints; `fit` is a loop of steps with callbacks; `peak` gives the most memory taken.
 
-mod batch;
 mod diverged;
-mod observer;
+mod fit;
+mod options;
 mod peak;
 mod recorded;
-mod run;
 mod save;
 mod scale;
 #[allow(
@@ -18,10 +17,9 @@ mod scale;
 )]
 mod trainer;
 
-pub use batch::Shares;
-pub use observer::{Observer, Started, Stop, Summary};
+pub use fit::{Callback, StepDone};
+pub use options::{GroupOptions, Options};
 pub use peak::PeakMemory;
-pub use run::{Run, run};
-pub use save::{Sections, load, save};
-pub(crate) use save::{read_weights, stored_sections};
-pub use trainer::{StepResult, Trainer};
+pub use save::Attached;
+pub(crate) use save::{check_names, read_weights, stored};
+pub use trainer::{Computed, StepResult, Trainer};

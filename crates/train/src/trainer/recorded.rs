@@ -4,35 +4,39 @@
 //! every step: there is no dropout, and the scale of the loss is read from memory. The update is queued as ever: its
 //! learning rate changes.
 
-use super::Trainer;
-use crate::{Error, Result, config::TrainingConfig};
-use nn::{Batch, gpt::MicroBatch};
-use parallel::Context;
+use super::{Options, Trainer, trainer::Computed};
+use crate::{Error, Result};
+use parallel::{Batch, Context};
 use tensor::{Recording, Tensor, ops};
 
-/// Refuses recorded steps on a device that records nothing.
+/// Refuses recorded steps on a device that records nothing, and on several ranks.
 ///
 /// # Errors
-/// [`Error::Config`] with the device.
-pub(super) fn check(context: &Context, training: &TrainingConfig) -> Result<()> {
-    match training.graph && !context.device().capabilities().records_work {
-        true => {
-            let found = format!("{}, which records no work", context.device().id());
-            Err(Error::Config(format!(
-                "training.graph: found {found}, needs a CUDA or ROCm device"
-            )))
-        }
-        false => Ok(()),
+/// [`Error::Config`] with the device or the number of ranks.
+pub(super) fn check(context: &Context, options: &Options) -> Result<()> {
+    let refuse = |found: String, needed: &str| {
+        Err(Error::Config(format!(
+            "training.graph: found {found}, needs {needed}"
+        )))
+    };
+    if !options.graph {
+        return Ok(());
+    }
+    if !context.device().capabilities().records_work {
+        let found = format!("{}, which records no work", context.device().id());
+        return refuse(found, "a CUDA or ROCm device");
+    }
+    // Collectives run on streams of their own, which are not recorded.
+    match context.world().size() {
+        1 => Ok(()),
+        ranks => refuse(format!("{ranks} ranks"), "1 rank"),
     }
 }
 
 impl Trainer {
-    // The first step runs as it is: it makes what the later ones need, and times products.
-    pub(super) fn recorded_or_not(
-        &mut self,
-        batch: &nn::Batch,
-    ) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
-        if !(self.config.training.graph && self.has_agreed) {
+    // The first step runs as it is: it makes what the later ones need, and times matmuls.
+    pub(super) fn recorded_or_not(&mut self, batch: &Batch) -> Result<Computed> {
+        if !(self.options.graph && self.has_agreed) {
             return self.gradients(batch);
         }
         let recorded = match self.recorded.take() {
@@ -49,42 +53,44 @@ impl Trainer {
 #[derive(Debug)]
 pub(super) struct Recorded {
     recording: Recording,
-    // Where the recorded work reads its tokens and the scale of the loss.
+    // Where the recorded work reads its rows and the scale of the loss.
     batch: Batch,
     d_loss: Tensor,
-    mean: Tensor,
-    losses: Vec<(usize, Tensor)>,
+    computed: Computed,
 }
 
 impl Recorded {
     /// Records a step on batches of the shape of this one.
     ///
     /// # Errors
+    /// [`Error::Config`] for a model that draws random masks: each replay would draw the same;
     /// [`Error::Parallel`] where the device records nothing; those of the step.
     pub(super) fn new(trainer: &Trainer, batch: &Batch) -> Result<Recorded> {
+        if trainer.parameters().draws_masks() {
+            let found = "a model that draws random masks";
+            return Err(Error::Config(format!(
+                "training.graph: found {found}, needs no dropout"
+            )));
+        }
         let device = trainer.context.device();
-        let batch = Batch {
-            micro_batches: batch
-                .micro_batches
-                .iter()
-                .map(copied)
-                .collect::<Result<_>>()?,
-            ..batch.clone()
+        let copied = |tensor: &Tensor| {
+            let copy = Tensor::empty(tensor.device(), tensor.dtype(), tensor.shape())?;
+            ops::copy(tensor, &copy)?;
+            Ok(copy)
         };
-        let d_loss = Tensor::full(
-            device,
-            trainer.dtype().accumulator(),
-            &[1],
-            trainer.loss_scale.value,
-        )?;
-        let (recording, (mean, losses)) =
-            device.record(|| trainer.gradients_of(&batch, &d_loss))?;
+        let own = batch.micro_batches.iter().map(|rows| rows.map(copied));
+        let batch = Batch {
+            micro_batches: own.collect::<tensor::Result<_>>()?,
+            ..*batch
+        };
+        let dtype = trainer.dtype().accumulator();
+        let d_loss = Tensor::full(device, dtype, &[1], trainer.loss_scale.value)?;
+        let (recording, computed) = device.record(|| trainer.gradients_of(&batch, &d_loss))?;
         Ok(Recorded {
             recording,
             batch,
             d_loss,
-            mean,
-            losses,
+            computed,
         })
     }
 
@@ -92,32 +98,26 @@ impl Recorded {
     /// [`Trainer::gradients`] gives.
     ///
     /// # Errors
-    /// Those of the device.
-    pub(super) fn run(
-        &self,
-        batch: &Batch,
-        loss_scale: f64,
-    ) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
+    /// [`Error::Parallel`] for a batch of other columns or shapes than the recorded one; those of the device.
+    pub(super) fn run(&self, batch: &Batch, loss_scale: f64) -> Result<Computed> {
+        if batch.micro_batches.len() != self.batch.micro_batches.len() {
+            let found = format!("{} micro-batches", batch.micro_batches.len());
+            let needed = self.batch.micro_batches.len();
+            return Err(Error::Config(format!(
+                "recorded step: found {found}, needs {needed}"
+            )));
+        }
         for (own, given) in self.batch.micro_batches.iter().zip(&batch.micro_batches) {
-            ops::copy(&given.inputs, &own.inputs)?;
-            ops::copy(&given.targets, &own.targets)?;
+            for (name, own) in own.columns() {
+                ops::copy(given.tensor(name)?, own)?;
+            }
         }
         self.d_loss.fill(loss_scale)?;
         self.recording.replay()?;
-        Ok((self.mean.clone(), self.losses.clone()))
+        Ok(Computed {
+            gradients: self.computed.gradients.replayed(),
+            loss: self.computed.loss.clone(),
+            losses: self.computed.losses.clone(),
+        })
     }
-}
-
-fn copied(micro_batch: &MicroBatch) -> Result<MicroBatch> {
-    let copied = |tensor: &Tensor| {
-        let copy = Tensor::empty(tensor.device(), tensor.dtype(), tensor.shape())?;
-        ops::copy(tensor, &copy)?;
-        Ok::<_, tensor::Error>(copy)
-    };
-    let (inputs, targets) = (copied(&micro_batch.inputs)?, copied(&micro_batch.targets)?);
-    Ok(MicroBatch {
-        inputs,
-        targets,
-        ..micro_batch.clone()
-    })
 }

@@ -2,36 +2,52 @@
 
 use super::{Trainer, scale::LossScale};
 use crate::{
-    Config, Error, Result,
-    checkpoint::{self, Piece, Reader, ShardRecord, Writer, write_shard},
-    data::Tokenizer,
+    Error, Result,
+    checkpoint::{self, Piece, PlainFile, Reader, ShardRecord, Writer, write_shard},
 };
 use grid::{Axis, IndexBox, Layout};
 use parallel::{Context, Parameter, data::Part};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 use tensor::DType;
 
-/// What a checkpoint holds besides tensors.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Sections {
-    /// The whole configuration of the run that wrote it.
-    pub config: Config,
+/// Checkpoints that [`Trainer::save`] keeps.
+const KEPT: usize = 3;
+
+/// What a program keeps in a checkpoint beside the trainer's own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attached {
+    /// The model's configuration.
+    pub model: Value,
+    /// The whole configuration of the run.
+    pub config: Value,
     /// How text becomes tokens.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Value,
+}
+
+/// The trainer's section of a checkpoint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    #[serde(default)]
+    pub(crate) config: Value,
+    #[serde(default)]
+    pub(crate) tokenizer: Value,
     /// The optimiser's updates so far.
-    pub(crate) num_updates: u64,
-    pub(crate) loss_scale: LossScale,
+    num_updates: u64,
+    loss_scale: LossScale,
+    #[serde(default)]
+    optimiser: Option<String>,
 }
 
 /// The parts that are stored, each under a prefix of its own.
-fn parts(trainer: &Trainer) -> Vec<(String, Part)> {
-    let states = (0..trainer.config.training.num_states())
-        .map(|index| (format!("state{index}/"), Part::State(index)));
-    [("weights/".to_owned(), Part::Weights)]
-        .into_iter()
-        .chain(states)
-        .collect()
+fn parts(num_states: usize) -> Vec<(String, Part)> {
+    let states = (0..num_states).map(|index| (format!("state{index}/"), Part::State(index)));
+    let weights = [("weights/".to_owned(), Part::Weights)];
+    weights.into_iter().chain(states).collect()
 }
 
 struct Owned {
@@ -42,86 +58,191 @@ struct Owned {
     bytes: Vec<u8>,
 }
 
-/// Writes a checkpoint of `step` steps into `dir`. Collective: every rank writes what it alone, or it first, holds.
-///
-/// # Errors
-/// [`Error::Checkpoint`] on every rank when one of them cannot write; nothing that was whole before is touched.
-pub fn save(
-    trainer: &Trainer,
-    tokenizer: &Tokenizer,
-    dir: &Path,
-    step: u64,
-    keep: usize,
-) -> Result<PathBuf> {
-    let owned = collect(trainer)?;
-    let world = trainer.context.world();
-    let everyone = world.everyone();
-    let writer = (world.rank() == 0).then(|| Writer::begin(dir, step));
-    let begun = writer
-        .as_ref()
-        .map_or(Ok(String::new()), |writer| match writer {
-            Ok(writer) => Ok(writer.dir().display().to_string()),
-            Err(error) => Err(error.to_string()),
+impl Trainer {
+    /// Writes a checkpoint of the steps done so far into `dir`, and keeps the three newest. Collective: every rank writes what
+    /// it alone, or it first, holds.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] on every rank when one of them cannot write; nothing that was whole before is touched.
+    pub fn save(&self, dir: impl AsRef<Path>) -> Result<PathBuf> {
+        self.save_with(dir.as_ref(), KEPT, &Attached::default())
+    }
+
+    /// As [`save`](Trainer::save), keeping the `keep` newest, with what the program attaches.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save_with(&self, dir: &Path, keep: usize, attached: &Attached) -> Result<PathBuf> {
+        let owned = collect(self)?;
+        let world = self.context.world();
+        let everyone = world.everyone();
+        let writer = (world.rank() == 0).then(|| Writer::begin(dir, self.next_step));
+        let begun = writer
+            .as_ref()
+            .map_or(Ok(String::new()), |writer| match writer {
+                Ok(writer) => Ok(writer.dir().display().to_string()),
+                Err(error) => Err(error.to_string()),
+            });
+        let writing = PathBuf::from(shared(&self.context, begun)?);
+        let dtype = self.dtype().accumulator();
+        let pieces: Vec<Piece<'_>> = owned.iter().map(|owned| owned.piece(dtype)).collect();
+        let record = match pieces.is_empty() {
+            true => Ok(String::new()),
+            false => write_shard(&writing, world.rank(), &pieces)
+                .map_err(|error| error.to_string())
+                .and_then(encode),
+        };
+        let records = gathered(&self.context, record)?;
+        let committed = writer.map_or(Ok(String::new()), |writer| {
+            let done = writer.and_then(|writer| writer.commit(records, sections(self, attached)));
+            done.map(|path| path.display().to_string())
+                .map_err(|error| error.to_string())
         });
-    let writing = PathBuf::from(shared(&trainer.context, begun)?);
-    let dtype = trainer.dtype().accumulator();
-    let pieces: Vec<Piece<'_>> = owned.iter().map(|owned| owned.piece(dtype)).collect();
-    let record = match pieces.is_empty() {
-        true => Ok(String::new()),
-        false => write_shard(&writing, world.rank(), &pieces)
-            .map_err(|error| error.to_string())
-            .and_then(encode),
-    };
-    let records = gathered(&trainer.context, record)?;
-    let committed = writer.map_or(Ok(String::new()), |writer| {
-        let done = writer.and_then(|writer| writer.commit(records, sections(trainer, tokenizer)));
-        done.map(|path| path.display().to_string())
-            .map_err(|error| error.to_string())
-    });
-    let path = PathBuf::from(shared(&trainer.context, committed)?);
-    if world.rank() == 0 {
-        checkpoint::prune(dir, keep.max(1))?;
+        let path = PathBuf::from(shared(&self.context, committed)?);
+        if world.rank() == 0 {
+            checkpoint::prune(dir, keep.max(1))?;
+        }
+        everyone.barrier()?;
+        Ok(path)
     }
-    everyone.barrier()?;
-    Ok(path)
+
+    /// Takes the weights of a file of whole tensors, such as an exported checkpoint, where each has the name of a parameter,
+    /// with or without `weights/` in front. `others` are names that the file may have besides; state of an optimiser is left.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a parameter that the file lacks or holds in another shape, and a tensor that the model lacks.
+    pub fn load_weights(&mut self, file: &PlainFile, others: &[&str]) -> Result<()> {
+        let refuse = |found: String| {
+            let path = file.path().display();
+            Err(Error::Config(format!("weights {path}: {found}")))
+        };
+        let stored = |name: &str| match file.contains(name) {
+            true => name.to_owned(),
+            false => format!("weights/{name}"),
+        };
+        let mut needed = BTreeSet::new();
+        for parameter in self.pipeline.declared() {
+            let (name, shape) = (stored(parameter.name()), parameter.global_shape());
+            match file.contains(&name) {
+                false => {
+                    return refuse(format!(
+                        "found no {}, which the model has",
+                        parameter.name()
+                    ));
+                }
+                true if file.shape(&name)? != shape => {
+                    let found = file.shape(&name)?;
+                    return refuse(format!(
+                        "{name} has shape {found:?}, the model needs {shape:?}"
+                    ));
+                }
+                true => needed.insert(name),
+            };
+        }
+        let is_other = |name: &str| others.contains(&name) || name.starts_with("state");
+        let mut extra = file
+            .names()
+            .into_iter()
+            .filter(|name| !needed.contains(name) && !is_other(name));
+        if let Some(name) = extra.next() {
+            return refuse(format!("found {name}, which the model does not have"));
+        }
+        self.parameters().write(Part::Weights, |parameter| {
+            Ok(file.read_f64(&stored(parameter.name()), parameter.index())?)
+        })
+    }
+
+    /// Resumes from a checkpoint, or from the newest one in a folder: weights, the optimiser's state, and the step that comes
+    /// next. Any grid may have written it. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when it is damaged; [`Error::Config`] when its tensors are not those of this model and optimiser,
+    /// with the names that differ.
+    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let reader = Reader::open(path)?;
+        if self.context.world().rank() == 0 {
+            reader.verify()?;
+        }
+        let stored = stored(&reader)?;
+        let own = self.optimiser.name();
+        if let Some(name) = stored.optimiser.as_deref().filter(|name| *name != own) {
+            let path = reader.path().display();
+            return Err(Error::Config(format!(
+                "checkpoint {path}: found the state of optimiser {name}, needs that of {own}"
+            )));
+        }
+        let parts = parts(self.optimiser.num_states());
+        check_names(self.pipeline.declared(), &reader, &parts)?;
+        for (prefix, part) in parts {
+            self.parameters()
+                .write(part, |parameter| read(&reader, &prefix, parameter))?;
+        }
+        self.num_updates = stored.num_updates;
+        self.loss_scale = stored.loss_scale;
+        self.next_step = reader.step();
+        Ok(())
+    }
 }
 
-/// Reads the trainer's weights and, if `with_state`, the optimiser's state and the counts that go with them.
+/// That a checkpoint holds just the parts of these parameters, each of its shape.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] when a tensor is missing, of another shape, or damaged.
-pub fn load(trainer: &mut Trainer, reader: &Reader, with_state: bool) -> Result<()> {
-    let parts: Vec<_> = parts(trainer)
-        .into_iter()
-        .filter(|(_, part)| with_state || *part == Part::Weights)
-        .collect();
+/// [`Error::Config`] with the first names that one side has alone, or the two shapes.
+pub(crate) fn check_names(
+    parameters: &[Parameter],
+    reader: &Reader,
+    parts: &[(String, Part)],
+) -> Result<()> {
+    let mut needed = BTreeSet::new();
     for (prefix, part) in parts {
-        trainer
-            .model
-            .parameters
-            .write(part, |parameter| read(reader, &prefix, parameter))?;
+        let kept = |parameter: &&Parameter| *part == Part::Weights || !parameter.is_frozen();
+        for parameter in parameters.iter().filter(kept) {
+            check_shape(reader, prefix, parameter)?;
+            needed.insert(format!("{prefix}{}", parameter.name()));
+        }
     }
-    if with_state {
-        let stored = stored_sections(reader)?;
-        trainer.num_updates = stored.num_updates;
-        trainer.loss_scale = stored.loss_scale;
+    let is_ours = |name: &&str| {
+        parts.iter().any(|(prefix, _)| name.starts_with(prefix)) || name.starts_with("state")
+    };
+    let whole = parts.len() > 1 || parts.iter().all(|(_, part)| *part != Part::Weights);
+    let compared = |name: &&str| is_ours(name) && (whole || name.starts_with("weights/"));
+    let extra: Vec<&str> = reader
+        .names()
+        .filter(compared)
+        .filter(|name| !needed.contains(*name))
+        .collect();
+    match extra.first() {
+        None => Ok(()),
+        Some(first) => Err(Error::Config(format!(
+            "checkpoint {}: found {first}{}, which the model or its optimiser does not have",
+            reader.path().display(),
+            if extra.len() > 1 {
+                format!(" and {} more", extra.len() - 1)
+            } else {
+                String::new()
+            }
+        ))),
     }
-    Ok(())
 }
 
-/// The numbers of this rank's shard of a parameter, as stored under a prefix.
-fn read(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<Vec<f64>> {
+fn check_shape(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<()> {
     let name = format!("{prefix}{}", parameter.name());
     let info = reader.info(&name)?;
-    if info.global_shape != parameter.global_shape() {
-        return Err(Error::Config(format!(
+    match info.global_shape == parameter.global_shape() {
+        true => Ok(()),
+        false => Err(Error::Config(format!(
             "checkpoint {}: {name} has shape {:?}, the model needs {:?}",
             reader.path().display(),
             info.global_shape,
             parameter.global_shape()
-        )));
+        ))),
     }
-    Ok(reader.read_f64(&name, parameter.index())?)
+}
+
+/// The numbers of this rank's shard of a parameter, as stored under a prefix.
+fn read(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<Vec<f64>> {
+    check_shape(reader, prefix, parameter)?;
+    Ok(reader.read_f64(&format!("{prefix}{}", parameter.name()), parameter.index())?)
 }
 
 /// The weights of this rank's shard of a parameter.
@@ -133,7 +254,7 @@ pub(crate) fn read_weights(reader: &Reader, parameter: &Parameter) -> Result<Vec
 ///
 /// # Errors
 /// [`Error::Config`] when it was written by another program.
-pub(crate) fn stored_sections(reader: &Reader) -> Result<Sections> {
+pub(crate) fn stored(reader: &Reader) -> Result<Stored> {
     let value = reader.sections().trainer.clone();
     serde_json::from_value(value).map_err(|error| {
         Error::Config(format!(
@@ -143,19 +264,19 @@ pub(crate) fn stored_sections(reader: &Reader) -> Result<Sections> {
     })
 }
 
-fn sections(trainer: &Trainer, tokenizer: &Tokenizer) -> checkpoint::Sections {
-    let own = Sections {
-        config: trainer.config.clone(),
-        tokenizer: tokenizer.clone(),
+fn sections(trainer: &Trainer, attached: &Attached) -> checkpoint::Sections {
+    let own = Stored {
+        config: attached.config.clone(),
+        tokenizer: attached.tokenizer.clone(),
         num_updates: trainer.num_updates,
         loss_scale: trainer.loss_scale,
+        optimiser: Some(trainer.optimiser.name().to_owned()),
     };
-    let json =
-        |value: serde_json::Result<serde_json::Value>| value.expect("plain values become JSON");
+    let json = |value: serde_json::Result<Value>| value.expect("plain values become JSON");
     checkpoint::Sections {
-        model: json(serde_json::to_value(&trainer.config.model)),
+        model: attached.model.clone(),
         trainer: json(serde_json::to_value(&own)),
-        tokenizer: json(serde_json::to_value(tokenizer)),
+        tokenizer: attached.tokenizer.clone(),
         grid: json(serde_json::to_value(trainer.context.grid())),
     }
 }
@@ -163,10 +284,9 @@ fn sections(trainer: &Trainer, tokenizer: &Tokenizer) -> checkpoint::Sections {
 fn collect(trainer: &Trainer) -> Result<Vec<Owned>> {
     let dtype = trainer.dtype().accumulator();
     let mut owned = Vec::new();
-    for (prefix, part) in parts(trainer) {
+    for (prefix, part) in parts(trainer.optimiser.num_states()) {
         trainer
-            .model
-            .parameters
+            .parameters()
             .read::<Error>(part, |parameter, numbers| {
                 if owns(trainer, parameter) {
                     owned.push(Owned {
@@ -199,7 +319,7 @@ impl Owned {
 // Of the ranks that hold the same shard the first one writes it; of two stages that share a table, the first.
 fn owns(trainer: &Trainer, parameter: &Parameter) -> bool {
     let context = &trainer.context;
-    let first_copy = trainer.model.parameters.is_first_copy(parameter);
+    let first_copy = trainer.parameters().is_first_copy(parameter);
     first_copy && context.index(Axis::Data) == 0 && parameter.counts_in_norm(context)
 }
 

@@ -1,36 +1,41 @@
 //! One rank's model, parameters and optimiser.
 
 use super::{
-    Shares, diverged,
+    Options, diverged,
     recorded::{self, Recorded},
     scale::LossScale,
 };
 use crate::{
-    Config, Result,
-    config::{Optimiser, Precision},
-    data::Dataset,
+    Error, Result,
+    batches::{Batches, RowCut},
+    config::Precision,
+    optimiser::{Optimiser, UpdateCall},
 };
 use grid::Axis;
-use nn::{Gpt, Model, gpt::Wanted};
+use nn::Builder;
 use parallel::{
-    Context, Purpose,
+    Batch, Context, Model, Parameter, Pipeline, Purpose,
     counters::Subject,
-    data::SetOptions,
-    pipeline::{self, Output, Plan},
+    data::{Gradients, ParameterSet, SetOptions, UpdateRule},
+    model::Wires,
+    pipeline::{self, SchedulePlan},
 };
+use std::rc::Rc;
 use tensor::{DType, ReduceOp, Tensor, ops};
 
 /// Trains a model step by step.
 #[derive(Debug)]
 pub struct Trainer {
     pub(super) context: Context,
-    pub(super) config: Config,
-    pub(super) model: Model<Gpt>,
-    plan: Plan,
+    pub(super) pipeline: Pipeline,
+    pub(super) optimiser: Box<dyn Optimiser>,
+    pub(super) options: Options,
     pub(super) loss_scale: LossScale,
+    /// The step that comes next.
+    pub(super) next_step: u64,
     /// Updates that were not skipped: the step number that AdamW corrects its moments by.
     pub(super) num_updates: u64,
-    // Whether all ranks go the same ways to products by now.
+    // Whether all ranks go the same ways to matmuls by now.
     pub(super) has_agreed: bool,
     // Forward and backward, recorded in the second step where that is asked for.
     pub(super) recorded: Option<Recorded>,
@@ -39,7 +44,9 @@ pub struct Trainer {
 /// What a step gave; the same on every rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepResult {
-    /// Mean loss of the batch's tokens.
+    /// Number of the step, from 0.
+    pub step: u64,
+    /// Mean loss of the batch.
     pub loss: f64,
     /// Norm of all gradients, before clipping.
     pub gradient_norm: f64,
@@ -49,156 +56,226 @@ pub struct StepResult {
     pub loss_scale: f64,
 }
 
+/// What forward and backward of a batch gave.
+#[derive(Debug)]
+pub struct Computed {
+    /// The gradients, summed over all replicas.
+    pub gradients: Gradients,
+    /// The mean loss, one element; the same on every rank.
+    pub loss: Tensor,
+    /// Number and loss of each micro-batch, on the last stage.
+    pub losses: Vec<(usize, Tensor)>,
+}
+
 impl Trainer {
-    /// Builds this rank's part of the model, with its initial values.
+    /// Builds this rank's part of a model, with its initial values. Collective.
+    ///
+    /// `build` is ordinary code that asks the builder for layers, the same for every grid.
     ///
     /// # Errors
-    /// [`Error::Parallel`](crate::Error::Parallel) when sizes do not fit or memory does not suffice.
-    pub fn new(context: &Context, config: &Config) -> Result<Trainer> {
-        let plan = config.plan()?;
-        let training = &config.training;
-        recorded::check(context, training)?;
-        let options = SetOptions {
-            dtype: training.precision.dtype(),
-            trains: true,
-            num_states: training.num_states(),
-            sharded: config.parallel.sharded_optimiser && context.degree(Axis::Data) > 1,
+    /// Those of `build`; [`Error::Config`] for options that do not fit the grid or the device;
+    /// [`Error::Parallel`] when sizes do not fit or memory does not suffice.
+    pub fn new<M: Model + 'static>(
+        context: &Context,
+        build: impl FnOnce(&Builder) -> parallel::Result<M>,
+        optimiser: impl Optimiser + 'static,
+        options: Options,
+    ) -> Result<Trainer> {
+        Trainer::boxed(context, build, Box::new(optimiser), options)
+    }
+
+    /// As [`new`](Trainer::new), with an optimiser that is known at run time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn boxed<M: Model + 'static>(
+        context: &Context,
+        build: impl FnOnce(&Builder) -> parallel::Result<M>,
+        optimiser: Box<dyn Optimiser>,
+        options: Options,
+    ) -> Result<Trainer> {
+        recorded::check(context, &options)?;
+        let cut = RowCut {
+            batch: options.batch,
+            micro_batches: options.micro_batches,
         };
-        let model = Gpt::build(context, &config.model, plan.num_chunks(), options)?;
-        let loss_scale = match training.precision {
-            Precision::F16 => LossScale::dynamic(training.loss_scale),
+        cut.check(context)?;
+        let stages = context.degree(Axis::Pipeline);
+        let schedule = SchedulePlan::new(options.schedule, stages, options.micro_batches)?;
+        let builder = Builder::new(context);
+        let model = Rc::new(build(&builder)?);
+        let set = SetOptions {
+            dtype: options.precision.dtype(),
+            trains: true,
+            num_states: optimiser.num_states(),
+            sharded: options.sharded_optimiser && context.degree(Axis::Data) > 1,
+        };
+        let recompute = options.recompute;
+        let put = pipeline::Options { set, recompute };
+        let pipeline = Pipeline::new(context, model, builder.parameters(), schedule, put)?;
+        check_groups(&options, pipeline.declared())?;
+        let loss_scale = match options.precision {
+            Precision::F16 => LossScale::dynamic(options.loss_scale),
             _ => LossScale::none(),
         };
         Ok(Trainer {
             context: context.clone(),
-            config: config.clone(),
-            model,
-            plan,
+            pipeline,
+            optimiser,
+            options,
             loss_scale,
+            next_step: 0,
             num_updates: 0,
             has_agreed: false,
             recorded: None,
         })
     }
 
-    /// The model on this rank.
-    pub fn model(&self) -> &Model<Gpt> {
-        &self.model
+    /// This rank's context.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The model on its stages.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// The parameters that this rank holds.
+    pub fn parameters(&self) -> &ParameterSet {
+        self.pipeline.parameters()
+    }
+
+    /// How steps run.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The scale of the loss, where it adapts.
+    pub fn adapted_loss_scale(&self) -> Option<f64> {
+        self.loss_scale.adapts().then_some(self.loss_scale.value)
+    }
+
+    /// The step that comes next, from 0.
+    pub fn next_step(&self) -> u64 {
+        self.next_step
+    }
+
+    /// Weights of the whole model, a shared one's counted once.
+    pub fn num_parameters(&self) -> usize {
+        let elements = |parameter: &Parameter| parameter.global_shape().iter().product::<usize>();
+        self.pipeline.declared().iter().map(elements).sum()
     }
 
     /// How the batch is cut.
-    pub fn shares(&self) -> Shares {
-        Shares {
-            batch: self.config.training.batch,
-            micro_batches: self.config.training.micro_batches,
+    pub fn row_cut(&self) -> RowCut {
+        RowCut {
+            batch: self.options.batch,
+            micro_batches: self.options.micro_batches,
         }
     }
 
-    /// Runs forward and backward of a batch: afterwards the parameters hold its gradients, summed over all replicas.
+    /// The type of activations.
+    pub fn dtype(&self) -> DType {
+        self.options.precision.dtype()
+    }
+
+    /// This rank's rows of the step that comes next.
     ///
-    /// Gives the mean loss as a tensor of one element, and the losses of this stage's micro-batches.
+    /// # Errors
+    /// Those of the data and of the device.
+    pub fn batch(&self, data: &dyn Batches) -> Result<Batch> {
+        self.row_cut()
+            .training(&self.context, self.dtype(), data, self.next_step)
+    }
+
+    /// Runs forward and backward of a batch. Collective.
     ///
     /// # Errors
     /// Those of layers and collectives.
-    pub fn gradients(&self, batch: &nn::Batch) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
+    pub fn gradients(&self, batch: &Batch) -> Result<Computed> {
         let dtype = self.dtype().accumulator();
+        let device = self.context.device();
         self.gradients_of(
             batch,
-            &Tensor::full(self.context.device(), dtype, &[1], self.loss_scale.value)?,
+            &Tensor::full(device, dtype, &[1], self.loss_scale.value)?,
         )
     }
 
     /// As [`gradients`](Trainer::gradients), times the element of `d_loss`.
-    pub(super) fn gradients_of(
-        &self,
-        batch: &nn::Batch,
-        d_loss: &Tensor,
-    ) -> Result<(Tensor, Vec<(usize, Tensor)>)> {
-        let (context, parameters) = (&self.context, &self.model.parameters);
-        let dtype = self.dtype();
-        context.begin("training");
-        parameters.begin_step()?;
-        let step = self.model.module.step(batch, Wanted::Training, dtype);
-        let losses = pipeline::run(context, &self.plan, &step, d_loss)?;
-        parameters.end_backward()?;
-        Ok((self.mean(losses.iter().map(|(_, loss)| loss))?, losses))
+    pub(super) fn gradients_of(&self, batch: &Batch, d_loss: &Tensor) -> Result<Computed> {
+        let (gradients, losses) = self.pipeline.train(batch, d_loss)?;
+        Ok(Computed {
+            gradients,
+            loss: self.mean(losses.iter().map(|(_, loss)| loss))?,
+            losses,
+        })
     }
 
-    /// One training step on the batch of that number.
+    /// One training step. Collective.
     ///
     /// # Errors
-    /// [`Error::Diverged`](crate::Error::Diverged) when loss or gradients are not finite (in f16 an overflow of the
-    /// gradients only skips the update); those of data, layers and collectives.
-    pub fn step(&mut self, data: &Dataset, step: u64) -> Result<StepResult> {
-        let batch = self.shares().training(&self.context, data, step)?;
-        self.step_on(&batch)
-    }
-
-    /// One training step on this batch.
-    ///
-    /// # Errors
-    /// As [`step`](Trainer::step).
-    pub fn step_on(&mut self, batch: &nn::Batch) -> Result<StepResult> {
-        let (mean, losses) = self.recorded_or_not(batch)?;
-        let training = &self.config.training;
-        let sum = self.model.parameters.gradient_sum_squares()?;
-        let max_norm = (training.clip_norm > 0.0).then_some(training.clip_norm);
+    /// [`Error::Diverged`] when loss or gradients are not finite (in f16 an overflow of the
+    /// gradients only skips the update); those of layers and collectives.
+    pub fn step(&mut self, batch: &Batch) -> Result<StepResult> {
+        let Computed {
+            gradients,
+            loss,
+            losses,
+        } = self.recorded_or_not(batch)?;
+        let sum = gradients.sum_squares()?;
+        let max_norm = (self.options.clip_norm > 0.0).then_some(self.options.clip_norm);
         let factor = ops::optimiser::clip_scale(&sum, max_norm, 1.0 / self.loss_scale.value)?;
-        let rate = training.rate(batch.step);
-        self.update(&factor, rate)?;
-        let result = self.read(&mean, &factor, rate)?;
-        self.judge(batch.step + 1, &result, &losses)?;
+        let rate = self.optimiser.rate(batch.step);
+        self.update(gradients, &factor, rate)?;
+        let result = StepResult {
+            step: batch.step,
+            loss: self.number(&loss)?,
+            gradient_norm: self.number(&factor.rows(1, 1)?)?,
+            rate,
+            loss_scale: self.loss_scale.value,
+        };
+        self.judge(&result, &losses)?;
         let finite = result.gradient_norm.is_finite();
+        self.next_step = batch.step + 1;
         self.num_updates += u64::from(finite);
         self.loss_scale.update(finite);
         self.agree_once()?;
         Ok(result)
     }
 
-    // The first step may have timed products; later ones go the ways that all ranks have agreed on.
+    // The first step may have timed matmuls; later ones go the ways that all ranks have agreed on.
     fn agree_once(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.has_agreed, true) {
-            self.context
-                .device()
-                .agree_on_products(&*self.context.world().everyone())?;
+            let everyone = self.context.world().everyone();
+            self.context.device().agree_on_products(&*everyone)?;
         }
         Ok(())
     }
 
-    fn update(&self, factor: &Tensor, rate: f64) -> Result<()> {
-        let (training, parameters) = (&self.config.training, &self.model.parameters);
-        let updates = parameters.updates(training.weight_decay)?;
-        match training.optimiser {
-            Optimiser::AdamW => {
-                let settings = ops::optimiser::AdamW {
-                    rate,
-                    beta1: training.beta1,
-                    beta2: training.beta2,
-                    epsilon: training.epsilon,
-                    step: self.num_updates + 1,
-                };
-                ops::optimiser::adamw(self.context.device(), &updates, factor, settings)?;
+    fn update(&self, gradients: Gradients, factor: &Tensor, rate: f64) -> Result<()> {
+        let decay = self.optimiser.weight_decay();
+        let rule = |parameter: &Parameter| {
+            let group = parameter
+                .group()
+                .and_then(|name| self.options.groups.get(name));
+            let group = group.copied().unwrap_or_default();
+            UpdateRule {
+                rate_factor: group.rate_factor,
+                weight_decay: match parameter.decays() {
+                    true => group.weight_decay.unwrap_or(decay),
+                    false => 0.0,
+                },
             }
-            Optimiser::Sgd => {
-                ops::optimiser::sgd(
-                    self.context.device(),
-                    &updates,
-                    factor,
-                    rate,
-                    training.momentum,
-                )?;
-            }
-        }
-        Ok(parameters.end_update()?)
-    }
-
-    fn read(&self, mean: &Tensor, factor: &Tensor, rate: f64) -> Result<StepResult> {
-        let (loss, gradient_norm) = (self.number(mean)?, self.number(&factor.rows(1, 1)?)?);
-        Ok(StepResult {
-            loss,
-            gradient_norm,
-            rate,
-            loss_scale: self.loss_scale.value,
+        };
+        gradients.update(rule, |rate_factor, pieces| {
+            Ok(self.optimiser.update(&UpdateCall {
+                device: self.context.device(),
+                pieces,
+                factor,
+                rate: rate * rate_factor,
+                number: self.num_updates + 1,
+            })?)
         })
     }
 
@@ -210,7 +287,8 @@ impl Trainer {
         }
     }
 
-    fn judge(&self, step: u64, result: &StepResult, losses: &[(usize, Tensor)]) -> Result<()> {
+    fn judge(&self, result: &StepResult, losses: &[(usize, Tensor)]) -> Result<()> {
+        let step = result.step + 1;
         if !result.loss.is_finite() {
             return Err(diverged::report(
                 self,
@@ -221,44 +299,48 @@ impl Trainer {
             )?);
         }
         if !result.gradient_norm.is_finite() && !self.loss_scale.adapts() {
-            return Err(diverged::report(
-                self,
-                step,
-                "the gradients' norm",
-                result.gradient_norm,
-                losses,
-            )?);
+            let (what, norm) = ("the gradients' norm", result.gradient_norm);
+            return Err(diverged::report(self, step, what, norm, losses)?);
         }
         Ok(())
     }
 
-    /// Mean loss over the validation batches; the same on every rank.
+    /// Mean loss over the validation batches; the same on every rank. Collective.
     ///
     /// # Errors
     /// Those of data, layers and collectives.
-    pub fn validate(&self, data: &Dataset) -> Result<f64> {
+    pub fn validate(&self, data: &dyn Batches) -> Result<f64> {
         let mut sum = 0.0;
-        for index in 0..data.validation_batches() {
-            let batch = self.shares().validation(&self.context, data, index)?;
-            self.context.begin("validation");
-            let step = self
-                .model
-                .module
-                .step(&batch, Wanted::Validation, self.dtype());
-            let num_micro_batches = batch.micro_batches.len();
-            let outputs = pipeline::forward(
-                &self.context,
-                self.plan.num_chunks(),
-                num_micro_batches,
-                &step,
-            )?;
-            let losses: Vec<Tensor> = outputs.into_iter().filter_map(loss).collect();
-            sum += self.number(&self.mean(losses.iter())?)?;
+        for index in 0..data.num_validation_batches() {
+            let batch = self
+                .row_cut()
+                .validation(&self.context, self.dtype(), data, index)?;
+            sum += self.loss(&batch)?;
         }
-        Ok(sum / data.validation_batches().max(1) as f64)
+        Ok(sum / data.num_validation_batches().max(1) as f64)
     }
 
-    // The sum of micro-batches' losses over all ranks that hold different tokens; stages without the head add nothing.
+    /// Mean loss of a batch, without training on it; the same on every rank. Collective.
+    ///
+    /// # Errors
+    /// Those of layers and collectives.
+    pub fn loss(&self, batch: &Batch) -> Result<f64> {
+        let model = self.pipeline.model();
+        let losses = self.pipeline.evaluate(batch, |pass, rows, wires| {
+            Ok(model.objective(pass, rows, wires)?.into_var().into_tensor())
+        })?;
+        self.number(&self.mean(losses.iter())?)
+    }
+
+    /// What the model gives to its objective, for each micro-batch, on the last stage; nothing on the others. Collective.
+    ///
+    /// # Errors
+    /// Those of layers and collectives.
+    pub fn predict(&self, batch: &Batch) -> Result<Vec<Wires>> {
+        Ok(self.pipeline.evaluate(batch, |_, _, wires| Ok(wires))?)
+    }
+
+    // The sum of micro-batches' losses over all ranks that hold different rows; other stages than the last add nothing.
     fn mean<'a>(&self, losses: impl Iterator<Item = &'a Tensor>) -> Result<Tensor> {
         let context = &self.context;
         let sum = Tensor::zeros(context.device(), self.dtype().accumulator(), &[1])?;
@@ -273,15 +355,27 @@ impl Trainer {
         }
         Ok(sum)
     }
-
-    pub(super) fn dtype(&self) -> DType {
-        self.config.training.precision.dtype()
-    }
 }
 
-fn loss(output: Output) -> Option<Tensor> {
-    match output {
-        Output::Loss(loss) => Some(loss.var.into_tensor()),
-        Output::Activation(_) | Output::Logits(_) => None,
+// A group that no parameter belongs to is a misspelt name.
+fn check_groups(options: &Options, parameters: &[Parameter]) -> Result<()> {
+    for name in options.groups.keys() {
+        if !parameters
+            .iter()
+            .any(|parameter| parameter.group() == Some(name))
+        {
+            let mut known: Vec<&str> = parameters.iter().filter_map(Parameter::group).collect();
+            known.sort_unstable();
+            known.dedup();
+            let known = if known.is_empty() {
+                "no group".into()
+            } else {
+                known.join(", ")
+            };
+            return Err(Error::Config(format!(
+                "groups: found `{name}`, the model has {known}"
+            )));
+        }
     }
+    Ok(())
 }

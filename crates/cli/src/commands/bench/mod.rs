@@ -15,11 +15,11 @@ mod workload;
 pub(crate) use save::save;
 
 use crate::{
+    Registry,
     failure::{Failure, Outcome},
     launcher,
 };
 use clap::{Args, Subcommand};
-use hal::Driver;
 use std::path::PathBuf;
 
 /// One measurement, or all that the planner needs.
@@ -48,7 +48,8 @@ enum What {
 
 impl Bench {
     /// Measures it.
-    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
+    pub(crate) fn run(&self, registry: &Registry) -> Outcome {
+        let drivers = &registry.drivers[..];
         match (&self.what, &self.save) {
             (Some(What::Gemm(gemm)), _) => {
                 launcher::refuse_many("bench gemm").and_then(|()| gemm.run(drivers))
@@ -57,9 +58,9 @@ impl Bench {
                 launcher::refuse_many("bench kernels").and_then(|()| kernels.run(drivers))
             }
             (Some(What::Collectives(collectives)), _) => collectives.run(drivers),
-            (Some(What::Step(step)), _) => step.run(drivers),
+            (Some(What::Step(step)), _) => step.run(registry),
             (None, Some(path)) => {
-                launcher::refuse_many("bench --save").and_then(|()| save::save(drivers, path))
+                launcher::refuse_many("bench --save").and_then(|()| save::save(registry, path))
             }
             (None, None) => Err(Failure::usage(
                 "bench: needs gemm, kernels, collectives, step, or --save FILE",

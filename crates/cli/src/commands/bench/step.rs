@@ -5,7 +5,7 @@ use super::{
     workload::{self, Running, Sizes},
 };
 use crate::{
-    device,
+    Registry, device,
     failure::{Failure, Outcome},
     machine,
     numbers::{Spread, rounded},
@@ -14,12 +14,11 @@ use crate::{
 };
 use bootstrap::World;
 use clap::Args;
-use hal::Driver;
-use parallel::{Context, data::Part};
+use parallel::Context;
 use serde::Serialize;
 use std::{path::PathBuf, sync::Arc, time::Instant};
 use tensor::{DType, Device, ops::Transpose};
-use train::{Config, checkpoint::PlainFile, trainer::Trainer};
+use train::{Config, architecture::Text, checkpoint::PlainFile};
 
 /// Steps that are left out of the figures.
 const WARM_UP: usize = 2;
@@ -76,15 +75,16 @@ struct Measured {
 
 struct Plan {
     config: Config,
+    text: Text,
     weights: Option<PlainFile>,
     ids: Vec<u32>,
 }
 
 impl Step {
     /// Prints the figures.
-    pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
-        let driver = device::preferred(drivers)?;
-        let config = workload::config(&self.sizes, &self.running, self.steps)?;
+    pub(crate) fn run(&self, registry: &Registry) -> Outcome {
+        let driver = device::preferred(&registry.drivers)?;
+        let config = workload::config(&registry.families, &self.sizes, &self.running, self.steps)?;
         let described = device::described(driver, config.parallel.threads)?;
         output::note(&format!(
             "grid {}, each rank {described}",
@@ -108,12 +108,14 @@ impl Step {
             .map(PlainFile::open)
             .transpose()
             .map_err(train::Error::from)?;
+        let text = workload::text(&config.model)?;
         let ids = match &weights {
-            Some(file) if file.contains("ids") => stored_ids(file, &config)?,
-            _ => workload::random_ids(&config.model, config.training.batch),
+            Some(file) if file.contains("ids") => stored_ids(file, text, config.training.batch)?,
+            _ => workload::random_ids(text, config.training.batch),
         };
         Ok(Plan {
             config,
+            text,
             weights,
             ids,
         })
@@ -127,8 +129,8 @@ impl Step {
             .filter(|kept| !kept.is_empty())
             .unwrap_or(&first.seconds);
         let spread = Spread::of(kept);
-        let tokens = config.training.batch * config.model.context;
-        let gflops = config.model.flop_per_token() * tokens as f64 / spread.median / 1e9;
+        let per_row = config.model.flop_per_row().unwrap_or(f64::NAN);
+        let gflops = per_row * config.training.batch as f64 / spread.median / 1e9;
         let peak_gflops = first.peak_gflops;
         let tensor_bytes = ranks
             .iter()
@@ -155,36 +157,24 @@ impl Step {
     }
 }
 
-fn stored_ids(file: &PlainFile, config: &Config) -> Outcome<Vec<u32>> {
+fn stored_ids(file: &PlainFile, text: Text, batch: usize) -> Outcome<Vec<u32>> {
     let ids = file.read_u32("ids").map_err(train::Error::from)?;
-    let (found, needed) = (
-        ids.len(),
-        config.training.batch * (config.model.context + 1),
-    );
+    let (found, needed) = (ids.len(), batch * (text.context + 1));
     let largest = ids.iter().copied().max().unwrap_or(0) as usize;
     if found != needed {
         return Err(Failure::usage(format!(
             "--weights: `ids` holds {found} tokens, needs batch x (context + 1) = {needed}"
         )));
     }
-    match largest < config.model.vocabulary {
+    match largest < text.vocabulary {
         true => Ok(ids),
         false => {
             let sentence = format!(
                 "--weights: `ids` holds token {largest}, needs less than {}",
-                config.model.vocabulary
+                text.vocabulary
             );
             Err(Failure::usage(sentence))
         }
-    }
-}
-
-// What `fascicle checkpoint export` writes has names with the part of the checkpoint in front.
-fn stored_name(file: &PlainFile, name: &str) -> String {
-    if file.contains(name) {
-        name.to_owned()
-    } else {
-        format!("weights/{name}")
     }
 }
 
@@ -215,20 +205,17 @@ impl Plan {
             device.clone(),
             config.settings(),
         )?;
-        let mut trainer = Trainer::new(&context, config)?;
+        let mut trainer = config.trainer(&context)?;
         if let Some(file) = &self.weights {
-            let parameters = &trainer.model().parameters;
-            parameters.write::<train::Error>(Part::Weights, |parameter| {
-                Ok(file.read_f64(&stored_name(file, parameter.name()), parameter.index())?)
-            })?;
+            trainer.load_weights(file, &["ids"])?;
         }
         let (everyone, mut seconds, mut losses) = (world.everyone(), Vec::new(), Vec::new());
         for step in 0..config.training.steps {
             world.beat(&format!("step {step}"));
-            let batch = workload::batch(&context, config, &self.ids, step)?;
+            let batch = workload::batch(&trainer, self.text, &self.ids, step)?;
             everyone.barrier()?;
             let begun = Instant::now();
-            losses.push(trainer.step_on(&batch)?.loss);
+            losses.push(trainer.step(&batch)?.loss);
             device.compute().synchronize()?;
             everyone.barrier()?;
             seconds.push(begun.elapsed().as_secs_f64());

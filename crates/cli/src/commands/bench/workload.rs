@@ -4,25 +4,24 @@ use crate::{
     failure::{Failure, Outcome},
     overrides::precisions,
 };
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use grid::Degrees;
 use hal::random::Key;
-use nn::{Family, GptConfig};
-use parallel::{Context, pipeline::ScheduleKind};
+use parallel::{Batch, pipeline::ScheduleKind};
 use std::ops::Range;
 use train::{
-    Config,
-    config::{OverlapNames, Precision, RateSchedule, TrainingConfig, overlap_from_names},
+    Config, Families, ModelConfig, Trainer,
+    architecture::Text,
+    config::{OverlapNames, Precision, TrainingConfig, overlap_from_names},
     data,
-    trainer::Shares,
+    optimiser::RateSchedule,
 };
 
 /// Sizes of the benchmark's model and batch.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Sizes {
-    /// Architecture
-    #[arg(long, default_value = "gpt2", value_parser = families())]
-    family: Family,
+    /// Family of the model
+    #[arg(long, value_name = "NAME", default_value = "gpt2")]
+    family: String,
     /// Transformer blocks
     #[arg(long, value_name = "N", default_value_t = 4)]
     layers: usize,
@@ -81,11 +80,15 @@ pub(super) struct Running {
 }
 
 /// The configuration, checked: AdamW at a constant rate, no clipping.
-pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Config> {
+pub(super) fn config(
+    families: &Families,
+    sizes: &Sizes,
+    running: &Running,
+    steps: u64,
+) -> Outcome<Config> {
     let mut config = Config {
         seed: 1,
-        model: model(sizes),
-        ..Config::default()
+        ..Config::new(model(families, sizes)?)
     };
     config.training = TrainingConfig {
         steps,
@@ -113,64 +116,53 @@ pub(super) fn config(sizes: &Sizes, running: &Running, steps: u64) -> Outcome<Co
     Ok(config)
 }
 
-fn model(sizes: &Sizes) -> GptConfig {
-    let &Sizes {
-        family,
-        layers,
-        hidden,
-        heads,
-        context,
-        vocabulary,
-        tied,
-        ..
-    } = sizes;
-    GptConfig {
-        family,
-        layers,
-        hidden,
-        heads,
-        context,
-        vocabulary,
-        tied_head: tied,
-        ..GptConfig::default()
-    }
+fn model(families: &Families, sizes: &Sizes) -> Outcome<ModelConfig> {
+    let size = |size: usize| toml::Value::Integer(i64::try_from(size).unwrap_or(i64::MAX));
+    let keys = [
+        ("family", toml::Value::String(sizes.family.clone())),
+        ("layers", size(sizes.layers)),
+        ("hidden", size(sizes.hidden)),
+        ("heads", size(sizes.heads)),
+        ("context", size(sizes.context)),
+        ("vocabulary", size(sizes.vocabulary)),
+        ("tied_head", toml::Value::Boolean(sizes.tied)),
+    ];
+    families.edited(None, keys).map_err(Failure::usage)
 }
 
-fn families() -> impl TypedValueParser<Value = Family> {
-    PossibleValuesParser::new(["gpt2", "llama"])
-        .try_map(|name| toml::Value::String(name).try_into())
+/// Tokens of a sequence, and their number.
+///
+/// # Errors
+/// [`Failure::Usage`] for a model that reads no text.
+pub(super) fn text(model: &ModelConfig) -> Outcome<Text> {
+    let needs = || Failure::usage(format!("--family: {} reads no text", model.family()));
+    model.text().ok_or_else(needs)
 }
 
 /// Token ids of the batch, sequences x (context + 1), drawn once.
-pub(super) fn random_ids(model: &GptConfig, batch: usize) -> Vec<u32> {
+pub(super) fn random_ids(text: Text, batch: usize) -> Vec<u32> {
     let key = Key::new(1, "bench batch", 0);
-    let count = batch * (model.context + 1);
+    let count = batch * (text.context + 1);
     (0..count as u64)
-        .map(|index| key.word(index) % model.vocabulary as u32)
+        .map(|index| key.word(index) % text.vocabulary as u32)
         .collect()
 }
 
 /// This rank's tokens of the batch, under the number of a step.
-pub(super) fn batch(
-    context: &Context,
-    config: &Config,
-    ids: &[u32],
-    step: u64,
-) -> train::Result<nn::Batch> {
-    let shares = Shares {
-        batch: config.training.batch,
-        micro_batches: config.training.micro_batches,
-    };
-    let rows = ids.chunks_exact(config.model.context + 1);
-    shares.cut(context, step, |range: Range<usize>| {
+pub(super) fn batch(trainer: &Trainer, text: Text, ids: &[u32], step: u64) -> train::Result<Batch> {
+    let rows = ids.chunks_exact(text.context + 1);
+    let tokens = |range: Range<usize>| {
         let own = rows.clone().skip(range.start).take(range.len());
         let without = |keep: fn(&[u32]) -> &[u32]| own.clone().flat_map(keep).copied().collect();
         let (inputs, targets) = (
             without(|row| &row[..row.len() - 1]),
             without(|row| &row[1..]),
         );
-        Ok(data::Batch { inputs, targets })
-    })
+        Ok(data::Batch { inputs, targets }.into_rows(text.context))
+    };
+    trainer
+        .row_cut()
+        .cut(trainer.context(), trainer.dtype(), step, tokens)
 }
 
 /// Which kind of parallelism the grid is, in one word.
@@ -195,15 +187,14 @@ mod tests {
 
     #[test]
     fn ids_stay_in_the_vocabulary_and_do_not_change() {
-        let model = GptConfig {
+        let text = Text {
             context: 7,
             vocabulary: 11,
-            ..GptConfig::default()
         };
-        let ids = random_ids(&model, 4);
+        let ids = random_ids(text, 4);
         assert_eq!((ids.len(), ids.iter().all(|&id| id < 11)), (32, true));
-        assert_eq!(ids, random_ids(&model, 4));
-        assert!((0..11).all(|id| random_ids(&model, 64).contains(&id)));
+        assert_eq!(ids, random_ids(text, 4));
+        assert!((0..11).all(|id| random_ids(text, 64).contains(&id)));
     }
 
     #[test]

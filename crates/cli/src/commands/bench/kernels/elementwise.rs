@@ -100,7 +100,7 @@ fn gelu_backward(sizes: Sizes) -> Case {
 
 // Two read, one written.
 fn swiglu(sizes: Sizes) -> Case {
-    let shape = sizes.llama_mlp();
+    let shape = sizes.gated_mlp();
     Case::new(
         "swiglu",
         FAMILY,
@@ -116,7 +116,7 @@ fn swiglu(sizes: Sizes) -> Case {
 
 // Two inputs and a gradient read, two gradients written.
 fn swiglu_backward(sizes: Sizes) -> Case {
-    let shape = sizes.llama_mlp();
+    let shape = sizes.gated_mlp();
     Case::new(
         "swiglu backward",
         FAMILY,

@@ -20,7 +20,6 @@ use crate::{
 use case::{Case, Maker, Measured};
 use clap::Args;
 use hal::Driver;
-use nn::{Family, GptConfig};
 use serde::Serialize;
 use tensor::{DType, Device, Tensor, ops};
 use train::config::Precision;
@@ -146,28 +145,22 @@ impl Sizes {
         [self.tokens, self.hidden]
     }
 
-    /// Rows and columns within the MLP of a GPT-2.
+    /// Rows and columns within an MLP of four times the width.
     fn mlp(self) -> [usize; 2] {
-        [self.tokens, self.mlp_hidden(Family::Gpt2)]
+        [self.tokens, 4 * self.hidden]
     }
 
-    /// Rows and columns within the MLP of a Llama.
-    fn llama_mlp(self) -> [usize; 2] {
-        [self.tokens, self.mlp_hidden(Family::Llama)]
+    /// Rows and columns within a gated MLP, whose three matrices have about as many weights as the two of the other.
+    fn gated_mlp(self) -> [usize; 2] {
+        [
+            self.tokens,
+            (8 * self.hidden).div_ceil(3).next_multiple_of(8),
+        ]
     }
 
     /// Rows and columns of the head's result.
     fn logits(self) -> [usize; 2] {
         [self.tokens, self.vocabulary]
-    }
-
-    fn mlp_hidden(self, family: Family) -> usize {
-        GptConfig {
-            family,
-            hidden: self.hidden,
-            ..GptConfig::default()
-        }
-        .mlp_hidden()
     }
 
     fn cases(self, dtype: DType) -> Vec<Case> {

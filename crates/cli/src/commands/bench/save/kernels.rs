@@ -6,6 +6,7 @@
 
 use super::step;
 use crate::{
+    Registry,
     failure::{Failure, Outcome},
     numbers::Spread,
     ranks::Team,
@@ -26,12 +27,18 @@ const SMALL_CALLS: usize = 2000;
 const COPY_BYTES: usize = 16 << 20;
 
 /// Fills in the bandwidths, attention and the cost of a launch.
-pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Outcome {
+pub(super) fn measure(
+    registry: &Registry,
+    driver: Driver,
+    cores: usize,
+    machine: &mut Machine,
+) -> Outcome {
     let (copy_gbps, launch_us) = simple(driver, cores)?;
     let source = format!("fascicle bench --save, {cores} ranks at a time");
     machine.device.launch.device_us =
         Quantity::measured(launch_us, format!("{source}, a fill of one element"));
     let (request, candidate) = step::of(
+        &registry.families,
         machine,
         Degrees {
             data: cores,

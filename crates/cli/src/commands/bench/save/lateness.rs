@@ -4,6 +4,7 @@
 //! evenly among its collectives: they are where ranks that come late, and streams that wait for a core, hold others up.
 
 use super::{MOST_RANKS, step};
+use crate::Registry;
 use crate::failure::{Failure, Outcome};
 use grid::{
     Degrees,
@@ -19,11 +20,17 @@ const GRIDS: [[usize; 3]; 3] = [[2, 1, 1], [2, 1, 2], [2, 2, 2]];
 const PROBE_US: f64 = 10.0;
 
 /// Fills in what collectives cost more, for each number of ranks that takes all of `cores`.
-pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Outcome {
+pub(super) fn measure(
+    registry: &Registry,
+    driver: Driver,
+    cores: usize,
+    machine: &mut Machine,
+) -> Outcome {
     for [x, y, z] in GRIDS {
         let ranks = x * y * z;
         if (cores..=MOST_RANKS).contains(&ranks) {
             let (request, candidate) = step::of(
+                &registry.families,
                 machine,
                 Degrees {
                     x,

@@ -11,9 +11,8 @@ mod links;
 mod products;
 mod step;
 
-use crate::{device, failure::Outcome, machine as host, output};
+use crate::{Registry, device, failure::Outcome, machine as host, output};
 use grid::machine::{Attention, Device, Launch, Links, Machine, Product, Quantity, product::Tile};
-use hal::Driver;
 use std::{collections::BTreeMap, path::Path};
 
 /// Ranks that a job of one host has at most, for which groups are measured.
@@ -23,9 +22,9 @@ pub(super) const MOST_RANKS: usize = 8;
 ///
 /// # Errors
 /// Those of the device; a file that cannot be written.
-pub(crate) fn save(drivers: &[Driver], path: &Path) -> Outcome {
+pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
     super::file::check_folder(path)?;
-    let driver = device::preferred(drivers)?;
+    let driver = device::preferred(&registry.drivers)?;
     let cores = host::cores().min(MOST_RANKS);
     output::note(&format!(
         "measuring {} with {cores} ranks at a time; it takes about a minute",
@@ -36,9 +35,9 @@ pub(crate) fn save(drivers: &[Driver], path: &Path) -> Outcome {
     output::note("products: done");
     links::measure(driver, &mut machine)?;
     output::note("collectives and messages: done");
-    kernels::measure(driver, cores, &mut machine)?;
+    kernels::measure(registry, driver, cores, &mut machine)?;
     output::note("kernels: done");
-    lateness::measure(driver, cores, &mut machine)?;
+    lateness::measure(registry, driver, cores, &mut machine)?;
     output::note("collectives in training steps: done");
     super::file::write(path, &machine)?;
     output::result(&path.display().to_string())

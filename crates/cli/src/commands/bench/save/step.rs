@@ -9,12 +9,11 @@ use crate::{
 use bootstrap::World;
 use grid::{Degrees, machine::Machine};
 use hal::Driver;
-use nn::GptConfig;
 use parallel::Context;
 use plan::{Candidate, Request, enumerate, picture};
 use std::time::Instant;
 use tensor::{Device, trace};
-use train::{Config, config::Precision, trainer::Trainer};
+use train::{Config, Families, config::Precision};
 
 /// Steps before those that are timed, steps that are traced, and steps that are timed one by one.
 const WARM_UP: u64 = 3;
@@ -22,15 +21,20 @@ const TRACED: u64 = 5;
 const TIMED: u64 = 25;
 
 /// The step of a middling model on a grid, as the planner asks for it.
-pub(super) fn of(machine: &Machine, degrees: Degrees) -> Outcome<(Request, Candidate)> {
-    let model = GptConfig {
-        layers: 2,
-        hidden: 256,
-        heads: 8,
-        context: 128,
-        vocabulary: 512,
-        ..GptConfig::default()
-    };
+pub(super) fn of(
+    families: &Families,
+    machine: &Machine,
+    degrees: Degrees,
+) -> Outcome<(Request, Candidate)> {
+    let sizes = [
+        ("layers", 2),
+        ("hidden", 256),
+        ("heads", 8),
+        ("context", 128),
+        ("vocabulary", 512),
+    ];
+    let keys = sizes.map(|(key, size)| (key, toml::Value::Integer(size)));
+    let model = families.edited(None, keys)?;
     let ranks = degrees.x * degrees.y * degrees.z * degrees.data * degrees.pipeline;
     let request = Request {
         batch: 16,
@@ -39,7 +43,7 @@ pub(super) fn of(machine: &Machine, degrees: Degrees) -> Outcome<(Request, Candi
         micro_batches: Some(1),
         recompute: Some(false),
         sharded_optimiser: Some(false),
-        ..Request::new(machine.clone(), ranks, "measured", model)
+        ..Request::new(machine.clone(), ranks, "measured", model).map_err(Failure::run)?
     };
     let candidate = enumerate::candidates(&request).into_iter().next();
     let candidate = candidate.ok_or_else(|| Failure::run(format!("no step for {ranks} ranks")))?;
@@ -82,12 +86,13 @@ fn on_every_rank<T: Default + Send + 'static>(
     + 'static,
 ) -> Outcome<T> {
     let grid = config.grid()?;
-    let ids = workload::random_ids(&config.model, config.training.batch);
+    let text = workload::text(&config.model)?;
+    let ids = workload::random_ids(text, config.training.batch);
     let ranks = Team::new(grid.world_size(), 1).run(driver, move |world, device| {
         let context = Context::new(world.clone(), grid, device.clone(), config.settings())?;
-        let mut trainer = Trainer::new(&context, &config)?;
-        let batch = workload::batch(&context, &config, &ids, 0)?;
-        let mut step = || trainer.step_on(&batch).map(drop);
+        let mut trainer = config.trainer(&context)?;
+        let batch = workload::batch(&trainer, text, &ids, 0)?;
+        let mut step = || trainer.step(&batch).map(drop);
         (0..WARM_UP).try_for_each(|_| step())?;
         body(world, device, &mut step)
     })?;

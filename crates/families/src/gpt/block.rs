@@ -1,0 +1,136 @@
+//! A transformer block in its two halves, each with its norm and residual.
+
+use super::{GptConfig, GptFamily};
+use nn::{Builder, Kind, Linear, LinearOptions, Norm};
+use parallel::{
+    DTensor, Init, Result,
+    layers::{AttentionOptions, attention, rope},
+};
+
+/// x + output(attention(norm(x))).
+#[derive(Debug)]
+pub(super) struct Attention {
+    norm: Norm,
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    name: String,
+    head_size: usize,
+    dropout: f64,
+    rope_base: Option<f64>,
+}
+
+impl Attention {
+    pub(super) fn new(builder: &Builder, config: &GptConfig, index: usize) -> Result<Attention> {
+        let block = builder.scope(&format!("blocks.{index}"));
+        let scope = block.scope("attention");
+        let (h, kv) = (config.hidden, config.kv_heads() * config.head_size());
+        let (into, out) = (
+            options(config, Kind::Normal, false),
+            options(config, Kind::Transposed, true),
+        );
+        Ok(Attention {
+            norm: norm(&block, "norm1", config)?,
+            query: scope.linear_with("query", h, h, into)?,
+            key: scope.linear_with("key", h, kv, into)?,
+            value: scope.linear_with("value", h, kv, into)?,
+            output: scope.linear_with("output", h, h, out)?,
+            name: format!("blocks.{index}.attention"),
+            head_size: config.head_size(),
+            dropout: config.dropout,
+            rope_base: (config.family == GptFamily::Llama).then_some(config.rope_base),
+        })
+    }
+
+    pub(super) fn forward(&self, x: &DTensor) -> Result<DTensor> {
+        let sequence = x.tensor().shape()[1];
+        let [mut q, mut k, v] = Linear::forward_all(
+            [&self.query, &self.key, &self.value],
+            &self.norm.forward(x)?,
+        )?;
+        if let Some(base) = self.rope_base {
+            q = rope(&q, sequence, self.head_size, base)?;
+            k = rope(&k, sequence, self.head_size, base)?;
+        }
+        let options = AttentionOptions {
+            name: self.name.clone(),
+            sequence,
+            head_size: self.head_size,
+            dropout: self.dropout,
+        };
+        let out = self.output.forward(&attention(&options, &q, &k, &v)?)?;
+        x.add(&out.dropout(&format!("{}.residual", self.name), self.dropout, sequence)?)
+    }
+}
+
+/// x + down(activation(up(norm(x)))).
+#[derive(Debug)]
+pub(super) struct Mlp {
+    norm: Norm,
+    gate: Option<Linear>,
+    up: Linear,
+    down: Linear,
+    name: String,
+    dropout: f64,
+}
+
+impl Mlp {
+    pub(super) fn new(builder: &Builder, config: &GptConfig, index: usize) -> Result<Mlp> {
+        let block = builder.scope(&format!("blocks.{index}"));
+        let scope = block.scope("mlp");
+        let (h, mlp) = (config.hidden, config.mlp_hidden());
+        let (into, out) = (
+            options(config, Kind::Normal, false),
+            options(config, Kind::Transposed, true),
+        );
+        let norm = norm(&block, "norm2", config)?;
+        let gated = config.family == GptFamily::Llama;
+        Ok(Mlp {
+            norm,
+            gate: gated
+                .then(|| scope.linear_with("gate", h, mlp, into))
+                .transpose()?,
+            up: scope.linear_with("up", h, mlp, into)?,
+            down: scope.linear_with("down", mlp, h, out)?,
+            name: format!("blocks.{index}.mlp"),
+            dropout: config.dropout,
+        })
+    }
+
+    pub(super) fn forward(&self, x: &DTensor) -> Result<DTensor> {
+        let sequence = x.tensor().shape()[1];
+        let normed = self.norm.forward(x)?;
+        let inner = match &self.gate {
+            None => self.up.forward_gelu(&normed)?,
+            Some(gate) => {
+                let [gate, up] = Linear::forward_all([gate, &self.up], &normed)?;
+                gate.swiglu(&up)?
+            }
+        };
+        let out = self.down.forward(&inner)?;
+        x.add(&out.dropout(&format!("{}.residual", self.name), self.dropout, sequence)?)
+    }
+}
+
+/// The norm of the model's family.
+pub(super) fn norm(builder: &Builder, name: &str, config: &GptConfig) -> Result<Norm> {
+    match config.family {
+        GptFamily::Gpt2 => builder.layer_norm(name, config.hidden, config.norm_epsilon),
+        GptFamily::Llama => builder.rms_norm(name, config.hidden, config.norm_epsilon),
+    }
+}
+
+// Weights that write to the residual stream start smaller, by the root of their number, as GPT-2's do.
+fn options(config: &GptConfig, kind: Kind, writes_residual: bool) -> LinearOptions {
+    let share = if writes_residual {
+        1.0 / ((2 * config.layers) as f64).sqrt()
+    } else {
+        1.0
+    };
+    LinearOptions {
+        kind,
+        bias: config.family == GptFamily::Gpt2,
+        init: Some(Init::Normal(config.init_deviation * share)),
+    }
+}

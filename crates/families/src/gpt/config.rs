@@ -1,0 +1,328 @@
+//! Sizes and choices of a model.
+
+use super::{Gpt, published};
+use grid::Demands;
+use nn::Builder;
+use parallel::Model;
+use serde::{Deserialize, Serialize};
+use std::any::Any;
+use train::{
+    Architecture, Error, ModelConfig, Result,
+    architecture::{Text, model_of},
+    batches::Values,
+};
+
+/// Which architecture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GptFamily {
+    /// LayerNorm, learnt positions, GELU, biases.
+    #[default]
+    Gpt2,
+    /// RMSNorm, rotary positions, SwiGLU, no biases.
+    Llama,
+}
+
+/// Sizes and choices of a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GptConfig {
+    /// Which architecture.
+    pub family: GptFamily,
+    /// Number of transformer blocks.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; 0 means as many as query heads.
+    pub kv_heads: usize,
+    /// Width inside the MLP; 0 means 4 times the hidden size (GPT-2), or 8/3 of it, rounded up to a multiple of 8 (Llama).
+    pub mlp_hidden: usize,
+    /// Tokens in a sequence.
+    pub context: usize,
+    /// Number of tokens; 0 means that of the tokenizer.
+    pub vocabulary: usize,
+    /// Rows of the tables are padded to a multiple of this; padding never gets probability nor gradient.
+    pub pad_vocabulary_to: usize,
+    /// Whether the head uses the embedding's table.
+    pub tied_head: bool,
+    /// Share of activations and attention weights dropped while training.
+    pub dropout: f64,
+    /// Added to the variance in norms.
+    pub norm_epsilon: f64,
+    /// Base of rotary positions.
+    pub rope_base: f64,
+    /// Standard deviation of initial weights.
+    pub init_deviation: f64,
+}
+
+impl Default for GptConfig {
+    fn default() -> Self {
+        GptConfig {
+            family: GptFamily::Gpt2,
+            layers: 4,
+            hidden: 128,
+            heads: 8,
+            kv_heads: 0,
+            mlp_hidden: 0,
+            context: 128,
+            vocabulary: 0,
+            pad_vocabulary_to: 1,
+            tied_head: true,
+            dropout: 0.0,
+            norm_epsilon: 1e-5,
+            rope_base: 10_000.0,
+            init_deviation: 0.02,
+        }
+    }
+}
+
+impl GptConfig {
+    /// Key and value heads.
+    pub fn kv_heads(&self) -> usize {
+        if self.kv_heads == 0 {
+            self.heads
+        } else {
+            self.kv_heads
+        }
+    }
+
+    /// Elements of a head.
+    pub fn head_size(&self) -> usize {
+        self.hidden / self.heads.max(1)
+    }
+
+    /// Width inside the MLP.
+    pub fn mlp_hidden(&self) -> usize {
+        match (self.mlp_hidden, self.family) {
+            (0, GptFamily::Gpt2) => 4 * self.hidden,
+            (0, GptFamily::Llama) => (8 * self.hidden).div_ceil(3).next_multiple_of(8),
+            (size, _) => size,
+        }
+    }
+
+    /// Rows of the tables over the vocabulary.
+    pub fn padded_vocabulary(&self) -> usize {
+        self.vocabulary
+            .next_multiple_of(self.pad_vocabulary_to.max(1))
+    }
+
+    /// Parts that a pipeline can be cut into: embedding, two halves of each block, head.
+    pub fn num_segments(&self) -> usize {
+        2 * self.layers + 2
+    }
+
+    /// Number of weights; a tied head's counted once.
+    pub fn num_parameters(&self) -> usize {
+        let (h, kv, mlp) = (
+            self.hidden,
+            self.kv_heads() * self.head_size(),
+            self.mlp_hidden(),
+        );
+        let block = match self.family {
+            GptFamily::Gpt2 => 2 * h * h + 2 * h * kv + 2 * h * mlp + 2 * kv + mlp + 3 * h + 4 * h,
+            GptFamily::Llama => 2 * h * h + 2 * h * kv + 3 * h * mlp + 2 * h,
+        };
+        let table = self.padded_vocabulary() * h;
+        let ends = match self.family {
+            GptFamily::Gpt2 => table + self.context * h + 2 * h,
+            GptFamily::Llama => table + h,
+        };
+        self.layers * block + ends + if self.tied_head { 0 } else { table }
+    }
+
+    /// Flop of products and attention for one token, forward and backward, by the count that published figures use:
+    /// 6 for each weight of a product, and 12 x layers x hidden x context for attention (half of it is never computed).
+    pub fn flop_per_token(&self) -> f64 {
+        let (h, kv, mlp) = (
+            self.hidden,
+            self.kv_heads() * self.head_size(),
+            self.mlp_hidden(),
+        );
+        let mats = if self.family == GptFamily::Gpt2 { 2 } else { 3 };
+        let weights =
+            self.layers * (2 * h * h + 2 * h * kv + mats * h * mlp) + self.padded_vocabulary() * h;
+        6.0 * weights as f64 + 12.0 * (self.layers * h * self.context) as f64
+    }
+
+    /// What is wrong with the sizes, in one sentence.
+    ///
+    /// # Errors
+    /// The first of: a size of 0, heads that do not divide the width, query heads that do not divide by key heads,
+    /// odd rotary heads, a dropout outside [0, 1).
+    fn check_sizes(&self) -> Result<()> {
+        let refuse = |found: String, needed: &str| {
+            Err(Error::Config(format!("model: {found}, needs {needed}")))
+        };
+        let sizes = [
+            ("layers", self.layers),
+            ("hidden", self.hidden),
+            ("heads", self.heads),
+            ("context", self.context),
+            ("vocabulary", self.vocabulary),
+        ];
+        if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return refuse(format!("{name} = 0"), "at least 1");
+        }
+        if !self.hidden.is_multiple_of(self.heads) {
+            return refuse(
+                format!("hidden = {} with heads = {}", self.hidden, self.heads),
+                "a multiple of the heads",
+            );
+        }
+        if !self.heads.is_multiple_of(self.kv_heads()) {
+            let found = format!("heads = {} with kv_heads = {}", self.heads, self.kv_heads());
+            return refuse(found, "a multiple of the key and value heads");
+        }
+        if self.family == GptFamily::Llama && !self.head_size().is_multiple_of(2) {
+            return refuse(
+                format!("heads of {} elements", self.head_size()),
+                "an even size for rotary positions",
+            );
+        }
+        match (0.0..1.0).contains(&self.dropout) {
+            true => Ok(()),
+            false => refuse(format!("dropout = {}", self.dropout), "a share in [0, 1)"),
+        }
+    }
+}
+
+impl Architecture for GptConfig {
+    fn family(&self) -> &str {
+        self.family.name()
+    }
+
+    fn table(&self) -> Result<toml::Table> {
+        toml::Table::try_from(self).map_err(|error| Error::Config(format!("model: {error}")))
+    }
+
+    fn describe(&self) -> String {
+        let title = match self.family {
+            GptFamily::Gpt2 => "GPT-2",
+            GptFamily::Llama => "Llama",
+        };
+        let plural = |count: usize, word: &str| {
+            format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+        };
+        format!(
+            "{title}: {}, width {}, {} of {}, context {}, vocabulary {}, {}",
+            plural(self.layers, "layer"),
+            self.hidden,
+            plural(self.heads, "head"),
+            self.head_size(),
+            self.context,
+            self.vocabulary,
+            if self.tied_head {
+                "tied head"
+            } else {
+                "a head of its own"
+            }
+        )
+    }
+
+    fn build(&self, builder: &Builder) -> parallel::Result<Box<dyn Model>> {
+        Ok(Box::new(Gpt::new(builder, self)?))
+    }
+
+    fn columns(&self) -> Vec<(String, Vec<usize>, Values)> {
+        let tokens = |name: &str| {
+            let values = Values::Ids(vec![0; self.context]);
+            (name.to_owned(), vec![self.context], values)
+        };
+        vec![tokens("inputs"), tokens("targets")]
+    }
+
+    fn demands(&self) -> Demands {
+        Demands {
+            heads: self.heads,
+            kv_heads: self.kv_heads(),
+            hidden: self.hidden,
+            mlp_hidden: self.mlp_hidden(),
+            vocabulary: self.padded_vocabulary(),
+            stages: self.num_segments(),
+            ..Demands::default()
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check_sizes()
+    }
+
+    fn flop_per_row(&self) -> Option<f64> {
+        Some(self.flop_per_token() * self.context as f64)
+    }
+
+    /// # Source
+    /// For GPT-2, Narayanan et al., SC 2021 (arXiv 2104.04473): 96 B s l h^2 (1 + s/(6h) + V/(16 l h)), 72 in place of 96
+    /// without recomputation. For a Llama the same count is made from its own matrices.
+    fn published_flop_per_row(&self, recompute: bool) -> Option<f64> {
+        let factor = if recompute { 96.0 } else { 72.0 };
+        if self.family == GptFamily::Llama {
+            return Some(self.flop_per_row()? * factor / 72.0);
+        }
+        let (layers, h, s) = (self.layers as f64, self.hidden as f64, self.context as f64);
+        let vocabulary = self.vocabulary as f64;
+        Some(factor * s * layers * h * h * (1.0 + s / (6.0 * h) + vocabulary / (16.0 * layers * h)))
+    }
+
+    fn draws_masks(&self) -> bool {
+        self.dropout > 0.0
+    }
+
+    fn text(&self) -> Option<Text> {
+        Some(Text {
+            context: self.context,
+            vocabulary: self.vocabulary,
+        })
+    }
+
+    fn with_vocabulary(&self, vocabulary: usize) -> Option<ModelConfig> {
+        Some(ModelConfig::new(GptConfig {
+            vocabulary,
+            ..self.clone()
+        }))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl From<GptConfig> for ModelConfig {
+    fn from(config: GptConfig) -> ModelConfig {
+        ModelConfig::new(config)
+    }
+}
+
+impl train::Family for GptFamily {
+    fn name(&self) -> &str {
+        GptFamily::name(*self)
+    }
+
+    fn read(&self, document: &str) -> std::result::Result<ModelConfig, toml::de::Error> {
+        model_of::<GptConfig>(document).map(ModelConfig::new)
+    }
+
+    fn models(&self) -> Vec<String> {
+        match self {
+            GptFamily::Gpt2 => published::names(),
+            GptFamily::Llama => Vec::new(),
+        }
+    }
+
+    fn model(&self, name: &str) -> Option<ModelConfig> {
+        let found = published::find(name).filter(|_| *self == GptFamily::Gpt2);
+        found.map(ModelConfig::new)
+    }
+}
+
+impl GptFamily {
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            GptFamily::Gpt2 => "gpt2",
+            GptFamily::Llama => "llama",
+        }
+    }
+}

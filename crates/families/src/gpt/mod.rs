@@ -1,0 +1,13 @@
+//! Decoder-only transformers: the GPT-2 and Llama families.
+//!
+//! [`GptConfig`] gives the sizes; `block` is a transformer block in its two halves; [`Gpt`] is a model of them, cut into
+//! segments: the embedding, the halves of each block, and the head.
+
+mod block;
+mod config;
+mod model;
+mod published;
+
+pub use config::{GptConfig, GptFamily};
+pub use model::Gpt;
+pub use published::published;

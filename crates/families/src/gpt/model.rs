@@ -1,0 +1,156 @@
+//! The model: an embedding, halves of blocks, and a head.
+
+use super::{
+    GptConfig, GptFamily,
+    block::{Attention, Mlp, norm},
+};
+use nn::{Builder, Embedding, Linear, Norm};
+use parallel::{DTensor, Init, MicroBatch, Model, Pass, Result, Wires, layers::Loss};
+use std::{cell::RefCell, ops::Range};
+use tensor::Tensor;
+
+/// A decoder-only transformer that reads columns `inputs` and `targets`, sequences of tokens.
+///
+/// Segment 0 is the embedding, then come attention and MLP of each block, and last the head, which gives the wire
+/// `logits`.
+#[derive(Debug)]
+pub struct Gpt {
+    config: GptConfig,
+    token: Embedding,
+    position: Option<Embedding>,
+    // The tokens' places, of the last micro-batch's shape.
+    places: RefCell<Option<Tensor>>,
+    blocks: Vec<(Attention, Mlp)>,
+    norm: Norm,
+    head: Linear,
+}
+
+impl Gpt {
+    /// Declares the layers of a model.
+    ///
+    /// # Errors
+    /// Those of the layers.
+    pub fn new(builder: &Builder, config: &GptConfig) -> Result<Gpt> {
+        let init = Init::Normal(config.init_deviation);
+        let (rows, hidden) = (config.padded_vocabulary(), config.hidden);
+        let token = builder.embedding("embedding.token", rows, hidden, init)?;
+        let positions = || builder.positions("embedding.position", config.context, hidden, init);
+        let position = (config.family == GptFamily::Gpt2)
+            .then(positions)
+            .transpose()?;
+        let block = |index: usize| {
+            let attention = Attention::new(&builder.segment(1 + 2 * index), config, index)?;
+            let mlp = Mlp::new(&builder.segment(2 + 2 * index), config, index)?;
+            Ok((attention, mlp))
+        };
+        let blocks = (0..config.layers).map(block).collect::<Result<_>>()?;
+        let last = builder.segment(config.num_segments() - 1);
+        let norm = norm(&last, "final_norm", config)?;
+        let head = match config.tied_head {
+            true => last.linear_over(&token),
+            false => last.linear_over(&last.embedding("head.weight", rows, hidden, init)?),
+        };
+        Ok(Gpt {
+            config: config.clone(),
+            token,
+            position,
+            places: RefCell::default(),
+            blocks,
+            norm,
+            head,
+        })
+    }
+
+    fn embed(&self, pass: &Pass, ids: &Tensor) -> Result<DTensor> {
+        let mut x = self.token.forward(pass, ids)?;
+        if let Some(position) = &self.position {
+            x = x.add(&position.forward(pass, &self.places(ids)?)?)?;
+        }
+        x.dropout("embedding", self.config.dropout, ids.columns())
+    }
+
+    // Counted on the host and copied once: micro-batches have one shape, but for those of a validation.
+    fn places(&self, ids: &Tensor) -> Result<Tensor> {
+        let mut places = self.places.borrow_mut();
+        if let Some(places) = places
+            .as_ref()
+            .filter(|places| places.shape() == ids.shape())
+        {
+            return Ok(places.clone());
+        }
+        let (rows, sequence) = (ids.num_rows(), ids.columns());
+        let numbers: Vec<u32> = (0..rows).flat_map(|_| 0..sequence as u32).collect();
+        let made = Tensor::from_slice(ids.device(), &[rows, sequence], &numbers)?;
+        Ok(places.insert(made).clone())
+    }
+}
+
+impl Model for Gpt {
+    fn num_segments(&self) -> usize {
+        self.config.num_segments()
+    }
+
+    /// Flop for a token. The embedding has no matmul; its look-up and reduction are taken as 8 operations an element.
+    fn cost(&self, segment: usize) -> Option<f64> {
+        let config = &self.config;
+        let (h, kv) = (config.hidden, config.kv_heads() * config.head_size());
+        let matrices = if config.family == GptFamily::Gpt2 {
+            2
+        } else {
+            3
+        };
+        let flop = match segment {
+            0 => 8 * h,
+            _ if segment + 1 == self.num_segments() => 2 * h * config.padded_vocabulary(),
+            // Causal attention computes half of the 4 h s operations of scores and weighted sums.
+            _ if segment % 2 == 1 => 4 * h * h + 4 * h * kv + 2 * h * config.context,
+            _ => 2 * matrices * h * config.mlp_hidden(),
+        };
+        Some(flop as f64)
+    }
+
+    fn forward(
+        &self,
+        segment: usize,
+        pass: &Pass,
+        batch: &MicroBatch,
+        mut wires: Wires,
+    ) -> Result<Wires> {
+        if segment == 0 {
+            return Ok(Wires::of("x", self.embed(pass, batch.tensor("inputs")?)?));
+        }
+        let x = wires.take("x")?;
+        if segment + 1 == self.num_segments() {
+            return Ok(Wires::of(
+                "logits",
+                self.head.forward(&self.norm.forward(&x)?)?,
+            ));
+        }
+        let (attention, mlp) = &self.blocks[(segment - 1) / 2];
+        let x = match segment % 2 {
+            1 => attention.forward(&x)?,
+            _ => mlp.forward(&x)?,
+        };
+        Ok(Wires::of("x", x))
+    }
+
+    fn routes(&self) -> Vec<parallel::Route> {
+        let last = self.num_segments() - 1;
+        let name = |segment| if segment == last { "logits" } else { "x" };
+        let route = |segment| parallel::Route::new(name(segment), segment, segment + 1);
+        (0..=last).map(route).collect()
+    }
+
+    fn objective(&self, _pass: &Pass, batch: &MicroBatch, mut wires: Wires) -> Result<Loss> {
+        wires
+            .take("logits")?
+            .cross_entropy(batch.tensor("targets")?, self.config.vocabulary)
+    }
+
+    /// Block by block.
+    fn recomputed(&self) -> Vec<Range<usize>> {
+        (0..self.config.layers)
+            .map(|block| 1 + 2 * block..3 + 2 * block)
+            .collect()
+    }
+}

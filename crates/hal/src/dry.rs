@@ -1,0 +1,176 @@
+//! A device that computes nothing: shapes flow through it, buffers have addresses and no memory.
+//!
+//! It tells what a program would do without doing it, where no machine is described that it could be simulated on: a model
+//! is run on it once to count its work. One rank alone can use it.
+
+use crate::{
+    Blas, Capabilities, Communicator, DType, Device, DeviceId, Error, Event, Gemm, GroupId, Join,
+    Kernel, Kernels, Memory, RawBuffer, RawStream, Result, Stream, StreamKind, Vendor,
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+const ID: DeviceId = DeviceId {
+    vendor: Vendor::Sim,
+    ordinal: 0,
+};
+
+/// Opens a device that computes nothing.
+pub fn open() -> Arc<dyn Device> {
+    Arc::new(Dry {
+        capabilities: Capabilities {
+            dtypes: vec![
+                DType::F64,
+                DType::F32,
+                DType::Bf16,
+                DType::F16,
+                DType::I32,
+                DType::U32,
+            ],
+            holds_values: false,
+            overlaps_streams: false,
+            records_work: false,
+            description: "a device that computes nothing".into(),
+        },
+        next: AtomicU64::new(64),
+    })
+}
+
+#[derive(Debug)]
+struct Dry {
+    capabilities: Capabilities,
+    next: AtomicU64,
+}
+
+// SAFETY: no buffer has memory, so there is none that two of them could share; addresses are multiples of 64 that never
+// come twice.
+unsafe impl Device for Dry {
+    fn id(&self) -> DeviceId {
+        ID
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        let most = usize::MAX >> 1;
+        Ok(Memory {
+            free: most,
+            total: most,
+        })
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
+        let step = (bytes as u64).next_multiple_of(64).max(64);
+        let addr = self.next.fetch_add(step, Ordering::Relaxed);
+        Ok(RawBuffer { addr, bytes })
+    }
+
+    unsafe fn deallocate(&self, _buffer: RawBuffer) {}
+
+    fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
+        Ok(Arc::new(DryStream(kind)))
+    }
+
+    fn create_blas(&self) -> Result<Arc<dyn Blas>> {
+        Ok(Arc::new(Nothing))
+    }
+
+    fn kernels(&self) -> Result<Arc<dyn Kernels>> {
+        Ok(Arc::new(Nothing))
+    }
+
+    fn create_group(&self) -> Result<GroupId> {
+        Ok(GroupId(Vec::new()))
+    }
+
+    fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
+        let found = format!("{} of {} ranks", join.label, join.members.len());
+        Err(Error::invalid(
+            "join on a device that computes nothing",
+            found,
+            "one rank",
+        ))
+    }
+}
+
+#[derive(Debug)]
+struct DryStream(StreamKind);
+
+// SAFETY: nothing is ever queued, so all of it is done.
+unsafe impl Stream for DryStream {
+    fn device_id(&self) -> DeviceId {
+        ID
+    }
+
+    fn raw(&self) -> RawStream {
+        RawStream(0)
+    }
+
+    fn kind(&self) -> StreamKind {
+        self.0
+    }
+
+    unsafe fn copy(&self, _dst: RawBuffer, _src: RawBuffer) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn upload(&self, _dst: RawBuffer, _src: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn download(&self, _dst: &mut [u8], _src: RawBuffer) -> Result<()> {
+        Err(Error::NoValues { device: ID })
+    }
+
+    fn record(&self) -> Result<Arc<dyn Event>> {
+        Ok(Arc::new(Nothing))
+    }
+
+    fn wait(&self, _event: &dyn Event) -> Result<()> {
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Nothing;
+
+// SAFETY: nothing is read or written.
+unsafe impl Blas for Nothing {
+    unsafe fn gemm(&self, _stream: &dyn Stream, _gemm: &Gemm) -> Result<()> {
+        Ok(())
+    }
+}
+
+// SAFETY: nothing is read or written.
+unsafe impl Kernels for Nothing {
+    unsafe fn launch(&self, _stream: &dyn Stream, _kernel: &Kernel) -> Result<()> {
+        Ok(())
+    }
+}
+
+// SAFETY: work that is never queued has passed.
+unsafe impl Event for Nothing {
+    fn raw(&self) -> u64 {
+        0
+    }
+
+    fn is_complete(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn time_us(&self) -> Result<Option<f64>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,217 @@
+//! A training step on a set of parameters, from the first pass to the update; and a batch that is only evaluated.
+//!
+//! Each call hands out what the next one needs, so that none can be forgotten: a [`TrainingStep`] gives passes, and
+//! [`finish`](TrainingStep::finish) its [`Gradients`], which alone can [`update`](Gradients::update) the weights.
+
+use super::{ParameterSet, SetOptions, UpdateRule};
+use crate::{Mode, Pass, layers::gather::Gatherer, pass::Shared};
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    ops::Range,
+    rc::Rc,
+};
+use tensor::{Error, Result, Tensor, ops::optimiser::Update};
+
+/// A training step under way: gradients are being added up.
+pub struct TrainingStep {
+    shared: Rc<Shared>,
+    set: ParameterSet,
+}
+
+/// A batch that runs forward only.
+pub struct Evaluation {
+    shared: Rc<Shared>,
+    set: ParameterSet,
+}
+
+/// The gradients of a step, summed over all replicas.
+pub struct Gradients {
+    set: ParameterSet,
+    number: u64,
+}
+
+impl ParameterSet {
+    /// Begins training step `step` on a global batch of `num_rows` rows: gradients are zero.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a set made for inference, and a batch of 0 rows; [`Error::Vendor`].
+    pub fn begin_step(&self, step: u64, num_rows: usize) -> Result<TrainingStep> {
+        let SetOptions { trains, .. } = *self.options();
+        if !trains || num_rows == 0 {
+            let found = match trains {
+                true => "a batch of 0 rows",
+                false => "a set made for inference",
+            };
+            return Err(Error::invalid(
+                "training step",
+                found,
+                "a set that trains and at least 1 row",
+            ));
+        }
+        self.clear_gradients()?;
+        let number = self.0.steps_begun.get() + 1;
+        self.0.steps_begun.set(number);
+        Ok(TrainingStep {
+            shared: self.shared(Mode::Training, (step, number), num_rows),
+            set: self.clone(),
+        })
+    }
+
+    /// Begins the evaluation of a global batch of `num_rows` rows.
+    pub fn evaluate(&self, num_rows: usize) -> Evaluation {
+        Evaluation {
+            shared: self.shared(Mode::Evaluation, (0, 0), num_rows),
+            set: self.clone(),
+        }
+    }
+
+    fn shared(&self, mode: Mode, (step, number): (u64, u64), num_rows: usize) -> Rc<Shared> {
+        Rc::new(Shared {
+            context: self.0.context.clone(),
+            mode,
+            step,
+            number,
+            num_rows,
+            parameters: Some(self.clone()),
+            gatherer: RefCell::new(Gatherer::expecting(self.order(mode))),
+            scatterer: RefCell::default(),
+            is_open: Cell::new(true),
+        })
+    }
+
+    /// Whether no later step has begun.
+    pub(crate) fn is_current(&self, number: u64) -> bool {
+        self.0.steps_begun.get() == number
+    }
+
+    // The passes over a batch are over.
+    fn close(&self, shared: &Shared) {
+        shared.is_open.set(false);
+        self.learn_order(shared.mode, shared.gatherer.borrow_mut().finish());
+    }
+}
+
+impl TrainingStep {
+    /// The pass of these rows of the global batch, those that this rank holds of a micro-batch.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when they do not lie within the batch.
+    pub fn pass(&self, rows: Range<usize>) -> Result<Pass> {
+        Pass::new(&self.shared, rows)
+    }
+
+    /// Ends the step's backward passes: afterwards all gradients are summed over the replicas. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when another step has begun on this set meanwhile, and when a parameter was used more or less
+    /// often than in the first step; those of the collectives.
+    pub fn finish(self) -> Result<Gradients> {
+        let number = self.shared.number;
+        check_current(&self.set, number)?;
+        self.set.reduce_all(&Pass::new(&self.shared, 0..0)?)?;
+        Ok(Gradients {
+            set: self.set.clone(),
+            number,
+        })
+    }
+}
+
+impl Drop for TrainingStep {
+    fn drop(&mut self) {
+        self.set.close(&self.shared);
+    }
+}
+
+impl Evaluation {
+    /// As [`TrainingStep::pass`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pass(&self, rows: Range<usize>) -> Result<Pass> {
+        Pass::new(&self.shared, rows)
+    }
+}
+
+impl Drop for Evaluation {
+    fn drop(&mut self) {
+        self.set.close(&self.shared);
+    }
+}
+
+impl Gradients {
+    /// The gradients that a replay of the step has left, where forward and backward were recorded.
+    pub fn replayed(&self) -> Gradients {
+        Gradients {
+            set: self.set.clone(),
+            number: self.number,
+        }
+    }
+
+    /// The sum of the squares of all gradients of the model: one f64, the same on every rank. Collective.
+    ///
+    /// A shard counts on one of the ranks that hold it; a shared parameter on the first stage that has it.
+    ///
+    /// # Cost
+    /// One pass over the gradients held here; one number reduced over each axis.
+    /// # Errors
+    /// Those of the collectives.
+    pub fn sum_squares(&self) -> Result<Tensor> {
+        check_current(&self.set, self.number)?;
+        self.set.gradient_sum_squares()
+    }
+
+    /// Hands `update` the pieces of all parameters that this rank updates, by the factor on the learning rate that `rule`
+    /// gives them; with sharded state every replica then gets the values that the others have updated. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when another step has begun meanwhile; those of `update` and of the collectives.
+    pub fn update<E: From<Error>>(
+        self,
+        rule: impl Fn(&crate::Parameter) -> UpdateRule,
+        mut update: impl FnMut(f64, &[Update]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        check_current(&self.set, self.number)?;
+        for (factor, pieces) in self.set.updates(rule)? {
+            update(factor, &pieces)?;
+        }
+        Ok(self.set.end_update()?)
+    }
+}
+
+fn check_current(set: &ParameterSet, number: u64) -> Result<()> {
+    match set.is_current(number) {
+        true => Ok(()),
+        false => {
+            let begun = set.0.steps_begun.get();
+            let found = format!("step {number} of this set after step {begun} has begun");
+            Err(Error::invalid(
+                "training step",
+                found,
+                "the end of each step before the next one",
+            ))
+        }
+    }
+}
+
+impl fmt::Debug for TrainingStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrainingStep({} of {:?})", self.shared.step, self.set)
+    }
+}
+
+impl fmt::Debug for Evaluation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Evaluation({} rows of {:?})",
+            self.shared.num_rows, self.set
+        )
+    }
+}
+
+impl fmt::Debug for Gradients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gradients({:?})", self.set)
+    }
+}

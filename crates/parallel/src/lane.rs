@@ -1,0 +1,52 @@
+//! The streams of a rank beside its compute stream.
+
+/// What a communication stream carries. Each has its own, so that work of one never queues behind another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// All-reduces of dX (OAR).
+    AllReduce,
+    /// Gathers of weights (OAG).
+    Gather,
+    /// Reduce-scatters of weight gradients (ORS).
+    Scatter,
+    /// Reductions of gradient buckets.
+    Reduce,
+    /// Activations to the next stage.
+    SendActivations,
+    /// Activations from the stage before.
+    RecvActivations,
+    /// Gradients to the stage before.
+    SendGradients,
+    /// Gradients from the next stage.
+    RecvGradients,
+    /// Activations that skip stages.
+    SendSkips,
+    /// Activations that skip stages.
+    RecvSkips,
+    /// Gradients of activations that skip stages.
+    SendSkipGradients,
+    /// Gradients of activations that skip stages.
+    RecvSkipGradients,
+}
+
+impl Lane {
+    pub(crate) const COUNT: usize = Lane::RecvSkipGradients as usize + 1;
+
+    /// Name in traces.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Lane::AllReduce => "tensor all-reduce",
+            Lane::Gather => "gather weights",
+            Lane::Scatter => "scatter gradients",
+            Lane::Reduce => "reduce gradients",
+            Lane::SendActivations => "send activations",
+            Lane::RecvActivations => "receive activations",
+            Lane::SendGradients => "send gradients",
+            Lane::RecvGradients => "receive gradients",
+            Lane::SendSkips => "send skips",
+            Lane::RecvSkips => "receive skips",
+            Lane::SendSkipGradients => "send skip gradients",
+            Lane::RecvSkipGradients => "receive skip gradients",
+        }
+    }
+}

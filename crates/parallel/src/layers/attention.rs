@@ -1,0 +1,131 @@
+//! Attention on the grid: heads (and the groups of query heads that share a key) live on X, so it runs locally.
+
+use super::DTensor;
+use grid::Axis;
+use tensor::{
+    Error, Result, Var,
+    ops::{
+        self,
+        attention::{AttentionDropout, AttentionShape, Saved},
+    },
+};
+
+/// Sizes and choices of an attention layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionOptions {
+    /// Name, which keys the random draws of dropout.
+    pub name: String,
+    /// Tokens in a sequence.
+    pub sequence: usize,
+    /// Elements of a head.
+    pub head_size: usize,
+    /// Share of attention weights that are dropped while training.
+    pub dropout: f64,
+}
+
+/// Causal attention of queries on keys and values, head by head.
+///
+/// # Shapes
+/// `q` and the result: tokens x (heads/X * head_size). `k`, `v`: tokens x (kv_heads/X * head_size).
+/// # Cost
+/// No collective.
+/// # Errors
+/// [`Error::Invalid`] when features are no whole number of heads on every rank.
+pub fn attention(
+    options: &AttentionOptions,
+    q: &DTensor,
+    k: &DTensor,
+    v: &DTensor,
+) -> Result<DTensor> {
+    let [q, k, v] = [q, k, v].map(|x| x.redistribute(Some(Axis::X), &options.name));
+    let (q, k, v) = (q?, k?, v?);
+    let shape = local_shape(options, &q, &k)?;
+    if let Some(ledger) = q.pass().ledger() {
+        // Scores and their weighted sum, of the half that a causal mask leaves.
+        let pairs = shape.sequences * shape.heads * shape.sequence * shape.sequence;
+        ledger.attention(2.0 * (pairs * shape.head_size) as f64);
+    }
+    let (out, log_sum_exp) = ops::attention(shape, q.tensor(), k.tensor(), v.tensor())?;
+    let saved = Saved {
+        q: q.tensor().clone(),
+        k: k.tensor().clone(),
+        v: v.tensor().clone(),
+        out: out.clone(),
+        log_sum_exp,
+    };
+    let var = Var::record_one(
+        "attention",
+        &[q.var(), k.var(), v.var()],
+        out,
+        false,
+        move |d_out| {
+            Ok(ops::attention_backward(shape, &saved, &d_out)?
+                .map(Some)
+                .into())
+        },
+    );
+    DTensor::new(q.pass(), var, q.features(), Some(Axis::X))
+}
+
+fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<AttentionShape> {
+    let AttentionOptions {
+        sequence,
+        head_size,
+        ..
+    } = *options;
+    let whole = |features: usize| head_size > 0 && features.is_multiple_of(head_size);
+    if !whole(q.tensor().columns()) || !whole(k.tensor().columns()) {
+        let found = format!(
+            "{} query and {} key features on a rank",
+            q.tensor().columns(),
+            k.tensor().columns()
+        );
+        return Err(Error::invalid(
+            &options.name,
+            found,
+            format!("multiples of the head size {head_size}"),
+        ));
+    }
+    let rows = q.tensor().num_rows();
+    if sequence == 0 || !rows.is_multiple_of(sequence) {
+        let needed = format!("a multiple of the sequence of {sequence}");
+        return Err(Error::invalid(
+            &options.name,
+            format!("{rows} tokens"),
+            needed,
+        ));
+    }
+    let pass = q.pass();
+    let dropout = (options.dropout > 0.0 && pass.is_training()).then(|| AttentionDropout {
+        probability: options.dropout,
+        key: pass.key(&options.name),
+        first_sequence: pass.rows().start,
+        first_head: q.first_feature() / head_size,
+        global_heads: q.features() / head_size,
+    });
+    Ok(AttentionShape {
+        sequences: rows / sequence,
+        sequence,
+        heads: q.tensor().columns() / head_size,
+        kv_heads: k.tensor().columns() / head_size,
+        head_size,
+        scale: 1.0 / (head_size as f64).sqrt(),
+        dropout,
+    })
+}
+
+/// Rotary positions of the heads of `x`, whose rows are tokens of whole sequences.
+///
+/// # Shapes
+/// `x` and the result: tokens x (heads/X * head_size).
+/// # Errors
+/// [`Error::Invalid`] when features are no whole number of even heads, or rows no whole number of sequences.
+pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result<DTensor> {
+    let out = ops::rope(x.tensor(), sequence, head_size, base, false)?;
+    let var = Var::record_one("rope", &[x.var()], out, false, move |d_out| {
+        Ok(vec![Some(ops::rope(
+            &d_out, sequence, head_size, base, true,
+        )?)])
+    });
+    Ok(x.like(var))
+}

@@ -1,0 +1,225 @@
+//! A tensor with its layout on the grid.
+
+use crate::{Context, Pass};
+use grid::{Axis, Layout};
+use std::fmt;
+use tensor::{Error, Result, Tensor, Var, ops::UnaryOp};
+
+/// An activation: rows (sequences, samples) cut over Data and Z, features cut over one axis or whole.
+///
+/// The first dim counts rows held here, the last one features held here. Ranks along an axis that cuts neither hold
+/// the same elements.
+#[derive(Clone)]
+pub struct DTensor {
+    var: Var,
+    pass: Pass,
+    features: usize,
+    cut: Option<Axis>,
+}
+
+impl DTensor {
+    /// Input data: whole features of this rank's rows.
+    pub fn input(pass: &Pass, tensor: Tensor) -> DTensor {
+        let features = tensor.columns();
+        DTensor {
+            var: Var::constant(tensor),
+            pass: pass.clone(),
+            features,
+            cut: None,
+        }
+    }
+
+    /// A value whose last dim is this rank's piece of `features`, cut by `cut`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the piece has not the size that the cut gives it.
+    pub fn new(pass: &Pass, var: Var, features: usize, cut: Option<Axis>) -> Result<DTensor> {
+        if let Some(axis) = cut.filter(|axis| !matches!(axis, Axis::X | Axis::Y)) {
+            return Err(Error::invalid(
+                "layout",
+                format!("features cut by {axis}"),
+                "x, y or no axis",
+            ));
+        }
+        let context = pass.context();
+        let degree = cut.map_or(1, |axis| context.degree(axis));
+        let index = cut.map_or(0, |axis| context.index(axis));
+        let needed = grid::shard_range(features, degree, index).len();
+        if var.tensor().columns() != needed {
+            let found = format!("{} columns", var.tensor().columns());
+            return Err(Error::invalid(
+                "layout",
+                found,
+                format!("{needed}, piece {index} of {features} in {degree}"),
+            ));
+        }
+        Ok(DTensor {
+            var,
+            pass: pass.clone(),
+            features,
+            cut,
+        })
+    }
+
+    /// The value held here, with its place on the tape.
+    pub fn var(&self) -> &Var {
+        &self.var
+    }
+
+    /// The value held here, taken out; what holds no other handle to it may then overwrite its memory.
+    pub fn into_var(self) -> Var {
+        self.var
+    }
+
+    /// The tensor held here.
+    pub fn tensor(&self) -> &Tensor {
+        self.var.tensor()
+    }
+
+    /// The pass that it belongs to.
+    pub fn pass(&self) -> &Pass {
+        &self.pass
+    }
+
+    /// This rank's context.
+    pub fn context(&self) -> &Context {
+        self.pass.context()
+    }
+
+    /// Size of the whole last dim.
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
+    /// The axis that cuts the features; `None` when every rank holds them whole.
+    pub fn cut(&self) -> Option<Axis> {
+        self.cut
+    }
+
+    /// Global index of the first feature held here.
+    pub fn first_feature(&self) -> usize {
+        let shard = |axis| {
+            grid::shard_range(
+                self.features,
+                self.context().degree(axis),
+                self.context().index(axis),
+            )
+        };
+        self.cut.map_or(0, |axis| shard(axis).start)
+    }
+
+    /// The layout over the grid.
+    pub fn layout(&self) -> Layout {
+        let mut dims = vec![Vec::new(); self.tensor().shape().len().max(2)];
+        dims[0] = vec![Axis::Data, Axis::Z];
+        *dims.last_mut().expect("two dims at least") = self.cut.into_iter().collect();
+        Layout::cut(dims).expect("X or Y beside Data and Z cut once each")
+    }
+
+    /// The same value in another pass over the same rows: that of its backward half.
+    pub(crate) fn in_pass(&self, pass: &Pass) -> DTensor {
+        DTensor {
+            pass: pass.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Another value of the same layout.
+    pub(crate) fn like(&self, var: Var) -> DTensor {
+        if let Some(ledger) = self.pass.ledger() {
+            ledger.elements(self.cut, var.tensor().num_elements());
+        }
+        DTensor {
+            var,
+            ..self.clone()
+        }
+    }
+
+    /// `self + other`; `other` takes the layout of `self` first, where it differs.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the shapes differ.
+    pub fn add(&self, other: &DTensor) -> Result<DTensor> {
+        let other = other.redistribute(self.cut, "add")?;
+        Ok(self.like(self.var.add(&other.var)?))
+    }
+
+    /// `self - other`, likewise.
+    ///
+    /// # Errors
+    /// As [`add`](DTensor::add).
+    pub fn sub(&self, other: &DTensor) -> Result<DTensor> {
+        let other = other.redistribute(self.cut, "sub")?;
+        Ok(self.like(self.var.sub(&other.var)?))
+    }
+
+    /// `self * other`, element by element, likewise.
+    ///
+    /// # Errors
+    /// As [`add`](DTensor::add).
+    pub fn mul(&self, other: &DTensor) -> Result<DTensor> {
+        let other = other.redistribute(self.cut, "mul")?;
+        Ok(self.like(self.var.mul(&other.var)?))
+    }
+
+    /// `factor * self`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn scale(&self, factor: f64) -> Result<DTensor> {
+        Ok(self.like(self.var.scale(factor)?))
+    }
+
+    /// `op(self)`, element by element.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn unary(&self, op: UnaryOp) -> Result<DTensor> {
+        Ok(self.like(self.var.unary(op)?))
+    }
+
+    /// GELU by its tanh approximation.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn gelu(&self) -> Result<DTensor> {
+        self.unary(UnaryOp::Gelu)
+    }
+
+    /// max(x, 0).
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn relu(&self) -> Result<DTensor> {
+        self.unary(UnaryOp::Relu)
+    }
+
+    /// tanh(x).
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn tanh(&self) -> Result<DTensor> {
+        self.unary(UnaryOp::Tanh)
+    }
+
+    /// `silu(self) * up`, with `up` of the same layout.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when shapes differ.
+    pub fn swiglu(&self, up: &DTensor) -> Result<DTensor> {
+        let up = up.redistribute(self.cut, "swiglu")?;
+        Ok(self.like(self.var.swiglu(&up.var)?))
+    }
+}
+
+impl fmt::Debug for DTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "DTensor({:?}, {} features, layout {})",
+            self.var,
+            self.features,
+            self.layout()
+        )
+    }
+}

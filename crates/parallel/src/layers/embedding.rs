@@ -1,0 +1,90 @@
+//! Look-up tables on the grid: rows over X (and Z, as any weight), hidden features over Y.
+
+use super::{DTensor, gather, scatter};
+use crate::{Init, Parameter, Pass, Purpose, counters::Subject, parameter::Scope};
+use grid::{Axis, Layout, shard_range};
+use tensor::{ReduceOp, Result, Tensor, Var, ops};
+
+/// What the rows of a table stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Tokens: cut over X, and never gathered over it.
+    Vocabulary,
+    /// Positions: every rank of X holds them all.
+    Positions,
+}
+
+/// Declares a table of `rows` x `hidden`; hidden features are cut over Y, rows over Z as those of any weight.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) from the declaration.
+pub fn declare(
+    scope: &Scope,
+    name: &str,
+    rows: usize,
+    kind: Rows,
+    hidden: usize,
+    init: Init,
+) -> Result<Parameter> {
+    let cut_rows = match kind {
+        Rows::Vocabulary => vec![Axis::X, Axis::Z],
+        Rows::Positions => vec![Axis::Z],
+    };
+    let layout = Layout::cut(vec![cut_rows, vec![Axis::Y]]).expect("each axis cuts once");
+    Parameter::declare(scope, name, &[rows, hidden], layout, init, true)
+}
+
+/// The rows of `table` with these ids.
+///
+/// # Shapes
+/// `ids`: this rank's rows, u32. The result: ids x hidden/Y, the same on all ranks of X.
+/// # Cost
+/// An all-gather of the table's block over Z; for a vocabulary an all-reduce of the result over X. Backward: a
+/// reduce-scatter of the block's gradient over Z.
+/// # Errors
+/// Those of the collectives.
+pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor> {
+    let context = pass.context();
+    let block = gather::gather(pass, table, Subject::Embedding)?;
+    let cut_by_x = table.layout().cuts(Axis::X).is_some();
+    let first_row = match cut_by_x {
+        true => {
+            shard_range(
+                table.global_shape()[0],
+                context.degree(Axis::X),
+                context.index(Axis::X),
+            )
+            .start
+        }
+        false => 0,
+    };
+    let out = ops::embedding(&block, ids, first_row)?;
+    if let (true, Some(group)) = (cut_by_x, context.group(Axis::X, Purpose::Main)?) {
+        group.all_reduce(
+            context,
+            Subject::Embedding,
+            &context.device().compute(),
+            &out,
+            ReduceOp::Sum,
+        )?;
+    }
+    let hidden = table.global_shape()[1];
+    let (saved, table, ids) = (pass.backward(), table.clone(), ids.clone());
+    let var = Var::record_one("embedding", &[], out, true, move |d_out| {
+        let accumulator = d_out.dtype().accumulator();
+        scatter::accumulate(
+            &saved,
+            &table,
+            Subject::Embedding,
+            accumulator,
+            |into, beta| {
+                if beta == 0.0 {
+                    into.fill(0.0)?;
+                }
+                ops::embedding_backward(&d_out, &ids, into, first_row)
+            },
+        )?;
+        Ok(Vec::new())
+    });
+    DTensor::new(pass, var, hidden, Some(Axis::Y))
+}

@@ -1,0 +1,128 @@
+//! Gathering weights over Z, ahead of their use where that is asked for (OAG).
+//!
+//! The order in which a pass asks for weights is learnt from the pass before of the same kind, not from the order in
+//! which layers were made; it covers first and recomputed forward and backward alike. The next gathers are issued on a
+//! stream of their own before the current weight is used, as far ahead as a budget of bytes allows. Decisions depend
+//! on the sequence of requests alone, which is the same on all ranks of Z, so their collectives stay in step.
+
+use crate::{Parameter, Pass, Purpose, counters::Subject, lane::Lane};
+use grid::Axis;
+use std::{collections::VecDeque, rc::Rc};
+use tensor::{DType, Result, Tensor, ops};
+
+/// A weight, and what its traffic counts as.
+pub(crate) type Request = (Parameter, Subject);
+
+/// What a pass asks for, what the one before of its kind asked for, and what is on its way.
+#[derive(Default)]
+pub(crate) struct Gatherer {
+    expected: Rc<[Request]>,
+    asked: Vec<Request>,
+    ahead: VecDeque<Tensor>,
+    astray: bool,
+}
+
+impl Gatherer {
+    /// Expects the weights that the last pass of the same kind asked for, in its order.
+    pub(crate) fn expecting(expected: Rc<[Request]>) -> Gatherer {
+        Gatherer {
+            expected,
+            ..Gatherer::default()
+        }
+    }
+
+    /// What the pass has asked for; nothing is on its way any more.
+    pub(crate) fn finish(&mut self) -> Vec<Request> {
+        self.ahead.clear();
+        std::mem::take(&mut self.asked)
+    }
+
+    // Notes a request; whether the pass still follows the learnt order.
+    fn note(&mut self, parameter: &Parameter, subject: Subject) -> bool {
+        let expected = self.expected.get(self.asked.len());
+        self.astray |= expected.is_none_or(|expected| !expected.0.is(parameter));
+        self.asked.push((parameter.clone(), subject));
+        if self.astray {
+            self.ahead.clear();
+        }
+        !self.astray
+    }
+
+    // The gather after those on their way, if it fits the budget; at least one is always ahead.
+    fn next(&self, budget: usize) -> Option<Request> {
+        let next = self.expected.get(self.asked.len() + self.ahead.len())?;
+        let waiting: usize = self.ahead.iter().map(Tensor::bytes).sum();
+        (self.ahead.is_empty() || waiting < budget).then(|| next.clone())
+    }
+}
+
+/// The block of `parameter` that the ranks of Z hold together; without ranks on Z, its own value, not a copy.
+///
+/// # Shapes
+/// Rows of all shards of Z x columns of this rank's.
+/// # Cost
+/// An all-gather of the block over Z, which may have been issued before.
+/// # Errors
+/// Those of the collective, here or where the block is used.
+pub(crate) fn gather(pass: &Pass, parameter: &Parameter, subject: Subject) -> Result<Tensor> {
+    let context = pass.context();
+    let value = parameter.value()?;
+    if !parameter.is_scattered(context) {
+        return Ok(value);
+    }
+    let (overlap, dtype) = (context.settings().overlap, value.dtype());
+    if !overlap.all_gather || !(overlap.all_gather_forward || pass.is_backward()) {
+        return narrowed(issue(pass, parameter, subject, false)?, dtype);
+    }
+    let follows = pass.gatherer().borrow_mut().note(parameter, subject);
+    let ready = pass.gatherer().borrow_mut().ahead.pop_front();
+    let block = match ready {
+        Some(block) => block,
+        None => issue(pass, parameter, subject, true)?,
+    };
+    if follows {
+        issue_ahead(pass)?;
+    }
+    narrowed(block, dtype)
+}
+
+// A block that travelled in the accumulator's type, in the type of its use.
+fn narrowed(block: Tensor, dtype: DType) -> Result<Tensor> {
+    if block.dtype() == dtype {
+        Ok(block)
+    } else {
+        ops::cast(&block, dtype)
+    }
+}
+
+// Issues the gathers that come next, as far as the budget goes.
+fn issue_ahead(pass: &Pass) -> Result<()> {
+    let budget = pass.context().settings().gather_budget;
+    loop {
+        let next = pass.gatherer().borrow().next(budget);
+        let Some((next, subject)) = next else {
+            return Ok(());
+        };
+        let on_its_way = issue(pass, &next, subject, true)?;
+        pass.gatherer().borrow_mut().ahead.push_back(on_its_way);
+    }
+}
+
+fn issue(pass: &Pass, parameter: &Parameter, subject: Subject, ahead: bool) -> Result<Tensor> {
+    let context = pass.context();
+    let mut value = parameter.value()?;
+    if context.settings().gather_wide && value.dtype() != value.dtype().accumulator() {
+        value = ops::cast(&value, value.dtype().accumulator())?;
+    }
+    let block = context.buffer(value.dtype(), &parameter.block_shape(context))?;
+    let group = context
+        .group(Axis::Z, Purpose::Gather)?
+        .expect("a scattered parameter has ranks on Z");
+    let stream = match ahead {
+        true => context.stream(Lane::Gather)?,
+        false => context.device().compute(),
+    };
+    let counts = parameter.block_counts(context);
+    group.all_gather(context, subject, &stream, &value, &block, &counts)?;
+    Ok(block)
+}

@@ -1,0 +1,145 @@
+//! Y = X W + b, and GELU of it.
+
+use super::{Linear, backward::Saved};
+use crate::{
+    Error, Pass, Purpose,
+    counters::Subject,
+    layers::{DTensor, gather},
+    work::LinearWork,
+};
+use tensor::{ReduceOp, Result, Tensor, Var, ops, ops::UnaryOp};
+
+/// Applies layers of one kind that read the same features, such as queries, keys and values.
+///
+/// # Shapes
+/// `x`: rows x in/axis, redistributed first where it is cut otherwise. Each result: rows x out/axis.
+/// # Cost
+/// Per layer, the table on top of the [module](super); the gradient of `x` is summed locally and reduced once.
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) when features do not fit a weight; those of the collectives.
+pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
+    let Some(first) = layers.first() else {
+        return Ok(Vec::new());
+    };
+    let pass = x.pass().clone();
+    layers.iter().try_for_each(|layer| reads(x, layer))?;
+    note(x, layers);
+    let x = x.redistribute(Some(first.kind.reads()), first.weight.name())?;
+    let mut saved = Saved::new(&x, layers);
+    let product = |layer: &&Linear| product(&pass, layer, x.tensor(), &mut saved);
+    let outputs: Vec<Tensor> = layers.iter().map(product).collect::<Result<_>>()?;
+    layers
+        .iter()
+        .zip(&outputs)
+        .try_for_each(|(layer, out)| reduce(&pass, layer, out))?;
+    let vars = Var::record("linear", &[x.var()], outputs, true, move |gradients| {
+        saved.backward(&gradients)
+    });
+    vars.into_iter()
+        .zip(layers)
+        .map(|(var, layer)| wrap(&pass, var, layer))
+        .collect()
+}
+
+/// GELU (by its tanh approximation) of a layer's result.
+///
+/// # Shapes
+/// As [`linear`].
+/// # Cost
+/// As there. Where the contracted axis has one rank, bias and GELU are part of the product if the device's library can
+/// do that; otherwise they follow the reduction.
+/// # Errors
+/// As [`linear`].
+pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
+    let pass = x.pass().clone();
+    reads(x, layer)?;
+    note(x, &[layer]);
+    let x = x.redistribute(Some(layer.kind.reads()), layer.weight.name())?;
+    let mut saved = Saved::new(&x, &[layer]);
+    let reduced = pass.context().group(layer.kind.reads(), Purpose::Main)?;
+    let (out, sum) = if reduced.is_some() {
+        let sum = product(&pass, layer, x.tensor(), &mut saved)?;
+        reduce(&pass, layer, &sum)?;
+        (ops::unary(UnaryOp::Gelu, &sum)?, sum)
+    } else {
+        let block = gather::gather(&pass, &layer.weight, Subject::Linear)?;
+        let bias = layer.bias.as_ref().map(|bias| bias.value()).transpose()?;
+        let parts = ops::matmul_gelu(x.tensor(), &block, layer.storage.forward(), bias.as_ref())?;
+        saved.keep(layer, block);
+        parts
+    };
+    let var = Var::record_one("linear_gelu", &[x.var()], out, true, move |d_out| {
+        let d_sum = ops::unary_backward(UnaryOp::Gelu, &sum, d_out)?;
+        // Given up before the products ask for memory.
+        drop(sum);
+        saved.backward(&[Some(d_sum)])
+    });
+    if let Some(ledger) = pass.ledger() {
+        ledger.elements(Some(layer.kind.emits()), var.tensor().num_elements());
+    }
+    wrap(&pass, var, layer)
+}
+
+// With the bias, where no reduction follows.
+fn product(pass: &Pass, layer: &Linear, x: &Tensor, saved: &mut Saved) -> Result<Tensor> {
+    let context = pass.context();
+    let block = gather::gather(pass, &layer.weight, Subject::Linear)?;
+    let is_whole = context.group(layer.kind.reads(), Purpose::Main)?.is_none();
+    let out = match &layer.bias {
+        Some(bias) if is_whole => {
+            ops::matmul_bias(x, &block, layer.storage.forward(), &bias.value()?)?
+        }
+        _ => ops::matmul(x, &block, layer.storage.forward())?,
+    };
+    saved.keep(layer, block);
+    Ok(out)
+}
+
+// The bias is added after the reduction, once; every rank of the contracted axis adds the same.
+fn reduce(pass: &Pass, layer: &Linear, out: &Tensor) -> Result<()> {
+    let context = pass.context();
+    let Some(group) = context.group(layer.kind.reads(), Purpose::Main)? else {
+        return Ok(());
+    };
+    group.all_reduce(
+        context,
+        Subject::Linear,
+        &context.device().compute(),
+        out,
+        ReduceOp::Sum,
+    )?;
+    layer
+        .bias
+        .as_ref()
+        .map_or(Ok(()), |bias| ops::add_bias(out, &bias.value()?))
+}
+
+fn wrap(pass: &Pass, var: Var, layer: &Linear) -> Result<DTensor> {
+    DTensor::new(pass, var, layer.out_features, Some(layer.kind.emits()))
+}
+
+fn note(x: &DTensor, layers: &[&Linear]) {
+    let (Some(ledger), Some(first)) = (x.pass().ledger(), layers.first()) else {
+        return;
+    };
+    ledger.linear(LinearWork {
+        inputs: x.features(),
+        outputs: layers.iter().map(|layer| layer.out_features).collect(),
+        reads: first.kind.reads(),
+        emits: first.kind.emits(),
+        vectors: x.tensor().num_rows(),
+    });
+}
+
+// Said here, with the layer's name: the matmul below knows only this rank's shapes.
+fn reads(x: &DTensor, layer: &Linear) -> Result<()> {
+    let (found, needed) = (x.features(), layer.in_features());
+    match found == needed {
+        true => Ok(()),
+        false => Err(Error::invalid(
+            layer.weight.name(),
+            format!("{found} features"),
+            format!("{needed}, which the layer reads"),
+        )),
+    }
+}

@@ -1,0 +1,167 @@
+//! Linear layers on the grid, Y = X W + b with X of m x k and W of k x n, by AxoNN's 3D algorithm.
+//!
+//! | step | operation | axis, of a normal layer | elements of the whole buffer |
+//! |---|---|---|---|
+//! | forward 1 | all-gather W | Z | k n / (Gx Gy) |
+//! | forward 2 | local product | - | |
+//! | forward 3 | all-reduce of partial Y | Y | m n / (Gz Gdata Gx) |
+//! | backward 1 | all-gather W again, unless kept | Z | k n / (Gx Gy) |
+//! | backward 2 | dX = dY W^T, all-reduce | X | m k / (Gz Gdata Gy) |
+//! | backward 3 | dW = X^T dY, reduce-scatter | Z | k n / (Gx Gy) |
+//!
+//! A transposed layer swaps X and Y. With Gx alone this is Megatron-LM's 1D scheme, with Gz alone fully sharded
+//! weights. Source: arXiv:2502.08145, section V; arXiv:2305.13525.
+
+mod backward;
+mod forward;
+
+pub use forward::{linear, linear_gelu};
+
+use crate::{Init, Parameter, parameter::Scope};
+use grid::{Axis, Layout};
+use tensor::{Result, ops::Transpose};
+
+/// Which axis a layer contracts over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads features cut by Y, emits features cut by X.
+    Normal,
+    /// Reads features cut by X, emits features cut by Y.
+    Transposed,
+}
+
+impl Kind {
+    /// The axis that cuts the features that the layer reads.
+    pub const fn reads(self) -> Axis {
+        match self {
+            Kind::Normal => Axis::Y,
+            Kind::Transposed => Axis::X,
+        }
+    }
+
+    /// The axis that cuts the features that the layer emits.
+    pub const fn emits(self) -> Axis {
+        match self {
+            Kind::Normal => Axis::X,
+            Kind::Transposed => Axis::Y,
+        }
+    }
+
+    /// The other kind.
+    pub const fn other(self) -> Kind {
+        match self {
+            Kind::Normal => Kind::Transposed,
+            Kind::Transposed => Kind::Normal,
+        }
+    }
+}
+
+/// How a weight lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// in x out: rows are input features.
+    InOut,
+    /// out x in: rows are output features, as in a look-up table that serves as the head.
+    OutIn,
+}
+
+impl Storage {
+    // How Y = X W takes the weight.
+    fn forward(self) -> Transpose {
+        match self {
+            Storage::InOut => Transpose::None,
+            Storage::OutIn => Transpose::Second,
+        }
+    }
+
+    // How dX = dY W^T takes it.
+    fn backward(self) -> Transpose {
+        match self {
+            Storage::InOut => Transpose::Second,
+            Storage::OutIn => Transpose::None,
+        }
+    }
+}
+
+/// Weight and bias of a linear layer, and how they are cut.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    /// in x out or out x in; see [`Storage`].
+    pub weight: Parameter,
+    /// out, if there is one.
+    pub bias: Option<Parameter>,
+    /// Which axis the layer contracts over.
+    pub kind: Kind,
+    /// How the weight lies in memory.
+    pub storage: Storage,
+    /// Number of output features.
+    pub out_features: usize,
+}
+
+impl Linear {
+    /// Declares the parameters `{name}.weight` (in x out) and `{name}.bias`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) from the declaration of a parameter.
+    pub fn declare(
+        scope: &Scope,
+        name: &str,
+        in_features: usize,
+        out_features: usize,
+        kind: Kind,
+        init: Init,
+        with_bias: bool,
+    ) -> Result<Linear> {
+        let layout = layout(vec![vec![kind.reads(), Axis::Z], vec![kind.emits()]]);
+        let shape = [in_features, out_features];
+        let weight =
+            Parameter::declare(scope, &format!("{name}.weight"), &shape, layout, init, true)?;
+        let declare_bias = || {
+            let layout = layout_of_bias(kind);
+            Parameter::declare(
+                scope,
+                &format!("{name}.bias"),
+                &[out_features],
+                layout,
+                Init::Constant(0.0),
+                false,
+            )
+        };
+        let bias = with_bias.then(declare_bias).transpose()?;
+        Ok(Linear {
+            weight,
+            bias,
+            kind,
+            storage: Storage::InOut,
+            out_features,
+        })
+    }
+
+    /// Number of input features.
+    pub fn in_features(&self) -> usize {
+        self.weight.global_shape()[match self.storage {
+            Storage::InOut => 0,
+            Storage::OutIn => 1,
+        }]
+    }
+
+    /// A normal layer over a table of out x in, such as that of an embedding.
+    pub fn over_table(table: &Parameter) -> Linear {
+        let out_features = table.global_shape()[0];
+        Linear {
+            weight: table.clone(),
+            bias: None,
+            kind: Kind::Normal,
+            storage: Storage::OutIn,
+            out_features,
+        }
+    }
+}
+
+fn layout(dims: Vec<Vec<Axis>>) -> Layout {
+    Layout::cut(dims).expect("X, Y and Z cut one dim each")
+}
+
+fn layout_of_bias(kind: Kind) -> Layout {
+    layout(vec![vec![kind.emits()]])
+}

@@ -1,0 +1,235 @@
+//! Cross-entropy over a vocabulary cut by X: the full logits are never gathered.
+
+use super::DTensor;
+use crate::{Context, Purpose, counters::Subject};
+use grid::{Axis, shard_range};
+use hal::Counts;
+use tensor::{
+    Error, ReduceOp, Result, Tensor, Var,
+    ops::{
+        self,
+        loss::{self, VocabularyShard},
+    },
+};
+
+/// The loss of this rank's rows: its share of a mean over the global batch.
+///
+/// One element of the accumulator type, of which the sum over all micro-batches and over the ranks of Data and Z is the
+/// loss of the batch. Losses are made by functions that divide by the rows of the *global* batch, so that every grid and
+/// every number of micro-batches gives the same gradients.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    var: Var,
+}
+
+impl Loss {
+    /// The mean of all elements of `values`, over the features and the rows of the global batch.
+    ///
+    /// # Shapes
+    /// `values`: rows x any, cut over features or not.
+    /// # Cost
+    /// One number summed over the axis that cuts the features.
+    /// # Errors
+    /// [`Error::Invalid`] when the first dim is not the pass's rows; those of the collective.
+    pub fn mean(values: &DTensor) -> Result<Loss> {
+        let count = values.pass().num_rows() * inner(values)? * values.features();
+        Loss::sum(values, 1.0 / count as f64)
+    }
+
+    /// `scale` times the sum of all elements of `values`, for a mean of one's own: divide by
+    /// [`Pass::num_rows`](crate::Pass::num_rows), not by the rows of this rank.
+    ///
+    /// # Errors
+    /// Those of the collective.
+    pub fn sum(values: &DTensor, scale: f64) -> Result<Loss> {
+        let (context, x) = (values.context(), values.tensor());
+        let column = |tensor: &Tensor| tensor.reshape(&[tensor.num_elements(), 1]);
+        let sum = Tensor::zeros(x.device(), x.dtype().accumulator(), &[1])?;
+        ops::column_sum_into(&column(x)?, &sum)?;
+        if let Some(group) = values
+            .cut()
+            .map_or(Ok(None), |axis| context.group(axis, Purpose::Main))?
+        {
+            let compute = context.device().compute();
+            group.all_reduce(context, Subject::Loss, &compute, &sum, ReduceOp::Sum)?;
+        }
+        let total = scaled(&sum, scale)?;
+        let (shape, dtype) = (x.shape().to_vec(), x.dtype());
+        let var = Var::record_one("sum", &[values.var()], total, false, move |d_loss| {
+            // Every element's gradient is the same number, which only the device knows.
+            let d_each = ops::cast(&scaled(&d_loss, scale)?, dtype)?;
+            let d_values = Tensor::zeros(d_each.device(), dtype, &shape)?;
+            ops::add_bias(&column(&d_values)?, &d_each)?;
+            Ok(vec![Some(d_values)])
+        });
+        Ok(Loss { var })
+    }
+
+    /// The sum of two losses.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn add(&self, other: &Loss) -> Result<Loss> {
+        Ok(Loss {
+            var: self.var.add(&other.var)?,
+        })
+    }
+
+    /// The loss with a weight.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn scale(&self, weight: f64) -> Result<Loss> {
+        Ok(Loss {
+            var: self.var.scale(weight)?,
+        })
+    }
+
+    /// The value, with its place on the tape.
+    pub fn var(&self) -> &Var {
+        &self.var
+    }
+
+    /// The value, taken out.
+    pub fn into_var(self) -> Var {
+        self.var
+    }
+}
+
+impl DTensor {
+    /// The mean cross-entropy of these logits with their targets, over the rows of the global batch.
+    ///
+    /// # Shapes
+    /// `self`: rows x inner x classes, cut by X or redistributed to be; `targets`: rows x inner, u32, with `u32::MAX` for
+    /// those that do not count (the mean divides by all). Columns from `classes` on are padding.
+    /// # Cost
+    /// Three numbers a row, gathered over X in forward; nothing in backward.
+    /// # Errors
+    /// [`Error::Invalid`] when the number of targets is not that of rows; those of the collective.
+    pub fn cross_entropy(self, targets: &Tensor, classes: usize) -> Result<Loss> {
+        let scale = 1.0 / (self.pass().num_rows() * inner(&self)?) as f64;
+        cross_entropy(self, targets, classes, scale)
+    }
+}
+
+// Runs of features that a row of the pass has: the tokens of a sequence.
+fn inner(values: &DTensor) -> Result<usize> {
+    let (rows, tensor) = (values.pass().rows().len(), values.tensor());
+    let is_whole = tensor.shape().len() >= 2 && rows > 0 && tensor.shape()[0] == rows;
+    match is_whole {
+        true => Ok(tensor.num_rows() / rows),
+        false => {
+            let needed = format!("{rows} rows first, and features last");
+            Err(Error::invalid("loss", format!("{tensor:?}"), needed))
+        }
+    }
+}
+
+fn scaled(x: &Tensor, factor: f64) -> Result<Tensor> {
+    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    ops::axpby(factor, x, 0.0, &out)?;
+    Ok(out)
+}
+
+/// `scale` times the sum over rows of the cross-entropy of their logits with their targets.
+///
+/// # Shapes
+/// `logits`: rows x vocabulary/X; taken over, and overwritten by its gradient in backward. `targets`: rows, u32, with
+/// `u32::MAX` for rows that do not count. Columns from `vocabulary` on are padding.
+/// # Cost
+/// Three numbers a row, gathered over X in forward; nothing in backward.
+/// # Errors
+/// [`Error::Invalid`] when the number of targets is not that of rows; those of the collective.
+pub fn cross_entropy(
+    logits: DTensor,
+    targets: &Tensor,
+    vocabulary: usize,
+    scale: f64,
+) -> Result<Loss> {
+    let context = logits.context().clone();
+    let logits = logits.redistribute(Some(Axis::X), "loss")?;
+    let shard = VocabularyShard {
+        first_column: logits.first_feature(),
+        vocabulary,
+    };
+    let local = loss::statistics(logits.tensor(), targets, shard)?;
+    let (parts, shards) = row_statistics(&context, local)?;
+    let (log_sum_exp, total) = loss::combine(&parts, targets, shards, scale)?;
+    let (values, targets) = (logits.tensor().clone(), targets.clone());
+    let input = logits.into_var();
+    let var = Var::record_one("cross_entropy", &[&input], total, false, move |d_loss| {
+        let d_logits = unshared(values)?;
+        loss::backward(&d_logits, &targets, &log_sum_exp, &d_loss, shard, scale)?;
+        Ok(vec![Some(d_logits)])
+    });
+    Ok(Loss { var })
+}
+
+fn row_statistics(context: &Context, local: Tensor) -> Result<(Tensor, usize)> {
+    let Some(group) = context.group(Axis::X, Purpose::Main)? else {
+        return Ok((local, 1));
+    };
+    let parts = context.buffer(local.dtype(), &[&[group.size()], local.shape()].concat())?;
+    let counts = Counts::Even(local.num_elements());
+    group.all_gather(
+        context,
+        Subject::Loss,
+        &context.device().compute(),
+        &local,
+        &parts,
+        &counts,
+    )?;
+    Ok((parts, group.size()))
+}
+
+// The gradient takes the logits' memory, unless somebody else still reads them.
+fn unshared(values: Tensor) -> Result<Tensor> {
+    if values.is_unshared() {
+        return Ok(values);
+    }
+    let copy = Tensor::empty(values.device(), values.dtype(), values.shape())?;
+    ops::copy(&values, &copy)?;
+    Ok(copy)
+}
+
+/// The whole logits of one row, for sampling: `vocabulary` numbers on the host of every rank of X.
+///
+/// # Shapes
+/// `logits`: 1 x vocabulary/X.
+/// # Cost
+/// An all-gather of the row over X.
+/// # Errors
+/// [`Error::Invalid`] for more than one row; those of the collective; [`Error::NoValues`] on a device without values.
+pub fn whole_logits(logits: &DTensor, vocabulary: usize) -> Result<Vec<f64>> {
+    let (context, row) = (logits.context(), logits.tensor());
+    if row.num_rows() != 1 {
+        return Err(Error::invalid(
+            "whole_logits",
+            format!("{} rows", row.num_rows()),
+            "1",
+        ));
+    }
+    let whole = match context.group(Axis::X, Purpose::Main)? {
+        None => row.clone(),
+        Some(group) => {
+            let features = logits.features();
+            let counts = (0..group.size())
+                .map(|rank| shard_range(features, group.size(), rank).len())
+                .collect();
+            let whole = context.buffer(row.dtype(), &[1, features])?;
+            let compute = context.device().compute();
+            group.all_gather(
+                context,
+                Subject::Loss,
+                &compute,
+                row,
+                &whole,
+                &Counts::Uneven(counts),
+            )?;
+            whole
+        }
+    };
+    let mut numbers = whole.to_f64()?;
+    numbers.truncate(vocabulary);
+    Ok(numbers)
+}

@@ -1,0 +1,104 @@
+//! The rows that a step reads: named tensors, as far as this rank holds them.
+
+use crate::{DTensor, Pass};
+use std::ops::Range;
+use tensor::{Error, Result, Tensor};
+
+/// This rank's rows of one micro-batch: tensors by name, whose first dim counts rows. Cloning clones the handles.
+#[derive(Clone, Debug, Default)]
+pub struct MicroBatch {
+    rows: (usize, usize),
+    columns: Vec<(String, Tensor)>,
+}
+
+impl MicroBatch {
+    /// Rows of these indices within the global batch, without a column yet.
+    pub fn new(rows: Range<usize>) -> MicroBatch {
+        MicroBatch {
+            rows: (rows.start, rows.end),
+            columns: Vec::new(),
+        }
+    }
+
+    /// The same with one more column.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when its first dim is not the number of rows, and for a second column of that name.
+    pub fn with(mut self, name: &str, column: Tensor) -> Result<MicroBatch> {
+        let (rows, found) = (self.rows().len(), column.shape().first().copied());
+        if found != Some(rows) {
+            let needed = format!("{rows} rows");
+            return Err(Error::invalid(
+                format!("column {name}"),
+                format!("{column:?}"),
+                needed,
+            ));
+        }
+        if self.columns.iter().any(|(other, _)| other == name) {
+            return Err(Error::invalid(
+                "batch",
+                format!("two columns called {name}"),
+                "one of each name",
+            ));
+        }
+        self.columns.push((name.to_owned(), column));
+        Ok(self)
+    }
+
+    /// Indices of the rows within the global batch.
+    pub fn rows(&self) -> Range<usize> {
+        self.rows.0..self.rows.1
+    }
+
+    /// The column of that name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the names that there are.
+    pub fn tensor(&self, name: &str) -> Result<&Tensor> {
+        let found = self.columns.iter().find(|(other, _)| other == name);
+        found.map(|(_, tensor)| tensor).ok_or_else(|| {
+            let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
+            let found = format!("no column {name}");
+            Error::invalid("batch", found, format!("one of {}", names.join(", ")))
+        })
+    }
+
+    /// The column of that name as the input of a layer.
+    ///
+    /// # Errors
+    /// As [`tensor`](MicroBatch::tensor).
+    pub fn input(&self, pass: &Pass, name: &str) -> Result<DTensor> {
+        Ok(DTensor::input(pass, self.tensor(name)?.clone()))
+    }
+
+    /// All columns.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.columns
+            .iter()
+            .map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// The same rows in other memory.
+    ///
+    /// # Errors
+    /// Those of `map`.
+    pub fn map(&self, mut map: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<MicroBatch> {
+        let columns = self.columns.iter();
+        let columns = columns.map(|(name, tensor)| Ok((name.clone(), map(tensor)?)));
+        Ok(MicroBatch {
+            rows: self.rows,
+            columns: columns.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// This rank's rows of a global batch, in micro-batches.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Number of the training step, from 0, which keys dropout.
+    pub step: u64,
+    /// Rows of the global batch, on all ranks.
+    pub num_rows: usize,
+    /// The micro-batches, as many on every rank.
+    pub micro_batches: Vec<MicroBatch>,
+}

@@ -1,0 +1,243 @@
+//! Which segments each pipeline stage holds, and what crosses from one part to another.
+
+use super::{Model, Route};
+use crate::{
+    Parameter,
+    pipeline::schedule::{ScheduleError, assign, balance},
+};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range};
+use tensor::{Error, Result};
+
+/// A model cut into parts: part `chunk * num_stages + stage` is chunk `chunk` of stage `stage`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cut {
+    num_stages: usize,
+    parts: Vec<Range<usize>>,
+    wires: Vec<Wire>,
+    links: Vec<Link>,
+}
+
+/// A tensor that a segment makes, with all segments that use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wire {
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) from: usize,
+    pub(crate) to: Vec<usize>,
+}
+
+/// What flows from one part to a later one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The part that sends.
+    pub from: usize,
+    /// The part that receives.
+    pub to: usize,
+    /// The numbers of the wires, each once however many segments of the receiving part use it.
+    pub wires: Vec<usize>,
+}
+
+impl Cut {
+    /// Cuts a model so that the largest cost of a part is least.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more parts than segments, a cost that is no number from 0, and routes that do not go from
+    /// a segment to a later one or that give a segment two wires of one name.
+    pub fn new(
+        model: &dyn Model,
+        parameters: &[Parameter],
+        num_stages: usize,
+        num_chunks: usize,
+    ) -> Result<Cut> {
+        let costs = Cut::costs(model, parameters)?;
+        let routes = model.routes();
+        check_routes(&routes, costs.len())?;
+        let parts = Cut::parts(&costs, num_stages, num_chunks)?;
+        let wires = wires(&routes);
+        let links = links(&parts, &wires);
+        Ok(Cut {
+            num_stages,
+            parts,
+            wires,
+            links,
+        })
+    }
+
+    /// The segments of each part, so that the largest cost of a part is least; chunk 0 of all stages comes first.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more parts than segments.
+    pub fn parts(costs: &[f64], num_stages: usize, num_chunks: usize) -> Result<Vec<Range<usize>>> {
+        let refuse = |error: ScheduleError| {
+            let found = format!("{num_stages} stages of {num_chunks} chunks");
+            let needed = format!("at most {} parts in all ({error})", costs.len());
+            Error::invalid("pipeline", found, needed)
+        };
+        let parts = balance(costs, num_stages * num_chunks).map_err(refuse)?;
+        let stages = assign(&parts, num_stages, num_chunks).map_err(refuse)?;
+        let chunk = |chunk: usize| stages.iter().map(move |stage| stage[chunk].clone());
+        Ok((0..num_chunks).flat_map(chunk).collect())
+    }
+
+    /// What each segment costs per row: by the model's own word, or two flop for each element of a weight matrix.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a model without segments, and a cost that is no number from 0.
+    pub fn costs(model: &dyn Model, parameters: &[Parameter]) -> Result<Vec<f64>> {
+        let counted = |segment: usize| -> f64 {
+            let of_segment = parameters.iter().filter(|parameter| {
+                parameter.segments().contains(&segment) && parameter.global_shape().len() > 1
+            });
+            let elements =
+                of_segment.map(|parameter| parameter.global_shape().iter().product::<usize>());
+            2.0 * elements.sum::<usize>().max(1) as f64
+        };
+        let number = model.num_segments();
+        if number == 0 {
+            return Err(Error::invalid("model", "0 segments", "at least 1"));
+        }
+        let cost = |segment| {
+            let cost = model.cost(segment).unwrap_or_else(|| counted(segment));
+            match cost.is_finite() && cost >= 0.0 {
+                true => Ok(cost),
+                false => {
+                    let found = format!("cost {cost} of segment {segment}");
+                    Err(Error::invalid("model", found, "a number from 0"))
+                }
+            }
+        };
+        (0..number).map(cost).collect()
+    }
+
+    /// Number of pipeline stages.
+    pub fn num_stages(&self) -> usize {
+        self.num_stages
+    }
+
+    /// Parts on each stage.
+    pub fn num_chunks(&self) -> usize {
+        self.parts.len() / self.num_stages
+    }
+
+    /// The segments of a part.
+    pub fn segments(&self, part: usize) -> Range<usize> {
+        self.parts[part].clone()
+    }
+
+    /// The stage that holds a part.
+    pub fn stage(&self, part: usize) -> usize {
+        part % self.num_stages
+    }
+
+    /// The stages that hold these segments, each once, in the order of the segments.
+    pub fn stages_of(&self, segments: &[usize]) -> Vec<usize> {
+        let mut stages = Vec::new();
+        for segment in segments {
+            let part = self.parts.iter().position(|part| part.contains(segment));
+            let stage = part.map(|part| self.stage(part));
+            stages.extend(stage.filter(|stage| !stages.contains(stage)));
+        }
+        stages
+    }
+
+    /// Number of segments of the model.
+    pub fn num_segments(&self) -> usize {
+        self.parts.last().map_or(0, |part| part.end)
+    }
+
+    /// Whether a part is the last one, at whose end the objective stands.
+    pub fn is_last(&self, part: usize) -> bool {
+        part + 1 == self.parts.len()
+    }
+
+    pub(crate) fn wire(&self, number: usize) -> &Wire {
+        &self.wires[number]
+    }
+
+    /// The numbers of the wires that enter a segment.
+    pub(crate) fn entering(&self, segment: usize) -> impl Iterator<Item = usize> {
+        let enters =
+            move |(number, wire): (usize, &Wire)| wire.to.contains(&segment).then_some(number);
+        self.wires.iter().enumerate().filter_map(enters)
+    }
+
+    /// The numbers of the wires that a segment makes.
+    pub(crate) fn leaving(&self, segment: usize) -> impl Iterator<Item = usize> {
+        let leaves = move |(number, wire): (usize, &Wire)| (wire.from == segment).then_some(number);
+        self.wires.iter().enumerate().filter_map(leaves)
+    }
+
+    /// What crosses from part to part, in the order of senders and then of receivers.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+}
+
+fn check_routes(routes: &[Route], num_segments: usize) -> Result<()> {
+    for (index, route) in routes.iter().enumerate() {
+        let Route { name, from, to } = route;
+        if from >= to || *to > num_segments {
+            let found = format!("from segment {from} to {to}");
+            let needed =
+                format!("an end after its beginning, of {num_segments} segments and the objective");
+            return Err(Error::invalid(format!("route {name}"), found, needed));
+        }
+        if routes[..index]
+            .iter()
+            .any(|other| other.name == *name && other.to == *to)
+        {
+            let found = format!("two wires of that name into segment {to}");
+            return Err(Error::invalid(
+                format!("route {name}"),
+                found,
+                "a name of its own for each",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn wires(routes: &[Route]) -> Vec<Wire> {
+    let mut wires: Vec<Wire> = Vec::new();
+    for Route { name, from, to } in routes {
+        match wires
+            .iter_mut()
+            .find(|wire| wire.name == *name && wire.from == *from)
+        {
+            Some(wire) => wire.to.push(*to),
+            None => wires.push(Wire {
+                name: name.clone(),
+                from: *from,
+                to: vec![*to],
+            }),
+        }
+    }
+    wires
+}
+
+fn links(parts: &[Range<usize>], wires: &[Wire]) -> Vec<Link> {
+    let last = parts.len() - 1;
+    // The objective runs with the last part.
+    let part_of = |segment: usize| {
+        parts
+            .iter()
+            .position(|part| part.contains(&segment))
+            .unwrap_or(last)
+    };
+    let mut links: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    for (number, wire) in wires.iter().enumerate() {
+        let from = part_of(wire.from);
+        for to in wire
+            .to
+            .iter()
+            .map(|to| part_of(*to))
+            .filter(|to| *to != from)
+        {
+            let numbers = links.entry((from, to)).or_default();
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+    }
+    let link = |((from, to), wires)| Link { from, to, wires };
+    links.into_iter().map(link).collect()
+}

@@ -1,0 +1,216 @@
+//! A pass through a model: where in the run it is, and what its layers may use.
+//!
+//! A [`Pass`] is handed down with the data: every [`DTensor`](crate::DTensor) carries the pass that it belongs to, so a
+//! layer finds its mode, its rows and the weights on their way to it without looking anything up. Passes come from
+//! a [`TrainingStep`](crate::data::TrainingStep) or an [`Evaluation`](crate::data::Evaluation), which share what the
+//! micro-batches of one batch have in common.
+
+use crate::{
+    Context, Parameter,
+    data::ParameterSet,
+    layers::{gather::Gatherer, scatter::Scatterer},
+    work::Ledger,
+};
+use hal::random::Key;
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    ops::Range,
+    rc::Rc,
+};
+use tensor::{Error, Result, Tensor};
+
+/// What a pass is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Forward and backward; dropout acts.
+    Training,
+    /// Forward only, without dropout.
+    Evaluation,
+}
+
+/// One micro-batch on its way through the model on this rank. Cloning clones the handle.
+#[derive(Clone)]
+pub struct Pass {
+    shared: Rc<Shared>,
+    rows: (usize, usize),
+    is_backward: bool,
+    // Where a model's work is being counted.
+    ledger: Option<Rc<Ledger>>,
+}
+
+/// What all passes over one batch share.
+pub(crate) struct Shared {
+    pub(crate) context: Context,
+    pub(crate) mode: Mode,
+    pub(crate) step: u64,
+    // Counts the steps of the set: a later one has cleared the gradients of this one.
+    pub(crate) number: u64,
+    pub(crate) num_rows: usize,
+    pub(crate) parameters: Option<ParameterSet>,
+    pub(crate) gatherer: RefCell<Gatherer>,
+    pub(crate) scatterer: RefCell<Scatterer>,
+    // Until the batch is done: what comes later would be added to gradients that are already reduced.
+    pub(crate) is_open: Cell<bool>,
+}
+
+impl Pass {
+    /// A pass that evaluates plain operations on `num_rows` rows of this rank, without a set of parameters.
+    pub fn evaluation(context: &Context, num_rows: usize) -> Pass {
+        let shared = Shared {
+            context: context.clone(),
+            mode: Mode::Evaluation,
+            step: 0,
+            number: 0,
+            num_rows,
+            parameters: None,
+            gatherer: RefCell::default(),
+            scatterer: RefCell::default(),
+            is_open: Cell::new(true),
+        };
+        Pass {
+            shared: Rc::new(shared),
+            rows: (0, num_rows),
+            is_backward: false,
+            ledger: None,
+        }
+    }
+
+    /// The pass of these rows of the global batch.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when they do not lie within it.
+    pub(crate) fn new(shared: &Rc<Shared>, rows: Range<usize>) -> Result<Pass> {
+        if rows.start > rows.end || rows.end > shared.num_rows {
+            let needed = format!("rows within the global batch of {}", shared.num_rows);
+            return Err(Error::invalid("pass", format!("rows {rows:?}"), needed));
+        }
+        Ok(Pass {
+            shared: shared.clone(),
+            rows: (rows.start, rows.end),
+            is_backward: false,
+            ledger: None,
+        })
+    }
+
+    /// This rank's context.
+    pub fn context(&self) -> &Context {
+        &self.shared.context
+    }
+
+    /// What the pass is for.
+    pub fn mode(&self) -> Mode {
+        self.shared.mode
+    }
+
+    /// Whether dropout acts.
+    pub fn is_training(&self) -> bool {
+        self.shared.mode == Mode::Training
+    }
+
+    /// Number of the training step, from 0.
+    pub fn step(&self) -> u64 {
+        self.shared.step
+    }
+
+    /// Indices, within the global batch, of the rows that this rank holds of the micro-batch.
+    pub fn rows(&self) -> Range<usize> {
+        self.rows.0..self.rows.1
+    }
+
+    /// Rows of the global batch, on all ranks and in all micro-batches: means are taken over them.
+    pub fn num_rows(&self) -> usize {
+        self.shared.num_rows
+    }
+
+    /// Key of the random draws of the operation called `name`, the same on every grid: for masks of one's own.
+    pub fn key(&self, name: &str) -> Key {
+        if let Some(set) = self
+            .shared
+            .parameters
+            .as_ref()
+            .filter(|_| self.is_training())
+        {
+            set.note_masks();
+        }
+        Key::new(self.context().settings().seed, name, self.step())
+    }
+
+    /// Whether this is the backward half, or what it computes again.
+    pub(crate) fn is_backward(&self) -> bool {
+        self.is_backward
+    }
+
+    /// The same pass, whose layers note what they do.
+    pub(crate) fn with_ledger(&self, ledger: Rc<Ledger>) -> Pass {
+        Pass {
+            ledger: Some(ledger),
+            ..self.clone()
+        }
+    }
+
+    /// Where work is being counted.
+    pub(crate) fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_deref()
+    }
+
+    /// The same pass in its backward half.
+    pub(crate) fn backward(&self) -> Pass {
+        Pass {
+            is_backward: true,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn gatherer(&self) -> &RefCell<Gatherer> {
+        &self.shared.gatherer
+    }
+
+    pub(crate) fn scatterer(&self) -> &RefCell<Scatterer> {
+        &self.shared.scatterer
+    }
+
+    /// Where an addend to the gradient of `parameter` belongs.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] in a pass that evaluates, after the end of its step, and for a parameter of another set or
+    /// without a gradient.
+    pub(crate) fn gradient_of(&self, parameter: &Parameter) -> Result<Tensor> {
+        let refuse = |found: &str, needed: &str| {
+            let operation = format!("gradient of {}", parameter.name());
+            Err(Error::invalid(operation, found, needed))
+        };
+        match &self.shared.parameters {
+            Some(set) if !self.is_training() => {
+                let found = if set.options().trains {
+                    "a backward through a pass that evaluates"
+                } else {
+                    "a set made for inference"
+                };
+                refuse(found, "a pass of a training step")
+            }
+            Some(set) if !set.holds(parameter) => {
+                refuse("a parameter of another set", "one of this set")
+            }
+            Some(set) if !(self.shared.is_open.get() && set.is_current(self.shared.number)) => {
+                refuse("a backward after the end of its step", "one before it")
+            }
+            _ => parameter.gradient(),
+        }
+    }
+
+    /// Notes that an addend has been queued into the gradient of `parameter`.
+    pub(crate) fn gradient_added(&self, parameter: &Parameter) -> Result<()> {
+        match &self.shared.parameters {
+            Some(set) => set.note(parameter),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mode, step) = (self.shared.mode, self.shared.step);
+        write!(f, "Pass({mode:?}, step {step}, rows {:?})", self.rows())
+    }
+}

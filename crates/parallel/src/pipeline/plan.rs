@@ -1,0 +1,65 @@
+//! How the micro-batches of a step go through the stages.
+
+use super::schedule::{self, Schedule, ScheduleKind};
+use tensor::{Error, Result};
+
+/// How the micro-batches of a step go through the stages.
+#[derive(Clone, Debug)]
+pub enum SchedulePlan {
+    /// By a list of actions for every stage.
+    Listed(Schedule),
+    /// By the messages that arrive, with at most so many micro-batches in flight on a stage.
+    Driven {
+        /// Micro-batches of a step.
+        num_micro_batches: usize,
+        /// Most that are forward and not yet backward on a stage.
+        in_flight: usize,
+    },
+}
+
+impl SchedulePlan {
+    /// The plan of that kind for `num_stages` stages, checked.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the kind cannot be built for these numbers.
+    pub fn new(
+        kind: ScheduleKind,
+        num_stages: usize,
+        num_micro_batches: usize,
+    ) -> Result<SchedulePlan> {
+        let refuse = |error: schedule::ScheduleError| {
+            let found =
+                format!("{kind} for {num_stages} stages and {num_micro_batches} micro-batches");
+            Error::invalid("schedule", found, format!("one that can run: {error}"))
+        };
+        if let ScheduleKind::MessageDriven { in_flight } = kind {
+            schedule::MessageDriven::new(0, num_stages, num_micro_batches, in_flight.unwrap_or(1))
+                .map_err(refuse)?;
+            return Ok(SchedulePlan::Driven {
+                num_micro_batches,
+                in_flight: in_flight.unwrap_or(num_stages),
+            });
+        }
+        let listed = schedule::build(kind, num_stages, num_micro_batches).map_err(refuse)?;
+        schedule::check(&listed).map_err(refuse)?;
+        Ok(SchedulePlan::Listed(listed))
+    }
+
+    /// Micro-batches of a step.
+    pub fn num_micro_batches(&self) -> usize {
+        match self {
+            SchedulePlan::Listed(schedule) => schedule.num_micro_batches,
+            SchedulePlan::Driven {
+                num_micro_batches, ..
+            } => *num_micro_batches,
+        }
+    }
+
+    /// Chunks of the model on a stage.
+    pub fn num_chunks(&self) -> usize {
+        match self {
+            SchedulePlan::Listed(schedule) => schedule.num_chunks,
+            SchedulePlan::Driven { .. } => 1,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a model does for each row: counted by running it once, on a device that computes nothing.
+//!
+//! Layers know which axis cuts what they compute, also where that axis has one rank. So one pass over one row on one rank
+//! says what every grid will compute and move: the planner's estimates, the order of axes and `--explain` follow from it.
+
+use crate::{
+    Context, Parameter, Settings,
+    data::{ParameterSet, SetOptions},
+    model::{Cut, MicroBatch, Model},
+    pipeline::Program,
+};
+use grid::{Axis, AxisOrder, Degrees, Grid};
+use std::{cell::RefCell, ops::Range, rc::Rc};
+use tensor::{DType, Device, Error, Result};
+
+/// Linear layers that read the same features, such as queries, keys and values: the gradient of those is reduced once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinearWork {
+    /// Features that they read.
+    pub inputs: usize,
+    /// Features that each of them emits.
+    pub outputs: Vec<usize>,
+    /// The axis that they contract over.
+    pub reads: Axis,
+    /// The axis that they emit over.
+    pub emits: Axis,
+    /// Vectors of features in each row of the batch, such as the tokens of a sequence.
+    pub vectors: usize,
+}
+
+/// What one segment does for each row of the batch, forward.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SegmentWork {
+    /// Its linear layers.
+    pub linear: Vec<LinearWork>,
+    /// Flop of attention, cut over X.
+    pub attention_flop: f64,
+    /// Elements that elementwise operations and norms give: those cut over X, over Y, and whole.
+    pub elements: [usize; 3],
+    /// Elements of its parameters; a shared one counts in the first segment that uses it.
+    pub parameters: usize,
+    /// Whether recomputation runs its forward again.
+    pub recomputed: bool,
+    /// Its cost, by which stages are cut.
+    pub cost: f64,
+}
+
+/// A tensor that flows between segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireWork {
+    /// The segment that makes it.
+    pub from: usize,
+    /// The segments that use it.
+    pub to: Vec<usize>,
+    /// Elements for each row of the batch.
+    pub elements: usize,
+    /// The axis that cuts them.
+    pub cut: Option<Axis>,
+}
+
+/// What a model does for each row of the batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// By segment.
+    pub segments: Vec<SegmentWork>,
+    /// What flows between them.
+    pub wires: Vec<WireWork>,
+    /// Runs of segments that recomputation treats as one.
+    pub recomputed: Vec<Range<usize>>,
+}
+
+/// What a pass counts where it is asked to.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(RefCell<SegmentWork>);
+
+/// The context of one rank on a device that computes nothing: to build a model there and look at it.
+///
+/// # Errors
+/// None that a user can cause.
+pub fn dry_context() -> Result<Context> {
+    let device = Device::new(hal::dry::open())?;
+    let grid = Grid::new(Degrees::default(), AxisOrder::default());
+    let grid = grid.map_err(|error| Error::invalid("work", error.to_string(), "one rank"))?;
+    Context::new(bootstrap::World::alone(), grid, device, Settings::default())
+}
+
+fn place(cut: Option<Axis>) -> usize {
+    match cut {
+        Some(Axis::X) => 0,
+        Some(_) => 1,
+        None => 2,
+    }
+}
+
+impl Ledger {
+    pub(crate) fn linear(&self, work: LinearWork) {
+        self.0.borrow_mut().linear.push(work);
+    }
+
+    pub(crate) fn attention(&self, flop: f64) {
+        self.0.borrow_mut().attention_flop += flop;
+    }
+
+    pub(crate) fn elements(&self, cut: Option<Axis>, elements: usize) {
+        self.0.borrow_mut().elements[place(cut)] += elements;
+    }
+}
+
+impl Work {
+    /// Counts the work of a model that `build` declares on the context that it is given, for rows with these columns.
+    ///
+    /// # Cost
+    /// The host's part of one forward pass; nothing is computed and no memory is taken.
+    /// # Errors
+    /// Those of `build` and of the model.
+    pub fn count<M: Model + 'static>(
+        columns: impl FnOnce(&Device) -> Result<MicroBatch>,
+        dtype: DType,
+        build: impl FnOnce(&Context) -> Result<(M, Vec<Parameter>)>,
+    ) -> Result<Work> {
+        let context = dry_context()?;
+        let device = context.device().clone();
+        let (model, parameters) = build(&context)?;
+        let cut = Cut::new(&model, &parameters, 1, 1)?;
+        let costs = Cut::costs(&model, &parameters)?;
+        let set = ParameterSet::allocate(
+            &context,
+            parameters.clone(),
+            &[],
+            SetOptions::inference(dtype),
+        )?;
+        let recomputed = model.recomputed();
+        let program = Program {
+            model: Rc::new(model),
+            cut: Rc::new(cut),
+            recomputed: Rc::default(),
+        };
+        let rows = columns(&device)?;
+        let evaluation = set.evaluate(rows.rows().len());
+        let pass = evaluation.pass(rows.rows())?.with_ledger(Rc::default());
+        let (mut segments, wires) = device.without_gradients(|| program.count(&pass, &rows))?;
+        for (segment, work) in segments.iter_mut().enumerate() {
+            let own = parameters
+                .iter()
+                .filter(|parameter| parameter.segments().first() == Some(&segment));
+            work.parameters = own
+                .map(|parameter| parameter.global_shape().iter().product::<usize>())
+                .sum();
+            work.recomputed = recomputed.iter().any(|run| run.contains(&segment));
+            work.cost = costs[segment];
+        }
+        Ok(Work {
+            segments,
+            wires,
+            recomputed,
+        })
+    }
+
+    /// Elements of all parameters.
+    pub fn num_parameters(&self) -> usize {
+        self.segments.iter().map(|segment| segment.parameters).sum()
+    }
+
+    /// The wires that cross from part to part where the model is cut in these stages, each once for every part that it
+    /// goes to.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more parts than segments.
+    pub fn crossing(&self, num_stages: usize, num_chunks: usize) -> Result<Vec<&WireWork>> {
+        let costs: Vec<f64> = self.segments.iter().map(|segment| segment.cost).collect();
+        let parts = Cut::parts(&costs, num_stages, num_chunks)?;
+        let part_of = |segment: usize| {
+            let found = parts.iter().position(|part| part.contains(&segment));
+            found.unwrap_or(parts.len() - 1)
+        };
+        let mut crossing = Vec::new();
+        for wire in &self.wires {
+            let mut to: Vec<usize> = wire.to.iter().map(|to| part_of(*to)).collect();
+            to.sort_unstable();
+            to.dedup();
+            let others = to.iter().filter(|to| **to != part_of(wire.from));
+            crossing.extend(others.map(|_| wire));
+        }
+        Ok(crossing)
+    }
+
+    /// Flop of a row's matmuls and attention, forward and backward, by the count that published figures use: 6 for each
+    /// weight and vector; attention's full square, half of which a causal one never computes.
+    pub fn flop_per_row(&self) -> f64 {
+        let linear = |work: &LinearWork| {
+            6.0 * (work.vectors * work.inputs) as f64 * work.outputs.iter().sum::<usize>() as f64
+        };
+        let segment = |work: &SegmentWork| {
+            work.linear.iter().map(linear).sum::<f64>() + 6.0 * work.attention_flop
+        };
+        self.segments.iter().map(segment).sum()
+    }
+}
+
+impl Ledger {
+    /// What has been counted since the last time.
+    pub(crate) fn take(&self) -> SegmentWork {
+        std::mem::take(&mut *self.0.borrow_mut())
+    }
+}

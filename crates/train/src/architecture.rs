@@ -1,0 +1,283 @@
+//! What is known of a model before it is built, and the registry of families that a configuration can name.
+//!
+//! An [`Architecture`] is sizes and choices: it builds the model anywhere, on devices or for the planner. A [`Family`] reads
+//! one from the table `[model]` of a configuration; [`Families`] finds the family by the table's key `family`. Programs
+//! bring families of their own beside those of the library.
+
+use crate::{
+    Error, Result,
+    batches::{Batches, Rows, Values},
+};
+use grid::Demands;
+use nn::Builder;
+use parallel::Model;
+use serde::{Serialize, Serializer, de::DeserializeOwned};
+use std::{any::Any, fmt, ops::Deref, sync::Arc};
+
+/// A model before it is built: its sizes and choices.
+pub trait Architecture: fmt::Debug + Send + Sync {
+    /// The name of its family, as in a configuration.
+    fn family(&self) -> &str;
+
+    /// The table `[model]` of a configuration, with every key.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what TOML cannot hold.
+    fn table(&self) -> Result<toml::Table>;
+
+    /// Sizes and choices in one line, for people.
+    fn describe(&self) -> String;
+
+    /// Builds the model: the same function for every grid.
+    ///
+    /// # Errors
+    /// Those of its layers.
+    fn build(&self, builder: &Builder) -> parallel::Result<Box<dyn Model>>;
+
+    /// The columns that one row of its batches has, with zeros for values: for the planner, which needs their shapes.
+    fn columns(&self) -> Vec<(String, Vec<usize>, Values)>;
+
+    /// What its sizes ask of a grid, but for batch, micro-batches and stages.
+    fn demands(&self) -> Demands {
+        Demands::default()
+    }
+
+    /// What is wrong with the sizes.
+    ///
+    /// # Errors
+    /// [`Error::Config`] in one sentence.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Flop of a row, forward and backward, by the family's own count; `None` takes that of its matmuls and attention.
+    fn flop_per_row(&self) -> Option<f64> {
+        None
+    }
+
+    /// Flop of a row in an iteration, as published speeds count them: with recomputation the second forward is work too.
+    fn published_flop_per_row(&self, recompute: bool) -> Option<f64> {
+        Some(self.flop_per_row()? * if recompute { 4.0 / 3.0 } else { 1.0 })
+    }
+
+    /// Whether passes draw random masks, which recorded work would repeat.
+    fn draws_masks(&self) -> bool {
+        false
+    }
+
+    /// How it reads text, if it does.
+    fn text(&self) -> Option<Text> {
+        None
+    }
+
+    /// The same for a vocabulary of so many tokens, where that was left open.
+    fn with_vocabulary(&self, _vocabulary: usize) -> Option<ModelConfig> {
+        None
+    }
+
+    /// Batches of its own, for a model that does not read text.
+    fn batches(&self) -> Option<Arc<dyn Batches>> {
+        None
+    }
+
+    /// Itself, for those that know its type.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Sizes of a model that reads sequences of tokens from columns `inputs` and `targets`, and gives a wire `logits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Tokens of a sequence.
+    pub context: usize,
+    /// Number of tokens; 0 leaves it to the tokenizer.
+    pub vocabulary: usize,
+}
+
+/// The model of a configuration. Cloning clones the handle.
+#[derive(Clone)]
+pub struct ModelConfig(Arc<dyn Architecture>);
+
+impl ModelConfig {
+    /// The model of this architecture.
+    pub fn new(architecture: impl Architecture + 'static) -> ModelConfig {
+        ModelConfig(Arc::new(architecture))
+    }
+
+    /// The architecture, if it is of that type.
+    pub fn get<A: Architecture + 'static>(&self) -> Option<&A> {
+        self.0.as_any().downcast_ref()
+    }
+
+    /// The same after `edit`, if it is of that type.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for an architecture of another type.
+    pub fn edit<A: Architecture + Clone + 'static>(
+        &mut self,
+        edit: impl FnOnce(&mut A),
+    ) -> Result<()> {
+        let Some(known) = self.get::<A>() else {
+            let family = self.family();
+            return Err(Error::Config(format!(
+                "model: found family {family}, needs another type of architecture"
+            )));
+        };
+        let mut edited = known.clone();
+        edit(&mut edited);
+        *self = ModelConfig::new(edited);
+        Ok(())
+    }
+}
+
+impl ModelConfig {
+    /// Rows of its batches that hold nothing, for where only their shapes count.
+    pub fn blank_rows(&self, rows: usize) -> Rows {
+        let columns = self.columns().into_iter();
+        columns.fold(Rows::new(), |blank, (name, shape, values)| {
+            blank.with(&name, &shape, values.repeated(rows))
+        })
+    }
+}
+
+impl Deref for ModelConfig {
+    type Target = dyn Architecture;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for ModelConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq for ModelConfig {
+    fn eq(&self, other: &ModelConfig) -> bool {
+        self.family() == other.family() && self.table().ok() == other.table().ok()
+    }
+}
+
+impl Serialize for ModelConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let table = self.table().map_err(serde::ser::Error::custom)?;
+        table.serialize(serializer)
+    }
+}
+
+/// A family of architectures, which reads one from a configuration.
+pub trait Family: Send + Sync {
+    /// Its name, as the key `family` of the table `[model]` says it.
+    fn name(&self) -> &str;
+
+    /// Reads the table `[model]` of a whole configuration in TOML, all keys of which have defaults: [`model_of`] does that
+    /// for a type that serde can read.
+    ///
+    /// # Errors
+    /// Those of the reader.
+    fn read(&self, document: &str) -> std::result::Result<ModelConfig, toml::de::Error>;
+
+    /// Names of models that the field knows, such as those of published runs.
+    fn models(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The model of one of these names.
+    fn model(&self, _name: &str) -> Option<ModelConfig> {
+        None
+    }
+}
+
+/// The table `[model]` of a configuration as a value of that type; the default where there is no such table.
+///
+/// # Errors
+/// Those of the reader, with their places in the whole document.
+pub fn model_of<T: DeserializeOwned + Default>(
+    document: &str,
+) -> std::result::Result<T, toml::de::Error> {
+    #[derive(serde::Deserialize)]
+    struct Document<T> {
+        model: Option<T>,
+    }
+    let document: Document<T> = toml::from_str(document)?;
+    Ok(document.model.unwrap_or_default())
+}
+
+/// The families that a program knows, the default one first.
+#[derive(Clone)]
+pub struct Families(Arc<[Arc<dyn Family>]>);
+
+impl Families {
+    /// These families; the first is that of a configuration that names none.
+    pub fn new(families: impl IntoIterator<Item = Arc<dyn Family>>) -> Families {
+        Families(families.into_iter().collect())
+    }
+
+    /// The same with a family of one's own.
+    pub fn with(&self, family: impl Family + 'static) -> Families {
+        let family: Arc<dyn Family> = Arc::new(family);
+        Families(self.0.iter().cloned().chain([family]).collect())
+    }
+
+    /// The names, the default first.
+    pub fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|family| family.name()).collect()
+    }
+
+    /// The names of models that the families know.
+    pub fn models(&self) -> Vec<String> {
+        self.0.iter().flat_map(|family| family.models()).collect()
+    }
+
+    /// The model of that name.
+    pub fn model(&self, name: &str) -> Option<ModelConfig> {
+        self.0.iter().find_map(|family| family.model(name))
+    }
+
+    /// A model with these keys in place of its own; without one, the default of its family.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a key that its family does not have, and a value that it does not take.
+    pub fn edited(
+        &self,
+        model: Option<&ModelConfig>,
+        keys: impl IntoIterator<Item = (&'static str, toml::Value)>,
+    ) -> Result<ModelConfig> {
+        let mut table = model.map_or(Ok(toml::Table::new()), |model| model.table())?;
+        table.extend(keys.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        let document = toml::Table::from_iter([("model".to_owned(), toml::Value::Table(table))]);
+        self.read(&document.to_string())
+    }
+
+    /// Reads the model of a configuration in TOML.
+    ///
+    /// # Errors
+    /// Those of the family's reader; [`Error::Config`] with the known names for an unknown one.
+    pub(crate) fn read(&self, document: &str) -> Result<ModelConfig> {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Named {
+            family: Option<String>,
+        }
+        let as_config = |error: toml::de::Error| crate::config::refusal(document, &error);
+        let named: Named = model_of(document).map_err(as_config)?;
+        let found = match &named.family {
+            None => self.0.first(),
+            Some(name) => self.0.iter().find(|family| family.name() == name),
+        };
+        let Some(family) = found else {
+            let (name, known) = (named.family.unwrap_or_default(), self.names().join(", "));
+            return Err(Error::Config(format!(
+                "model.family: found `{name}`, needs one of {known}"
+            )));
+        };
+        family.read(document).map_err(as_config)
+    }
+}
+
+impl fmt::Debug for Families {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Families({:?})", self.names())
+    }
+}

@@ -1,0 +1,110 @@
+//! Which rows of the global batch are this rank's.
+
+use super::{Batches, Rows};
+use crate::{Error, Result};
+use grid::{Axis, shard_range};
+use parallel::{Batch, Context};
+use std::ops::Range;
+use tensor::DType;
+
+/// How the global batch is cut: over Data, then in micro-batches, then over Z. Each piece is a run of rows.
+///
+/// Where counts do not divide, the first pieces have one row more: no row is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowCut {
+    /// Rows of the global batch.
+    pub batch: usize,
+    /// Micro-batches of a replica.
+    pub micro_batches: usize,
+}
+
+impl RowCut {
+    /// The rows of a micro-batch that this rank holds.
+    pub fn range(&self, context: &Context, micro_batch: usize) -> Range<usize> {
+        let part = |of: Range<usize>, pieces: usize, index: usize| {
+            let piece = shard_range(of.len(), pieces, index);
+            of.start + piece.start..of.start + piece.end
+        };
+        let along = |axis| (context.degree(axis), context.index(axis));
+        let (replicas, replica) = along(Axis::Data);
+        let (shards, shard) = along(Axis::Z);
+        let of_replica = part(0..self.batch, replicas, replica);
+        part(
+            part(of_replica, self.micro_batches, micro_batch),
+            shards,
+            shard,
+        )
+    }
+
+    /// That every rank gets a row of every micro-batch.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the counts.
+    pub fn check(&self, context: &Context) -> Result<()> {
+        let RowCut {
+            batch,
+            micro_batches,
+        } = *self;
+        let (data, z) = (context.degree(Axis::Data), context.degree(Axis::Z));
+        let needed = data
+            .checked_mul(z)
+            .and_then(|ranks| ranks.checked_mul(micro_batches));
+        let smallest = batch / data / micro_batches.max(1) / z;
+        match micro_batches > 0 && smallest > 0 && needed.is_some() {
+            true => Ok(()),
+            false => Err(Error::Config(format!(
+                "batch: found {batch} rows, needs a row for each of data={data} x micro_batches={micro_batches} x z={z}"
+            ))),
+        }
+    }
+
+    /// This rank's rows of a training step.
+    ///
+    /// # Errors
+    /// Those of the data and of the device.
+    pub fn training(
+        &self,
+        context: &Context,
+        dtype: DType,
+        data: &dyn Batches,
+        step: u64,
+    ) -> Result<Batch> {
+        self.cut(context, dtype, step, |rows| data.training(step, rows))
+    }
+
+    /// This rank's rows of a validation batch.
+    ///
+    /// # Errors
+    /// Those of the data and of the device.
+    pub fn validation(
+        &self,
+        context: &Context,
+        dtype: DType,
+        data: &dyn Batches,
+        index: usize,
+    ) -> Result<Batch> {
+        self.cut(context, dtype, 0, |rows| data.validation(index, rows))
+    }
+
+    /// This rank's rows, from a function that gives any rows of the global batch.
+    ///
+    /// # Errors
+    /// Those of `rows` and of the device.
+    pub fn cut(
+        &self,
+        context: &Context,
+        dtype: DType,
+        step: u64,
+        rows: impl Fn(Range<usize>) -> Result<Rows>,
+    ) -> Result<Batch> {
+        let upload = |index| {
+            let range = self.range(context, index);
+            Ok(rows(range.clone())?.upload(context.device(), dtype, range)?)
+        };
+        Ok(Batch {
+            step,
+            num_rows: self.batch,
+            micro_batches: (0..self.micro_batches).map(upload).collect::<Result<_>>()?,
+        })
+    }
+}

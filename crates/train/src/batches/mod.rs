@@ -1,0 +1,47 @@
+//! Batches: which rows a step reads, whatever the grid.
+//!
+//! [`Batches`] answers for any rows of a global batch, so that each rank asks for its own and the order depends on neither
+//! the grid nor the ranks. [`Rows`] are columns on the host; [`RowCut`] says which rows are a rank's, and uploads them.
+
+mod cut;
+mod rows;
+
+pub use cut::RowCut;
+pub use rows::{Rows, Values};
+
+use crate::{Error, Result};
+use std::ops::Range;
+
+/// Where training and validation rows come from. A pure function of its arguments: the same rows in the same order for
+/// every grid, and after a resume.
+pub trait Batches: Send + Sync {
+    /// The rows at these indices of the global batch of training step `step`, counted from 0.
+    ///
+    /// # Errors
+    /// Whatever the source of the data reports.
+    fn training(&self, step: u64, rows: Range<usize>) -> Result<Rows>;
+
+    /// The rows at these indices of a validation batch: the same in every validation.
+    ///
+    /// # Errors
+    /// As [`training`](Batches::training).
+    fn validation(&self, index: usize, _rows: Range<usize>) -> Result<Rows> {
+        Err(Error::Config(format!(
+            "validation: found a request for batch {index}, needs batches that have one"
+        )))
+    }
+
+    /// Batches of a validation.
+    fn num_validation_batches(&self) -> usize {
+        0
+    }
+}
+
+/// Batches from a function that gives the rows of a training step.
+pub struct FromFn<F>(pub F);
+
+impl<F: Fn(u64, Range<usize>) -> Result<Rows> + Send + Sync> Batches for FromFn<F> {
+    fn training(&self, step: u64, rows: Range<usize>) -> Result<Rows> {
+        (self.0)(step, rows)
+    }
+}

@@ -1,0 +1,103 @@
+//! Rows of a batch on the host.
+
+use parallel::MicroBatch;
+use std::ops::Range;
+use tensor::{DType, Device, Error, Result, Tensor};
+
+/// Numbers of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Floats, rounded to the type that the model computes in.
+    Floats(Vec<f32>),
+    /// Floats of twice the length, likewise.
+    Doubles(Vec<f64>),
+    /// Ids, labels, targets: u32 on the device too.
+    Ids(Vec<u32>),
+}
+
+impl Values {
+    /// The same values so many times, one after the other.
+    pub(crate) fn repeated(&self, times: usize) -> Values {
+        match self {
+            Values::Floats(values) => Values::Floats(values.repeat(times)),
+            Values::Doubles(values) => Values::Doubles(values.repeat(times)),
+            Values::Ids(values) => Values::Ids(values.repeat(times)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Values::Floats(values) => values.len(),
+            Values::Doubles(values) => values.len(),
+            Values::Ids(values) => values.len(),
+        }
+    }
+}
+
+impl From<Vec<f32>> for Values {
+    fn from(values: Vec<f32>) -> Values {
+        Values::Floats(values)
+    }
+}
+
+impl From<Vec<f64>> for Values {
+    fn from(values: Vec<f64>) -> Values {
+        Values::Doubles(values)
+    }
+}
+
+impl From<Vec<u32>> for Values {
+    fn from(values: Vec<u32>) -> Values {
+        Values::Ids(values)
+    }
+}
+
+/// Some rows of a batch: columns by name, row after row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows(Vec<(String, Vec<usize>, Values)>);
+
+impl Rows {
+    /// No column yet.
+    pub fn new() -> Rows {
+        Rows::default()
+    }
+
+    /// The same with one more column, of which each row has this shape.
+    pub fn with(mut self, name: &str, row_shape: &[usize], values: impl Into<Values>) -> Rows {
+        self.0
+            .push((name.to_owned(), row_shape.to_vec(), values.into()));
+        self
+    }
+
+    /// The rows on a device, floats as `dtype`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a column has not as many values as the rows need; [`Error::OutOfMemory`].
+    pub fn upload(&self, device: &Device, dtype: DType, rows: Range<usize>) -> Result<MicroBatch> {
+        let mut batch = MicroBatch::new(rows.clone());
+        for (name, row_shape, values) in &self.0 {
+            let shape = [&[rows.len()], &row_shape[..]].concat();
+            let needed = shape
+                .iter()
+                .try_fold(1usize, |count, size| count.checked_mul(*size));
+            if needed != Some(values.len()) {
+                let found = format!("{} values", values.len());
+                let needed = format!("{} rows of {row_shape:?}", rows.len());
+                return Err(Error::invalid(format!("column {name}"), found, needed));
+            }
+            let column = match values {
+                Values::Ids(values) => Tensor::from_slice(device, &shape, values)?,
+                Values::Floats(values) if dtype == DType::F32 => {
+                    Tensor::from_slice(device, &shape, values)?
+                }
+                Values::Floats(values) => {
+                    let wide: Vec<f64> = values.iter().map(|value| f64::from(*value)).collect();
+                    Tensor::from_f64(device, dtype, &shape, &wide)?
+                }
+                Values::Doubles(values) => Tensor::from_f64(device, dtype, &shape, values)?,
+            };
+            batch = batch.with(name, column)?;
+        }
+        Ok(batch)
+    }
+}

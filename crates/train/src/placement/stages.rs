@@ -1,0 +1,25 @@
+//! Which pipeline stage holds which parameter, without running the model.
+
+use crate::{Config, Result};
+use grid::Degrees;
+use parallel::{model::Cut, work::dry_context};
+use std::collections::BTreeMap;
+
+/// The stage that holds each parameter on a grid of these degrees, by name; of several that share one, the first.
+///
+/// # Errors
+/// Those of the model; [`Error::Parallel`](crate::Error::Parallel) for more parts than segments.
+pub fn stages(config: &Config, degrees: &Degrees) -> Result<BTreeMap<String, usize>> {
+    let builder = nn::Builder::new(&dry_context()?);
+    let model = config.model.build(&builder)?;
+    let (parameters, chunks) = (builder.parameters(), config.parallel.schedule.num_chunks());
+    let cut = Cut::new(&model, &parameters, degrees.pipeline, chunks)?;
+    let stage = |parameter: &parallel::Parameter| {
+        let stages = cut.stages_of(&parameter.segments());
+        (
+            parameter.name().to_owned(),
+            stages.into_iter().min().unwrap_or(0),
+        )
+    };
+    Ok(parameters.iter().map(stage).collect())
+}

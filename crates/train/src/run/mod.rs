@@ -1,0 +1,14 @@
+//! A whole run of the program: a configuration, data and a folder in; records, checkpoints and a summary out.
+//!
+//! [`run`](fn@run) trains on one rank; an [`Observer`] is told of its progress, and a [`Stop`] ends it early.
+
+mod observer;
+#[allow(
+    clippy::module_inception,
+    reason = "the function that the module is named for"
+)]
+mod run;
+mod trace;
+
+pub use observer::{Observer, Started, Stop, Summary};
+pub use run::{Run, run};

@@ -1,0 +1,58 @@
+//! trace.json of a step: what every rank's streams did.
+
+use crate::{Error, Result, metrics};
+use bootstrap::Launcher;
+use parallel::Context;
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
+
+/// Writes trace.json from the spans of a step on all ranks that run: each writes its own, and rank 0 puts them together.
+pub(super) fn write(context: &Context, dir: &Path, step: u64) -> Result<()> {
+    let (rank, ahead_us) = (context.world().rank(), clock_ahead_us(context)?);
+    let part = format!("trace-{rank}.json");
+    let mut writer = metrics::trace::TraceWriter::create(&dir.join(&part))?;
+    for span in tensor::trace::finish(context.device())? {
+        let out = metrics::trace::Span::new(
+            rank,
+            &span.stream,
+            span.name,
+            span.start_us - ahead_us,
+            span.duration_us,
+        );
+        writer.span(
+            &out.with("bytes", span.bytes as f64)
+                .with("step", step as f64),
+        )?;
+    }
+    writer.finish()?;
+    let mut parts = context.world().everyone().all_gather(part.as_bytes())?;
+    if rank == 0 {
+        // A rank that stands for others is told once for each of them.
+        let mut seen = HashSet::new();
+        parts.retain(|part| seen.insert(part.clone()));
+        let path = |part: &Vec<u8>| dir.join(&*String::from_utf8_lossy(part));
+        let parts: Vec<PathBuf> = parts.iter().map(path).collect();
+        metrics::trace::merge(&parts, &dir.join("trace.json"))?;
+        parts
+            .iter()
+            .try_for_each(|path| std::fs::remove_file(path).map_err(Error::file(path)))?;
+    }
+    Ok(())
+}
+
+// By how much the clock of this rank's device is ahead of rank 0's: processes have clocks of their own. All look at
+// them as they leave a barrier, of which the messages' time is the error.
+fn clock_ahead_us(context: &Context) -> Result<f64> {
+    let world = context.world();
+    if world.launcher() == Launcher::Local {
+        return Ok(0.0);
+    }
+    world.everyone().barrier()?;
+    let now = context.device().compute().record()?;
+    now.synchronize()?;
+    let own = now.time_us()?.unwrap_or(0.0);
+    let first = world.everyone().broadcast(0, &own.to_le_bytes())?;
+    Ok(own - first.try_into().map_or(own, f64::from_le_bytes))
+}

@@ -1,0 +1,82 @@
+//! A loop of training steps with callbacks.
+
+use super::{StepResult, Trainer};
+use crate::{Result, batches::Batches};
+use std::time::Instant;
+
+/// A step that [`Trainer::fit`] has done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepDone {
+    /// What it gave.
+    pub result: StepResult,
+    /// Wall-clock seconds on this rank, with the making of its batch.
+    pub seconds: f64,
+    /// Whether it is the last one: of all, or because a rank asked to stop.
+    pub is_last: bool,
+}
+
+/// What is called around the steps of [`Trainer::fit`], on every rank. Calls may run collectives, such as a validation or
+/// a checkpoint, as long as all ranks do. A closure is called after each step.
+pub trait Callback {
+    /// Before a step.
+    ///
+    /// # Errors
+    /// Whatever ends the loop.
+    fn before_step(&mut self, _trainer: &mut Trainer) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether the loop is to end with the step that has just been done. Asked for on one rank, it ends on all of them.
+    fn wants_stop(&mut self) -> bool {
+        false
+    }
+
+    /// After a step.
+    ///
+    /// # Errors
+    /// Whatever ends the loop.
+    fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<()>;
+}
+
+impl<F: FnMut(&mut Trainer, &StepDone) -> Result<()>> Callback for F {
+    fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<()> {
+        self(trainer, done)
+    }
+}
+
+impl Trainer {
+    /// Trains until `steps` steps are done in all, or until `callback` stops it on any rank; gives the last step, if there was
+    /// one. Collective.
+    ///
+    /// # Errors
+    /// Those of the steps, of the data and of `callback`.
+    pub fn fit(
+        &mut self,
+        data: &dyn Batches,
+        steps: u64,
+        callback: &mut dyn Callback,
+    ) -> Result<Option<StepDone>> {
+        let mut last = None;
+        while self.next_step < steps {
+            callback.before_step(self)?;
+            let begun = Instant::now();
+            let batch = self.batch(data)?;
+            let result = self.step(&batch)?;
+            let seconds = begun.elapsed().as_secs_f64();
+            let everyone = self.context.world().everyone();
+            let stops = everyone.any(callback.wants_stop())?;
+            let is_last = stops || self.next_step == steps;
+            let done = StepDone {
+                result,
+                seconds,
+                is_last,
+            };
+            last = Some(done);
+            callback.after_step(self, &done)?;
+            if stops {
+                break;
+            }
+        }
+        Ok(last)
+    }
+}

@@ -1,0 +1,65 @@
+//! How a trainer runs its steps.
+
+use crate::config::Precision;
+use parallel::pipeline::ScheduleKind;
+use std::collections::BTreeMap;
+
+/// How a trainer runs its steps. What runs beside what is part of the context's [`Settings`](parallel::Settings).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Rows of the global batch.
+    pub batch: usize,
+    /// Micro-batches that each replica's share of it is cut into.
+    pub micro_batches: usize,
+    /// The types that the model computes in.
+    pub precision: Precision,
+    /// How micro-batches go through pipeline stages.
+    pub schedule: ScheduleKind,
+    /// Drop activations in forward and compute them again in backward.
+    pub recompute: bool,
+    /// Share the optimiser's state over Data (ZeRO stage 1).
+    pub sharded_optimiser: bool,
+    /// Largest norm of the gradients; 0 means any.
+    pub clip_norm: f64,
+    /// Initial scale of the loss in f16.
+    pub loss_scale: f64,
+    /// Record forward and backward in the second step, and queue them in one call from then on.
+    pub graph: bool,
+    /// What parameters of named groups have of their own.
+    pub groups: BTreeMap<String, GroupOptions>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            batch: 1,
+            micro_batches: 1,
+            precision: Precision::F32,
+            schedule: ScheduleKind::default(),
+            recompute: false,
+            sharded_optimiser: false,
+            clip_norm: 0.0,
+            loss_scale: 65_536.0,
+            graph: false,
+            groups: BTreeMap::new(),
+        }
+    }
+}
+
+/// What the parameters of a group have of their own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupOptions {
+    /// Factor on the learning rate.
+    pub rate_factor: f64,
+    /// Weight decay of those that decay, in place of the optimiser's.
+    pub weight_decay: Option<f64>,
+}
+
+impl Default for GroupOptions {
+    fn default() -> Self {
+        GroupOptions {
+            rate_factor: 1.0,
+            weight_decay: None,
+        }
+    }
+}
