@@ -54,6 +54,17 @@ impl Counts {
     pub fn total(&self, size: usize) -> usize {
         self.before(size)
     }
+
+    /// As [`total`](Counts::total); `None` where that is not the number of ranks, or too many elements to count.
+    pub fn checked_total(&self, size: usize) -> Option<usize> {
+        match self {
+            Counts::Even(count) => count.checked_mul(size),
+            Counts::Uneven(counts) => counts
+                .iter()
+                .try_fold(0usize, |sum, &count| sum.checked_add(count))
+                .filter(|_| counts.len() == size),
+        }
+    }
 }
 
 /// One collective or message. Within one call to [`Communicator::run`](crate::Communicator::run) several form a group that progresses together.

@@ -1,6 +1,6 @@
 //! Collectives between the ranks of a group, with every argument checked.
 
-use crate::{Device, Parts, ReduceOp, Stream, Tensor};
+use crate::{Device, Parts, ReduceOp, Stream, Tensor, device::DeviceKey, overlap};
 use hal::{Collective, Counts, Error, Exchange, Join, Result};
 use std::{fmt, sync::Arc};
 
@@ -13,6 +13,7 @@ use std::{fmt, sync::Arc};
 /// [`Error::Mismatch`] on every rank instead of a hang or spoilt numbers.
 pub struct Communicator {
     hal: Box<dyn hal::Communicator>,
+    device: DeviceKey,
     label: String,
     members: Vec<usize>,
     checked: Option<Arc<dyn Exchange>>,
@@ -23,16 +24,23 @@ impl Communicator {
     /// Joins a group on `device`; `checked` is the group's host exchange, for checked mode.
     ///
     /// # Errors
-    /// [`Error::Timeout`] naming the ranks that did not come; [`Error::Aborted`].
+    /// [`Error::Invalid`] for a rank that is no member; [`Error::Timeout`] naming the ranks that did not come;
+    /// [`Error::Aborted`].
     pub fn join(
         device: &Device,
         join: Join,
         checked: Option<Arc<dyn Exchange>>,
     ) -> Result<Communicator> {
         let (label, members) = (join.label.clone(), join.members.clone());
+        if join.rank >= members.len() {
+            let found = format!("rank {} of {} members", join.rank, members.len());
+            let needed = "a rank below the number of members";
+            return Err(Error::invalid(format!("join {label}"), found, needed));
+        }
         let hal = device.hal().join(join)?;
         Ok(Communicator {
             hal,
+            device: device.key(),
             label,
             members,
             checked,
@@ -239,12 +247,13 @@ impl Communicator {
     }
 
     fn run_all(&self, stream: &Stream, all: &[Parts<'_>], calls: Vec<Collective>) -> Result<()> {
+        let Some(first) = calls.first() else {
+            return Ok(());
+        };
+        self.check_apart(first.name(), &calls)?;
         let reads: Vec<_> = all.iter().map(|parts| parts.send).collect();
         let writes: Vec<_> = all.iter().map(|parts| parts.recv).collect();
-        match calls.is_empty() {
-            true => Ok(()),
-            false => self.run(stream, &reads, &writes, calls),
-        }
+        self.run(stream, &reads, &writes, calls)
     }
 
     fn run(
@@ -254,8 +263,9 @@ impl Communicator {
         writes: &[&Tensor],
         calls: Vec<Collective>,
     ) -> Result<()> {
-        self.compare(&calls)?;
         let name = calls[0].name();
+        self.check_devices(name, stream, reads.iter().chain(writes).copied())?;
+        self.compare(&calls)?;
         stream.queue(name, reads, writes, |stream| {
             // SAFETY: the tensors are live, and the storage keeps their memory until the stream has passed this work;
             // lengths, types and ranks were checked by the caller; `queue` waits for other users of the memory.
@@ -311,7 +321,11 @@ impl Communicator {
             let needed = format!("one for each of {} ranks", self.size());
             return Err(self.refuse(operation, format!("{} counts", list.len()), needed));
         }
-        let (total, own) = (counts.total(self.size()), counts.of(self.rank()));
+        let Some(total) = counts.checked_total(self.size()) else {
+            let needed = "counts that add up to fewer than 2^64 elements".into();
+            return Err(self.refuse(operation, format!("{counts:?}"), needed));
+        };
+        let own = counts.of(self.rank());
         let fits = whole.num_elements() == total
             && part.num_elements() == own
             && whole.dtype() == part.dtype();
@@ -327,6 +341,44 @@ impl Communicator {
             "{total} and {own} elements of one type, disjoint or the part in its own place"
         );
         Err(self.refuse(operation, format!("{whole:?} and {part:?}"), needed))
+    }
+
+    fn check_devices<'a>(
+        &self,
+        operation: &str,
+        stream: &Stream,
+        mut tensors: impl Iterator<Item = &'a Tensor>,
+    ) -> Result<()> {
+        self.device.owns(operation, "a stream", stream.device())?;
+        tensors.try_for_each(|tensor| {
+            let key = tensor.device().key();
+            self.device.owns(operation, "a tensor", key)
+        })
+    }
+
+    // Calls that progress together: what one writes is apart from all that the others use. Within one call the part may
+    // lie in its own place of the whole, which `check_parts` has seen to.
+    fn check_apart(&self, operation: &str, calls: &[Collective]) -> Result<()> {
+        if calls.len() < 2 {
+            return Ok(());
+        }
+        let mut pieces = Vec::with_capacity(2 * calls.len());
+        for call in calls {
+            match call {
+                Collective::AllGather { send, recv, .. } if send.overlaps(recv) => {
+                    pieces.push((*recv, true));
+                }
+                Collective::ReduceScatter { send, recv, .. } if send.overlaps(recv) => {
+                    pieces.push((*send, true));
+                }
+                Collective::AllGather { send, recv, .. }
+                | Collective::ReduceScatter { send, recv, .. } => {
+                    pieces.extend([(*send, false), (*recv, true)]);
+                }
+                _ => pieces.extend(call.buffer().map(|buffer| (buffer, true))),
+            }
+        }
+        overlap::disjoint(operation, &mut pieces)
     }
 
     fn check_rank(&self, operation: &str, rank: usize) -> Result<()> {

@@ -22,8 +22,10 @@ mod device;
 mod memory;
 mod memory_use;
 pub mod ops;
+mod overlap;
 mod parts;
 mod recording;
+mod shape;
 mod storage;
 mod stream;
 #[allow(

@@ -176,11 +176,14 @@ impl Recording {
             .try_for_each(|storage| storage.order_after(&compute, true))?;
         // SAFETY: the recording holds all memory that its work uses: the tensors', and the blocks that came and went, which
         // only the compute stream uses, in the order of its queue.
-        unsafe { self.hal.launch(compute.hal()) }?;
-        self.storages
-            .iter()
-            .for_each(|storage| storage.note_use(&compute, None, true));
-        Ok(())
+        let outcome = unsafe { self.hal.launch(compute.hal()) };
+        for storage in &self.storages {
+            storage.note_use(&compute, None, true);
+            if outcome.is_ok() {
+                storage.forget_others(&compute);
+            }
+        }
+        outcome
     }
 }
 

@@ -1,19 +1,25 @@
 //! Tensors: a shape and an element type over a piece of device memory.
 
-use crate::{Device, storage::Storage};
+use crate::{Device, shape, storage::Storage};
 use bytemuck::Pod;
 use hal::{DType, Error, Kernel, RawBuffer, RawSlice, Result, kernel::Fill};
 use std::{fmt, rc::Rc};
 
-/// A Rust type that is an element type.
-pub trait Scalar: Pod {
+/// A Rust type that is an element type. The element types are those of [`DType`], so no other crate adds one.
+pub trait Scalar: Pod + sealed::Sealed {
     /// Its run-time value.
     const DTYPE: DType;
 }
 
+// A type of another size would have uploads reach beyond the tensor.
+mod sealed {
+    pub trait Sealed {}
+}
+
 macro_rules! scalar {
     ($($type:ty => $dtype:ident),*) => {
-        $(impl Scalar for $type {
+        $(impl sealed::Sealed for $type {}
+        impl Scalar for $type {
             const DTYPE: DType = DType::$dtype;
         })*
     };
@@ -40,17 +46,7 @@ impl Tensor {
     /// [`Error::OutOfMemory`]; [`Error::Unsupported`] for an element type that the device lacks.
     pub fn empty(device: &Device, dtype: DType, shape: &[usize]) -> Result<Tensor> {
         device.require("tensor", dtype)?;
-        let count = shape
-            .iter()
-            .try_fold(1usize, |count, &size| count.checked_mul(size));
-        let bytes = count.and_then(|count| count.checked_mul(dtype.bytes()));
-        let bytes = bytes.ok_or_else(|| {
-            Error::invalid(
-                "tensor",
-                format!("shape {shape:?}"),
-                "fewer than 2^64 bytes",
-            )
-        })?;
+        let bytes = shape::num_elements("tensor", shape, dtype)? * dtype.bytes();
         let storage = Rc::new(Storage::new(device, bytes)?);
         if let Some(notes) = &*device.0.recorded.borrow() {
             notes.make(&storage);
@@ -186,7 +182,11 @@ impl Tensor {
             ));
         }
         self.device().not_recorded("to_vec")?;
-        let mut elements = vec![T::zeroed(); self.num_elements()];
+        if !self.device().capabilities().holds_values {
+            let device = self.device().id();
+            return Err(Error::NoValues { device });
+        }
+        let mut elements = on_host(self.num_elements())?;
         let bytes = bytemuck::cast_slice_mut(&mut elements);
         self.device()
             .compute()
@@ -243,7 +243,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Invalid`] when the number of elements differs.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
-        if shape.iter().product::<usize>() != self.num_elements() {
+        if shape::num_elements("reshape", shape, self.dtype)? != self.num_elements() {
             let needed = format!("{} elements, as {:?} has", self.num_elements(), self.shape);
             return Err(Error::invalid("reshape", format!("{shape:?}"), needed));
         }
@@ -256,9 +256,11 @@ impl Tensor {
     /// A view of `count` indices of the first dim, from `start` on.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when they do not lie within the dim.
+    /// [`Error::Invalid`] when they do not lie within the dim, and for a tensor without dims.
     pub fn rows(&self, start: usize, count: usize) -> Result<Tensor> {
-        let have = self.shape.first().copied().unwrap_or(0);
+        let Some(&have) = self.shape.first() else {
+            return Err(Error::invalid("rows", format!("{self:?}"), "a first dim"));
+        };
         if start.checked_add(count).is_none_or(|end| end > have) {
             return Err(Error::invalid(
                 "rows",
@@ -340,6 +342,21 @@ impl Tensor {
             bytes: self.bytes(),
         }
     }
+}
+
+// The device may hold more than the host.
+fn on_host<T: Scalar>(count: usize) -> Result<Vec<T>> {
+    let mut elements = Vec::new();
+    elements.try_reserve_exact(count).map_err(|_| {
+        let needed = "fewer than this host's memory holds";
+        Error::invalid(
+            "to_vec",
+            format!("{count} elements of {}", T::DTYPE),
+            needed,
+        )
+    })?;
+    elements.resize(count, T::zeroed());
+    Ok(elements)
 }
 
 impl fmt::Debug for Tensor {

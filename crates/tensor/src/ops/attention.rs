@@ -1,7 +1,7 @@
 //! Causal self-attention and rotary positions.
 
 use super::{float, holds, launch};
-use crate::Tensor;
+use crate::{Tensor, shape::product};
 use hal::{
     Error, Kernel, Result,
     kernel::{AttentionBackward, AttentionForward, Rope},
@@ -84,7 +84,8 @@ pub fn attention_backward(
         q.num_elements(),
         q.dtype(),
     )?;
-    let statistics = shape.sequences * shape.heads * shape.sequence;
+    let sizes = [shape.sequences, shape.heads, shape.sequence];
+    let statistics = product("attention_backward", &sizes)?;
     holds(
         "attention_backward",
         "log-sum-exp",
@@ -125,28 +126,42 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
         );
         return Err(Error::invalid("attention", found, "a multiple"));
     }
-    let tokens = shape.sequences * shape.sequence;
-    holds(
-        "attention",
-        "queries",
-        q,
-        tokens * shape.heads * shape.head_size,
-        q.dtype(),
-    )?;
-    holds(
-        "attention",
-        "keys",
-        k,
-        tokens * shape.kv_heads * shape.head_size,
-        q.dtype(),
-    )?;
-    holds(
-        "attention",
-        "values",
-        v,
-        tokens * shape.kv_heads * shape.head_size,
-        q.dtype(),
-    )
+    let AttentionShape {
+        sequences,
+        sequence,
+        head_size,
+        ..
+    } = *shape;
+    let of_heads = |heads| product("attention", &[sequences, sequence, heads, head_size]);
+    let (queries, keys) = (of_heads(shape.heads)?, of_heads(shape.kv_heads)?);
+    holds("attention", "queries", q, queries, q.dtype())?;
+    holds("attention", "keys", k, keys, q.dtype())?;
+    holds("attention", "values", v, keys, q.dtype())?;
+    shape
+        .dropout
+        .map_or(Ok(()), |dropout| check_dropout(shape, &dropout))
+}
+
+// The weights held here lie within the numbered ones, and the last of those has a number.
+fn check_dropout(shape: &AttentionShape, dropout: &AttentionDropout) -> Result<()> {
+    let heads = dropout.first_head.checked_add(shape.heads);
+    let sequences = dropout.first_sequence.checked_add(shape.sequences);
+    let weights = sequences.and_then(|sequences| {
+        [dropout.global_heads, shape.sequence, shape.sequence]
+            .iter()
+            .try_fold(sequences, |product, &size| product.checked_mul(size))
+    });
+    let fits = (0.0..1.0).contains(&dropout.probability)
+        && heads.is_some_and(|heads| heads <= dropout.global_heads)
+        && weights.is_some();
+    match fits {
+        true => Ok(()),
+        false => Err(Error::invalid(
+            "attention",
+            format!("{dropout:?}"),
+            "a probability in [0, 1), heads among the global ones, and fewer than 2^64 weights",
+        )),
+    }
 }
 
 /// Turns the heads of `x` by their positions; `backward` turns the other way.

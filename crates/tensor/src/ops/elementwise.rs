@@ -248,13 +248,11 @@ pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result
             "one in [0, 1)",
         ));
     }
-    if region.rows * region.columns != x.num_elements()
-        || region.first_column + region.columns > region.global_columns
-    {
+    if !is_numbered(&region, x.num_elements()) {
         return Err(Error::invalid(
             "dropout",
             format!("{region:?}"),
-            format!("a region of the size of {x:?}"),
+            format!("a region of the size of {x:?}, with fewer than 2^64 global elements"),
         ));
     }
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
@@ -267,6 +265,15 @@ pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result
     };
     launch(x.device(), &[x], &[&out], Kernel::Dropout(kernel))?;
     Ok(out)
+}
+
+// Whether the region holds that many elements, all of them with a global index.
+fn is_numbered(region: &Region, elements: usize) -> bool {
+    let columns = region.first_column.checked_add(region.columns);
+    let rows = region.first_row.checked_add(region.rows);
+    region.rows.checked_mul(region.columns) == Some(elements)
+        && columns.is_some_and(|columns| columns <= region.global_columns)
+        && rows.is_some_and(|rows| rows.checked_mul(region.global_columns).is_some())
 }
 
 // A gradient that nobody else holds may be overwritten by the next one.

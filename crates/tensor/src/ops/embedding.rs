@@ -1,7 +1,7 @@
 //! Look-up in a table whose rows may be cut in shards.
 
 use super::{disjoint, float, holds, launch};
-use crate::Tensor;
+use crate::{Tensor, shape::product};
 use hal::{
     DType, Kernel, Result,
     kernel::{EmbeddingBackward, EmbeddingForward},
@@ -61,11 +61,12 @@ pub fn embedding_backward(
         ids.num_elements(),
         DType::U32,
     )?;
+    let elements = product("embedding_backward", &[ids.num_elements(), columns])?;
     holds(
         "embedding_backward",
         "gradient",
         d_out,
-        ids.num_elements() * columns,
+        elements,
         d_out.dtype(),
     )?;
     holds(
@@ -75,7 +76,7 @@ pub fn embedding_backward(
         table_rows * columns,
         d_out.dtype().accumulator(),
     )?;
-    disjoint("embedding_backward", d_table, &[d_out])?;
+    disjoint("embedding_backward", d_table, &[d_out, ids])?;
     let kernel = EmbeddingBackward {
         d_out: d_out.raw(),
         ids: ids.raw(),

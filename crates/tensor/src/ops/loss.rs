@@ -1,7 +1,7 @@
 //! Cross-entropy over a vocabulary that may be cut in shards.
 
 use super::{disjoint, float, holds, launch};
-use crate::Tensor;
+use crate::{Tensor, shape::product};
 use hal::{
     DType, Kernel, Result,
     kernel::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics},
@@ -58,12 +58,14 @@ pub fn combine(
     scale: f64,
 ) -> Result<(Tensor, Tensor)> {
     let rows = targets.num_elements();
+    let statistics = product("softmax_combine", &[shards, rows, 3])?;
+    let accumulator = parts.dtype().accumulator();
     holds(
         "softmax_combine",
         "statistics",
         parts,
-        shards * rows * 3,
-        parts.dtype().accumulator(),
+        statistics,
+        accumulator,
     )?;
     holds("softmax_combine", "targets", targets, rows, DType::U32)?;
     let log_sum_exp = Tensor::empty(parts.device(), parts.dtype(), &[rows])?;
@@ -118,7 +120,8 @@ pub fn backward(
         accumulator,
     )?;
     holds("cross_entropy_backward", "gradient", d_loss, 1, accumulator)?;
-    disjoint("cross_entropy_backward", logits, &[log_sum_exp, d_loss])?;
+    let others = [targets, log_sum_exp, d_loss];
+    disjoint("cross_entropy_backward", logits, &others)?;
     let kernel = CrossEntropyBackward {
         logits: logits.raw(),
         targets: targets.raw(),

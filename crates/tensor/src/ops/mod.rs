@@ -29,15 +29,9 @@ pub(crate) fn launch(
     writes: &[&Tensor],
     kernel: Kernel,
 ) -> Result<()> {
-    for tensor in reads.iter().chain(writes) {
-        if !tensor.device().same(device) {
-            let found = format!("tensors of {} and {}", device.id(), tensor.device().id());
-            return Err(Error::invalid(
-                kernel.name(),
-                found,
-                "tensors of one device",
-            ));
-        }
+    // Nothing to write is nothing to do, whatever the other sizes say.
+    if writes.iter().all(|tensor| tensor.num_elements() == 0) {
+        return Ok(());
     }
     device
         .compute()

@@ -1,7 +1,7 @@
 //! LayerNorm and RMSNorm, in the steps between which statistics are combined over ranks.
 
 use super::{disjoint, float, holds, launch, same_length, same_type};
-use crate::Tensor;
+use crate::{Tensor, shape::product};
 use hal::{
     Kernel, Result,
     kernel::{CombineMoments, Moments, Normalize, NormalizeBackward, NormalizeSums},
@@ -46,13 +46,9 @@ pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
 /// [`Error::Invalid`](hal::Error::Invalid) when `parts` has another size.
 pub fn combine(shape: NormShape, parts: &Tensor) -> Result<Tensor> {
     let shards = shape.global_columns / shape.columns.max(1);
-    holds(
-        "norm_combine",
-        "moments",
-        parts,
-        shards * shape.rows * 2,
-        parts.dtype().accumulator(),
-    )?;
+    let moments = product("norm_combine", &[shards, shape.rows, 2])?;
+    let accumulator = parts.dtype().accumulator();
+    holds("norm_combine", "moments", parts, moments, accumulator)?;
     let out = Tensor::empty(parts.device(), parts.dtype(), &[shape.rows, 2])?;
     let kernel = CombineMoments {
         shape,
@@ -209,7 +205,9 @@ pub fn backward(
 
 fn check(shape: NormShape, x: &Tensor) -> Result<()> {
     float("norm", x)?;
-    holds("norm", "input", x, shape.rows * shape.columns, x.dtype())
+    let elements = product("norm", &[shape.rows, shape.columns])?;
+    product("norm", &[shape.rows, 2])?;
+    holds("norm", "input", x, elements, x.dtype())
 }
 
 fn check_backward(

@@ -1,7 +1,7 @@
 //! Updates of many tensors at once, with the gradients' norm and its check left on the device.
 
 use super::{holds, launch};
-use crate::{Device, Tensor};
+use crate::{Device, Tensor, overlap};
 use hal::{DType, Error, Kernel, Result, kernel};
 
 /// Adds the squares of all elements to `out`, one f64.
@@ -168,31 +168,11 @@ fn apply(device: &Device, updates: &[Update], factor: &Tensor, kernel: Kernel) -
     launch(device, &reads, &writes, kernel)
 }
 
-// Nothing is updated twice, and no gradient is written over. In the order of addresses, each piece must begin after the
-// end of every written one before it, and a written one after the end of all.
+// Nothing is updated twice, and no gradient is written over.
 fn apart(reads: &[&Tensor], writes: &[&Tensor]) -> Result<()> {
-    let tag = |written: bool| move |tensor: &&Tensor| (tensor.raw(), written);
-    let mut all: Vec<_> = reads
-        .iter()
-        .map(tag(false))
-        .chain(writes.iter().map(tag(true)))
-        .collect();
-    all.retain(|(slice, _)| slice.len > 0);
-    all.sort_by_key(|(slice, _)| slice.addr);
-    let (mut end, mut end_written) = (0, 0);
-    for (slice, written) in all {
-        if slice.addr < if written { end } else { end_written } {
-            let needed = "disjoint weights, gradients and state";
-            return Err(Error::invalid("optimiser", "tensors that overlap", needed));
-        }
-        end = end.max(slice.addr + slice.bytes() as u64);
-        end_written = if written {
-            end_written.max(slice.addr + slice.bytes() as u64)
-        } else {
-            end_written
-        };
-    }
-    Ok(())
+    let read = reads.iter().map(|tensor| (tensor.raw(), false));
+    let written = writes.iter().map(|tensor| (tensor.raw(), true));
+    overlap::disjoint("optimiser", &mut read.chain(written).collect())
 }
 
 fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {
