@@ -30,6 +30,14 @@ impl RawSlice {
         self.len * self.dtype.bytes()
     }
 
+    /// The same memory as bytes.
+    pub fn buffer(&self) -> RawBuffer {
+        RawBuffer {
+            addr: self.addr,
+            bytes: self.bytes(),
+        }
+    }
+
     /// The `len` elements from element `start` on.
     ///
     /// # Panics

@@ -1,6 +1,9 @@
 //! Collectives and messages as calls: what they take, whether they fit a group, and whether two of them agree.
 
-use crate::{Error, RawSlice, Result};
+use crate::{
+    Error, Operand, RawSlice, Result,
+    operand::{READ, UPDATE, WRITE},
+};
 
 /// How elements of several ranks become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,6 +144,24 @@ impl Collective {
             Collective::Send { .. } => "send",
             Collective::Recv { .. } => "recv",
             Collective::Barrier => "barrier",
+        }
+    }
+
+    /// Visits what this rank's side reads and writes, what it gives first.
+    pub fn operands(&self, visit: &mut dyn FnMut(Operand)) {
+        match self {
+            Collective::AllReduce { buffer, .. } | Collective::Broadcast { buffer, .. } => {
+                visit(UPDATE.of(*buffer));
+            }
+            Collective::ReduceScatter { send, recv, .. }
+            | Collective::AllGather { send, recv, .. }
+            | Collective::AllToAll { send, recv } => {
+                visit(READ.of(*send));
+                visit(WRITE.of(*recv));
+            }
+            Collective::Send { buffer, .. } => visit(READ.of(*buffer)),
+            Collective::Recv { buffer, .. } => visit(WRITE.of(*buffer)),
+            Collective::Barrier => {}
         }
     }
 

@@ -5,7 +5,7 @@
 //! `tensor` wraps them in a safe shell, and only that shell calls them.
 //!
 //! Read in this order: [`dtype`], [`buffer`], [`device`], [`stream`], [`blas`], [`kernel`], [`collective`],
-//! [`communicator`], [`error`]. Who validates what is decided once: the shell checks lengths, devices, dtypes and contiguity in release
+//! [`operand`], [`communicator`], [`error`]. Who validates what is decided once: the shell checks lengths, devices, dtypes and contiguity in release
 //! builds too, and a vendor reports only what nobody could foresee (out of memory, a lost device, a peer that fails).
 //!
 //! The traits are `unsafe` to implement because the shell trusts their answers: an id must be true, an address must be
@@ -24,6 +24,7 @@ pub mod dtype;
 pub mod error;
 pub mod exchange;
 pub mod kernel;
+pub mod operand;
 pub mod random;
 pub mod stream;
 pub mod transport;
@@ -39,5 +40,6 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use exchange::Exchange;
 pub use kernel::{Kernel, Kernels};
+pub use operand::{Access, Operand};
 pub use stream::{Event, RawStream, Recording, Stream, StreamKind};
 pub use transport::{Transfer, Transport, Work};

@@ -43,4 +43,5 @@ pub use memory_use::{KindUse, MemoryKind, MemoryUse};
 pub use parts::Parts;
 pub use recording::Recording;
 pub use stream::{Event, Stream};
+pub(crate) use tensor::Arguments;
 pub use tensor::{Scalar, Tensor};

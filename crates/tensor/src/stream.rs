@@ -1,6 +1,6 @@
 //! Queues of work and events, with the waits that tensors ask for.
 
-use crate::{Tensor, device::DeviceKey, trace};
+use crate::{Arguments, device::DeviceKey, trace};
 use hal::Result;
 use std::{fmt, rc::Rc, sync::Arc};
 
@@ -121,63 +121,54 @@ impl Stream {
         self.0.device
     }
 
-    /// Queues `work` that reads and writes these tensors, after all work of other streams that it depends on.
+    /// Queues `work` that uses these tensors, after all work of other streams that it depends on.
     ///
     /// On other streams than the device's own an event is recorded behind the work, so that later users of the tensors
     /// wait for just this; on that one it is left until somebody needs it.
     pub(crate) fn queue(
         &self,
         name: &'static str,
-        reads: &[&Tensor],
-        writes: &[&Tensor],
+        arguments: &Arguments<'_>,
         work: impl FnOnce(&dyn hal::Stream) -> Result<()>,
     ) -> Result<()> {
-        let all = || reads.iter().chain(writes).copied();
-        all().try_for_each(|tensor| {
+        for (tensor, _) in arguments.uses() {
             let key = tensor.device().key();
-            self.0.device.owns(name, "a tensor", key)
-        })?;
-        let device = all().next().map(Tensor::device);
+            self.0.device.owns(name, "a tensor", key)?;
+        }
+        let device = arguments.device();
         if let Some(device) = device
             && let Some(notes) = &*device.0.recorded.borrow()
         {
-            notes.use_of(name, device, self, all())?;
+            notes.use_of(name, device, self, arguments)?;
         }
-        for tensor in reads {
-            tensor.storage().order_after(self, false)?;
-        }
-        for tensor in writes {
-            tensor.storage().order_after(self, true)?;
+        for (tensor, access) in arguments.uses() {
+            tensor.storage().order_after(self, access.writes())?;
         }
         let span = device
             .map(|device| trace::begin(device, self))
             .transpose()?
             .flatten();
         let outcome = work(self.hal());
-        self.note(reads, writes, outcome)?;
+        self.note(arguments, outcome)?;
         if let (Some(device), Some(start)) = (device, span) {
-            let bytes = writes.iter().map(|tensor| tensor.bytes()).sum();
-            trace::end(device, self, name, start, bytes)?;
+            trace::end(device, self, name, start, arguments.written_bytes())?;
         }
         Ok(())
     }
 
     // Work that failed may have been queued in part, so it counts as a use; but it takes no earlier one's place.
-    fn note(&self, reads: &[&Tensor], writes: &[&Tensor], outcome: Result<()>) -> Result<()> {
+    fn note(&self, arguments: &Arguments<'_>, outcome: Result<()>) -> Result<()> {
         let event = match self.0.main {
             true => Ok(None),
             false => self.record().map(Some),
         };
         let end = event.as_ref().map_or(None, Option::as_ref);
-        for tensor in reads {
-            tensor.storage().note_use(self, end, false);
-        }
-        for tensor in writes {
-            tensor.storage().note_use(self, end, true);
+        for (tensor, access) in arguments.uses() {
+            tensor.storage().note_use(self, end, access.writes());
         }
         outcome?;
         event?;
-        for tensor in writes {
+        for (tensor, _) in arguments.uses().filter(|(_, access)| access.writes()) {
             tensor.storage().forget_others(self);
         }
         Ok(())

@@ -1,8 +1,12 @@
 //! Tensors: a shape and an element type over a piece of device memory.
 
+mod arguments;
+
+pub(crate) use arguments::Arguments;
+
 use crate::{Device, shape, storage::Storage};
 use bytemuck::Pod;
-use hal::{DType, Error, Kernel, RawBuffer, RawSlice, Result, kernel::Fill};
+use hal::{Access, DType, Error, Kernel, RawSlice, Result, kernel::Fill};
 use std::{fmt, rc::Rc};
 
 /// A Rust type that is an element type. The element types are those of [`DType`], so no other crate adds one.
@@ -111,11 +115,9 @@ impl Tensor {
     /// # Errors
     /// [`Error::Vendor`].
     pub fn fill(&self, value: f64) -> Result<()> {
-        let kernel = Kernel::Fill(Fill {
-            out: self.raw(),
-            value,
-        });
-        crate::ops::launch(self.device(), &[], &[self], kernel)
+        let mut args = Arguments::default();
+        let out = args.take(self);
+        crate::ops::launch(args, Kernel::Fill(Fill { out, value }))
     }
 
     /// Copies elements from the host.
@@ -133,12 +135,11 @@ impl Tensor {
         }
         self.device().not_recorded("upload")?;
         let bytes = bytemuck::cast_slice(elements);
-        self.device()
-            .compute()
-            .queue("upload", &[], &[self], |stream| {
-                // SAFETY: the tensor is live, and holds exactly these bytes (checked above).
-                unsafe { stream.upload(self.raw_bytes(), bytes) }
-            })
+        let used = Arguments::used([(self, Access::Write)]);
+        self.device().compute().queue("upload", &used, |stream| {
+            // SAFETY: the tensor is live, and holds exactly these bytes (checked above).
+            unsafe { stream.upload(self.raw().buffer(), bytes) }
+        })
     }
 
     /// Copies numbers from the host, rounded to the tensor's float type; to 16 bits through f32, as kernels round.
@@ -188,12 +189,11 @@ impl Tensor {
         }
         let mut elements = on_host(self.num_elements())?;
         let bytes = bytemuck::cast_slice_mut(&mut elements);
-        self.device()
-            .compute()
-            .queue("download", &[self], &[], |stream| {
-                // SAFETY: the tensor is live, and holds exactly as many bytes as `elements`.
-                unsafe { stream.download(bytes, self.raw_bytes()) }
-            })?;
+        let used = Arguments::used([(self, Access::Read)]);
+        self.device().compute().queue("download", &used, |stream| {
+            // SAFETY: the tensor is live, and holds exactly as many bytes as `elements`.
+            unsafe { stream.download(bytes, self.raw().buffer()) }
+        })?;
         Ok(elements)
     }
 
@@ -327,19 +327,13 @@ impl Tensor {
         &self.storage
     }
 
-    pub(crate) fn raw(&self) -> RawSlice {
+    // Private to this module: operations get addresses from `Arguments`.
+    fn raw(&self) -> RawSlice {
         let addr = self.storage.block().addr + (self.offset * self.dtype.bytes()) as u64;
         RawSlice {
             addr,
             len: self.num_elements(),
             dtype: self.dtype,
-        }
-    }
-
-    pub(crate) fn raw_bytes(&self) -> RawBuffer {
-        RawBuffer {
-            addr: self.raw().addr,
-            bytes: self.bytes(),
         }
     }
 }

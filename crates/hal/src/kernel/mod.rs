@@ -29,7 +29,7 @@ pub use norm::{
 };
 pub use optimiser::{AdamW, AdamWTensor, ClipScale, Sgd, SgdTensor, SumSquares};
 
-use crate::{Result, Stream};
+use crate::{Operand, Result, Stream};
 use std::fmt;
 
 /// A kernel and its arguments.
@@ -105,6 +105,41 @@ impl Kernel {
             Kernel::Copy2d(_) => "copy_2d",
         }
     }
+
+    /// Visits what the kernel reads and writes, in the order of its fields.
+    pub fn operands(&self, visit: &mut dyn FnMut(Operand)) {
+        match self {
+            Kernel::Fill(args) => args.operands(visit),
+            Kernel::Cast(args) => args.operands(visit),
+            Kernel::Axpby(args) => args.operands(visit),
+            Kernel::Binary(args) => args.operands(visit),
+            Kernel::Unary(args) => args.operands(visit),
+            Kernel::UnaryBackward(args) => args.operands(visit),
+            Kernel::Swiglu(args) => args.operands(visit),
+            Kernel::SwigluBackward(args) => args.operands(visit),
+            Kernel::AddBias(args) => args.operands(visit),
+            Kernel::ColumnSum(args) => args.operands(visit),
+            Kernel::Dropout(args) => args.operands(visit),
+            Kernel::Moments(args) => args.operands(visit),
+            Kernel::CombineMoments(args) => args.operands(visit),
+            Kernel::Normalize(args) => args.operands(visit),
+            Kernel::NormalizeSums(args) => args.operands(visit),
+            Kernel::NormalizeBackward(args) => args.operands(visit),
+            Kernel::Rope(args) => args.operands(visit),
+            Kernel::AttentionForward(args) => args.operands(visit),
+            Kernel::AttentionBackward(args) => args.operands(visit),
+            Kernel::SoftmaxStatistics(args) => args.operands(visit),
+            Kernel::CombineSoftmax(args) => args.operands(visit),
+            Kernel::CrossEntropyBackward(args) => args.operands(visit),
+            Kernel::EmbeddingForward(args) => args.operands(visit),
+            Kernel::EmbeddingBackward(args) => args.operands(visit),
+            Kernel::SumSquares(args) => args.operands(visit),
+            Kernel::ClipScale(args) => args.operands(visit),
+            Kernel::AdamW(args) => args.operands(visit),
+            Kernel::Sgd(args) => args.operands(visit),
+            Kernel::Copy2d(args) => args.operands(visit),
+        }
+    }
 }
 
 /// A device's kernels.
@@ -122,4 +157,51 @@ pub unsafe trait Kernels: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor); [`Error::Unsupported`](crate::Error::Unsupported) for an element type.
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, DType, RawSlice};
+
+    fn slice(addr: u64) -> RawSlice {
+        RawSlice {
+            addr,
+            len: 10,
+            dtype: DType::F32,
+        }
+    }
+
+    fn accesses(kernel: &Kernel) -> Vec<(u64, Access)> {
+        let mut all = Vec::new();
+        kernel.operands(&mut |operand| all.push((operand.slice.addr, operand.access)));
+        all
+    }
+
+    #[test]
+    fn operands_follow_the_arguments() {
+        use Access::{Read, ReadWrite, Write};
+        let axpby = |beta| {
+            let (x, y, alpha) = (slice(0), slice(64), 1.0);
+            Kernel::Axpby(Axpby { x, y, alpha, beta })
+        };
+        assert_eq!(accesses(&axpby(0.0)), [(0, Read), (64, Write)]);
+        assert_eq!(accesses(&axpby(0.5)), [(0, Read), (64, ReadWrite)]);
+        let tensor = |start, compute: Option<u64>| SgdTensor {
+            weights: slice(start),
+            gradients: slice(start + 64),
+            velocity: None,
+            compute: compute.map(slice),
+            weight_decay: 0.0,
+        };
+        let sgd = Kernel::Sgd(Sgd {
+            tensors: vec![tensor(0, None), tensor(128, Some(256))],
+            factor: slice(512),
+            rate: 1.0,
+            momentum: 0.0,
+        });
+        let two = [(0, ReadWrite), (64, Read), (128, ReadWrite), (192, Read)];
+        let rest = [(256, Write), (512, Read)];
+        assert_eq!(accesses(&sgd), [&two[..], &rest].concat());
+    }
 }

@@ -6,6 +6,7 @@ use super::{
     registry,
 };
 use crate::{
+    kernels,
     pending::Task,
     state::{Cost, Shared, State},
     work::{Category, Label},
@@ -240,8 +241,7 @@ unsafe impl Communicator for SimCommunicator {
         let lane = self.shared.index("stream", stream.raw().0)?;
         let mut state = self.shared.lock();
         for call in collectives {
-            call.buffer()
-                .map_or(Ok(()), |buffer| state.memory.check(call.name(), &buffer))?;
+            kernels::check(&state.memory, call.name(), |visit| call.operands(visit))?;
         }
         match &self.hub {
             Some(hub) => self.run_with(hub, &mut state, lane, collectives),

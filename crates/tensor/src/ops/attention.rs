@@ -1,7 +1,7 @@
 //! Causal self-attention and rotary positions.
 
 use super::{float, holds, launch};
-use crate::{Tensor, shape::product};
+use crate::{Arguments, Tensor, shape::product};
 use hal::{
     Error, Kernel, Result,
     kernel::{AttentionBackward, AttentionForward, Rope},
@@ -25,20 +25,16 @@ pub fn attention(
     let out = Tensor::empty(q.device(), q.dtype(), q.shape())?;
     let statistics = [shape.sequences, shape.heads, shape.sequence];
     let log_sum_exp = Tensor::empty(q.device(), q.dtype().accumulator(), &statistics)?;
+    let mut args = Arguments::default();
     let kernel = AttentionForward {
         shape,
-        q: q.raw(),
-        k: k.raw(),
-        v: v.raw(),
-        out: out.raw(),
-        log_sum_exp: log_sum_exp.raw(),
+        q: args.take(q),
+        k: args.take(k),
+        v: args.take(v),
+        out: args.take(&out),
+        log_sum_exp: args.take(&log_sum_exp),
     };
-    launch(
-        q.device(),
-        &[q, k, v],
-        &[&out, &log_sum_exp],
-        Kernel::AttentionForward(kernel),
-    )?;
+    launch(args, Kernel::AttentionForward(kernel))?;
     Ok((out, log_sum_exp))
 }
 
@@ -95,25 +91,20 @@ pub fn attention_backward(
     )?;
     let like = |x: &Tensor| Tensor::empty(x.device(), x.dtype(), x.shape());
     let [d_q, d_k, d_v] = [like(q)?, like(k)?, like(v)?];
+    let mut args = Arguments::default();
     let kernel = AttentionBackward {
         shape,
-        q: q.raw(),
-        k: k.raw(),
-        v: v.raw(),
-        out: out.raw(),
-        log_sum_exp: log_sum_exp.raw(),
-        d_out: d_out.raw(),
-        d_q: d_q.raw(),
-        d_k: d_k.raw(),
-        d_v: d_v.raw(),
+        q: args.take(q),
+        k: args.take(k),
+        v: args.take(v),
+        out: args.take(out),
+        log_sum_exp: args.take(log_sum_exp),
+        d_out: args.take(d_out),
+        d_q: args.take(&d_q),
+        d_k: args.take(&d_k),
+        d_v: args.take(&d_v),
     };
-    let reads = [q, k, v, out, log_sum_exp, d_out];
-    launch(
-        q.device(),
-        &reads,
-        &[&d_q, &d_k, &d_v],
-        Kernel::AttentionBackward(kernel),
-    )?;
+    launch(args, Kernel::AttentionBackward(kernel))?;
     Ok([d_q, d_k, d_v])
 }
 
@@ -187,9 +178,10 @@ pub fn rope(
         return Err(Error::invalid("rope", format!("{x:?}"), needed));
     }
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    let mut args = Arguments::default();
     let kernel = Rope {
-        x: x.raw(),
-        out: out.raw(),
+        x: args.take(x),
+        out: args.take(&out),
         rows,
         sequence,
         heads: columns / head_size,
@@ -197,6 +189,6 @@ pub fn rope(
         base,
         backward,
     };
-    launch(x.device(), &[x], &[&out], Kernel::Rope(kernel))?;
+    launch(args, Kernel::Rope(kernel))?;
     Ok(out)
 }
