@@ -1,7 +1,7 @@
 //! The contracts between Fascicle's algorithms and a vendor.
 //!
-//! Object-safe traits and plain types, nothing else: memory is an address and a size, a handle is pointer-sized, the
-//! element type is a value at run time. A vendor crate (cpu, cuda, rocm, sim) implements the six traits (and `Recording`, where it records work); the crate
+//! Object-safe traits and plain types, nothing else: memory is an address and a size, the element type is a value at run
+//! time. An object that comes back to its vendor (a stream, an event) is downcast there to the vendor's own type. A vendor crate (cpu, cuda, rocm, sim) implements the six traits (and `Recording`, where it records work); the crate
 //! `tensor` wraps them in a safe shell, and only that shell calls them.
 //!
 //! Read in this order: [`dtype`], [`buffer`], [`device`], [`stream`], [`blas`], [`kernel`], [`collective`],
@@ -34,12 +34,12 @@ pub use blas::{Batch, Blas, Epilogue, Gemm, Matrix};
 pub use buffer::{RawBuffer, RawSlice};
 pub use collective::{Collective, Counts, ReduceOp};
 pub use communicator::{Communicator, GroupId, Join};
-pub use device::{Capabilities, Device, DeviceId, Memory, Vendor};
+pub use device::{Capabilities, Device, DeviceId, Memory, VendorId};
 pub use driver::{Driver, OpenOptions, Probe};
-pub use dtype::DType;
+pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use exchange::Exchange;
 pub use kernel::{Kernel, Kernels};
 pub use operand::{Access, Operand};
-pub use stream::{Event, RawStream, Recording, Stream, StreamKind};
+pub use stream::{Event, Recording, Stream, StreamKind};
 pub use transport::{Transfer, Transport, Work};

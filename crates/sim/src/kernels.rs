@@ -3,6 +3,7 @@
 use crate::{
     memory::AddressSpace,
     state::{Cost, Shared},
+    stream::SimStream,
     work::{Category, Label},
 };
 use hal::{Blas, Gemm, Kernel, Kernels, Operand, Result, Stream, kernel::AttentionShape};
@@ -17,7 +18,7 @@ pub(crate) struct SimKernels {
 // SAFETY: no memory is touched.
 unsafe impl Kernels for SimKernels {
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()> {
-        let lane = self.shared.index("stream", stream.raw().0)?;
+        let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
         let bytes = check(&state.memory, kernel.name(), |visit| kernel.operands(visit))?;
         let (name, category) = (kernel.name(), Category::of(kernel));
@@ -35,7 +36,7 @@ unsafe impl Kernels for SimKernels {
 // SAFETY: no memory is touched.
 unsafe impl Blas for SimKernels {
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()> {
-        let lane = self.shared.index("stream", stream.raw().0)?;
+        let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
         let bytes = check(&state.memory, "gemm", |visit| gemm.operands(visit))?;
         let flop = 2.0 * gemm.m as f64 * gemm.n as f64 * gemm.k as f64 * gemm.batch.count as f64;
@@ -78,6 +79,7 @@ fn flop(kernel: &Kernel) -> f64 {
         2.0 * tokens * shape.sequence as f64 * (shape.heads * shape.head_size) as f64
     };
     match kernel {
+        Kernel::Custom(custom) => custom.cost().flop,
         Kernel::AttentionForward(attention) => 2.0 * product(&attention.shape),
         Kernel::AttentionBackward(attention) => 4.0 * product(&attention.shape),
         _ => 0.0,

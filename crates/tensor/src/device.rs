@@ -192,7 +192,7 @@ impl Device {
             true => Ok(()),
             false => Err(Error::Unsupported {
                 operation: operation.into(),
-                dtype,
+                dtype: Some(dtype),
                 device: self.id(),
             }),
         }

@@ -6,30 +6,13 @@ pub(crate) use arguments::Arguments;
 
 use crate::{Device, shape, storage::Storage};
 use bytemuck::Pod;
-use hal::{Access, DType, Error, Kernel, RawSlice, Result, kernel::Fill};
+use hal::{Access, DType, Element, Error, Kernel, RawSlice, Result, kernel::Fill};
 use std::{fmt, rc::Rc};
 
-/// A Rust type that is an element type. The element types are those of [`DType`], so no other crate adds one.
-pub trait Scalar: Pod + sealed::Sealed {
-    /// Its run-time value.
-    const DTYPE: DType;
-}
+/// A Rust type that is an element type.
+pub trait Scalar: Pod + Element {}
 
-// A type of another size would have uploads reach beyond the tensor.
-mod sealed {
-    pub trait Sealed {}
-}
-
-macro_rules! scalar {
-    ($($type:ty => $dtype:ident),*) => {
-        $(impl sealed::Sealed for $type {}
-        impl Scalar for $type {
-            const DTYPE: DType = DType::$dtype;
-        })*
-    };
-}
-
-scalar!(f64 => F64, f32 => F32, half::bf16 => Bf16, half::f16 => F16, i32 => I32, u32 => U32);
+impl<T: Pod + Element> Scalar for T {}
 
 /// A dense row-major tensor on a device. Cloning clones the handle; both see the same elements.
 ///

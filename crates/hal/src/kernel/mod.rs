@@ -2,13 +2,15 @@
 //!
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a vendor
 //! dispatches in one place, a simulated vendor costs them in one place, and a trace names them in one place. One file
-//! for each family: [`elementwise`], [`norm`], [`attention`], [`loss`], [`embedding`], [`optimiser`], [`layout`].
+//! for each family: [`elementwise`], [`norm`], [`attention`], [`loss`], [`embedding`], [`optimiser`], [`layout`]; and
+//! [`custom`], for kernels that a program brings itself.
 //!
 //! Throughout: matrices are row-major and dense (`rows x columns`), arithmetic is held in the accumulator of the
 //! element type, an `out` may be the very same slice as one input of equal type where the kernel is elementwise, and
 //! overlaps nothing otherwise.
 
 pub mod attention;
+pub mod custom;
 pub mod elementwise;
 pub mod embedding;
 pub mod layout;
@@ -17,6 +19,7 @@ pub mod norm;
 pub mod optimiser;
 
 pub use attention::{AttentionBackward, AttentionDropout, AttentionForward, AttentionShape, Rope};
+pub use custom::{Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode};
 pub use elementwise::{
     AddBias, Axpby, Binary, BinaryOp, Cast, ColumnSum, Dropout, Fill, Region, Swiglu,
     SwigluBackward, Unary, UnaryBackward, UnaryOp,
@@ -68,11 +71,12 @@ pub enum Kernel {
     AdamW(AdamW),
     Sgd(Sgd),
     Copy2d(Copy2d),
+    Custom(Custom),
 }
 
 impl Kernel {
     /// Name as it stands in traces and messages.
-    pub const fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Kernel::Fill(_) => "fill",
             Kernel::Cast(_) => "cast",
@@ -103,6 +107,7 @@ impl Kernel {
             Kernel::AdamW(_) => "adamw",
             Kernel::Sgd(_) => "sgd",
             Kernel::Copy2d(_) => "copy_2d",
+            Kernel::Custom(args) => args.kernel.name(),
         }
     }
 
@@ -138,6 +143,7 @@ impl Kernel {
             Kernel::AdamW(args) => args.operands(visit),
             Kernel::Sgd(args) => args.operands(visit),
             Kernel::Copy2d(args) => args.operands(visit),
+            Kernel::Custom(args) => args.operands(visit),
         }
     }
 }

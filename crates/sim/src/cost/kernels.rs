@@ -1,6 +1,6 @@
 //! The bytes that each kernel reads and writes, and the flop of attention.
 
-use hal::kernel::AttentionShape;
+use hal::kernel::{AttentionShape, CustomCost};
 use hal::{DType, Kernel, RawSlice};
 
 /// What a kernel has to do.
@@ -8,6 +8,12 @@ use hal::{DType, Kernel, RawSlice};
 pub(super) enum Work {
     /// Memory is what it waits for.
     Bytes(f64),
+    /// A kernel of the program's own.
+    Custom {
+        bytes: f64,
+        flop: f64,
+        dtype: Option<DType>,
+    },
     /// Products within a kernel.
     Attention {
         bytes: f64,
@@ -49,6 +55,11 @@ pub(super) fn work(kernel: &Kernel) -> Work {
         }
         Kernel::AttentionBackward(call) => {
             return attention(kernel, call.shape, call.q.dtype, true);
+        }
+        Kernel::Custom(call) => {
+            let CustomCost { flop, bytes } = call.cost();
+            let dtype = call.dtype();
+            return Work::Custom { bytes, flop, dtype };
         }
         Kernel::Normalize(call) => moved(kernel) - call.bias.map_or(0.0, size),
         Kernel::NormalizeSums(call) => {

@@ -9,6 +9,7 @@ use crate::{
     kernels,
     pending::Task,
     state::{Cost, Shared, State},
+    stream::SimStream,
     work::{Category, Label},
 };
 use grid::machine::{Cost as Transfer, Route};
@@ -238,7 +239,7 @@ unsafe impl Communicator for SimCommunicator {
     }
 
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()> {
-        let lane = self.shared.index("stream", stream.raw().0)?;
+        let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
         for call in collectives {
             kernels::check(&state.memory, call.name(), |visit| call.operands(visit))?;

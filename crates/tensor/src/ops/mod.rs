@@ -2,9 +2,10 @@
 //!
 //! These have no gradients: [`autograd`](crate::autograd) and the layers are built on them. One file for each family
 //! of the seam's kernels: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention), [`loss`],
-//! [`embedding`](mod@embedding), [`optimiser`], [`layout`].
+//! [`embedding`](mod@embedding), [`optimiser`], [`layout`]; and [`custom`], for kernels that a program brings itself.
 
 pub mod attention;
+mod custom;
 pub mod elementwise;
 pub mod embedding;
 pub mod layout;
@@ -14,6 +15,9 @@ pub mod norm;
 pub mod optimiser;
 
 pub use attention::{attention, attention_backward, rope};
+pub use custom::{
+    Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode, custom,
+};
 pub use elementwise::*;
 pub use embedding::{embedding, embedding_backward};
 pub use layout::{columns, copy, set_columns};
