@@ -117,6 +117,10 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
         );
         return Err(Error::invalid("attention", found, "a multiple"));
     }
+    if shape.head_size == 0 {
+        let found = "heads of no elements";
+        return Err(Error::invalid("attention", found, "at least one"));
+    }
     let AttentionShape {
         sequences,
         sequence,
