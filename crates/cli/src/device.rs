@@ -4,15 +4,15 @@ use crate::{
     failure::{Failure, Outcome},
     launcher,
 };
-use hal::{Driver, OpenOptions, Vendor, driver};
+use hal::{Driver, OpenOptions, VendorId, driver};
 
 /// The value of `--vendor`.
-pub(crate) fn named(name: &str) -> Result<Vendor, String> {
-    Vendor::named(name).ok_or_else(|| format!("needs {}", Vendor::NAMES))
+pub(crate) fn named(name: &str) -> Result<VendorId, String> {
+    VendorId::named(name).ok_or_else(|| format!("needs {}", VendorId::NAMES))
 }
 
 /// The vendors to choose among: the one that was asked for, or all that the program carries.
-pub(crate) fn chosen(asked: Option<Vendor>, drivers: &[Driver]) -> Outcome<Vec<Driver>> {
+pub(crate) fn chosen(asked: Option<VendorId>, drivers: &[Driver]) -> Outcome<Vec<Driver>> {
     driver::carried(asked, drivers).map_err(Failure::usage)
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn preferred(drivers: &[Driver]) -> Outcome<Driver> {
 /// This process's device of that vendor in words, as a rank with so many threads sees it.
 pub(crate) fn described(driver: Driver, threads: usize) -> Outcome<String> {
     let device = (driver.open)(own(threads)?).map_err(|error| match error {
-        hal::Error::Invalid { .. } if driver.vendor == Vendor::Cpu => Failure::usage(error),
+        hal::Error::Invalid { .. } if driver.vendor == VendorId::CPU => Failure::usage(error),
         _ => Failure::run(error),
     })?;
     Ok(format!(

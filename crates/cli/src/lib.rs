@@ -55,7 +55,7 @@ struct Arguments {
     launcher: Option<bootstrap::Launcher>,
     /// Whose devices to use, cuda, rocm or cpu; by default the first of these that this build carries and that has one
     #[arg(long, global = true, value_name = "NAME", value_parser = device::named)]
-    vendor: Option<hal::Vendor>,
+    vendor: Option<hal::VendorId>,
     #[command(subcommand)]
     command: Command,
 }

@@ -5,7 +5,7 @@ use crate::wait::Running;
 use crate::{collectives, kernels, machine, memory::Allocator, pool::Pool, product};
 use hal::{
     Blas, Capabilities, Communicator, DType, Device, DeviceId, Gemm, GroupId, Join, Kernel,
-    Kernels, Memory, RawBuffer, Result, Stream, StreamKind, Transport, Vendor,
+    Kernels, Memory, RawBuffer, Result, Stream, StreamKind, Transport, VendorId,
 };
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Default for Options {
 /// [`Error::Invalid`](hal::Error::Invalid) for a number of threads that cannot be had.
 pub fn open(options: Options) -> Result<Arc<dyn Device>> {
     let id = DeviceId {
-        vendor: Vendor::Cpu,
+        vendor: VendorId::CPU,
         ordinal: options.ordinal,
     };
     let pool = Arc::new(Pool::new(options.threads)?);

@@ -1,12 +1,12 @@
 //! How a program finds this vendor.
 
 use crate::{Options, machine, open};
-use hal::{Driver, Probe, Vendor};
+use hal::{Driver, Probe, VendorId};
 
 /// The processor of this machine, which is always there.
 pub fn driver() -> Driver {
     Driver {
-        vendor: Vendor::Cpu,
+        vendor: VendorId::CPU,
         open: |options| {
             let hal::OpenOptions {
                 ordinal,

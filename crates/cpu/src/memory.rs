@@ -215,10 +215,10 @@ unsafe fn unmap(_memory: *mut u8, _bytes: usize) {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::Vendor;
+    use hal::VendorId;
 
     const DEVICE: DeviceId = DeviceId {
-        vendor: Vendor::Cpu,
+        vendor: VendorId::CPU,
         ordinal: 0,
     };
 

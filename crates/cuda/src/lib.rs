@@ -13,12 +13,12 @@ pub mod sys;
 
 pub use libraries::{open, tables};
 
-use hal::{Driver, Vendor};
+use hal::{Driver, VendorId};
 
 /// NVIDIA's devices, if the machine has them.
 pub fn driver() -> Driver {
     Driver {
-        vendor: Vendor::Cuda,
+        vendor: VendorId::CUDA,
         open: |options| open(gpu::Options::from_environment(&options)?),
         probe: || gpu::probe("CUDA", tables()),
     }

@@ -203,11 +203,11 @@ unsafe impl Device for Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::Vendor;
+    use hal::VendorId;
 
     fn place(ordinal: usize, collectives: Collectives, count: usize) -> Result<usize> {
         let id = DeviceId {
-            vendor: Vendor::Cuda,
+            vendor: VendorId::CUDA,
             ordinal,
         };
         placed(
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_rank_whose_launcher_shows_it_one_device_takes_that() {
         let id = DeviceId {
-            vendor: Vendor::Rocm,
+            vendor: VendorId::ROCM,
             ordinal: 3,
         };
         let options = Options {

@@ -1,8 +1,9 @@
 //! Points in streams, and the clock that dates them.
 
 use crate::{context::Context, lock::lock, stream::OwnedStream, table::Handle, wait};
-use hal::{Event, Result};
+use hal::{DeviceId, Error, Event, Result};
 use std::{
+    any::Any,
     sync::{Arc, Condvar, Mutex, Weak},
     time::{Duration, Instant},
 };
@@ -136,11 +137,17 @@ impl StreamEvent {
     }
 
     /// The event behind the seam's trait object.
-    pub(crate) fn of(event: &dyn Event) -> &StreamEvent {
-        let address = event.raw() as usize;
-        // SAFETY: a vendor's objects are given only its own events (contract of `hal::Stream`), whose `raw` is their address;
-        // the borrow of `event` keeps it alive as long as the result is used.
-        unsafe { &*std::ptr::with_exposed_provenance(address) }
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an event of another vendor.
+    pub(crate) fn of(event: &dyn Event, device: DeviceId) -> Result<&StreamEvent> {
+        let own = event.as_any().downcast_ref::<StreamEvent>();
+        // CUDA's events and HIP's have one type.
+        own.filter(|event| event.point.context.id.vendor == device.vendor)
+            .ok_or_else(|| {
+                let needed = format!("one of {}", device.vendor);
+                Error::invalid("wait", "an event of another vendor", needed)
+            })
     }
 
     /// A handle that keeps the event.
@@ -191,8 +198,8 @@ impl StreamEvent {
 
 // SAFETY: the vendor's event completes only when all work before it has; one that is not recorded has not been passed.
 unsafe impl Event for StreamEvent {
-    fn raw(&self) -> u64 {
-        std::ptr::from_ref(self).expose_provenance() as u64
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn is_complete(&self) -> Result<bool> {

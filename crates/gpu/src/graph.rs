@@ -20,9 +20,9 @@ impl Graph {
     /// # Errors
     /// [`Error::Vendor`](hal::Error::Vendor) when something was queued that cannot be recorded; the failure of `work`.
     pub(crate) fn record(core: &Core, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
+        let context = &core.context;
         // SAFETY: the stream is live.
-        core.context
-            .call(|runtime| unsafe { runtime.begin_capture(core.handle()) })?;
+        context.call(|runtime| unsafe { runtime.begin_capture(core.handle()) })?;
         let queued = work();
         // SAFETY: the stream is live and records, since `begin_capture` succeeded.
         let ended = core

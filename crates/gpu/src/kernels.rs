@@ -2,17 +2,20 @@
 
 use crate::{
     context::Context,
-    lock::lock,
-    lower::{self, DeviceTraits, Launch},
+    custom::CustomCode,
+    grown::Grown,
+    lower::{self, DeviceTraits, Launch, name::Name},
     objects,
     stream::{Core, GpuStream},
     table::{Call, Handle},
 };
-use hal::{Error, Kernel, Kernels, Result, Stream};
+use hal::{Error, Kernel, Kernels, Result, Stream, kernel::Custom};
 use std::{
-    collections::HashMap,
     ffi::CString,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 /// The device's kernels, loaded.
@@ -27,8 +30,16 @@ pub(crate) struct Module {
     context: Arc<Context>,
     traits: DeviceTraits,
     handle: Handle,
-    // By name; with the shared memory that each function may have.
-    functions: Mutex<HashMap<String, (Handle, u32)>>,
+    functions: Grown<Name, Function>,
+    // By the serial numbers of the program's own kernels.
+    customs: Grown<u64, CustomCode>,
+}
+
+#[derive(Debug)]
+struct Function {
+    handle: Handle,
+    // Shared memory that it may have.
+    allowed: AtomicU32,
 }
 
 impl GpuKernels {
@@ -51,7 +62,8 @@ impl GpuKernels {
             context: context.clone(),
             traits,
             handle,
-            functions: Mutex::default(),
+            functions: Grown::default(),
+            customs: Grown::default(),
         };
         Ok(GpuKernels {
             module: Arc::new(module),
@@ -89,6 +101,10 @@ impl Module {
     /// # Safety
     /// As for [`Kernels::launch`].
     pub(crate) unsafe fn launch(&self, core: &Core, kernel: &Kernel) -> Result<()> {
+        if let Kernel::Custom(custom) = kernel {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.launch_custom(core, custom) };
+        }
         let workspace = core.scratch(lower::workspace_bytes(kernel, &self.traits))?;
         let launches = lower::lower(kernel, &self.traits, workspace)?;
         // SAFETY: passed on from the caller.
@@ -123,41 +139,48 @@ impl Module {
             .call(|runtime| unsafe { runtime.launch(&call, core.handle()) })
     }
 
-    fn function(&self, launch: &Launch) -> Result<Handle> {
-        let mut functions = lock(&self.functions);
-        match functions.get(&launch.function) {
-            Some(&(function, allowed)) if launch.shared_bytes <= allowed => return Ok(function),
-            _ => {}
-        }
-        let function = self.find(launch)?;
-        functions.insert(launch.function.clone(), function);
-        Ok(function.0)
+    // Safety: as for `Kernels::launch`.
+    unsafe fn launch_custom(&self, core: &Core, custom: &Custom) -> Result<()> {
+        let code = custom.kernel.code(self.context.id.vendor);
+        let code = code.ok_or_else(|| self.traits.without_code(custom.kernel.name()))?;
+        let load = |_: &u64| CustomCode::load(&self.context, code);
+        let loaded = self.customs.get(custom.kernel.serial(), load)?;
+        // SAFETY: the caller vouches for the operands, and who attached the code for what it does with them.
+        unsafe { loaded.launch(core, code, custom) }
     }
 
-    fn find(&self, launch: &Launch) -> Result<(Handle, u32)> {
-        let name = CString::new(&launch.function[..]).map_err(|_| {
-            Error::invalid(
-                "kernels",
-                format!("{:?}", launch.function),
-                "a name without zeros",
-            )
+    fn function(&self, launch: &Launch) -> Result<Handle> {
+        let function = self
+            .functions
+            .get(launch.function, |name| self.find(name))?;
+        let (handle, shared_bytes) = (function.handle, launch.shared_bytes);
+        if shared_bytes > function.allowed.load(Ordering::Relaxed) {
+            let context = &self.context;
+            // SAFETY: the module is live as long as `self`.
+            context.call(|runtime| unsafe { runtime.allow_shared(handle, shared_bytes) })?;
+            function.allowed.fetch_max(shared_bytes, Ordering::Relaxed);
+        }
+        Ok(handle)
+    }
+
+    fn find(&self, name: &str) -> Result<Function> {
+        let c_name = CString::new(name).map_err(|_| {
+            let needed = "a name without zeros";
+            Error::invalid("kernels", format!("{name:?}"), needed)
         })?;
         // SAFETY: the module is live as long as `self`.
         let found = self
             .context
-            .call(|runtime| unsafe { runtime.function(self.handle, &name) });
-        let function = found.map_err(|error| named(error, &launch.function))?;
-        let usual = self.traits.shared_bytes_per_block;
-        if launch.shared_bytes > usual {
-            // SAFETY: as above.
-            self.context
-                .call(|runtime| unsafe { runtime.allow_shared(function, launch.shared_bytes) })?;
-        }
-        Ok((function, usual.max(launch.shared_bytes)))
+            .call(|runtime| unsafe { runtime.function(self.handle, &c_name) });
+        Ok(Function {
+            handle: found.map_err(|error| named(error, name))?,
+            allowed: self.traits.shared_bytes_per_block.into(),
+        })
     }
 }
 
-fn named(error: Error, function: &str) -> Error {
+/// The error of a call that looks a function up, with the function's name.
+pub(crate) fn named(error: Error, function: &str) -> Error {
     match error {
         Error::Vendor {
             call,
@@ -176,13 +199,18 @@ fn named(error: Error, function: &str) -> Error {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: the device's streams, which may run its functions, are waited for when they are dropped.
-        self.context
-            .release(|runtime| unsafe { runtime.unload_module(self.handle) });
+        let customs = std::mem::take(&mut self.customs).into_values();
+        let modules = customs.map(|code| code.module()).chain([self.handle]);
+        for module in modules {
+            // SAFETY: the device's streams, which may run its functions, are waited for when they are dropped.
+            self.context
+                .release(|runtime| unsafe { runtime.unload_module(module) });
+        }
     }
 }
 
-// SAFETY: `lower` makes launches that touch only what the kernel names, and scratch memory of the stream.
+// SAFETY: `lower` makes launches that touch only what the kernel names, and scratch memory of the stream; who attached
+// code to a program's own kernel has vouched for the same.
 unsafe impl Kernels for GpuKernels {
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()> {
         let stream = GpuStream::of(stream, self.module.context.id)?;

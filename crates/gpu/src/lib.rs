@@ -1,7 +1,7 @@
 //! What CUDA and HIP share, written once over a table of functions.
 //!
 //! A vendor crate fills [`table`] from its libraries and calls [`open`]; what comes back implements `hal::Device`. Read
-//! in this order: [`table`], [`options`], `context`, `device`, `stream`, `event`, `kernels` over [`lower`], `product`,
+//! in this order: [`table`], [`options`], `context`, `device`, `stream`, `event`, `kernels` over [`lower`], `custom`, `product`,
 //! `collectives`, `graph`.
 //!
 //! Ranks of one process share a device's context, so each sees the memory of the others. Every call binds the calling
@@ -9,10 +9,12 @@
 
 mod collectives;
 mod context;
+mod custom;
 mod device;
 mod driver;
 mod event;
 mod graph;
+mod grown;
 mod kernels;
 mod lock;
 pub mod lower;

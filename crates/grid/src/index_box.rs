@@ -27,18 +27,35 @@ impl IndexBox {
         self.shape.len()
     }
 
-    /// One past the last index on every dim.
+    /// One past the last index on every dim; `usize::MAX` where the box reaches further.
     pub fn end(&self) -> Vec<usize> {
         self.start
             .iter()
             .zip(&self.shape)
-            .map(|(start, len)| start + len)
+            .map(|(start, len)| start.saturating_add(*len))
             .collect()
     }
 
     /// How many elements lie in the box; one when it has no dims.
+    ///
+    /// # Panics
+    /// When there are 2^64 or more. A box that was read from a file is asked by
+    /// [`checked_num_elements`](IndexBox::checked_num_elements).
     pub fn num_elements(&self) -> usize {
-        self.shape.iter().product()
+        self.checked_num_elements().unwrap_or_else(|| {
+            let shape = &self.shape;
+            panic!("IndexBox::num_elements: shape {shape:?}, needs fewer than 2^64 elements")
+        })
+    }
+
+    /// How many elements lie in the box; `None` when there are 2^64 or more.
+    pub fn checked_num_elements(&self) -> Option<usize> {
+        if self.is_empty() {
+            return Some(0);
+        }
+        self.shape
+            .iter()
+            .try_fold(1usize, |count, &size| count.checked_mul(size))
     }
 
     /// Whether no element lies in the box.
@@ -170,6 +187,28 @@ mod tests {
             (outer.num_elements(), IndexBox::full(&[]).num_elements()),
             (16, 1)
         );
+    }
+
+    #[test]
+    fn elements_are_counted_without_wrapping() {
+        let half = 1usize << 32;
+        assert_eq!(
+            index_box(&[0, 0], &[half, half]).checked_num_elements(),
+            None
+        );
+        assert_eq!(
+            index_box(&[0; 3], &[half, half, 0]).checked_num_elements(),
+            Some(0)
+        );
+        let far = index_box(&[usize::MAX - 1], &[4]);
+        assert_eq!(far.end(), [usize::MAX]);
+        assert!(!index_box(&[0], &[8]).contains(&far));
+    }
+
+    #[test]
+    #[should_panic(expected = "needs fewer than 2^64 elements")]
+    fn too_many_elements_are_no_number() {
+        index_box(&[0, 0], &[usize::MAX, 2]).num_elements();
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Matrix products.
 
-use crate::{RawSlice, Result, Stream};
+use crate::{
+    Operand, RawSlice, Result, Stream,
+    operand::{READ, Role, WRITE},
+};
 use std::fmt;
 
 /// A row-major matrix within memory.
@@ -76,6 +79,22 @@ pub struct Gemm {
     pub batch: Batch,
     /// What is done to the result before it is stored.
     pub epilogue: Epilogue,
+}
+
+impl Gemm {
+    /// Visits what the products and their epilogue read and write, each matrix of the batch in one piece.
+    pub fn operands(&self, visit: &mut dyn FnMut(Operand)) {
+        visit(READ.of(self.a.data));
+        visit(READ.of(self.b.data));
+        visit(Role::scaled_by(self.beta).of(self.c.data));
+        let (bias, sum) = match self.epilogue {
+            Epilogue::None => (None, None),
+            Epilogue::Bias { bias } => (Some(bias), None),
+            Epilogue::Gelu { bias, sum } => (bias, Some(sum)),
+        };
+        bias.into_iter().for_each(|bias| visit(READ.of(bias)));
+        sum.into_iter().for_each(|sum| visit(WRITE.of(sum)));
+    }
 }
 
 /// A handle for matrix products.

@@ -30,13 +30,21 @@ impl RawSlice {
         self.len * self.dtype.bytes()
     }
 
+    /// The same memory as bytes.
+    pub fn buffer(&self) -> RawBuffer {
+        RawBuffer {
+            addr: self.addr,
+            bytes: self.bytes(),
+        }
+    }
+
     /// The `len` elements from element `start` on.
     ///
     /// # Panics
     /// When they do not lie within this slice: the shell has checked them, so this is a bug of ours.
     pub fn part(&self, start: usize, len: usize) -> RawSlice {
         assert!(
-            start + len <= self.len,
+            start.checked_add(len).is_some_and(|end| end <= self.len),
             "part {start}+{len} of a slice of {} elements",
             self.len
         );
@@ -47,9 +55,14 @@ impl RawSlice {
         }
     }
 
+    /// Address behind the last element.
+    pub fn end(&self) -> u64 {
+        self.addr + self.bytes() as u64
+    }
+
     /// Whether the two share a byte.
     pub fn overlaps(&self, other: &RawSlice) -> bool {
-        let (a, b) = (self.addr, other.addr);
-        a < b + other.bytes() as u64 && b < a + self.bytes() as u64
+        let holds_elements = self.len > 0 && other.len > 0;
+        holds_elements && self.addr < other.end() && other.addr < self.end()
     }
 }

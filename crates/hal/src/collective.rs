@@ -1,6 +1,9 @@
 //! Collectives and messages as calls: what they take, whether they fit a group, and whether two of them agree.
 
-use crate::{Error, RawSlice, Result};
+use crate::{
+    Error, Operand, RawSlice, Result,
+    operand::{READ, UPDATE, WRITE},
+};
 
 /// How elements of several ranks become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +56,17 @@ impl Counts {
     /// Elements of all `size` ranks.
     pub fn total(&self, size: usize) -> usize {
         self.before(size)
+    }
+
+    /// As [`total`](Counts::total); `None` where that is not the number of ranks, or too many elements to count.
+    pub fn checked_total(&self, size: usize) -> Option<usize> {
+        match self {
+            Counts::Even(count) => count.checked_mul(size),
+            Counts::Uneven(counts) => counts
+                .iter()
+                .try_fold(0usize, |sum, &count| sum.checked_add(count))
+                .filter(|_| counts.len() == size),
+        }
     }
 }
 
@@ -130,6 +144,24 @@ impl Collective {
             Collective::Send { .. } => "send",
             Collective::Recv { .. } => "recv",
             Collective::Barrier => "barrier",
+        }
+    }
+
+    /// Visits what this rank's side reads and writes, what it gives first.
+    pub fn operands(&self, visit: &mut dyn FnMut(Operand)) {
+        match self {
+            Collective::AllReduce { buffer, .. } | Collective::Broadcast { buffer, .. } => {
+                visit(UPDATE.of(*buffer));
+            }
+            Collective::ReduceScatter { send, recv, .. }
+            | Collective::AllGather { send, recv, .. }
+            | Collective::AllToAll { send, recv } => {
+                visit(READ.of(*send));
+                visit(WRITE.of(*recv));
+            }
+            Collective::Send { buffer, .. } => visit(READ.of(*buffer)),
+            Collective::Recv { buffer, .. } => visit(WRITE.of(*buffer)),
+            Collective::Barrier => {}
         }
     }
 

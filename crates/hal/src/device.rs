@@ -5,38 +5,47 @@ use crate::{
 };
 use std::{fmt, sync::Arc};
 
-/// Who makes a device.
+/// Who makes a device: a name in lower case, as configurations and messages have it.
+///
+/// Anybody can be a vendor: a crate makes an id of its own, implements the traits, and hands its
+/// [`Driver`](crate::Driver) to the program. The constants are the vendors of this workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Vendor {
-    /// The reference vendor: this machine's processor.
-    Cpu,
-    /// NVIDIA, through CUDA.
-    Cuda,
-    /// AMD, through HIP; on MI250X a device is one GCD.
-    Rocm,
-    /// The simulated vendor: shapes and a virtual clock, no values.
-    Sim,
-}
+pub struct VendorId(&'static str);
 
-impl Vendor {
-    /// Lower-case name as written in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Vendor::Cpu => "cpu",
-            Vendor::Cuda => "cuda",
-            Vendor::Rocm => "rocm",
-            Vendor::Sim => "sim",
-        }
+impl VendorId {
+    /// The reference vendor: this machine's processor.
+    pub const CPU: VendorId = VendorId("cpu");
+    /// NVIDIA, through CUDA.
+    pub const CUDA: VendorId = VendorId("cuda");
+    /// AMD, through HIP; on MI250X a device is one GCD.
+    pub const ROCM: VendorId = VendorId("rocm");
+    /// The simulated vendor: shapes and a virtual clock, no values.
+    pub const SIM: VendorId = VendorId("sim");
+
+    /// The vendor of that name, which no other vendor of the program has.
+    pub const fn new(name: &'static str) -> VendorId {
+        VendorId(name)
     }
 
-    /// The names that [`named`](Vendor::named) knows, in words.
+    /// The name.
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
+
+    /// The names that [`named`](VendorId::named) knows, in words.
     pub const NAMES: &str = "cuda, rocm or cpu";
 
-    /// The vendor of that name, of those whose devices a program can be told to use.
-    pub fn named(name: &str) -> Option<Vendor> {
-        [Vendor::Cuda, Vendor::Rocm, Vendor::Cpu]
+    /// The vendor of this workspace that has that name, of those whose devices a program can be told to use.
+    pub fn named(name: &str) -> Option<VendorId> {
+        [VendorId::CUDA, VendorId::ROCM, VendorId::CPU]
             .into_iter()
             .find(|vendor| vendor.name() == name)
+    }
+}
+
+impl fmt::Display for VendorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
     }
 }
 
@@ -44,7 +53,7 @@ impl Vendor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceId {
     /// Who makes it.
-    pub vendor: Vendor,
+    pub vendor: VendorId,
     /// Its number among the devices of that vendor that this process sees.
     pub ordinal: usize,
 }

@@ -1,6 +1,6 @@
 //! How a program finds out which vendors it carries and what each of them sees, and which of them it takes.
 
-use crate::{Device, Error, Result, Transport, Vendor};
+use crate::{Device, Error, Result, Transport, VendorId};
 use std::{env, sync::Arc};
 
 /// What a device is opened with.
@@ -19,7 +19,7 @@ pub struct OpenOptions {
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
     /// Which one.
-    pub vendor: Vendor,
+    pub vendor: VendorId,
     /// Opens one of its devices.
     pub open: fn(OpenOptions) -> Result<Arc<dyn Device>>,
     /// Looks for its libraries and devices, without opening any.
@@ -43,7 +43,7 @@ pub const VENDOR_VARIABLE: &str = "FASCICLE_VENDOR";
 ///
 /// # Errors
 /// [`Error::Invalid`] for a vendor that the program does not carry, or that does not exist.
-pub fn carried(asked: Option<Vendor>, drivers: &[Driver]) -> Result<Vec<Driver>> {
+pub fn carried(asked: Option<VendorId>, drivers: &[Driver]) -> Result<Vec<Driver>> {
     match asked {
         Some(vendor) => Ok(vec![carried_one("--vendor", vendor, drivers)?]),
         None => carried_by(env::var(VENDOR_VARIABLE).ok().as_deref(), drivers),
@@ -54,12 +54,15 @@ fn carried_by(variable: Option<&str>, drivers: &[Driver]) -> Result<Vec<Driver>>
     let Some(name) = variable.filter(|name| !name.is_empty()) else {
         return Ok(drivers.to_vec());
     };
-    let vendor = Vendor::named(name)
-        .ok_or_else(|| Error::invalid(VENDOR_VARIABLE, format!("found {name}"), Vendor::NAMES))?;
+    let mut carried = drivers.iter().map(|driver| driver.vendor);
+    let vendor = carried
+        .find(|vendor| vendor.name() == name)
+        .or_else(|| VendorId::named(name))
+        .ok_or_else(|| Error::invalid(VENDOR_VARIABLE, format!("found {name}"), VendorId::NAMES))?;
     Ok(vec![carried_one(VENDOR_VARIABLE, vendor, drivers)?])
 }
 
-fn carried_one(asker: &str, vendor: Vendor, drivers: &[Driver]) -> Result<Driver> {
+fn carried_one(asker: &str, vendor: VendorId, drivers: &[Driver]) -> Result<Driver> {
     drivers
         .iter()
         .find(|driver| driver.vendor == vendor)
@@ -118,7 +121,7 @@ fn names(drivers: &[Driver]) -> String {
 mod tests {
     use super::*;
 
-    fn driver(vendor: Vendor, probe: fn() -> Probe) -> Driver {
+    fn driver(vendor: VendorId, probe: fn() -> Probe) -> Driver {
         Driver {
             vendor,
             open: |_| Err(Error::invalid("open", "nothing", "a device")),
@@ -141,14 +144,20 @@ mod tests {
     }
 
     fn two() -> [Driver; 2] {
-        [driver(Vendor::Rocm, absent), driver(Vendor::Cpu, present)]
+        [
+            driver(VendorId::ROCM, absent),
+            driver(VendorId::CPU, present),
+        ]
     }
 
     #[test]
     fn the_first_usable_vendor_is_taken_unless_one_is_named() {
-        assert_eq!(usable(&two()).map(|driver| driver.vendor), Ok(Vendor::Cpu));
+        assert_eq!(
+            usable(&two()).map(|driver| driver.vendor),
+            Ok(VendorId::CPU)
+        );
         for named in [
-            carried(Some(Vendor::Rocm), &two()),
+            carried(Some(VendorId::ROCM), &two()),
             carried_by(Some("rocm"), &two()),
         ] {
             let error = usable(&named.unwrap()).unwrap_err().to_string();
@@ -161,8 +170,18 @@ mod tests {
     }
 
     #[test]
+    fn a_vendor_from_elsewhere_is_chosen_by_its_name() {
+        let mine = driver(VendorId::new("mine"), present);
+        let all = [driver(VendorId::ROCM, absent), mine];
+        let found = carried_by(Some("mine"), &all).unwrap();
+        assert_eq!(usable(&found).unwrap().vendor.name(), "mine");
+    }
+
+    #[test]
     fn a_vendor_that_is_not_carried_is_named_with_those_that_are() {
-        let error = carried(Some(Vendor::Cuda), &two()).unwrap_err().to_string();
+        let error = carried(Some(VendorId::CUDA), &two())
+            .unwrap_err()
+            .to_string();
         let text =
             "found cuda, needs one of rocm, cpu: this program was built without the feature `cuda`";
         assert_eq!(error, format!("--vendor: {text}"));

@@ -72,6 +72,28 @@ impl DType {
     }
 }
 
+/// A Rust type that is an element type. The element types are those of [`DType`], so no other crate adds one.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// Its run-time value.
+    const DTYPE: DType;
+}
+
+// Memory is read and written as these types by their size.
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! element {
+    ($($type:ty => $dtype:ident),*) => {
+        $(impl sealed::Sealed for $type {}
+        impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+        })*
+    };
+}
+
+element!(f64 => F64, f32 => F32, half::bf16 => Bf16, half::f16 => F16, i32 => I32, u32 => U32);
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -51,8 +51,8 @@ pub enum Error {
     Unsupported {
         /// What was asked for.
         operation: String,
-        /// For elements of which type.
-        dtype: DType,
+        /// For elements of which type; `None` where the operation is missing for all.
+        dtype: Option<DType>,
         /// The device concerned.
         device: DeviceId,
     },
@@ -159,9 +159,10 @@ impl fmt::Display for Error {
                 operation,
                 dtype,
                 device,
-            } => {
-                write!(f, "{operation}: {device} does not support {dtype}")
-            }
+            } => match dtype {
+                Some(dtype) => write!(f, "{operation}: {device} does not support {dtype}"),
+                None => write!(f, "{operation}: {device} has no code for it"),
+            },
             Error::NoValues { device } => {
                 write!(f, "download: buffers of {device} hold no values to read")
             }

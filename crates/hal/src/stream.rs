@@ -1,7 +1,7 @@
 //! Queues of work and the events that order them.
 
 use crate::{DeviceId, Error, RawBuffer, Result};
-use std::{fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 /// What a stream is for; a vendor may give kinds different priorities or mechanisms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,10 +12,6 @@ pub enum StreamKind {
     Communication,
 }
 
-/// A vendor's own stream handle, read only by objects of the same vendor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RawStream(pub u64);
-
 /// A queue whose work runs in order.
 ///
 /// # Safety
@@ -25,8 +21,8 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// The device on which the work runs.
     fn device_id(&self) -> DeviceId;
 
-    /// The vendor's own handle.
-    fn raw(&self) -> RawStream;
+    /// The stream as the vendor's own type, to which that vendor's objects downcast it.
+    fn as_any(&self) -> &dyn Any;
 
     /// What the stream is for.
     fn kind(&self) -> StreamKind;
@@ -61,7 +57,7 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// Makes work queued from now on wait for `event`; the host does not wait, unless it is itself the device.
     ///
     /// # Errors
-    /// The failure of the event's stream, if it had one.
+    /// [`Error::Invalid`] for an event of another vendor; the failure of the event's stream, if it had one.
     fn wait(&self, event: &dyn Event) -> Result<()>;
 
     /// Waits, on the host, for everything queued so far.
@@ -109,8 +105,8 @@ pub unsafe trait Recording: fmt::Debug {
 /// [`is_complete`](Event::is_complete) says true only when all work before the point has run, or will never run
 /// because the stream failed.
 pub unsafe trait Event: Send + Sync + fmt::Debug {
-    /// The vendor's own handle.
-    fn raw(&self) -> u64;
+    /// The event as the vendor's own type.
+    fn as_any(&self) -> &dyn Any;
 
     /// Whether the stream has passed the point.
     ///

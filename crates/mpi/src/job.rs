@@ -11,7 +11,7 @@ use crate::raw::{self, Comm, Fault};
 use crate::wait::{Wait, lock};
 use bootstrap::progress::Progress;
 use bootstrap::world::Place;
-use hal::{AbortSignal, DeviceId, Error, Exchange, Result, Vendor};
+use hal::{AbortSignal, DeviceId, Error, Exchange, Result, VendorId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
@@ -281,7 +281,7 @@ fn failure(fault: &Fault, ordinal: usize, about: &str) -> Error {
         format!("{call} {about}")
     };
     let device = DeviceId {
-        vendor: Vendor::Cpu,
+        vendor: VendorId::CPU,
         ordinal,
     };
     Error::Vendor {

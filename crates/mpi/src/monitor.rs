@@ -10,7 +10,7 @@ use crate::post::NOTICES;
 use crate::raw;
 use crate::wait::lock;
 use bootstrap::{LastSeen, Lost, Others};
-use hal::{DeviceId, Error, Result, Vendor};
+use hal::{DeviceId, Error, Result, VendorId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -66,7 +66,7 @@ pub(crate) fn start(job: &Arc<Job>) -> Result<()> {
         code: error.raw_os_error().unwrap_or(-1).into(),
         reason: error.to_string(),
         device: DeviceId {
-            vendor: Vendor::Cpu,
+            vendor: VendorId::CPU,
             ordinal: 0,
         },
     })?;

@@ -11,12 +11,12 @@ pub mod sys;
 
 pub use libraries::{open, tables};
 
-use hal::{Driver, Vendor};
+use hal::{Driver, VendorId};
 
 /// AMD's devices, if the machine has them.
 pub fn driver() -> Driver {
     Driver {
-        vendor: Vendor::Rocm,
+        vendor: VendorId::ROCM,
         open: |options| open(gpu::Options::from_environment(&options)?),
         probe: || gpu::probe("ROCm", tables()),
     }

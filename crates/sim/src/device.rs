@@ -3,7 +3,7 @@
 use crate::{Recorder, cost::Costs, group, kernels::SimKernels, state::Shared, stream::SimStream};
 use hal::{
     Blas, Capabilities, Communicator, DType, Device, DeviceId, GroupId, Join, Kernels, Memory,
-    RawBuffer, Result, Stream, StreamKind, Vendor,
+    RawBuffer, Result, Stream, StreamKind, VendorId,
 };
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub fn open(options: Options) -> Result<Arc<dyn Device>> {
 /// As [`open`].
 pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
     let id = DeviceId {
-        vendor: Vendor::Sim,
+        vendor: VendorId::SIM,
         ordinal: options.ordinal,
     };
     let capabilities = Capabilities {

@@ -1,8 +1,8 @@
 //! Points in streams, as times of the virtual clock.
 
 use crate::state::Shared;
-use hal::{Event, Result};
-use std::sync::Arc;
+use hal::{Error, Event, Result};
+use std::{any::Any, sync::Arc};
 
 /// An event of this vendor: the device keeps its point.
 #[derive(Debug)]
@@ -11,11 +11,27 @@ pub(crate) struct SimEvent {
     pub(crate) index: usize,
 }
 
+impl SimEvent {
+    /// The number of an event of this device.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when another device made it.
+    pub(crate) fn index(event: &dyn Event, device: &Arc<Shared>) -> Result<usize> {
+        let own = event.as_any().downcast_ref::<SimEvent>();
+        own.filter(|event| Arc::ptr_eq(&event.shared, device))
+            .map(|event| event.index)
+            .ok_or_else(|| {
+                let needed = format!("one of {}", device.id);
+                Error::invalid("event", "one of another device", needed)
+            })
+    }
+}
+
 // SAFETY: an event's time is the end of all work before it, and it counts as complete only once the host's clock has
 // reached that time.
 unsafe impl Event for SimEvent {
-    fn raw(&self) -> u64 {
-        self.shared.handle(self.index)
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn is_complete(&self) -> Result<bool> {

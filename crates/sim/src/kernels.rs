@@ -1,11 +1,12 @@
 //! Kernels and products: their memory is checked, and their cost moves the stream's clock.
 
 use crate::{
-    slices,
+    memory::AddressSpace,
     state::{Cost, Shared},
+    stream::SimStream,
     work::{Category, Label},
 };
-use hal::{Blas, Gemm, Kernel, Kernels, Result, Stream, kernel::AttentionShape};
+use hal::{Blas, Gemm, Kernel, Kernels, Operand, Result, Stream, kernel::AttentionShape};
 use std::sync::Arc;
 
 /// The kernels and the products of a device.
@@ -17,13 +18,9 @@ pub(crate) struct SimKernels {
 // SAFETY: no memory is touched.
 unsafe impl Kernels for SimKernels {
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()> {
-        let lane = self.shared.index("stream", stream.raw().0)?;
+        let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
-        let mut bytes = 0;
-        slices::each(kernel, |slice| {
-            bytes += slice.bytes();
-            state.memory.check(kernel.name(), slice)
-        })?;
+        let bytes = check(&state.memory, kernel.name(), |visit| kernel.operands(visit))?;
         let (name, category) = (kernel.name(), Category::of(kernel));
         let label = Label {
             name,
@@ -39,13 +36,9 @@ unsafe impl Kernels for SimKernels {
 // SAFETY: no memory is touched.
 unsafe impl Blas for SimKernels {
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()> {
-        let lane = self.shared.index("stream", stream.raw().0)?;
+        let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
-        let matrices = [&gemm.a.data, &gemm.b.data, &gemm.c.data];
-        matrices
-            .iter()
-            .try_for_each(|matrix| state.memory.check("gemm", matrix))?;
-        let bytes = matrices.iter().map(|matrix| matrix.bytes()).sum();
+        let bytes = check(&state.memory, "gemm", |visit| gemm.operands(visit))?;
         let flop = 2.0 * gemm.m as f64 * gemm.n as f64 * gemm.k as f64 * gemm.batch.count as f64;
         let label = Label {
             name: "gemm",
@@ -58,6 +51,27 @@ unsafe impl Blas for SimKernels {
     }
 }
 
+/// Whether all operands lie in live memory, and how many bytes they are.
+///
+/// # Errors
+/// [`Error::Invalid`](hal::Error::Invalid) for the first one that does not.
+pub(crate) fn check(
+    memory: &AddressSpace,
+    work: &str,
+    operands: impl FnOnce(&mut dyn FnMut(Operand)),
+) -> Result<usize> {
+    let mut bytes = Ok(0);
+    operands(&mut |operand| {
+        if let Ok(sum) = &mut bytes {
+            *sum += operand.slice.bytes();
+            if let Err(error) = memory.check(work, &operand.slice) {
+                bytes = Err(error);
+            }
+        }
+    });
+    bytes
+}
+
 // Attention counts as published totals do: the whole score matrix, also where the mask leaves half of it out.
 fn flop(kernel: &Kernel) -> f64 {
     let product = |shape: &AttentionShape| {
@@ -65,6 +79,7 @@ fn flop(kernel: &Kernel) -> f64 {
         2.0 * tokens * shape.sequence as f64 * (shape.heads * shape.head_size) as f64
     };
     match kernel {
+        Kernel::Custom(custom) => custom.cost().flop,
         Kernel::AttentionForward(attention) => 2.0 * product(&attention.shape),
         Kernel::AttentionBackward(attention) => 4.0 * product(&attention.shape),
         _ => 0.0,

@@ -28,7 +28,6 @@ mod memory;
 mod pending;
 mod point;
 mod recorder;
-mod slices;
 mod state;
 mod stream;
 mod timeline;

@@ -106,12 +106,12 @@ impl AddressSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::{DType, Vendor};
+    use hal::{DType, VendorId};
 
     fn space(total: usize) -> AddressSpace {
         AddressSpace::new(
             DeviceId {
-                vendor: Vendor::Sim,
+                vendor: VendorId::SIM,
                 ordinal: 0,
             },
             total,

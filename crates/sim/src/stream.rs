@@ -5,8 +5,8 @@ use crate::{
     state::{Cost, Shared},
     work::{Category, Label},
 };
-use hal::{DeviceId, Error, Event, RawBuffer, RawStream, Result, Stream, StreamKind};
-use std::sync::Arc;
+use hal::{DeviceId, Error, Event, RawBuffer, Result, Stream, StreamKind};
+use std::{any::Any, sync::Arc};
 
 /// A stream of this vendor: the device keeps its clock.
 #[derive(Debug)]
@@ -14,6 +14,22 @@ pub(crate) struct SimStream {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
     pub(crate) kind: StreamKind,
+}
+
+impl SimStream {
+    /// The number of a stream of this device.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when another device made it.
+    pub(crate) fn index(stream: &dyn Stream, device: &Arc<Shared>) -> Result<usize> {
+        let own = stream.as_any().downcast_ref::<SimStream>();
+        own.filter(|stream| Arc::ptr_eq(&stream.shared, device))
+            .map(|stream| stream.index)
+            .ok_or_else(|| {
+                let needed = format!("one of {}", device.id);
+                Error::invalid("stream", "one of another device", needed)
+            })
+    }
 }
 
 fn copying(name: &'static str, bytes: usize) -> Label {
@@ -33,8 +49,8 @@ unsafe impl Stream for SimStream {
         self.shared.id
     }
 
-    fn raw(&self) -> RawStream {
-        RawStream(self.shared.handle(self.index))
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn kind(&self) -> StreamKind {
@@ -77,7 +93,7 @@ unsafe impl Stream for SimStream {
     }
 
     fn wait(&self, event: &dyn Event) -> Result<()> {
-        let event = self.shared.index("event", event.raw())?;
+        let event = SimEvent::index(event, &self.shared)?;
         self.shared.lock().wait(self.index, event)
     }
 

@@ -1,7 +1,7 @@
 //! Collectives between the ranks of a group, with every argument checked.
 
-use crate::{Device, Parts, ReduceOp, Stream, Tensor};
-use hal::{Collective, Counts, Error, Exchange, Join, Result};
+use crate::{Arguments, Device, Parts, ReduceOp, Stream, Tensor, device::DeviceKey, overlap};
+use hal::{Collective, Counts, Error, Exchange, Join, RawSlice, Result};
 use std::{fmt, sync::Arc};
 
 /// One rank's end of a process group.
@@ -13,6 +13,7 @@ use std::{fmt, sync::Arc};
 /// [`Error::Mismatch`] on every rank instead of a hang or spoilt numbers.
 pub struct Communicator {
     hal: Box<dyn hal::Communicator>,
+    device: DeviceKey,
     label: String,
     members: Vec<usize>,
     checked: Option<Arc<dyn Exchange>>,
@@ -23,16 +24,23 @@ impl Communicator {
     /// Joins a group on `device`; `checked` is the group's host exchange, for checked mode.
     ///
     /// # Errors
-    /// [`Error::Timeout`] naming the ranks that did not come; [`Error::Aborted`].
+    /// [`Error::Invalid`] for a rank that is no member; [`Error::Timeout`] naming the ranks that did not come;
+    /// [`Error::Aborted`].
     pub fn join(
         device: &Device,
         join: Join,
         checked: Option<Arc<dyn Exchange>>,
     ) -> Result<Communicator> {
         let (label, members) = (join.label.clone(), join.members.clone());
+        if join.rank >= members.len() {
+            let found = format!("rank {} of {} members", join.rank, members.len());
+            let needed = "a rank below the number of members";
+            return Err(Error::invalid(format!("join {label}"), found, needed));
+        }
         let hal = device.hal().join(join)?;
         Ok(Communicator {
             hal,
+            device: device.key(),
             label,
             members,
             checked,
@@ -55,15 +63,9 @@ impl Communicator {
     /// # Errors
     /// [`Error::Mismatch`], [`Error::Timeout`], [`Error::Aborted`].
     pub fn all_reduce(&self, stream: &Stream, tensor: &Tensor, op: ReduceOp) -> Result<()> {
-        self.run(
-            stream,
-            &[],
-            &[tensor],
-            vec![Collective::AllReduce {
-                buffer: tensor.raw(),
-                op,
-            }],
-        )
+        let mut args = Arguments::default();
+        let buffer = args.take(tensor);
+        self.run(stream, args, &[Collective::AllReduce { buffer, op }])
     }
 
     /// Gives rank i the sum of the i-th parts of all `send`; `counts` are the parts' sizes in elements.
@@ -86,17 +88,20 @@ impl Communicator {
     /// # Errors
     /// As [`reduce_scatter`](Communicator::reduce_scatter).
     pub fn reduce_scatters(&self, stream: &Stream, all: &[Parts<'_>], op: ReduceOp) -> Result<()> {
-        let check = |parts: &Parts<'_>| {
-            self.check_parts("reduce_scatter", parts.send, parts.recv, parts.counts)?;
-            let (send, recv, counts) = (parts.send.raw(), parts.recv.raw(), parts.counts.clone());
-            Ok(Collective::ReduceScatter {
-                send,
-                recv,
-                counts,
+        let mut args = Arguments::default();
+        let mut calls = Vec::with_capacity(all.len());
+        for Parts { send, recv, counts } in all {
+            self.check_parts("reduce_scatter", send, recv, counts)?;
+            let slices = [args.take(send), args.take(recv)];
+            self.check_place("reduce_scatter", slices[0], slices[1], counts)?;
+            calls.push(Collective::ReduceScatter {
+                send: slices[0],
+                recv: slices[1],
+                counts: (*counts).clone(),
                 op,
-            })
-        };
-        self.run_all(stream, all, all.iter().map(check).collect::<Result<_>>()?)
+            });
+        }
+        self.run(stream, args, &calls)
     }
 
     /// Gives every rank the concatenation of all `send`; `counts` are the parts' sizes in elements.
@@ -118,12 +123,19 @@ impl Communicator {
     /// # Errors
     /// As [`all_gather`](Communicator::all_gather).
     pub fn all_gathers(&self, stream: &Stream, all: &[Parts<'_>]) -> Result<()> {
-        let check = |parts: &Parts<'_>| {
-            self.check_parts("all_gather", parts.recv, parts.send, parts.counts)?;
-            let (send, recv, counts) = (parts.send.raw(), parts.recv.raw(), parts.counts.clone());
-            Ok(Collective::AllGather { send, recv, counts })
-        };
-        self.run_all(stream, all, all.iter().map(check).collect::<Result<_>>()?)
+        let mut args = Arguments::default();
+        let mut calls = Vec::with_capacity(all.len());
+        for Parts { send, recv, counts } in all {
+            self.check_parts("all_gather", recv, send, counts)?;
+            let slices = [args.take(send), args.take(recv)];
+            self.check_place("all_gather", slices[1], slices[0], counts)?;
+            calls.push(Collective::AllGather {
+                send: slices[0],
+                recv: slices[1],
+                counts: (*counts).clone(),
+            });
+        }
+        self.run(stream, args, &calls)
     }
 
     /// Gives every rank the elements of `root`, in place.
@@ -132,15 +144,9 @@ impl Communicator {
     /// [`Error::Invalid`] for a root outside the group; as [`all_reduce`](Communicator::all_reduce).
     pub fn broadcast(&self, stream: &Stream, tensor: &Tensor, root: usize) -> Result<()> {
         self.check_rank("broadcast", root)?;
-        self.run(
-            stream,
-            &[],
-            &[tensor],
-            vec![Collective::Broadcast {
-                buffer: tensor.raw(),
-                root,
-            }],
-        )
+        let mut args = Arguments::default();
+        let buffer = args.take(tensor);
+        self.run(stream, args, &[Collective::Broadcast { buffer, root }])
     }
 
     /// Gives rank j the j-th part of `send` of every rank, in the order of ranks.
@@ -159,11 +165,12 @@ impl Communicator {
             );
             return Err(self.refuse("all_to_all", format!("{send:?} and {recv:?}"), needed));
         }
+        let mut args = Arguments::default();
         let call = Collective::AllToAll {
-            send: send.raw(),
-            recv: recv.raw(),
+            send: args.take(send),
+            recv: args.take(recv),
         };
-        self.run(stream, &[send], &[recv], vec![call])
+        self.run(stream, args, &[call])
     }
 
     /// Sends a message to rank `to`.
@@ -172,15 +179,9 @@ impl Communicator {
     /// [`Error::Invalid`] for a rank outside the group; as [`all_reduce`](Communicator::all_reduce).
     pub fn send(&self, stream: &Stream, tensor: &Tensor, to: usize) -> Result<()> {
         self.check_rank("send", to)?;
-        self.run(
-            stream,
-            &[tensor],
-            &[],
-            vec![Collective::Send {
-                buffer: tensor.raw(),
-                to,
-            }],
-        )
+        let mut args = Arguments::default();
+        let buffer = args.take(tensor);
+        self.run(stream, args, &[Collective::Send { buffer, to }])
     }
 
     /// Receives a message of the tensor's length and type from rank `from`.
@@ -189,15 +190,9 @@ impl Communicator {
     /// As [`send`](Communicator::send).
     pub fn recv(&self, stream: &Stream, tensor: &Tensor, from: usize) -> Result<()> {
         self.check_rank("recv", from)?;
-        self.run(
-            stream,
-            &[],
-            &[tensor],
-            vec![Collective::Recv {
-                buffer: tensor.raw(),
-                from,
-            }],
-        )
+        let mut args = Arguments::default();
+        let buffer = args.take(tensor);
+        self.run(stream, args, &[Collective::Recv { buffer, from }])
     }
 
     /// Sends and receives at once, without either waiting for the other.
@@ -212,22 +207,16 @@ impl Communicator {
     ) -> Result<()> {
         self.check_rank("send", send.1)?;
         self.check_rank("recv", recv.1)?;
-        if send.0.overlaps(recv.0) {
-            return Err(self.refuse(
-                "send_recv",
-                "overlapping tensors".into(),
-                "disjoint ones".into(),
-            ));
-        }
-        let send_call = Collective::Send {
-            buffer: send.0.raw(),
+        let mut args = Arguments::default();
+        let send = Collective::Send {
+            buffer: args.take(send.0),
             to: send.1,
         };
-        let recv_call = Collective::Recv {
-            buffer: recv.0.raw(),
+        let recv = Collective::Recv {
+            buffer: args.take(recv.0),
             from: recv.1,
         };
-        self.run(stream, &[send.0], &[recv.0], vec![send_call, recv_call])
+        self.run(stream, args, &[send, recv])
     }
 
     /// Queues a point that the stream passes once every rank's stream has reached it.
@@ -235,31 +224,35 @@ impl Communicator {
     /// # Errors
     /// As [`all_reduce`](Communicator::all_reduce).
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
-        self.run(stream, &[], &[], vec![Collective::Barrier])
+        self.run(stream, Arguments::default(), &[Collective::Barrier])
     }
 
-    fn run_all(&self, stream: &Stream, all: &[Parts<'_>], calls: Vec<Collective>) -> Result<()> {
-        let reads: Vec<_> = all.iter().map(|parts| parts.send).collect();
-        let writes: Vec<_> = all.iter().map(|parts| parts.recv).collect();
-        match calls.is_empty() {
-            true => Ok(()),
-            false => self.run(stream, &reads, &writes, calls),
-        }
-    }
-
+    // Queues calls whose lengths, types and ranks were checked, made of these arguments.
     fn run(
         &self,
         stream: &Stream,
-        reads: &[&Tensor],
-        writes: &[&Tensor],
-        calls: Vec<Collective>,
+        mut arguments: Arguments<'_>,
+        calls: &[Collective],
     ) -> Result<()> {
-        self.compare(&calls)?;
-        let name = calls[0].name();
-        stream.queue(name, reads, writes, |stream| {
-            // SAFETY: the tensors are live, and the storage keeps their memory until the stream has passed this work;
-            // lengths, types and ranks were checked by the caller; `queue` waits for other users of the memory.
-            unsafe { self.hal.run(stream, &calls) }
+        let Some(first) = calls.first() else {
+            return Ok(());
+        };
+        let name = first.name();
+        arguments.name(name, |visit| {
+            calls.iter().for_each(|call| call.operands(visit));
+        });
+        self.device.owns(name, "a stream", stream.device())?;
+        for (tensor, _) in arguments.uses() {
+            let key = tensor.device().key();
+            self.device.owns(name, "a tensor", key)?;
+        }
+        check_apart(name, calls)?;
+        self.compare(calls)?;
+        stream.queue(name, &arguments, |stream| {
+            // SAFETY: the operands are the tensors of `arguments` (asserted above), which are live, and whose storage keeps
+            // their memory until the stream has passed this work; lengths, types and ranks were checked by the caller,
+            // devices and overlap above; `queue` waits for other users of the memory.
+            unsafe { self.hal.run(stream, calls) }
         })
     }
 
@@ -311,22 +304,36 @@ impl Communicator {
             let needed = format!("one for each of {} ranks", self.size());
             return Err(self.refuse(operation, format!("{} counts", list.len()), needed));
         }
-        let (total, own) = (counts.total(self.size()), counts.of(self.rank()));
+        let Some(total) = counts.checked_total(self.size()) else {
+            let needed = "counts that add up to fewer than 2^64 elements".into();
+            return Err(self.refuse(operation, format!("{counts:?}"), needed));
+        };
+        let own = counts.of(self.rank());
         let fits = whole.num_elements() == total
             && part.num_elements() == own
             && whole.dtype() == part.dtype();
-        let in_place = whole
-            .raw()
-            .part(counts.before(self.rank()).min(whole.num_elements()), 0)
-            .addr
-            == part.raw().addr;
-        if fits && (!whole.overlaps(part) || in_place) {
+        if fits {
             return Ok(());
         }
-        let needed = format!(
-            "{total} and {own} elements of one type, disjoint or the part in its own place"
-        );
+        let needed = format!("{total} and {own} elements of one type");
         Err(self.refuse(operation, format!("{whole:?} and {part:?}"), needed))
+    }
+
+    // The part may lie in its own place of the whole.
+    fn check_place(
+        &self,
+        operation: &str,
+        whole: RawSlice,
+        part: RawSlice,
+        counts: &Counts,
+    ) -> Result<()> {
+        let place = whole.part(counts.before(self.rank()), part.len);
+        if !whole.overlaps(&part) || place == part {
+            return Ok(());
+        }
+        let found = format!("a part of {} elements elsewhere in the whole", part.len);
+        let needed = "disjoint tensors, or the part in its own place".into();
+        Err(self.refuse(operation, found, needed))
     }
 
     fn check_rank(&self, operation: &str, rank: usize) -> Result<()> {
@@ -351,6 +358,33 @@ impl Communicator {
             needed,
         )
     }
+}
+
+// Calls that progress together: what one writes is apart from all that the others use. Within one call what is read may
+// lie in what is written, or the other way round, as its own check allows; the longer of the two then counts as written.
+fn check_apart(operation: &str, calls: &[Collective]) -> Result<()> {
+    if calls.len() < 2 {
+        return Ok(());
+    }
+    let mut pieces: Vec<(RawSlice, bool)> = Vec::with_capacity(2 * calls.len());
+    for call in calls {
+        let first = pieces.len();
+        call.operands(&mut |operand| {
+            let piece = (operand.slice, operand.access.writes());
+            match pieces.get_mut(first) {
+                Some(own) if own.0.overlaps(&piece.0) => {
+                    let longer = if own.0.len < piece.0.len {
+                        piece.0
+                    } else {
+                        own.0
+                    };
+                    *own = (longer, own.1 || piece.1);
+                }
+                _ => pieces.push(piece),
+            }
+        });
+    }
+    overlap::disjoint(operation, &mut pieces)
 }
 
 impl fmt::Debug for Communicator {

@@ -8,8 +8,46 @@ use std::{
     cell::{Cell, RefCell},
     fmt,
     rc::Rc,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
+
+/// Tells the open devices of a process apart: the same one may be opened twice, under one id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceKey {
+    serial: u64,
+    id: DeviceId,
+}
+
+impl DeviceKey {
+    fn new(id: DeviceId) -> DeviceKey {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        DeviceKey { serial, id }
+    }
+
+    /// Refuses what belongs to another device.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], saying of which device it is.
+    #[inline]
+    pub(crate) fn owns(self, operation: &str, what: &str, other: DeviceKey) -> Result<()> {
+        if self.serial == other.serial {
+            return Ok(());
+        }
+        let again = match self.id == other.id {
+            true => ", opened another time",
+            false => "",
+        };
+        Err(Error::invalid(
+            operation,
+            format!("{what} of {}{again}", other.id),
+            format!("one of {}", self.id),
+        ))
+    }
+}
 
 /// A device, shared by everything that one rank makes on it. Cloning clones the handle.
 #[derive(Clone)]
@@ -26,6 +64,7 @@ pub(crate) struct Inner {
     pub(crate) allocating: Cell<MemoryKind>,
     pub(crate) gradients: Cell<bool>,
     pub(crate) next_node: Cell<u64>,
+    pub(crate) key: DeviceKey,
     pub(crate) hal: Arc<dyn hal::Device>,
 }
 
@@ -45,9 +84,11 @@ impl Device {
             allocating: Cell::default(),
             gradients: Cell::new(true),
             next_node: Cell::new(0),
+            key: DeviceKey::new(hal.id()),
             hal,
         }));
-        let compute = device.create_stream(StreamKind::Compute, "compute")?;
+        let queue = device.0.hal.create_stream(StreamKind::Compute)?;
+        let compute = Stream::main(queue, device.0.key);
         *device.0.compute.borrow_mut() = Some(compute);
         Ok(device)
     }
@@ -81,7 +122,8 @@ impl Device {
     /// # Errors
     /// [`Error::Vendor`].
     pub fn create_stream(&self, kind: StreamKind, name: &str) -> Result<Stream> {
-        Ok(Stream::new(self.0.hal.create_stream(kind)?, name))
+        let queue = self.0.hal.create_stream(kind)?;
+        Ok(Stream::new(queue, name, self.0.key))
     }
 
     /// The vendor's device, to join groups with.
@@ -141,8 +183,8 @@ impl Device {
         result
     }
 
-    pub(crate) fn same(&self, other: &Device) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
+    pub(crate) fn key(&self) -> DeviceKey {
+        self.0.key
     }
 
     pub(crate) fn require(&self, operation: &str, dtype: DType) -> Result<()> {
@@ -150,7 +192,7 @@ impl Device {
             true => Ok(()),
             false => Err(Error::Unsupported {
                 operation: operation.into(),
-                dtype,
+                dtype: Some(dtype),
                 device: self.id(),
             }),
         }

@@ -22,8 +22,10 @@ mod device;
 mod memory;
 mod memory_use;
 pub mod ops;
+mod overlap;
 mod parts;
 mod recording;
+mod shape;
 mod storage;
 mod stream;
 #[allow(
@@ -41,4 +43,5 @@ pub use memory_use::{KindUse, MemoryKind, MemoryUse};
 pub use parts::Parts;
 pub use recording::Recording;
 pub use stream::{Event, Stream};
+pub(crate) use tensor::Arguments;
 pub use tensor::{Scalar, Tensor};

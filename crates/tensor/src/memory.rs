@@ -62,7 +62,10 @@ impl Allocator {
         let cached = self.state.borrow_mut().reuse(bytes);
         let (block, reused) = match cached {
             Some((block, events)) => {
-                events.iter().try_for_each(|event| stream.wait(event))?;
+                if let Err(error) = events.iter().try_for_each(|event| stream.wait(event)) {
+                    self.refuse(block, events);
+                    return Err(error);
+                }
                 (block, true)
             }
             None => (self.fresh(bytes, stream)?, false),
@@ -73,6 +76,22 @@ impl Allocator {
             private.taken.insert(block.addr);
         }
         Ok((block, reused))
+    }
+
+    // Puts a cached block back whose uses `take` could not wait for.
+    fn refuse(&self, block: RawBuffer, events: Vec<Event>) {
+        let mut state = self.state.borrow_mut();
+        match events.iter().all(|event| event.is_complete().is_ok()) {
+            true => {
+                state.usage.cached += block.bytes;
+                state
+                    .free
+                    .entry(block.bytes)
+                    .or_default()
+                    .push((block, events));
+            }
+            false => state.lose(block),
+        }
     }
 
     /// Takes a block back, which was taken as that kind, to be used again after `events`.
@@ -142,9 +161,17 @@ impl Allocator {
     fn empty_cache(&self) {
         let free = std::mem::take(&mut self.state.borrow_mut().free);
         for (block, events) in free.into_values().flatten() {
-            self.state.borrow_mut().usage.cached -= block.bytes;
-            // A stream that failed runs nothing any more, so its error does not keep the block in use.
-            let _ = events.iter().try_for_each(Event::synchronize);
+            let mut state = self.state.borrow_mut();
+            state.usage.cached -= block.bytes;
+            // All of them, whatever the first says.
+            let failed = events
+                .iter()
+                .filter(|event| event.synchronize().is_err())
+                .count();
+            if failed > 0 {
+                state.lose(block);
+                continue;
+            }
             // SAFETY: the block came from `allocate`, is in no list any more, and its last uses are over: the caller has
             // waited for the compute stream, or that has ended, and the events of the others have passed.
             unsafe { self.device.deallocate(block) }
@@ -188,7 +215,7 @@ fn fitting(free: &mut Free, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
     let ready = |(_, events): &(RawBuffer, Vec<Event>)| {
         events
             .iter()
-            .all(|event| event.is_complete().unwrap_or(true))
+            .all(|event| event.is_complete().unwrap_or(false))
     };
     let index = blocks.iter().rposition(ready).unwrap_or(0);
     Some(blocks.remove(index))
@@ -203,6 +230,11 @@ impl State {
         let found = own.or_else(|| fitting(&mut self.free, bytes))?;
         self.usage.cached -= found.0.bytes;
         Some(found)
+    }
+
+    // A block whose uses have an unknown end is neither used again nor unmapped; it counts as a buffer from now on.
+    fn lose(&mut self, block: RawBuffer) {
+        self.enter(MemoryKind::Buffers, block.bytes);
     }
 
     // What each kind that holds anything holds.

@@ -4,7 +4,7 @@
 //! recording writes and reads lies where it lay when it was recorded, so it holds on to all of that: the tensors that its
 //! work uses, and the memory that came and went meanwhile, which nobody else gets.
 
-use crate::{Device, Stream, Tensor, storage::Storage};
+use crate::{Arguments, Device, Stream, storage::Storage};
 use hal::{Error, RawBuffer, Result};
 use std::{
     cell::RefCell,
@@ -116,18 +116,18 @@ impl Device {
 
 impl Notes {
     /// Notes that work on `stream` uses these tensors.
-    pub(crate) fn use_of<'a>(
+    pub(crate) fn use_of(
         &self,
         name: &str,
         device: &Device,
         stream: &Stream,
-        tensors: impl Iterator<Item = &'a Tensor>,
+        arguments: &Arguments<'_>,
     ) -> Result<()> {
         if !stream.is(&device.compute()) {
             let found = format!("work on stream {} within recorded work", stream.name());
             return Err(Error::invalid(name, found, "work on the compute stream"));
         }
-        for storage in tensors.map(Tensor::storage) {
+        for storage in arguments.uses().map(|(tensor, _)| tensor.storage()) {
             if storage.has_use_beside(stream) {
                 return Err(Error::invalid(
                     name,
@@ -176,11 +176,14 @@ impl Recording {
             .try_for_each(|storage| storage.order_after(&compute, true))?;
         // SAFETY: the recording holds all memory that its work uses: the tensors', and the blocks that came and went, which
         // only the compute stream uses, in the order of its queue.
-        unsafe { self.hal.launch(compute.hal()) }?;
-        self.storages
-            .iter()
-            .for_each(|storage| storage.note_use(&compute, None, true));
-        Ok(())
+        let outcome = unsafe { self.hal.launch(compute.hal()) };
+        for storage in &self.storages {
+            storage.note_use(&compute, None, true);
+            if outcome.is_ok() {
+                storage.forget_others(&compute);
+            }
+        }
+        outcome
     }
 }
 

@@ -17,7 +17,8 @@ pub(crate) struct Storage {
 #[derive(Debug)]
 struct Use {
     stream: Stream,
-    // None: a compute stream's use, whose event is recorded when another stream asks for it.
+    // None: a use of the main stream, whose event is recorded when another stream asks for it; or one that could not be
+    // recorded yet.
     event: Option<Event>,
     wrote: bool,
 }
@@ -61,21 +62,20 @@ impl Storage {
     }
 
     /// Makes `stream` wait for the other streams' uses: for writers, and before a write for readers too.
+    ///
+    /// The uses stay noted, also when one of the waits is refused.
     pub(crate) fn order_after(&self, stream: &Stream, write: bool) -> Result<()> {
         let mut uses = self.uses.borrow_mut();
         for earlier in uses
             .iter_mut()
             .filter(|earlier| !earlier.stream.is(stream) && (write || earlier.wrote))
         {
-            let event = match earlier.event.take() {
-                Some(event) => event,
-                None => earlier.stream.record()?,
-            };
-            stream.wait(&event)?;
-            earlier.event = Some(event);
-        }
-        if write {
-            uses.retain(|earlier| earlier.stream.is(stream));
+            if earlier.event.is_none() {
+                earlier.event = Some(earlier.stream.record()?);
+            }
+            if let Some(event) = &earlier.event {
+                stream.wait(event)?;
+            }
         }
         Ok(())
     }
@@ -95,17 +95,29 @@ impl Storage {
             }),
         }
     }
+
+    /// Forgets the other streams' uses, once `stream` has queued a write behind all of them.
+    pub(crate) fn forget_others(&self, stream: &Stream) {
+        let mut uses = self.uses.borrow_mut();
+        uses.retain(|earlier| earlier.stream.is(stream));
+    }
 }
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // Uses of the compute stream need no event: the block is next used on that stream, or after it.
-        let events = self
-            .uses
-            .get_mut()
-            .drain(..)
-            .filter_map(|earlier| earlier.event)
-            .collect();
+        let mut events = Vec::new();
+        for earlier in self.uses.get_mut().drain(..) {
+            // Uses of the main stream need no event: the block is next used on that stream, or after it.
+            match earlier.event {
+                Some(event) => events.push(event),
+                None if earlier.stream.is_main() => {}
+                None => match earlier.stream.record() {
+                    Ok(event) => events.push(event),
+                    // When the use ends cannot be known any more, so the block stays in use for ever.
+                    Err(_) => return,
+                },
+            }
+        }
         self.device
             .0
             .memory

@@ -1,6 +1,6 @@
 //! Queues of work and events, with the waits that tensors ask for.
 
-use crate::{StreamKind, Tensor, trace};
+use crate::{Arguments, device::DeviceKey, trace};
 use hal::Result;
 use std::{fmt, rc::Rc, sync::Arc};
 
@@ -11,11 +11,17 @@ pub struct Stream(Rc<Inner>);
 struct Inner {
     hal: Arc<dyn hal::Stream>,
     name: String,
+    device: DeviceKey,
+    // Whether this is the device's own compute stream.
+    main: bool,
 }
 
 /// A point in a stream.
 #[derive(Clone, Debug)]
-pub struct Event(pub(crate) Arc<dyn hal::Event>);
+pub struct Event {
+    hal: Arc<dyn hal::Event>,
+    device: DeviceKey,
+}
 
 impl Event {
     /// Whether the stream has passed the point.
@@ -23,7 +29,7 @@ impl Event {
     /// # Errors
     /// The failure of the stream, if it had one.
     pub fn is_complete(&self) -> Result<bool> {
-        self.0.is_complete()
+        self.hal.is_complete()
     }
 
     /// Waits, on the host, until the stream has passed the point.
@@ -31,7 +37,7 @@ impl Event {
     /// # Errors
     /// The failure of the stream, if it had one.
     pub fn synchronize(&self) -> Result<()> {
-        self.0.synchronize()
+        self.hal.synchronize()
     }
 
     /// When the stream passed the point, in microseconds since the device was opened; `None` while it has not.
@@ -39,15 +45,29 @@ impl Event {
     /// # Errors
     /// [`Error::Vendor`](hal::Error::Vendor) when the device does not answer.
     pub fn time_us(&self) -> Result<Option<f64>> {
-        self.0.time_us()
+        self.hal.time_us()
     }
 }
 
 impl Stream {
-    pub(crate) fn new(hal: Arc<dyn hal::Stream>, name: &str) -> Stream {
+    pub(crate) fn new(hal: Arc<dyn hal::Stream>, name: &str, device: DeviceKey) -> Stream {
+        let (name, main) = (name.into(), false);
         Stream(Rc::new(Inner {
             hal,
-            name: name.into(),
+            name,
+            device,
+            main,
+        }))
+    }
+
+    /// The stream on which a device's products and kernels run, and in whose order its memory is used again.
+    pub(crate) fn main(hal: Arc<dyn hal::Stream>, device: DeviceKey) -> Stream {
+        let (name, main) = ("compute".into(), true);
+        Stream(Rc::new(Inner {
+            hal,
+            name,
+            device,
+            main,
         }))
     }
 
@@ -61,15 +81,20 @@ impl Stream {
     /// # Errors
     /// The stream's earlier failure, if it had one.
     pub fn record(&self) -> Result<Event> {
-        self.0.hal.record().map(Event)
+        Ok(Event {
+            hal: self.0.hal.record()?,
+            device: self.0.device,
+        })
     }
 
     /// Makes work queued from now on wait for `event`.
     ///
     /// # Errors
-    /// The failure of the event's stream, if it had one.
+    /// [`Error::Invalid`](hal::Error::Invalid) for an event of another device; the failure of the event's stream, if it
+    /// had one.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        self.0.hal.wait(&*event.0)
+        self.0.device.owns("wait", "an event", event.device)?;
+        self.0.hal.wait(&*event.hal)
     }
 
     /// Waits, on the host, for everything queued so far.
@@ -88,52 +113,63 @@ impl Stream {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Queues `work` that reads and writes these tensors, after all work of other streams that it depends on.
+    pub(crate) fn is_main(&self) -> bool {
+        self.0.main
+    }
+
+    pub(crate) fn device(&self) -> DeviceKey {
+        self.0.device
+    }
+
+    /// Queues `work` that uses these tensors, after all work of other streams that it depends on.
     ///
-    /// On a communication stream an event is recorded behind the work, so that later users of the tensors wait for
-    /// just this; on the compute stream that is left until somebody needs it.
+    /// On other streams than the device's own an event is recorded behind the work, so that later users of the tensors
+    /// wait for just this; on that one it is left until somebody needs it.
     pub(crate) fn queue(
         &self,
         name: &'static str,
-        reads: &[&Tensor],
-        writes: &[&Tensor],
+        arguments: &Arguments<'_>,
         work: impl FnOnce(&dyn hal::Stream) -> Result<()>,
     ) -> Result<()> {
-        let device = reads
-            .iter()
-            .chain(writes)
-            .next()
-            .map(|tensor| tensor.device().clone());
-        if let Some(device) = &device
+        for (tensor, _) in arguments.uses() {
+            let key = tensor.device().key();
+            self.0.device.owns(name, "a tensor", key)?;
+        }
+        let device = arguments.device();
+        if let Some(device) = device
             && let Some(notes) = &*device.0.recorded.borrow()
         {
-            notes.use_of(name, device, self, reads.iter().chain(writes).copied())?;
+            notes.use_of(name, device, self, arguments)?;
         }
-        for tensor in reads {
-            tensor.storage().order_after(self, false)?;
-        }
-        for tensor in writes {
-            tensor.storage().order_after(self, true)?;
+        for (tensor, access) in arguments.uses() {
+            tensor.storage().order_after(self, access.writes())?;
         }
         let span = device
-            .as_ref()
             .map(|device| trace::begin(device, self))
             .transpose()?
             .flatten();
-        work(self.hal())?;
-        if let (Some(device), Some(start)) = (&device, span) {
-            let bytes = writes.iter().map(|tensor| tensor.bytes()).sum();
-            trace::end(device, self, name, start, bytes)?;
+        let outcome = work(self.hal());
+        self.note(arguments, outcome)?;
+        if let (Some(device), Some(start)) = (device, span) {
+            trace::end(device, self, name, start, arguments.written_bytes())?;
         }
-        let event = match self.0.hal.kind() {
-            StreamKind::Compute => None,
-            StreamKind::Communication => Some(self.record()?),
+        Ok(())
+    }
+
+    // Work that failed may have been queued in part, so it counts as a use; but it takes no earlier one's place.
+    fn note(&self, arguments: &Arguments<'_>, outcome: Result<()>) -> Result<()> {
+        let event = match self.0.main {
+            true => Ok(None),
+            false => self.record().map(Some),
         };
-        for tensor in reads {
-            tensor.storage().note_use(self, event.as_ref(), false);
+        let end = event.as_ref().map_or(None, Option::as_ref);
+        for (tensor, access) in arguments.uses() {
+            tensor.storage().note_use(self, end, access.writes());
         }
-        for tensor in writes {
-            tensor.storage().note_use(self, event.as_ref(), true);
+        outcome?;
+        event?;
+        for (tensor, _) in arguments.uses().filter(|(_, access)| access.writes()) {
+            tensor.storage().forget_others(self);
         }
         Ok(())
     }

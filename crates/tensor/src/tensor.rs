@@ -1,25 +1,18 @@
 //! Tensors: a shape and an element type over a piece of device memory.
 
-use crate::{Device, storage::Storage};
+mod arguments;
+
+pub(crate) use arguments::Arguments;
+
+use crate::{Device, shape, storage::Storage};
 use bytemuck::Pod;
-use hal::{DType, Error, Kernel, RawBuffer, RawSlice, Result, kernel::Fill};
+use hal::{Access, DType, Element, Error, Kernel, RawSlice, Result, kernel::Fill};
 use std::{fmt, rc::Rc};
 
 /// A Rust type that is an element type.
-pub trait Scalar: Pod {
-    /// Its run-time value.
-    const DTYPE: DType;
-}
+pub trait Scalar: Pod + Element {}
 
-macro_rules! scalar {
-    ($($type:ty => $dtype:ident),*) => {
-        $(impl Scalar for $type {
-            const DTYPE: DType = DType::$dtype;
-        })*
-    };
-}
-
-scalar!(f64 => F64, f32 => F32, half::bf16 => Bf16, half::f16 => F16, i32 => I32, u32 => U32);
+impl<T: Pod + Element> Scalar for T {}
 
 /// A dense row-major tensor on a device. Cloning clones the handle; both see the same elements.
 ///
@@ -40,17 +33,7 @@ impl Tensor {
     /// [`Error::OutOfMemory`]; [`Error::Unsupported`] for an element type that the device lacks.
     pub fn empty(device: &Device, dtype: DType, shape: &[usize]) -> Result<Tensor> {
         device.require("tensor", dtype)?;
-        let count = shape
-            .iter()
-            .try_fold(1usize, |count, &size| count.checked_mul(size));
-        let bytes = count.and_then(|count| count.checked_mul(dtype.bytes()));
-        let bytes = bytes.ok_or_else(|| {
-            Error::invalid(
-                "tensor",
-                format!("shape {shape:?}"),
-                "fewer than 2^64 bytes",
-            )
-        })?;
+        let bytes = shape::num_elements("tensor", shape, dtype)? * dtype.bytes();
         let storage = Rc::new(Storage::new(device, bytes)?);
         if let Some(notes) = &*device.0.recorded.borrow() {
             notes.make(&storage);
@@ -115,11 +98,9 @@ impl Tensor {
     /// # Errors
     /// [`Error::Vendor`].
     pub fn fill(&self, value: f64) -> Result<()> {
-        let kernel = Kernel::Fill(Fill {
-            out: self.raw(),
-            value,
-        });
-        crate::ops::launch(self.device(), &[], &[self], kernel)
+        let mut args = Arguments::default();
+        let out = args.take(self);
+        crate::ops::launch(args, Kernel::Fill(Fill { out, value }))
     }
 
     /// Copies elements from the host.
@@ -137,12 +118,11 @@ impl Tensor {
         }
         self.device().not_recorded("upload")?;
         let bytes = bytemuck::cast_slice(elements);
-        self.device()
-            .compute()
-            .queue("upload", &[], &[self], |stream| {
-                // SAFETY: the tensor is live, and holds exactly these bytes (checked above).
-                unsafe { stream.upload(self.raw_bytes(), bytes) }
-            })
+        let used = Arguments::used([(self, Access::Write)]);
+        self.device().compute().queue("upload", &used, |stream| {
+            // SAFETY: the tensor is live, and holds exactly these bytes (checked above).
+            unsafe { stream.upload(self.raw().buffer(), bytes) }
+        })
     }
 
     /// Copies numbers from the host, rounded to the tensor's float type; to 16 bits through f32, as kernels round.
@@ -186,14 +166,17 @@ impl Tensor {
             ));
         }
         self.device().not_recorded("to_vec")?;
-        let mut elements = vec![T::zeroed(); self.num_elements()];
+        if !self.device().capabilities().holds_values {
+            let device = self.device().id();
+            return Err(Error::NoValues { device });
+        }
+        let mut elements = on_host(self.num_elements())?;
         let bytes = bytemuck::cast_slice_mut(&mut elements);
-        self.device()
-            .compute()
-            .queue("download", &[self], &[], |stream| {
-                // SAFETY: the tensor is live, and holds exactly as many bytes as `elements`.
-                unsafe { stream.download(bytes, self.raw_bytes()) }
-            })?;
+        let used = Arguments::used([(self, Access::Read)]);
+        self.device().compute().queue("download", &used, |stream| {
+            // SAFETY: the tensor is live, and holds exactly as many bytes as `elements`.
+            unsafe { stream.download(bytes, self.raw().buffer()) }
+        })?;
         Ok(elements)
     }
 
@@ -243,7 +226,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Invalid`] when the number of elements differs.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
-        if shape.iter().product::<usize>() != self.num_elements() {
+        if shape::num_elements("reshape", shape, self.dtype)? != self.num_elements() {
             let needed = format!("{} elements, as {:?} has", self.num_elements(), self.shape);
             return Err(Error::invalid("reshape", format!("{shape:?}"), needed));
         }
@@ -256,9 +239,11 @@ impl Tensor {
     /// A view of `count` indices of the first dim, from `start` on.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when they do not lie within the dim.
+    /// [`Error::Invalid`] when they do not lie within the dim, and for a tensor without dims.
     pub fn rows(&self, start: usize, count: usize) -> Result<Tensor> {
-        let have = self.shape.first().copied().unwrap_or(0);
+        let Some(&have) = self.shape.first() else {
+            return Err(Error::invalid("rows", format!("{self:?}"), "a first dim"));
+        };
         if start.checked_add(count).is_none_or(|end| end > have) {
             return Err(Error::invalid(
                 "rows",
@@ -325,7 +310,8 @@ impl Tensor {
         &self.storage
     }
 
-    pub(crate) fn raw(&self) -> RawSlice {
+    // Private to this module: operations get addresses from `Arguments`.
+    fn raw(&self) -> RawSlice {
         let addr = self.storage.block().addr + (self.offset * self.dtype.bytes()) as u64;
         RawSlice {
             addr,
@@ -333,13 +319,21 @@ impl Tensor {
             dtype: self.dtype,
         }
     }
+}
 
-    pub(crate) fn raw_bytes(&self) -> RawBuffer {
-        RawBuffer {
-            addr: self.raw().addr,
-            bytes: self.bytes(),
-        }
-    }
+// The device may hold more than the host.
+fn on_host<T: Scalar>(count: usize) -> Result<Vec<T>> {
+    let mut elements = Vec::new();
+    elements.try_reserve_exact(count).map_err(|_| {
+        let needed = "fewer than this host's memory holds";
+        Error::invalid(
+            "to_vec",
+            format!("{count} elements of {}", T::DTYPE),
+            needed,
+        )
+    })?;
+    elements.resize(count, T::zeroed());
+    Ok(elements)
 }
 
 impl fmt::Debug for Tensor {

@@ -3,7 +3,7 @@
 use crate::{failure::Outcome, launcher, machine, numbers::counted, output};
 use bootstrap::Processes;
 use clap::Args;
-use hal::{Driver, Vendor, error::Bytes};
+use hal::{Driver, VendorId, error::Bytes};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -61,7 +61,7 @@ impl Findings {
         let (memory_bytes, available_bytes) = machine::memory().unzip();
         Findings {
             version: env!("CARGO_PKG_VERSION"),
-            vendors: [Vendor::Cpu, Vendor::Cuda, Vendor::Rocm]
+            vendors: [VendorId::CPU, VendorId::CUDA, VendorId::ROCM]
                 .map(|vendor| probe(drivers, vendor))
                 .into(),
             mpi: mpi(processes),
@@ -143,7 +143,7 @@ fn mpi(processes: Option<&'static dyn Processes>) -> Vec<String> {
     }
 }
 
-fn probe(drivers: &[Driver], vendor: Vendor) -> VendorFindings {
+fn probe(drivers: &[Driver], vendor: VendorId) -> VendorFindings {
     let probe = drivers
         .iter()
         .find(|driver| driver.vendor == vendor)

@@ -1,6 +1,6 @@
 //! From an element type as a value to a Rust type.
 
-use hal::{DType, DeviceId, Error, Vendor};
+use hal::{DType, DeviceId, Error, VendorId};
 
 /// Runs `$body` with `$T` as the float type that `$dtype` names; any other type is refused.
 macro_rules! dispatch {
@@ -32,16 +32,16 @@ macro_rules! dispatch_accumulator {
 
 pub(crate) use {dispatch, dispatch_accumulator};
 
-/// The error for an element type that a kernel does not take.
+/// The error for an element type that a kernel does not take, or for a kernel without a function.
 #[cold]
-pub(crate) fn unsupported(operation: &str, dtype: DType) -> Error {
+pub(crate) fn unsupported(operation: &str, dtype: impl Into<Option<DType>>) -> Error {
     let device = DeviceId {
-        vendor: Vendor::Cpu,
+        vendor: VendorId::CPU,
         ordinal: 0,
     };
     Error::Unsupported {
         operation: operation.into(),
-        dtype,
+        dtype: dtype.into(),
         device,
     }
 }

@@ -25,7 +25,7 @@ mod squares;
 mod tests;
 
 use crate::{attention, pool::Pool};
-use hal::{Kernel, Result};
+use hal::{Kernel, Result, kernel::Custom};
 
 /// Runs a kernel to its end on the threads of `pool`.
 ///
@@ -68,6 +68,15 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::AdamW(args) => optimiser::adamw(args, pool),
             Kernel::Sgd(args) => optimiser::sgd(args, pool),
             Kernel::Copy2d(args) => layout::copy_2d(args, pool),
+            Kernel::Custom(args) => custom(args),
         }
     }
+}
+
+/// # Safety
+/// As for [`execute`].
+unsafe fn custom(args: &Custom) -> Result<()> {
+    // SAFETY: passed on from the caller.
+    let outcome = unsafe { args.run_on_host() };
+    outcome.unwrap_or_else(|| Err(dispatch::unsupported(args.kernel.name(), None)))
 }

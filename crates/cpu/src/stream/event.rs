@@ -1,10 +1,9 @@
 //! Points in streams, and the clock that dates them.
 
-use crate::wait::{Signal, lock};
+use crate::wait::Signal;
 use hal::{Error, Event, Result};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Microseconds since the process first asked, so that the clocks of all ranks agree.
@@ -28,8 +27,8 @@ impl Passed {
 
 // SAFETY: made only where all earlier work has run.
 unsafe impl Event for Passed {
-    fn raw(&self) -> u64 {
-        0
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn is_complete(&self) -> Result<bool> {
@@ -45,42 +44,18 @@ unsafe impl Event for Passed {
     }
 }
 
-/// Markers that have not been passed, so that a stream can wait for one of which it sees only the number.
-static PENDING: Mutex<BTreeMap<u64, Arc<Marker>>> = Mutex::new(BTreeMap::new());
-
-/// The marker behind the raw handle of an event, while it has not been passed.
-pub(super) fn pending(raw: u64) -> Option<Arc<Marker>> {
-    lock(&PENDING).get(&raw).cloned()
-}
-
 /// A point in a queue that its worker will pass.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Marker {
-    number: u64,
     passed: OnceLock<(f64, Result<()>)>,
     signal: Signal,
 }
 
 impl Marker {
-    /// A marker that [`pending`] finds until it is passed.
-    pub(super) fn new() -> Arc<Marker> {
-        // Above every address, so that no handle of another vendor is mistaken for one of these.
-        static NEXT: AtomicU64 = AtomicU64::new(0xfa5c_0000_0000_0000);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let marker = Arc::new(Marker {
-            number,
-            passed: OnceLock::new(),
-            signal: Signal::default(),
-        });
-        lock(&PENDING).insert(number, marker.clone());
-        marker
-    }
-
     /// Tells everyone that the stream is here, and whether it had failed before.
     pub(super) fn pass(&self, outcome: Result<()>) {
         let first = self.passed.set((now_us(), outcome)).is_ok();
         debug_assert!(first, "a bug: a stream passed the same point twice");
-        lock(&PENDING).remove(&self.number);
         self.signal.raise();
     }
 
@@ -97,6 +72,15 @@ impl Marker {
         }
         self.outcome()
     }
+
+    /// Waits for the stream's outcome, however long that takes.
+    pub(super) fn until_passed(&self) -> Result<()> {
+        loop {
+            if let Some(outcome) = self.wait(Duration::from_secs(3600)) {
+                return outcome;
+            }
+        }
+    }
 }
 
 /// The event of a queue.
@@ -106,8 +90,8 @@ pub(super) struct QueueEvent(pub(super) Arc<Marker>);
 // SAFETY: the worker passes the marker after everything queued before it, or once the stream has failed and none of that
 // will run.
 unsafe impl Event for QueueEvent {
-    fn raw(&self) -> u64 {
-        self.0.number
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn is_complete(&self) -> Result<bool> {
@@ -117,11 +101,7 @@ unsafe impl Event for QueueEvent {
     }
 
     fn synchronize(&self) -> Result<()> {
-        loop {
-            if let Some(outcome) = self.0.wait(Duration::from_secs(3600)) {
-                return outcome;
-            }
-        }
+        self.0.until_passed()
     }
 
     fn time_us(&self) -> Result<Option<f64>> {

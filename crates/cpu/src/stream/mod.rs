@@ -12,10 +12,11 @@ pub(crate) use event::now_us;
 pub(crate) use queue::cancelled;
 
 use crate::{pool::Pool, wait::lock};
-use event::Passed;
-use hal::{DeviceId, Error, Event, RawBuffer, RawStream, Result, Stream, StreamKind, Vendor};
+use event::{Passed, QueueEvent};
+use hal::{DeviceId, Error, Event, RawBuffer, Result, Stream, StreamKind};
 use inline::Inline;
 use queue::Queue;
+use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 /// A stream of this vendor.
@@ -46,18 +47,10 @@ impl HostStream {
     /// # Errors
     /// [`Error::Invalid`] for a stream of another vendor.
     pub(crate) fn of(stream: &dyn Stream) -> Result<&HostStream> {
-        let device = stream.device_id();
-        if device.vendor != Vendor::Cpu {
-            return Err(Error::invalid(
-                "stream",
-                format!("one of {device}"),
-                "one of the cpu vendor",
-            ));
-        }
-        let address = stream.raw().0 as *const HostStream;
-        // SAFETY: ids are true (contract of `hal::Stream`), so this is a `HostStream`, whose `raw` is its own address; the
-        // borrow of `stream` keeps it alive as long as the result is used.
-        Ok(unsafe { &*address })
+        stream.as_any().downcast_ref().ok_or_else(|| {
+            let found = format!("one of {}", stream.device_id());
+            Error::invalid("stream", found, "one of the cpu vendor")
+        })
     }
 
     /// Runs a job, or queues it.
@@ -104,14 +97,14 @@ impl HostStream {
 }
 
 // SAFETY: both engines run jobs one after another in the order of submission; events are made by the engine at the
-// point that they mark; the id is the one that the stream was made with, and `raw` is its own address.
+// point that they mark; the id is the one that the stream was made with.
 unsafe impl Stream for HostStream {
     fn device_id(&self) -> DeviceId {
         self.device
     }
 
-    fn raw(&self) -> RawStream {
-        RawStream(std::ptr::from_ref(self) as u64)
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn kind(&self) -> StreamKind {
@@ -178,12 +171,19 @@ unsafe impl Stream for HostStream {
     }
 
     fn wait(&self, event: &dyn Event) -> Result<()> {
-        if let (Engine::Queue(queue), Some(marker)) = (&self.engine, event::pending(event.raw())) {
-            return queue.wait(marker);
+        let event = event.as_any();
+        if let Some(QueueEvent(marker)) = event.downcast_ref() {
+            match &self.engine {
+                Engine::Queue(queue) if marker.outcome().is_none() => queue.wait(marker.clone()),
+                // A point passed long ago, or a stream that is the host's own.
+                _ => marker.until_passed().and_then(|()| self.check()),
+            }
+        } else if event.is::<Passed>() {
+            self.check()
+        } else {
+            let needed = "one of the cpu vendor";
+            Err(Error::invalid("wait", "an event of another vendor", needed))
         }
-        // A point passed long ago, or one of which only the host can learn that it has passed.
-        event.synchronize()?;
-        self.check()
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -97,7 +97,7 @@ impl Queue {
         if state.steps.is_empty() && !state.busy {
             return Arc::new(Passed::now());
         }
-        let marker = Marker::new();
+        let marker = Arc::new(Marker::default());
         state.steps.push_back(Step::Pass(marker.clone()));
         drop(state);
         self.shared.work.raise();

@@ -1,9 +1,10 @@
 use super::*;
+use hal::VendorId;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const DEVICE: DeviceId = DeviceId {
-    vendor: Vendor::Cpu,
+    vendor: VendorId::CPU,
     ordinal: 3,
 };
 
@@ -166,12 +167,12 @@ struct Foreign;
 unsafe impl Stream for Foreign {
     fn device_id(&self) -> DeviceId {
         DeviceId {
-            vendor: Vendor::Sim,
+            vendor: VendorId::SIM,
             ordinal: 0,
         }
     }
-    fn raw(&self) -> RawStream {
-        RawStream(1)
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
     }
     fn kind(&self) -> StreamKind {
         StreamKind::Compute
@@ -193,6 +194,36 @@ unsafe impl Stream for Foreign {
     }
     fn synchronize(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct ForeignEvent;
+
+// SAFETY: nothing is before it.
+unsafe impl Event for ForeignEvent {
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+    fn is_complete(&self) -> Result<bool> {
+        Ok(true)
+    }
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+    fn time_us(&self) -> Result<Option<f64>> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn an_event_of_another_vendor_is_refused() {
+    for stream in streams() {
+        let error = stream.wait(&ForeignEvent).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "wait: an event of another vendor, needs one of the cpu vendor"
+        );
     }
 }
 

@@ -3,13 +3,13 @@
 use super::{CudaDriver, call, opaque};
 use crate::sys::driver::*;
 use gpu::table::{Address as DeviceAddress, Call, Handle, Outcome, Properties, Runtime};
-use hal::Vendor;
+use hal::VendorId;
 use std::ffi::{CStr, c_int, c_void};
 
 // SAFETY: each method makes the calls that its documentation names; handles come from the driver.
 unsafe impl Runtime for CudaDriver {
-    fn vendor(&self) -> Vendor {
-        Vendor::Cuda
+    fn vendor(&self) -> VendorId {
+        VendorId::CUDA
     }
 
     fn version(&self) -> Outcome<String> {

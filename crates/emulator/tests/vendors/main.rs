@@ -5,6 +5,7 @@
 //! each rank; grids that have more are skipped, with a word on stderr. `FASCICLE_PARITY=all` trains on every grid.
 
 mod contract;
+mod custom;
 mod ending;
 mod epilogues;
 mod graph;

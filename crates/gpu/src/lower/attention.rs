@@ -3,6 +3,7 @@
 //! 16-bit elements with heads of 64 or 128 elements go to the matrix units ([`super::attention_tiles`]), all others to
 //! plain kernels that hold their tiles in shared memory.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch, attention_tiles as tiles,
     dropout::{RandomKey, threshold},
@@ -155,7 +156,7 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
     })?;
     let grid = grid(NAME, shape, tile[0], shape.heads)?;
     let launch = Launch::new(
-        format!("{NAME}_{dtype}"),
+        Name::of(NAME).and("_").and(dtype),
         grid,
         [THREADS, 1, 1],
         &forward_params(args, tile),
@@ -210,7 +211,12 @@ fn delta(args: &AttentionBackward, dtype: &str, traits: &DeviceTraits, workspace
         delta: workspace,
     };
     let (grid, block) = warps(shape.sequences * shape.sequence * shape.heads, traits);
-    Launch::new(format!("attention_delta_{dtype}"), grid, block, &params)
+    Launch::new(
+        Name::of("attention_delta_").and(dtype),
+        grid,
+        block,
+        &params,
+    )
 }
 
 const QUERIES: &str = "attention_backward_queries";
@@ -243,7 +249,12 @@ fn backward_plain(
             grid(name, shape, tile[0], heads)?,
             backward_params(args, tile, workspace),
         );
-        let launch = Launch::new(format!("{name}_{dtype}"), grid, [THREADS, 1, 1], &params);
+        let launch = Launch::new(
+            Name::of(name).and("_").and(dtype),
+            grid,
+            [THREADS, 1, 1],
+            &params,
+        );
         Ok(launch.with_shared(bytes))
     };
     let queries = tile(QUERIES, shape, args.q.dtype, traits, |rows, keys, size| {

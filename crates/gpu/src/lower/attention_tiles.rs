@@ -1,5 +1,6 @@
 //! Attention on the matrix units. C++: `attention_tiles.h`, `attention_tiles_backward.h`.
 
+use super::name::Name;
 use super::{DeviceTraits, Launch};
 use bytemuck::NoUninit;
 use hal::{DType, RawSlice, kernel::AttentionShape};
@@ -38,6 +39,11 @@ pub(super) fn launch(
     } else {
         ""
     };
-    let name = format!("{operation}_tiles_{dtype}_{}{dropout}", shape.head_size);
+    let name = Name::of(operation)
+        .and("_tiles_")
+        .and(dtype)
+        .and("_")
+        .and(shape.head_size)
+        .and(dropout);
     Launch::new(name, grid, [WARPS * traits.warp, 1, 1], params).with_shared(SHARED_BYTES)
 }

@@ -1,5 +1,6 @@
 //! Blocks of matrices, bias and its gradient. C++: `columns.h`.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     layouts::{Layout, params},
@@ -45,7 +46,7 @@ pub(super) fn copy_2d(args: &Copy2d, _traits: &DeviceTraits) -> Result<Vec<Launc
     };
     let (grid, block) = rows(num_rows, columns, pack(dtype));
     Ok(vec![Launch::new(
-        format!("copy_2d_{}", dtype.bytes()),
+        Name::of("copy_2d_").and(dtype.bytes()),
         grid,
         block,
         &params,
@@ -53,7 +54,7 @@ pub(super) fn copy_2d(args: &Copy2d, _traits: &DeviceTraits) -> Result<Vec<Launc
 }
 
 pub(super) fn add_bias(args: &AddBias, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!("add_bias_{}", traits.float("add_bias", args.x.dtype)?);
+    let name = Name::of("add_bias_").and(traits.float("add_bias", args.x.dtype)?);
     let (x, bias) = (args.x.addr, args.bias.addr);
     let params = AddBiasParams {
         x,
@@ -86,7 +87,7 @@ pub(super) fn column_sum(
     workspace: u64,
 ) -> Result<Vec<Launch>> {
     let (columns, dtype) = (args.columns, args.x.dtype);
-    let name = format!("column_parts_{}", traits.float("column_sum", dtype)?);
+    let name = Name::of("column_parts_").and(traits.float("column_sum", dtype)?);
     traits.float("column_sum", args.out.dtype)?;
     if args.rows * columns == 0 {
         return Ok(Vec::new());
@@ -123,7 +124,7 @@ pub(super) fn add_parts(
     };
     // Short blocks: a matrix has few columns, and every multiprocessor should get some.
     Launch::new(
-        format!("add_parts_{}", out.dtype),
+        Name::of("add_parts_").and(out.dtype),
         [blocks(columns, 32), 1, 1],
         [32, 1, 1],
         &params,

@@ -1,5 +1,6 @@
 //! Dropout. C++: `dropout.h`, `philox.h`.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     layouts::{Layout, params},
@@ -40,7 +41,7 @@ pub(super) fn threshold(probability: f64) -> u32 {
 }
 
 pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!("dropout_{}", traits.float("dropout", args.x.dtype)?);
+    let name = Name::of("dropout_").and(traits.float("dropout", args.x.dtype)?);
     let region = args.region;
     if region.rows * region.columns == 0 {
         return Ok(Vec::new());

@@ -1,5 +1,6 @@
 //! Fill, cast, scaled sum, the four operations, activation functions. C++: `elementwise.h`, `activation.h`.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     layouts::{Layout, params},
@@ -36,7 +37,7 @@ pub(super) const LAYOUTS: &[Layout] = &[
 ];
 
 /// One launch over `len` elements, none when there are none.
-fn over(name: String, len: usize, pack: usize, arguments: &impl bytemuck::NoUninit) -> Vec<Launch> {
+fn over(name: Name, len: usize, pack: usize, arguments: &impl bytemuck::NoUninit) -> Vec<Launch> {
     let (grid, block) = flat(len, pack);
     if len == 0 {
         Vec::new()
@@ -65,7 +66,7 @@ pub(super) fn fill(args: &Fill, _traits: &DeviceTraits) -> Result<Vec<Launch>> {
         bits: bits(dtype, args.value),
     };
     Ok(over(
-        format!("fill_{}", dtype.bytes()),
+        Name::of("fill_").and(dtype.bytes()),
         len,
         pack(dtype),
         &params,
@@ -73,12 +74,12 @@ pub(super) fn fill(args: &Fill, _traits: &DeviceTraits) -> Result<Vec<Launch>> {
 }
 
 /// Two types as they stand in a name, and the longer of their packs.
-fn pair(operation: &str, from: DType, to: DType, traits: &DeviceTraits) -> Result<(String, usize)> {
-    let name = format!(
-        "{operation}_{}_{}",
-        traits.float(operation, from)?,
-        traits.float(operation, to)?
-    );
+fn pair(operation: &str, from: DType, to: DType, traits: &DeviceTraits) -> Result<(Name, usize)> {
+    let name = Name::of(operation)
+        .and("_")
+        .and(traits.float(operation, from)?)
+        .and("_")
+        .and(traits.float(operation, to)?);
     Ok((name, pack(from).max(pack(to))))
 }
 
@@ -123,7 +124,7 @@ pub(super) fn binary(args: &Binary, traits: &DeviceTraits) -> Result<Vec<Launch>
         unused: 0,
     };
     Ok(over(
-        format!("binary_{}", traits.float("binary", dtype)?),
+        Name::of("binary_").and(traits.float("binary", dtype)?),
         len,
         pack(dtype),
         &params,
@@ -152,7 +153,7 @@ pub(super) fn unary(args: &Unary, traits: &DeviceTraits) -> Result<Vec<Launch>> 
         unused: 0,
     };
     Ok(over(
-        format!("unary_{}", traits.float("unary", dtype)?),
+        Name::of("unary_").and(traits.float("unary", dtype)?),
         len,
         pack(dtype),
         &params,
@@ -171,7 +172,7 @@ pub(super) fn unary_backward(args: &UnaryBackward, traits: &DeviceTraits) -> Res
         unused: 0,
     };
     Ok(over(
-        format!("unary_backward_{}", traits.float("unary_backward", dtype)?),
+        Name::of("unary_backward_").and(traits.float("unary_backward", dtype)?),
         len,
         pack(dtype),
         &params,
@@ -188,7 +189,7 @@ pub(super) fn swiglu(args: &Swiglu, traits: &DeviceTraits) -> Result<Vec<Launch>
         len: len as u64,
     };
     Ok(over(
-        format!("swiglu_{}", traits.float("swiglu", dtype)?),
+        Name::of("swiglu_").and(traits.float("swiglu", dtype)?),
         len,
         pack(dtype),
         &params,
@@ -208,10 +209,7 @@ pub(super) fn swiglu_backward(args: &SwigluBackward, traits: &DeviceTraits) -> R
         len: len as u64,
     };
     Ok(over(
-        format!(
-            "swiglu_backward_{}",
-            traits.float("swiglu_backward", dtype)?
-        ),
+        Name::of("swiglu_backward_").and(traits.float("swiglu_backward", dtype)?),
         len,
         pack(dtype),
         &params,

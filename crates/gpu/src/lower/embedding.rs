@@ -1,5 +1,6 @@
 //! Look-up in a sharded table, and its gradient. C++: `embedding.h`.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     layouts::{Layout, params},
@@ -46,10 +47,8 @@ pub(super) fn embedding_forward(
     args: &EmbeddingForward,
     traits: &DeviceTraits,
 ) -> Result<Vec<Launch>> {
-    let name = format!(
-        "embedding_forward_{}",
-        traits.float("embedding_forward", args.table.dtype)?
-    );
+    let name =
+        Name::of("embedding_forward_").and(traits.float("embedding_forward", args.table.dtype)?);
     if args.rows * args.columns == 0 {
         return Ok(Vec::new());
     }
@@ -76,10 +75,8 @@ pub(super) fn embedding_backward(
     traits: &DeviceTraits,
     workspace: u64,
 ) -> Result<Vec<Launch>> {
-    let name = format!(
-        "embedding_backward_{}",
-        traits.float("embedding_backward", args.d_out.dtype)?
-    );
+    let name =
+        Name::of("embedding_backward_").and(traits.float("embedding_backward", args.d_out.dtype)?);
     if args.rows > MAX_IDS {
         let (found, needed) = (format!("{} ids", args.rows), format!("at most {MAX_IDS}"));
         return Err(Error::invalid("embedding_backward", found, needed));
@@ -105,7 +102,7 @@ pub(super) fn embedding_backward(
     let (links_grid, links_block) = warps(args.rows, traits);
     let (grid, block) = rows(args.rows, args.columns, pack(args.d_out.dtype));
     Ok(vec![
-        Launch::new("embedding_links", links_grid, links_block, &links),
+        Launch::new(Name::of("embedding_links"), links_grid, links_block, &links),
         Launch::new(name, grid, block, &params),
     ])
 }

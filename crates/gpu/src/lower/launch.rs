@@ -1,5 +1,6 @@
 //! What a launch is, and what it must know of a device.
 
+use super::name::Name;
 use bytemuck::{NoUninit, bytes_of};
 use hal::{DType, DeviceId, Error, Result};
 
@@ -20,7 +21,7 @@ pub struct DeviceTraits {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     /// Its name in the code object.
-    pub function: String,
+    pub function: Name,
     /// Blocks in x, y and z.
     pub grid: [u32; 3],
     /// Threads of a block in x, y and z.
@@ -34,13 +35,13 @@ pub struct Launch {
 impl Launch {
     /// A launch of `fascicle_<name>` on `arguments`, without shared memory.
     pub(super) fn new(
-        name: impl AsRef<str>,
+        name: Name,
         grid: [u32; 3],
         block: [u32; 3],
         arguments: &impl NoUninit,
     ) -> Self {
         Launch {
-            function: format!("fascicle_{}", name.as_ref()),
+            function: Name::of("fascicle_").and(&*name),
             grid,
             block,
             shared_bytes: 0,
@@ -75,11 +76,20 @@ impl DeviceTraits {
         }
     }
 
+    /// That a program's own kernel brings no code for this device.
+    pub fn without_code(&self, kernel: &str) -> Error {
+        Error::Unsupported {
+            operation: kernel.into(),
+            dtype: None,
+            device: self.device,
+        }
+    }
+
     /// That this device has no function for such elements.
     pub(super) fn unsupported(&self, operation: &str, dtype: DType) -> Error {
         Error::Unsupported {
             operation: operation.into(),
-            dtype,
+            dtype: Some(dtype),
             device: self.device,
         }
     }

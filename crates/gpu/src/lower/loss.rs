@@ -1,5 +1,6 @@
 //! Cross-entropy over a sharded vocabulary. C++: `loss.h`.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     layouts::{Layout, params},
@@ -58,10 +59,7 @@ pub(super) fn softmax_statistics(
     traits: &DeviceTraits,
 ) -> Result<Vec<Launch>> {
     let dtype = args.logits.dtype;
-    let name = format!(
-        "softmax_statistics_{}",
-        traits.float("softmax_statistics", dtype)?
-    );
+    let name = Name::of("softmax_statistics_").and(traits.float("softmax_statistics", dtype)?);
     if args.rows == 0 {
         return Ok(Vec::new());
     }
@@ -80,10 +78,8 @@ pub(super) fn softmax_statistics(
 }
 
 pub(super) fn combine_softmax(args: &CombineSoftmax, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!(
-        "softmax_combine_{}",
-        traits.accumulator("softmax_combine", args.parts.dtype)?
-    );
+    let name =
+        Name::of("softmax_combine_").and(traits.accumulator("softmax_combine", args.parts.dtype)?);
     if args.rows == 0 {
         return Ok(Vec::new());
     }
@@ -106,10 +102,8 @@ pub(super) fn cross_entropy_backward(
     traits: &DeviceTraits,
 ) -> Result<Vec<Launch>> {
     let dtype = args.logits.dtype;
-    let name = format!(
-        "cross_entropy_backward_{}",
-        traits.float("cross_entropy_backward", dtype)?
-    );
+    let name =
+        Name::of("cross_entropy_backward_").and(traits.float("cross_entropy_backward", dtype)?);
     if args.rows * args.columns == 0 {
         return Ok(Vec::new());
     }

@@ -13,6 +13,7 @@ mod embedding;
 mod launch;
 pub mod layouts;
 mod loss;
+pub mod name;
 mod norm;
 mod optimiser;
 mod rope;
@@ -31,7 +32,8 @@ use hal::{Kernel, Result};
 /// launches have run; its contents are arbitrary before and after.
 ///
 /// # Errors
-/// [`hal::Error::Unsupported`] for an element type or a size that no device function takes.
+/// [`hal::Error::Unsupported`] for an element type or a size that no device function takes, and for a program's own kernel,
+/// which brings its code.
 pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<Vec<Launch>> {
     match kernel {
         Kernel::Fill(args) => elementwise::fill(args, traits),
@@ -63,6 +65,7 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::AdamW(args) => optimiser::adamw(args, traits),
         Kernel::Sgd(args) => optimiser::sgd(args, traits),
         Kernel::Copy2d(args) => columns::copy_2d(args, traits),
+        Kernel::Custom(args) => Err(traits.without_code(args.kernel.name())),
     }
 }
 

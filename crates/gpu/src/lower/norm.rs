@@ -1,5 +1,6 @@
 //! LayerNorm and RMSNorm. C++: `norm.h`, `norm_backward.h`.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     columns::{add_parts, partials_bytes},
@@ -71,10 +72,7 @@ fn unless_empty(shape: NormShape, launches: Vec<Launch>) -> Vec<Launch> {
 }
 
 pub(super) fn moments(args: &Moments, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!(
-        "norm_moments_{}",
-        traits.float("norm_moments", args.x.dtype)?
-    );
+    let name = Name::of("norm_moments_").and(traits.float("norm_moments", args.x.dtype)?);
     let params = MomentsParams {
         sizes: args.shape.into(),
         x: args.x.addr,
@@ -88,10 +86,7 @@ pub(super) fn moments(args: &Moments, traits: &DeviceTraits) -> Result<Vec<Launc
 }
 
 pub(super) fn combine_moments(args: &CombineMoments, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!(
-        "norm_combine_{}",
-        traits.accumulator("norm_combine", args.parts.dtype)?
-    );
+    let name = Name::of("norm_combine_").and(traits.accumulator("norm_combine", args.parts.dtype)?);
     let (parts, moments) = (args.parts.addr, args.moments.addr);
     let params = CombineMomentsParams {
         sizes: args.shape.into(),
@@ -107,7 +102,7 @@ pub(super) fn combine_moments(args: &CombineMoments, traits: &DeviceTraits) -> R
 }
 
 pub(super) fn normalize(args: &Normalize, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!("normalize_{}", traits.float("normalize", args.x.dtype)?);
+    let name = Name::of("normalize_").and(traits.float("normalize", args.x.dtype)?);
     let params = NormalizeParams {
         sizes: args.shape.into(),
         x: args.x.addr,
@@ -158,7 +153,7 @@ fn row_sums(args: &NormalizeSums, dtype: &str, traits: &DeviceTraits) -> Launch 
         sums: args.sums.addr,
     };
     let (grid, block) = warps(args.shape.rows, traits);
-    Launch::new(format!("norm_row_sums_{dtype}"), grid, block, &params)
+    Launch::new(Name::of("norm_row_sums_").and(dtype), grid, block, &params)
 }
 
 fn column_sums(args: &NormalizeSums, dtype: &str, partials: u64) -> Launch {
@@ -172,17 +167,20 @@ fn column_sums(args: &NormalizeSums, dtype: &str, partials: u64) -> Launch {
         rows_of_part: rows_of_part as u64,
     };
     let (grid, block) = rows(num_parts, args.shape.columns, pack(args.x.dtype));
-    Launch::new(format!("norm_column_sums_{dtype}"), grid, block, &params)
+    Launch::new(
+        Name::of("norm_column_sums_").and(dtype),
+        grid,
+        block,
+        &params,
+    )
 }
 
 pub(super) fn normalize_backward(
     args: &NormalizeBackward,
     traits: &DeviceTraits,
 ) -> Result<Vec<Launch>> {
-    let name = format!(
-        "normalize_backward_{}",
-        traits.float("normalize_backward", args.x.dtype)?
-    );
+    let name =
+        Name::of("normalize_backward_").and(traits.float("normalize_backward", args.x.dtype)?);
     let params = NormalizeBackwardParams {
         sizes: args.shape.into(),
         x: args.x.addr,

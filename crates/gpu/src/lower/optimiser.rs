@@ -1,5 +1,6 @@
 //! AdamW and stochastic gradient descent over many tensors. C++: `optimiser.h`.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     layouts::{Layout, params},
@@ -103,7 +104,7 @@ fn check(
 
 fn launch(operation: &str, dtype: DType, blocks: usize, params: &impl NoUninit) -> Launch {
     Launch::new(
-        format!("{operation}_{dtype}"),
+        Name::of(operation).and("_").and(dtype),
         [blocks as u32, 1, 1],
         [THREADS, 1, 1],
         params,

@@ -1,5 +1,6 @@
 //! Rotary positions. C++: `rope.h`.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     layouts::{Layout, params},
@@ -23,7 +24,7 @@ params! {
 pub(super) const LAYOUTS: &[Layout] = &[RopeParams::LAYOUT];
 
 pub(super) fn rope(args: &Rope, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    let name = format!("rope_{}", traits.float("rope", args.x.dtype)?);
+    let name = Name::of("rope_").and(traits.float("rope", args.x.dtype)?);
     let half = args.head_size / 2;
     if args.rows * args.heads * half == 0 {
         return Ok(Vec::new());

@@ -1,5 +1,6 @@
 //! The norm of all gradients and the factor that clips them. C++: `squares.h`.
 
+use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     layouts::{Layout, params},
@@ -92,7 +93,7 @@ fn squares_of(slices: &[RawSlice], partials: u64, traits: &DeviceTraits) -> (Lau
         blocks += parts(slice);
     }
     let launch = Launch::new(
-        "squares_parts",
+        Name::of("squares_parts"),
         [blocks as u32, 1, 1],
         [THREADS, 1, 1],
         &params,
@@ -107,7 +108,12 @@ fn total(args: &SumSquares, partials: u64, parts: usize, traits: &DeviceTraits) 
         parts: parts as u64,
     };
     let threads = threads(parts, 512, traits);
-    let launch = Launch::new("squares_total", [1, 1, 1], [threads, 1, 1], &params);
+    let launch = Launch::new(
+        Name::of("squares_total"),
+        [1, 1, 1],
+        [threads, 1, 1],
+        &params,
+    );
     launch.with_shared(reduction_bytes(threads, traits))
 }
 
@@ -122,7 +128,7 @@ pub(super) fn clip_scale(args: &ClipScale, traits: &DeviceTraits) -> Result<Vec<
         gradient_scale: args.gradient_scale,
     };
     Ok(vec![Launch::new(
-        "clip_scale",
+        Name::of("clip_scale"),
         [1, 1, 1],
         [1, 1, 1],
         &params,

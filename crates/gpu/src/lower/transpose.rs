@@ -1,5 +1,6 @@
 //! A matrix turned over. C++: `transpose.h`.
 
+use super::name::Name;
 use super::{
     Launch,
     layouts::{Layout, params},
@@ -64,6 +65,6 @@ pub fn transpose(x: &Stored, out: u64) -> Launch {
         1,
     ];
     let shared = TURN * (TURN + 1) * dtype.bytes();
-    let name = format!("transpose_{}", dtype.bytes());
+    let name = Name::of("transpose_").and(dtype.bytes());
     Launch::new(name, grid, [TURN as u32, TURN_ROWS, 1], &params).with_shared(shared as u32)
 }

@@ -182,7 +182,7 @@ impl Handles {
     fn unsupported(&self, dtype: DType) -> Error {
         Error::Unsupported {
             operation: "gemm".into(),
-            dtype,
+            dtype: Some(dtype),
             device: self.context.id,
         }
     }

@@ -16,8 +16,8 @@ use crate::{
     event::{Clock, StreamEvent},
     graph::Graph,
 };
-use hal::{DeviceId, Error, Event, RawBuffer, RawStream, Recording, Result, Stream, StreamKind};
-use std::sync::Arc;
+use hal::{DeviceId, Error, Event, RawBuffer, Recording, Result, Stream, StreamKind};
+use std::{any::Any, sync::Arc};
 use worker::Worker;
 
 /// A stream of this crate.
@@ -54,17 +54,13 @@ impl GpuStream {
     /// [`Error::Invalid`] for a stream of another vendor.
     pub(crate) fn of(stream: &dyn Stream, device: DeviceId) -> Result<&GpuStream> {
         let found = stream.device_id();
-        if found.vendor != device.vendor {
-            return Err(Error::invalid(
-                "stream",
-                format!("one of {found}"),
-                format!("one of {device}"),
-            ));
-        }
-        let address = stream.raw().0 as usize;
-        // SAFETY: ids are true (contract of `hal::Stream`), so this is a `GpuStream`, whose `raw` is its own address; the
-        // borrow of `stream` keeps it alive as long as the result is used.
-        Ok(unsafe { &*std::ptr::with_exposed_provenance(address) })
+        // CUDA's streams and HIP's have one type.
+        let own = stream.as_any().downcast_ref();
+        own.filter(|_| found.vendor == device.vendor)
+            .ok_or_else(|| {
+                let needed = format!("one of {device}");
+                Error::invalid("stream", format!("one of {found}"), needed)
+            })
     }
 
     /// The vendor's stream, for work that is passed straight on.
@@ -113,14 +109,14 @@ impl GpuStream {
 }
 
 // SAFETY: work goes to one stream of the vendor in the order of the calls, also through the thread; events are recorded
-// in that order; the id is the one that the stream was made with, and `raw` is its own address.
+// in that order; the id is the one that the stream was made with.
 unsafe impl Stream for GpuStream {
     fn device_id(&self) -> DeviceId {
         self.core.context.id
     }
 
-    fn raw(&self) -> RawStream {
-        RawStream(std::ptr::from_ref(self).expose_provenance() as u64)
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn kind(&self) -> StreamKind {
@@ -166,7 +162,7 @@ unsafe impl Stream for GpuStream {
     }
 
     fn wait(&self, event: &dyn Event) -> Result<()> {
-        let event = StreamEvent::of(event);
+        let event = StreamEvent::of(event, self.core.context.id)?;
         match &self.worker {
             None => event.delay(&self.core.context, self.core.handle()),
             Some(worker) => {

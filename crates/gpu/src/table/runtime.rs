@@ -1,7 +1,7 @@
 //! Driver calls: contexts, memory, streams, events, modules, graphs.
 
 use super::Outcome;
-use hal::Vendor;
+use hal::VendorId;
 use std::{ffi::CStr, fmt};
 
 /// A vendor's own handle: a pointer, or a number that stands for one.
@@ -35,7 +35,7 @@ pub struct Properties {
 /// The methods do what their C functions document, and nothing else; a handle is handed out once.
 pub unsafe trait Runtime: Send + Sync + fmt::Debug {
     /// Whose it is.
-    fn vendor(&self) -> Vendor;
+    fn vendor(&self) -> VendorId;
 
     /// The version in words, as in `CUDA driver 13.0`.
     fn version(&self) -> Outcome<String>;

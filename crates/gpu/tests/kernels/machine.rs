@@ -2,7 +2,7 @@
 
 use crate::memory::Memory;
 use fascicle_gpu::lower::{self, DeviceTraits, Launch};
-use hal::{DType, DeviceId, Kernel, RawSlice, StreamKind, Vendor};
+use hal::{DType, DeviceId, Kernel, RawSlice, StreamKind, VendorId};
 use std::{
     ffi::{CString, c_char, c_int, c_void},
     path::{Path, PathBuf},
@@ -56,9 +56,9 @@ fn open(path: &Path) -> Library {
 pub fn traits(warp: u32) -> DeviceTraits {
     let device = DeviceId {
         vendor: if warp == 32 {
-            Vendor::Cuda
+            VendorId::CUDA
         } else {
-            Vendor::Rocm
+            VendorId::ROCM
         },
         ordinal: 0,
     };
@@ -82,7 +82,7 @@ fn run_lowered(library: &Library, kernel: &Kernel, warp: u32) {
 }
 
 fn launch_on(library: &Library, launch: &Launch, warp: u32) {
-    let name = CString::new(launch.function.clone()).unwrap();
+    let name = CString::new(&*launch.function).unwrap();
     let mut needed = 0;
     // SAFETY: a string and a number to write to.
     let found = unsafe { (library.has)(name.as_ptr(), &mut needed) };

@@ -1,6 +1,10 @@
 //! Causal self-attention that never holds the sequence x sequence matrix, and rotary positions.
 
-use crate::{RawSlice, random::Key};
+use crate::{
+    RawSlice,
+    operand::{READ, WRITE, operands},
+    random::Key,
+};
 
 /// Dropout of attention weights.
 ///
@@ -102,4 +106,14 @@ pub struct Rope {
     pub base: f64,
     /// Turn the other way.
     pub backward: bool,
+}
+
+operands! {
+    AttentionForward { q: READ, k: READ, v: READ, out: WRITE, log_sum_exp: WRITE ; shape }
+    AttentionBackward {
+        q: READ, k: READ, v: READ, out: READ, log_sum_exp: READ, d_out: READ,
+        d_q: WRITE, d_k: WRITE, d_v: WRITE
+        ; shape
+    }
+    Rope { x: READ, out: WRITE.in_place() ; rows, sequence, heads, head_size, base, backward }
 }

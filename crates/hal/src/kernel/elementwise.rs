@@ -1,6 +1,10 @@
 //! Elementwise kernels, and the two that meet a row: bias and column sum.
 
-use crate::{RawSlice, random::Key};
+use crate::{
+    RawSlice,
+    operand::{READ, Role, UPDATE, WRITE, operands},
+    random::Key,
+};
 
 /// `out[i] = value`.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,4 +169,18 @@ pub struct Dropout {
     pub key: Key,
     /// Global indices of the elements.
     pub region: Region,
+}
+
+operands! {
+    Fill { out: WRITE ; value }
+    Cast { x: READ, out: WRITE }
+    Axpby { x: READ, y: Role::scaled_by(*beta).in_place() ; alpha, beta }
+    Binary { a: READ, b: READ, out: WRITE.in_place() ; op }
+    Unary { x: READ, out: WRITE ; op }
+    UnaryBackward { x: READ, d_out: READ, d_x: WRITE.in_place() ; op }
+    Swiglu { gate: READ, up: READ, out: WRITE }
+    SwigluBackward { gate: READ, up: READ, d_out: READ, d_gate: WRITE.in_place(), d_up: WRITE.in_place() }
+    AddBias { x: UPDATE, bias: READ ; rows, columns }
+    ColumnSum { x: READ, out: UPDATE ; rows, columns }
+    Dropout { x: READ, out: WRITE.in_place() ; probability, key, region }
 }

@@ -1,6 +1,9 @@
 //! Look-up in a table whose rows may be cut in shards.
 
-use crate::RawSlice;
+use crate::{
+    RawSlice,
+    operand::{READ, UPDATE, WRITE, operands},
+};
 
 /// `out[i] = table[ids[i] - first_row]`, or 0 where that row is not held here.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,4 +41,9 @@ pub struct EmbeddingBackward {
     pub table_rows: usize,
     /// Global index of the first of them.
     pub first_row: usize,
+}
+
+operands! {
+    EmbeddingForward { table: READ, ids: READ, out: WRITE ; rows, columns, table_rows, first_row }
+    EmbeddingBackward { d_out: READ, ids: READ, d_table: UPDATE ; rows, columns, table_rows, first_row }
 }

@@ -1,6 +1,9 @@
 //! Moving blocks of matrices.
 
-use crate::RawSlice;
+use crate::{
+    RawSlice,
+    operand::{READ, WRITE, operands},
+};
 
 /// Copies a rows x columns block between two row-major matrices of one type.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,4 +20,8 @@ pub struct Copy2d {
     pub rows: usize,
     /// Columns of the block.
     pub columns: usize,
+}
+
+operands! {
+    Copy2d { src: READ, dst: WRITE ; src_leading, dst_leading, rows, columns }
 }

@@ -4,7 +4,10 @@
 //! [`CrossEntropyBackward`]. Columns whose global index is not below `vocabulary` are padding: they never count.
 //! A target of `u32::MAX` marks a row without loss.
 
-use crate::RawSlice;
+use crate::{
+    RawSlice,
+    operand::{READ, UPDATE, WRITE, operands},
+};
 
 /// Maximum, sum of exp(logit - maximum), and target logit of the local columns of every row.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,4 +69,19 @@ pub struct CrossEntropyBackward {
     pub vocabulary: usize,
     /// Factor, as in [`CombineSoftmax`].
     pub scale: f64,
+}
+
+operands! {
+    SoftmaxStatistics {
+        logits: READ, targets: READ, statistics: WRITE
+        ; rows, columns, first_column, vocabulary
+    }
+    CombineSoftmax {
+        parts: READ, targets: READ, log_sum_exp: WRITE, loss: UPDATE
+        ; shards, rows, scale
+    }
+    CrossEntropyBackward {
+        logits: UPDATE, targets: READ, log_sum_exp: READ, d_loss: READ
+        ; rows, columns, first_column, vocabulary, scale
+    }
 }

@@ -2,13 +2,15 @@
 //!
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a vendor
 //! dispatches in one place, a simulated vendor costs them in one place, and a trace names them in one place. One file
-//! for each family: [`elementwise`], [`norm`], [`attention`], [`loss`], [`embedding`], [`optimiser`], [`layout`].
+//! for each family: [`elementwise`], [`norm`], [`attention`], [`loss`], [`embedding`], [`optimiser`], [`layout`]; and
+//! [`custom`], for kernels that a program brings itself.
 //!
 //! Throughout: matrices are row-major and dense (`rows x columns`), arithmetic is held in the accumulator of the
 //! element type, an `out` may be the very same slice as one input of equal type where the kernel is elementwise, and
 //! overlaps nothing otherwise.
 
 pub mod attention;
+pub mod custom;
 pub mod elementwise;
 pub mod embedding;
 pub mod layout;
@@ -17,6 +19,7 @@ pub mod norm;
 pub mod optimiser;
 
 pub use attention::{AttentionBackward, AttentionDropout, AttentionForward, AttentionShape, Rope};
+pub use custom::{Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode};
 pub use elementwise::{
     AddBias, Axpby, Binary, BinaryOp, Cast, ColumnSum, Dropout, Fill, Region, Swiglu,
     SwigluBackward, Unary, UnaryBackward, UnaryOp,
@@ -29,7 +32,7 @@ pub use norm::{
 };
 pub use optimiser::{AdamW, AdamWTensor, ClipScale, Sgd, SgdTensor, SumSquares};
 
-use crate::{Result, Stream};
+use crate::{Operand, Result, Stream};
 use std::fmt;
 
 /// A kernel and its arguments.
@@ -68,11 +71,12 @@ pub enum Kernel {
     AdamW(AdamW),
     Sgd(Sgd),
     Copy2d(Copy2d),
+    Custom(Custom),
 }
 
 impl Kernel {
     /// Name as it stands in traces and messages.
-    pub const fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Kernel::Fill(_) => "fill",
             Kernel::Cast(_) => "cast",
@@ -103,6 +107,43 @@ impl Kernel {
             Kernel::AdamW(_) => "adamw",
             Kernel::Sgd(_) => "sgd",
             Kernel::Copy2d(_) => "copy_2d",
+            Kernel::Custom(args) => args.kernel.name(),
+        }
+    }
+
+    /// Visits what the kernel reads and writes, in the order of its fields.
+    pub fn operands(&self, visit: &mut dyn FnMut(Operand)) {
+        match self {
+            Kernel::Fill(args) => args.operands(visit),
+            Kernel::Cast(args) => args.operands(visit),
+            Kernel::Axpby(args) => args.operands(visit),
+            Kernel::Binary(args) => args.operands(visit),
+            Kernel::Unary(args) => args.operands(visit),
+            Kernel::UnaryBackward(args) => args.operands(visit),
+            Kernel::Swiglu(args) => args.operands(visit),
+            Kernel::SwigluBackward(args) => args.operands(visit),
+            Kernel::AddBias(args) => args.operands(visit),
+            Kernel::ColumnSum(args) => args.operands(visit),
+            Kernel::Dropout(args) => args.operands(visit),
+            Kernel::Moments(args) => args.operands(visit),
+            Kernel::CombineMoments(args) => args.operands(visit),
+            Kernel::Normalize(args) => args.operands(visit),
+            Kernel::NormalizeSums(args) => args.operands(visit),
+            Kernel::NormalizeBackward(args) => args.operands(visit),
+            Kernel::Rope(args) => args.operands(visit),
+            Kernel::AttentionForward(args) => args.operands(visit),
+            Kernel::AttentionBackward(args) => args.operands(visit),
+            Kernel::SoftmaxStatistics(args) => args.operands(visit),
+            Kernel::CombineSoftmax(args) => args.operands(visit),
+            Kernel::CrossEntropyBackward(args) => args.operands(visit),
+            Kernel::EmbeddingForward(args) => args.operands(visit),
+            Kernel::EmbeddingBackward(args) => args.operands(visit),
+            Kernel::SumSquares(args) => args.operands(visit),
+            Kernel::ClipScale(args) => args.operands(visit),
+            Kernel::AdamW(args) => args.operands(visit),
+            Kernel::Sgd(args) => args.operands(visit),
+            Kernel::Copy2d(args) => args.operands(visit),
+            Kernel::Custom(args) => args.operands(visit),
         }
     }
 }
@@ -122,4 +163,51 @@ pub unsafe trait Kernels: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor); [`Error::Unsupported`](crate::Error::Unsupported) for an element type.
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, DType, RawSlice};
+
+    fn slice(addr: u64) -> RawSlice {
+        RawSlice {
+            addr,
+            len: 10,
+            dtype: DType::F32,
+        }
+    }
+
+    fn accesses(kernel: &Kernel) -> Vec<(u64, Access)> {
+        let mut all = Vec::new();
+        kernel.operands(&mut |operand| all.push((operand.slice.addr, operand.access)));
+        all
+    }
+
+    #[test]
+    fn operands_follow_the_arguments() {
+        use Access::{Read, ReadWrite, Write};
+        let axpby = |beta| {
+            let (x, y, alpha) = (slice(0), slice(64), 1.0);
+            Kernel::Axpby(Axpby { x, y, alpha, beta })
+        };
+        assert_eq!(accesses(&axpby(0.0)), [(0, Read), (64, Write)]);
+        assert_eq!(accesses(&axpby(0.5)), [(0, Read), (64, ReadWrite)]);
+        let tensor = |start, compute: Option<u64>| SgdTensor {
+            weights: slice(start),
+            gradients: slice(start + 64),
+            velocity: None,
+            compute: compute.map(slice),
+            weight_decay: 0.0,
+        };
+        let sgd = Kernel::Sgd(Sgd {
+            tensors: vec![tensor(0, None), tensor(128, Some(256))],
+            factor: slice(512),
+            rate: 1.0,
+            momentum: 0.0,
+        });
+        let two = [(0, ReadWrite), (64, Read), (128, ReadWrite), (192, Read)];
+        let rest = [(256, Write), (512, Read)];
+        assert_eq!(accesses(&sgd), [&two[..], &rest].concat());
+    }
 }

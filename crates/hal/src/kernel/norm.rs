@@ -4,7 +4,10 @@
 //! the local columns, [`CombineMoments`] of all shards, [`Normalize`]. Backward likewise: [`NormalizeSums`] locally, a
 //! sum over ranks, [`NormalizeBackward`]. With one shard the combination is skipped.
 
-use crate::RawSlice;
+use crate::{
+    RawSlice,
+    operand::{READ, UPDATE, WRITE, operands},
+};
 
 /// Which statistics a norm divides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,4 +115,15 @@ pub struct NormalizeBackward {
     pub sums: RawSlice,
     /// rows x columns, of the type of `x`; may be `d_out`.
     pub d_x: RawSlice,
+}
+
+operands! {
+    Moments { x: READ, moments: WRITE ; shape }
+    CombineMoments { parts: READ, moments: WRITE ; shape, shards }
+    Normalize { x: READ, moments: READ, gain: READ, bias: READ, out: WRITE ; shape }
+    NormalizeSums {
+        x: READ, moments: READ, gain: READ, d_out: READ, sums: WRITE, d_gain: UPDATE, d_bias: UPDATE
+        ; shape
+    }
+    NormalizeBackward { x: READ, moments: READ, gain: READ, d_out: READ, sums: READ, d_x: WRITE ; shape }
 }

@@ -1,6 +1,9 @@
 //! Updates of many tensors in one launch, with norm, clipping and the check for overflow left on the device.
 
-use crate::RawSlice;
+use crate::{
+    Operand, RawSlice,
+    operand::{READ, UPDATE, WRITE, operands},
+};
 
 /// `out[0] += sum over all slices of the squares of their elements`.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,4 +95,32 @@ pub struct Sgd {
     pub rate: f64,
     /// Decay of the velocity.
     pub momentum: f64,
+}
+
+operands! {
+    SumSquares { slices: READ, out: UPDATE }
+    ClipScale { sum_squares: READ, out: WRITE ; max_norm, gradient_scale }
+    AdamWTensor {
+        weights: UPDATE, gradients: READ, first: UPDATE, second: UPDATE, compute: WRITE
+        ; weight_decay
+    }
+    SgdTensor { weights: UPDATE, gradients: READ, velocity: UPDATE, compute: WRITE ; weight_decay }
+}
+
+impl AdamW {
+    pub(crate) fn operands(&self, visit: &mut dyn FnMut(Operand)) {
+        self.tensors
+            .iter()
+            .for_each(|tensor| tensor.operands(visit));
+        visit(READ.of(self.factor));
+    }
+}
+
+impl Sgd {
+    pub(crate) fn operands(&self, visit: &mut dyn FnMut(Operand)) {
+        self.tensors
+            .iter()
+            .for_each(|tensor| tensor.operands(visit));
+        visit(READ.of(self.factor));
+    }
 }

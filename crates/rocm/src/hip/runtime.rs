@@ -3,13 +3,13 @@
 use super::{HipRuntime, call, opaque, pointer};
 use crate::sys::hip::*;
 use gpu::table::{Address, Call, Fault, Handle, Outcome, Properties, Runtime};
-use hal::Vendor;
+use hal::VendorId;
 use std::ffi::{CStr, c_int, c_void};
 
 // SAFETY: each method makes the calls that its documentation names; handles come from the runtime.
 unsafe impl Runtime for HipRuntime {
-    fn vendor(&self) -> Vendor {
-        Vendor::Rocm
+    fn vendor(&self) -> VendorId {
+        VendorId::ROCM
     }
 
     fn version(&self) -> Outcome<String> {

@@ -2,7 +2,7 @@
 
 use super::Costs;
 use grid::machine::{Cost, Operation, Route};
-use hal::{Collective, RawSlice};
+use hal::Collective;
 
 impl Costs {
     /// How the group of these world ranks lies on the machine.
@@ -36,22 +36,16 @@ impl Costs {
     }
 
     fn collective(&self, route: Route, call: &Collective) -> Cost {
-        let (operation, buffer) = match call {
-            Collective::AllReduce { buffer, .. } => (Operation::AllReduce, Some(*buffer)),
-            Collective::ReduceScatter { send, .. } => (Operation::ReduceScatter, Some(*send)),
-            Collective::AllGather { recv, .. } => (Operation::AllGather, Some(*recv)),
-            Collective::Broadcast { buffer, .. } => (Operation::Broadcast, Some(*buffer)),
-            Collective::AllToAll { send, .. } => (Operation::AllToAll, Some(*send)),
-            Collective::Send { buffer, .. } | Collective::Recv { buffer, .. } => {
-                (Operation::Message, Some(*buffer))
-            }
-            Collective::Barrier => (Operation::Barrier, None),
+        let operation = match call {
+            Collective::AllReduce { .. } => Operation::AllReduce,
+            Collective::ReduceScatter { .. } => Operation::ReduceScatter,
+            Collective::AllGather { .. } => Operation::AllGather,
+            Collective::Broadcast { .. } => Operation::Broadcast,
+            Collective::AllToAll { .. } => Operation::AllToAll,
+            Collective::Send { .. } | Collective::Recv { .. } => Operation::Message,
+            Collective::Barrier => Operation::Barrier,
         };
-        self.machine
-            .collective(operation, buffer.map_or(0, bytes), route)
+        let bytes = call.buffer().map_or(0, |buffer| buffer.bytes());
+        self.machine.collective(operation, bytes, route)
     }
-}
-
-fn bytes(slice: RawSlice) -> usize {
-    slice.len * slice.dtype.bytes()
 }

@@ -1,6 +1,6 @@
 //! The bytes that each kernel reads and writes, and the flop of attention.
 
-use hal::kernel::{AttentionShape, NormShape};
+use hal::kernel::{AttentionShape, CustomCost};
 use hal::{DType, Kernel, RawSlice};
 
 /// What a kernel has to do.
@@ -8,6 +8,12 @@ use hal::{DType, Kernel, RawSlice};
 pub(super) enum Work {
     /// Memory is what it waits for.
     Bytes(f64),
+    /// A kernel of the program's own.
+    Custom {
+        bytes: f64,
+        flop: f64,
+        dtype: Option<DType>,
+    },
     /// Products within a kernel.
     Attention {
         bytes: f64,
@@ -38,107 +44,63 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
     }
 }
 
-/// What a kernel has to do: every slice is read or written once, one that is updated counts twice.
+/// What a kernel has to do: every operand is read or written once, one that is updated counts twice.
+///
+/// What lies apart here moves other bytes than its operands hold: rows looked up in a table, a block within a matrix. And
+/// what is a row or a single number beside a matrix is left out.
 pub(super) fn work(kernel: &Kernel) -> Work {
     let bytes = match kernel {
         Kernel::AttentionForward(call) => {
-            let slices = [call.q, call.k, call.v, call.out, call.log_sum_exp];
-            return attention(call.shape, call.q.dtype, &slices, false);
+            return attention(kernel, call.shape, call.q.dtype, false);
         }
         Kernel::AttentionBackward(call) => {
-            let given = [
-                call.q,
-                call.k,
-                call.v,
-                call.out,
-                call.log_sum_exp,
-                call.d_out,
-            ];
-            let slices = [given.as_slice(), &[call.d_q, call.d_k, call.d_v]].concat();
-            return attention(call.shape, call.q.dtype, &slices, true);
+            return attention(kernel, call.shape, call.q.dtype, true);
         }
-        Kernel::Fill(call) => size(call.out),
-        Kernel::Cast(call) => sizes(&[call.x, call.out]),
-        Kernel::Axpby(call) => {
-            sizes(&[call.x, call.y]) + if call.beta == 0.0 { 0.0 } else { size(call.y) }
+        Kernel::Custom(call) => {
+            let CustomCost { flop, bytes } = call.cost();
+            let dtype = call.dtype();
+            return Work::Custom { bytes, flop, dtype };
         }
-        Kernel::Binary(call) => sizes(&[call.a, call.b, call.out]),
-        Kernel::Unary(call) => sizes(&[call.x, call.out]),
-        Kernel::UnaryBackward(call) => sizes(&[call.x, call.d_out, call.d_x]),
-        Kernel::Swiglu(call) => sizes(&[call.gate, call.up, call.out]),
-        Kernel::SwigluBackward(call) => {
-            sizes(&[call.gate, call.up, call.d_out, call.d_gate, call.d_up])
-        }
-        Kernel::AddBias(call) => 2.0 * size(call.x) + size(call.bias),
-        Kernel::ColumnSum(call) => size(call.x) + 2.0 * size(call.out),
-        Kernel::Dropout(call) => sizes(&[call.x, call.out]),
-        Kernel::Rope(call) => sizes(&[call.x, call.out]),
-        Kernel::Moments(call) => sizes(&[call.x, call.moments]),
-        Kernel::CombineMoments(call) => sizes(&[call.parts, call.moments]),
-        Kernel::Normalize(call) => {
-            2.0 * matrix(&call.shape, call.x) + sizes(&[call.moments, call.gain])
-        }
+        Kernel::Normalize(call) => moved(kernel) - call.bias.map_or(0.0, size),
         Kernel::NormalizeSums(call) => {
-            2.0 * matrix(&call.shape, call.x)
-                + sizes(&[call.moments, call.gain, call.sums])
-                + 2.0 * size(call.d_gain)
+            moved(kernel) - call.d_bias.map_or(0.0, |bias| 2.0 * size(bias))
         }
-        Kernel::NormalizeBackward(call) => {
-            3.0 * matrix(&call.shape, call.x) + sizes(&[call.moments, call.gain, call.sums])
-        }
-        Kernel::SoftmaxStatistics(call) => sizes(&[call.logits, call.targets, call.statistics]),
-        Kernel::CombineSoftmax(call) => sizes(&[call.parts, call.targets, call.log_sum_exp]),
-        Kernel::CrossEntropyBackward(call) => {
-            2.0 * size(call.logits) + sizes(&[call.targets, call.log_sum_exp])
-        }
+        Kernel::CombineSoftmax(call) => moved(kernel) - 2.0 * size(call.loss),
+        Kernel::CrossEntropyBackward(call) => moved(kernel) - size(call.d_loss),
         Kernel::EmbeddingForward(call) => 2.0 * size(call.out) + size(call.ids),
         Kernel::EmbeddingBackward(call) => {
             let row = call.d_table.dtype.bytes() as f64 / call.d_out.dtype.bytes() as f64;
             size(call.d_out) * (1.0 + 2.0 * row) + size(call.ids)
         }
-        Kernel::SumSquares(call) => sizes(&call.slices),
-        Kernel::ClipScale(call) => sizes(&[call.sum_squares, call.out]),
-        Kernel::AdamW(call) => call.tensors.iter().map(adamw).sum(),
-        Kernel::Sgd(call) => call.tensors.iter().map(sgd).sum(),
+        Kernel::SumSquares(call) => moved(kernel) - 2.0 * size(call.out),
+        Kernel::AdamW(call) => moved(kernel) - size(call.factor),
+        Kernel::Sgd(call) => moved(kernel) - size(call.factor),
         Kernel::Copy2d(call) => 2.0 * (call.rows * call.columns * call.src.dtype.bytes()) as f64,
+        _ => moved(kernel),
     };
     Work::Bytes(bytes)
 }
 
-fn adamw(tensor: &hal::kernel::AdamWTensor) -> f64 {
-    let updated = sizes(&[tensor.weights, tensor.first, tensor.second]);
-    2.0 * updated + size(tensor.gradients) + tensor.compute.map_or(0.0, size)
-}
-
-fn sgd(tensor: &hal::kernel::SgdTensor) -> f64 {
-    let velocity = tensor.velocity.map_or(0.0, size);
-    2.0 * (size(tensor.weights) + velocity)
-        + size(tensor.gradients)
-        + tensor.compute.map_or(0.0, size)
+fn moved(kernel: &Kernel) -> f64 {
+    let mut bytes = 0;
+    kernel.operands(&mut |operand| bytes += operand.moved_bytes());
+    bytes as f64
 }
 
 // Two products over the causal half forward; five backward, where the scores are computed again.
-fn attention(shape: AttentionShape, dtype: DType, slices: &[RawSlice], backward: bool) -> Work {
+fn attention(kernel: &Kernel, shape: AttentionShape, dtype: DType, backward: bool) -> Work {
     let pairs =
         (shape.sequences * shape.heads * shape.sequence) as f64 * shape.sequence as f64 / 2.0;
     let product = 2.0 * pairs * shape.head_size as f64;
     let flop = product * if backward { 5.0 } else { 2.0 };
     Work::Attention {
-        bytes: sizes(slices),
+        bytes: moved(kernel),
         flop,
         dtype,
         backward,
     }
 }
 
-fn matrix(shape: &NormShape, x: RawSlice) -> f64 {
-    (shape.rows * shape.columns * x.dtype.bytes()) as f64
-}
-
 fn size(slice: RawSlice) -> f64 {
-    (slice.len * slice.dtype.bytes()) as f64
-}
-
-fn sizes(slices: &[RawSlice]) -> f64 {
-    slices.iter().map(|slice| size(*slice)).sum()
+    slice.bytes() as f64
 }

@@ -7,7 +7,7 @@ mod collectives;
 mod kernels;
 
 use grid::machine::{Machine, Placement, ProductShape, Variant};
-use hal::{Gemm, Kernel};
+use hal::{DType, Gemm, Kernel};
 use kernels::Work;
 use std::sync::Arc;
 
@@ -104,6 +104,10 @@ impl Costs {
         self.pace()
             * match kernels::work(kernel) {
                 Work::Bytes(bytes) => moved(bytes),
+                Work::Custom { bytes, flop, dtype } => {
+                    let peak = |dtype: DType| flop / device.peak(dtype.name());
+                    dtype.map_or(0.0, peak).max(moved(bytes))
+                }
                 Work::Attention {
                     bytes,
                     flop,

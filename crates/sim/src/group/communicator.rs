@@ -6,8 +6,10 @@ use super::{
     registry,
 };
 use crate::{
+    kernels,
     pending::Task,
     state::{Cost, Shared, State},
+    stream::SimStream,
     work::{Category, Label},
 };
 use grid::machine::{Cost as Transfer, Route};
@@ -237,11 +239,10 @@ unsafe impl Communicator for SimCommunicator {
     }
 
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()> {
-        let lane = self.shared.index("stream", stream.raw().0)?;
+        let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
         for call in collectives {
-            call.buffer()
-                .map_or(Ok(()), |buffer| state.memory.check(call.name(), &buffer))?;
+            kernels::check(&state.memory, call.name(), |visit| call.operands(visit))?;
         }
         match &self.hub {
             Some(hub) => self.run_with(hub, &mut state, lane, collectives),

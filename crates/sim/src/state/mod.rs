@@ -21,10 +21,7 @@ use crate::{
 use grid::machine::Cost as Transfer;
 use hal::{DeviceId, Error, Result, StreamKind};
 use lanes::{Events, Lane};
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A device, as its streams, kernels and communicators share it.
 #[derive(Debug)]
@@ -33,22 +30,18 @@ pub(crate) struct Shared {
     pub(crate) costs: Arc<Costs>,
     /// World ranks that are threads, in order; none when all are.
     pub(crate) live: Option<Arc<[usize]>>,
-    /// Tells this device from every other one of the process.
-    pub(crate) serial: u32,
     pub(crate) host: Arc<Host>,
     state: Mutex<State>,
 }
 
 impl Shared {
     pub(crate) fn new(id: DeviceId, costs: Arc<Costs>, live: Option<Arc<[usize]>>) -> Shared {
-        static SERIAL: AtomicU32 = AtomicU32::new(1);
         let host = Arc::new(Host::default());
         let state = Mutex::new(State::new(id, &costs, host.clone()));
         Shared {
             id,
             costs,
             live,
-            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             host,
             state,
         }
@@ -56,26 +49,6 @@ impl Shared {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
-    }
-
-    /// A handle that only this device's objects understand.
-    pub(crate) fn handle(&self, index: usize) -> u64 {
-        u64::from(self.serial) << 32 | index as u64
-    }
-
-    /// The index in a handle.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] when another device made the handle.
-    pub(crate) fn index(&self, what: &str, handle: u64) -> Result<usize> {
-        match handle >> 32 == u64::from(self.serial) {
-            true => Ok((handle & u64::from(u32::MAX)) as usize),
-            false => Err(Error::invalid(
-                what,
-                "one of another device",
-                format!("one of {}", self.id),
-            )),
-        }
     }
 }
 

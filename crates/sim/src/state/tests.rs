@@ -4,7 +4,7 @@ use crate::{
     work::{Category, Label, Reason},
 };
 use grid::machine::{Cost as Transfer, Machine};
-use hal::{DeviceId, StreamKind, Vendor};
+use hal::{DeviceId, StreamKind, VendorId};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn pieces(shared: bool) -> impl Strategy<Value = Vec<Piece>> {
 fn state(slowdown: f64) -> State {
     let machine = Machine::find("perlmutter").unwrap();
     let id = DeviceId {
-        vendor: Vendor::Sim,
+        vendor: VendorId::SIM,
         ordinal: 0,
     };
     let mut state = State {

@@ -2,7 +2,10 @@
 
 use crate::Tensor;
 use hal::Result;
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 /// One gradient for each tensor, none where no gradient flows.
 pub type Gradients = Vec<Option<Tensor>>;
@@ -23,4 +26,40 @@ pub(crate) struct Node {
     pub(crate) num_outputs: usize,
     // Taken by the backward pass, so that what it saved is freed at once.
     pub(crate) backward: RefCell<Option<Backward>>,
+}
+
+// What a dropped node held, until the outermost drop of this thread lets go of it.
+type Remains = (Vec<Option<Place>>, Option<Backward>);
+
+thread_local! {
+    static REMAINS: RefCell<Vec<Remains>> = const { RefCell::new(Vec::new()) };
+    static DROPPING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Drop for Node {
+    /// Lets go of the tape behind this node one by one: a chain of a million nodes is deeper than the stack.
+    fn drop(&mut self) {
+        let mut remains = Some((self.inputs.take(), self.backward.take()));
+        // While a thread ends its store may be gone; then `remains` is dropped here.
+        let is_outermost = REMAINS.try_with(|all| {
+            all.borrow_mut().extend(remains.take());
+            !DROPPING.replace(true)
+        });
+        if is_outermost != Ok(true) {
+            return;
+        }
+        let _reset = Reset;
+        while let Some(remains) = REMAINS.with(|all| all.borrow_mut().pop()) {
+            drop(remains);
+        }
+    }
+}
+
+// Also when what an operation saved panics as it is dropped.
+struct Reset;
+
+impl Drop for Reset {
+    fn drop(&mut self) {
+        DROPPING.set(false);
+    }
 }

@@ -1,7 +1,7 @@
 //! Causal self-attention and rotary positions.
 
 use super::{float, holds, launch};
-use crate::Tensor;
+use crate::{Arguments, Tensor, shape::product};
 use hal::{
     Error, Kernel, Result,
     kernel::{AttentionBackward, AttentionForward, Rope},
@@ -25,20 +25,16 @@ pub fn attention(
     let out = Tensor::empty(q.device(), q.dtype(), q.shape())?;
     let statistics = [shape.sequences, shape.heads, shape.sequence];
     let log_sum_exp = Tensor::empty(q.device(), q.dtype().accumulator(), &statistics)?;
+    let mut args = Arguments::default();
     let kernel = AttentionForward {
         shape,
-        q: q.raw(),
-        k: k.raw(),
-        v: v.raw(),
-        out: out.raw(),
-        log_sum_exp: log_sum_exp.raw(),
+        q: args.take(q),
+        k: args.take(k),
+        v: args.take(v),
+        out: args.take(&out),
+        log_sum_exp: args.take(&log_sum_exp),
     };
-    launch(
-        q.device(),
-        &[q, k, v],
-        &[&out, &log_sum_exp],
-        Kernel::AttentionForward(kernel),
-    )?;
+    launch(args, Kernel::AttentionForward(kernel))?;
     Ok((out, log_sum_exp))
 }
 
@@ -84,7 +80,8 @@ pub fn attention_backward(
         q.num_elements(),
         q.dtype(),
     )?;
-    let statistics = shape.sequences * shape.heads * shape.sequence;
+    let sizes = [shape.sequences, shape.heads, shape.sequence];
+    let statistics = product("attention_backward", &sizes)?;
     holds(
         "attention_backward",
         "log-sum-exp",
@@ -94,25 +91,20 @@ pub fn attention_backward(
     )?;
     let like = |x: &Tensor| Tensor::empty(x.device(), x.dtype(), x.shape());
     let [d_q, d_k, d_v] = [like(q)?, like(k)?, like(v)?];
+    let mut args = Arguments::default();
     let kernel = AttentionBackward {
         shape,
-        q: q.raw(),
-        k: k.raw(),
-        v: v.raw(),
-        out: out.raw(),
-        log_sum_exp: log_sum_exp.raw(),
-        d_out: d_out.raw(),
-        d_q: d_q.raw(),
-        d_k: d_k.raw(),
-        d_v: d_v.raw(),
+        q: args.take(q),
+        k: args.take(k),
+        v: args.take(v),
+        out: args.take(out),
+        log_sum_exp: args.take(log_sum_exp),
+        d_out: args.take(d_out),
+        d_q: args.take(&d_q),
+        d_k: args.take(&d_k),
+        d_v: args.take(&d_v),
     };
-    let reads = [q, k, v, out, log_sum_exp, d_out];
-    launch(
-        q.device(),
-        &reads,
-        &[&d_q, &d_k, &d_v],
-        Kernel::AttentionBackward(kernel),
-    )?;
+    launch(args, Kernel::AttentionBackward(kernel))?;
     Ok([d_q, d_k, d_v])
 }
 
@@ -125,28 +117,46 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
         );
         return Err(Error::invalid("attention", found, "a multiple"));
     }
-    let tokens = shape.sequences * shape.sequence;
-    holds(
-        "attention",
-        "queries",
-        q,
-        tokens * shape.heads * shape.head_size,
-        q.dtype(),
-    )?;
-    holds(
-        "attention",
-        "keys",
-        k,
-        tokens * shape.kv_heads * shape.head_size,
-        q.dtype(),
-    )?;
-    holds(
-        "attention",
-        "values",
-        v,
-        tokens * shape.kv_heads * shape.head_size,
-        q.dtype(),
-    )
+    if shape.head_size == 0 {
+        let found = "heads of no elements";
+        return Err(Error::invalid("attention", found, "at least one"));
+    }
+    let AttentionShape {
+        sequences,
+        sequence,
+        head_size,
+        ..
+    } = *shape;
+    let of_heads = |heads| product("attention", &[sequences, sequence, heads, head_size]);
+    let (queries, keys) = (of_heads(shape.heads)?, of_heads(shape.kv_heads)?);
+    holds("attention", "queries", q, queries, q.dtype())?;
+    holds("attention", "keys", k, keys, q.dtype())?;
+    holds("attention", "values", v, keys, q.dtype())?;
+    shape
+        .dropout
+        .map_or(Ok(()), |dropout| check_dropout(shape, &dropout))
+}
+
+// The weights held here lie within the numbered ones, and the last of those has a number.
+fn check_dropout(shape: &AttentionShape, dropout: &AttentionDropout) -> Result<()> {
+    let heads = dropout.first_head.checked_add(shape.heads);
+    let sequences = dropout.first_sequence.checked_add(shape.sequences);
+    let weights = sequences.and_then(|sequences| {
+        [dropout.global_heads, shape.sequence, shape.sequence]
+            .iter()
+            .try_fold(sequences, |product, &size| product.checked_mul(size))
+    });
+    let fits = (0.0..1.0).contains(&dropout.probability)
+        && heads.is_some_and(|heads| heads <= dropout.global_heads)
+        && weights.is_some();
+    match fits {
+        true => Ok(()),
+        false => Err(Error::invalid(
+            "attention",
+            format!("{dropout:?}"),
+            "a probability in [0, 1), heads among the global ones, and fewer than 2^64 weights",
+        )),
+    }
 }
 
 /// Turns the heads of `x` by their positions; `backward` turns the other way.
@@ -172,9 +182,10 @@ pub fn rope(
         return Err(Error::invalid("rope", format!("{x:?}"), needed));
     }
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    let mut args = Arguments::default();
     let kernel = Rope {
-        x: x.raw(),
-        out: out.raw(),
+        x: args.take(x),
+        out: args.take(&out),
         rows,
         sequence,
         heads: columns / head_size,
@@ -182,6 +193,6 @@ pub fn rope(
         base,
         backward,
     };
-    launch(x.device(), &[x], &[&out], Kernel::Rope(kernel))?;
+    launch(args, Kernel::Rope(kernel))?;
     Ok(out)
 }

@@ -1,7 +1,7 @@
 //! Elementwise operations.
 
-use super::{disjoint, float, launch, same_length, same_or_disjoint, same_type};
-use crate::Tensor;
+use super::{float, launch, same_length, same_type};
+use crate::{Arguments, Tensor};
 use hal::{
     DType, Error, Kernel, Result,
     kernel::{
@@ -34,16 +34,12 @@ pub fn cast_into(x: &Tensor, out: &Tensor) -> Result<()> {
     float("cast", x)?;
     float("cast", out)?;
     same_length("cast", x, &[out])?;
-    disjoint("cast", out, &[x])?;
-    launch(
-        x.device(),
-        &[x],
-        &[out],
-        Kernel::Cast(Cast {
-            x: x.raw(),
-            out: out.raw(),
-        }),
-    )
+    let mut args = Arguments::default();
+    let kernel = Kernel::Cast(Cast {
+        x: args.take(x),
+        out: args.take(out),
+    });
+    launch(args, kernel)
 }
 
 /// `y = alpha * x + beta * y`, in place; the float types may differ.
@@ -54,18 +50,14 @@ pub fn axpby(alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
     float("axpby", x)?;
     float("axpby", y)?;
     same_length("axpby", x, &[y])?;
-    same_or_disjoint("axpby", y, &[x])?;
-    launch(
-        x.device(),
-        &[x],
-        &[y],
-        Kernel::Axpby(Axpby {
-            x: x.raw(),
-            y: y.raw(),
-            alpha,
-            beta,
-        }),
-    )
+    let mut args = Arguments::default();
+    let kernel = Kernel::Axpby(Axpby {
+        x: args.take(x),
+        y: args.take(y),
+        alpha,
+        beta,
+    });
+    launch(args, kernel)
 }
 
 /// `a op b`, element by element.
@@ -86,14 +78,14 @@ pub fn binary_into(op: BinaryOp, a: &Tensor, b: &Tensor, out: &Tensor) -> Result
     float("binary", a)?;
     same_type("binary", a, &[b, out])?;
     same_length("binary", a, &[b, out])?;
-    same_or_disjoint("binary", out, &[a, b])?;
+    let mut args = Arguments::default();
     let kernel = Kernel::Binary(Binary {
         op,
-        a: a.raw(),
-        b: b.raw(),
-        out: out.raw(),
+        a: args.take(a),
+        b: args.take(b),
+        out: args.take(out),
     });
-    launch(a.device(), &[a, b], &[out], kernel)
+    launch(args, kernel)
 }
 
 /// `a + b`.
@@ -122,17 +114,13 @@ pub fn unary_into(op: UnaryOp, x: &Tensor, out: &Tensor) -> Result<()> {
     float("unary", x)?;
     same_type("unary", x, &[out])?;
     same_length("unary", x, &[out])?;
-    disjoint("unary", out, &[x])?;
-    launch(
-        x.device(),
-        &[x],
-        &[out],
-        Kernel::Unary(Unary {
-            op,
-            x: x.raw(),
-            out: out.raw(),
-        }),
-    )
+    let mut args = Arguments::default();
+    let kernel = Kernel::Unary(Unary {
+        op,
+        x: args.take(x),
+        out: args.take(out),
+    });
+    launch(args, kernel)
 }
 
 /// `d_out * op'(x)`; written over `d_out` where nobody else holds it.
@@ -143,13 +131,14 @@ pub fn unary_backward(op: UnaryOp, x: &Tensor, d_out: Tensor) -> Result<Tensor> 
     same_type("unary_backward", x, &[&d_out])?;
     same_length("unary_backward", x, &[&d_out])?;
     let d_x = own_or_new(&d_out)?;
+    let mut args = Arguments::default();
     let kernel = Kernel::UnaryBackward(UnaryBackward {
         op,
-        x: x.raw(),
-        d_out: d_out.raw(),
-        d_x: d_x.raw(),
+        x: args.take(x),
+        d_out: args.take(&d_out),
+        d_x: args.take(&d_x),
     });
-    launch(x.device(), &[x, &d_out], &[&d_x], kernel)?;
+    launch(args, kernel)?;
     Ok(d_x)
 }
 
@@ -162,12 +151,13 @@ pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     same_type("swiglu", gate, &[up])?;
     same_length("swiglu", gate, &[up])?;
     let out = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
+    let mut args = Arguments::default();
     let kernel = Kernel::Swiglu(Swiglu {
-        gate: gate.raw(),
-        up: up.raw(),
-        out: out.raw(),
+        gate: args.take(gate),
+        up: args.take(up),
+        out: args.take(&out),
     });
-    launch(gate.device(), &[gate, up], &[&out], kernel)?;
+    launch(args, kernel)?;
     Ok(out)
 }
 
@@ -180,14 +170,15 @@ pub fn swiglu_backward(gate: &Tensor, up: &Tensor, d_out: &Tensor) -> Result<(Te
     same_length("swiglu_backward", gate, &[up, d_out])?;
     let d_gate = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
     let d_up = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
+    let mut args = Arguments::default();
     let kernel = Kernel::SwigluBackward(SwigluBackward {
-        gate: gate.raw(),
-        up: up.raw(),
-        d_out: d_out.raw(),
-        d_gate: d_gate.raw(),
-        d_up: d_up.raw(),
+        gate: args.take(gate),
+        up: args.take(up),
+        d_out: args.take(d_out),
+        d_gate: args.take(&d_gate),
+        d_up: args.take(&d_up),
     });
-    launch(gate.device(), &[gate, up, d_out], &[&d_gate, &d_up], kernel)?;
+    launch(args, kernel)?;
     Ok((d_gate, d_up))
 }
 
@@ -198,14 +189,14 @@ pub fn swiglu_backward(gate: &Tensor, up: &Tensor, d_out: &Tensor) -> Result<(Te
 pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<()> {
     float("add_bias", x)?;
     super::holds("add_bias", "bias", bias, x.columns(), x.dtype())?;
-    disjoint("add_bias", x, &[bias])?;
+    let mut args = Arguments::default();
     let kernel = AddBias {
-        x: x.raw(),
-        bias: bias.raw(),
+        x: args.take(x),
+        bias: args.take(bias),
         rows: x.num_rows(),
         columns: x.columns(),
     };
-    launch(x.device(), &[bias], &[x], Kernel::AddBias(kernel))
+    launch(args, Kernel::AddBias(kernel))
 }
 
 /// Adds the sum of all rows of `x` to `out`.
@@ -225,14 +216,14 @@ pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
         );
         return Err(Error::invalid("column_sum", format!("{out:?}"), needed));
     }
-    disjoint("column_sum", out, &[x])?;
+    let mut args = Arguments::default();
     let kernel = ColumnSum {
-        x: x.raw(),
-        out: out.raw(),
+        x: args.take(x),
+        out: args.take(out),
         rows: x.num_rows(),
         columns: x.columns(),
     };
-    launch(x.device(), &[x], &[out], Kernel::ColumnSum(kernel))
+    launch(args, Kernel::ColumnSum(kernel))
 }
 
 /// Drops elements by the draws for their global indices and scales the others; its own gradient, with the same key.
@@ -248,25 +239,33 @@ pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result
             "one in [0, 1)",
         ));
     }
-    if region.rows * region.columns != x.num_elements()
-        || region.first_column + region.columns > region.global_columns
-    {
+    if !is_numbered(&region, x.num_elements()) {
         return Err(Error::invalid(
             "dropout",
             format!("{region:?}"),
-            format!("a region of the size of {x:?}"),
+            format!("a region of the size of {x:?}, with fewer than 2^64 global elements"),
         ));
     }
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    let mut args = Arguments::default();
     let kernel = Dropout {
-        x: x.raw(),
-        out: out.raw(),
+        x: args.take(x),
+        out: args.take(&out),
         probability,
         key,
         region,
     };
-    launch(x.device(), &[x], &[&out], Kernel::Dropout(kernel))?;
+    launch(args, Kernel::Dropout(kernel))?;
     Ok(out)
+}
+
+// Whether the region holds that many elements, all of them with a global index.
+fn is_numbered(region: &Region, elements: usize) -> bool {
+    let columns = region.first_column.checked_add(region.columns);
+    let rows = region.first_row.checked_add(region.rows);
+    region.rows.checked_mul(region.columns) == Some(elements)
+        && columns.is_some_and(|columns| columns <= region.global_columns)
+        && rows.is_some_and(|rows| rows.checked_mul(region.global_columns).is_some())
 }
 
 // A gradient that nobody else holds may be overwritten by the next one.

@@ -1,7 +1,7 @@
 //! Look-up in a table whose rows may be cut in shards.
 
-use super::{disjoint, float, holds, launch};
-use crate::Tensor;
+use super::{float, holds, launch};
+use crate::{Arguments, Tensor, shape::product};
 use hal::{
     DType, Kernel, Result,
     kernel::{EmbeddingBackward, EmbeddingForward},
@@ -22,21 +22,17 @@ pub fn embedding(table: &Tensor, ids: &Tensor, first_row: usize) -> Result<Tenso
         table.dtype(),
         &[ids.shape(), &[columns]].concat(),
     )?;
+    let mut args = Arguments::default();
     let kernel = EmbeddingForward {
-        table: table.raw(),
-        ids: ids.raw(),
-        out: out.raw(),
+        table: args.take(table),
+        ids: args.take(ids),
+        out: args.take(&out),
         rows: ids.num_elements(),
         columns,
         table_rows,
         first_row,
     };
-    launch(
-        table.device(),
-        &[table, ids],
-        &[&out],
-        Kernel::EmbeddingForward(kernel),
-    )?;
+    launch(args, Kernel::EmbeddingForward(kernel))?;
     Ok(out)
 }
 
@@ -61,11 +57,12 @@ pub fn embedding_backward(
         ids.num_elements(),
         DType::U32,
     )?;
+    let elements = product("embedding_backward", &[ids.num_elements(), columns])?;
     holds(
         "embedding_backward",
         "gradient",
         d_out,
-        ids.num_elements() * columns,
+        elements,
         d_out.dtype(),
     )?;
     holds(
@@ -75,20 +72,15 @@ pub fn embedding_backward(
         table_rows * columns,
         d_out.dtype().accumulator(),
     )?;
-    disjoint("embedding_backward", d_table, &[d_out])?;
+    let mut args = Arguments::default();
     let kernel = EmbeddingBackward {
-        d_out: d_out.raw(),
-        ids: ids.raw(),
-        d_table: d_table.raw(),
+        d_out: args.take(d_out),
+        ids: args.take(ids),
+        d_table: args.take(d_table),
         rows: ids.num_elements(),
         columns,
         table_rows,
         first_row,
     };
-    launch(
-        d_out.device(),
-        &[d_out, ids],
-        &[d_table],
-        Kernel::EmbeddingBackward(kernel),
-    )
+    launch(args, Kernel::EmbeddingBackward(kernel))
 }

@@ -1,8 +1,8 @@
 //! Moving blocks of columns, and whole tensors.
 
-use super::{disjoint, launch, same_length, same_type};
-use crate::Tensor;
-use hal::{Error, Kernel, Result, kernel::Copy2d};
+use super::{launch, same_length, same_type};
+use crate::{Arguments, Tensor};
+use hal::{Access, Error, Kernel, Result, kernel::Copy2d};
 
 /// A copy of `count` columns of the last dim, from `start` on.
 ///
@@ -31,7 +31,10 @@ pub fn set_columns(x: &Tensor, start: usize, part: &Tensor) -> Result<()> {
             format!("{} rows", x.num_rows()),
         ));
     }
-    disjoint("set_columns", x, &[part])?;
+    if x.overlaps(part) {
+        let found = format!("{x:?} overlapping {part:?}");
+        return Err(Error::invalid("set_columns", found, "a part of its own"));
+    }
     block(
         part,
         0,
@@ -50,13 +53,13 @@ pub fn set_columns(x: &Tensor, start: usize, part: &Tensor) -> Result<()> {
 pub fn copy(src: &Tensor, dst: &Tensor) -> Result<()> {
     same_type("copy", src, &[dst])?;
     same_length("copy", src, &[dst])?;
-    disjoint("copy", dst, &[src])?;
-    src.device()
-        .compute()
-        .queue("copy", &[src], &[dst], |stream| {
-            // SAFETY: both are live, kept by their storage, of equal size and disjoint (checked above).
-            unsafe { stream.copy(dst.raw_bytes(), src.raw_bytes()) }
-        })
+    let used = Arguments::used([(src, Access::Read), (dst, Access::Write)]);
+    used.check_overlap("copy")?;
+    let [from, to] = used.buffers();
+    src.device().compute().queue("copy", &used, |stream| {
+        // SAFETY: both are live, kept by their storage, of equal size and disjoint (checked above).
+        unsafe { stream.copy(to, from) }
+    })
 }
 
 fn check_columns(operation: &str, x: &Tensor, start: usize, count: usize) -> Result<()> {
@@ -82,13 +85,14 @@ fn block(
         return Ok(());
     }
     let span = |leading: usize| (rows - 1) * leading + columns;
+    let mut args = Arguments::default();
     let kernel = Copy2d {
-        src: src.raw().part(src_start, span(src_leading)),
+        src: args.take_part(src, src_start, span(src_leading)),
         src_leading,
-        dst: dst.raw().part(dst_start, span(dst_leading)),
+        dst: args.take_part(dst, dst_start, span(dst_leading)),
         dst_leading,
         rows,
         columns,
     };
-    launch(src.device(), &[src], &[dst], Kernel::Copy2d(kernel))
+    launch(args, Kernel::Copy2d(kernel))
 }

@@ -1,7 +1,7 @@
 //! Cross-entropy over a vocabulary that may be cut in shards.
 
-use super::{disjoint, float, holds, launch};
-use crate::Tensor;
+use super::{float, holds, launch};
+use crate::{Arguments, Tensor, shape::product};
 use hal::{
     DType, Kernel, Result,
     kernel::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics},
@@ -27,21 +27,17 @@ pub fn statistics(logits: &Tensor, targets: &Tensor, shard: VocabularyShard) -> 
     let (rows, columns) = (logits.num_rows(), logits.columns());
     holds("softmax_statistics", "targets", targets, rows, DType::U32)?;
     let out = Tensor::empty(logits.device(), logits.dtype().accumulator(), &[rows, 3])?;
+    let mut args = Arguments::default();
     let kernel = SoftmaxStatistics {
-        logits: logits.raw(),
-        targets: targets.raw(),
-        statistics: out.raw(),
+        logits: args.take(logits),
+        targets: args.take(targets),
+        statistics: args.take(&out),
         rows,
         columns,
         first_column: shard.first_column,
         vocabulary: shard.vocabulary,
     };
-    launch(
-        logits.device(),
-        &[logits, targets],
-        &[&out],
-        Kernel::SoftmaxStatistics(kernel),
-    )?;
+    launch(args, Kernel::SoftmaxStatistics(kernel))?;
     Ok(out)
 }
 
@@ -58,31 +54,29 @@ pub fn combine(
     scale: f64,
 ) -> Result<(Tensor, Tensor)> {
     let rows = targets.num_elements();
+    let statistics = product("softmax_combine", &[shards, rows, 3])?;
+    let accumulator = parts.dtype().accumulator();
     holds(
         "softmax_combine",
         "statistics",
         parts,
-        shards * rows * 3,
-        parts.dtype().accumulator(),
+        statistics,
+        accumulator,
     )?;
     holds("softmax_combine", "targets", targets, rows, DType::U32)?;
     let log_sum_exp = Tensor::empty(parts.device(), parts.dtype(), &[rows])?;
     let loss = Tensor::zeros(parts.device(), parts.dtype(), &[1])?;
+    let mut args = Arguments::default();
     let kernel = CombineSoftmax {
-        parts: parts.raw(),
+        parts: args.take(parts),
         shards,
         rows,
-        targets: targets.raw(),
-        log_sum_exp: log_sum_exp.raw(),
-        loss: loss.raw(),
+        targets: args.take(targets),
+        log_sum_exp: args.take(&log_sum_exp),
+        loss: args.take(&loss),
         scale,
     };
-    launch(
-        parts.device(),
-        &[parts, targets],
-        &[&log_sum_exp, &loss],
-        Kernel::CombineSoftmax(kernel),
-    )?;
+    launch(args, Kernel::CombineSoftmax(kernel))?;
     Ok((log_sum_exp, loss))
 }
 
@@ -118,22 +112,17 @@ pub fn backward(
         accumulator,
     )?;
     holds("cross_entropy_backward", "gradient", d_loss, 1, accumulator)?;
-    disjoint("cross_entropy_backward", logits, &[log_sum_exp, d_loss])?;
+    let mut args = Arguments::default();
     let kernel = CrossEntropyBackward {
-        logits: logits.raw(),
-        targets: targets.raw(),
-        log_sum_exp: log_sum_exp.raw(),
-        d_loss: d_loss.raw(),
+        logits: args.take(logits),
+        targets: args.take(targets),
+        log_sum_exp: args.take(log_sum_exp),
+        d_loss: args.take(d_loss),
         rows,
         columns,
         first_column: shard.first_column,
         vocabulary: shard.vocabulary,
         scale,
     };
-    launch(
-        logits.device(),
-        &[targets, log_sum_exp, d_loss],
-        &[logits],
-        Kernel::CrossEntropyBackward(kernel),
-    )
+    launch(args, Kernel::CrossEntropyBackward(kernel))
 }

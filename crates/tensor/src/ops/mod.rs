@@ -2,9 +2,10 @@
 //!
 //! These have no gradients: [`autograd`](crate::autograd) and the layers are built on them. One file for each family
 //! of the seam's kernels: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention), [`loss`],
-//! [`embedding`](mod@embedding), [`optimiser`], [`layout`].
+//! [`embedding`](mod@embedding), [`optimiser`], [`layout`]; and [`custom`], for kernels that a program brings itself.
 
 pub mod attention;
+mod custom;
 pub mod elementwise;
 pub mod embedding;
 pub mod layout;
@@ -14,38 +15,34 @@ pub mod norm;
 pub mod optimiser;
 
 pub use attention::{attention, attention_backward, rope};
+pub use custom::{
+    Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode, custom,
+};
 pub use elementwise::*;
 pub use embedding::{embedding, embedding_backward};
 pub use layout::{columns, copy, set_columns};
 pub use matmul::{Transpose, matmul, matmul_batched, matmul_bias, matmul_gelu, matmul_into};
 
-use crate::{Device, Tensor};
+use crate::{Arguments, Tensor};
 use hal::{DType, Error, Kernel, Result};
 
-/// Queues a kernel whose arguments the caller has checked.
-pub(crate) fn launch(
-    device: &Device,
-    reads: &[&Tensor],
-    writes: &[&Tensor],
-    kernel: Kernel,
-) -> Result<()> {
-    for tensor in reads.iter().chain(writes) {
-        if !tensor.device().same(device) {
-            let found = format!("tensors of {} and {}", device.id(), tensor.device().id());
-            return Err(Error::invalid(
-                kernel.name(),
-                found,
-                "tensors of one device",
-            ));
-        }
-    }
-    device
-        .compute()
-        .queue(kernel.name(), reads, writes, |stream| {
-            // SAFETY: the tensors are live, and storage keeps their memory until the stream has passed this kernel; types,
-            // lengths and overlap were checked by the operation that made the kernel; other streams were waited for.
-            unsafe { device.0.kernels.launch(stream, &kernel) }
-        })
+/// Queues a kernel whose sizes and types the caller has checked, made of these arguments.
+///
+/// # Errors
+/// [`Error::Invalid`] for tensors of several devices, and where one that is written overlaps another.
+pub(crate) fn launch(mut arguments: Arguments<'_>, kernel: Kernel) -> Result<()> {
+    arguments.name(kernel.name(), |visit| kernel.operands(visit));
+    arguments.check_overlap(kernel.name())?;
+    // Nothing to write is nothing to do, whatever the other sizes say.
+    let Some(device) = arguments.device().filter(|_| arguments.written_bytes() > 0) else {
+        return Ok(());
+    };
+    device.compute().queue(kernel.name(), &arguments, |stream| {
+        // SAFETY: the kernel's operands are the tensors of `arguments` (asserted above), which are live and on this
+        // device; their storage keeps the memory until the stream has passed this kernel, and other streams were waited
+        // for; types and lengths were checked by the operation that made the kernel, overlap above.
+        unsafe { device.0.kernels.launch(stream, &kernel) }
+    })
 }
 
 pub(crate) fn same_type(operation: &str, first: &Tensor, others: &[&Tensor]) -> Result<()> {
@@ -99,25 +96,4 @@ pub(crate) fn float(operation: &str, tensor: &Tensor) -> Result<()> {
             "a float type",
         )),
     }
-}
-
-pub(crate) fn disjoint(operation: &str, out: &Tensor, inputs: &[&Tensor]) -> Result<()> {
-    match inputs.iter().find(|input| input.overlaps(out)) {
-        None => Ok(()),
-        Some(input) => Err(Error::invalid(
-            operation,
-            format!("{out:?} overlapping {input:?}"),
-            "a result of its own",
-        )),
-    }
-}
-
-// An elementwise kernel may write over an input of the same type, element for element, but not shifted.
-pub(crate) fn same_or_disjoint(operation: &str, out: &Tensor, inputs: &[&Tensor]) -> Result<()> {
-    let shifted: Vec<_> = inputs
-        .iter()
-        .copied()
-        .filter(|input| input.raw() != out.raw())
-        .collect();
-    disjoint(operation, out, &shifted)
 }

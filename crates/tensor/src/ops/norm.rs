@@ -1,7 +1,7 @@
 //! LayerNorm and RMSNorm, in the steps between which statistics are combined over ranks.
 
-use super::{disjoint, float, holds, launch, same_length, same_type};
-use crate::Tensor;
+use super::{float, holds, launch, same_length, same_type};
+use crate::{Arguments, Tensor, shape::product};
 use hal::{
     Kernel, Result,
     kernel::{CombineMoments, Moments, Normalize, NormalizeBackward, NormalizeSums},
@@ -29,12 +29,13 @@ pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) ->
 pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
     check(shape, x)?;
     let out = Tensor::empty(x.device(), x.dtype().accumulator(), &[shape.rows, 2])?;
+    let mut args = Arguments::default();
     let kernel = Kernel::Moments(Moments {
         shape,
-        x: x.raw(),
-        moments: out.raw(),
+        x: args.take(x),
+        moments: args.take(&out),
     });
-    launch(x.device(), &[x], &[&out], kernel)?;
+    launch(args, kernel)?;
     Ok(out)
 }
 
@@ -46,26 +47,18 @@ pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
 /// [`Error::Invalid`](hal::Error::Invalid) when `parts` has another size.
 pub fn combine(shape: NormShape, parts: &Tensor) -> Result<Tensor> {
     let shards = shape.global_columns / shape.columns.max(1);
-    holds(
-        "norm_combine",
-        "moments",
-        parts,
-        shards * shape.rows * 2,
-        parts.dtype().accumulator(),
-    )?;
+    let moments = product("norm_combine", &[shards, shape.rows, 2])?;
+    let accumulator = parts.dtype().accumulator();
+    holds("norm_combine", "moments", parts, moments, accumulator)?;
     let out = Tensor::empty(parts.device(), parts.dtype(), &[shape.rows, 2])?;
+    let mut args = Arguments::default();
     let kernel = CombineMoments {
         shape,
-        parts: parts.raw(),
+        parts: args.take(parts),
         shards,
-        moments: out.raw(),
+        moments: args.take(&out),
     };
-    launch(
-        parts.device(),
-        &[parts],
-        &[&out],
-        Kernel::CombineMoments(kernel),
-    )?;
+    launch(args, Kernel::CombineMoments(kernel))?;
     Ok(out)
 }
 
@@ -95,16 +88,16 @@ pub fn normalize(
         holds("normalize", "bias", bias, shape.columns, x.dtype())
     })?;
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    let mut args = Arguments::default();
     let kernel = Normalize {
         shape,
-        x: x.raw(),
-        moments: moments.raw(),
-        gain: gain.raw(),
-        bias: bias.map(Tensor::raw),
-        out: out.raw(),
+        x: args.take(x),
+        moments: args.take(moments),
+        gain: args.take(gain),
+        bias: args.take_some(bias),
+        out: args.take(&out),
     };
-    let reads: Vec<_> = [x, moments, gain].into_iter().chain(bias).collect();
-    launch(x.device(), &reads, &[&out], Kernel::Normalize(kernel))?;
+    launch(args, Kernel::Normalize(kernel))?;
     Ok(out)
 }
 
@@ -141,28 +134,19 @@ pub fn sums(
             accumulator,
         )
     })?;
-    disjoint("normalize_sums", d_gain, &[x, moments, gain, d_out])?;
-    d_bias.map_or(Ok(()), |d_bias| {
-        disjoint("normalize_sums", d_bias, &[x, moments, gain, d_out, d_gain])
-    })?;
     let out = Tensor::empty(x.device(), accumulator, &[shape.rows, 2])?;
+    let mut args = Arguments::default();
     let kernel = NormalizeSums {
         shape,
-        x: x.raw(),
-        moments: moments.raw(),
-        gain: gain.raw(),
-        d_out: d_out.raw(),
-        sums: out.raw(),
-        d_gain: d_gain.raw(),
-        d_bias: d_bias.map(Tensor::raw),
+        x: args.take(x),
+        moments: args.take(moments),
+        gain: args.take(gain),
+        d_out: args.take(d_out),
+        sums: args.take(&out),
+        d_gain: args.take(d_gain),
+        d_bias: args.take_some(d_bias),
     };
-    let writes: Vec<_> = [&out, d_gain].into_iter().chain(d_bias).collect();
-    launch(
-        x.device(),
-        &[x, moments, gain, d_out],
-        &writes,
-        Kernel::NormalizeSums(kernel),
-    )?;
+    launch(args, Kernel::NormalizeSums(kernel))?;
     Ok(out)
 }
 
@@ -189,27 +173,25 @@ pub fn backward(
         x.dtype().accumulator(),
     )?;
     let d_x = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    let mut args = Arguments::default();
     let kernel = NormalizeBackward {
         shape,
-        x: x.raw(),
-        moments: moments.raw(),
-        gain: gain.raw(),
-        d_out: d_out.raw(),
-        sums: sums.raw(),
-        d_x: d_x.raw(),
+        x: args.take(x),
+        moments: args.take(moments),
+        gain: args.take(gain),
+        d_out: args.take(d_out),
+        sums: args.take(sums),
+        d_x: args.take(&d_x),
     };
-    launch(
-        x.device(),
-        &[x, moments, gain, d_out, sums],
-        &[&d_x],
-        Kernel::NormalizeBackward(kernel),
-    )?;
+    launch(args, Kernel::NormalizeBackward(kernel))?;
     Ok(d_x)
 }
 
 fn check(shape: NormShape, x: &Tensor) -> Result<()> {
     float("norm", x)?;
-    holds("norm", "input", x, shape.rows * shape.columns, x.dtype())
+    let elements = product("norm", &[shape.rows, shape.columns])?;
+    product("norm", &[shape.rows, 2])?;
+    holds("norm", "input", x, elements, x.dtype())
 }
 
 fn check_backward(

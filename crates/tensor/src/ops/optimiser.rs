@@ -1,7 +1,7 @@
 //! Updates of many tensors at once, with the gradients' norm and its check left on the device.
 
 use super::{holds, launch};
-use crate::{Device, Tensor};
+use crate::{Arguments, Device, Tensor};
 use hal::{DType, Error, Kernel, Result, kernel};
 
 /// Adds the squares of all elements to `out`, one f64.
@@ -10,17 +10,12 @@ use hal::{DType, Error, Kernel, Result, kernel};
 /// [`Error::Invalid`] when `out` is not one f64.
 pub fn sum_squares(tensors: &[&Tensor], out: &Tensor) -> Result<()> {
     holds("sum_squares", "result", out, 1, DType::F64)?;
-    super::disjoint("sum_squares", out, tensors)?;
-    let slices = tensors.iter().map(|tensor| tensor.raw()).collect();
-    launch(
-        out.device(),
-        tensors,
-        &[out],
-        Kernel::SumSquares(kernel::SumSquares {
-            slices,
-            out: out.raw(),
-        }),
-    )
+    let mut args = Arguments::default();
+    let kernel = kernel::SumSquares {
+        slices: tensors.iter().map(|tensor| args.take(tensor)).collect(),
+        out: args.take(out),
+    };
+    launch(args, Kernel::SumSquares(kernel))
 }
 
 /// The factor that clips gradients to `max_norm`, and their norm, from the sum of their squares: two f64.
@@ -36,18 +31,14 @@ pub fn clip_scale(
 ) -> Result<Tensor> {
     holds("clip_scale", "sum of squares", sum_squares, 1, DType::F64)?;
     let out = Tensor::empty(sum_squares.device(), DType::F64, &[2])?;
+    let mut args = Arguments::default();
     let kernel = kernel::ClipScale {
-        sum_squares: sum_squares.raw(),
-        out: out.raw(),
+        sum_squares: args.take(sum_squares),
+        out: args.take(&out),
         max_norm,
         gradient_scale,
     };
-    launch(
-        out.device(),
-        &[sum_squares],
-        &[&out],
-        Kernel::ClipScale(kernel),
-    )?;
+    launch(args, Kernel::ClipScale(kernel))?;
     Ok(out)
 }
 
@@ -87,14 +78,17 @@ pub struct AdamW {
 /// [`Error::Invalid`] when lengths or types do not fit.
 pub fn adamw(device: &Device, updates: &[Update], factor: &Tensor, settings: AdamW) -> Result<()> {
     updates.iter().try_for_each(|update| check(update, 2, 2))?;
+    check_factor(device, factor)?;
+    let mut args = Arguments::default();
     let tensors = updates.iter().map(|update| kernel::AdamWTensor {
-        weights: update.weights.raw(),
-        gradients: update.gradients.raw(),
-        first: update.state[0].raw(),
-        second: update.state[1].raw(),
-        compute: update.compute.as_ref().map(Tensor::raw),
+        weights: args.take(&update.weights),
+        gradients: args.take(&update.gradients),
+        first: args.take(&update.state[0]),
+        second: args.take(&update.state[1]),
+        compute: args.take_some(update.compute.as_ref()),
         weight_decay: update.weight_decay,
     });
+    let tensors = tensors.collect();
     let AdamW {
         rate,
         beta1,
@@ -102,18 +96,16 @@ pub fn adamw(device: &Device, updates: &[Update], factor: &Tensor, settings: Ada
         epsilon,
         step,
     } = settings;
-    let factor_slice = scalar_factor(factor)?;
-    let tensors = tensors.collect();
     let kernel = kernel::AdamW {
         tensors,
-        factor: factor_slice,
+        factor: args.take_part(factor, 0, 1),
         rate,
         beta1,
         beta2,
         epsilon,
         step,
     };
-    apply(device, updates, factor, Kernel::AdamW(kernel))
+    launch(args, Kernel::AdamW(kernel))
 }
 
 /// One SGD update; `factor` is what [`clip_scale`] gave.
@@ -128,71 +120,23 @@ pub fn sgd(
     momentum: f64,
 ) -> Result<()> {
     updates.iter().try_for_each(|update| check(update, 0, 1))?;
+    check_factor(device, factor)?;
+    let mut args = Arguments::default();
     let tensors = updates.iter().map(|update| kernel::SgdTensor {
-        weights: update.weights.raw(),
-        gradients: update.gradients.raw(),
-        velocity: update.state.first().map(Tensor::raw),
-        compute: update.compute.as_ref().map(Tensor::raw),
+        weights: args.take(&update.weights),
+        gradients: args.take(&update.gradients),
+        velocity: args.take_some(update.state.first()),
+        compute: args.take_some(update.compute.as_ref()),
         weight_decay: update.weight_decay,
     });
+    let tensors = tensors.collect();
     let kernel = kernel::Sgd {
-        tensors: tensors.collect(),
-        factor: scalar_factor(factor)?,
+        tensors,
+        factor: args.take_part(factor, 0, 1),
         rate,
         momentum,
     };
-    apply(device, updates, factor, Kernel::Sgd(kernel))
-}
-
-fn scalar_factor(factor: &Tensor) -> Result<hal::RawSlice> {
-    holds("optimiser", "factor", factor, 2, DType::F64)?;
-    Ok(factor.raw().part(0, 1))
-}
-
-fn apply(device: &Device, updates: &[Update], factor: &Tensor, kernel: Kernel) -> Result<()> {
-    let reads: Vec<_> = updates
-        .iter()
-        .map(|update| &update.gradients)
-        .chain([factor])
-        .collect();
-    let written = |update: &'_ Update| -> Vec<Tensor> {
-        [std::slice::from_ref(&update.weights), &update.state]
-            .concat()
-            .into_iter()
-            .chain(update.compute.clone())
-            .collect()
-    };
-    let writes: Vec<Tensor> = updates.iter().flat_map(written).collect();
-    let writes: Vec<&Tensor> = writes.iter().collect();
-    apart(&reads, &writes)?;
-    launch(device, &reads, &writes, kernel)
-}
-
-// Nothing is updated twice, and no gradient is written over. In the order of addresses, each piece must begin after the
-// end of every written one before it, and a written one after the end of all.
-fn apart(reads: &[&Tensor], writes: &[&Tensor]) -> Result<()> {
-    let tag = |written: bool| move |tensor: &&Tensor| (tensor.raw(), written);
-    let mut all: Vec<_> = reads
-        .iter()
-        .map(tag(false))
-        .chain(writes.iter().map(tag(true)))
-        .collect();
-    all.retain(|(slice, _)| slice.len > 0);
-    all.sort_by_key(|(slice, _)| slice.addr);
-    let (mut end, mut end_written) = (0, 0);
-    for (slice, written) in all {
-        if slice.addr < if written { end } else { end_written } {
-            let needed = "disjoint weights, gradients and state";
-            return Err(Error::invalid("optimiser", "tensors that overlap", needed));
-        }
-        end = end.max(slice.addr + slice.bytes() as u64);
-        end_written = if written {
-            end_written.max(slice.addr + slice.bytes() as u64)
-        } else {
-            end_written
-        };
-    }
-    Ok(())
+    launch(args, Kernel::Sgd(kernel))
 }
 
 fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {
@@ -214,12 +158,12 @@ fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {
         .compute
         .iter()
         .try_for_each(|copy| holds("optimiser", "copy", copy, count, copy.dtype()))?;
-    let others: Vec<_> = [&update.gradients]
-        .into_iter()
-        .chain(&update.state)
-        .chain(&update.compute)
-        .collect();
-    others
-        .iter()
-        .try_for_each(|other| super::disjoint("optimiser", &update.weights, &[other]))
+    Ok(())
+}
+
+fn check_factor(device: &Device, factor: &Tensor) -> Result<()> {
+    device
+        .key()
+        .owns("optimiser", "a factor", factor.device().key())?;
+    holds("optimiser", "factor", factor, 2, DType::F64)
 }

@@ -37,8 +37,8 @@ impl Call<'_> {
         self.session.with(|comm| {
             let nccl = &self.session.nccl;
             // SAFETY: the call has no conditions; `ncclGroupEnd` follows below.
-            self.session
-                .check("ncclGroupStart", unsafe { (nccl.ncclGroupStart)() })?;
+            let begun = unsafe { (nccl.ncclGroupStart)() };
+            self.session.check("ncclGroupStart", begun)?;
             let queued = collectives
                 .iter()
                 .try_for_each(|collective| self.queue(comm, collective));

@@ -234,10 +234,9 @@ pub(super) fn check(
 
 // Safety: the pointer is null or that of a text that ends with a zero.
 unsafe fn text(text: *const std::ffi::c_char) -> String {
-    // SAFETY: passed on from the caller.
     if text.is_null() {
-        String::new()
-    } else {
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
+        return String::new();
     }
+    // SAFETY: passed on from the caller.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
 }

@@ -77,7 +77,7 @@ impl FusedProducts {
             let dtype = gemm.a.data.dtype;
             Error::Unsupported {
                 operation: "gemm with an epilogue".into(),
-                dtype,
+                dtype: Some(dtype),
                 device: self.context.id,
             }
         };

@@ -55,11 +55,10 @@ impl Drop for Object {
         let Ok(lt) = &self.context.tables.lt else {
             return;
         };
-        // SAFETY: the object is live and in no other hands; queued work does not need it.
         self.context.release(|_| {
-            lt.check(self.destroy.name, unsafe {
-                (self.destroy.function)(self.handle())
-            })
+            // SAFETY: the object is live and in no other hands; queued work does not need it.
+            let destroyed = unsafe { (self.destroy.function)(self.handle()) };
+            lt.check(self.destroy.name, destroyed)
         });
     }
 }

@@ -95,8 +95,8 @@ impl Lt {
             .reason
             .map(|reason| unsafe { reason(status) });
         let reason = match text {
-            // SAFETY: as above; it ends with a zero.
             Some(text) if !text.is_null() => {
+                // SAFETY: as above; it ends with a zero.
                 unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
             }
             _ => "unknown".to_string(),

@@ -2,7 +2,7 @@
 
 use super::{Transpose, run};
 use crate::{
-    Tensor,
+    Arguments, Tensor,
     ops::{float, same_type},
 };
 use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result};
@@ -38,8 +38,9 @@ pub fn matmul_batched(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Te
         ));
     }
     let out = Tensor::empty(a.device(), a.dtype(), &[outer, &[m, n]].concat())?;
-    let matrix = |tensor: &Tensor, leading, transposed| Matrix {
-        data: tensor.raw(),
+    let mut args = Arguments::default();
+    let mut matrix = |tensor, leading, transposed| Matrix {
+        data: args.take(tensor),
         leading,
         transposed,
     };
@@ -58,7 +59,7 @@ pub fn matmul_batched(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Te
         },
         epilogue: Epilogue::None,
     };
-    run(&[a, b], &[&out], &gemm)?;
+    run(args, &gemm)?;
     Ok(out)
 }
 

@@ -5,7 +5,7 @@
 
 use super::{Transpose, run, shape, single};
 use crate::{
-    Tensor,
+    Arguments, Tensor,
     ops::{UnaryOp, add_bias, holds, unary_into},
 };
 use hal::{Epilogue, Gemm, Result};
@@ -19,15 +19,18 @@ use hal::{Epilogue, Gemm, Result};
 pub fn matmul_bias(a: &Tensor, b: &Tensor, transpose: Transpose, bias: &Tensor) -> Result<Tensor> {
     let out = Tensor::empty(a.device(), a.dtype(), &shape(a, b, transpose)?)?;
     holds("matmul_bias", "bias", bias, out.columns(), a.dtype())?;
-    let gemm = single(a, b, transpose, &out, 1.0, 0.0)?;
+    let mut args = Arguments::default();
+    let gemm = single(&mut args, a, b, transpose, &out, [1.0, 0.0])?;
     let fused = Gemm {
-        epilogue: Epilogue::Bias { bias: bias.raw() },
+        epilogue: Epilogue::Bias {
+            bias: args.take(bias),
+        },
         ..gemm
     };
     if fuses(&out, &fused)? {
-        run(&[a, b, bias], &[&out], &fused)?;
+        run(args, &fused)?;
     } else {
-        run(&[a, b], &[&out], &gemm)?;
+        plain(a, b, transpose, &out)?;
         add_bias(&out, bias)?;
     }
     Ok(out)
@@ -52,23 +55,28 @@ pub fn matmul_gelu(
         holds("matmul_gelu", "bias", bias, sum.columns(), a.dtype())?;
     }
     let out = Tensor::empty(a.device(), a.dtype(), &shape)?;
+    let mut args = Arguments::default();
+    let gemm = single(&mut args, a, b, transpose, &out, [1.0, 0.0])?;
     let epilogue = Epilogue::Gelu {
-        bias: bias.map(Tensor::raw),
-        sum: sum.raw(),
+        bias: args.take_some(bias),
+        sum: args.take(&sum),
     };
-    let fused = Gemm {
-        epilogue,
-        ..single(a, b, transpose, &out, 1.0, 0.0)?
-    };
+    let fused = Gemm { epilogue, ..gemm };
     if fuses(&out, &fused)? {
-        let reads: Vec<&Tensor> = [a, b].into_iter().chain(bias).collect();
-        run(&reads, &[&out, &sum], &fused)?;
+        run(args, &fused)?;
     } else {
-        run(&[a, b], &[&sum], &single(a, b, transpose, &sum, 1.0, 0.0)?)?;
+        plain(a, b, transpose, &sum)?;
         bias.map_or(Ok(()), |bias| add_bias(&sum, bias))?;
         unary_into(UnaryOp::Gelu, &sum, &out)?;
     }
     Ok((out, sum))
+}
+
+// The product alone, into `out`.
+fn plain(a: &Tensor, b: &Tensor, transpose: Transpose, out: &Tensor) -> Result<()> {
+    let mut args = Arguments::default();
+    let gemm = single(&mut args, a, b, transpose, out, [1.0, 0.0])?;
+    run(args, &gemm)
 }
 
 fn fuses(out: &Tensor, gemm: &Gemm) -> Result<bool> {

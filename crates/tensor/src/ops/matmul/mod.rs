@@ -6,8 +6,8 @@ pub mod epilogue;
 pub use batched::matmul_batched;
 pub use epilogue::{matmul_bias, matmul_gelu};
 
-use super::{disjoint, float, same_type};
-use crate::Tensor;
+use super::{float, same_type};
+use crate::{Arguments, Tensor, shape::product};
 use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result};
 
 /// Which factors a product takes transposed.
@@ -29,7 +29,9 @@ pub enum Transpose {
 /// [`Error::Invalid`] when the contracted sizes differ.
 pub fn matmul(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Tensor> {
     let out = Tensor::empty(a.device(), a.dtype(), &shape(a, b, transpose)?)?;
-    run(&[a, b], &[&out], &single(a, b, transpose, &out, 1.0, 0.0)?)?;
+    let mut args = Arguments::default();
+    let gemm = single(&mut args, a, b, transpose, &out, [1.0, 0.0])?;
+    run(args, &gemm)?;
     Ok(out)
 }
 
@@ -48,7 +50,7 @@ pub fn matmul_into(
     beta: f64,
 ) -> Result<()> {
     let (m, n, _) = sizes(a, b, transpose)?;
-    let fits = out.num_elements() == m * n
+    let fits = out.num_elements() == product("matmul", &[m, n])?
         && (out.dtype() == a.dtype() || out.dtype() == a.dtype().accumulator());
     if !fits {
         let needed = format!(
@@ -58,8 +60,9 @@ pub fn matmul_into(
         );
         return Err(Error::invalid("matmul", format!("result {out:?}"), needed));
     }
-    disjoint("matmul", out, &[a, b])?;
-    run(&[a, b], &[out], &single(a, b, transpose, out, alpha, beta)?)
+    let mut args = Arguments::default();
+    let gemm = single(&mut args, a, b, transpose, out, [alpha, beta])?;
+    run(args, &gemm)
 }
 
 // Of the result: the rows keep the dims that they have in `a`.
@@ -95,31 +98,27 @@ fn sizes(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<(usize, usize, 
 }
 
 // The product of two matrices, whose sizes are checked here.
-fn single(
-    a: &Tensor,
-    b: &Tensor,
+fn single<'a>(
+    args: &mut Arguments<'a>,
+    a: &'a Tensor,
+    b: &'a Tensor,
     transpose: Transpose,
-    out: &Tensor,
-    alpha: f64,
-    beta: f64,
+    out: &'a Tensor,
+    [alpha, beta]: [f64; 2],
 ) -> Result<Gemm> {
     let (m, n, k) = sizes(a, b, transpose)?;
-    let matrix = |tensor: &Tensor, transposed| Matrix {
-        data: tensor.raw(),
-        leading: tensor.columns(),
+    let mut matrix = |tensor: &'a Tensor, leading, transposed| Matrix {
+        data: args.take(tensor),
+        leading,
         transposed,
     };
     Ok(Gemm {
         m,
         n,
         k,
-        a: matrix(a, transpose == Transpose::First),
-        b: matrix(b, transpose == Transpose::Second),
-        c: Matrix {
-            data: out.raw(),
-            leading: n,
-            transposed: false,
-        },
+        a: matrix(a, a.columns(), transpose == Transpose::First),
+        b: matrix(b, b.columns(), transpose == Transpose::Second),
+        c: matrix(out, n, false),
         alpha,
         beta,
         batch: Batch::ONE,
@@ -127,23 +126,16 @@ fn single(
     })
 }
 
-// Queues a product that the caller has checked: its matrices are those tensors, hold their shapes, and what is written
-// overlaps nothing else.
-fn run(reads: &[&Tensor], writes: &[&Tensor], gemm: &Gemm) -> Result<()> {
-    let device = writes[0].device();
-    if !reads
-        .iter()
-        .chain(writes)
-        .all(|tensor| tensor.device().same(device))
-    {
-        return Err(Error::invalid(
-            "matmul",
-            "tensors of several devices",
-            "tensors of one device",
-        ));
-    }
-    device.compute().queue("matmul", reads, writes, |stream| {
-        // SAFETY: the matrices are live and kept by their storage; the callers have checked all else.
+// Queues a product whose sizes and types the caller has checked, made of these arguments.
+fn run(mut arguments: Arguments<'_>, gemm: &Gemm) -> Result<()> {
+    arguments.name("matmul", |visit| gemm.operands(visit));
+    arguments.check_overlap("matmul")?;
+    let Some(device) = arguments.device().filter(|_| arguments.written_bytes() > 0) else {
+        return Ok(());
+    };
+    device.compute().queue("matmul", &arguments, |stream| {
+        // SAFETY: the operands are the tensors of `arguments` (asserted above), live and kept by their storage; what is
+        // written overlaps nothing (checked above); the callers have checked all else.
         unsafe { device.0.blas.gemm(stream, gemm) }
     })
 }

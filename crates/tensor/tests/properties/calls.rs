@@ -1,0 +1,610 @@
+//! The calls that a random program makes, by name.
+
+use crate::world::{Step, World};
+use fascicle_tensor::{
+    DType, Error, MemoryKind, Parts, ReduceOp, Result, Tensor, Var,
+    autograd::backward,
+    ops::{
+        self, BinaryOp, CustomKernel, Region, Transpose, UnaryOp,
+        attention::{AttentionDropout, AttentionShape, Saved},
+        loss::VocabularyShard,
+        norm::{NormKind, NormShape},
+        optimiser::{AdamW, Update},
+    },
+    trace,
+};
+use hal::{Counts, random::Key};
+use std::sync::Arc;
+
+type Call = fn(&mut World, &Step) -> Result<()>;
+
+/// All calls.
+pub const ALL: &[(&str, Call)] = &[
+    ("make", make),
+    ("make", make),
+    ("fill", |w, s| w.tensor(s.tensors[0]).fill(s.numbers[0])),
+    ("upload", upload),
+    ("to_vec", |w, s| {
+        w.tensor(s.tensors[0]).to_vec::<f32>().map(drop)
+    }),
+    ("to_f64", |w, s| w.tensor(s.tensors[0]).to_f64().map(drop)),
+    ("item", |w, s| w.tensor(s.tensors[0]).item().map(drop)),
+    ("reshape", |w, s| {
+        keep(w, |w| w.tensor(s.tensors[0]).reshape(s.shape()))
+    }),
+    ("rows", |w, s| {
+        keep(w, |w| w.tensor(s.tensors[0]).rows(s.sizes[0], s.sizes[1]))
+    }),
+    ("forget", forget),
+    ("cast", |w, s| {
+        keep(w, |w| ops::cast(&w.tensor(s.tensors[0]), s.dtype()))
+    }),
+    ("cast_into", |w, s| {
+        ops::cast_into(&w.tensor(s.tensors[0]), &w.tensor(s.tensors[1]))
+    }),
+    ("axpby", |w, s| {
+        let [alpha, beta, _] = s.numbers;
+        ops::axpby(
+            alpha,
+            &w.tensor(s.tensors[0]),
+            beta,
+            &w.tensor(s.tensors[1]),
+        )
+    }),
+    ("binary", |w, s| {
+        keep(w, |w| {
+            ops::binary(binary(s), &w.tensor(s.tensors[0]), &w.tensor(s.tensors[1]))
+        })
+    }),
+    ("binary_into", |w, s| {
+        let [a, b, out] = [0, 1, 2].map(|index| w.tensor(s.tensors[index]));
+        ops::binary_into(binary(s), &a, &b, &out)
+    }),
+    ("unary", |w, s| {
+        keep(w, |w| ops::unary(unary(s), &w.tensor(s.tensors[0])))
+    }),
+    ("unary_into", |w, s| {
+        ops::unary_into(unary(s), &w.tensor(s.tensors[0]), &w.tensor(s.tensors[1]))
+    }),
+    ("unary_backward", |w, s| {
+        keep(w, |w| {
+            ops::unary_backward(unary(s), &w.tensor(s.tensors[0]), w.tensor(s.tensors[1]))
+        })
+    }),
+    ("swiglu", |w, s| {
+        keep(w, |w| {
+            ops::swiglu(&w.tensor(s.tensors[0]), &w.tensor(s.tensors[1]))
+        })
+    }),
+    ("swiglu_backward", |w, s| {
+        let [gate, up, d_out] = [0, 1, 2].map(|index| w.tensor(s.tensors[index]));
+        ops::swiglu_backward(&gate, &up, &d_out).map(drop)
+    }),
+    ("add_bias", |w, s| {
+        let (x, bias) = matrix_and_row(w, s)?;
+        ops::add_bias(&x, &bias)
+    }),
+    ("column_sum", |w, s| {
+        let (x, out) = matrix_and_row(w, s)?;
+        ops::column_sum_into(&x, &out)
+    }),
+    ("dropout", dropout),
+    ("rope", |w, s| {
+        keep(w, |w| {
+            ops::rope(
+                &w.tensor(s.tensors[0]),
+                s.sizes[0],
+                s.sizes[1],
+                s.numbers[0],
+                s.fits(),
+            )
+        })
+    }),
+    ("columns", |w, s| {
+        keep(w, |w| {
+            ops::columns(&w.tensor(s.tensors[0]), s.sizes[0], s.sizes[1])
+        })
+    }),
+    ("set_columns", |w, s| {
+        let (x, part) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
+        let part = match s.fits() {
+            true => Tensor::zeros(x.device(), x.dtype(), &[x.num_rows(), s.small(1) % 3])?,
+            false => part,
+        };
+        ops::set_columns(&x, s.small(0) % 3, &part)
+    }),
+    ("copy", |w, s| {
+        ops::copy(&w.tensor(s.tensors[0]), &w.tensor(s.tensors[1]))
+    }),
+    ("matmul", |w, s| {
+        let (a, b) = factors(w, s)?;
+        keep(w, |_| ops::matmul(&a, &b, transpose(s)))
+    }),
+    ("matmul_into", |w, s| {
+        let (a, b) = factors(w, s)?;
+        let [alpha, beta, _] = s.numbers;
+        ops::matmul_into(&a, &b, transpose(s), &w.tensor(s.tensors[2]), alpha, beta)
+    }),
+    ("matmul_batched", |w, s| {
+        keep(w, |w| {
+            ops::matmul_batched(
+                &w.tensor(s.tensors[0]),
+                &w.tensor(s.tensors[1]),
+                transpose(s),
+            )
+        })
+    }),
+    ("matmul_bias", |w, s| {
+        let (a, b) = factors(w, s)?;
+        let bias = match s.fits() {
+            true => Tensor::full(a.device(), a.dtype(), &[b.columns()], 0.5)?,
+            false => w.tensor(s.tensors[2]),
+        };
+        let by = if s.fits() {
+            Transpose::None
+        } else {
+            transpose(s)
+        };
+        let b = if s.fits() {
+            b.reshape(&[a.columns(), bias.num_elements()])?
+        } else {
+            b
+        };
+        keep(w, |_| ops::matmul_bias(&a, &b, by, &bias))
+    }),
+    ("matmul_gelu", |w, s| {
+        let (a, b) = factors(w, s)?;
+        let bias = w.tensor(s.tensors[2]);
+        let bias = Some(&bias).filter(|_| !s.fits());
+        ops::matmul_gelu(&a, &b, transpose(s), bias).map(drop)
+    }),
+    ("embedding", |w, s| {
+        keep(w, |w| {
+            ops::embedding(&w.tensor(s.tensors[0]), &ids(w, s)?, s.sizes[2])
+        })
+    }),
+    ("embedding_backward", |w, s| {
+        let (d_out, ids) = (w.tensor(s.tensors[0]), ids(w, s)?);
+        let columns = s.small(1);
+        let d_table = typed(w, s, d_out.dtype().accumulator(), &[s.small(2), columns])?;
+        let d_out = match s.fits() {
+            true => Tensor::zeros(
+                d_out.device(),
+                d_out.dtype(),
+                &[ids.num_elements(), columns],
+            )?,
+            false => d_out,
+        };
+        ops::embedding_backward(&d_out, &ids, &d_table, s.sizes[2])
+    }),
+    ("norm", norm),
+    ("norm_backward", norm_backward),
+    ("attention", attention),
+    ("loss", loss),
+    ("sum_squares", |w, s| {
+        let out = typed(w, s, DType::F64, &[1])?;
+        let tensors: Vec<Tensor> = s.tensors.iter().map(|index| w.tensor(*index)).collect();
+        let some = &tensors[..s.small(0).min(6)];
+        ops::optimiser::sum_squares(&some.iter().collect::<Vec<_>>(), &out)
+    }),
+    ("adamw", |w, s| optimise(w, s, true)),
+    ("sgd", |w, s| optimise(w, s, false)),
+    ("custom", custom),
+    ("var", var),
+    ("backward", |w, s| {
+        let (var, gradient) = (w.var(s.tensors[0]), w.tensor(s.tensors[1]));
+        let gradient = match s.fits() {
+            true => Tensor::full(
+                var.tensor().device(),
+                var.tensor().dtype(),
+                var.tensor().shape(),
+                1.0,
+            )?,
+            false => gradient,
+        };
+        backward(vec![(var, gradient)])
+    }),
+    ("record_event", |w, s| {
+        let event = w.stream(s.choices[0]).record()?;
+        w.events.push(event);
+        Ok(())
+    }),
+    ("wait", |w, s| {
+        let event = &w.events[usize::from(s.tensors[0]) % w.events.len()];
+        w.stream(s.choices[0]).wait(event)
+    }),
+    ("event", |w, s| {
+        let event = &w.events[usize::from(s.tensors[0]) % w.events.len()];
+        event.is_complete()?;
+        event.synchronize()?;
+        event.time_us().map(drop)
+    }),
+    ("synchronize", |w, s| w.stream(s.choices[0]).synchronize()),
+    ("all_reduce", |w, s| {
+        let op = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min][usize::from(s.choices[1]) % 3];
+        w.group(s.choices[2])
+            .all_reduce(w.stream(s.choices[0]), &w.tensor(s.tensors[0]), op)
+    }),
+    ("scatters", |w, s| parts(w, s, true)),
+    ("gathers", |w, s| parts(w, s, false)),
+    ("broadcast", |w, s| {
+        let root = usize::from(s.small(0) == 9);
+        w.group(s.choices[2])
+            .broadcast(w.stream(s.choices[0]), &w.tensor(s.tensors[0]), root)
+    }),
+    ("all_to_all", |w, s| {
+        let (send, recv) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
+        w.group(s.choices[2])
+            .all_to_all(w.stream(s.choices[0]), &send, &recv)
+    }),
+    ("send_recv", |w, s| {
+        let (send, recv) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
+        let recv = match s.fits() {
+            true => Tensor::zeros(send.device(), send.dtype(), send.shape())?,
+            false => recv,
+        };
+        // A message that differs in length ends the group, which the rest of the program wants to use.
+        if send.num_elements() != recv.num_elements() || send.dtype() != recv.dtype() {
+            return Err(Error::invalid(
+                "send_recv",
+                "tensors that differ",
+                "equal ones",
+            ));
+        }
+        w.group(s.choices[2])
+            .send_recv(w.stream(s.choices[0]), (&send, 0), (&recv, 0))
+    }),
+    ("barrier", |w, s| {
+        w.group(s.choices[2]).barrier(w.stream(s.choices[0]))
+    }),
+    ("record", |w, s| {
+        let x = w.tensor(s.tensors[0]);
+        w.device(s.choices[0]).record(|| x.fill(1.0)).map(drop)
+    }),
+    ("trace", |w, s| {
+        let device = w.device(s.choices[0]).clone();
+        trace::start(&device);
+        w.tensor(s.tensors[0]).fill(s.numbers[0])?;
+        trace::finish(&device).map(drop)
+    }),
+];
+
+fn keep(world: &mut World, call: impl FnOnce(&World) -> Result<Tensor>) -> Result<()> {
+    let made = call(world)?;
+    world.tensors.insert(0, made);
+    Ok(())
+}
+
+fn make(world: &mut World, step: &Step) -> Result<()> {
+    let device = world.device(step.choices[2]).clone();
+    let kind = MemoryKind::ALL[step.small(4) % 5];
+    keep(world, |_| {
+        device.allocating(kind, || match step.small(3) {
+            0..3 => Tensor::empty(&device, step.dtype(), step.shape()),
+            3..6 => Tensor::full(&device, step.dtype(), step.shape(), step.numbers[0]),
+            6 => Tensor::from_slice(&device, step.shape(), &[1.0f32; 6]),
+            7 => Tensor::from_slice(&device, step.shape(), &[1u32; 8]),
+            _ => Tensor::from_f64(&device, step.dtype(), &[2, 2], &[0.5; 4]),
+        })
+    })
+}
+
+fn upload(world: &mut World, step: &Step) -> Result<()> {
+    let tensor = world.tensor(step.tensors[0]);
+    if step.fits() {
+        tensor.upload_f64(&vec![step.numbers[0]; tensor.num_elements()])
+    } else {
+        tensor.upload(&vec![1u32; step.small(0)])
+    }
+}
+
+fn forget(world: &mut World, step: &Step) -> Result<()> {
+    if world.tensors.len() > 4 {
+        let index = usize::from(step.tensors[0]) % world.tensors.len();
+        world.tensors.remove(index);
+    }
+    Ok(())
+}
+
+/// A new tensor of that shape, or any.
+fn typed(world: &World, step: &Step, dtype: DType, shape: &[usize]) -> Result<Tensor> {
+    match step.fits() {
+        true => Tensor::full(&world.devices[0], dtype, shape, 0.25),
+        false => Ok(world.tensor(step.tensors[5])),
+    }
+}
+
+fn matrix_and_row(world: &World, step: &Step) -> Result<(Tensor, Tensor)> {
+    let x = world.tensor(step.tensors[0]);
+    let row = typed(world, step, x.dtype(), &[x.columns()])?;
+    Ok((x, row))
+}
+
+fn factors(world: &World, step: &Step) -> Result<(Tensor, Tensor)> {
+    let a = world.tensor(step.tensors[0]);
+    if !step.fits() {
+        return Ok((a, world.tensor(step.tensors[1])));
+    }
+    let n = step.small(1);
+    let shape = match transpose(step) {
+        Transpose::None => [a.columns(), n],
+        Transpose::First => [a.num_rows(), n],
+        Transpose::Second => [n, a.columns()],
+    };
+    let b = Tensor::full(a.device(), a.dtype(), &shape, 0.5)?;
+    Ok((a, b))
+}
+
+fn ids(world: &World, step: &Step) -> Result<Tensor> {
+    typed(world, step, DType::U32, &[step.small(0)])
+}
+
+fn binary(step: &Step) -> BinaryOp {
+    [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div][step.small(4) % 4]
+}
+
+fn unary(step: &Step) -> UnaryOp {
+    let all = [
+        UnaryOp::Gelu,
+        UnaryOp::Silu,
+        UnaryOp::Relu,
+        UnaryOp::Tanh,
+        UnaryOp::Sigmoid,
+        UnaryOp::Exp,
+    ];
+    all[step.small(4) % 6]
+}
+
+fn transpose(step: &Step) -> Transpose {
+    [Transpose::None, Transpose::First, Transpose::Second][usize::from(step.choices[1]) % 3]
+}
+
+fn dropout(world: &mut World, step: &Step) -> Result<()> {
+    let x = world.tensor(step.tensors[0]);
+    let [rows, columns, first_row, first_column, global_columns] = step.sizes;
+    let region = match step.fits() {
+        true => Region {
+            rows: x.num_rows(),
+            columns: x.columns(),
+            first_row,
+            first_column: step.small(3),
+            global_columns: x.columns() + step.small(3),
+        },
+        false => Region {
+            rows,
+            columns,
+            first_row,
+            first_column,
+            global_columns,
+        },
+    };
+    keep(world, |_| {
+        ops::dropout(&x, step.numbers[0], Key::new(1, "test", 2), region)
+    })
+}
+
+fn norm_shape(x: &Tensor, step: &Step) -> NormShape {
+    let kind = [NormKind::Layer, NormKind::Rms][step.small(4) % 2];
+    match step.fits() {
+        true => ops::norm::shape(kind, x, x.columns(), step.numbers[0]),
+        false => NormShape {
+            kind,
+            rows: step.sizes[0],
+            columns: step.sizes[1],
+            global_columns: step.sizes[2],
+            epsilon: step.numbers[0],
+        },
+    }
+}
+
+fn norm(world: &mut World, step: &Step) -> Result<()> {
+    let x = world.tensor(step.tensors[0]);
+    let shape = norm_shape(&x, step);
+    let moments = match step.small(3) {
+        0..3 => ops::norm::combine(shape, &world.tensor(step.tensors[1]))?,
+        3 => world.tensor(step.tensors[2]),
+        _ => ops::norm::moments(shape, &x)?,
+    };
+    let gain = typed(world, step, x.dtype(), &[x.columns()])?;
+    let bias = (step.small(2) > 4).then_some(&gain);
+    keep(world, |_| {
+        ops::norm::normalize(shape, &x, &moments, &gain, bias)
+    })
+}
+
+fn norm_backward(world: &mut World, step: &Step) -> Result<()> {
+    let (x, d_out) = (world.tensor(step.tensors[0]), world.tensor(step.tensors[1]));
+    let shape = norm_shape(&x, step);
+    let d_out = if step.fits() { x.clone() } else { d_out };
+    let moments = match step.small(3) {
+        0 => world.tensor(step.tensors[2]),
+        _ => ops::norm::moments(shape, &x)?,
+    };
+    let row = |dtype| typed(world, step, dtype, &[x.columns()]);
+    let gain = row(x.dtype())?;
+    let (d_gain, d_bias) = (row(x.dtype().accumulator())?, row(x.dtype().accumulator())?);
+    let d_bias = (step.small(2) > 4).then_some(&d_bias);
+    let sums = ops::norm::sums(shape, &x, &moments, &gain, &d_out, &d_gain, d_bias)?;
+    keep(world, |_| {
+        ops::norm::backward(shape, &x, &moments, &gain, &d_out, &sums)
+    })
+}
+
+fn attention(world: &mut World, step: &Step) -> Result<()> {
+    let [sequences, sequence, heads, kv_heads, head_size] = step.sizes;
+    let dropout = (step.small(0) > 5).then_some(AttentionDropout {
+        probability: step.numbers[0],
+        key: Key::new(3, "test", 4),
+        first_sequence: sequences,
+        first_head: step.small(2),
+        global_heads: heads,
+    });
+    let mut shape = AttentionShape {
+        sequences,
+        sequence,
+        heads,
+        kv_heads,
+        head_size,
+        scale: step.numbers[1],
+        dropout,
+    };
+    if !step.fits() {
+        let [q, k, v, out, log_sum_exp, d_out] = step.tensors.map(|index| world.tensor(index));
+        ops::attention(shape, &q, &k, &v)?;
+        let saved = Saved {
+            q,
+            k,
+            v,
+            out,
+            log_sum_exp,
+        };
+        return ops::attention::attention_backward(shape, &saved, &d_out).map(drop);
+    }
+    let kv_heads = step.small(3).max(1);
+    shape.sequences = step.small(0);
+    shape.sequence = step.small(1);
+    (shape.kv_heads, shape.heads) = (kv_heads, kv_heads * (step.small(2) % 3));
+    shape.head_size = step.small(4);
+    if let Some(dropout) = &mut shape.dropout {
+        dropout.global_heads = shape.heads + dropout.first_head;
+    }
+    let tokens = shape.sequences * shape.sequence;
+    let rows = |heads: usize| {
+        let size = [tokens, heads * shape.head_size];
+        Tensor::full(&world.devices[0], step.dtype(), &size, 0.5)
+    };
+    let (q, k, v) = (rows(shape.heads)?, rows(kv_heads)?, rows(kv_heads)?);
+    let (out, log_sum_exp) = ops::attention(shape, &q, &k, &v)?;
+    let d_out = out.clone();
+    let saved = Saved {
+        q,
+        k,
+        v,
+        out,
+        log_sum_exp,
+    };
+    let [d_q, ..] = ops::attention_backward(shape, &saved, &d_out)?;
+    keep(world, |_| Ok(d_q))
+}
+
+fn loss(world: &mut World, step: &Step) -> Result<()> {
+    let logits = world.tensor(step.tensors[0]);
+    let shard = VocabularyShard {
+        first_column: step.sizes[0],
+        vocabulary: step.sizes[1],
+    };
+    let targets = typed(world, step, DType::U32, &[logits.num_rows()])?;
+    let parts = match step.small(4) {
+        0..3 => world.tensor(step.tensors[1]),
+        _ => ops::loss::statistics(&logits, &targets, shard)?,
+    };
+    let shards = if step.fits() { 1 } else { step.sizes[2] };
+    let (log_sum_exp, loss) = ops::loss::combine(&parts, &targets, shards, step.numbers[0])?;
+    let [scale, ..] = step.numbers;
+    ops::loss::backward(&logits, &targets, &log_sum_exp, &loss, shard, scale)
+}
+
+fn optimise(world: &mut World, step: &Step, moments: bool) -> Result<()> {
+    let device = world.device(step.choices[2]).clone();
+    let mut updates = Vec::new();
+    for index in 0..step.small(0) % 4 {
+        let any = |other: usize| Ok(world.tensor(step.tensors[(index + other) % 6]));
+        let like = |other: usize| match step.fits() {
+            true => Tensor::full(&device, step.dtype(), step.shape(), 0.5),
+            false => any(other),
+        };
+        let states = if moments { 2 } else { step.small(1) % 3 };
+        updates.push(Update {
+            weights: like(0)?,
+            gradients: like(1)?,
+            state: (0..states)
+                .map(|state| like(2 + state))
+                .collect::<Result<_>>()?,
+            compute: match step.small(2) {
+                0..3 => Some(any(4)?),
+                3..6 => Some(Tensor::zeros(&device, DType::Bf16, step.shape())?),
+                _ => None,
+            },
+            weight_decay: step.numbers[0],
+        });
+    }
+    let sum = Tensor::full(&device, DType::F64, &[1], step.numbers[1])?;
+    let factor = match step.small(3) {
+        0 => world.tensor(step.tensors[5]),
+        _ => ops::optimiser::clip_scale(&sum, Some(step.numbers[2]), 1.0)?,
+    };
+    let [rate, momentum, epsilon] = step.numbers;
+    let settings = AdamW {
+        rate,
+        beta1: momentum,
+        beta2: 0.9,
+        epsilon,
+        step: step.sizes[4] as u64,
+    };
+    match moments {
+        true => ops::optimiser::adamw(&device, &updates, &factor, settings),
+        false => ops::optimiser::sgd(&device, &updates, &factor, rate, momentum),
+    }
+}
+
+fn custom(world: &mut World, step: &Step) -> Result<()> {
+    let kernel = Arc::new(CustomKernel::new("mine").on_host(|args| {
+        let (x, y) = (args.read::<f32>(0)?, args.write::<f32>(1)?);
+        x.iter().zip(y).for_each(|(x, y)| *y += x);
+        Ok(())
+    }));
+    let [x, y, z] = [0, 1, 2].map(|index| world.tensor(step.tensors[index]));
+    let call = ops::custom(&kernel)
+        .read(&x)
+        .update(&y)
+        .number(step.numbers[0]);
+    match step.fits() {
+        true => call.launch(),
+        false => call.write(&z).elements(step.sizes[0]).launch(),
+    }
+}
+
+fn var(world: &mut World, step: &Step) -> Result<()> {
+    let (x, y) = (world.var(step.tensors[0]), world.var(step.tensors[1]));
+    let made = match step.sizes[0] % 9 {
+        0 => x.add(&y),
+        1 => x.sub(&y),
+        2 => x.mul(&y),
+        3 => x.scale(step.numbers[0]),
+        4 => x.unary(unary(step)),
+        5 => x.swiglu(&y),
+        6 => x.reshape(step.shape()),
+        7 => Ok(x.detach()),
+        _ => Ok(Var::tracked(world.tensor(step.tensors[2])).0),
+    }?;
+    world.vars.push(made);
+    Ok(())
+}
+
+fn parts(world: &mut World, step: &Step, scatter: bool) -> Result<()> {
+    let tensors = step.tensors.map(|index| world.tensor(index));
+    let counts: Vec<Counts> = (0..3)
+        .map(|pair| match (step.fits(), step.small(1)) {
+            (true, 0..5) => Counts::Even(tensors[2 * pair].num_elements()),
+            (true, _) => Counts::Uneven(vec![tensors[2 * pair].num_elements()]),
+            (false, 0..5) => Counts::Even(step.sizes[2]),
+            (false, _) => Counts::Uneven(step.sizes[..step.small(3) % 4].to_vec()),
+        })
+        .collect();
+    let all: Vec<Parts<'_>> = (0..3)
+        .map(|pair| Parts {
+            send: &tensors[2 * pair],
+            recv: &tensors[2 * pair + usize::from(step.small(2) > 2)],
+            counts: &counts[pair],
+        })
+        .take(1 + step.small(0) % 3)
+        .collect();
+    let (group, stream) = (
+        world.group(step.choices[2] | 1),
+        world.stream(step.choices[0]),
+    );
+    match scatter {
+        true => group.reduce_scatters(stream, &all, ReduceOp::Sum),
+        false => group.all_gathers(stream, &all),
+    }
+}

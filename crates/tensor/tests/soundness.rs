@@ -1,0 +1,236 @@
+//! What safe code must not reach: memory of others, objects of another device, the end of the stack.
+
+use bootstrap::{World, local};
+use fascicle_tensor::{
+    Communicator, DType, Device, Error, MemoryKind, Parts, ReduceOp, Result, StreamKind, Tensor,
+    Var, ops,
+    ops::{
+        Region, Transpose,
+        attention::AttentionShape,
+        norm::{NormKind, NormShape},
+    },
+};
+use hal::{Counts, random::Key};
+use std::time::Duration;
+
+const HALF: usize = 1 << 32;
+
+fn device() -> Device {
+    Device::new(cpu::open(cpu::Options::default()).unwrap()).unwrap()
+}
+
+fn refusal<T>(result: Result<T>) -> String {
+    match result {
+        Err(error @ Error::Invalid { .. }) => error.to_string(),
+        Err(other) => panic!("another error: {other}"),
+        Ok(_) => panic!("accepted"),
+    }
+}
+
+/// The group of this rank alone.
+fn alone(device: &Device) -> Communicator {
+    let join = hal::Join {
+        id: device.hal().create_group().unwrap(),
+        label: "one".into(),
+        rank: 0,
+        members: vec![0],
+        timeout: Duration::from_secs(5),
+        abort: Default::default(),
+    };
+    Communicator::join(device, join, None).unwrap()
+}
+
+#[test]
+fn a_shape_is_counted_without_wrapping() {
+    let device = device();
+    let empty = Tensor::zeros(&device, DType::F32, &[0]).unwrap();
+    let two = Tensor::zeros(&device, DType::F32, &[2]).unwrap();
+    for shape in [vec![HALF, HALF, 0], vec![0, HALF, HALF], vec![HALF, HALF]] {
+        refusal(empty.reshape(&shape));
+        refusal(Tensor::empty(&device, DType::U32, &shape));
+    }
+    let error = refusal(two.reshape(&[(1 << 63) + 1, 2]));
+    assert_eq!(
+        error,
+        "reshape: shape [9223372036854775809, 2] of f32, needs fewer than 2^63 bytes, an empty dim counted as 1"
+    );
+    assert_eq!(
+        empty.reshape(&[5, 0]).unwrap().rows(2, 3).unwrap().shape(),
+        [3, 0]
+    );
+}
+
+#[test]
+fn a_tensor_without_dims_has_no_rows() {
+    let scalar = Tensor::zeros(&device(), DType::F32, &[]).unwrap();
+    let error = refusal(scalar.rows(0, 0));
+    assert_eq!(error, "rows: Tensor(f32 [] on cpu:0), needs a first dim");
+}
+
+#[test]
+fn sizes_that_wrap_are_refused() {
+    let device = device();
+    let zeros = |shape: &[usize]| Tensor::zeros(&device, DType::F32, shape).unwrap();
+    let (none, one) = (zeros(&[0]), zeros(&[1]));
+    let (tall, wide) = (
+        none.reshape(&[HALF, 0]).unwrap(),
+        none.reshape(&[0, HALF]).unwrap(),
+    );
+    refusal(ops::matmul_into(
+        &tall,
+        &wide,
+        Transpose::None,
+        &none,
+        1.0,
+        0.0,
+    ));
+    let norm = NormShape {
+        kind: NormKind::Layer,
+        rows: HALF,
+        columns: HALF,
+        global_columns: HALF,
+        epsilon: 0.0,
+    };
+    refusal(ops::norm::moments(norm, &none));
+    refusal(ops::norm::combine(NormShape { columns: 1, ..norm }, &none));
+    let attention = AttentionShape {
+        sequences: HALF,
+        sequence: HALF,
+        heads: 1,
+        kv_heads: 1,
+        head_size: 1,
+        scale: 1.0,
+        dropout: None,
+    };
+    refusal(ops::attention(attention, &none, &none, &none));
+    let region = Region {
+        rows: 1,
+        columns: 1,
+        first_row: usize::MAX,
+        first_column: 0,
+        global_columns: 1,
+    };
+    let key = Key::new(1, "test", 0);
+    refusal(ops::dropout(&one, 0.5, key, region));
+    let targets = Tensor::zeros(&device, DType::U32, &[1]).unwrap();
+    refusal(ops::loss::combine(&none, &targets, usize::MAX, 1.0));
+}
+
+#[test]
+fn objects_of_one_device_are_used_together() {
+    let (one, other) = (device(), device());
+    let event = one.compute().record().unwrap();
+    let error = refusal(other.compute().wait(&event));
+    assert_eq!(
+        error,
+        "wait: an event of cpu:0, opened another time, needs one of cpu:0"
+    );
+    let here = Tensor::zeros(&one, DType::F32, &[4]).unwrap();
+    let there = Tensor::zeros(&other, DType::F32, &[4]).unwrap();
+    refusal(ops::copy(&here, &there));
+    refusal(ops::add(&here, &there));
+    let group = alone(&one);
+    refusal(group.barrier(&other.compute()));
+    refusal(group.all_reduce(&other.compute(), &here, ReduceOp::Sum));
+    refusal(group.all_reduce(&one.compute(), &there, ReduceOp::Sum));
+    refusal(group.all_gather(&one.compute(), &here, &there, &Counts::Even(4)));
+    refusal(group.send_recv(&one.compute(), (&here, 0), (&there, 0)));
+}
+
+#[test]
+fn collectives_of_a_group_keep_apart() {
+    let device = device();
+    let (group, stream) = (alone(&device), device.compute());
+    let memory = Tensor::zeros(&device, DType::F32, &[16]).unwrap();
+    let counts = Counts::Even(4);
+    let rows = |start| memory.rows(start, 4).unwrap();
+    let [a, b, c, shifted] = [rows(0), rows(4), rows(8), rows(6)];
+    let part = |send, recv| Parts {
+        send,
+        recv,
+        counts: &counts,
+    };
+    let (two, clash) = (
+        [part(&a, &b), part(&a, &c)],
+        [part(&a, &b), part(&c, &shifted)],
+    );
+    let in_place = [part(&a, &a), part(&b, &b)];
+    group.all_gathers(&stream, &two).unwrap();
+    group.all_gathers(&stream, &in_place).unwrap();
+    group
+        .reduce_scatters(&stream, &in_place, ReduceOp::Sum)
+        .unwrap();
+    refusal(group.all_gathers(&stream, &clash));
+    refusal(group.reduce_scatters(&stream, &clash, ReduceOp::Sum));
+    refusal(group.all_gathers(&stream, &[part(&a, &b), part(&b, &c)]));
+    let huge = Counts::Even(usize::MAX);
+    refusal(group.all_gather(&stream, &a, &b, &huge));
+}
+
+#[test]
+fn a_long_tape_is_dropped_without_recursion() {
+    let tensor = Tensor::zeros(&device(), DType::F32, &[1]).unwrap();
+    let (mut last, _gradient) = Var::tracked(tensor.clone());
+    for _ in 0..1_000_000 {
+        last = Var::record_one("step", &[&last], tensor.clone(), false, |d_out| {
+            Ok(vec![Some(d_out)])
+        });
+    }
+    drop(last);
+}
+
+#[test]
+fn a_second_compute_stream_is_waited_for() -> Result<()> {
+    let device = device();
+    let second = device.create_stream(StreamKind::Compute, "second")?;
+    let tensor = Tensor::full(&device, DType::F32, &[1000], 1.0)?;
+    alone(&device).all_reduce(&second, &tensor, ReduceOp::Sum)?;
+    let twice = ops::add(&tensor, &tensor)?;
+    assert_eq!(twice.to_vec::<f32>()?, [2.0; 1000]);
+    Ok(())
+}
+
+fn join(world: &World, device: &Device) -> Result<Communicator> {
+    let everyone = world.everyone();
+    let own = match world.rank() {
+        0 => device.hal().create_group()?.0,
+        _ => Vec::new(),
+    };
+    let join = hal::Join {
+        id: hal::GroupId(everyone.broadcast(0, &own)?),
+        label: "everyone".into(),
+        rank: world.rank(),
+        members: (0..world.size()).collect(),
+        timeout: world.timeout(),
+        abort: world.abort().clone(),
+    };
+    Communicator::join(device, join, None)
+}
+
+// The ranks' calls differ, so the stream fails behind the use; when its end cannot be waited for, the memory stays out of
+// circulation.
+#[test]
+fn memory_behind_a_failed_stream_is_not_used_again() {
+    let options = local::Options::new(2).with_timeout(Duration::from_secs(20));
+    let run = local::run(options, |world| -> Result<()> {
+        let device = Device::new(cpu::open(cpu::Options {
+            ordinal: world.rank(),
+            ..cpu::Options::default()
+        })?)?;
+        let group = join(&world, &device)?;
+        let stream = device.create_stream(StreamKind::Communication, "beside")?;
+        let tensor = Tensor::full(&device, DType::F32, &[1000], 1.0)?;
+        let part = tensor.rows(0, 500 + world.rank())?;
+        group.all_reduce(&stream, &part, ReduceOp::Sum)?;
+        // Twice: the first refusal keeps the use.
+        for _ in 0..2 {
+            assert!(matches!(tensor.fill(0.0), Err(Error::Mismatch { .. })));
+        }
+        drop((part, tensor));
+        assert!(Tensor::zeros(&device, DType::F32, &[1000]).is_err());
+        let buffers = device.memory_use().of(MemoryKind::Buffers).in_use;
+        assert!(buffers >= 4000, "{buffers} bytes withheld");
+        Ok(())
+    });
+    run.unwrap_or_else(|failure| panic!("{}", failure.report()));
+}
