@@ -7,7 +7,7 @@ hosts_slow 25mbit
 quantity() { printf 's/^%s = { value = [0-9.]*/%s = { value = %s/;' "$1" "$1" "$2"; }
 sed -e 's/^name = .*/name = "two-hosts"/;s/^nodes = .*/nodes = 2/;s/^devices_per_node = .*/devices_per_node = 2/' \
   -e 's/^devices_per_nic = .*/devices_per_nic = 2/' -e "$(quantity injection_gbps 0.002989)" \
-  machines/laptop.toml >"$dir/two-hosts.toml"
+  crates/grid/machines/laptop.toml >"$dir/two-hosts.toml"
 training=(--grid x=2,data=2 --steps 8 --data "$dir/text.txt" --batch 16 --micro-batches 1 --set model.hidden=64
   --set model.layers=4 --set model.heads=2 --set model.context=64 --set training.validation_batches=1)
 

@@ -1,10 +1,7 @@
 //! Builds the code objects with nvcc, where there is one.
 
-#[path = "../crates/gpu/kernels/embed.rs"]
-mod embed;
-
 fn main() {
-    embed::build(&embed::Vendor {
+    kernels::build(&kernels::Vendor {
         name: "NVIDIA",
         program: "nvcc",
         compiler: "FASCICLE_NVCC",

@@ -1,10 +1,7 @@
 //! Builds the code objects with hipcc, where there is one.
 
-#[path = "../crates/gpu/kernels/embed.rs"]
-mod embed;
-
 fn main() {
-    embed::build(&embed::Vendor {
+    kernels::build(&kernels::Vendor {
         name: "AMD",
         program: "hipcc",
         compiler: "FASCICLE_HIPCC",

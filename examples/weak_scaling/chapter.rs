@@ -15,7 +15,7 @@ const BEGINNING: &str = "# Predictions, and how far off they are
 Written by `cargo run --release --example weak_scaling -- --report --write docs/predictions.md`; do not edit.
 
 Every number below is a training step of the real program on the simulated vendor, with a machine's description from
-`machines/`: physical constants with their sources, the same for every run, and no factor for any one of them.
+`crates/grid/machines/`: physical constants with their sources, the same for every run, and no factor for any of them.
 What is published, with its settings and sources, is in `examples/weak_scaling/published.toml`.
 
 ## Published steps

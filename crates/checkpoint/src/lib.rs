@@ -10,6 +10,36 @@
 //! a folder to boxes), [`reshard`](fn@reshard), [`inspect`](fn@inspect), [`export_safetensors`] and [`PlainFile`]
 //! (other programs' files). Only host bytes are handled here, little-endian as on disk. One process at a time writes
 //! into a checkpoints folder; any number may read.
+//!
+//! Two ranks write one row each of a 2 x 3 tensor; a reader takes its last column, whichever files that lies in:
+//!
+//! ```
+//! use fascicle_checkpoint::{Piece, Reader, Sections, Writer, write_shard};
+//! use grid::IndexBox;
+//! use hal::DType;
+//!
+//! let folder = tempfile::tempdir()?;
+//! let writer = Writer::begin(folder.path(), 120)?;
+//! let bytes: Vec<u8> = (1..=6_u32).flat_map(u32::to_le_bytes).collect();
+//! let layout = "[x | ]".parse()?;
+//! let shard = |rank: usize| {
+//!     let piece = Piece {
+//!         name: "w",
+//!         dtype: DType::U32,
+//!         global_shape: &[2, 3],
+//!         layout: &layout,
+//!         index: IndexBox { start: vec![rank, 0], shape: vec![1, 3] },
+//!         bytes: &bytes[12 * rank..][..12],
+//!     };
+//!     write_shard(writer.dir(), rank, &[piece])
+//! };
+//! let records = vec![shard(0)?, shard(1)?];
+//! let path = writer.commit(records, Sections::default())?;
+//!
+//! let column = IndexBox { start: vec![0, 2], shape: vec![2, 1] };
+//! assert_eq!(Reader::open(path)?.read("w", &column)?, [3, 0, 0, 0, 6, 0, 0, 0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(unsafe_code)]
 

@@ -6,17 +6,11 @@ use std::path::Path;
 
 /// Descriptions that come with the library, by name.
 const SHIPPED: [(&str, &str); 5] = [
-    (
-        "perlmutter",
-        include_str!("../../../../machines/perlmutter.toml"),
-    ),
-    (
-        "frontier",
-        include_str!("../../../../machines/frontier.toml"),
-    ),
-    ("alps", include_str!("../../../../machines/alps.toml")),
-    ("selene", include_str!("../../../../machines/selene.toml")),
-    ("laptop", include_str!("../../../../machines/laptop.toml")),
+    ("perlmutter", include_str!("../../machines/perlmutter.toml")),
+    ("frontier", include_str!("../../machines/frontier.toml")),
+    ("alps", include_str!("../../machines/alps.toml")),
+    ("selene", include_str!("../../machines/selene.toml")),
+    ("laptop", include_str!("../../machines/laptop.toml")),
 ];
 
 /// A machine: nodes of equal devices, and what joins them.

@@ -1,6 +1,6 @@
 //! Machine descriptions: what a device and its links can do, each number with its source.
 //!
-//! A [`Machine`] is read from a TOML file in `machines/` or from one that `fascicle bench --save` wrote. Read in this
+//! A [`Machine`] is read from a TOML file in `crates/grid/machines/` or from one that `fascicle bench --save` wrote. Read in this
 //! order: [`quantity`] (a number, its class and its source), [`device`] (memory, peaks, kernels, launches),
 //! [`product`] (how fast a matrix product of a shape runs), [`links`] (bandwidths and latencies), [`route`] (how a group
 //! of ranks lies on the nodes, and what a collective costs there), and [`crowding`] (ranks that share a host's cores).

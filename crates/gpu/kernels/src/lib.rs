@@ -1,5 +1,9 @@
-//! For the build scripts of kernels-cuda and kernels-hip: compiles the kernels by CMake, where there is a compiler, and
-//! writes the list of objects that the library includes.
+//! The kernels in the dialect that CUDA and HIP share: headers beside this library, which is for build scripts.
+//!
+//! `fascicle-kernels-cuda` and `fascicle-kernels-hip` call [`build()`]: it compiles the headers by CMake, where there is a
+//! compiler, and writes the list of objects that the library includes.
+
+#![forbid(unsafe_code)]
 
 use std::{
     env, fs,
@@ -25,7 +29,10 @@ pub struct Vendor {
     pub file: (&'static str, &'static str),
 }
 
-const KERNELS: &str = "../crates/gpu/kernels";
+/// The folder of the headers; `all.h` includes the others.
+pub fn headers() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
 
 /// Builds and writes the list; an empty one, and a warning that says where the compiler was looked for, without it.
 pub fn build(vendor: &Vendor) {
@@ -37,8 +44,12 @@ pub fn build(vendor: &Vendor) {
     ] {
         println!("cargo:rerun-if-env-changed={name}");
     }
-    for path in [KERNELS, vendor.source, "CMakeLists.txt"] {
-        println!("cargo:rerun-if-changed={path}");
+    for path in [
+        headers(),
+        Path::new(vendor.source),
+        Path::new("CMakeLists.txt"),
+    ] {
+        println!("cargo:rerun-if-changed={}", path.display());
     }
     let objects = match vendor.find() {
         Ok(compiler) => vendor.compile(&compiler),
@@ -107,10 +118,7 @@ impl Vendor {
         let installed = cmake::Config::new(".")
             .define(self.compiler, compiler)
             .define(self.architectures.0, architectures.join(";"))
-            .define(
-                "FASCICLE_KERNELS",
-                fs::canonicalize(KERNELS).unwrap_or_else(|_| KERNELS.into()),
-            )
+            .define("FASCICLE_KERNELS", headers())
             .build();
         let file = |name: &String| installed.join(format!("{}{name}{}", self.file.0, self.file.1));
         architectures
