@@ -5,15 +5,18 @@
 
 use crate::{
     Blas, Capabilities, Communicator, DType, Device, DeviceId, Error, Event, Gemm, GroupId, Join,
-    Kernel, Kernels, Memory, RawBuffer, RawStream, Result, Stream, StreamKind, Vendor,
+    Kernel, Kernels, Memory, RawBuffer, Result, Stream, StreamKind, VendorId,
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 const ID: DeviceId = DeviceId {
-    vendor: Vendor::Sim,
+    vendor: VendorId::new("dry"),
     ordinal: 0,
 };
 
@@ -106,8 +109,8 @@ unsafe impl Stream for DryStream {
         ID
     }
 
-    fn raw(&self) -> RawStream {
-        RawStream(0)
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn kind(&self) -> StreamKind {
@@ -158,8 +161,8 @@ unsafe impl Kernels for Nothing {
 
 // SAFETY: work that is never queued has passed.
 unsafe impl Event for Nothing {
-    fn raw(&self) -> u64 {
-        0
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn is_complete(&self) -> Result<bool> {
