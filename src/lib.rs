@@ -17,4 +17,13 @@ pub use grid;
 pub use hal;
 pub use nn;
 pub use parallel;
+#[cfg(feature = "plan")]
+pub use plan;
+#[cfg(feature = "plan")]
+pub use sim;
+#[cfg(feature = "testing")]
+pub use testing;
 pub use train;
+
+pub use launch::{Job, job};
+pub use train::{Error, Result};

@@ -147,7 +147,7 @@ mod tests {
         let inner = folder.path().join("crates/one/src");
         std::fs::create_dir_all(&inner).unwrap();
         std::fs::write(folder.path().join("Cargo.toml"), "").unwrap();
-        let mut config = Config::default();
+        let mut config = crate::testing::config(0);
         let found = source(&mut config, false, &inner).unwrap();
         assert_eq!(
             found,
@@ -158,7 +158,7 @@ mod tests {
         );
         assert_eq!(config.data.path.as_deref(), Some(folder.path()));
         assert!(matches!(
-            source(&mut Config::default(), true, &inner),
+            source(&mut crate::testing::config(0), true, &inner),
             Ok(Source::Embedded(_))
         ));
     }
@@ -166,27 +166,20 @@ mod tests {
     #[test]
     fn without_one_the_built_in_text_trains_the_default_model() {
         let folder = tempfile::tempdir().unwrap();
-        let mut config = Config::default();
+        let mut config = crate::testing::config(0);
         let found = source(&mut config, false, folder.path()).unwrap();
         let opened = open(&mut config, &found).unwrap();
-        assert!(
-            opened.data.num_training_tokens() > 20_000,
-            "{}",
-            opened.data.num_training_tokens()
-        );
-        assert_eq!((config.model.vocabulary, config.data.path), (256, None));
+        let [training, _] = opened.num_tokens.unwrap();
+        assert!(training > 20_000, "{training}");
+        let vocabulary = config.model.text().unwrap().vocabulary;
+        assert_eq!((vocabulary, config.data.path), (256, None));
     }
 
     #[test]
     fn a_vocabulary_below_the_tokenizers_is_refused() {
-        let mut config = Config::default();
-        config.model.vocabulary = 100;
-        let refusal = open(&mut config, &Source::Embedded(vec![b'a'; 10_000])).unwrap_err();
-        assert_eq!(
-            refusal,
-            Failure::Usage(
-                "model.vocabulary: found 100, needs at least 256, the tokenizer's".into()
-            )
-        );
+        let mut config = crate::testing::config(100);
+        let refusal = open(&mut config, &Source::Embedded(vec![b'a'; 10_000]));
+        let sentence = "model.vocabulary: found 100, needs at least 256, the tokenizer's";
+        assert_eq!(refusal.err(), Some(Failure::Usage(sentence.into())));
     }
 }

@@ -300,8 +300,7 @@ mod tests {
     use parallel::{Counters, Operation, counters::Subject, report::Redistribution};
 
     fn config() -> Config {
-        let mut config = Config::default();
-        config.model.vocabulary = 256;
+        let config = crate::testing::config(256);
         config
     }
 

@@ -30,6 +30,8 @@ mod registry;
 mod report;
 mod run_dir;
 mod sets;
+#[cfg(test)]
+mod testing;
 mod timeline;
 
 use clap::Parser;

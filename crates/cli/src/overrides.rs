@@ -178,9 +178,8 @@ mod tests {
     fn configured(words: &str) -> Outcome<Config> {
         let line = Line::try_parse_from(["test"].into_iter().chain(words.split_whitespace()));
         let overrides = line.map_err(Failure::usage)?.overrides;
-        let mut config = Config::default();
-        config.model.vocabulary = 256;
-        let mut config = overrides.applied(config)?;
+        let config = crate::testing::config(256);
+        let mut config = overrides.applied(config, &families::families())?;
         overrides.choose_grid(&mut config, None)?;
         Ok(config)
     }
@@ -210,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_number_of_ranks_finds_its_grid() {
-        let default = Config::default().parallel.grid;
+        let default = crate::testing::config(0).parallel.grid;
         assert_eq!(grid("--ranks 8"), default.to_string());
         assert_eq!(grid("--ranks 1"), Degrees::default().to_string());
         assert_eq!(grid("--ranks 4"), "x=2,y=1,z=2,data=1,pipeline=1");

@@ -1,36 +1,29 @@
-//! Running the ranks: as threads of this program, or this process's own one of a job of processes.
+//! The ranks of a command: a [`Job`] by the program's launcher, and its failure as the program's.
 
 use crate::{
     failure::{Failure, Outcome},
     launcher,
 };
-use bootstrap::{
-    Processes, World,
-    local::{self, Options},
-    processes,
-};
-use hal::{Driver, OpenOptions};
+use bootstrap::World;
+use hal::Driver;
+use job::Job;
 use std::time::Duration;
 use tensor::Device;
 
 /// How many ranks, and what each of them gets.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Team {
-    /// Number of ranks.
-    pub(crate) ranks: usize,
-    /// Threads that each computes with.
-    pub(crate) threads: usize,
-    /// How long a rank waits for others before the run ends.
-    pub(crate) timeout: Duration,
+    ranks: usize,
+    job: Job,
 }
 
 impl Team {
     /// A team whose ranks wait for the default time.
     pub(crate) fn new(ranks: usize, threads: usize) -> Team {
+        let job = Job::new([]).ranks(ranks).threads(threads);
         Team {
             ranks,
-            threads,
-            timeout: Options::DEFAULT_TIMEOUT,
+            job: job.processes(launcher::processes()),
         }
     }
 
@@ -46,12 +39,9 @@ impl Team {
                 "parallel.timeout_s: found {found}, needs a number of seconds above 0"
             ))
         };
-        let ranks = config.grid()?.world_size();
-        Ok(Team {
-            ranks,
-            threads: parallel.threads,
-            timeout: timeout.ok_or_else(refuse)?,
-        })
+        let mut team = Team::new(config.grid()?.world_size(), parallel.threads);
+        team.job = team.job.timeout(timeout.ok_or_else(refuse)?);
+        Ok(team)
     }
 
     /// Runs `body` on every rank, each with a device of its own, and gives what the ranks returned, in their order: of
@@ -63,41 +53,9 @@ impl Team {
         driver: Driver,
         body: impl Fn(&World, &Device) -> train::Result<T> + Send + Sync + 'static,
     ) -> Outcome<Vec<T>> {
-        if let Some(processes) = launcher::processes() {
-            return self.run_own(processes, driver, body);
-        }
-        let options = Options::new(self.ranks).with_timeout(self.timeout);
-        let ranks = local::run(options, move |world| {
-            let options = OpenOptions {
-                ordinal: world.local_rank(),
-                threads: self.threads,
-                transport: None,
-            };
-            let device = Device::new((driver.open)(options)?)?;
-            body(&world, &device)
-        });
-        ranks.map_err(|failure| Failure::Run(failure.report()))
-    }
-
-    fn run_own<T: Send + 'static>(
-        self,
-        processes: &'static dyn Processes,
-        driver: Driver,
-        body: impl Fn(&World, &Device) -> train::Result<T> + Send + Sync + 'static,
-    ) -> Outcome<Vec<T>> {
         self.check_number()?;
-        let own = processes::run(processes, self.timeout, move |world| {
-            let transport = Some(processes.transport()?);
-            let options = OpenOptions {
-                ordinal: world.local_rank(),
-                threads: self.threads,
-                transport,
-            };
-            let device = Device::new((driver.open)(options)?)?;
-            body(&world, &device)
-        });
-        own.map(|own| vec![own])
-            .map_err(|failure| Failure::Run(failure.report()))
+        let ranks = self.job.drivers([driver]).run_own(body);
+        ranks.map_err(|failure| Failure::Run(failure.report()))
     }
 
     /// Refuses a number of ranks that is not the launcher's.
@@ -125,8 +83,8 @@ mod tests {
             (f64::NAN, false),
             (1e300, false),
         ] {
-            let mut config = train::Config::default();
-            (config.model.vocabulary, config.parallel.timeout_s) = (256, seconds);
+            let mut config = crate::testing::config(256);
+            config.parallel.timeout_s = seconds;
             assert_eq!(Team::of(&config).is_ok(), fits, "{seconds}");
         }
     }

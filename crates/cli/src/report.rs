@@ -167,13 +167,12 @@ mod tests {
     use super::*;
 
     fn facts() -> Facts {
-        let mut config = Config::default();
-        config.model.vocabulary = 256;
+        let config = crate::testing::config(256);
         let [data, tokenizer, device] = ["notes", "bytes", "cpu: one"].map(str::to_owned);
         Facts {
             config,
             data,
-            tokenizer,
+            tokenizer: Some(tokenizer),
             device,
             dir: "runs/a".into(),
         }
@@ -184,8 +183,7 @@ mod tests {
             first_step,
             num_steps: 600,
             num_parameters: 842_112,
-            num_training_tokens: 90_000,
-            num_validation_tokens: 10_000,
+            num_tokens: Some([90_000, 10_000]),
             tokens_per_step: 2048,
         }
     }

@@ -16,7 +16,9 @@ pub(crate) fn applied(config: Config, settings: &[String], families: &Families) 
         .parse()
         .map_err(|error| Failure::usage(format!("--set: {error}")))?;
     for setting in settings {
-        let (key, value) = parsed(setting, families)?;
+        // What a key of the model means, its family knows: the one that is set, or was before.
+        let family = table["model"]["family"].clone();
+        let (key, value) = parsed(setting, family, families)?;
         put(&mut table, &key, value);
     }
     let text =
@@ -26,7 +28,7 @@ pub(crate) fn applied(config: Config, settings: &[String], families: &Families) 
 }
 
 // The key's parts and the value, once they make a configuration by themselves.
-fn parsed(setting: &str, families: &Families) -> Outcome<(Vec<String>, Value)> {
+fn parsed(setting: &str, family: Value, families: &Families) -> Outcome<(Vec<String>, Value)> {
     let refuse = |why: &str| Failure::usage(format!("--set {setting}: {why}"));
     let Some((key, text)) = setting.split_once('=') else {
         return Err(refuse(
@@ -45,6 +47,7 @@ fn parsed(setting: &str, families: &Families) -> Outcome<(Vec<String>, Value)> {
     }
     let value = value(text.trim());
     let mut alone = Table::new();
+    put(&mut alone, &["model".into(), "family".into()], family);
     put(&mut alone, &parts, value.clone());
     let alone = toml::to_string(&alone).map_err(|error| refuse(&error.to_string()))?;
     Config::parse(&alone, families).map_err(|error| refuse(without_line(&error.to_string())))?;
@@ -95,11 +98,12 @@ mod tests {
 
     fn set(settings: &[&str]) -> Outcome<Config> {
         applied(
-            Config::default(),
+            crate::testing::config(0),
             &settings
                 .iter()
                 .map(|text| (*text).to_owned())
                 .collect::<Vec<_>>(),
+            &families::families(),
         )
     }
 
@@ -130,7 +134,7 @@ mod tests {
             ),
             (1e-3, 7, 9)
         );
-        assert_eq!(config.model.family, nn::Family::Llama);
+        assert_eq!(config.model.family(), "llama");
         assert_eq!(config.data.path, Some("some notes.txt".into()));
         assert_eq!(
             (

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_wide_picture_loses_its_middle_for_people_only() {
-        let mut config = Config::default();
+        let mut config = crate::testing::config(0);
         (config.training.batch, config.training.micro_batches) = (128, 64);
         let timeline = Timeline::new(&config).unwrap().unwrap();
         let text = timeline.text(60);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn one_stage_has_none() {
-        let mut config = Config::default();
+        let mut config = crate::testing::config(0);
         config.parallel.grid.pipeline = 1;
         assert!(Timeline::new(&config).unwrap().is_none());
     }

@@ -26,5 +26,5 @@ mod threads;
 pub use candidate::Candidate;
 pub use error::{Error, Result};
 pub use request::{Preset, Request};
-pub use search::{Plan, search};
+pub use search::{Plan, plan, search};
 pub use simulate::{Outcome, simulate};

@@ -128,3 +128,72 @@ fn short(request: &Request, candidate: &Candidate) -> (Request, Candidate) {
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grid::machine::Machine;
+
+    #[test]
+    fn a_fixed_grid_does_not_bind_larger_counts() {
+        let (name, model) = crate::model::find("gpt-40b", &families::families()).unwrap();
+        let request = Request::new(Machine::find("perlmutter").unwrap(), 8, name, model).unwrap();
+        let fixed = Request {
+            grid: Some("x=4,z=2".parse().unwrap()),
+            ..request.clone()
+        };
+        let told = out_of_reach(&fixed);
+        assert!(
+            told.contains("; the smallest count that does is "),
+            "{told}"
+        );
+        assert_eq!(told, out_of_reach(&request));
+        let lopsided = Request {
+            devices: 512,
+            grid: Some("data=512".parse().unwrap()),
+            ..request
+        };
+        let told = out_of_reach(&lopsided);
+        assert!(
+            told.ends_with("as that grid; another grid of as many does"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_shorter_step_has_about_the_same_memory() {
+        for (grid, micro_batches) in [("x=2,z=2", 32), ("x=2,pipeline=2", 32)] {
+            let model = families::gpt::published(2, 1024, 8).into();
+            let request =
+                Request::new(Machine::find("perlmutter").unwrap(), 4, "small", model).unwrap();
+            let degrees = Some(grid.parse().unwrap());
+            let request = Request {
+                batch: 64,
+                grid: degrees,
+                micro_batches: Some(micro_batches),
+                ..request
+            };
+            for candidate in enumerate::candidates(&request) {
+                let memory = |(request, candidate): (Request, Candidate)| {
+                    simulate(&request, &candidate, false).unwrap().memory() as f64
+                };
+                let (long, short) = ((request.clone(), candidate), short(&request, &candidate));
+                assert!(short.1.micro_batches < micro_batches);
+                let share = memory(short) / memory(long);
+                assert!(
+                    (0.95..=1.0).contains(&share),
+                    "{share} of it, {candidate:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn counts_are_parts_of_a_node_and_whole_nodes() {
+        let (name, model) = crate::model::find("gpt-5b", &families::families()).unwrap();
+        let request = Request::new(Machine::find("perlmutter").unwrap(), 1, name, model).unwrap();
+        let counts = larger_counts(&request);
+        assert!(counts.starts_with(&[1, 2, 4, 8, 12, 16, 24]), "{counts:?}");
+        assert_eq!(counts.last(), Some(&6144));
+    }
+}

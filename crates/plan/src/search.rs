@@ -6,6 +6,7 @@ use crate::{
     simulate,
     threads::{self, lock},
 };
+use grid::machine::Machine;
 use std::{
     collections::HashSet,
     sync::{
@@ -15,6 +16,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use train::ModelConfig;
 
 /// Simulations that are made even when the time is over.
 const FEWEST: usize = 12;
@@ -40,6 +42,20 @@ pub struct Plan {
     pub num_simulated: usize,
     /// How long it took.
     pub took: Duration,
+}
+
+/// Plans the training of any model on `devices` of a machine, pipelines included, with this library's defaults: a
+/// [`Blueprint`](train::blueprint::Blueprint), or the model of a configuration.
+///
+/// # Errors
+/// As [`search`].
+pub fn plan(model: impl Into<ModelConfig>, machine: &Machine, devices: usize) -> Result<Plan> {
+    let model = model.into();
+    let name = model.family().to_owned();
+    search(&Request {
+        allow_pipeline: true,
+        ..Request::new(machine.clone(), devices, name, model)?
+    })
 }
 
 /// Looks for the fastest way to run the model on the machine.

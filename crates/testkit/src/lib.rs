@@ -2,17 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-mod compare;
 pub mod contract;
 mod nodes;
 mod training;
 mod vendors;
 
-pub use compare::{Difference, difference};
 pub use nodes::ranks_on;
-pub use training::{
-    Outcome, config, edit_gpt, fixed_batch, fixed_tokens, gpt, train, train_on, train_with,
-};
+pub use testing::{Difference, Outcome, difference};
+pub use training::{config, edit_gpt, fixed_batch, fixed_tokens, gpt, train, train_on, train_with};
 pub use vendors::{ranks_with, try_ranks_with};
 
 use bootstrap::{Processes, World, local, processes};

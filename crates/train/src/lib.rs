@@ -11,6 +11,7 @@
 
 pub mod architecture;
 pub mod batches;
+pub mod blueprint;
 pub mod config;
 pub mod data;
 mod error;

@@ -16,3 +16,29 @@ pub(super) fn imbalance(work: &Work, stages: usize, chunks: usize) -> f64 {
     let largest = parts.iter().map(of).fold(0.0, f64::max);
     (largest * parts.len() as f64 / costs.iter().sum::<f64>()).max(1.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use train::Config;
+
+    #[test]
+    fn parts_of_whole_blocks_are_even_but_for_the_head() {
+        let model = families::gpt::published(96, 16_384, 128);
+        let work = Config::new(model.into()).work().unwrap();
+        assert_eq!(imbalance(&work, 1, 1), 1.0);
+        let costs: Vec<f64> = work.segments.iter().map(|segment| segment.cost).collect();
+        let block = costs[1] + costs[2];
+        let last = 2.0 * block + costs[2] + costs[193];
+        let mean = costs.iter().sum::<f64>() / 32.0;
+        let (found, whole) = (imbalance(&work, 32, 1), 3.0 * block / mean);
+        assert!(
+            (1.0..=whole.max(last / mean) + 1e-9).contains(&found),
+            "{found}"
+        );
+        assert!(
+            imbalance(&work, 32, 4) > 1.25,
+            "128 parts of 192 halves: some have two, some one"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Configurations that name a model: what is read, written and refused.
+
+use fascicle_families::{GptConfig, GptFamily, families};
+use grid::factorisations;
+use train::{Config, config::OverlapNames};
+
+fn parse(text: &str) -> train::Result<Config> {
+    Config::parse(text, &families())
+}
+
+#[test]
+fn a_misspelt_key_gets_its_line_and_the_nearest_key() {
+    let text = "seed = 3\n[training]\nlerning_rate = 1e-3\n";
+    let message = parse(text).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "line 3: found `lerning_rate`, which does not exist here; did you mean `learning_rate`?"
+    );
+}
+
+#[test]
+fn a_key_unlike_all_others_gets_the_list() {
+    let message = parse("[parallel]\nzzzzzzzz = 1\n").unwrap_err().to_string();
+    assert!(
+        message.starts_with("line 2: found `zzzzzzzz`, needs one of ranks, grid, order"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_key_of_the_model_is_looked_for_in_its_family() {
+    let message = parse("seed = 1\n\n[model]\nhiden = 64\n")
+        .unwrap_err()
+        .to_string();
+    let hint = "found `hiden`, which does not exist here; did you mean `hidden`?";
+    assert_eq!(message, format!("line 4: {hint}"));
+    let message = parse("[model]\nfamily = \"mamba\"\n")
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        message,
+        "model.family: found `mamba`, needs one of gpt2, llama"
+    );
+    let message = parse("[model]\nrecompute = true\n")
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        message,
+        "line 2: found `recompute`, which is `training.recompute` now"
+    );
+}
+
+#[test]
+fn a_configuration_survives_writing_and_reading() {
+    let mut written = parse("").unwrap();
+    written.parallel.overlap = OverlapNames(parallel::Overlap::NONE);
+    let llama = |model: &mut GptConfig| model.family = GptFamily::Llama;
+    written.model.edit(llama).unwrap();
+    assert_eq!(parse(&written.to_toml().unwrap()).unwrap(), written);
+    let json = serde_json::to_value(&written).unwrap();
+    assert_eq!(Config::from_json(json, &families()).unwrap(), written);
+}
+
+#[test]
+fn the_default_model_fits_every_grid_of_up_to_8_ranks() {
+    for degrees in [1, 2, 4, 8].into_iter().flat_map(factorisations) {
+        let mut config = parse("[model]\nvocabulary = 256\n").unwrap();
+        config.parallel.grid = degrees;
+        config
+            .check()
+            .unwrap_or_else(|error| panic!("{degrees}: {error}"));
+    }
+}
+
+#[test]
+fn the_counted_work_is_that_of_the_sizes() {
+    for family in ["gpt2", "llama"] {
+        let text = format!("[model]\nfamily = \"{family}\"\nvocabulary = 256\nkv_heads = 4\n");
+        let config = parse(&text).unwrap();
+        let (work, model) = (
+            config.work().unwrap(),
+            config.model.get::<GptConfig>().unwrap(),
+        );
+        assert_eq!(work.num_parameters(), model.num_parameters(), "{family}");
+        assert_eq!(work.segments.len(), model.num_segments());
+        let counted = model.flop_per_token() * model.context as f64;
+        assert!(
+            (work.flop_per_row() / counted - 1.0).abs() < 1e-12,
+            "{family}"
+        );
+    }
+}

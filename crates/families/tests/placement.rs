@@ -1,0 +1,97 @@
+//! Where ranks sit: the order of axes that a model's traffic asks for, and what cannot be helped.
+
+use fascicle_families::{GptConfig, families};
+use grid::{Axis, AxisOrder, Grid, Mapping, machine::Machine};
+use train::{
+    Config,
+    placement::{best_order, warning},
+};
+
+fn configured(change: impl FnOnce(&mut GptConfig)) -> Config {
+    let mut config = Config::parse("", &families()).unwrap();
+    edit(&mut config, change);
+    config
+}
+
+fn edit(config: &mut Config, change: impl FnOnce(&mut GptConfig)) {
+    config.model.edit(change).unwrap();
+}
+
+fn config(degrees: &str) -> Config {
+    let mut config = configured(|model| model.vocabulary = 256);
+    config.parallel.grid = degrees.parse().unwrap();
+    config
+}
+
+fn first(config: &Config, nodes: &[usize]) -> Axis {
+    let order = best_order(config, nodes, None).unwrap();
+    let used = |axis: &&Axis| config.parallel.grid.get(**axis) > 1;
+    *order.axes().iter().find(used).unwrap()
+}
+
+#[test]
+fn what_talks_most_lies_innermost() {
+    let halves = [0, 0, 1, 1];
+    // A replica's gradients once a step, or two all-reduces of activations a layer and micro-batch.
+    assert_eq!(first(&config("x=2,data=2"), &halves), Axis::X);
+    assert_eq!(first(&config("y=2,pipeline=2"), &halves), Axis::Y);
+    // With very few tokens the weights' gathers are the larger part.
+    let mut few = config("x=2,z=2");
+    (few.training.batch, few.training.micro_batches) = (2, 1);
+    edit(&mut few, |model| (model.context, model.hidden) = (4, 1024));
+    few.parallel.overlap.0 = parallel::Overlap::NONE;
+    assert_eq!(first(&few, &halves), Axis::Z);
+    assert_eq!(first(&config("x=2,z=2"), &halves), Axis::X);
+}
+
+#[test]
+fn one_node_keeps_the_default_order() {
+    let mut few = config("x=2,z=2,data=2");
+    edit(&mut few, |model| model.hidden = 1024);
+    assert_eq!(
+        best_order(&few, &[0; 8], None).unwrap(),
+        AxisOrder::default()
+    );
+}
+
+#[test]
+fn the_machine_that_is_named_decides() {
+    // A network faster than the links inside a node turns the order round.
+    let mut machine = Machine::find("laptop").unwrap();
+    machine.links.injection_gbps.value = 1e4;
+    machine.links.peer_gbps.value = 0.01;
+    machine.links.network_us.value = machine.links.in_node_us.value;
+    let order = best_order(&config("x=2,data=2"), &[0, 0, 1, 1], Some(&machine)).unwrap();
+    assert!(
+        order.position(Axis::Data) < order.position(Axis::X),
+        "{order}"
+    );
+}
+
+fn sentence(degrees: &str, nodes: &[usize]) -> Option<String> {
+    let mut config = configured(|model| model.vocabulary = 256);
+    config.parallel.grid = degrees.parse().unwrap();
+    let grid = Grid::new(config.parallel.grid, AxisOrder::default()).unwrap();
+    warning(&config, &grid, &Mapping::by_node(&grid, nodes.to_vec())).unwrap()
+}
+
+#[test]
+fn only_a_split_of_the_chattiest_axis_is_told() {
+    let even = [0, 0, 0, 0, 1, 1, 1, 1];
+    assert_eq!(sentence("x=4,data=2", &even), None);
+    assert_eq!(sentence("x=2,z=2,pipeline=2", &even), None);
+    let wide = sentence("x=8", &even).unwrap();
+    assert!(
+        wide.contains("1 of 1 groups of axis x (8 ranks, "),
+        "{wide}"
+    );
+    assert!(
+        wide.ends_with("span up to 2 nodes of 4 ranks; x=4 or less would fit a node"),
+        "{wide}"
+    );
+    let odd = sentence("x=2,data=4", &[0, 0, 0, 1, 1, 1, 1, 1]).unwrap();
+    assert!(
+        odd.contains("1 of 4 groups of axis x") && odd.contains("nodes of 3 to 5 ranks"),
+        "{odd}"
+    );
+}

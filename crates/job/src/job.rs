@@ -1,0 +1,263 @@
+//! How many ranks, on which grid, on whose devices; and the start of them.
+
+use crate::gathered::gathered;
+use bootstrap::{
+    Failure, Kind, Processes, World,
+    local::{self, Options},
+    processes,
+};
+use grid::{AxisOrder, Degrees, Grid};
+use hal::{Driver, Error, OpenOptions, Transport, VendorId, driver};
+use parallel::{Context, Settings};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{fmt, fmt::Display, sync::Arc, time::Duration};
+use tensor::Device;
+
+/// The ranks of a job, before they run.
+///
+/// ```
+/// use fascicle_job::Job;
+/// use hal::Error;
+///
+/// let job = Job::new([cpu::driver()]).grid("x=2,data=2")?.threads(1);
+/// let ranks = job.run(|context| Ok::<_, Error>(context.world().rank()))?;
+/// assert_eq!(ranks, [0, 1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Job {
+    drivers: Vec<Driver>,
+    vendor: Option<VendorId>,
+    processes: Option<&'static dyn Processes>,
+    degrees: Degrees,
+    order: AxisOrder,
+    ranks: Option<usize>,
+    threads: usize,
+    timeout: Duration,
+    settings: Settings,
+}
+
+impl Job {
+    /// A job of one rank, on the first of these vendors that has a device here.
+    pub fn new(drivers: impl IntoIterator<Item = Driver>) -> Job {
+        Job {
+            drivers: drivers.into_iter().collect(),
+            vendor: None,
+            processes: None,
+            degrees: Degrees::default(),
+            order: AxisOrder::default(),
+            ranks: None,
+            threads: 1,
+            timeout: Options::DEFAULT_TIMEOUT,
+            settings: Settings::default(),
+        }
+    }
+
+    /// On the first of these vendors that has a device here.
+    pub fn drivers(mut self, drivers: impl IntoIterator<Item = Driver>) -> Job {
+        self.drivers = drivers.into_iter().collect();
+        self
+    }
+
+    /// Its ranks are processes where `mpirun` or `srun` has started this program as one of several.
+    pub fn processes(mut self, processes: Option<&'static dyn Processes>) -> Job {
+        self.processes = processes;
+        self
+    }
+
+    /// On a grid as in `x=2,z=2,pipeline=2`; axes not named have one rank.
+    ///
+    /// # Errors
+    /// Those of reading the text.
+    pub fn grid(self, text: &str) -> grid::Result<Job> {
+        Ok(self.degrees(text.parse()?))
+    }
+
+    /// On a grid of these degrees.
+    pub fn degrees(mut self, degrees: Degrees) -> Job {
+        self.degrees = degrees;
+        self
+    }
+
+    /// With this axis order, the fastest varying axis first.
+    pub fn order(mut self, order: AxisOrder) -> Job {
+        self.order = order;
+        self
+    }
+
+    /// With so many ranks, whatever the grid: for a body that makes a grid of its own.
+    pub fn ranks(mut self, ranks: usize) -> Job {
+        self.ranks = Some(ranks);
+        self
+    }
+
+    /// With so many threads for each rank, where the device is the host.
+    pub fn threads(mut self, threads: usize) -> Job {
+        self.threads = threads;
+        self
+    }
+
+    /// A rank that waits for others longer than this ends the job with their names.
+    pub fn timeout(mut self, timeout: Duration) -> Job {
+        self.timeout = timeout;
+        self
+    }
+
+    /// On this vendor's devices.
+    pub fn vendor(mut self, vendor: VendorId) -> Job {
+        self.vendor = Some(vendor);
+        self
+    }
+
+    /// With these settings of the layers.
+    pub fn settings(mut self, settings: Settings) -> Job {
+        self.settings = settings;
+        self
+    }
+
+    /// The number of ranks.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for degrees without a product.
+    pub fn num_ranks(&self) -> hal::Result<usize> {
+        let of_grid = || self.degrees.world_size().map_err(|error| refused(&error));
+        self.ranks.map_or_else(of_grid, Ok)
+    }
+
+    /// Runs `body` once for each rank of the grid, and gives what the ranks returned, in their order.
+    ///
+    /// Where ranks are processes, what they returned is sent to all of them, so that the program continues alike in each.
+    /// A job of one rank concerns no other process: each runs it by itself.
+    ///
+    /// # Errors
+    /// The first rank's failure; the others end within the timeout. [`Error::Invalid`] when the launcher has started another
+    /// number of processes than the grid has ranks.
+    pub fn run<T, E>(
+        &self,
+        body: impl Fn(&Context) -> Result<T, E> + Send + Sync + 'static,
+    ) -> Result<Vec<T>, E>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: From<Error> + Display + Send + 'static,
+    {
+        let grid = Grid::new(self.degrees, self.order).map_err(|error| E::from(refused(&error)))?;
+        let settings = self.settings;
+        let ranks = self.run_ranks(move |world, device| {
+            let context = Context::new(world.clone(), grid, device.clone(), settings)?;
+            body(&context)
+        });
+        ranks.map_err(|failure| {
+            let (rank, reason) = (failure.rank, failure.to_string());
+            match failure.kind {
+                Kind::Error(error) => error,
+                _ => E::from(Error::Aborted { rank, reason }),
+            }
+        })
+    }
+
+    /// As [`run`](Job::run), with a world and a device for each rank.
+    ///
+    /// # Errors
+    /// The first rank's failure, with what became of the others.
+    pub fn run_ranks<T, E>(
+        &self,
+        body: impl Fn(&World, &Device) -> Result<T, E> + Send + Sync + 'static,
+    ) -> Result<Vec<T>, Failure<E>>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: From<Error> + Display + Send + 'static,
+    {
+        if self.launched()?.is_none() {
+            return self.run_own(body);
+        }
+        let all = self.run_own(move |world, device| {
+            let returned = body(world, device)?;
+            Ok(gathered(world, &returned)?)
+        })?;
+        Ok(all.into_iter().next().unwrap_or_default())
+    }
+
+    /// As [`run_ranks`](Job::run_ranks), giving what the ranks of this process returned: of threads all, of processes its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_own<T, E>(
+        &self,
+        body: impl Fn(&World, &Device) -> Result<T, E> + Send + Sync + 'static,
+    ) -> Result<Vec<T>, Failure<E>>
+    where
+        T: Send + 'static,
+        E: From<Error> + Display + Send + 'static,
+    {
+        let (ranks, launched) = (self.num_ranks().map_err(not_started)?, self.launched()?);
+        let driver = self.driver().map_err(not_started)?;
+        let threads = self.threads;
+        let open = move |world: &World, transport: Option<Arc<dyn Transport>>| {
+            let ordinal = world.local_rank();
+            Device::new((driver.open)(OpenOptions {
+                ordinal,
+                threads,
+                transport,
+            })?)
+        };
+        let Some(processes) = launched else {
+            let options = Options::new(ranks).with_timeout(self.timeout);
+            return local::run(options, move |world| body(&world, &open(&world, None)?));
+        };
+        let own = processes::run(processes, self.timeout, move |world| {
+            if world.size() != ranks {
+                let needed = format!(
+                    "{}, the number of processes that the launcher started",
+                    world.size()
+                );
+                return Err(E::from(Error::invalid("ranks", ranks.to_string(), needed)));
+            }
+            body(&world, &open(&world, Some(processes.transport()?))?)
+        })?;
+        Ok(vec![own])
+    }
+
+    /// The vendor whose devices it runs on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a vendor that the program does not carry; the findings where none has a device here.
+    pub fn driver(&self) -> hal::Result<Driver> {
+        driver::usable(&driver::carried(self.vendor, &self.drivers)?)
+    }
+
+    // The processes of this job, where its ranks are those.
+    fn launched<E>(&self) -> Result<Option<&'static dyn Processes>, Failure<E>> {
+        let several = self.num_ranks().map_err(not_started)? > 1;
+        let launched = bootstrap::detect().processes.is_some();
+        match self.processes.filter(|_| launched) {
+            Some(processes) => Ok(Some(processes).filter(|_| several)),
+            None => {
+                let refused = |many: bootstrap::LaunchedMany| not_started(many);
+                bootstrap::refuse_if_launched_many().map_err(refused)?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn refused(error: &grid::Error) -> Error {
+    Error::invalid("grid", error.to_string(), "degrees of at least 1")
+}
+
+fn not_started<E>(reason: impl Display) -> Failure<E> {
+    Failure {
+        rank: 0,
+        kind: Kind::NotStarted(reason.to_string()),
+        others: Box::default(),
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Job(grid {}, {} threads a rank)",
+            self.degrees, self.threads
+        )
+    }
+}

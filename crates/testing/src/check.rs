@@ -1,0 +1,251 @@
+//! A model on every grid against itself on one rank.
+
+use crate::{Difference, Observed, Outcome, difference};
+use bootstrap::local::{self, Options as Ranks};
+use grid::{AxisOrder, Degrees, Grid, factorisations};
+use nn::Builder;
+use parallel::{Context, Model, Operation, Settings, pipeline::ScheduleKind};
+use std::{fmt, sync::Arc, time::Duration};
+use tensor::Device;
+use train::{Trainer, batches::Batches, config::Precision, optimiser::AdamW, trainer::Options};
+
+/// How a model is checked.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Rows of the global batch.
+    pub batch: usize,
+    /// Micro-batches of a replica.
+    pub micro_batches: usize,
+    /// Training steps on each grid.
+    pub steps: u64,
+    /// The most ranks: every factorisation of 1, 2, 4, ... up to so many is tried.
+    pub ranks: usize,
+    /// The largest relative difference that passes.
+    pub tolerance: f64,
+    /// How micro-batches go through stages.
+    pub schedule: ScheduleKind,
+    /// Whether activations are computed again in backward.
+    pub recompute: bool,
+    /// Whether replicas share the optimiser's state.
+    pub sharded_optimiser: bool,
+    /// How long a rank waits for others.
+    pub timeout: Duration,
+}
+
+impl Default for Check {
+    fn default() -> Self {
+        Check {
+            batch: 16,
+            micro_batches: 2,
+            steps: 3,
+            ranks: 8,
+            tolerance: 1e-9,
+            schedule: ScheduleKind::default(),
+            recompute: false,
+            sharded_optimiser: false,
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why a model does not pass.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It does not train on one rank.
+    #[error("on one rank: {0}")]
+    Serial(String),
+    /// It fails on a grid where it should train.
+    #[error("grid {degrees}: {reason}")]
+    Grid {
+        /// The grid.
+        degrees: Degrees,
+        /// The ranks' failure.
+        reason: String,
+    },
+    /// It gives other numbers on some grids.
+    #[error("{0}")]
+    Differs(Box<Report>),
+}
+
+/// What a check found, grid by grid.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The grids on which the model was trained.
+    pub grids: Vec<GridReport>,
+    /// Grids that ask for more stages than the model has segments, or for more rows than the batch has.
+    pub skipped: Vec<Degrees>,
+    /// The largest difference that passes.
+    pub tolerance: f64,
+}
+
+/// What was found on one grid.
+#[derive(Clone, Debug)]
+pub struct GridReport {
+    /// The grid.
+    pub degrees: Degrees,
+    /// How far it is from one rank.
+    pub difference: Difference,
+    /// Bytes that the rank which sends most sends in a step, by rings.
+    pub sent_bytes: u64,
+    /// The most bytes that tensors held at a time, on the rank where that was the most.
+    pub peak_bytes: usize,
+}
+
+impl Report {
+    /// Whether every grid gives what one rank gives.
+    pub fn passes(&self) -> bool {
+        self.grids.iter().all(|grid| self.accepts(grid))
+    }
+
+    fn accepts(&self, grid: &GridReport) -> bool {
+        grid.difference.largest().max(grid.difference.weight.0) <= self.tolerance
+    }
+}
+
+/// Trains the model that `build` declares on every grid of up to [`Check::ranks`] ranks of the CPU, in f64 with AdamW, and
+/// compares losses, norms, gradients and weights with those of one rank.
+///
+/// # Cost
+/// As many trainings as there are factorisations: 56 for 8 ranks, all ranks as threads of this process.
+/// # Errors
+/// [`Error::Differs`] with the whole report when a grid gives other numbers; [`Error::Serial`] and [`Error::Grid`] when
+/// the model fails to train.
+pub fn check<M: Model + 'static>(
+    build: impl Fn(&Builder) -> parallel::Result<M> + Send + Sync + 'static,
+    data: impl Batches + 'static,
+    options: &Check,
+) -> Result<Report, Error> {
+    let run = Run {
+        build: Arc::new(build),
+        data: Arc::new(data),
+        options: options.clone(),
+    };
+    let (serial, num_segments) = run.on(Degrees::default()).map_err(Error::Serial)?;
+    let powers = (0..usize::BITS).map(|power| 1usize << power);
+    let counts = powers.take_while(|ranks| *ranks <= options.ranks);
+    let mut report = Report {
+        grids: Vec::new(),
+        skipped: Vec::new(),
+        tolerance: options.tolerance,
+    };
+    for degrees in counts.flat_map(factorisations) {
+        let parts = degrees.pipeline * options.schedule.num_chunks();
+        let rows = degrees.data * degrees.z * options.micro_batches;
+        if parts > num_segments || rows > options.batch {
+            report.skipped.push(degrees);
+            continue;
+        }
+        let (found, _) = run
+            .on(degrees)
+            .map_err(|reason| Error::Grid { degrees, reason })?;
+        report.grids.push(GridReport {
+            degrees,
+            difference: difference(&found, &serial),
+            sent_bytes: sent_bytes(&found, &degrees),
+            peak_bytes: found.peak_bytes.iter().copied().max().unwrap_or(0),
+        });
+    }
+    match report.passes() {
+        true => Ok(report),
+        false => Err(Error::Differs(Box::new(report))),
+    }
+}
+
+struct Run<F> {
+    build: Arc<F>,
+    data: Arc<dyn Batches>,
+    options: Check,
+}
+
+impl<M: Model + 'static, F> Run<F>
+where
+    F: Fn(&Builder) -> parallel::Result<M> + Send + Sync + 'static,
+{
+    fn on(&self, degrees: Degrees) -> Result<(Outcome, usize), String> {
+        let grid = Grid::new(degrees, AxisOrder::default()).map_err(|error| error.to_string())?;
+        let (build, data, check) = (self.build.clone(), self.data.clone(), self.options.clone());
+        let ranks = Ranks::new(grid.world_size())
+            .with_timeout(check.timeout)
+            .with_grace(check.timeout);
+        let seen = local::run(ranks, move |world| -> train::Result<(Observed, usize)> {
+            let ordinal = world.local_rank();
+            let cpu = cpu::Options {
+                ordinal,
+                ..cpu::Options::default()
+            };
+            let device = Device::new(cpu::open(cpu)?)?;
+            let context = Context::new(world, grid, device, Settings::default())?;
+            let options = Options {
+                batch: check.batch,
+                micro_batches: check.micro_batches,
+                precision: Precision::F64,
+                schedule: check.schedule,
+                recompute: check.recompute,
+                sharded_optimiser: check.sharded_optimiser,
+                clip_norm: 1.0,
+                ..Options::default()
+            };
+            let mut trainer = Trainer::new(&context, &*build, AdamW::new(1e-2), options)?;
+            let batch = |trainer: &Trainer, _| trainer.batch(&*data);
+            let seen = Observed::of(&mut trainer, check.steps, batch)?;
+            Ok((seen, trainer.pipeline().cut().num_segments()))
+        });
+        let seen = seen.map_err(|failure| failure.to_string())?;
+        let num_segments = seen.first().map_or(0, |(_, segments)| *segments);
+        let ranks = seen.into_iter().map(|(seen, _)| seen).collect();
+        Ok((Outcome::join(ranks)?, num_segments))
+    }
+}
+
+fn sent_bytes(outcome: &Outcome, degrees: &Degrees) -> u64 {
+    let of_rank = |counters: &parallel::Counters| {
+        let sent = counters
+            .iter()
+            .map(|(axis, operation, _, count)| match operation {
+                Operation::Recv => 0.0,
+                _ => operation.ring_bytes(count.bytes, degrees.get(axis)),
+            });
+        sent.sum::<f64>() as u64
+    };
+    outcome.counters.iter().map(of_rank).max().unwrap_or(0)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = self.grids.iter().filter(|grid| !self.accepts(grid)).count();
+        let (all, tolerance) = (self.grids.len(), self.tolerance);
+        match failed {
+            0 => write!(
+                f,
+                "{all} grids give what one rank gives, within {tolerance:.0e}"
+            )?,
+            _ => write!(
+                f,
+                "{failed} of {all} grids give other numbers than one rank, by more than {tolerance:.0e}"
+            )?,
+        }
+        for grid in &self.grids {
+            let mark = if self.accepts(grid) {
+                ""
+            } else {
+                "  <- differs"
+            };
+            write!(
+                f,
+                "\n{:<44} sends {:>10}, holds {:>10}; {}{mark}",
+                grid.degrees.to_string(),
+                hal::error::Bytes(grid.sent_bytes as usize).to_string(),
+                hal::error::Bytes(grid.peak_bytes).to_string(),
+                grid.difference,
+            )?;
+        }
+        match self.skipped.len() {
+            0 => Ok(()),
+            skipped => write!(
+                f,
+                "\n{skipped} grids skipped: more stages than segments, or more shares than rows"
+            ),
+        }
+    }
+}

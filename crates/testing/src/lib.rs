@@ -1,0 +1,17 @@
+//! Proves a model: every grid gives the losses, gradients and weights of one rank.
+//!
+//! [`check`](fn@check) trains a model in f64 on every factorisation of up to so many ranks, and compares each with the
+//! serial program. It is what this library proves its own models with. Read in this order: `check`, `observed` (what one
+//! rank sees of a training), `outcome` (what all ranks make together), `compare` (how far two outcomes are apart).
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod compare;
+mod observed;
+mod outcome;
+
+pub use check::{Check, Error, GridReport, Report, check};
+pub use compare::{Difference, difference};
+pub use observed::Observed;
+pub use outcome::Outcome;

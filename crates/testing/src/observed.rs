@@ -1,0 +1,79 @@
+//! What one rank sees of a training.
+
+use grid::IndexBox;
+use parallel::{Batch, Counters, data::Part};
+use train::{Result, Trainer};
+
+/// A parameter's name, its global shape, the indices of this rank's shard, and the numbers there.
+pub(crate) type Shard = (String, Vec<usize>, IndexBox, Vec<f64>);
+
+/// What one rank sees of a training.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Loss of each step.
+    pub losses: Vec<f64>,
+    /// Norm of the gradients of each step.
+    pub norms: Vec<f64>,
+    pub(crate) gradients: [Vec<Shard>; 2],
+    pub(crate) weights: Vec<Shard>,
+    pub(crate) counters: Counters,
+    pub(crate) in_levels: usize,
+    pub(crate) peak_bytes: usize,
+}
+
+impl Observed {
+    /// Trains for `steps` steps on what `batch` gives for each, and looks at everything that comes of it.
+    ///
+    /// # Errors
+    /// Those of the steps and of `batch`.
+    pub fn of(
+        trainer: &mut Trainer,
+        steps: u64,
+        batch: impl Fn(&Trainer, u64) -> Result<Batch>,
+    ) -> Result<Observed> {
+        let mut seen = Observed::default();
+        for step in 0..steps {
+            let batch = batch(trainer, step)?;
+            trainer.context().reset_counters();
+            let result = trainer.step(&batch)?;
+            seen.losses.push(result.loss);
+            seen.norms.push(result.gradient_norm);
+            if step == 0 {
+                seen.gradients[0] = gradients(trainer)?;
+            }
+        }
+        seen.gradients[1] = gradients(trainer)?;
+        seen.counters = trainer.context().counters();
+        let report = trainer.context().report();
+        let counted = seen.counters.iter();
+        let levels = counted.map(|(axis, operation, ..)| report.in_levels(axis, operation));
+        seen.in_levels = levels.sum();
+        seen.weights = shards(trainer, Part::Weights)?;
+        seen.peak_bytes = trainer.context().device().memory_use().peak;
+        Ok(seen)
+    }
+}
+
+// A step leaves its gradients in place; with a sharded optimiser only a share of them is whole.
+fn gradients(trainer: &Trainer) -> Result<Vec<Shard>> {
+    match trainer.parameters().options().sharded {
+        true => Ok(Vec::new()),
+        false => shards(trainer, Part::Gradient),
+    }
+}
+
+fn shards(trainer: &Trainer, part: Part) -> Result<Vec<Shard>> {
+    let mut shards = Vec::new();
+    let visit = |parameter: &parallel::Parameter, numbers| {
+        let shape = parameter.global_shape().to_vec();
+        shards.push((
+            parameter.name().to_owned(),
+            shape,
+            parameter.index().clone(),
+            numbers,
+        ));
+        Ok::<_, train::Error>(())
+    };
+    trainer.parameters().read(part, visit)?;
+    Ok(shards)
+}

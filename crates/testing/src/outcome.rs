@@ -1,0 +1,90 @@
+//! What all ranks of a training make together.
+
+use crate::{Observed, observed::Shard};
+use parallel::Counters;
+use std::collections::BTreeMap;
+
+/// What training gave.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Loss of each step.
+    pub losses: Vec<f64>,
+    /// Norm of the gradients of each step.
+    pub norms: Vec<f64>,
+    /// The whole gradient of each parameter in the first step, row-major.
+    pub first_gradients: BTreeMap<String, Vec<f64>>,
+    /// The same in the last step.
+    pub gradients: BTreeMap<String, Vec<f64>>,
+    /// The whole weights after the last step.
+    pub weights: BTreeMap<String, Vec<f64>>,
+    /// What each rank's collectives moved in the last step.
+    pub counters: Vec<Counters>,
+    /// How many kinds of collectives, on all ranks and in all steps, went in two levels over nodes.
+    pub in_levels: usize,
+    /// The most bytes that tensors held at a time, by rank.
+    pub peak_bytes: Vec<usize>,
+}
+
+impl Outcome {
+    /// What the ranks of a grid make together, in their order.
+    ///
+    /// # Errors
+    /// One sentence where two ranks report other losses or norms, or replicas of a parameter differ in a bit.
+    pub fn join(ranks: Vec<Observed>) -> Result<Outcome, String> {
+        let Some(first) = ranks.first() else {
+            return Err("outcome: no rank, needs at least 1".into());
+        };
+        let mut outcome = Outcome {
+            losses: first.losses.clone(),
+            norms: first.norms.clone(),
+            ..Outcome::default()
+        };
+        for (rank, seen) in ranks.into_iter().enumerate() {
+            let agrees = seen.losses == outcome.losses && seen.norms == outcome.norms;
+            if !agrees {
+                return Err(format!(
+                    "rank {rank} reports other losses or norms than rank 0"
+                ));
+            }
+            let [first, last] = seen.gradients;
+            for (whole, shards) in [
+                (&mut outcome.first_gradients, first),
+                (&mut outcome.gradients, last),
+                (&mut outcome.weights, seen.weights),
+            ] {
+                shards
+                    .into_iter()
+                    .try_for_each(|shard| place(whole, shard))?;
+            }
+            outcome.counters.push(seen.counters);
+            outcome.in_levels += seen.in_levels;
+            outcome.peak_bytes.push(seen.peak_bytes);
+        }
+        Ok(outcome)
+    }
+}
+
+// Replicas must agree bit for bit: they hold the same sums.
+fn place(
+    whole: &mut BTreeMap<String, Vec<f64>>,
+    (name, shape, index, numbers): Shard,
+) -> Result<(), String> {
+    let count = shape.iter().product();
+    let target = whole
+        .entry(name.clone())
+        .or_insert_with(|| vec![f64::NAN; count]);
+    let mut taken = 0;
+    for (start, len) in index.contiguous_runs(&shape) {
+        for (old, new) in target[start..start + len]
+            .iter_mut()
+            .zip(&numbers[taken..taken + len])
+        {
+            if !old.is_nan() && *old != *new {
+                return Err(format!("{name}: replicas differ, {old} and {new}"));
+            }
+            *old = *new;
+        }
+        taken += len;
+    }
+    Ok(())
+}
