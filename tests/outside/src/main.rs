@@ -1,0 +1,90 @@
+//! A program of somebody else's: everything that can be one's own is, and no file of the library was edited for it.
+//!
+//! It proves its model on every grid of up to 8 ranks, trains it by a configuration on its own vendor, saves on one grid and
+//! resumes on another, and asks the planner for a grid on Frontier.
+
+mod data;
+mod family;
+mod layer;
+mod model;
+mod optimiser;
+mod vendor;
+
+use data::Waves;
+use family::Residuals;
+use fascicle::{
+    Result, grid::machine::Machine, job, parallel::Context, registry, testing,
+    train::{Config, Trainer, trainer::StepDone},
+};
+use model::Residual;
+use optimiser::Lion;
+use std::{path::PathBuf, sync::atomic::Ordering};
+
+const CONFIG: &str = r#"
+    seed = 7
+    [model]
+    family = "residual"
+    blocks = 4
+    [training]
+    steps = 12
+    batch = 16
+    micro_batches = 2
+    precision = "f64"
+"#;
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let report = testing::check(|builder| Residual::new(builder, 6), Waves, &testing::Check::default())?;
+    println!("{report}");
+
+    let families = registry::families().with(Residuals);
+    let config = Config::parse(CONFIG, &families)?;
+    let dir = std::env::temp_dir().join("fascicle-outside");
+    std::fs::remove_dir_all(&dir).ok();
+    let uninterrupted = losses(&config, "x=1", None, None)?;
+    let first = losses(&config, "x=2,z=2,pipeline=2", Some(6), Some(dir.clone()))?;
+    let second = losses(&config, "y=2,data=2", None, Some(dir.clone()))?;
+    for (found, wanted) in first.iter().chain(&second).zip(&uninterrupted) {
+        assert!((found - wanted).abs() <= 1e-9 * wanted.abs(), "{found}, needs {wanted}");
+    }
+    assert!(uninterrupted[11] < uninterrupted[0] / 4.0, "it learns: {uninterrupted:?}");
+    println!("saved on x=2,z=2,pipeline=2, resumed on y=2,data=2: losses {uninterrupted:.4?}");
+    println!("{} kernels on {}", vendor::LAUNCHES.load(Ordering::Relaxed), vendor::COUNTING.name());
+    std::fs::remove_dir_all(&dir)?;
+
+    let plan = fascicle::plan::plan(config.model.clone(), &Machine::find("frontier")?, 64)?;
+    let best = &plan.best[0];
+    println!(
+        "on 64 GCDs of Frontier: grid {}, {:.1} us a step, the best of {} grids",
+        best.candidate.degrees,
+        best.step_s * 1e6,
+        plan.best.len()
+    );
+    Ok(())
+}
+
+/// Losses of the steps up to `until`, or to the last, of the run in `dir`, on the vendor of this crate.
+fn losses(config: &Config, grid: &str, until: Option<u64>, dir: Option<PathBuf>) -> Result<Vec<f64>> {
+    let job = job().drivers([vendor::driver()]).grid(grid)?;
+    let config = config.clone();
+    let mut ranks = job.settings(config.settings()).run(move |context: &Context| {
+        let build = |builder: &fascicle::nn::Builder| config.model.build(builder);
+        let options = config.trainer_options();
+        let mut trainer = Trainer::new(context, build, Lion { rate: 0.02 }, options)?;
+        if let Some(dir) = dir.as_ref().filter(|dir| dir.exists()) {
+            trainer.resume(dir)?;
+        }
+        let data = config.model.batches().expect("the family brings its data");
+        let mut losses = Vec::new();
+        let mut note = |_: &mut Trainer, done: &StepDone| -> Result<()> {
+            losses.push(done.result.loss);
+            Ok(())
+        };
+        trainer.fit(&*data, until.unwrap_or(config.training.steps), &mut note)?;
+        assert!(trainer.validate(&*data)?.is_finite());
+        if let Some(dir) = &dir {
+            trainer.save(dir)?;
+        }
+        Ok::<_, fascicle::Error>(losses)
+    })?;
+    Ok(ranks.swap_remove(0))
+}
