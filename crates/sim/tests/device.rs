@@ -151,3 +151,35 @@ fn a_live_rank_stands_for_its_peers() {
     let labels: Vec<&str> = breakdown.groups.iter().map(|group| &*group.label).collect();
     assert_eq!(labels, ["axis x (main)", "axis data (bucket)"]);
 }
+
+// The block comes back with its use on the other stream, and the next tensor waits for that.
+#[test]
+fn memory_of_a_second_compute_stream_is_used_again_behind_its_work() -> hal::Result<()> {
+    let machine = grid::machine::Machine::find("frontier").unwrap();
+    let (device, _) = device(&machine, 8, 0, Some([0].into()))?;
+    let device = tensor::Device::new(device)?;
+    let second = device.create_stream(StreamKind::Compute, "second")?;
+    let join = Join {
+        id: hal::GroupId(Vec::new()),
+        label: "axis x".into(),
+        rank: 0,
+        members: (0..8).collect(),
+        timeout: Duration::from_secs(1),
+        abort: Arc::new(AbortSignal::new()),
+    };
+    let group = tensor::Communicator::join(&device, join, None)?;
+    let zeros = || tensor::Tensor::zeros(&device, DType::F32, &[16 << 20]);
+    let first = zeros()?;
+    tensor::trace::start(&device);
+    group.all_reduce(&second, &first, ReduceOp::Sum)?;
+    drop(first);
+    let _next = zeros()?;
+    let spans = tensor::trace::finish(&device)?;
+    let [reduced, filled] = &spans[..] else {
+        panic!("{spans:?}")
+    };
+    assert!(reduced.duration_us > 100.0, "{reduced:?}");
+    let end = reduced.start_us + reduced.duration_us;
+    assert!(filled.start_us >= end, "{reduced:?} {filled:?}");
+    Ok(())
+}

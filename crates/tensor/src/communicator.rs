@@ -65,7 +65,7 @@ impl Communicator {
     pub fn all_reduce(&self, stream: &Stream, tensor: &Tensor, op: ReduceOp) -> Result<()> {
         let mut args = Arguments::default();
         let buffer = args.take(tensor);
-        self.run(stream, args, &[Collective::AllReduce { buffer, op }])
+        self.run(stream, &mut args, &[Collective::AllReduce { buffer, op }])
     }
 
     /// Gives rank i the sum of the i-th parts of all `send`; `counts` are the parts' sizes in elements.
@@ -101,7 +101,7 @@ impl Communicator {
                 op,
             });
         }
-        self.run(stream, args, &calls)
+        self.run(stream, &mut args, &calls)
     }
 
     /// Gives every rank the concatenation of all `send`; `counts` are the parts' sizes in elements.
@@ -135,7 +135,7 @@ impl Communicator {
                 counts: (*counts).clone(),
             });
         }
-        self.run(stream, args, &calls)
+        self.run(stream, &mut args, &calls)
     }
 
     /// Gives every rank the elements of `root`, in place.
@@ -146,7 +146,7 @@ impl Communicator {
         self.check_rank("broadcast", root)?;
         let mut args = Arguments::default();
         let buffer = args.take(tensor);
-        self.run(stream, args, &[Collective::Broadcast { buffer, root }])
+        self.run(stream, &mut args, &[Collective::Broadcast { buffer, root }])
     }
 
     /// Gives rank j the j-th part of `send` of every rank, in the order of ranks.
@@ -170,7 +170,7 @@ impl Communicator {
             send: args.take(send),
             recv: args.take(recv),
         };
-        self.run(stream, args, &[call])
+        self.run(stream, &mut args, &[call])
     }
 
     /// Sends a message to rank `to`.
@@ -181,7 +181,7 @@ impl Communicator {
         self.check_rank("send", to)?;
         let mut args = Arguments::default();
         let buffer = args.take(tensor);
-        self.run(stream, args, &[Collective::Send { buffer, to }])
+        self.run(stream, &mut args, &[Collective::Send { buffer, to }])
     }
 
     /// Receives a message of the tensor's length and type from rank `from`.
@@ -192,7 +192,7 @@ impl Communicator {
         self.check_rank("recv", from)?;
         let mut args = Arguments::default();
         let buffer = args.take(tensor);
-        self.run(stream, args, &[Collective::Recv { buffer, from }])
+        self.run(stream, &mut args, &[Collective::Recv { buffer, from }])
     }
 
     /// Sends and receives at once, without either waiting for the other.
@@ -216,7 +216,7 @@ impl Communicator {
             buffer: args.take(recv.0),
             from: recv.1,
         };
-        self.run(stream, args, &[send, recv])
+        self.run(stream, &mut args, &[send, recv])
     }
 
     /// Queues a point that the stream passes once every rank's stream has reached it.
@@ -224,14 +224,14 @@ impl Communicator {
     /// # Errors
     /// As [`all_reduce`](Communicator::all_reduce).
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
-        self.run(stream, Arguments::default(), &[Collective::Barrier])
+        self.run(stream, &mut Arguments::default(), &[Collective::Barrier])
     }
 
     // Queues calls whose lengths, types and ranks were checked, made of these arguments.
     fn run(
         &self,
         stream: &Stream,
-        mut arguments: Arguments<'_>,
+        arguments: &mut Arguments<'_>,
         calls: &[Collective],
     ) -> Result<()> {
         let Some(first) = calls.first() else {
@@ -248,7 +248,7 @@ impl Communicator {
         }
         check_apart(name, calls)?;
         self.compare(calls)?;
-        stream.queue(name, &arguments, |stream| {
+        stream.queue(name, arguments, |stream| {
             // SAFETY: the operands are the tensors of `arguments` (asserted above), which are live, and whose storage keeps
             // their memory until the stream has passed this work; lengths, types and ranks were checked by the caller,
             // devices and overlap above; `queue` waits for other users of the memory.

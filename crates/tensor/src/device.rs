@@ -199,6 +199,16 @@ impl Device {
     }
 }
 
+impl Drop for Inner {
+    /// Waits for the compute stream: a handle to it may outlast the device, and with it queued work on the device's memory.
+    fn drop(&mut self) {
+        if let Some(compute) = self.compute.get_mut() {
+            // A stream that failed runs nothing any more, and has said so to whoever asked.
+            let _ = compute.synchronize();
+        }
+    }
+}
+
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({})", self.id())

@@ -178,10 +178,7 @@ impl Recording {
         // only the compute stream uses, in the order of its queue.
         let outcome = unsafe { self.hal.launch(compute.hal()) };
         for storage in &self.storages {
-            storage.note_use(&compute, None, true);
-            if outcome.is_ok() {
-                storage.forget_others(&compute);
-            }
+            storage.note_use(&compute, None, true, outcome.is_ok());
         }
         outcome
     }

@@ -81,25 +81,33 @@ impl Storage {
     }
 
     /// Remembers that `stream` has queued a use, which ends at `event`.
-    pub(crate) fn note_use(&self, stream: &Stream, event: Option<&Event>, wrote: bool) {
+    ///
+    /// A write that was queued behind all the other streams' uses takes their place; one that `succeeded` was.
+    pub(crate) fn note_use(
+        &self,
+        stream: &Stream,
+        event: Option<&Event>,
+        wrote: bool,
+        succeeded: bool,
+    ) {
         let mut uses = self.uses.borrow_mut();
+        if wrote && succeeded && uses.len() > 1 {
+            uses.retain(|earlier| earlier.stream.is(stream));
+        }
         match uses.iter_mut().find(|earlier| earlier.stream.is(stream)) {
             Some(own) => {
                 own.event = event.cloned();
                 own.wrote |= wrote;
+                return;
             }
-            None => uses.push(Use {
-                stream: stream.clone(),
-                event: event.cloned(),
-                wrote,
-            }),
+            None if wrote && succeeded => uses.clear(),
+            None => {}
         }
-    }
-
-    /// Forgets the other streams' uses, once `stream` has queued a write behind all of them.
-    pub(crate) fn forget_others(&self, stream: &Stream) {
-        let mut uses = self.uses.borrow_mut();
-        uses.retain(|earlier| earlier.stream.is(stream));
+        uses.push(Use {
+            stream: stream.clone(),
+            event: event.cloned(),
+            wrote,
+        });
     }
 }
 

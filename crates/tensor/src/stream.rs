@@ -163,15 +163,13 @@ impl Stream {
             false => self.record().map(Some),
         };
         let end = event.as_ref().map_or(None, Option::as_ref);
+        let succeeded = outcome.is_ok() && event.is_ok();
         for (tensor, access) in arguments.uses() {
-            tensor.storage().note_use(self, end, access.writes());
+            tensor
+                .storage()
+                .note_use(self, end, access.writes(), succeeded);
         }
-        outcome?;
-        event?;
-        for (tensor, _) in arguments.uses().filter(|(_, access)| access.writes()) {
-            tensor.storage().forget_others(self);
-        }
-        Ok(())
+        outcome.and(event.map(drop))
     }
 }
 

@@ -100,7 +100,7 @@ impl Tensor {
     pub fn fill(&self, value: f64) -> Result<()> {
         let mut args = Arguments::default();
         let out = args.take(self);
-        crate::ops::launch(args, Kernel::Fill(Fill { out, value }))
+        crate::ops::launch(&mut args, Kernel::Fill(Fill { out, value }))
     }
 
     /// Copies elements from the host.

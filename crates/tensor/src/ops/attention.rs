@@ -34,7 +34,7 @@ pub fn attention(
         out: args.take(&out),
         log_sum_exp: args.take(&log_sum_exp),
     };
-    launch(args, Kernel::AttentionForward(kernel))?;
+    launch(&mut args, Kernel::AttentionForward(kernel))?;
     Ok((out, log_sum_exp))
 }
 
@@ -104,7 +104,7 @@ pub fn attention_backward(
         d_k: args.take(&d_k),
         d_v: args.take(&d_v),
     };
-    launch(args, Kernel::AttentionBackward(kernel))?;
+    launch(&mut args, Kernel::AttentionBackward(kernel))?;
     Ok([d_q, d_k, d_v])
 }
 
@@ -193,6 +193,6 @@ pub fn rope(
         base,
         backward,
     };
-    launch(args, Kernel::Rope(kernel))?;
+    launch(&mut args, Kernel::Rope(kernel))?;
     Ok(out)
 }

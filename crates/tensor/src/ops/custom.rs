@@ -77,7 +77,7 @@ impl<'a> Custom<'a> {
     /// # Errors
     /// [`Error::Invalid`](hal::Error::Invalid) for tensors of several devices, and where one that is written overlaps
     /// another; [`Error::Unsupported`](hal::Error::Unsupported) on a device that the kernel has no code for.
-    pub fn launch(self) -> Result<()> {
+    pub fn launch(mut self) -> Result<()> {
         let written = self.operands.iter().find(|operand| operand.access.writes());
         let elements = written.map_or(0, |operand| operand.slice.len);
         let kernel = kernel::Custom {
@@ -86,7 +86,7 @@ impl<'a> Custom<'a> {
             operands: self.operands,
             numbers: self.numbers,
         };
-        launch(self.arguments, Kernel::Custom(kernel))
+        launch(&mut self.arguments, Kernel::Custom(kernel))
     }
 
     fn operand(mut self, tensor: &'a Tensor, access: Access) -> Self {

@@ -39,7 +39,7 @@ pub fn cast_into(x: &Tensor, out: &Tensor) -> Result<()> {
         x: args.take(x),
         out: args.take(out),
     });
-    launch(args, kernel)
+    launch(&mut args, kernel)
 }
 
 /// `y = alpha * x + beta * y`, in place; the float types may differ.
@@ -57,7 +57,7 @@ pub fn axpby(alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
         alpha,
         beta,
     });
-    launch(args, kernel)
+    launch(&mut args, kernel)
 }
 
 /// `a op b`, element by element.
@@ -85,7 +85,7 @@ pub fn binary_into(op: BinaryOp, a: &Tensor, b: &Tensor, out: &Tensor) -> Result
         b: args.take(b),
         out: args.take(out),
     });
-    launch(args, kernel)
+    launch(&mut args, kernel)
 }
 
 /// `a + b`.
@@ -120,7 +120,7 @@ pub fn unary_into(op: UnaryOp, x: &Tensor, out: &Tensor) -> Result<()> {
         x: args.take(x),
         out: args.take(out),
     });
-    launch(args, kernel)
+    launch(&mut args, kernel)
 }
 
 /// `d_out * op'(x)`; written over `d_out` where nobody else holds it.
@@ -138,7 +138,7 @@ pub fn unary_backward(op: UnaryOp, x: &Tensor, d_out: Tensor) -> Result<Tensor> 
         d_out: args.take(&d_out),
         d_x: args.take(&d_x),
     });
-    launch(args, kernel)?;
+    launch(&mut args, kernel)?;
     Ok(d_x)
 }
 
@@ -157,7 +157,7 @@ pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
         up: args.take(up),
         out: args.take(&out),
     });
-    launch(args, kernel)?;
+    launch(&mut args, kernel)?;
     Ok(out)
 }
 
@@ -178,7 +178,7 @@ pub fn swiglu_backward(gate: &Tensor, up: &Tensor, d_out: &Tensor) -> Result<(Te
         d_gate: args.take(&d_gate),
         d_up: args.take(&d_up),
     });
-    launch(args, kernel)?;
+    launch(&mut args, kernel)?;
     Ok((d_gate, d_up))
 }
 
@@ -196,7 +196,7 @@ pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<()> {
         rows: x.num_rows(),
         columns: x.columns(),
     };
-    launch(args, Kernel::AddBias(kernel))
+    launch(&mut args, Kernel::AddBias(kernel))
 }
 
 /// Adds the sum of all rows of `x` to `out`.
@@ -223,7 +223,7 @@ pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
         rows: x.num_rows(),
         columns: x.columns(),
     };
-    launch(args, Kernel::ColumnSum(kernel))
+    launch(&mut args, Kernel::ColumnSum(kernel))
 }
 
 /// Drops elements by the draws for their global indices and scales the others; its own gradient, with the same key.
@@ -255,7 +255,7 @@ pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result
         key,
         region,
     };
-    launch(args, Kernel::Dropout(kernel))?;
+    launch(&mut args, Kernel::Dropout(kernel))?;
     Ok(out)
 }
 

@@ -32,7 +32,7 @@ pub fn embedding(table: &Tensor, ids: &Tensor, first_row: usize) -> Result<Tenso
         table_rows,
         first_row,
     };
-    launch(args, Kernel::EmbeddingForward(kernel))?;
+    launch(&mut args, Kernel::EmbeddingForward(kernel))?;
     Ok(out)
 }
 
@@ -82,5 +82,5 @@ pub fn embedding_backward(
         table_rows,
         first_row,
     };
-    launch(args, Kernel::EmbeddingBackward(kernel))
+    launch(&mut args, Kernel::EmbeddingBackward(kernel))
 }

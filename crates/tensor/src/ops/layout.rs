@@ -94,5 +94,5 @@ fn block(
         rows,
         columns,
     };
-    launch(args, Kernel::Copy2d(kernel))
+    launch(&mut args, Kernel::Copy2d(kernel))
 }

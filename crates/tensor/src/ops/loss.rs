@@ -37,7 +37,7 @@ pub fn statistics(logits: &Tensor, targets: &Tensor, shard: VocabularyShard) -> 
         first_column: shard.first_column,
         vocabulary: shard.vocabulary,
     };
-    launch(args, Kernel::SoftmaxStatistics(kernel))?;
+    launch(&mut args, Kernel::SoftmaxStatistics(kernel))?;
     Ok(out)
 }
 
@@ -76,7 +76,7 @@ pub fn combine(
         loss: args.take(&loss),
         scale,
     };
-    launch(args, Kernel::CombineSoftmax(kernel))?;
+    launch(&mut args, Kernel::CombineSoftmax(kernel))?;
     Ok((log_sum_exp, loss))
 }
 
@@ -124,5 +124,5 @@ pub fn backward(
         vocabulary: shard.vocabulary,
         scale,
     };
-    launch(args, Kernel::CrossEntropyBackward(kernel))
+    launch(&mut args, Kernel::CrossEntropyBackward(kernel))
 }

@@ -30,14 +30,14 @@ use hal::{DType, Error, Kernel, Result};
 ///
 /// # Errors
 /// [`Error::Invalid`] for tensors of several devices, and where one that is written overlaps another.
-pub(crate) fn launch(mut arguments: Arguments<'_>, kernel: Kernel) -> Result<()> {
+pub(crate) fn launch(arguments: &mut Arguments<'_>, kernel: Kernel) -> Result<()> {
     arguments.name(kernel.name(), |visit| kernel.operands(visit));
     arguments.check_overlap(kernel.name())?;
     // Nothing to write is nothing to do, whatever the other sizes say.
     let Some(device) = arguments.device().filter(|_| arguments.written_bytes() > 0) else {
         return Ok(());
     };
-    device.compute().queue(kernel.name(), &arguments, |stream| {
+    device.compute().queue(kernel.name(), arguments, |stream| {
         // SAFETY: the kernel's operands are the tensors of `arguments` (asserted above), which are live and on this
         // device; their storage keeps the memory until the stream has passed this kernel, and other streams were waited
         // for; types and lengths were checked by the operation that made the kernel, overlap above.

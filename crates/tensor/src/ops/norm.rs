@@ -35,7 +35,7 @@ pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
         x: args.take(x),
         moments: args.take(&out),
     });
-    launch(args, kernel)?;
+    launch(&mut args, kernel)?;
     Ok(out)
 }
 
@@ -58,7 +58,7 @@ pub fn combine(shape: NormShape, parts: &Tensor) -> Result<Tensor> {
         shards,
         moments: args.take(&out),
     };
-    launch(args, Kernel::CombineMoments(kernel))?;
+    launch(&mut args, Kernel::CombineMoments(kernel))?;
     Ok(out)
 }
 
@@ -97,7 +97,7 @@ pub fn normalize(
         bias: args.take_some(bias),
         out: args.take(&out),
     };
-    launch(args, Kernel::Normalize(kernel))?;
+    launch(&mut args, Kernel::Normalize(kernel))?;
     Ok(out)
 }
 
@@ -146,7 +146,7 @@ pub fn sums(
         d_gain: args.take(d_gain),
         d_bias: args.take_some(d_bias),
     };
-    launch(args, Kernel::NormalizeSums(kernel))?;
+    launch(&mut args, Kernel::NormalizeSums(kernel))?;
     Ok(out)
 }
 
@@ -183,7 +183,7 @@ pub fn backward(
         sums: args.take(sums),
         d_x: args.take(&d_x),
     };
-    launch(args, Kernel::NormalizeBackward(kernel))?;
+    launch(&mut args, Kernel::NormalizeBackward(kernel))?;
     Ok(d_x)
 }
 

@@ -15,7 +15,7 @@ pub fn sum_squares(tensors: &[&Tensor], out: &Tensor) -> Result<()> {
         slices: tensors.iter().map(|tensor| args.take(tensor)).collect(),
         out: args.take(out),
     };
-    launch(args, Kernel::SumSquares(kernel))
+    launch(&mut args, Kernel::SumSquares(kernel))
 }
 
 /// The factor that clips gradients to `max_norm`, and their norm, from the sum of their squares: two f64.
@@ -38,7 +38,7 @@ pub fn clip_scale(
         max_norm,
         gradient_scale,
     };
-    launch(args, Kernel::ClipScale(kernel))?;
+    launch(&mut args, Kernel::ClipScale(kernel))?;
     Ok(out)
 }
 
@@ -105,7 +105,7 @@ pub fn adamw(device: &Device, updates: &[Update], factor: &Tensor, settings: Ada
         epsilon,
         step,
     };
-    launch(args, Kernel::AdamW(kernel))
+    launch(&mut args, Kernel::AdamW(kernel))
 }
 
 /// One SGD update; `factor` is what [`clip_scale`] gave.
@@ -136,7 +136,7 @@ pub fn sgd(
         rate,
         momentum,
     };
-    launch(args, Kernel::Sgd(kernel))
+    launch(&mut args, Kernel::Sgd(kernel))
 }
 
 fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {

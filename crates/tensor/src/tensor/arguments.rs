@@ -97,24 +97,30 @@ impl<'a> Arguments<'a> {
 
     // Operations take tensors in the order of operands, so the search is for exceptions.
     fn find(&mut self, index: usize, slice: &RawSlice) -> Option<&mut Argument<'a>> {
-        let is_there = |argument: &&mut Argument<'a>| argument.slice == *slice;
-        let expected = self
-            .all()
-            .nth(index)
-            .is_some_and(|found| found.slice == *slice);
-        let mut all = self.few.iter_mut().flatten().chain(&mut self.more);
-        if expected {
-            all.nth(index)
-        } else {
-            all.find(is_there)
+        let is_there = |argument: &Argument<'a>| argument.slice == *slice;
+        let expected = match index.checked_sub(self.num_few) {
+            None => self.few[index].as_ref(),
+            Some(index) => self.more.get(index),
+        };
+        if !expected.is_some_and(is_there) {
+            let few = self.few[..self.num_few].iter_mut().flatten();
+            return few
+                .chain(&mut self.more)
+                .find(|argument| is_there(argument));
+        }
+        match index.checked_sub(self.num_few) {
+            None => self.few[index].as_mut(),
+            Some(index) => self.more.get_mut(index),
         }
     }
 
+    #[inline]
     fn all(&self) -> impl Iterator<Item = &Argument<'a>> {
-        self.few.iter().flatten().chain(&self.more)
+        self.few[..self.num_few].iter().flatten().chain(&self.more)
     }
 
     /// The tensors, with what is done to them.
+    #[inline]
     pub(crate) fn uses(&self) -> impl Iterator<Item = (&'a Tensor, Access)> {
         self.all().map(|argument| {
             (

@@ -59,7 +59,7 @@ pub fn matmul_batched(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Te
         },
         epilogue: Epilogue::None,
     };
-    run(args, &gemm)?;
+    run(&mut args, &gemm)?;
     Ok(out)
 }
 

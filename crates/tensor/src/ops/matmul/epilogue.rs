@@ -28,7 +28,7 @@ pub fn matmul_bias(a: &Tensor, b: &Tensor, transpose: Transpose, bias: &Tensor) 
         ..gemm
     };
     if fuses(&out, &fused)? {
-        run(args, &fused)?;
+        run(&mut args, &fused)?;
     } else {
         plain(a, b, transpose, &out)?;
         add_bias(&out, bias)?;
@@ -63,7 +63,7 @@ pub fn matmul_gelu(
     };
     let fused = Gemm { epilogue, ..gemm };
     if fuses(&out, &fused)? {
-        run(args, &fused)?;
+        run(&mut args, &fused)?;
     } else {
         plain(a, b, transpose, &sum)?;
         bias.map_or(Ok(()), |bias| add_bias(&sum, bias))?;
@@ -76,7 +76,7 @@ pub fn matmul_gelu(
 fn plain(a: &Tensor, b: &Tensor, transpose: Transpose, out: &Tensor) -> Result<()> {
     let mut args = Arguments::default();
     let gemm = single(&mut args, a, b, transpose, out, [1.0, 0.0])?;
-    run(args, &gemm)
+    run(&mut args, &gemm)
 }
 
 fn fuses(out: &Tensor, gemm: &Gemm) -> Result<bool> {

@@ -31,7 +31,7 @@ pub fn matmul(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Tensor> {
     let out = Tensor::empty(a.device(), a.dtype(), &shape(a, b, transpose)?)?;
     let mut args = Arguments::default();
     let gemm = single(&mut args, a, b, transpose, &out, [1.0, 0.0])?;
-    run(args, &gemm)?;
+    run(&mut args, &gemm)?;
     Ok(out)
 }
 
@@ -62,7 +62,7 @@ pub fn matmul_into(
     }
     let mut args = Arguments::default();
     let gemm = single(&mut args, a, b, transpose, out, [alpha, beta])?;
-    run(args, &gemm)
+    run(&mut args, &gemm)
 }
 
 // Of the result: the rows keep the dims that they have in `a`.
@@ -127,13 +127,13 @@ fn single<'a>(
 }
 
 // Queues a product whose sizes and types the caller has checked, made of these arguments.
-fn run(mut arguments: Arguments<'_>, gemm: &Gemm) -> Result<()> {
+fn run(arguments: &mut Arguments<'_>, gemm: &Gemm) -> Result<()> {
     arguments.name("matmul", |visit| gemm.operands(visit));
     arguments.check_overlap("matmul")?;
     let Some(device) = arguments.device().filter(|_| arguments.written_bytes() > 0) else {
         return Ok(());
     };
-    device.compute().queue("matmul", &arguments, |stream| {
+    device.compute().queue("matmul", arguments, |stream| {
         // SAFETY: the operands are the tensors of `arguments` (asserted above), live and kept by their storage; what is
         // written overlaps nothing (checked above); the callers have checked all else.
         unsafe { device.0.blas.gemm(stream, gemm) }

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# What the property test of crates/tensor cannot see by itself: reads and writes beyond a tensor, uses after free, data
+# races. Miri interprets a few random programs; AddressSanitizer and ThreadSanitizer run many, and the CPU's streams and
+# collectives between threads. Where a toolchain is missing, the check says what it skips.
+#
+# Usage: ci/sanitizers.sh [miri|address|thread]...     all three by default
+#
+# Needs: rustup toolchain install nightly --component miri,rust-src
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}/sanitizers
+host=$(rustc -vV | sed -n 's/^host: //p')
+checks=("$@")
+[ $# -gt 0 ] || checks=(miri address thread)
+
+skip() { printf 'sanitizers: skipped %s: %s\n' "$1" "$2"; }
+
+library=$(rustc +nightly --print sysroot 2> /dev/null)/lib/rustlib/src/rust/library || true
+# The standard library is built with the sanitizer too: otherwise what it does between threads would look like races.
+sanitized() {
+  local sanitizer=$1
+  shift
+  RUSTFLAGS="-Zsanitizer=$sanitizer -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR="$target/$sanitizer" \
+    cargo +nightly test --quiet -Zbuild-std --target "$host" "$@"
+}
+
+for check in "${checks[@]}"; do
+  start=$SECONDS
+  if ! rustc +nightly --version > /dev/null 2>&1; then skip "$check" 'no nightly toolchain'; continue; fi
+  case $check in
+    miri)
+      if ! cargo +nightly miri --version > /dev/null 2>&1; then skip "$check" 'nightly has no miri'; continue; fi
+      MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-backtrace=0' CARGO_TARGET_DIR="$target/miri" \
+        cargo +nightly miri test --quiet -p fascicle-tensor --test properties
+      ;;
+    address)
+      if [ ! -d "$library" ]; then skip "$check" 'nightly has no rust-src'; continue; fi
+      FASCICLE_TEST_CASES=400 sanitized address -p fascicle-tensor --tests
+      ;;
+    thread)
+      if [ ! -d "$library" ]; then skip "$check" 'nightly has no rust-src'; continue; fi
+      FASCICLE_TEST_CASES=100 sanitized thread -p fascicle-tensor --test properties --test streams --test soundness
+      ;;
+    *) printf 'sanitizers: found %s, needs miri, address or thread\n' "$check" >&2; exit 2 ;;
+  esac
+  printf 'sanitizers: %s passed in %s s\n' "$check" $((SECONDS - start))
+done
