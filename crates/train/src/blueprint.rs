@@ -12,6 +12,7 @@ type Build = dyn Fn(&Builder) -> parallel::Result<Box<dyn Model>> + Send + Sync;
 /// know of a model of one's own.
 ///
 /// ```
+/// # use fascicle_train as train;
 /// use nn::{Builder, Linear};
 /// use parallel::{MicroBatch, Model, Pass, Result, Wires, layers::Loss};
 /// use train::blueprint::Blueprint;
