@@ -300,8 +300,7 @@ mod tests {
     use parallel::{Counters, Operation, counters::Subject, report::Redistribution};
 
     fn config() -> Config {
-        let config = crate::testing::config(256);
-        config
+        crate::testing::config(256)
     }
 
     fn seen(config: &Config, nodes: Vec<usize>) -> Seen {

@@ -63,8 +63,8 @@ impl HipBlas {
             .hipblasStatusToString
             .map(|text| unsafe { text(status) });
         match text {
-            // SAFETY: as above; it ends with a zero.
             Some(text) if !text.is_null() => {
+                // SAFETY: as above; it ends with a zero.
                 unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
             }
             _ => "unknown".into(),

@@ -64,8 +64,8 @@ impl CudaDriver {
         // SAFETY: the pointer is that of a live variable; the text is a constant of the library.
         let known = unsafe { (self.table.cuGetErrorString)(status, &mut text) } == SUCCESS
             && !text.is_null();
-        // SAFETY: as above; it ends with a zero.
         if known {
+            // SAFETY: as above; it ends with a zero.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
         } else {
             "unknown".into()
