@@ -9,7 +9,7 @@ struct UnaryParams {
     const void* x;
     void* out;
     u64 len;
-    u32 op;  // 0 gelu, 1 silu, 2 relu, 3 tanh, 4 sigmoid, 5 exp
+    u32 op;  // 0 gelu, 1 silu, 2 relu, 3 tanh, 4 sigmoid, 5 exp, 6 log, 7 square root
     u32 unused;
 };
 
@@ -65,7 +65,9 @@ FASCICLE_DEVICE A activate(A x) {
     if (Op == 2) return x < A(0) ? A(0) : x;  // a NaN stays NaN
     if (Op == 3) return tanh_of(x);
     if (Op == 4) return sigmoid(x);
-    return exp_of(x);
+    if (Op == 5) return exp_of(x);
+    if (Op == 6) return log_of(x);
+    return root_of(x);
 }
 
 template <u32 Op, class A>
@@ -75,7 +77,9 @@ FASCICLE_DEVICE A activation_gradient(A x, A d_out) {
     if (Op == 2) return x <= A(0) ? A(0) : d_out;
     if (Op == 3) return d_out * (A(1) - tanh_of(x) * tanh_of(x));
     if (Op == 4) return d_out * sigmoid(x) * (A(1) - sigmoid(x));
-    return d_out * exp_of(x);
+    if (Op == 5) return d_out * exp_of(x);
+    if (Op == 6) return d_out / x;
+    return d_out / (A(2) * root_of(x));
 }
 
 template <u32 Op, class T>
@@ -110,7 +114,9 @@ FASCICLE_DEVICE void unary(const UnaryParams& p) {
         case 2: return unary_loop<2, T>(p);
         case 3: return unary_loop<3, T>(p);
         case 4: return unary_loop<4, T>(p);
-        default: return unary_loop<5, T>(p);
+        case 5: return unary_loop<5, T>(p);
+        case 6: return unary_loop<6, T>(p);
+        default: return unary_loop<7, T>(p);
     }
 }
 
@@ -122,7 +128,9 @@ FASCICLE_DEVICE void unary_backward(const UnaryBackwardParams& p) {
         case 2: return unary_backward_loop<2, T>(p);
         case 3: return unary_backward_loop<3, T>(p);
         case 4: return unary_backward_loop<4, T>(p);
-        default: return unary_backward_loop<5, T>(p);
+        case 5: return unary_backward_loop<5, T>(p);
+        case 6: return unary_backward_loop<6, T>(p);
+        default: return unary_backward_loop<7, T>(p);
     }
 }
 

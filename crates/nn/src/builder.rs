@@ -247,6 +247,23 @@ impl Builder {
         Ok(parameter)
     }
 
+    /// A parameter of one dim that every rank holds whole, for [`DTensor::add_row`](parallel::DTensor::add_row) and
+    /// [`DTensor::mul_row`](parallel::DTensor::mul_row) on features of any layout.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](parallel::Error::Invalid) for 0 features.
+    pub fn row(&self, name: &str, features: usize, init: Init) -> Result<Parameter> {
+        self.parameter(name, &[features], Layout::replicated(1), init, false)
+    }
+
+    /// A parameter of one number, for [`DTensor::scale_by`](parallel::DTensor::scale_by).
+    ///
+    /// # Errors
+    /// None that a user can cause.
+    pub fn scalar(&self, name: &str, value: f64) -> Result<Parameter> {
+        self.row(name, 1, Init::Constant(value))
+    }
+
     fn register(&self, parameter: &Parameter) {
         self.parameters.borrow_mut().push(parameter.clone());
     }

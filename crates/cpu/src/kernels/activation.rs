@@ -66,6 +66,20 @@ fn apply<T: Element>(op: UnaryOp, x: Shared<T>, out: Shared<T>, pool: &Pool) {
             #[inline(always)]
             |[x]| [x.exp()],
         ),
+        UnaryOp::Log => map(
+            pool,
+            [x],
+            [out],
+            #[inline(always)]
+            |[x]| [x.ln()],
+        ),
+        UnaryOp::Sqrt => map(
+            pool,
+            [x],
+            [out],
+            #[inline(always)]
+            |[x]| [x.sqrt()],
+        ),
     }
 }
 
@@ -123,6 +137,20 @@ fn apply_backward<T: Element>(op: UnaryOp, inputs: [Shared<T>; 2], d_x: Shared<T
             [d_x],
             #[inline(always)]
             |[x, d]| [d * x.exp()],
+        ),
+        UnaryOp::Log => map(
+            pool,
+            inputs,
+            [d_x],
+            #[inline(always)]
+            |[x, d]| [d / x],
+        ),
+        UnaryOp::Sqrt => map(
+            pool,
+            inputs,
+            [d_x],
+            #[inline(always)]
+            |[x, d]| [d / (x.sqrt() + x.sqrt())],
         ),
     }
 }

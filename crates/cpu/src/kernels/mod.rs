@@ -19,6 +19,7 @@ mod norm_backward;
 mod optimiser;
 mod reduce;
 mod rope;
+mod rows;
 pub(crate) mod simd;
 mod squares;
 #[cfg(test)]
@@ -50,6 +51,9 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::AddBias(args) => columns::add_bias(args, pool),
             Kernel::ColumnSum(args) => columns::column_sum(args, pool),
             Kernel::Dropout(args) => dropout::dropout(args, pool),
+            Kernel::RowSum(args) => rows::row_sum(args, pool),
+            Kernel::Softmax(args) => rows::softmax(args, pool),
+            Kernel::SoftmaxBackward(args) => rows::softmax_backward(args, pool),
             Kernel::Moments(args) => norm::moments(args, pool),
             Kernel::CombineMoments(args) => norm::combine_moments(args),
             Kernel::Normalize(args) => norm::normalize(args, pool),
@@ -68,6 +72,8 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::AdamW(args) => optimiser::adamw(args, pool),
             Kernel::Sgd(args) => optimiser::sgd(args, pool),
             Kernel::Copy2d(args) => layout::copy_2d(args, pool),
+            Kernel::CopyStrided(args) => layout::copy_strided(args, pool),
+            Kernel::SelectRows(args) => layout::select_rows(args, pool),
             Kernel::Custom(args) => custom(args),
         }
     }

@@ -139,6 +139,8 @@ fn code(op: UnaryOp) -> u32 {
         UnaryOp::Tanh => 3,
         UnaryOp::Sigmoid => 4,
         UnaryOp::Exp => 5,
+        UnaryOp::Log => 6,
+        UnaryOp::Sqrt => 7,
     }
 }
 

@@ -4,8 +4,8 @@
 //! the C++ headers and compares sizes and offsets with those listed here.
 
 use super::{
-    attention, columns, dropout, elementwise, embedding, loss, norm, optimiser, rope, squares,
-    transpose,
+    attention, columns, dropout, elementwise, embedding, layout, loss, norm, optimiser, rope, rows,
+    squares, transpose,
 };
 
 /// Size of a structure and where its fields begin.
@@ -42,7 +42,7 @@ pub(super) use params;
 
 /// The layouts of all of them.
 pub fn all() -> Vec<Layout> {
-    let families: [&[Layout]; 11] = [
+    let families: [&[Layout]; 13] = [
         elementwise::LAYOUTS,
         columns::LAYOUTS,
         dropout::LAYOUTS,
@@ -51,6 +51,8 @@ pub fn all() -> Vec<Layout> {
         loss::LAYOUTS,
         embedding::LAYOUTS,
         rope::LAYOUTS,
+        rows::LAYOUTS,
+        layout::LAYOUTS,
         squares::LAYOUTS,
         optimiser::LAYOUTS,
         transpose::LAYOUTS,

@@ -11,12 +11,14 @@ mod dropout;
 mod elementwise;
 mod embedding;
 mod launch;
+mod layout;
 pub mod layouts;
 mod loss;
 pub mod name;
 mod norm;
 mod optimiser;
 mod rope;
+mod rows;
 mod shape;
 mod squares;
 mod transpose;
@@ -47,6 +49,9 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::AddBias(args) => columns::add_bias(args, traits),
         Kernel::ColumnSum(args) => columns::column_sum(args, traits, workspace),
         Kernel::Dropout(args) => dropout::dropout(args, traits),
+        Kernel::RowSum(args) => rows::row_sum(args, traits),
+        Kernel::Softmax(args) => rows::softmax(args, traits),
+        Kernel::SoftmaxBackward(args) => rows::softmax_backward(args, traits),
         Kernel::Moments(args) => norm::moments(args, traits),
         Kernel::CombineMoments(args) => norm::combine_moments(args, traits),
         Kernel::Normalize(args) => norm::normalize(args, traits),
@@ -65,6 +70,8 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::AdamW(args) => optimiser::adamw(args, traits),
         Kernel::Sgd(args) => optimiser::sgd(args, traits),
         Kernel::Copy2d(args) => columns::copy_2d(args, traits),
+        Kernel::CopyStrided(args) => layout::copy_strided(args, traits),
+        Kernel::SelectRows(args) => layout::select_rows(args, traits),
         Kernel::Custom(args) => Err(traits.without_code(args.kernel.name())),
     }
 }

@@ -14,13 +14,15 @@ use hal::{
 /// Lengths around a pack, a warp and a block, each with and without a start that is aligned to 16 bytes.
 const SIZES: [(usize, usize); 5] = [(1, 0), (7, 1), (64, 0), (1000, 3), (5003, 0)];
 
-const UNARY: [UnaryOp; 6] = [
+const UNARY: [UnaryOp; 8] = [
     UnaryOp::Gelu,
     UnaryOp::Silu,
     UnaryOp::Relu,
     UnaryOp::Tanh,
     UnaryOp::Sigmoid,
     UnaryOp::Exp,
+    UnaryOp::Log,
+    UnaryOp::Sqrt,
 ];
 
 fn memories(dtype: DType, len: usize, before: usize, count: u64) -> Vec<Memory> {

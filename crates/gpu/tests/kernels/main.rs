@@ -3,6 +3,7 @@
 mod attention;
 mod elementwise;
 mod embedding;
+mod layout;
 mod layouts;
 mod loss;
 mod machine;
@@ -10,4 +11,5 @@ mod memory;
 mod norm;
 mod optimiser;
 mod rows;
+mod softmax;
 mod transpose;

@@ -72,6 +72,10 @@ pub enum UnaryOp {
     Sigmoid,
     /// exp(x).
     Exp,
+    /// Natural logarithm of x.
+    Log,
+    /// Square root of x.
+    Sqrt,
 }
 
 /// `out[i] = op(x[i])`, of one type and length.

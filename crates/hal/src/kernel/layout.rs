@@ -1,4 +1,4 @@
-//! Moving blocks of matrices.
+//! Moving blocks of matrices, dims of tensors, and rows by a mask.
 
 use crate::{
     RawSlice,
@@ -22,6 +22,38 @@ pub struct Copy2d {
     pub columns: usize,
 }
 
+/// Copies elements that lie at four steps into a dense tensor: a permutation of dims, or a repetition with a step of 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyStrided {
+    /// Holds element `i0 * strides[0] + .. + i3 * strides[3]` for every index within `sizes`.
+    pub src: RawSlice,
+    /// As many elements as the product of `sizes`, row-major; does not overlap `src`.
+    pub dst: RawSlice,
+    /// Sizes of the dims of `dst`, outermost first.
+    pub sizes: [usize; 4],
+    /// Elements of `src` from one index of each dim to the next.
+    pub strides: [usize; 4],
+}
+
+/// `out[r, c] = a[r, c]` where `mask[r]` is not 0, and `b[r, c]` elsewhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SelectRows {
+    /// rows, u32.
+    pub mask: RawSlice,
+    /// rows x columns, of the type of `out`; zeros where there is none.
+    pub a: Option<RawSlice>,
+    /// rows x columns, of the type of `out`; zeros where there is none.
+    pub b: Option<RawSlice>,
+    /// rows x columns; overlaps nothing.
+    pub out: RawSlice,
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub columns: usize,
+}
+
 operands! {
     Copy2d { src: READ, dst: WRITE ; src_leading, dst_leading, rows, columns }
+    CopyStrided { src: READ, dst: WRITE ; sizes, strides }
+    SelectRows { mask: READ, a: READ, b: READ, out: WRITE ; rows, columns }
 }

@@ -2,7 +2,7 @@
 //!
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a vendor
 //! dispatches in one place, a simulated vendor costs them in one place, and a trace names them in one place. One file
-//! for each family: [`elementwise`], [`norm`], [`attention`], [`loss`], [`embedding`], [`optimiser`], [`layout`]; and
+//! for each family: [`elementwise`], [`rows`], [`norm`], [`attention`], [`loss`], [`embedding`], [`optimiser`], [`layout`]; and
 //! [`custom`], for kernels that a program brings itself.
 //!
 //! Throughout: matrices are row-major and dense (`rows x columns`), arithmetic is held in the accumulator of the
@@ -17,6 +17,7 @@ pub mod layout;
 pub mod loss;
 pub mod norm;
 pub mod optimiser;
+pub mod rows;
 
 pub use attention::{AttentionBackward, AttentionDropout, AttentionForward, AttentionShape, Rope};
 pub use custom::{Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode};
@@ -25,12 +26,13 @@ pub use elementwise::{
     SwigluBackward, Unary, UnaryBackward, UnaryOp,
 };
 pub use embedding::{EmbeddingBackward, EmbeddingForward};
-pub use layout::Copy2d;
+pub use layout::{Copy2d, CopyStrided, SelectRows};
 pub use loss::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics};
 pub use norm::{
     CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
 };
 pub use optimiser::{AdamW, AdamWTensor, ClipScale, Sgd, SgdTensor, SumSquares};
+pub use rows::{RowSum, Softmax, SoftmaxBackward};
 
 use crate::{Operand, Result, Stream};
 use std::fmt;
@@ -53,6 +55,9 @@ pub enum Kernel {
     AddBias(AddBias),
     ColumnSum(ColumnSum),
     Dropout(Dropout),
+    RowSum(RowSum),
+    Softmax(Softmax),
+    SoftmaxBackward(SoftmaxBackward),
     Moments(Moments),
     CombineMoments(CombineMoments),
     Normalize(Normalize),
@@ -71,6 +76,8 @@ pub enum Kernel {
     AdamW(AdamW),
     Sgd(Sgd),
     Copy2d(Copy2d),
+    CopyStrided(CopyStrided),
+    SelectRows(SelectRows),
     Custom(Custom),
 }
 
@@ -89,6 +96,9 @@ impl Kernel {
             Kernel::AddBias(_) => "add_bias",
             Kernel::ColumnSum(_) => "column_sum",
             Kernel::Dropout(_) => "dropout",
+            Kernel::RowSum(_) => "row_sum",
+            Kernel::Softmax(_) => "softmax",
+            Kernel::SoftmaxBackward(_) => "softmax_backward",
             Kernel::Moments(_) => "norm_moments",
             Kernel::CombineMoments(_) => "norm_combine",
             Kernel::Normalize(_) => "normalize",
@@ -107,6 +117,8 @@ impl Kernel {
             Kernel::AdamW(_) => "adamw",
             Kernel::Sgd(_) => "sgd",
             Kernel::Copy2d(_) => "copy_2d",
+            Kernel::CopyStrided(_) => "copy_strided",
+            Kernel::SelectRows(_) => "select_rows",
             Kernel::Custom(args) => args.kernel.name(),
         }
     }
@@ -125,6 +137,9 @@ impl Kernel {
             Kernel::AddBias(args) => args.operands(visit),
             Kernel::ColumnSum(args) => args.operands(visit),
             Kernel::Dropout(args) => args.operands(visit),
+            Kernel::RowSum(args) => args.operands(visit),
+            Kernel::Softmax(args) => args.operands(visit),
+            Kernel::SoftmaxBackward(args) => args.operands(visit),
             Kernel::Moments(args) => args.operands(visit),
             Kernel::CombineMoments(args) => args.operands(visit),
             Kernel::Normalize(args) => args.operands(visit),
@@ -143,6 +158,8 @@ impl Kernel {
             Kernel::AdamW(args) => args.operands(visit),
             Kernel::Sgd(args) => args.operands(visit),
             Kernel::Copy2d(args) => args.operands(visit),
+            Kernel::CopyStrided(args) => args.operands(visit),
+            Kernel::SelectRows(args) => args.operands(visit),
             Kernel::Custom(args) => args.operands(visit),
         }
     }

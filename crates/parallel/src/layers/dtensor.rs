@@ -124,6 +124,19 @@ impl DTensor {
         }
     }
 
+    /// Another value of the same rows, of `features` cut by `cut`.
+    pub(crate) fn with_features(
+        &self,
+        var: Var,
+        features: usize,
+        cut: Option<Axis>,
+    ) -> Result<DTensor> {
+        if let Some(ledger) = self.pass.ledger() {
+            ledger.elements(cut, var.tensor().num_elements());
+        }
+        DTensor::new(&self.pass, var, features, cut)
+    }
+
     /// Another value of the same layout.
     pub(crate) fn like(&self, var: Var) -> DTensor {
         if let Some(ledger) = self.pass.ledger() {
@@ -162,12 +175,45 @@ impl DTensor {
         Ok(self.like(self.var.mul(&other.var)?))
     }
 
+    /// `self / other`, element by element, likewise.
+    ///
+    /// # Errors
+    /// As [`add`](DTensor::add).
+    pub fn div(&self, other: &DTensor) -> Result<DTensor> {
+        let other = other.redistribute(self.cut, "div")?;
+        Ok(self.like(self.var.div(&other.var)?))
+    }
+
+    /// `-self`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn neg(&self) -> Result<DTensor> {
+        self.scale(-1.0)
+    }
+
+    /// The square of every element.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn square(&self) -> Result<DTensor> {
+        Ok(self.like(self.var.square()?))
+    }
+
     /// `factor * self`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn scale(&self, factor: f64) -> Result<DTensor> {
         Ok(self.like(self.var.scale(factor)?))
+    }
+
+    /// `self + addend`, in every element.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn shift(&self, addend: f64) -> Result<DTensor> {
+        Ok(self.like(self.var.shift(addend)?))
     }
 
     /// `op(self)`, element by element.
@@ -200,6 +246,38 @@ impl DTensor {
     /// [`Error::OutOfMemory`].
     pub fn tanh(&self) -> Result<DTensor> {
         self.unary(UnaryOp::Tanh)
+    }
+
+    /// 1 / (1 + exp(-x)).
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn sigmoid(&self) -> Result<DTensor> {
+        self.unary(UnaryOp::Sigmoid)
+    }
+
+    /// exp(x).
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn exp(&self) -> Result<DTensor> {
+        self.unary(UnaryOp::Exp)
+    }
+
+    /// The natural logarithm of x.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn log(&self) -> Result<DTensor> {
+        self.unary(UnaryOp::Log)
+    }
+
+    /// The square root of x.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn sqrt(&self) -> Result<DTensor> {
+        self.unary(UnaryOp::Sqrt)
     }
 
     /// `silu(self) * up`, with `up` of the same layout.

@@ -5,18 +5,24 @@
 //! alternate need no redistribution. Weights are cut over both, and their rows once more over Z.
 //!
 //! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`,
-//! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `recompute`.
+//! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `recompute`; then what authors of models write layers of:
+//! `features`, `rows`, `dims`, `choose`, `product`.
 
 pub mod attention;
+mod choose;
+mod dims;
 mod dropout;
 mod dtensor;
 pub mod embedding;
+mod features;
 pub(crate) mod gather;
 pub mod linear;
 pub mod loss;
 pub mod norm;
+mod product;
 pub mod recompute;
 mod redistribute;
+mod rows;
 pub(crate) mod scatter;
 
 pub use attention::{AttentionOptions, attention, rope};

@@ -30,7 +30,10 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
         | Kernel::CombineMoments(_)
         | Kernel::Normalize(_)
         | Kernel::NormalizeSums(_)
-        | Kernel::NormalizeBackward(_) => "norm",
+        | Kernel::NormalizeBackward(_)
+        | Kernel::RowSum(_)
+        | Kernel::Softmax(_)
+        | Kernel::SoftmaxBackward(_) => "norm",
         Kernel::AttentionForward(_) | Kernel::AttentionBackward(_) => "attention",
         Kernel::SoftmaxStatistics(_)
         | Kernel::CombineSoftmax(_)
@@ -39,7 +42,7 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
         Kernel::SumSquares(_) | Kernel::ClipScale(_) | Kernel::AdamW(_) | Kernel::Sgd(_) => {
             "optimiser"
         }
-        Kernel::Copy2d(_) => "layout",
+        Kernel::Copy2d(_) | Kernel::CopyStrided(_) | Kernel::SelectRows(_) => "layout",
         _ => "elementwise",
     }
 }
@@ -76,6 +79,9 @@ pub(super) fn work(kernel: &Kernel) -> Work {
         Kernel::AdamW(call) => moved(kernel) - size(call.factor),
         Kernel::Sgd(call) => moved(kernel) - size(call.factor),
         Kernel::Copy2d(call) => 2.0 * (call.rows * call.columns * call.src.dtype.bytes()) as f64,
+        // What is repeated comes from a cache.
+        Kernel::CopyStrided(call) => size(call.dst) + size(call.src).min(size(call.dst)),
+        Kernel::SelectRows(call) => 2.0 * size(call.out) + size(call.mask),
         _ => moved(kernel),
     };
     Work::Bytes(bytes)

@@ -6,8 +6,10 @@
 //! order is fixed, so sums of gradients have the same bits in every run.
 
 mod backward;
+mod dims;
 mod node;
 mod ops;
+mod rows;
 mod var;
 
 pub use backward::backward;

@@ -1,7 +1,10 @@
 //! Differentiable elementwise operations.
 
 use super::Var;
-use crate::ops::{self, BinaryOp, UnaryOp};
+use crate::{
+    Tensor,
+    ops::{self, BinaryOp, UnaryOp},
+};
 use hal::Result;
 
 impl Var {
@@ -32,8 +35,7 @@ impl Var {
             out,
             false,
             |d_out| {
-                let negative = crate::Tensor::empty(d_out.device(), d_out.dtype(), d_out.shape())?;
-                ops::axpby(-1.0, &d_out, 0.0, &negative)?;
+                let negative = scaled(-1.0, &d_out)?;
                 Ok(vec![Some(d_out), Some(negative)])
             },
         ))
@@ -59,24 +61,73 @@ impl Var {
         ))
     }
 
+    /// `self / other`, element by element.
+    ///
+    /// # Errors
+    /// As [`add`](Var::add).
+    pub fn div(&self, other: &Var) -> Result<Var> {
+        let (a, b) = (self.tensor(), other.tensor().clone());
+        let out = ops::binary(BinaryOp::Div, a, &b)?;
+        let quotient = out.clone();
+        Ok(Var::record_one(
+            "div",
+            &[self, other],
+            out,
+            false,
+            move |d_out| {
+                let d_a = ops::binary(BinaryOp::Div, &d_out, &b)?;
+                let product = ops::binary(BinaryOp::Mul, &d_a, &quotient)?;
+                let d_b = scaled(-1.0, &product)?;
+                Ok(vec![Some(d_a), Some(d_b)])
+            },
+        ))
+    }
+
+    /// The square of every element.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) for integers.
+    pub fn square(&self) -> Result<Var> {
+        let x = self.tensor().clone();
+        let out = ops::binary(BinaryOp::Mul, &x, &x)?;
+        Ok(Var::record_one(
+            "square",
+            &[self],
+            out,
+            false,
+            move |d_out| {
+                let product = ops::binary(BinaryOp::Mul, &d_out, &x)?;
+                Ok(vec![Some(scaled(2.0, &product)?)])
+            },
+        ))
+    }
+
     /// `factor * self`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](hal::Error::OutOfMemory).
     pub fn scale(&self, factor: f64) -> Result<Var> {
-        let scaled = move |x: &crate::Tensor| {
-            let out = crate::Tensor::empty(x.device(), x.dtype(), x.shape())?;
-            ops::axpby(factor, x, 0.0, &out)?;
-            Ok(out)
-        };
-        let out = scaled(self.tensor())?;
+        let out = scaled(factor, self.tensor())?;
         Ok(Var::record_one(
             "scale",
             &[self],
             out,
             false,
-            move |d_out| Ok(vec![Some(scaled(&d_out)?)]),
+            move |d_out| Ok(vec![Some(scaled(factor, &d_out)?)]),
         ))
+    }
+
+    /// `self + addend`, in every element.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) for integers.
+    pub fn shift(&self, addend: f64) -> Result<Var> {
+        let x = self.tensor();
+        let out = Tensor::full(x.device(), x.dtype(), x.shape(), addend)?;
+        ops::axpby(1.0, x, 1.0, &out)?;
+        Ok(Var::record_one("shift", &[self], out, false, |d_out| {
+            Ok(vec![Some(d_out)])
+        }))
     }
 
     /// `op(self)`, element by element.
@@ -108,4 +159,10 @@ impl Var {
             },
         ))
     }
+}
+
+pub(super) fn scaled(factor: f64, x: &Tensor) -> Result<Tensor> {
+    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    ops::axpby(factor, x, 0.0, &out)?;
+    Ok(out)
 }

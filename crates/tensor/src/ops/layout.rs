@@ -62,6 +62,11 @@ pub fn copy(src: &Tensor, dst: &Tensor) -> Result<()> {
     })
 }
 
+/// Overwrites the elements `(i, i)` of a square matrix by those of `column`.
+pub(super) fn diagonal(matrix: &Tensor, column: &Tensor) -> Result<()> {
+    block(column, 0, 1, matrix, 0, matrix.columns() + 1, 1)
+}
+
 fn check_columns(operation: &str, x: &Tensor, start: usize, count: usize) -> Result<()> {
     let have = x.columns();
     if x.shape().is_empty() || start.checked_add(count).is_none_or(|end| end > have) {

@@ -2,10 +2,11 @@
 //!
 //! These have no gradients: [`autograd`](crate::autograd) and the layers are built on them. One file for each family
 //! of the seam's kernels: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention), [`loss`],
-//! [`embedding`](mod@embedding), [`optimiser`], [`layout`]; and [`custom`], for kernels that a program brings itself.
+//! [`embedding`](mod@embedding), [`optimiser`], [`layout`], [`dims`], [`rows`]; and [`custom`], for kernels that a program brings itself.
 
 pub mod attention;
 mod custom;
+pub mod dims;
 pub mod elementwise;
 pub mod embedding;
 pub mod layout;
@@ -13,15 +14,18 @@ pub mod loss;
 pub mod matmul;
 pub mod norm;
 pub mod optimiser;
+pub mod rows;
 
 pub use attention::{attention, attention_backward, rope};
 pub use custom::{
     Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode, custom,
 };
+pub use dims::{concat, expand, one_hot, permute, slice};
 pub use elementwise::*;
 pub use embedding::{embedding, embedding_backward};
 pub use layout::{columns, copy, set_columns};
 pub use matmul::{Transpose, matmul, matmul_batched, matmul_bias, matmul_gelu, matmul_into};
+pub use rows::{row_sum, select_rows, softmax, softmax_backward};
 
 use crate::{Arguments, Tensor};
 use hal::{DType, Error, Kernel, Result};

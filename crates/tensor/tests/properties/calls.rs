@@ -113,6 +113,63 @@ pub const ALL: &[(&str, Call)] = &[
         };
         ops::set_columns(&x, s.small(0) % 3, &part)
     }),
+    ("row_sum", |w, s| {
+        keep(w, |w| ops::row_sum(&w.tensor(s.tensors[0])))
+    }),
+    ("softmax", |w, s| {
+        keep(w, |w| ops::softmax(&w.tensor(s.tensors[0]), s.fits()))
+    }),
+    ("softmax_backward", |w, s| {
+        keep(w, |w| {
+            let (out, d_out) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
+            ops::softmax_backward(&out, &d_out, s.fits())
+        })
+    }),
+    ("select_rows", |w, s| {
+        keep(w, |w| {
+            let like = w.tensor(s.tensors[0]);
+            let mask = typed(w, s, DType::U32, &[like.num_rows()])?;
+            let side = w.tensor(s.tensors[1]);
+            let side = if s.fits() { like.clone() } else { side };
+            ops::select_rows(&mask, Some(&side), None, &like)
+        })
+    }),
+    ("permute", |w, s| {
+        keep(w, |w| {
+            let x = w.tensor(s.tensors[0]);
+            let mut order: Vec<usize> = (0..x.shape().len()).rev().collect();
+            order[..].rotate_left(s.small(0).min(x.shape().len()));
+            let order = if s.fits() { &order } else { s.shape() };
+            ops::permute(&x, order)
+        })
+    }),
+    ("expand", |w, s| {
+        keep(w, |w| {
+            let x = w.tensor(s.tensors[0]);
+            let column = [x.shape(), &[1]].concat();
+            let more = [x.shape(), &[s.small(0)]].concat();
+            ops::expand(
+                &x.reshape(&column)?,
+                if s.fits() { &more } else { s.shape() },
+            )
+        })
+    }),
+    ("slice", |w, s| {
+        keep(w, |w| {
+            let [dim, start, count, ..] = s.sizes;
+            ops::slice(&w.tensor(s.tensors[0]), dim, start, count)
+        })
+    }),
+    ("concat", |w, s| {
+        keep(w, |w| {
+            let (a, b) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
+            let b = if s.fits() { a.clone() } else { b };
+            ops::concat(&[&a, &b], s.sizes[0])
+        })
+    }),
+    ("one_hot", |w, s| {
+        keep(w, |w| ops::one_hot(&ids(w, s)?, s.sizes[0], s.dtype()))
+    }),
     ("copy", |w, s| {
         ops::copy(&w.tensor(s.tensors[0]), &w.tensor(s.tensors[1]))
     }),
@@ -351,8 +408,10 @@ fn unary(step: &Step) -> UnaryOp {
         UnaryOp::Tanh,
         UnaryOp::Sigmoid,
         UnaryOp::Exp,
+        UnaryOp::Log,
+        UnaryOp::Sqrt,
     ];
-    all[step.small(4) % 6]
+    all[step.small(4) % 8]
 }
 
 fn transpose(step: &Step) -> Transpose {

@@ -7,7 +7,7 @@ use tensor::{
     ops::{self, BinaryOp, Region, UnaryOp},
 };
 
-/// Checks elementwise kernels, biases, column sums, dropout, blocks and look-ups.
+/// Checks elementwise kernels, biases, sums of rows and columns, softmax, dropout, blocks, dims and look-ups.
 ///
 /// # Panics
 /// When the vendor breaks the contract.
@@ -18,6 +18,8 @@ pub fn check(open: Open) {
             elementwise(&device, dtype, count);
         }
         rows(&device, dtype);
+        along_rows(&device, dtype);
+        moves(&device, dtype);
         lookups(&device, dtype);
     }
 }
@@ -56,6 +58,7 @@ fn elementwise(device: &Device, dtype: DType, count: usize) {
         &pairs(&|a, b| silu(a) * b),
         1.0,
     );
+    logarithm_and_root(device, dtype, count);
     let ones = |value: f64| Tensor::full(device, dtype, &[count], value).unwrap();
     for (op, f) in unary() {
         compare(
@@ -77,6 +80,24 @@ fn elementwise(device: &Device, dtype: DType, count: usize) {
                 3.0 + 1e-6 / super::tolerance(dtype),
             );
         }
+    }
+}
+
+// Functions of positive numbers alone.
+fn logarithm_and_root(device: &Device, dtype: DType, count: usize) {
+    let x: Vec<f64> = numbers(count, 8).iter().map(|x| x.abs() + 0.5).collect();
+    let tensor = upload(device, dtype, &[count], &x);
+    let ops: [(UnaryOp, Formula, Formula); 2] = [
+        (UnaryOp::Log, f64::ln, |x| 1.0 / x),
+        (UnaryOp::Sqrt, f64::sqrt, |x| 0.5 / x.sqrt()),
+    ];
+    for (op, function, slope) in ops {
+        let expected: Vec<f64> = x.iter().map(|x| function(*x)).collect();
+        compare("unary", &ops::unary(op, &tensor).unwrap(), &expected, 2.0);
+        let ones = Tensor::full(device, dtype, &[count], 1.0).unwrap();
+        let expected: Vec<f64> = x.iter().map(|x| slope(*x)).collect();
+        let found = ops::unary_backward(op, &tensor, ones).unwrap();
+        compare("unary backward", &found, &expected, 4.0);
     }
 }
 
@@ -122,6 +143,76 @@ fn rows(device: &Device, dtype: DType) {
         .collect();
     compare("columns", &part, &expected, 1.0);
     dropout(device, dtype);
+}
+
+fn along_rows(device: &Device, dtype: DType) {
+    for (rows, columns) in [(13, 21), (3, 700), (40, 4)] {
+        let (x, d_out) = (numbers(rows * columns, 8), numbers(rows * columns, 9));
+        let [tensor, gradient] =
+            [&x, &d_out].map(|numbers| upload(device, dtype, &[rows, columns], numbers));
+        let sums: Vec<f64> = x.chunks(columns).map(|row| row.iter().sum()).collect();
+        compare(
+            "row_sum",
+            &ops::row_sum(&tensor).unwrap(),
+            &sums,
+            columns as f64,
+        );
+        let soft = |row: &[f64]| {
+            let sum: f64 = row.iter().map(|x| x.exp()).sum();
+            row.iter().map(|x| x.exp() / sum).collect::<Vec<_>>()
+        };
+        let probabilities: Vec<f64> = x.chunks(columns).flat_map(soft).collect();
+        let logs: Vec<f64> = probabilities.iter().map(|p| p.ln()).collect();
+        for (log, expected) in [(false, &probabilities), (true, &logs)] {
+            let out = ops::softmax(&tensor, log).unwrap();
+            compare("softmax", &out, expected, if log { 8.0 } else { 2.0 });
+            let of_row = |row: usize| {
+                let at = row * columns..(row + 1) * columns;
+                let (p, d) = (&probabilities[at.clone()], &d_out[at]);
+                let weights = |i: usize| if log { 1.0 } else { p[i] };
+                let sum: f64 = (0..columns).map(|i| weights(i) * d[i]).sum();
+                let each = |i: usize| match log {
+                    true => d[i] - p[i] * sum,
+                    false => p[i] * (d[i] - sum),
+                };
+                (0..columns).map(each).collect::<Vec<_>>()
+            };
+            let expected: Vec<f64> = (0..rows).flat_map(of_row).collect();
+            let found = ops::softmax_backward(&out, &gradient, log).unwrap();
+            compare("softmax_backward", &found, &expected, 16.0);
+        }
+    }
+}
+
+fn moves(device: &Device, dtype: DType) {
+    let x = numbers(24, 10);
+    let tensor = upload(device, dtype, &[2, 3, 4], &x);
+    let at = |i: usize, j: usize, k: usize| x[(i * 3 + j) * 4 + k];
+    let expected: Vec<f64> = (0..24).map(|n| at(n / 3 % 2, n % 3, n / 6)).collect();
+    let found = ops::permute(&tensor, &[2, 0, 1]).unwrap();
+    compare("permute", &found, &expected, 1.0);
+    let column = tensor.reshape(&[24, 1]).unwrap();
+    let expected: Vec<f64> = x.iter().flat_map(|x| [*x; 5]).collect();
+    let found = ops::expand(&column, &[24, 5]).unwrap();
+    compare("expand of a column", &found, &expected, 1.0);
+    let row = tensor.reshape(&[1, 24]).unwrap();
+    let found = ops::expand(&row, &[3, 24]).unwrap();
+    compare("expand of a row", &found, &x.repeat(3), 1.0);
+    let mask = Tensor::from_slice(device, &[6], &[1u32, 0, 2, 0, 0, 1]).unwrap();
+    let found = ops::select_rows(&mask, Some(&tensor), None, &tensor).unwrap();
+    let kept = |i: usize| {
+        if [0, 2, 5].contains(&(i / 4)) {
+            x[i]
+        } else {
+            0.0
+        }
+    };
+    compare(
+        "select_rows",
+        &found,
+        &(0..24).map(kept).collect::<Vec<_>>(),
+        1.0,
+    );
 }
 
 fn dropout(device: &Device, dtype: DType) {

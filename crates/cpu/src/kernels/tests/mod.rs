@@ -9,6 +9,7 @@ mod loss;
 mod norm;
 mod optimiser;
 mod rope;
+mod rows;
 
 use super::execute;
 use crate::{element::Element, pool::Pool};

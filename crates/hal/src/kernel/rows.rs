@@ -1,0 +1,58 @@
+//! Kernels that reduce a row and spread the result over it: sums and softmax.
+
+use crate::{
+    RawSlice,
+    operand::{READ, WRITE, operands},
+};
+
+/// `out[r] = sum over c of x[r, c]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowSum {
+    /// rows x columns, any float type.
+    pub x: RawSlice,
+    /// rows, of the type of `x`; overlaps nothing.
+    pub out: RawSlice,
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub columns: usize,
+}
+
+/// `out[r, c] = exp(x[r, c] - l[r])` with `l[r]` the logarithm of the sum over c of `exp(x[r, c])`; or `x[r, c] - l[r]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Softmax {
+    /// rows x columns, any float type.
+    pub x: RawSlice,
+    /// rows x columns, of the type of `x`; overlaps nothing.
+    pub out: RawSlice,
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub columns: usize,
+    /// Whether the result is the logarithm of the softmax.
+    pub log: bool,
+}
+
+/// The gradient of [`Softmax`] from its result: `out * (d_out - sum of out * d_out)` in each row, and of its logarithm
+/// `d_out - exp(out) * sum of d_out`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SoftmaxBackward {
+    /// rows x columns, what [`Softmax`] gave.
+    pub out: RawSlice,
+    /// rows x columns, of the type of `out`.
+    pub d_out: RawSlice,
+    /// rows x columns, of the type of `out`; may be `d_out`.
+    pub d_x: RawSlice,
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub columns: usize,
+    /// As in [`Softmax`].
+    pub log: bool,
+}
+
+operands! {
+    RowSum { x: READ, out: WRITE ; rows, columns }
+    Softmax { x: READ, out: WRITE ; rows, columns, log }
+    SoftmaxBackward { out: READ, d_out: READ, d_x: WRITE.in_place() ; rows, columns, log }
+}

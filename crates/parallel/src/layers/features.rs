@@ -1,0 +1,142 @@
+//! Operations across the features, which an axis may cut: sums, means, repetition, softmax.
+
+use super::DTensor;
+use crate::{Context, Purpose, counters::Subject};
+use grid::Axis;
+use tensor::{Error, ReduceOp, Result, Tensor, Var, ops};
+
+impl DTensor {
+    /// The sum of the features of every row.
+    ///
+    /// # Shapes
+    /// `self`: rows x inner x features, cut or whole. The result: rows x inner x 1, whole.
+    /// # Cost
+    /// An all-reduce of one number per row over the axis that cuts the features; nothing in backward.
+    /// # Errors
+    /// Those of the collective.
+    pub fn sum_features(&self) -> Result<DTensor> {
+        let sum = ops::row_sum(self.tensor())?;
+        all_reduce(self.context(), self.cut(), &sum)?;
+        let shape = self.tensor().shape().to_vec();
+        let var = Var::record_one("sum_features", &[self.var()], sum, false, move |d_out| {
+            Ok(vec![Some(ops::expand(&d_out, &shape)?)])
+        });
+        self.with_features(var, 1, None)
+    }
+
+    /// The mean of the features of every row.
+    ///
+    /// # Shapes
+    /// As [`sum_features`](DTensor::sum_features).
+    /// # Cost
+    /// As there.
+    /// # Errors
+    /// As there.
+    pub fn mean_features(&self) -> Result<DTensor> {
+        self.sum_features()?.scale(1.0 / self.features() as f64)
+    }
+
+    /// The only feature of every row as `features` equal ones, cut by `cut`.
+    ///
+    /// # Shapes
+    /// `self`: rows x inner x 1, whole. The result: rows x inner x features, of that layout.
+    /// # Cost
+    /// Nothing in forward; in backward an all-reduce of one number per row over the axis that cuts the result.
+    /// # Errors
+    /// [`Error::Invalid`] for more than one feature, and a cut by another axis than X and Y.
+    pub fn expand_features(&self, features: usize, cut: Option<Axis>) -> Result<DTensor> {
+        if self.features() != 1 {
+            let found = format!("{} features", self.features());
+            return Err(Error::invalid("expand_features", found, "1"));
+        }
+        let (x, context) = (self.whole("expand_features")?, self.context().clone());
+        let held = cut.map_or(features, |axis| {
+            grid::shard_range(features, context.degree(axis), context.index(axis)).len()
+        });
+        let mut shape = x.tensor().shape().to_vec();
+        shape
+            .iter_mut()
+            .last()
+            .into_iter()
+            .for_each(|last| *last = held);
+        let out = ops::expand(x.tensor(), &shape)?;
+        let var = Var::record_one("expand_features", &[x.var()], out, false, move |d_out| {
+            let sum = ops::row_sum(&d_out)?;
+            all_reduce(&context, cut, &sum)?;
+            Ok(vec![Some(sum)])
+        });
+        self.with_features(var, features, cut)
+    }
+
+    /// The only feature of every row as many times as `other` has features, cut as those are.
+    ///
+    /// # Cost
+    /// As [`expand_features`](DTensor::expand_features).
+    /// # Errors
+    /// As there.
+    pub fn expand_like(&self, other: &DTensor) -> Result<DTensor> {
+        self.expand_features(other.features(), other.cut())
+    }
+
+    /// The softmax over the features, which become whole.
+    ///
+    /// # Cost
+    /// An all-gather of the features where an axis cuts them; none in the operation itself.
+    /// # Errors
+    /// Those of the collective.
+    pub fn softmax(&self) -> Result<DTensor> {
+        let x = self.whole("softmax")?;
+        Ok(x.like(x.var().softmax()?))
+    }
+
+    /// The logarithm of the softmax over the features, exact also where the softmax rounds to 0.
+    ///
+    /// # Cost
+    /// As [`softmax`](DTensor::softmax).
+    /// # Errors
+    /// As there.
+    pub fn log_softmax(&self) -> Result<DTensor> {
+        let x = self.whole("log_softmax")?;
+        Ok(x.like(x.var().log_softmax()?))
+    }
+
+    /// The softmax over each run of `size` features, such as the scores of one head.
+    ///
+    /// # Cost
+    /// None where each rank holds whole runs; otherwise the features become whole first.
+    /// # Errors
+    /// [`Error::Invalid`] when the features are no whole number of runs; those of the collective.
+    pub fn softmax_runs(&self, size: usize) -> Result<DTensor> {
+        if size == 0 || !self.features().is_multiple_of(size) {
+            let found = format!("{} features", self.features());
+            return Err(Error::invalid(
+                "softmax_runs",
+                found,
+                format!("a multiple of {size}"),
+            ));
+        }
+        let x = self.in_runs(self.features() / size, "softmax_runs")?;
+        let shape = x.tensor().shape().to_vec();
+        let runs = x.var().reshape(&[x.tensor().num_elements() / size, size])?;
+        Ok(x.like(runs.softmax()?.reshape(&shape)?))
+    }
+
+    /// The same value; whole unless each rank of the axis that cuts it holds a whole number of `runs`.
+    pub(crate) fn in_runs(&self, runs: usize, place: &str) -> Result<DTensor> {
+        let degree = self.cut().map_or(1, |axis| self.context().degree(axis));
+        match runs.is_multiple_of(degree) {
+            true => Ok(self.clone()),
+            false => self.whole(place),
+        }
+    }
+}
+
+fn all_reduce(context: &Context, axis: Option<Axis>, sum: &Tensor) -> Result<()> {
+    match axis.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))? {
+        Some(group) => {
+            let compute = context.device().compute();
+            group.all_reduce(context, Subject::Norm, &compute, sum, ReduceOp::Sum)
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,75 @@
+//! Parameters that meet every row: a row of them, or a single number.
+
+use super::DTensor;
+use crate::Parameter;
+use grid::Axis;
+use tensor::{Error, Result, Var};
+
+impl DTensor {
+    /// Adds a parameter of one dim to every row.
+    ///
+    /// # Shapes
+    /// `row`: features, cut as the features are or replicated. `self` and the result: rows x inner x features, cut by the
+    /// axis that cuts `row`, and as they are where none does.
+    /// # Cost
+    /// In backward, an all-reduce of `row` where it is replicated and the features are cut.
+    /// # Errors
+    /// [`Error::Invalid`] for another shape, and a parameter that Z cuts; those of the collectives.
+    pub fn add_row(&self, row: &Parameter) -> Result<DTensor> {
+        let (x, row) = self.beside_row(row)?;
+        Ok(x.like(x.var().add_row(&row)?))
+    }
+
+    /// Multiplies every row by a parameter of one dim, element by element.
+    ///
+    /// # Shapes
+    /// As [`add_row`](DTensor::add_row).
+    /// # Cost
+    /// As there; the row is repeated in memory of the size of the result.
+    /// # Errors
+    /// As there.
+    pub fn mul_row(&self, row: &Parameter) -> Result<DTensor> {
+        let (x, row) = self.beside_row(row)?;
+        Ok(x.like(x.var().mul_row(&row)?))
+    }
+
+    /// Multiplies every element by a parameter of one element, such as the gate of a residual branch.
+    ///
+    /// # Shapes
+    /// `factor`: 1, replicated. `self` and the result: any, of the same layout.
+    /// # Cost
+    /// The factor is repeated in memory of the size of the result. In backward, an all-reduce of one number over the axis
+    /// that cuts the features.
+    /// # Errors
+    /// [`Error::Invalid`] for a parameter of more elements or one that is cut; those of the collective.
+    pub fn scale_by(&self, factor: &Parameter) -> Result<DTensor> {
+        if factor.global_shape().iter().product::<usize>() != 1
+            || !factor.layout().axes().is_empty()
+        {
+            let needed = "a parameter of one element that no axis cuts";
+            return Err(Error::invalid("scale_by", format!("{factor:?}"), needed));
+        }
+        Ok(self.like(self.var().scale_by(&factor.var(self)?)?))
+    }
+
+    // This value cut as the parameter is, and the part of the parameter that meets it here.
+    fn beside_row(&self, row: &Parameter) -> Result<(DTensor, Var)> {
+        if row.global_shape() != [self.features()] {
+            let needed = format!("one dim of {} features", self.features());
+            return Err(Error::invalid(row.name(), format!("{row:?}"), needed));
+        }
+        let axes = &row.layout().dims()[0];
+        let x = match axes.iter().find(|axis| **axis != Axis::Z) {
+            Some(axis) => self.redistribute(Some(*axis), row.name())?,
+            None => self.clone(),
+        };
+        let var = row.var(&x)?;
+        match axes.is_empty() && x.tensor().columns() != x.features() {
+            true => {
+                let part = var.slice(0, x.first_feature(), x.tensor().columns())?;
+                Ok((x, part))
+            }
+            false => Ok((x, var)),
+        }
+    }
+}

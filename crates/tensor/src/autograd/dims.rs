@@ -1,0 +1,145 @@
+//! Differentiable operations that move elements, and products of many matrices.
+
+use super::Var;
+use crate::{
+    Tensor,
+    ops::{self, Transpose, dims},
+};
+use hal::Result;
+
+impl Var {
+    /// A copy whose dim `i` is dim `order[i]` of this value.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) when `order` does not name each dim once, and for more than four runs of
+    /// dims that stay together.
+    pub fn permute(&self, order: &[usize]) -> Result<Var> {
+        let out = ops::permute(self.tensor(), order)?;
+        let back = dims::inverse(order);
+        Ok(Var::record_one(
+            "permute",
+            &[self],
+            out,
+            false,
+            move |d_out| Ok(vec![Some(ops::permute(&d_out, &back)?)]),
+        ))
+    }
+
+    /// `count` indices of a dim, from `start` on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) when they do not lie within the dim.
+    pub fn slice(&self, dim: usize, start: usize, count: usize) -> Result<Var> {
+        let out = ops::slice(self.tensor(), dim, start, count)?;
+        let size = self.tensor().shape()[dim];
+        Ok(Var::record_one(
+            "slice",
+            &[self],
+            out,
+            false,
+            move |d_out| Ok(vec![Some(dims::place(&d_out, dim, start, size)?)]),
+        ))
+    }
+
+    /// The values one behind the other along a dim.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) for none, and when types or other dims differ.
+    pub fn concat(parts: &[&Var], dim: usize) -> Result<Var> {
+        let tensors: Vec<&Tensor> = parts.iter().map(|part| part.tensor()).collect();
+        let out = ops::concat(&tensors, dim)?;
+        let sizes: Vec<usize> = tensors.iter().map(|part| part.shape()[dim]).collect();
+        Ok(Var::record_one("concat", parts, out, false, move |d_out| {
+            let mut start = 0;
+            let mut next = |size: &usize| {
+                start += size;
+                Ok(Some(ops::slice(&d_out, dim, start - size, *size)?))
+            };
+            sizes.iter().map(&mut next).collect()
+        }))
+    }
+
+    /// The rows of this value where `mask` is not 0, and those of `other` elsewhere. No gradient flows to a row that is
+    /// not taken, whatever number it holds.
+    ///
+    /// # Shapes
+    /// `mask`: u32, one element for each row, which is a run of the last dim.
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) for another mask, and when lengths or types differ.
+    pub fn select(&self, mask: &Tensor, other: &Var) -> Result<Var> {
+        let (a, b) = (self.tensor(), other.tensor());
+        let out = ops::select_rows(mask, Some(a), Some(b), a)?;
+        let mask = mask.clone();
+        Ok(Var::record_one(
+            "select",
+            &[self, other],
+            out,
+            false,
+            move |d_out| {
+                let d_a = ops::select_rows(&mask, Some(&d_out), None, &d_out)?;
+                let d_b = ops::select_rows(&mask, None, Some(&d_out), &d_out)?;
+                Ok(vec![Some(d_a), Some(d_b)])
+            },
+        ))
+    }
+
+    /// The rows of this table with these ids; zeros for ids that it does not hold.
+    ///
+    /// # Shapes
+    /// `self`: rows x columns. `ids`: u32. The result: ids x columns.
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) for ids of another type.
+    pub fn gather(&self, ids: &Tensor) -> Result<Var> {
+        let out = ops::embedding(self.tensor(), ids, 0)?;
+        let (table, ids) = (self.tensor().clone(), ids.clone());
+        Ok(Var::record_one(
+            "gather",
+            &[self],
+            out,
+            false,
+            move |d_out| {
+                let accumulator = table.dtype().accumulator();
+                let d_table = Tensor::zeros(table.device(), accumulator, table.shape())?;
+                ops::embedding_backward(&d_out, &ids, &d_table, 0)?;
+                Ok(vec![Some(ops::cast(&d_table, table.dtype())?)])
+            },
+        ))
+    }
+
+    /// The products of the matrices that the last two dims of both hold, one for each index of the dims before.
+    ///
+    /// # Shapes
+    /// As [`matmul_batched`](fn@ops::matmul_batched), without `First`: .. x m x k by .. x k x n, or by .. x n x k.
+    /// # Errors
+    /// [`Error::Invalid`](hal::Error::Invalid) when the leading dims or the contracted sizes differ.
+    pub fn matmul_batched(&self, other: &Var, transposed: bool) -> Result<Var> {
+        let (a, b) = (self.tensor().clone(), other.tensor().clone());
+        let transpose = match transposed {
+            true => Transpose::Second,
+            false => Transpose::None,
+        };
+        let out = ops::matmul_batched(&a, &b, transpose)?;
+        let wants = [self, other].map(Var::wants_gradient);
+        let backward = move |d_out: Tensor| {
+            let d_a = || match transposed {
+                true => ops::matmul_batched(&d_out, &b, Transpose::None),
+                false => ops::matmul_batched(&d_out, &b, Transpose::Second),
+            };
+            let d_b = || match transposed {
+                true => ops::matmul_batched(&d_out, &a, Transpose::First),
+                false => ops::matmul_batched(&a, &d_out, Transpose::First),
+            };
+            Ok(vec![
+                wants[0].then(d_a).transpose()?,
+                wants[1].then(d_b).transpose()?,
+            ])
+        };
+        Ok(Var::record_one(
+            "matmul_batched",
+            &[self, other],
+            out,
+            false,
+            backward,
+        ))
+    }
+}

@@ -1,0 +1,192 @@
+//! Differentiable operations along rows, which are runs of the last dim: sums, softmax, a row or a number for all.
+
+use super::Var;
+use crate::{
+    Tensor,
+    ops::{self, BinaryOp},
+};
+use hal::{Error, Result};
+
+impl Var {
+    /// The sum of the last dim, of which one element remains.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for integers and for a tensor without dims.
+    pub fn row_sum(&self) -> Result<Var> {
+        let out = ops::row_sum(self.tensor())?;
+        let shape = self.tensor().shape().to_vec();
+        Ok(Var::record_one(
+            "row_sum",
+            &[self],
+            out,
+            false,
+            move |d_out| Ok(vec![Some(ops::expand(&d_out, &shape)?)]),
+        ))
+    }
+
+    /// The only element of the last dim, `columns` times.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the last dim has another number of elements.
+    pub fn expand_columns(&self, columns: usize) -> Result<Var> {
+        if self.tensor().columns() != 1 {
+            let found = format!("{:?}", self.tensor());
+            return Err(Error::invalid("expand_columns", found, "a last dim of 1"));
+        }
+        let shape = ops::rows::with_columns("expand_columns", self.tensor(), columns)?;
+        let out = ops::expand(self.tensor(), &shape)?;
+        Ok(Var::record_one(
+            "expand_columns",
+            &[self],
+            out,
+            false,
+            |d_out| Ok(vec![Some(ops::row_sum(&d_out)?)]),
+        ))
+    }
+
+    /// The softmax over the last dim.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for integers.
+    pub fn softmax(&self) -> Result<Var> {
+        self.softmax_or_log(false)
+    }
+
+    /// The logarithm of the softmax over the last dim, exact also where the softmax itself rounds to 0.
+    ///
+    /// # Errors
+    /// As [`softmax`](Var::softmax).
+    pub fn log_softmax(&self) -> Result<Var> {
+        self.softmax_or_log(true)
+    }
+
+    fn softmax_or_log(&self, log: bool) -> Result<Var> {
+        let out = ops::softmax(self.tensor(), log)?;
+        let saved = out.clone();
+        Ok(Var::record_one(
+            "softmax",
+            &[self],
+            out,
+            false,
+            move |d_out| Ok(vec![Some(ops::softmax_backward(&saved, &d_out, log)?)]),
+        ))
+    }
+
+    /// Adds `row` to every row.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is not as long as a row, or of another type.
+    pub fn add_row(&self, row: &Var) -> Result<Var> {
+        let (x, shape) = (self.tensor(), row.tensor().shape().to_vec());
+        let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+        ops::copy(x, &out)?;
+        ops::add_bias(&out, row.tensor())?;
+        let wants = row.wants_gradient();
+        Ok(Var::record_one(
+            "add_row",
+            &[self, row],
+            out,
+            false,
+            move |d_out| {
+                let d_row = wants.then(|| column_sum(&d_out, &shape)).transpose()?;
+                Ok(vec![Some(d_out), d_row])
+            },
+        ))
+    }
+
+    /// Multiplies every row by `row`, element by element.
+    ///
+    /// # Cost
+    /// `row` is repeated in memory of the size of `self`.
+    /// # Errors
+    /// As [`add_row`](Var::add_row).
+    pub fn mul_row(&self, row: &Var) -> Result<Var> {
+        let columns = self.tensor().columns();
+        ops::holds(
+            "mul_row",
+            "row",
+            row.tensor(),
+            columns,
+            self.tensor().dtype(),
+        )?;
+        let row_of = |row: &Tensor| row.reshape(&[1, columns]);
+        self.mul_expanded(row, "mul_row", row_of(row.tensor())?)
+    }
+
+    /// `factor * self`, with a factor that is itself a value of one element.
+    ///
+    /// # Cost
+    /// As [`mul_row`](Var::mul_row).
+    /// # Errors
+    /// [`Error::Invalid`] when `factor` has another number of elements or another type.
+    pub fn scale_by(&self, factor: &Var) -> Result<Var> {
+        ops::holds(
+            "scale_by",
+            "factor",
+            factor.tensor(),
+            1,
+            self.tensor().dtype(),
+        )?;
+        self.mul_expanded(factor, "scale_by", factor.tensor().reshape(&[1, 1])?)
+    }
+
+    // Multiplies by `other`, seen as the small matrix `seen` that is repeated to the size of all rows.
+    fn mul_expanded(&self, other: &Var, name: &'static str, seen: Tensor) -> Result<Var> {
+        let x = self.tensor().clone();
+        let sizes = [x.num_rows(), x.columns()];
+        let shape = other.tensor().shape().to_vec();
+        let wants = other.wants_gradient();
+        let out = product(&x, &ops::expand(&seen, &sizes)?)?;
+        Ok(Var::record_one(
+            name,
+            &[self, other],
+            out,
+            false,
+            move |d_out| {
+                let d_x = product(&d_out, &ops::expand(&seen, &sizes)?)?;
+                let sum = || {
+                    // One number is the sum of a single column.
+                    let columns = seen.num_elements();
+                    let all = product(&d_out, &x)?
+                        .reshape(&[x.num_elements() / columns.max(1), columns])?;
+                    column_sum(&all, &shape)
+                };
+                Ok(vec![Some(d_x), wants.then(sum).transpose()?])
+            },
+        ))
+    }
+
+    /// The sum over dim `dim`, which is not the last one and goes away.
+    ///
+    /// # Cost
+    /// A transposed copy, here and in backward.
+    /// # Errors
+    /// [`Error::Invalid`] for another dim.
+    pub fn sum_dim(&self, dim: usize) -> Result<Var> {
+        let dims = self.tensor().shape().len();
+        if dim + 1 >= dims {
+            let found = format!("dim {dim} of {:?}", self.tensor());
+            return Err(Error::invalid(
+                "sum_dim",
+                found,
+                "a dim before the last one",
+            ));
+        }
+        let mut shape = self.tensor().shape().to_vec();
+        shape.remove(dim);
+        let others = (0..dims).filter(|other| *other != dim);
+        let order: Vec<usize> = others.chain([dim]).collect();
+        self.permute(&order)?.row_sum()?.reshape(&shape)
+    }
+}
+
+fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    ops::binary(BinaryOp::Mul, a, b)
+}
+
+// Summed in the accumulator's type, given in that of `x`.
+fn column_sum(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let sum = Tensor::zeros(x.device(), x.dtype().accumulator(), shape)?;
+    ops::column_sum_into(x, &sum)?;
+    ops::cast(&sum, x.dtype())
+}
