@@ -4,7 +4,7 @@ use fascicle_families::{GptConfig, families};
 use grid::{Axis, AxisOrder, Grid, Mapping, machine::Machine};
 use train::{
     Config,
-    placement::{best_order, warning},
+    placement::{best_order, stages, warning},
 };
 
 fn configured(change: impl FnOnce(&mut GptConfig)) -> Config {
@@ -94,4 +94,32 @@ fn only_a_split_of_the_chattiest_axis_is_told() {
         odd.contains("1 of 4 groups of axis x") && odd.contains("nodes of 3 to 5 ranks"),
         "{odd}"
     );
+}
+
+#[test]
+fn stages_hold_what_their_segments_use_and_a_shared_table_counts_on_the_first() {
+    for (tied_head, last) in [(true, 0), (false, 1)] {
+        let config = configured(|model| {
+            (model.vocabulary, model.layers, model.tied_head) = (64, 4, tied_head);
+        });
+        let stages = stages(&config, &"pipeline=2".parse().unwrap()).unwrap();
+        let of = |part: &str| {
+            let found: Vec<usize> = stages
+                .iter()
+                .filter(|(name, _)| name.contains(part))
+                .map(|(_, stage)| *stage)
+                .collect();
+            assert!(!found.is_empty(), "{part} in {stages:?}");
+            found
+        };
+        assert!(of("embedding").iter().all(|stage| *stage == 0));
+        assert!(of("blocks.0").iter().all(|stage| *stage == 0));
+        assert!(of("blocks.3").iter().all(|stage| *stage == 1));
+        if !tied_head {
+            assert!(of("head").contains(&last), "{stages:?}");
+        }
+    }
+    let config = configured(|model| (model.vocabulary, model.layers) = (64, 1));
+    let error = stages(&config, &"pipeline=64".parse().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("64 stages"), "{error}");
 }

@@ -171,7 +171,7 @@ fn strided(operation: &str, x: &Tensor, sizes: &[usize], strides: &[usize]) -> R
         sizes,
         strides,
     };
-    launch(args, Kernel::CopyStrided(kernel))?;
+    launch(&mut args, Kernel::CopyStrided(kernel))?;
     Ok(out)
 }
 

@@ -21,7 +21,7 @@ pub fn row_sum(x: &Tensor) -> Result<Tensor> {
         rows: x.num_rows(),
         columns: x.columns(),
     };
-    launch(args, Kernel::RowSum(kernel))?;
+    launch(&mut args, Kernel::RowSum(kernel))?;
     Ok(out)
 }
 
@@ -40,7 +40,7 @@ pub fn softmax(x: &Tensor, log: bool) -> Result<Tensor> {
         columns: x.columns(),
         log,
     };
-    launch(args, Kernel::Softmax(kernel))?;
+    launch(&mut args, Kernel::Softmax(kernel))?;
     Ok(out)
 }
 
@@ -62,7 +62,7 @@ pub fn softmax_backward(out: &Tensor, d_out: &Tensor, log: bool) -> Result<Tenso
         columns: out.columns(),
         log,
     };
-    launch(args, Kernel::SoftmaxBackward(kernel))?;
+    launch(&mut args, Kernel::SoftmaxBackward(kernel))?;
     Ok(d_x)
 }
 
@@ -93,7 +93,7 @@ pub fn select_rows(
         rows: like.num_rows(),
         columns: like.columns(),
     };
-    launch(args, Kernel::SelectRows(kernel))?;
+    launch(&mut args, Kernel::SelectRows(kernel))?;
     Ok(out)
 }
 

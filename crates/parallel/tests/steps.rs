@@ -1,0 +1,248 @@
+//! A training step called in a wrong order is an error that says so, and never other numbers.
+
+use bootstrap::local;
+use fascicle_parallel::{
+    Context, DTensor, Init, Parameter, Result, Scope, Settings,
+    data::{Gradients, ParameterSet, SetOptions, TrainingStep, UpdateRule},
+    layers::Loss,
+};
+use grid::{Axis, AxisOrder, Grid, Layout};
+use tensor::{DType, Device, Tensor, autograd::backward};
+
+const TRAINS: SetOptions = SetOptions {
+    trains: true,
+    ..SetOptions::inference(DType::F64)
+};
+const RULE: UpdateRule = UpdateRule {
+    rate_factor: 1.0,
+    weight_decay: 0.0,
+};
+
+/// Runs `body` on every rank of a grid, and gives what they returned.
+fn on<T: Send + 'static>(
+    degrees: &str,
+    body: impl Fn(&Context) -> Result<T> + Send + Sync + 'static,
+) -> Vec<std::result::Result<T, String>> {
+    let grid = Grid::new(degrees.parse().unwrap(), AxisOrder::default()).unwrap();
+    let ranks = grid.world_size();
+    let run = local::run(local::Options::new(ranks), move |world| -> Result<_> {
+        let device = Device::new(cpu::open(cpu::Options::default())?)?;
+        let context = Context::new(world, grid.clone(), device, Settings::default())?;
+        Ok(body(&context).map_err(|error| error.to_string()))
+    });
+    run.unwrap_or_else(|failure| panic!("{}", failure.report()))
+}
+
+/// A weight of four numbers, all `value`.
+fn weight(context: &Context, name: &str, value: f64, frozen: bool) -> Result<Parameter> {
+    let mut scope = Scope::new(context);
+    scope.frozen = frozen;
+    let (layout, init) = (Layout::replicated(1), Init::Constant(value));
+    Parameter::declare(&scope, name, &[4], layout, init, false)
+}
+
+fn set(context: &Context, parameters: &[Parameter], options: SetOptions) -> Result<ParameterSet> {
+    ParameterSet::allocate(context, parameters.to_vec(), &[], options)
+}
+
+/// The mean, over the rows of the batch that this rank holds, of a row of ones times the weights.
+fn loss(step: &TrainingStep, rows: std::ops::Range<usize>, weights: &[&Parameter]) -> Result<Loss> {
+    let pass = step.pass(rows.clone())?;
+    let ones = vec![1.0; rows.len() * 4];
+    let ones = Tensor::from_slice(pass.context().device(), &[rows.len(), 4], &ones)?;
+    let mut x = DTensor::input(&pass, ones);
+    for weight in weights {
+        x = x.mul_row(weight)?;
+    }
+    Loss::mean(&x)
+}
+
+fn run_backward(loss: &Loss) -> Result<()> {
+    let loss = loss.var().clone();
+    let seed = Tensor::full(loss.tensor().device(), DType::F64, &[1], 1.0)?;
+    backward(vec![(loss, seed)])
+}
+
+fn whole_step(set: &ParameterSet, number: u64, weights: &[&Parameter]) -> Result<Gradients> {
+    let step = set.begin_step(number, 2)?;
+    run_backward(&loss(&step, 0..2, weights)?)?;
+    step.finish()
+}
+
+/// The error that `body` gives on one rank reads so.
+fn refuses(text: &str, body: impl Fn(&Context) -> Result<()> + Send + Sync + 'static) {
+    let found = on("x=1", body)
+        .remove(0)
+        .expect_err("a wrong order of calls");
+    assert!(found.contains(text), "{found}, needs {text}");
+}
+
+#[test]
+fn a_set_for_inference_begins_no_step() {
+    refuses("a set made for inference", |context| {
+        let w = weight(context, "w", 1.0, false)?;
+        set(context, &[w], SetOptions::inference(DType::F64))?
+            .begin_step(0, 2)
+            .map(drop)
+    });
+}
+
+#[test]
+fn a_batch_has_rows() {
+    refuses("a batch of 0 rows", |context| {
+        let w = weight(context, "w", 1.0, false)?;
+        set(context, &[w], TRAINS)?.begin_step(0, 0).map(drop)
+    });
+}
+
+#[test]
+fn rows_lie_within_the_batch() {
+    refuses("rows within the global batch of 2", |context| {
+        let w = weight(context, "w", 1.0, false)?;
+        let set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        loss(&set.begin_step(0, 2)?, 1..3, &[&w]).map(drop)
+    });
+}
+
+#[test]
+fn a_step_ends_before_the_next_one() {
+    refuses("step 1 of this set after step 2 has begun", |context| {
+        let w = weight(context, "w", 1.0, false)?;
+        let set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        let first = set.begin_step(0, 2)?;
+        let second = set.begin_step(1, 2)?;
+        run_backward(&loss(&second, 0..2, &[&w])?)?;
+        first.finish().map(drop)
+    });
+}
+
+#[test]
+fn gradients_update_once_and_in_their_step() {
+    refuses("step 1 of this set after step 2 has begun", |context| {
+        let w = weight(context, "w", 1.0, false)?;
+        let set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        let stale = whole_step(&set, 0, &[&w])?;
+        whole_step(&set, 1, &[&w])?;
+        stale.update(|_| RULE, |_, _| Ok(()))
+    });
+}
+
+#[test]
+fn a_backward_comes_before_the_end_of_its_step() {
+    refuses("a backward after the end of its step", |context| {
+        let w = weight(context, "w", 1.0, false)?;
+        let set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        let step = set.begin_step(0, 2)?;
+        let late = loss(&step, 0..2, &[&w])?;
+        run_backward(&loss(&step, 0..2, &[&w])?)?;
+        step.finish()?;
+        run_backward(&late)
+    });
+}
+
+#[test]
+fn a_pass_trains_the_parameters_of_its_set_alone() {
+    refuses("a parameter of another set", |context| {
+        let (w, v) = (
+            weight(context, "w", 1.0, false)?,
+            weight(context, "v", 1.0, false)?,
+        );
+        let ours = set(context, &[w], TRAINS)?;
+        let _theirs = set(context, std::slice::from_ref(&v), TRAINS)?;
+        run_backward(&loss(&ours.begin_step(0, 2)?, 0..2, &[&v])?)
+    });
+}
+
+#[test]
+fn a_parameter_belongs_to_one_set_and_has_one_name() {
+    refuses("a part of another set", |context| {
+        let w = weight(context, "w", 1.0, false)?;
+        let _first = set(context, std::slice::from_ref(&w), TRAINS)?;
+        set(context, &[w], TRAINS).map(drop)
+    });
+    refuses("w", |context| {
+        let twice = [
+            weight(context, "w", 1.0, false)?,
+            weight(context, "w", 1.0, false)?,
+        ];
+        set(context, &twice, TRAINS).map(drop)
+    });
+}
+
+#[test]
+fn a_value_needs_memory_and_a_gradient_a_weight_that_trains() {
+    refuses("no memory on this rank", |context| {
+        weight(context, "w", 1.0, false)?.value().map(drop)
+    });
+    refuses("a frozen parameter", |context| {
+        let w = weight(context, "w", 1.0, true)?;
+        let _set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        w.gradient().map(drop)
+    });
+}
+
+#[test]
+fn data_and_pipeline_cut_no_parameter() {
+    for axis in [Axis::Data, Axis::Pipeline] {
+        refuses(&axis.to_string(), move |context| {
+            let layout = Layout::cut(vec![vec![axis]]).unwrap();
+            let scope = Scope::new(context);
+            Parameter::declare(&scope, "w", &[4], layout, Init::Constant(0.0), false).map(drop)
+        });
+    }
+}
+
+/// A step that was given up, an evaluation between, two sets in turn: none disturbs the next step's gradients.
+#[test]
+fn a_step_that_was_given_up_leaves_nothing_behind() {
+    let seen = on("data=2", |context| {
+        let w = weight(context, "w", 3.0, false)?;
+        let other = weight(context, "v", 5.0, false)?;
+        let ours = set(context, std::slice::from_ref(&w), TRAINS)?;
+        let theirs = set(context, std::slice::from_ref(&other), TRAINS)?;
+        let rows = context.index(Axis::Data)..context.index(Axis::Data) + 1;
+        let given_up = ours.begin_step(0, 2)?;
+        run_backward(&loss(&given_up, rows.clone(), &[&w])?)?;
+        drop(given_up);
+        let (first, second) = (ours.begin_step(0, 2)?, theirs.begin_step(0, 2)?);
+        run_backward(&loss(&first, rows.clone(), &[&w])?)?;
+        run_backward(&loss(&second, rows, &[&other])?)?;
+        second.finish()?;
+        first.finish()?;
+        Ok((w.gradient()?.to_f64()?, other.gradient()?.to_f64()?))
+    });
+    for found in seen {
+        // A mean over 2 rows of 4 numbers, each with the gradient 1 of its product with 1.
+        assert_eq!(found.unwrap(), (vec![0.25; 4], vec![0.25; 4]));
+    }
+}
+
+/// A frozen weight acts, keeps its value and costs neither gradient nor state.
+#[test]
+fn a_frozen_weight_stays_as_it_is() {
+    on("x=1", |context| {
+        let (w, frozen) = (
+            weight(context, "w", 3.0, false)?,
+            weight(context, "f", 2.0, true)?,
+        );
+        let set = set(context, &[w.clone(), frozen.clone()], TRAINS)?;
+        let gradients = whole_step(&set, 0, &[&w, &frozen])?;
+        assert_eq!(w.gradient()?.to_f64()?, [0.5; 4]);
+        let mut updated = 0;
+        gradients.update(
+            |_| RULE,
+            |_, pieces| {
+                updated += pieces
+                    .iter()
+                    .map(|piece| piece.weights.num_elements())
+                    .sum::<usize>();
+                Ok::<_, tensor::Error>(())
+            },
+        )?;
+        assert_eq!(updated, 4, "the elements that are handed to the optimiser");
+        assert_eq!(frozen.value()?.to_f64()?, [2.0; 4]);
+        Ok(())
+    })
+    .remove(0)
+    .unwrap();
+}
