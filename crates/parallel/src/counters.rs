@@ -11,6 +11,7 @@ pub enum Operation {
     AllGather,
     ReduceScatter,
     Broadcast,
+    AllToAll,
     Send,
     Recv,
 }
@@ -23,6 +24,7 @@ impl Operation {
             Operation::AllGather => "all_gather",
             Operation::ReduceScatter => "reduce_scatter",
             Operation::Broadcast => "broadcast",
+            Operation::AllToAll => "all_to_all",
             Operation::Send => "send",
             Operation::Recv => "recv",
         }
@@ -34,7 +36,7 @@ impl Operation {
         bytes as f64
             * match self {
                 Operation::AllReduce => 2.0 * share,
-                Operation::AllGather | Operation::ReduceScatter => share,
+                Operation::AllGather | Operation::ReduceScatter | Operation::AllToAll => share,
                 Operation::Broadcast | Operation::Send => 1.0,
                 Operation::Recv => 0.0,
             }
@@ -60,6 +62,8 @@ pub enum Subject {
     Pipeline,
     /// Changes of layout.
     Layout,
+    /// What a model or a trainer moves by collectives of its own.
+    Other,
 }
 
 /// Number of calls and bytes of whole buffers.

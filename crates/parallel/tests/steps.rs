@@ -1,13 +1,15 @@
 //! A training step called in a wrong order is an error that says so, and never other numbers.
 
-use bootstrap::local;
+mod common;
+
+use common::on;
 use fascicle_parallel::{
     Context, DTensor, Init, Parameter, Result, Scope, Settings,
     data::{Gradients, ParameterSet, SetOptions, TrainingStep, UpdateRule},
     layers::Loss,
 };
-use grid::{Axis, AxisOrder, Grid, Layout};
-use tensor::{DType, Device, Tensor, autograd::backward};
+use grid::{Axis, Layout};
+use tensor::{DType, Tensor, autograd::backward};
 
 const TRAINS: SetOptions = SetOptions {
     trains: true,
@@ -17,21 +19,6 @@ const RULE: UpdateRule = UpdateRule {
     rate_factor: 1.0,
     weight_decay: 0.0,
 };
-
-/// Runs `body` on every rank of a grid, and gives what they returned.
-fn on<T: Send + 'static>(
-    degrees: &str,
-    body: impl Fn(&Context) -> Result<T> + Send + Sync + 'static,
-) -> Vec<std::result::Result<T, String>> {
-    let grid = Grid::new(degrees.parse().unwrap(), AxisOrder::default()).unwrap();
-    let ranks = grid.world_size();
-    let run = local::run(local::Options::new(ranks), move |world| -> Result<_> {
-        let device = Device::new(cpu::open(cpu::Options::default())?)?;
-        let context = Context::new(world, grid.clone(), device, Settings::default())?;
-        Ok(body(&context).map_err(|error| error.to_string()))
-    });
-    run.unwrap_or_else(|failure| panic!("{}", failure.report()))
-}
 
 /// A weight of four numbers, all `value`.
 fn weight(context: &Context, name: &str, value: f64, frozen: bool) -> Result<Parameter> {

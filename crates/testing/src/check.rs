@@ -4,7 +4,7 @@ use crate::{Difference, Observed, Outcome, difference};
 use bootstrap::local::{self, Options as Ranks};
 use grid::{AxisOrder, Degrees, Grid, factorisations};
 use nn::Builder;
-use parallel::{Context, Model, Operation, Settings, pipeline::ScheduleKind};
+use parallel::{Context, Model, Settings, pipeline::ScheduleKind};
 use std::{fmt, sync::Arc, time::Duration};
 use tensor::Device;
 use train::{Trainer, batches::Batches, config::Precision, optimiser::AdamW, trainer::Options};
@@ -200,12 +200,9 @@ where
 
 fn sent_bytes(outcome: &Outcome, degrees: &Degrees) -> u64 {
     let of_rank = |counters: &parallel::Counters| {
-        let sent = counters
-            .iter()
-            .map(|(axis, operation, _, count)| match operation {
-                Operation::Recv => 0.0,
-                _ => operation.ring_bytes(count.bytes, degrees.get(axis)),
-            });
+        let sent = counters.iter().map(|(axis, operation, _, count)| {
+            operation.ring_bytes(count.bytes, degrees.get(axis))
+        });
         sent.sum::<f64>() as u64
     };
     outcome.counters.iter().map(of_rank).max().unwrap_or(0)

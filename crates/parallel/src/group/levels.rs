@@ -75,7 +75,9 @@ impl Levels {
             Operation::AllReduce => Costed::AllReduce,
             Operation::AllGather => Costed::AllGather,
             Operation::ReduceScatter => Costed::ReduceScatter,
-            Operation::Broadcast | Operation::Send | Operation::Recv => return false,
+            Operation::Broadcast | Operation::AllToAll | Operation::Send | Operation::Recv => {
+                return false;
+            }
         };
         let faster = || match context.machine() {
             Some(machine) => machine.better(costed, bytes, self.route) == Algorithm::Hierarchical,

@@ -15,7 +15,7 @@ use crate::{
 use grid::Axis;
 use hal::{Counts, Join};
 use levels::Levels;
-use tensor::{Communicator, ReduceOp, Result, Stream, Tensor};
+use tensor::{Communicator, ReduceOp, Result, Scalar, Stream, Tensor};
 
 /// One rank's end of a group along an axis.
 #[derive(Debug)]
@@ -150,6 +150,59 @@ impl Group {
                 .communicator
                 .reduce_scatter(stream, whole, part, counts, ReduceOp::Sum),
         }
+    }
+
+    /// Gives every rank the elements of rank `root` of the group, in place.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Group::all_reduce); [`Error::Invalid`](crate::Error::Invalid) for a root outside the group.
+    pub fn broadcast(
+        &self,
+        context: &Context,
+        subject: Subject,
+        stream: &Stream,
+        tensor: &Tensor,
+        root: usize,
+    ) -> Result<()> {
+        context.count(self.axis, Operation::Broadcast, subject, tensor.bytes());
+        self.communicator.broadcast(stream, tensor, root)
+    }
+
+    /// Gives rank j of the group the j-th part of every rank's `send`, in the order of ranks.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Group::all_reduce); [`Error::Invalid`](crate::Error::Invalid) for tensors that differ in length
+    /// or type, overlap, or do not divide by the number of ranks.
+    pub fn all_to_all(
+        &self,
+        context: &Context,
+        subject: Subject,
+        stream: &Stream,
+        send: &Tensor,
+        recv: &Tensor,
+    ) -> Result<()> {
+        context.count(self.axis, Operation::AllToAll, subject, send.bytes());
+        self.communicator.all_to_all(stream, send, recv)
+    }
+
+    /// Reduces plain numbers of the host over the group, in place: metrics, counts, votes.
+    ///
+    /// # Cost
+    /// A copy to the device, the collective, and a copy back, for which the host waits.
+    /// # Errors
+    /// As [`all_reduce`](Group::all_reduce).
+    pub fn all_reduce_numbers<T: Scalar>(
+        &self,
+        context: &Context,
+        subject: Subject,
+        numbers: &mut [T],
+        op: ReduceOp,
+    ) -> Result<()> {
+        let device = context.device();
+        let tensor = Tensor::from_slice(device, &[numbers.len()], numbers)?;
+        self.all_reduce(context, subject, &device.compute(), &tensor, op)?;
+        numbers.copy_from_slice(&tensor.to_vec()?);
+        Ok(())
     }
 
     /// Sends a message to rank `to` of the group.

@@ -23,6 +23,7 @@ impl Pricing<'_> {
             Operation::AllGather => Costed::AllGather,
             Operation::ReduceScatter => Costed::ReduceScatter,
             Operation::Broadcast => Costed::Broadcast,
+            Operation::AllToAll => Costed::AllToAll,
             Operation::Send => Costed::Message,
             // The sender's time is the message's.
             Operation::Recv => return 0.0,

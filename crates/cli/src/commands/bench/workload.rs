@@ -31,6 +31,12 @@ pub(super) struct Sizes {
     /// Attention heads
     #[arg(long, value_name = "N", default_value_t = 8)]
     heads: usize,
+    /// Heads of keys and values; by default as many as heads
+    #[arg(long, value_name = "N")]
+    kv_heads: Option<usize>,
+    /// Width of the MLP; by default the family's
+    #[arg(long, value_name = "N")]
+    mlp_hidden: Option<usize>,
     /// Tokens of a sequence
     #[arg(long, value_name = "N", default_value_t = 256)]
     context: usize,
@@ -118,6 +124,11 @@ pub(super) fn config(
 
 fn model(families: &Families, sizes: &Sizes) -> Outcome<ModelConfig> {
     let size = |size: usize| toml::Value::Integer(i64::try_from(size).unwrap_or(i64::MAX));
+    let optional = [
+        ("kv_heads", sizes.kv_heads),
+        ("mlp_hidden", sizes.mlp_hidden),
+    ];
+    let optional = optional.map(|(key, found)| found.map(|found| (key, size(found))));
     let keys = [
         ("family", toml::Value::String(sizes.family.clone())),
         ("layers", size(sizes.layers)),
@@ -127,6 +138,7 @@ fn model(families: &Families, sizes: &Sizes) -> Outcome<ModelConfig> {
         ("vocabulary", size(sizes.vocabulary)),
         ("tied_head", toml::Value::Boolean(sizes.tied)),
     ];
+    let keys = keys.into_iter().chain(optional.into_iter().flatten());
     families.edited(None, keys).map_err(Failure::usage)
 }
 
