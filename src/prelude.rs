@@ -4,8 +4,8 @@ pub use crate::launch::launch;
 pub use grid::{Axis, AxisOrder, Degrees, Grid};
 pub use nn::{Assembled, Builder, DTensor, auto_parallelize};
 pub use parallel::{
-    Context, DType, Error, MicroBatch, Model, Pass, Result, Route, Settings, Wires,
-    data::SetOptions, layers::Loss,
+    Context, DType, Error, Init, MicroBatch, Model, Parameter, Pass, Result, Route, Settings,
+    Wires, data::SetOptions, layers::Loss,
 };
 pub use tensor::{Device, Tensor, Var};
 pub use train::{

@@ -30,6 +30,8 @@ pub trait Exchange: Send + Sync + fmt::Debug {
 
     /// Gives every rank the bytes of `root`; what the others pass is ignored.
     ///
+    /// Between several ranks the root waits for none of them: it may have work to do before they can come.
+    ///
     /// # Errors
     /// As [`all_gather`](Exchange::all_gather).
     fn broadcast(&self, root: usize, bytes: &[u8]) -> Result<Vec<u8>> {

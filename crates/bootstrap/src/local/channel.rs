@@ -59,6 +59,13 @@ impl Channel {
         }
     }
 
+    /// Lays down a member's part of round `sequence`, and waits for nobody.
+    pub(super) fn give(&self, sequence: u64, index: usize, part: Vec<u8>) {
+        self.put(sequence, index, part);
+        self.leave(&mut lock(&self.rounds), sequence);
+        self.completed.notify_all();
+    }
+
     /// Waits for the parts of round `sequence`, to which this member has put its own.
     ///
     /// While parts are missing, `verdict` sees whose (world ranks) at least every `poll`; its error ends the wait.
@@ -68,14 +75,41 @@ impl Channel {
         poll: Duration,
         verdict: impl Fn(Vec<usize>) -> Result<()>,
     ) -> Result<Parts> {
+        let all = |round: &Round| round.all.clone();
+        self.wait(sequence, poll, all, |round| verdict(self.missing(round)))
+    }
+
+    /// Waits for one member's part of round `sequence`, to which this member has put its own; otherwise as `take`.
+    pub(super) fn take_of(
+        &self,
+        sequence: u64,
+        index: usize,
+        poll: Duration,
+        verdict: impl Fn(Vec<usize>) -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        let part = |round: &Round| match &round.all {
+            Some(all) => Some(all[index].clone()),
+            None => round.arrived[index].clone(),
+        };
+        let absent = |_: &Round| verdict(vec![self.members[index]]);
+        self.wait(sequence, poll, part, absent)
+    }
+
+    fn wait<T>(
+        &self,
+        sequence: u64,
+        poll: Duration,
+        ready: impl Fn(&Round) -> Option<T>,
+        verdict: impl Fn(&Round) -> Result<()>,
+    ) -> Result<T> {
         let mut rounds = lock(&self.rounds);
         loop {
             let round = rounds
                 .get(&sequence)
                 .expect("a bug in Fascicle: a round goes only when all have left");
-            let outcome = match &round.all {
-                Some(all) => Some(Ok(all.clone())),
-                None => verdict(self.missing(round)).err().map(Err),
+            let outcome = match ready(round) {
+                Some(parts) => Some(Ok(parts)),
+                None => verdict(round).err().map(Err),
             };
             if let Some(outcome) = outcome {
                 self.leave(&mut rounds, sequence);
@@ -137,6 +171,25 @@ mod tests {
                 [vec![4], vec![7]]
             );
         }
+        assert!(lock(&channel.rounds).is_empty());
+    }
+
+    #[test]
+    fn who_gives_waits_for_nobody() {
+        let channel = Channel::new("pair", &[4, 7]);
+        channel.give(0, 0, vec![4]);
+        channel.give(1, 0, vec![5]);
+        for (sequence, expected) in [(0, 4), (1, 5)] {
+            channel.put(sequence, 1, Vec::new());
+            let taken = channel.take_of(sequence, 0, POLL, |_| Ok(()));
+            assert_eq!(taken.unwrap(), [expected]);
+        }
+        channel.put(2, 1, Vec::new());
+        let absent = channel.take_of(2, 0, POLL, |missing| {
+            Err(Error::invalid("take", format!("{missing:?}"), "all"))
+        });
+        assert_eq!(absent.unwrap_err().to_string(), "take: [4], needs all");
+        channel.give(2, 0, vec![6]);
         assert!(lock(&channel.rounds).is_empty());
     }
 

@@ -180,7 +180,11 @@ pub const ALL: &[(&str, Call)] = &[
     ("matmul_into", |w, s| {
         let (a, b) = factors(w, s)?;
         let [alpha, beta, _] = s.numbers;
-        ops::matmul_into(&a, &b, transpose(s), &w.tensor(s.tensors[2]), alpha, beta)
+        let out = match s.fits() {
+            true => ops::matmul(&a, &b, transpose(s))?,
+            false => w.tensor(s.tensors[2]),
+        };
+        ops::matmul_into(&a, &b, transpose(s), &out, alpha, beta)
     }),
     ("matmul_batched", |w, s| {
         keep(w, |w| {
