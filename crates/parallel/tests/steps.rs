@@ -4,7 +4,7 @@ mod common;
 
 use common::on;
 use fascicle_parallel::{
-    Context, DTensor, Init, Parameter, Result, Scope, Settings,
+    Context, DTensor, Init, Parameter, Result, Scope,
     data::{Gradients, ParameterSet, SetOptions, TrainingStep, UpdateRule},
     layers::Loss,
 };
