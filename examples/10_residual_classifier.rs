@@ -24,7 +24,7 @@ struct Block {
     gate: Parameter,
 }
 
-pub struct Classifier {
+pub(crate) struct Classifier {
     input: Linear,
     blocks: Vec<Block>,
     norm: Norm,
@@ -32,7 +32,7 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    pub fn new(builder: &Builder) -> Result<Classifier> {
+    pub(crate) fn new(builder: &Builder) -> Result<Classifier> {
         let block = |index: usize| {
             let builder = builder.segment(1 + index).scope(&format!("block{index}"));
             Ok(Block {
@@ -91,7 +91,7 @@ impl Model for Classifier {
 }
 
 /// Points on three rings around the origin, the same for every grid.
-pub fn rings(step: u64, rows: std::ops::Range<usize>) -> train::Result<Rows> {
+pub(crate) fn rings(step: u64, rows: std::ops::Range<usize>) -> train::Result<Rows> {
     let key = Key::new(7, "rings", step);
     let label = |row: usize| row % CLASSES;
     let point = |row: usize| {

@@ -17,12 +17,12 @@ const BATCH: usize = 16;
 const STEPS: usize = 60;
 
 /// Segments: input, two halvings, two at the bottom, two doublings, output.
-pub struct Encoder {
+pub(crate) struct Encoder {
     layers: Vec<Linear>,
 }
 
 impl Encoder {
-    pub fn new(builder: &Builder) -> Result<Encoder> {
+    pub(crate) fn new(builder: &Builder) -> Result<Encoder> {
         // What each segment's layer reads and gives; those after a skip read it too.
         let sizes = [
             (32, 32),
@@ -103,7 +103,7 @@ impl Model for Encoder {
 }
 
 /// Waves, clean and with noise, the same for every grid.
-pub fn waves(step: u64, rows: std::ops::Range<usize>) -> train::Result<Rows> {
+pub(crate) fn waves(step: u64, rows: std::ops::Range<usize>) -> train::Result<Rows> {
     let key = Key::new(3, "waves", step % 4);
     let clean = |i: usize| {
         let (row, place) = (i / LENGTH, i % LENGTH);

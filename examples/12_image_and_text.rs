@@ -20,7 +20,7 @@ const CLASSES: usize = 4;
 const HIDDEN: usize = 16;
 const STEPS: usize = 60;
 
-pub struct Pair {
+pub(crate) struct Pair {
     patches: Linear,
     image: Linear,
     words: Embedding,
@@ -30,7 +30,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(builder: &Builder) -> Result<Pair> {
+    pub(crate) fn new(builder: &Builder) -> Result<Pair> {
         Ok(Pair {
             patches: builder.linear_transposed("patches", PIXELS, HIDDEN)?,
             image: builder.segment(1).linear("image", HIDDEN, HIDDEN)?,
@@ -117,7 +117,7 @@ impl Model for Pair {
 }
 
 /// Images of a class with noise, each with captions of which one is of that class; the same for every grid.
-pub fn pairs(step: u64, rows: std::ops::Range<usize>) -> train::Result<Rows> {
+pub(crate) fn pairs(step: u64, rows: std::ops::Range<usize>) -> train::Result<Rows> {
     let key = Key::new(5, "pairs", step);
     let draw = |row: usize, place: usize| key.word((row * 1000 + place) as u64) as usize;
     let class = |row: usize| draw(row, 0) % CLASSES;

@@ -13,11 +13,9 @@ mod skips;
 use fascicle::{
     grid::machine::Machine,
     parallel::pipeline::ScheduleKind,
-    plan,
-    prelude::*,
-    testing::{Check, Report, check},
     train::{batches::FromFn, blueprint::Blueprint},
 };
+use testing::{Check, Report, check};
 
 // Each has fewer segments than 8 stages: those grids are told as skipped, and no other.
 fn passes(what: &str, report: &Report, num_segments: usize) {
