@@ -110,11 +110,11 @@ impl World {
 
     /// Mostly the first device.
     pub fn device(&self, index: u8) -> &Device {
-        &self.devices[usize::from(index % 8 == 0)]
+        &self.devices[usize::from(index.is_multiple_of(8))]
     }
 
     pub fn group(&self, index: u8) -> &Communicator {
-        &self.groups[usize::from(index % 8 == 0)]
+        &self.groups[usize::from(index.is_multiple_of(8))]
     }
 }
 
@@ -130,7 +130,7 @@ impl Step {
 
     /// Whether a call gets arguments that fit each other, rather than any.
     pub fn fits(&self) -> bool {
-        self.choices[2] % 2 == 0
+        self.choices[2].is_multiple_of(2)
     }
 
     /// A size below ten.
