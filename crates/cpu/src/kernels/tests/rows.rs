@@ -149,7 +149,8 @@ fn rows_are_chosen_by_a_mask() {
 // Functions of positive numbers alone, which the other tests of unary functions do not ask for.
 #[test]
 fn logarithm_and_root_match_their_formulas() {
-    let ops: [(UnaryOp, fn(f64) -> f64, fn(f64) -> f64); 2] = [
+    type Formula = fn(f64) -> f64;
+    let ops: [(UnaryOp, Formula, Formula); 2] = [
         (UnaryOp::Log, f64::ln, |x| 1.0 / x),
         (UnaryOp::Sqrt, f64::sqrt, |x| 0.5 / x.sqrt()),
     ];
@@ -159,7 +160,7 @@ fn logarithm_and_root_match_their_formulas() {
             .map(|x| x.abs() + 0.25)
             .collect();
         let x = rounded(dtype, &x);
-        let of = |f: fn(f64) -> f64| x.iter().map(|&x| f(x)).collect::<Vec<_>>();
+        let of = |f: Formula| x.iter().map(|&x| f(x)).collect::<Vec<_>>();
         let memories = [x.clone(), vec![0.0; 77], vec![1.0; 77]].map(|values| (dtype, values));
         let found = run(&memories, |m| {
             let (x, out) = (m[0], m[1]);
