@@ -254,7 +254,7 @@ mod tests {
             in_use: 500,
             cached: 0,
             by_kind: vec![],
-            largest: vec![400, 100],
+            largest: Box::new([400, 100]),
         };
         assert_eq!(error, expected);
         for buffer in [small, large] {

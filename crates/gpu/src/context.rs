@@ -102,7 +102,7 @@ impl Context {
             free,
             in_use: 0,
             cached: 0,
-            largest: Vec::new(),
+            largest: Box::default(),
             by_kind: Vec::new(),
         }
     }

@@ -45,7 +45,7 @@ pub enum Error {
         /// What the shell's tensors hold, by what they are for; a vendor leaves it empty.
         by_kind: Vec<(&'static str, usize)>,
         /// Sizes in bytes of the largest live buffers, largest first.
-        largest: Vec<usize>,
+        largest: Box<[usize]>,
     },
     /// The device cannot do this.
     Unsupported {

@@ -97,7 +97,7 @@ impl AddressSpace {
             free,
             in_use: self.in_use,
             cached: 0,
-            largest,
+            largest: largest.into(),
             by_kind: Vec::new(),
         }
     }
@@ -141,7 +141,7 @@ mod tests {
         else {
             panic!("{error}")
         };
-        assert_eq!(largest, &[256, 256]);
+        assert_eq!(**largest, [256, 256]);
         assert!(space.allocate(usize::MAX).is_err());
         space.deallocate(a);
         space.deallocate(b);

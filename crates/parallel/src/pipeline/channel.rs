@@ -78,8 +78,8 @@ impl Channel {
         let members = stages.map(|stage| line[stage]);
         let skips = link.to != link.from + 1;
         let label = match skips {
-            false => format!("stages {} to {}", stages[0], stages[1]),
-            true => format!("parts {} to {}", link.from, link.to),
+            false => format!("axis pipeline, stages {} to {}", stages[0], stages[1]),
+            true => format!("axis pipeline, parts {} to {}", link.from, link.to),
         };
         let group = |purpose| context.group_of(label.clone(), Axis::Pipeline, &members, purpose);
         Ok(Some(Channel {
