@@ -1,4 +1,6 @@
 //! The examples' models, which are not GPT: on every grid of up to 8 ranks, and planned for Frontier.
+// Each example is a program, and brings its helper.
+#![allow(clippy::duplicate_mod)]
 
 #[allow(dead_code)]
 #[path = "../examples/12_image_and_text.rs"]

@@ -8,6 +8,9 @@ use proptest::prelude::*;
 /// Links that are shared in the order of issue can let a transfer that comes sooner displace another: by this much at most.
 const TOLERANCE: f64 = 1.002;
 
+/// As above, of buckets of gradients that are reduced behind backward and hold the links that a pipeline's messages need.
+const OVERLAP_TOLERANCE: f64 = 1.04;
+
 const GRIDS: [(&str, usize); 6] = [
     ("x=2,y=2,z=4,data=4", 64),
     ("z=16,data=4", 64),
@@ -108,7 +111,9 @@ fn more_overlap_is_never_slower() {
                     })
                 })
                 .into();
-            let slower = times.windows(2).any(|pair| pair[1] > pair[0] * TOLERANCE);
+            let slower = times
+                .windows(2)
+                .any(|pair| pair[1] > pair[0] * OVERLAP_TOLERANCE);
             assert!(
                 !slower,
                 "{machine}, {degrees}: none, backward, all take {times:?} s"

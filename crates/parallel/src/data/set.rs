@@ -239,17 +239,13 @@ impl ParameterSet {
             let index = parameter.settled().map_or(0, |home| home.index);
             progress.addends[index] >= expected[index]
         };
-        let all_final = self.may_be_early(bucket) && bucket.parameters.iter().all(is_final);
+        // A table that stages share waits for the other stage's backward, and whatever is queued behind it would too.
+        let all_final = bucket.tied.is_none() && bucket.parameters.iter().all(is_final);
         drop(progress);
         match all_final {
             true => self.reduce(home.bucket),
             false => Ok(()),
         }
-    }
-
-    // To compare calls the host waits for the other stage, which may be waiting for what this one's backward sends later.
-    fn may_be_early(&self, bucket: &Bucket) -> bool {
-        bucket.tied.is_none() || !self.0.context.settings().checked
     }
 
     fn reduce(&self, index: usize) -> Result<()> {
