@@ -14,7 +14,7 @@ pub fn on<T: Send + 'static>(
     let ranks = grid.world_size();
     let run = local::run(local::Options::new(ranks), move |world| -> Result<_> {
         let device = Device::new(cpu::open(cpu::Options::default())?)?;
-        let context = Context::new(world, grid.clone(), device, Settings::default())?;
+        let context = Context::new(world, grid, device, Settings::default())?;
         Ok(body(&context).map_err(|error| error.to_string()))
     });
     run.unwrap_or_else(|failure| panic!("{}", failure.report()))

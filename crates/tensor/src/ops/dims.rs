@@ -101,7 +101,7 @@ pub fn concat(parts: &[&Tensor], dim: usize) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Zeros of `size` indices along a dim, but `x` from `start` on: the gradient of [`slice`].
+/// Zeros of `size` indices along a dim, but `x` from `start` on: the gradient of [`slice`](fn@slice).
 ///
 /// # Errors
 /// [`Error::Invalid`] when they do not lie within the dim.

@@ -2,7 +2,7 @@
 //!
 //! These have no gradients: [`autograd`](crate::autograd) and the layers are built on them. One file for each family
 //! of the seam's kernels: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention), [`loss`],
-//! [`embedding`](mod@embedding), [`optimiser`], [`layout`], [`dims`], [`rows`]; and [`custom`], for kernels that a program brings itself.
+//! [`embedding`](mod@embedding), [`optimiser`], [`layout`], [`dims`], [`rows`]; and [`custom`](fn@custom), for kernels that a program brings itself.
 
 pub mod attention;
 mod custom;

@@ -16,7 +16,7 @@ use tensor::{ReduceOp, Result, Tensor, Var, ops, ops::UnaryOp};
 /// # Cost
 /// Per layer, the table on top of the [module](super); the gradient of `x` is summed locally and reduced once.
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) when features do not fit a weight; those of the collectives.
+/// [`Error::Invalid`] when features do not fit a weight; those of the collectives.
 pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
     let Some(first) = layers.first() else {
         return Ok(Vec::new());
