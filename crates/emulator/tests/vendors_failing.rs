@@ -118,10 +118,20 @@ fn join(device: &Device) -> Result<Communicator> {
     Communicator::join(device, join, None)
 }
 
-/// Calls after whose failure something stays behind: those that give it up, and those that say whether it is still in use.
+/// Calls after whose failure something stays behind: those that give it up, those that say whether it is still in use, and
+/// collectives, of which nobody knows whether they still use their memory.
 fn leaves_behind(symbol: &str) -> bool {
     let words = [
-        "Destroy", "Free", "Unload", "Release", "Abort", "Finalize", "Query",
+        "Destroy",
+        "Free",
+        "Unload",
+        "Release",
+        "Abort",
+        "Finalize",
+        "Query",
+        "AllReduce",
+        "GroupStart",
+        "GroupEnd",
     ];
     words.iter().any(|word| symbol.contains(word))
 }
