@@ -28,7 +28,8 @@ cuda_12() {
     'nvidia-cuda-cccl-cu12==12.8.*' 'nvidia-cublas-cu12==12.8.*' 'nvidia-nccl-cu12==2.27.*'
 }
 
-# Unpacks packages of a Debian suite, whichever suite this machine has: apt is given lists and folders of its own.
+# Unpacks packages of a Debian suite, whichever suite this machine has: apt is given lists and folders of its own. It must
+# not read what is installed either, or it looks for an installed version that the suite does not offer.
 debian() {
   local suite=$1 out=$2 uri
   uri=$(awk '/^URIs:/ { print $2; exit }' /etc/apt/sources.list.d/*.sources 2> /dev/null || true)
@@ -38,7 +39,7 @@ debian() {
     > "$out/sources/suite.sources"
   local apt=(apt-get -qq -o APT::Sandbox::User=root -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$out/sources"
     -o "Dir::State::Lists=$out/lists" -o "Dir::Cache::Archives=$out/archives" -o Dir::Cache::pkgcache=
-    -o Dir::Cache::srcpkgcache=)
+    -o Dir::Cache::srcpkgcache= -o Dir::State::status=/dev/null)
   "${apt[@]}" update
   (cd "$out" && "${apt[@]}" download "${@:3}")
   for package in "$out"/*.deb; do dpkg -x "$package" "$out/root"; done
