@@ -23,7 +23,7 @@ for order in data,x,y,z,pipeline x,y,z,pipeline,data auto; do
     fail "order $order: status $?"
   seconds[$order]=$(grep -oE '"step_s":[0-9.e-]+' "$dir/$order/metrics.jsonl" | cut -d: -f2 | tail -n 6 | median)
   [ "$order" = auto ] || forecast[$order]=$(predicted "$dir/$order" "$order")
-  printf 'multi-host: order %-20s %8.1f ms a step, predicted %8s ms\n' "$order" \
+  printf 'multi-host: order %-20s %8.1f ms per step, predicted %8s ms\n' "$order" \
     "$(awk "BEGIN { print 1e3 * ${seconds[$order]} }")" "$(awk "BEGIN { printf \"%.1f\", 1e3 * ${forecast[$order]:-0} }" | sed 's/^0.0$/-/')"
 done
 ratio() { awk "BEGIN { printf \"%.1f\", $1 / $2 }"; }

@@ -1,12 +1,12 @@
-//! The date and time of day, for names of folders.
+//! The date and time of day, used in folder names.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 86_400;
 
-/// This moment in UTC, as `2026-03-09-142501`: sorted by name is sorted by time.
+/// The current moment in UTC, as `2026-03-09-142501`. Names sorted as text are sorted by time.
 pub(crate) fn stamp() -> String {
-    // A clock before 1970 is wrong anyway, and only names a folder here.
+    // A clock before 1970 is wrong anyway, and here it only names a folder.
     stamp_of(
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -20,7 +20,7 @@ fn stamp_of(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
-// Year, month and day of the Gregorian calendar, so many days after 1 January 1970.
+// Year, month and day of the Gregorian calendar, `days` days after 1 January 1970.
 fn date(mut days: u64) -> (u64, u64, u64) {
     let mut year = 1970;
     while days >= days_in_year(year) {

@@ -11,7 +11,7 @@ use train::{
     data::{Dataset, Settings, Source, Tokenizer},
 };
 
-/// A few of this program's own sources, for runs outside of any repository.
+/// A few of this program's own sources, for runs outside any repository.
 const OWN_SOURCES: [&str; 9] = [
     include_str!("overrides.rs"),
     include_str!("sets.rs"),
@@ -29,18 +29,19 @@ const OWN_SOURCES: [&str; 9] = [
 pub(crate) struct Opened {
     /// The batches, shared by all ranks.
     pub(crate) data: Arc<dyn Batches>,
-    /// Tokens to train on and to validate on, where the data is text.
+    /// Numbers of training and validation tokens, if the data is text.
     pub(crate) num_tokens: Option<[usize; 2]>,
-    /// How text becomes tokens, where the data is text.
+    /// How text becomes tokens, if the data is text.
     pub(crate) tokenizer: Option<Tokenizer>,
-    /// Where it comes from, in words.
+    /// The source of the data, for people.
     pub(crate) name: String,
 }
 
-/// Decides where the data comes from, and writes the decision down, so that a resumed run finds the same.
+/// Decides where the data comes from, and records the decision in `config`, so that a resumed run finds the
+/// same data.
 ///
-/// Without a path these are the Rust sources of the repository around `here`, or those built into the program. A resumed
-/// run whose configuration has no path began with the built-in ones.
+/// Without a path, the data is the Rust sources of the repository around `here`, or those built into the
+/// program. A resumed run whose configuration has no path began with the built-in ones.
 pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome<Source> {
     let data = &mut config.data;
     if let Some(path) = &data.path {
@@ -63,8 +64,8 @@ pub(crate) fn source(config: &mut Config, resumed: bool, here: &Path) -> Outcome
     }
 }
 
-/// Reads the data, and sets the model's vocabulary by it where the configuration leaves that open. A model that reads no
-/// text brings batches of its own.
+/// Reads the data, and derives the model's vocabulary from it if the configuration leaves the vocabulary
+/// open. A model that reads no text brings batches of its own.
 pub(crate) fn open(config: &mut Config, source: &Source) -> Outcome<Opened> {
     let Some(text) = config.model.text() else {
         let family = config.model.family();

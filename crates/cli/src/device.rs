@@ -11,7 +11,7 @@ pub(crate) fn named(name: &str) -> Result<VendorId, String> {
     VendorId::named(name).ok_or_else(|| format!("needs {}", VendorId::NAMES))
 }
 
-/// The vendors to choose among: the one that was asked for, or all that the program carries.
+/// The candidate vendors: the requested one, or all that the program carries.
 pub(crate) fn chosen(asked: Option<VendorId>, drivers: &[Driver]) -> Outcome<Vec<Driver>> {
     driver::carried(asked, drivers).map_err(Failure::usage)
 }
@@ -21,7 +21,7 @@ pub(crate) fn preferred(drivers: &[Driver]) -> Outcome<Driver> {
     driver::usable(drivers).map_err(Failure::run)
 }
 
-/// This process's device of that vendor in words, as a rank with so many threads sees it.
+/// A description of this process's device of that vendor, as a rank with `threads` threads sees it.
 pub(crate) fn described(driver: Driver, threads: usize) -> Outcome<String> {
     let device = (driver.open)(own(threads)?).map_err(|error| match error {
         hal::Error::Invalid { .. } if driver.vendor == VendorId::CPU => Failure::usage(error),
@@ -34,7 +34,8 @@ pub(crate) fn described(driver: Driver, threads: usize) -> Outcome<String> {
     ))
 }
 
-// What the first rank of this process opens: of a job of processes, its only one.
+// The options with which this process's first rank opens its device; in a job of processes it is the only
+// rank.
 fn own(threads: usize) -> Outcome<OpenOptions> {
     let Some(processes) = launcher::processes() else {
         return Ok(OpenOptions {

@@ -1,4 +1,4 @@
-//! What a run tells when it is over.
+//! The report at the end of a run.
 
 use crate::{numbers::duration, run_dir};
 use hal::error::Bytes;
@@ -11,30 +11,30 @@ use train::Summary;
 pub(crate) struct Ending {
     /// The run's folder.
     pub(crate) run: PathBuf,
-    /// Steps done in all.
+    /// Number of steps done in all.
     pub(crate) steps: u64,
     /// Loss of the last step.
     pub(crate) loss: f64,
-    /// Validation loss after it.
+    /// Validation loss after the last step.
     pub(crate) validation_loss: f64,
     /// Seconds of training in this run.
     pub(crate) seconds: f64,
-    /// Whether it was asked to end early.
+    /// Whether the run was asked to end early.
     pub(crate) stopped: bool,
     /// The last checkpoint.
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Most bytes that tensors held on one rank's device at a time.
+    /// The most bytes that tensors held at one time on one rank's device.
     pub(crate) peak_bytes: usize,
     /// That rank.
     pub(crate) peak_rank: usize,
-    /// What the tensors were for.
+    /// Those bytes by the tensors' purpose.
     pub(crate) peak_by_kind: BTreeMap<&'static str, usize>,
     /// Text that the model wrote.
     pub(crate) sample: Option<String>,
 }
 
 impl Ending {
-    /// From what rank 0 knows.
+    /// Built from what rank 0 knows.
     pub(crate) fn new(run: PathBuf, summary: Summary, sample: Option<String>) -> Ending {
         let Summary {
             steps,
@@ -61,7 +61,7 @@ impl Ending {
         }
     }
 
-    // The most memory, and what it was for, largest first.
+    // The peak memory by purpose, largest first.
     fn memory(&self) -> String {
         let mut kinds: Vec<_> = self.peak_by_kind.iter().collect();
         kinds.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
@@ -104,13 +104,14 @@ impl Ending {
             run_dir::contents(&self.run).join(", ")
         );
         if self.stopped {
-            text += &format!("\nto go on: fascicle train --resume {dir}");
+            text += &format!("\nto resume: fascicle train --resume {dir}");
         }
         text
     }
 }
 
-// Behind a bar, so that it cannot be taken for the program's own words; without what could move the cursor.
+// Indented behind a bar, so that the text cannot be mistaken for the program's own words, and stripped of
+// control characters that could move the cursor.
 fn indented(text: &str) -> String {
     let printable = |letter: char| {
         if letter.is_control() && letter != '\n' {
@@ -157,7 +158,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.ends_with("to go on: fascicle train --resume runs/a"),
+            text.ends_with("to resume: fascicle train --resume runs/a"),
             "{text}"
         );
         let done = Summary {

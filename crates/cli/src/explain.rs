@@ -1,6 +1,7 @@
-//! What a step does on each axis, for `train --explain`.
+//! The work of a step on each axis, for `train --explain`.
 //!
-//! `seen` is what a rank counts and measures, `place` where an axis lies on the nodes and what it should take there.
+//! `seen` holds what a rank counts and measures. `place` computes where an axis lies on the nodes and how
+//! long its traffic should take there.
 
 mod place;
 mod seen;
@@ -16,14 +17,14 @@ use serde::Serialize;
 use std::fmt::Write;
 use train::{Config, placement::Volume};
 
-/// One step, explained, as seen by one rank.
+/// One step, explained from the view of one rank.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Explanation {
     grid: String,
     order: String,
     /// What the expected seconds come from.
     expected_by: String,
-    /// A chatty axis that the nodes split, in a sentence.
+    /// A sentence about an axis with much traffic that the nodes split.
     warning: Option<String>,
     rank: usize,
     coordinates: String,
@@ -39,7 +40,7 @@ struct AxisUse {
     role: &'static str,
     members: Vec<usize>,
     place: Place,
-    /// Seconds of a step that this axis should take if nothing overlaps, and their share of it.
+    /// Seconds per step that this axis should take if nothing overlaps, and their share of the step.
     expected_s: Option<f64>,
     share: Option<f64>,
     formulas: Vec<Formula>,
@@ -61,9 +62,9 @@ struct Traffic {
     calls: u64,
     /// Bytes of the whole buffers.
     bytes: u64,
-    /// Whether it goes inside each node, across, and back.
+    /// Whether the collective runs in levels: inside each node, across nodes, and back.
     in_levels: bool,
-    /// Bytes that a ring would have this rank send.
+    /// Bytes that this rank would send in a ring.
     ring_bytes: u64,
 }
 
@@ -77,7 +78,7 @@ struct Change {
 }
 
 impl Explanation {
-    /// From what a rank saw of one step.
+    /// Built from one rank's view of one step.
     pub(crate) fn new(config: &Config, seen: &Seen) -> Outcome<Explanation> {
         let volumes = train::placement::volumes(config)?;
         let expected = Expected::new(config, seen)?;
@@ -261,7 +262,7 @@ impl AxisUse {
             let (ms, percent) = (seconds * 1e3, share * 100.0);
             writeln!(
                 text,
-                "  expected {ms:.2} ms a step if nothing overlaps, {percent:.0} % of its time"
+                "  expected {ms:.2} ms per step if nothing overlaps, {percent:.0} % of its time"
             )
             .unwrap_or_default();
         }
@@ -344,7 +345,7 @@ mod tests {
             "order of axes x,y,z,pipeline,data; expected times by machine laptop\n",
             "\nx=2: ranks 0, 1, inside a node\n",
             "\nz=2: ranks 0, 2, across 2 nodes\n",
-            " ms a step if nothing overlaps, ",
+            " ms per step if nothing overlaps, ",
             "  all_gather of linear layers, all stages: ",
             " by formula, 8.0 MiB counted\n",
             "a ring sends 4.0 MiB, inside nodes and across\n",

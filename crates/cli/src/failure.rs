@@ -9,11 +9,11 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 /// Why a command did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The user asked for what cannot be; in one sentence.
+    /// The user asked for something invalid; one sentence.
     Usage(String),
-    /// The work failed: one sentence, and perhaps lines that say more.
+    /// The work failed: one sentence, and perhaps lines with details.
     Run(String),
-    /// Whoever read the results has closed the pipe, and wants no more of them.
+    /// The reader of the results closed the pipe and wants no more of them.
     PipeClosed,
 }
 
@@ -42,7 +42,7 @@ impl Failure {
         }
     }
 
-    /// What there is to tell.
+    /// The text to print, if any.
     pub(crate) fn sentence(&self) -> Option<&str> {
         match self {
             Failure::Usage(sentence) | Failure::Run(sentence) => Some(sentence),
@@ -58,7 +58,7 @@ impl Failure {
     }
 }
 
-// Errors before any rank runs.
+// Errors that occur before any rank runs.
 impl From<train::Error> for Failure {
     fn from(error: train::Error) -> Failure {
         if error.is_usage() {

@@ -1,6 +1,8 @@
-//! What starts the ranks: threads of this process, or `mpirun` and `srun`, which have started it once a rank.
+//! What starts the ranks: either threads of this process, or `mpirun` and `srun`, which start the program
+//! once per rank.
 //!
-//! A process has one launcher from its beginning to its end, as it has one stdout. It is chosen once, before any command.
+//! A process has one launcher for its lifetime, as it has one stdout. The launcher is chosen once, before any
+//! command.
 
 use crate::{
     failure::{Failure, Outcome},
@@ -9,7 +11,7 @@ use crate::{
 use bootstrap::{Launcher, Processes, local::Options};
 use std::{path::PathBuf, sync::OnceLock};
 
-/// The processes of this job, if that is what its ranks are.
+/// The processes of this job, if its ranks are processes.
 static PROCESSES: OnceLock<&'static dyn Processes> = OnceLock::new();
 
 /// The value of `--launcher`.
@@ -20,9 +22,9 @@ pub(crate) fn named(name: &str) -> Result<Launcher, String> {
         .ok_or_else(|| "needs local or mpi".to_owned())
 }
 
-/// Takes the launcher that was asked for, or the one that has started this process; joins the job if there is one.
+/// Uses the requested launcher, or the one that started this process, and joins the job if there is one.
 ///
-/// Only the first rank of a job of processes prints.
+/// In a job of processes only the first rank prints.
 pub(crate) fn choose(asked: Option<Launcher>, carried: Option<&'static dyn Processes>) -> Outcome {
     let launched = bootstrap::detect().processes.is_some();
     match (asked, carried) {
@@ -35,7 +37,7 @@ pub(crate) fn choose(asked: Option<Launcher>, carried: Option<&'static dyn Proce
     }
 }
 
-/// Joins the job of which this process is a rank; its first rank alone prints.
+/// Joins the job in which this process is a rank; only its first rank prints.
 pub(crate) fn join(processes: &'static dyn Processes) -> Outcome {
     if processes.join().map_err(Failure::run)?.rank > 0 {
         output::silence();
@@ -48,40 +50,40 @@ fn tell(processes: &dyn Processes) {
     output::note(&format!("mpi        {}", processes.findings().join("; ")));
 }
 
-/// The processes of this job, if that is what its ranks are.
+/// The processes of this job, if its ranks are processes.
 pub(crate) fn processes() -> Option<&'static dyn Processes> {
     PROCESSES.get().copied()
 }
 
-/// Whether a job of processes is ending because of a failure, for which its processes are asked to end too.
+/// Whether a job of processes is ending because of a failure, which also asks its processes to end.
 pub(crate) fn is_ending() -> bool {
     processes().is_some_and(Processes::is_ending)
 }
 
-/// The number of ranks, where it is not for this program to choose.
+/// The number of ranks, if the launcher has fixed it.
 pub(crate) fn num_ranks() -> Option<usize> {
     processes()
         .and_then(|processes| processes.join().ok())
         .map(|place| place.size)
 }
 
-/// Threads that each of `ranks` ranks can compute with.
+/// Threads available to each of `ranks` ranks.
 pub(crate) fn threads_each(ranks: usize) -> usize {
     let shared = || (machine::cores() / ranks).max(1);
     processes().map_or_else(shared, |processes| processes.threads())
 }
 
-/// Refuses a command that is one program's work where several processes were started.
+/// Refuses to run a single-process command where several processes were started.
 pub(crate) fn refuse_many(command: &str) -> Outcome {
     match num_ranks() {
         Some(ranks) if ranks > 1 => Err(Failure::usage(format!(
-            "{command}: found {ranks} processes, needs 1: it is not a rank's work; start it without mpirun or srun"
+            "{command}: found {ranks} processes, needs 1: it runs in one process; start it without mpirun or srun"
         ))),
         _ => Ok(()),
     }
 }
 
-/// What the first rank does for all, and a path that all need; every rank has come here before it begins.
+/// Runs `work` on the first rank and returns its path on all ranks. Every rank arrives here before it begins.
 pub(crate) fn once(work: impl FnOnce() -> Outcome<PathBuf>) -> Outcome<PathBuf> {
     let Some(processes) = processes() else {
         return work();
@@ -102,9 +104,9 @@ pub(crate) fn once(work: impl FnOnce() -> Outcome<PathBuf>) -> Outcome<PathBuf> 
     Ok(String::from_utf8_lossy(&path).into_owned().into())
 }
 
-/// Ends the job with this outcome; what is left to tell, and the exit status.
+/// Ends the job with this outcome, prints what is left to report, and returns the exit status.
 ///
-/// In a job of processes only one of them comes back from a failure, to tell for all.
+/// In a job of processes, only one process returns from a failure, and it reports for all.
 pub(crate) fn end(outcome: Outcome) -> u8 {
     let status = outcome.as_ref().err().map_or(0, Failure::status);
     if let (Some(processes), true) = (processes(), status != 0) {

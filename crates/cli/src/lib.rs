@@ -1,12 +1,12 @@
 //! The program `fascicle`, over whichever vendors it is given.
 //!
-//! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides` and
-//! `sets` (flags over a configuration), `corpus` (where text comes from), `launcher` and `ranks` (what starts the ranks, and runs them), `report`,
-//! `progress` and `ending` (what a person sees of a run), `explain` and `timeline` (a step explained), `failure` (how a
-//! command ends).
+//! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides`
+//! and `sets` (flags that override a configuration), `corpus` (where text comes from), `launcher` and `ranks`
+//! (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
+//! `explain` and `timeline` (a step explained), `failure` (how a command ends).
 //!
-//! Results go to stdout, everything for people to stderr, `--json` makes results readable for programs. The exit
-//! status is 0 when the work is done, 1 when it failed, 2 when the program was used wrongly.
+//! Results go to stdout and everything for people to stderr; `--json` makes results readable for programs.
+//! The exit status is 0 on success, 1 if the work failed, and 2 if the program was used wrongly.
 
 #![forbid(unsafe_code)]
 
@@ -52,10 +52,11 @@ use std::{
     args_override_self = true
 )]
 struct Arguments {
-    /// What starts the ranks, local (threads) or mpi; by default mpi under mpirun or srun, else local
+    /// Launcher of the ranks: local (threads) or mpi; defaults to mpi under mpirun or srun, otherwise local
     #[arg(long, global = true, value_name = "NAME", value_parser = launcher::named)]
     launcher: Option<bootstrap::Launcher>,
-    /// Whose devices to use, cuda, rocm or cpu; by default the first of these that this build carries and that has one
+    /// Vendor of the devices: cuda, rocm or cpu; defaults to the first of these that this build carries and
+    /// that has a device
     #[arg(long, global = true, value_name = "NAME", value_parser = device::named)]
     vendor: Option<hal::VendorId>,
     #[command(subcommand)]
@@ -64,14 +65,14 @@ struct Arguments {
 
 /// Runs the program on the arguments of this process, over the vendors, launchers and families that it carries.
 ///
-/// The exit status is 0 when the work is done, 1 when it failed, 2 for wrong use. After a failure ranks may still be
+/// The exit status is 0 on success, 1 if the work failed, and 2 for wrong use. After a failure, ranks may still be
 /// stuck in their threads: the caller returns the status from its own `main` without waiting for anything.
 pub fn main(registry: &Registry) -> ExitCode {
     panic::set_hook(Box::new(say_bug));
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help goes to stdout and faults to stderr; who closed the pipe does not want to read either.
+            // Help goes to stdout and faults to stderr. A reader who closed the pipe wants neither.
             if bootstrap::detect().rank.is_none_or(|rank| rank == 0) {
                 error.print().ok();
             }
@@ -81,7 +82,7 @@ pub fn main(registry: &Registry) -> ExitCode {
     let run = AssertUnwindSafe(|| arguments.run(registry));
     match panic::catch_unwind(run) {
         Ok(outcome) => ExitCode::from(launcher::end(outcome)),
-        // The hook has said what there is to say.
+        // The panic hook has already printed the report.
         Err(_) => ExitCode::from(Failure::FAILED),
     }
 }
@@ -93,7 +94,7 @@ impl Arguments {
             processes,
             families,
         } = registry;
-        // The doctor tells what was started and with what, also where nothing else would run.
+        // The doctor reports what was started and with what, even where no other command would run.
         if let Command::Doctor(doctor) = &self.command {
             return doctor.run(drivers, *processes);
         }
@@ -107,7 +108,7 @@ impl Arguments {
     }
 }
 
-// A panic is a bug of ours: one line, with the place that a report of it needs.
+// A panic is our bug: print one line, with the location that a bug report needs.
 fn say_bug(info: &PanicHookInfo<'_>) {
     let place = info
         .location()

@@ -1,17 +1,17 @@
-//! What this machine has.
+//! Properties of this machine.
 
 /// Processors that this process may use at once.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The most memory, in MiB, that this process has had resident; `None` where the system does not tell.
+/// The peak resident memory of this process in MiB; `None` if the system does not report it.
 pub(crate) fn peak_resident_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     Some(kib(&status, "VmHWM:")? as f64 / 1024.0)
 }
 
-/// All memory and what could still be had, in bytes; `None` where the system does not tell.
+/// Total and available memory, in bytes; `None` if the system does not report them.
 pub(crate) fn memory() -> Option<(usize, usize)> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     Some((
@@ -20,7 +20,7 @@ pub(crate) fn memory() -> Option<(usize, usize)> {
     ))
 }
 
-/// The processor's name, as the system tells it.
+/// The processor's name, as the system reports it.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info
@@ -32,7 +32,7 @@ pub(crate) fn processor() -> String {
     )
 }
 
-/// The widest vectors that the processor has.
+/// The widest vectors that the processor supports.
 pub(crate) fn vectors() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {

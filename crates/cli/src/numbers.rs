@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of these values; NaN and infinities of none.
+    /// The spread of these values; NaN and infinities if there are none.
     pub(crate) fn of(values: &[f64]) -> Spread {
         let min = values.iter().copied().fold(f64::INFINITY, f64::min);
         let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -59,7 +59,7 @@ impl Spread {
     }
 }
 
-// The middle of the values, or the mean of the two in the middle; NaN of none.
+// The middle value, or the mean of the two in the middle; NaN if there are none.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -71,7 +71,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// A number rounded to so many digits behind the point, for JSON.
+/// A number rounded to `digits` digits after the decimal point, for JSON.
 pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale

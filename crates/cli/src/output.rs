@@ -7,15 +7,15 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Whether another process tells what there is to tell.
+/// Whether another process prints for the job.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Prints nothing from now on: another process of the job tells.
+/// Prints nothing from now on, because another process of the job prints.
 pub(crate) fn silence() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
-/// Prints again: it has fallen to this process to tell.
+/// Prints again, because this process now has to report.
 pub(crate) fn speak() {
     SILENT.store(false, Ordering::Relaxed);
 }
@@ -24,7 +24,7 @@ fn is_silent() -> bool {
     SILENT.load(Ordering::Relaxed)
 }
 
-/// Prints lines for people. Whether anybody reads them makes no difference to the work.
+/// Prints lines for people. The work does not depend on whether anybody reads them.
 pub(crate) fn note(text: &str) {
     if is_silent() {
         return;

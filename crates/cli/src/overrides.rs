@@ -1,4 +1,4 @@
-//! Flags that stand over a configuration.
+//! Flags that override a configuration.
 
 use crate::{
     failure::{Failure, Outcome},
@@ -13,13 +13,13 @@ use train::{
     config::{OverlapNames, Precision, overlap_from_names},
 };
 
-/// Flags that stand over a configuration; what is not given stays as it is.
+/// Flags that override a configuration; keys without a flag keep their value.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Overrides {
-    /// Number of ranks; without --grid the grid is chosen to fit
+    /// Number of ranks; without --grid the program chooses a grid to fit
     #[arg(long, value_name = "N")]
     pub(crate) ranks: Option<usize>,
-    /// Ranks along each axis, as in x=2,z=2,pipeline=2; axes not named have 1
+    /// Ranks along each axis, as in x=2,z=2,pipeline=2; unnamed axes have 1
     #[arg(long, value_name = "AXIS=N,...")]
     pub(crate) grid: Option<Degrees>,
     /// gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
@@ -31,37 +31,37 @@ pub(crate) struct Overrides {
     /// Steps in all
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<u64>,
-    /// Sequences in the global batch
+    /// Sequences per global batch
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Micro-batches that each replica's share of the batch is cut into
+    /// Micro-batches into which each replica's share of the batch is cut
     #[arg(long, value_name = "N")]
     micro_batches: Option<usize>,
-    /// Type that the model computes in
+    /// Type in which the model computes
     #[arg(long, value_parser = precisions())]
     precision: Option<Precision>,
     /// Collectives that run beside compute: any of oar,ors,oag,oag-backward,data, or all, or none
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     overlap: Option<Vec<String>>,
-    /// Threads that each rank computes with
+    /// Threads per rank
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Seed of initial values, data order and dropout
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Share the optimiser's state over the Data axis (ZeRO stage 1)
+    /// Shard the optimiser's state over the Data axis (ZeRO stage 1)
     #[arg(long)]
     sharded_optimiser: bool,
     /// Seconds that a rank waits for others before the run ends
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     timeout: Option<f64>,
-    /// Any key of the configuration, as in training.learning_rate=1e-3; may be given often
+    /// Any key of the configuration, as in training.learning_rate=1e-3; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
 
 impl Overrides {
-    /// The configuration with these flags: first `--set`, then the others.
+    /// The configuration with these flags applied: first `--set`, then the others.
     pub(crate) fn applied(&self, config: Config, families: &Families) -> Outcome<Config> {
         let mut config = sets::applied(config, &self.settings, families)?;
         self.over_training(&mut config);
@@ -99,11 +99,10 @@ impl Overrides {
         Ok(())
     }
 
-    /// Chooses a grid where only the number of ranks is given; the model's vocabulary must be known.
+    /// Chooses a grid if only the number of ranks is given; the model's vocabulary must be known.
     ///
-    /// The configured grid stays if it has that many ranks; else the fitting one that is nearest to it is taken.
-    ///
-    /// `default_ranks` is that number where the user has given neither a number nor a grid.
+    /// Keeps the configured grid if it has that many ranks; otherwise takes the nearest grid that fits.
+    /// `default_ranks` is the number of ranks if the user gave neither a number nor a grid.
     pub(crate) fn choose_grid(&self, config: &mut Config, default_ranks: Option<usize>) -> Outcome {
         let (Some(ranks), None) = (self.ranks.or(default_ranks), self.grid) else {
             return Ok(());
@@ -131,7 +130,8 @@ pub(crate) fn precisions() -> impl TypedValueParser<Value = Precision> {
         .try_map(|name| toml::Value::String(name).try_into())
 }
 
-// Fewest doublings and halvings first. Of equals the one with more replicas, which talk least, then with fewer stages.
+// Prefers the fewest doublings and halvings; among equals, more replicas, which communicate least, then fewer
+// stages.
 fn nearest(wished: Degrees, candidates: Vec<Degrees>) -> Option<Degrees> {
     let log = |degrees: &Degrees, axis| (degrees.get(axis) as f64).log2();
     let steps = |degrees: &Degrees| -> f64 {
@@ -151,7 +151,7 @@ fn nearest(wished: Degrees, candidates: Vec<Degrees>) -> Option<Degrees> {
     candidates.into_iter().min_by_key(key)
 }
 
-// The sentence of the grid that would come nearest: what does not fit, and which smaller grids would.
+// The error about the nearest grid: what does not fit, and which smaller grids would.
 fn none_fits(demands: &grid::Demands, wished: Degrees, ranks: usize) -> Failure {
     let Some(closest) = nearest(wished, grid::factorisations(ranks)) else {
         return Failure::usage(format!("--ranks: found {ranks}, needs at least 1"));

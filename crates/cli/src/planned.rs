@@ -11,13 +11,13 @@ use plan::{Request, search};
 use std::{env, fs, path::PathBuf, time::Duration};
 use train::Config;
 
-/// How long to simulate: these models are small.
+/// Time limit of the simulations; these models are small.
 const BUDGET: Duration = Duration::from_secs(5);
 
 /// The configuration with the best grid, order, schedule and micro-batches for its number of ranks.
 ///
 /// # Errors
-/// Those of the planner: no grid fits the model, or none the memory.
+/// Those of the planner: no grid fits the model, or none fits the memory.
 pub(crate) fn planned(
     registry: &Registry,
     mut config: Config,
@@ -42,7 +42,7 @@ pub(crate) fn planned(
         .ok_or_else(|| Failure::run("--plan: found no way to run the model"))?;
     let chosen = best.candidate;
     output::note(&format!(
-        "planned for {}: grid {}, order {}, {} micro-batches, {}; about {:.1} ms a step, the best of {} simulated",
+        "planned for {}: grid {}, order {}, {} micro-batches, {}; about {:.1} ms per step, the best of {} simulated",
         request.machine.name,
         chosen.degrees,
         chosen.order,
@@ -61,7 +61,7 @@ pub(crate) fn planned(
     Ok(config)
 }
 
-// The machine that was named, or this one: it is measured once, and its description kept.
+// The named machine, or this one, which is measured once and whose description is kept.
 fn at_hand(registry: &Registry, named: Option<&str>) -> Outcome<Machine> {
     if let Some(named) = named {
         return Machine::find(named).map_err(Failure::usage);

@@ -1,4 +1,4 @@
-//! What a person sees while a run goes on: a bar on a terminal, a line now and then elsewhere.
+//! What a person sees while a run is in progress: a bar on a terminal, otherwise an occasional line.
 
 use crate::{
     numbers::{duration, grouped},
@@ -18,7 +18,7 @@ use train::{
     run::Started,
 };
 
-/// How long nothing is printed where there is no terminal.
+/// Minimum time between two lines where there is no terminal.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// Shows a run's progress on stderr.
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Progress {
-    /// Before the run; `facts` are told when it begins.
+    /// Before the run; `facts` are printed when it begins.
     pub(crate) fn new(facts: Facts) -> Progress {
         let state = State {
             throughput: Throughput::new(0),
@@ -58,7 +58,7 @@ impl Progress {
         self.state().say(line);
     }
 
-    /// Takes the bar away: the run is over.
+    /// Removes the bar, because the run is over.
     pub(crate) fn leave(&self) {
         if let Some(bar) = self.state().bar.take() {
             bar.finish_and_clear();

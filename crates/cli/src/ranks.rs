@@ -1,4 +1,4 @@
-//! The ranks of a command: a [`Job`] by the program's launcher, and its failure as the program's.
+//! The ranks of a command: a [`Job`] of the program's launcher, whose failure becomes the program's.
 
 use crate::{
     failure::{Failure, Outcome},
@@ -10,7 +10,7 @@ use job::Job;
 use std::time::Duration;
 use tensor::Device;
 
-/// How many ranks, and what each of them gets.
+/// The number of ranks, and the resources of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Team {
     ranks: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// A team whose ranks wait for the default time.
+    /// A team whose ranks wait for the default timeout.
     pub(crate) fn new(ranks: usize, threads: usize) -> Team {
         let job = Job::new([]).ranks(ranks).threads(threads);
         Team {
@@ -27,7 +27,7 @@ impl Team {
         }
     }
 
-    /// The team that a configuration asks for.
+    /// The team that a configuration requests.
     pub(crate) fn of(config: &train::Config) -> Outcome<Team> {
         let parallel = &config.parallel;
         let timeout = Duration::try_from_secs_f64(parallel.timeout_s)
@@ -44,10 +44,10 @@ impl Team {
         Ok(team)
     }
 
-    /// Runs `body` on every rank, each with a device of its own, and gives what the ranks returned, in their order: of
-    /// a job of processes, what this one's did.
+    /// Runs `body` on every rank, each with its own device, and returns the results in the order of ranks. In
+    /// a job of processes it returns only the result of this process.
     ///
-    /// Ranks that are stuck after a failure are left behind: their threads end with the program.
+    /// Ranks that are stuck after a failure are left behind; their threads end with the program.
     pub(crate) fn run<T: Send + 'static>(
         self,
         driver: Driver,
@@ -58,7 +58,7 @@ impl Team {
         ranks.map_err(|failure| Failure::Run(failure.report()))
     }
 
-    /// Refuses a number of ranks that is not the launcher's.
+    /// Refuses a number of ranks other than the launcher's.
     pub(crate) fn check_number(&self) -> Outcome {
         match launcher::num_ranks() {
             Some(started) if started != self.ranks => Err(Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! What a program is made of besides this crate: values that its `main` hands over.
+//! What a program adds to this crate: values that its `main` passes in.
 
 use bootstrap::Processes;
 use hal::Driver;
@@ -9,7 +9,7 @@ use train::Families;
 pub struct Registry {
     /// The vendors, the preferred ones first.
     pub drivers: Vec<Driver>,
-    /// What finds the ranks that `mpirun` or `srun` started, in a program that was built for them.
+    /// What finds the ranks that `mpirun` or `srun` started, in a program built with MPI.
     pub processes: Option<&'static dyn Processes>,
     /// The families that a configuration can name, the default one first.
     pub families: Families,

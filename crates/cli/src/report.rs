@@ -1,4 +1,4 @@
-//! What a run tells before it begins.
+//! The report at the start of a run.
 
 use crate::{
     launcher, machine,
@@ -9,16 +9,16 @@ use parallel::pipeline::schedule;
 use std::{fmt::Write, path::PathBuf};
 use train::{Config, run::Started};
 
-/// What is known of a run before it begins.
+/// The facts of a run that are known before it begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// What the run is asked to be, with its vocabulary.
+    /// The configuration of the run, with its vocabulary.
     pub(crate) config: Config,
     /// Where the data comes from.
     pub(crate) data: String,
-    /// What turns text into tokens, where the data is text.
+    /// What turns text into tokens, if the data is text.
     pub(crate) tokenizer: Option<String>,
-    /// The device of a rank.
+    /// The device of rank 0.
     pub(crate) device: String,
     /// The run's folder.
     pub(crate) dir: PathBuf,
@@ -112,7 +112,7 @@ impl Facts {
     fn numerics(&self) -> String {
         let (training, parallel) = (&self.config.training, &self.config.parallel);
         let shared = match parallel.sharded_optimiser && parallel.grid.data > 1 {
-            true => format!(", its state shared by {} replicas", parallel.grid.data),
+            true => format!(", its state sharded over {} replicas", parallel.grid.data),
             false => String::new(),
         };
         format!(
@@ -130,7 +130,7 @@ fn grid(config: &Config) -> String {
     let ranks = parallel.grid.world_size().unwrap_or(0);
     let threads = counted(parallel.threads, "thread");
     let each = if ranks == 1 { "" } else { " each" };
-    // A process of several sees the cores that it is bound to, which are not the job's.
+    // One of several processes sees the cores to which it is bound, not those of the job.
     let place = match launcher::processes() {
         Some(_) => "as processes".to_owned(),
         None => format!("on {}", counted(machine::cores(), "core")),

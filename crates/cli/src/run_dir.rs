@@ -1,4 +1,4 @@
-//! The folder of a run: its name, and what it holds.
+//! The folder of a run: its name and contents.
 
 use crate::{
     calendar,
@@ -15,7 +15,7 @@ pub(crate) fn fresh() -> Outcome<PathBuf> {
     fresh_in(Path::new("runs"), &calendar::stamp())
 }
 
-// Making the folder is what claims its name: two runs of the same second get two folders.
+// Creating the folder claims its name, so two runs of the same second get two folders.
 fn fresh_in(runs: &Path, stamp: &str) -> Outcome<PathBuf> {
     let refuse =
         |path: &Path, error| Failure::run(format!("run directory {}: {error}", path.display()));
@@ -33,7 +33,7 @@ fn fresh_in(runs: &Path, stamp: &str) -> Outcome<PathBuf> {
     Ok(dir)
 }
 
-/// What the folder holds, by name; folders end with a slash.
+/// The folder's contents, by name; folders end with a slash.
 pub(crate) fn contents(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir)
         .into_iter()

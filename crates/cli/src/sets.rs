@@ -4,9 +4,9 @@ use crate::failure::{Failure, Outcome};
 use toml::{Table, Value};
 use train::{Config, Families};
 
-/// The configuration with these settings, each `key=value` with a dotted key; later ones win.
+/// The configuration with these settings applied, each `key=value` with a dotted key; later ones win.
 ///
-/// A value that is no TOML is taken as text, so that `data.path=notes.txt` needs no quotes.
+/// A value that is not TOML is taken as text, so that `data.path=notes.txt` needs no quotes.
 pub(crate) fn applied(config: Config, settings: &[String], families: &Families) -> Outcome<Config> {
     if settings.is_empty() {
         return Ok(config);
@@ -16,7 +16,7 @@ pub(crate) fn applied(config: Config, settings: &[String], families: &Families) 
         .parse()
         .map_err(|error| Failure::usage(format!("--set: {error}")))?;
     for setting in settings {
-        // What a key of the model means, its family knows: the one that is set, or was before.
+        // The model's family defines the model's keys: the family being set, or else the one before.
         let family = table["model"]["family"].clone();
         let (key, value) = parsed(setting, family, families)?;
         put(&mut table, &key, value);
@@ -27,7 +27,7 @@ pub(crate) fn applied(config: Config, settings: &[String], families: &Families) 
         .map_err(|error| Failure::usage(format!("--set: {}", without_line(&error.to_string()))))
 }
 
-// The key's parts and the value, once they make a configuration by themselves.
+// The parts of the key and the value, once they form a valid configuration by themselves.
 fn parsed(setting: &str, family: Value, families: &Families) -> Outcome<(Vec<String>, Value)> {
     let refuse = |why: &str| Failure::usage(format!("--set {setting}: {why}"));
     let Some((key, text)) = setting.split_once('=') else {
@@ -61,7 +61,8 @@ fn value(text: &str) -> Value {
         .unwrap_or_else(|| Value::String(text.into()))
 }
 
-// Sets a value, and makes tables of what stands in its way: `tokenizer = "bytes"` may become a table with a file.
+// Sets a value, and turns a value in its way into a table: `tokenizer = "bytes"` may become a table with a
+// file.
 fn put(table: &mut Table, key: &[String], value: Value) {
     match key {
         [] => {}
@@ -81,7 +82,7 @@ fn put(table: &mut Table, key: &[String], value: Value) {
     }
 }
 
-// The line is one of a text that the user has not written.
+// The line number refers to a text that the user did not write, so it is dropped.
 fn without_line(message: &str) -> &str {
     match message
         .strip_prefix("line ")

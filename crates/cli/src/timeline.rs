@@ -1,11 +1,11 @@
-//! The schedule of a pipeline as a picture, with what it costs.
+//! The schedule of a pipeline as a text diagram, with its cost.
 
 use crate::failure::{Failure, Outcome};
 use parallel::pipeline::schedule;
 use serde::Serialize;
 use train::Config;
 
-/// How the micro-batches of a step go through the stages.
+/// How the micro-batches of a step move through the stages.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Timeline {
     name: String,
@@ -17,7 +17,7 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Of a configuration's schedule; none where there is one stage.
+    /// The timeline of a configuration's schedule; `None` if there is one stage.
     pub(crate) fn new(config: &Config) -> Outcome<Option<Timeline>> {
         let (stages, micro_batches) =
             (config.parallel.grid.pipeline, config.training.micro_batches);
@@ -38,7 +38,7 @@ impl Timeline {
         }))
     }
 
-    /// For people, with the picture at most so wide.
+    /// The text for people, with a diagram at most `columns` wide.
     pub(crate) fn text(&self, columns: usize) -> String {
         let peaks: Vec<String> = self.peak_activations.iter().map(usize::to_string).collect();
         let picture = self
@@ -57,7 +57,7 @@ impl Timeline {
         )
     }
 
-    // Drawn again where the whole picture is too wide.
+    // Draws the diagram again if the full one is too wide.
     fn picture(&self, columns: usize) -> String {
         let widest = self.timeline.lines().map(str::len).max().unwrap_or(0);
         let narrow = || {

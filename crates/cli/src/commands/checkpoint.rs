@@ -1,4 +1,4 @@
-//! `fascicle checkpoint`: look at, check, re-cut or export what a run has saved.
+//! `fascicle checkpoint`: inspect, verify, reshard or export a saved checkpoint.
 
 use crate::{
     failure::Outcome,
@@ -17,10 +17,11 @@ use train::{
     placement::stages,
 };
 
-/// What can be done with a checkpoint. Each takes a checkpoint, or the directory of a run, whose newest one is meant.
+/// Operations on a checkpoint. Each takes a checkpoint, or a run directory, which stands for its newest
+/// checkpoint.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Checkpoint {
-    /// Tell which tensors it holds, and how they are cut
+    /// List the tensors of a checkpoint and how they are cut
     Inspect {
         /// A checkpoint or a run directory
         dir: PathBuf,
@@ -28,7 +29,7 @@ pub(crate) enum Checkpoint {
         #[arg(long)]
         json: bool,
     },
-    /// Read every byte, and compare it with the sums written
+    /// Read every byte, and compare it with the stored checksums
     Verify {
         /// A checkpoint or a run directory
         dir: PathBuf,
@@ -36,28 +37,28 @@ pub(crate) enum Checkpoint {
         #[arg(long)]
         json: bool,
     },
-    /// Write it as another grid would have written it
+    /// Rewrite a checkpoint as another grid would have written it
     Reshard {
         /// A checkpoint or a run directory
         dir: PathBuf,
         /// Ranks along each axis
         #[arg(long, value_name = "AXIS=N,...")]
         grid: Degrees,
-        /// Folder that gets the new checkpoint
+        /// Folder for the new checkpoint
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
         /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Write its weights, whole, to one safetensors file
+    /// Write the full weights to one safetensors file
     Export {
         /// A checkpoint or a run directory
         dir: PathBuf,
         /// The file
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// Write the optimiser's state too
+        /// Also write the optimiser's state
         #[arg(long)]
         state: bool,
         /// Print the result as JSON
@@ -110,7 +111,7 @@ impl Checkpoint {
     }
 }
 
-/// Opens a checkpoint, or the newest of a run directory.
+/// Opens a checkpoint, or the newest one of a run directory.
 pub(super) fn open(dir: &Path) -> Outcome<Reader> {
     Ok(Reader::open(dir).map_err(train::Error::from)?)
 }
@@ -125,11 +126,11 @@ fn recut(
     let config = configured(reader, families)?;
     let grid =
         Grid::new(degrees, config.parallel.order.or_default()).map_err(train::Error::from)?;
-    // Tensors are cut whatever the batch: it asks for nothing here.
+    // Tensors are cut in the same way for every batch, so the batch makes no demand here.
     let demands = config.model.demands();
     demands.check(&degrees).map_err(train::Error::from)?;
     let stages = stages(&config, &degrees)?;
-    // Names have the part of the checkpoint in front: `weights/blocks.3.mlp.up.weight`.
+    // Names start with the part of the checkpoint: `weights/blocks.3.mlp.up.weight`.
     let stage = |name: &str| {
         let name = name.split_once('/').map_or(name, |(_, name)| name);
         stages.get(name).copied().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! `fascicle doctor`: what this build carries and what this machine has.
+//! `fascicle doctor`: what this build supports and what this machine offers.
 
 use crate::{failure::Outcome, launcher, machine, numbers::counted, output};
 use bootstrap::Processes;
@@ -38,7 +38,7 @@ struct VendorFindings {
 }
 
 impl Doctor {
-    /// Prints what was found.
+    /// Prints the findings.
     pub(crate) fn run(
         &self,
         drivers: &[Driver],
@@ -119,7 +119,7 @@ impl Findings {
             (Some(all), Some(available)) => {
                 format!("{} available of {}", Bytes(available), Bytes(all))
             }
-            _ => "unknown: the system does not tell".into(),
+            _ => "unknown: the system does not report it".into(),
         }
     }
 }
@@ -134,7 +134,7 @@ impl VendorFindings {
     }
 }
 
-// What is known of MPI: in a job all that was found on joining it, else the library alone.
+// What is known of MPI: in a job, everything found while joining it; otherwise the library alone.
 fn mpi(processes: Option<&'static dyn Processes>) -> Vec<String> {
     match (processes, launcher::processes()) {
         (None, _) => vec!["not compiled in".into()],

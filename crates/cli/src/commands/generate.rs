@@ -20,16 +20,17 @@ use train::{
 /// Arguments of `fascicle generate`.
 #[derive(Args, Debug)]
 pub(crate) struct Generate {
-    /// A checkpoint, or the directory of a run, whose newest one is taken
+    /// A checkpoint, or a run directory, whose newest checkpoint is used
     #[arg(long, value_name = "DIR")]
     checkpoint: PathBuf,
-    /// Text to go on from; by default the beginning of a line
+    /// Text to continue; defaults to the beginning of a line
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
     /// Tokens to add
     #[arg(long, value_name = "N", default_value_t = 256)]
     tokens: usize,
-    /// Above 1 flattens the choice of a token, below 1 sharpens it; 0 takes the likeliest
+    /// Values above 1 flatten the distribution over tokens, values below 1 sharpen it; 0 takes the most
+    /// likely token
     #[arg(
         long,
         value_name = "T",
@@ -37,19 +38,19 @@ pub(crate) struct Generate {
         allow_negative_numbers = true
     )]
     temperature: f64,
-    /// Consider only the likeliest so many; 0 means all
+    /// Consider only the K most likely tokens; 0 considers all
     #[arg(long, value_name = "K", default_value_t = 40)]
     top_k: usize,
-    /// Seed of the draws
+    /// Seed of the random draws
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Ranks along each axis; by default one rank
+    /// Ranks along each axis; defaults to one rank
     #[arg(long, value_name = "AXIS=N,...")]
     grid: Option<Degrees>,
     /// Number of ranks; without --grid they lie along X
     #[arg(long, value_name = "N")]
     ranks: Option<usize>,
-    /// Threads that each rank computes with; by default the cores are shared out
+    /// Threads per rank; by default the ranks share the cores evenly
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Print prompt, text and time as JSON
@@ -109,7 +110,7 @@ impl Generate {
         } = self;
         if !(temperature.is_finite() && temperature >= 0.0) {
             return Err(Failure::usage(format!(
-                "--temperature: found {temperature}, needs a number from 0"
+                "--temperature: found {temperature}, needs a number of at least 0"
             )));
         }
         let prompt = self
@@ -148,14 +149,14 @@ impl Generate {
             .map_err(train::Error::from)?;
         Grid::for_ranks(degrees, config.parallel.order.or_default(), ranks)
             .map_err(train::Error::from)?;
-        // A batch of one sequence asks nothing of the grid: ranks along Z and Data all hold it.
+        // A batch of one sequence makes no demand on the grid: all ranks along Z and Data hold it.
         config
             .model
             .demands()
             .check(&degrees)
             .map_err(train::Error::from)?;
         config.parallel.grid = degrees;
-        // That of the training run may not be this one.
+        // The machine of the training run may not be this one.
         config.parallel.machine = None;
         Ok(Team::new(
             ranks,

@@ -11,21 +11,21 @@ use crate::Registry;
 use crate::{failure::Outcome, launcher};
 use clap::Subcommand;
 
-/// What the program can be asked to do.
+/// The commands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train a model on this machine's ranks
+    /// Train a model
     Train(Box<train::Train>),
-    /// Write text with a trained model
+    /// Generate text with a trained model
     Generate(generate::Generate),
-    /// Tell which grid to use on a machine, how fast it will be, and whether it fits
+    /// Find the best grid for a machine, and predict its speed and memory
     Plan(Box<plan::Plan>),
-    /// Look at, check, re-cut or export a checkpoint
+    /// Inspect, verify, reshard or export a checkpoint
     #[command(subcommand)]
     Checkpoint(checkpoint::Checkpoint),
-    /// Tell what this build carries and what this machine has
+    /// Show what this build supports and what this machine offers
     Doctor(doctor::Doctor),
-    /// Measure products, collectives or training steps, or the whole machine for the planner
+    /// Measure GEMMs, kernels, collectives or training steps, or describe this machine for the planner
     Bench(bench::Bench),
 }
 

@@ -1,4 +1,4 @@
-//! `fascicle plan`: which grid, how fast, and does it fit, without the machine.
+//! `fascicle plan`: finds the grid, its speed and whether it fits, without access to the machine.
 
 use crate::{
     failure::{Failure, Outcome},
@@ -16,88 +16,89 @@ use train::config::{Precision, overlap_from_names};
 /// What to plan.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Plan {
-    /// perlmutter, frontier, alps, selene, laptop, or a machine's file
+    /// perlmutter, frontier, alps, selene, laptop, or the file of a machine description
     #[arg(long, value_name = "NAME|FILE")]
     machine: String,
-    /// Devices of the job; on MI250X a device is a GCD
+    /// Number of devices in the job; on MI250X a device is a GCD
     #[arg(long, value_name = "N")]
     devices: usize,
-    /// gpt-5b to gpt-640b, or a configuration's file
+    /// gpt-5b to gpt-640b, or a configuration file
     #[arg(long, value_name = "NAME|CONFIG")]
     model: String,
-    /// Layers, in place of the model's
+    /// Number of layers, instead of the model's
     #[arg(long, value_name = "N")]
     layers: Option<usize>,
-    /// Width of the residual stream, in place of the model's
+    /// Width of the residual stream, instead of the model's
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
-    /// Attention heads, in place of the model's
+    /// Number of attention heads, instead of the model's
     #[arg(long, value_name = "N")]
     heads: Option<usize>,
-    /// Entries of the vocabulary, in place of the model's
+    /// Vocabulary size, instead of the model's
     #[arg(long, value_name = "N")]
     vocabulary: Option<usize>,
-    /// Tokens of a global batch, as in 16.8M
+    /// Tokens per global batch, as in 16.8M
     #[arg(long, value_name = "TOKENS", default_value = "16777216", value_parser = tokens)]
     batch_tokens: f64,
-    /// Tokens of a sequence, in place of the model's
+    /// Tokens per sequence, instead of the model's
     #[arg(long, value_name = "N")]
     sequence: Option<usize>,
-    /// Type that the model computes in
+    /// Type in which the model computes
     #[arg(long, default_value = "bf16", value_parser = precisions())]
     precision: Precision,
-    /// Let the model be cut in stages
+    /// Allow pipeline stages
     #[arg(long)]
     allow_pipeline: bool,
-    /// What is fixed: ours (everything overlaps), or published-axonn (as in AxoNN's published runs)
+    /// Preset: ours (everything overlaps), or published-axonn (the settings of AxoNN's published runs)
     #[arg(long, value_name = "NAME", default_value = "ours")]
     settings: String,
-    /// Only this grid, as in x=2,z=4,data=8
+    /// Consider only this grid, as in x=2,z=4,data=8
     #[arg(long, value_name = "AXIS=N,...")]
     grid: Option<Degrees>,
-    /// Only this order of axes, fastest varying first, as in x,y,z,pipeline,data
+    /// Consider only this order of axes, fastest varying first, as in x,y,z,pipeline,data
     #[arg(long, value_name = "AXES")]
     order: Option<AxisOrder>,
-    /// Only so many micro-batches for each replica
+    /// Consider only this number of micro-batches per replica
     #[arg(long, value_name = "N")]
     micro_batches: Option<usize>,
-    /// Whether layers are computed again in backward; both are tried otherwise
+    /// Whether to recompute layers in backward; by default both are tried
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     recompute: Option<bool>,
-    /// Only this schedule: gpipe, 1f1b, interleaved:CHUNKS, message-driven
+    /// Consider only this schedule: gpipe, 1f1b, interleaved:CHUNKS, message-driven
     #[arg(long)]
     schedule: Option<ScheduleKind>,
-    /// Whether the optimiser's state is shared over Data; both are tried otherwise
+    /// Whether to shard the optimiser's state over Data; by default both are tried
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     sharded_optimiser: Option<bool>,
-    /// Whether gathered weights stay from a layer's forward to its backward; both are tried otherwise
+    /// Whether to keep gathered weights from a layer's forward to its backward; by default both are tried
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     keep_gathered: Option<bool>,
-    /// Weights travel in f32, as in systems with f32 parameters under an automatic cast
+    /// Gather weights in f32, like systems that keep f32 parameters under automatic casting
     #[arg(long)]
     gather_wide: bool,
-    /// Collectives that run beside compute, in place of the settings': any of oar,ors,oag,oag-backward,data, all, none
+    /// Collectives that run beside compute, instead of the preset's: any of oar,ors,oag,oag-backward,data,
+    /// all, none
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     overlap: Option<Vec<String>>,
-    /// Products run as they are written; by default the fastest variant of each is taken, as if chosen by timing
+    /// Run GEMMs as they are written; by default the fastest variant of each is used, as if chosen by timing
     #[arg(long)]
     untuned: bool,
-    /// Seconds to spend on simulations
+    /// Time limit of the simulations, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 12.0)]
     budget: f64,
-    /// Write the best candidate's simulated step as a Perfetto trace
+    /// Write the simulated step of the best candidate as a Perfetto trace
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Set the best candidate's simulated step beside a measured one, from a run's trace.json
+    /// Compare the simulated step of the best candidate with a measured one, read from a run's trace.json
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
-    /// The plan as JSON on stdout
+    /// Print the plan as JSON on stdout
     #[arg(long)]
     json: bool,
 }
 
 impl Plan {
-    /// Plans, and tells it.
+    /// Plans, and prints the plan.
     pub(crate) fn run(&self, families: &Families) -> Outcome {
         let request = self.request(families)?;
         let plan = search(&request).map_err(as_failure)?;
@@ -108,7 +109,7 @@ impl Plan {
         }
     }
 
-    // The best candidate once more, with every piece of its work.
+    // Simulates the best candidate again, and records every piece of its work.
     fn picture(&self, request: &Request, plan: &plan::Plan) -> Outcome {
         let Some(best) = plan
             .best
@@ -183,7 +184,7 @@ fn as_failure(error: plan::Error) -> Failure {
     }
 }
 
-// A number of tokens, with K, M or G for thousands, millions and thousand millions.
+// Parses a number of tokens; K, M and G stand for 10^3, 10^6 and 10^9.
 fn tokens(text: &str) -> Result<f64, String> {
     let (digits, unit) = match text.chars().last() {
         Some('k' | 'K') => (&text[..text.len() - 1], 1e3),

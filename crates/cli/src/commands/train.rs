@@ -31,33 +31,34 @@ use train::{
     run::Run,
 };
 
-/// Characters, about, that a trained model writes at the end.
+/// Approximate number of characters that a trained model writes at the end.
 const SAMPLE_CHARACTERS: usize = 200;
 
 /// Arguments of `fascicle train`.
 #[derive(Args, Debug)]
 pub(crate) struct Train {
-    /// Configuration file; by default a small GPT on 8 ranks
+    /// Configuration file; defaults to a small GPT on 8 ranks
     #[arg(conflicts_with = "resume")]
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
-    /// Run directory; by default runs/ and the time
+    /// Run directory; defaults to runs/ and the current time
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Go on with the run in this directory, on the same or another grid
+    /// Resume the run in this directory, on the same or another grid
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
-    /// Run one step, tell what it does on each axis, and end
+    /// Run one step, report what it does on each axis, and exit
     #[arg(long)]
     explain: bool,
-    /// Take the planner's best grid, order, schedule and micro-batches for this number of ranks
+    /// Use the planner's best grid, order, schedule and micro-batches for this number of ranks
     #[arg(long, conflicts_with = "resume")]
     plan: bool,
-    /// The machine to plan for and to explain by: a name or a description's file; to plan, by default this one, measured once
+    /// Machine for --plan and --explain: a name or a description file. Without it, --plan measures this
+    /// machine once
     #[arg(long, value_name = "NAME|FILE")]
     machine: Option<String>,
-    /// Record one step's work on every stream in trace.json
+    /// Record the work of one step on every stream in trace.json
     #[arg(long)]
     trace: bool,
     /// Print the result as JSON
@@ -80,13 +81,13 @@ impl Train {
         }
     }
 
-    // Everything that can be refused is refused before the data is read, except for what depends on it.
+    // Refuses invalid input before the data is read, except where validity depends on the data.
     fn prepare(&self, families: &Families) -> Outcome<(Config, Opened)> {
         let mut config = self.overrides.applied(self.base(families)?, families)?;
         if let Some(machine) = &self.machine {
             config.parallel.machine = Some(machine.clone());
         }
-        // Nobody has chosen the default model's grid.
+        // The user did not choose the grid of the default model.
         let is_default = self.config.is_none() && self.resume.is_none();
         self.overrides
             .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
@@ -119,7 +120,7 @@ impl Train {
             (Some(dir), _) | (None, Some(dir)) => Ok(dir.clone()),
             (None, None) => run_dir::fresh(),
         })?;
-        // The first steps are not like the others: buffers are made, and the order of gathers is learnt.
+        // The first steps are not typical: they allocate buffers and learn the order of gathers.
         let traced = (first_step + 2).min(config.training.steps - 1);
         let facts = Facts {
             config: config.clone(),
@@ -148,7 +149,7 @@ impl Train {
         self.launch(driver, run, facts)
     }
 
-    // The newest checkpoint of the run to go on with, and its step.
+    // The newest checkpoint of the run to resume, and its step.
     fn resumed(&self, steps: u64) -> Outcome<(Option<PathBuf>, u64)> {
         let Some(dir) = &self.resume else {
             return Ok((None, 0));
@@ -158,7 +159,7 @@ impl Train {
         if done >= steps {
             let shown = dir.display();
             let sentence = format!(
-                "--resume {shown}: {done} of {steps} steps are done; needs --steps above {done}"
+                "--resume {shown}: {done} of {steps} steps are done, needs --steps above {done}"
             );
             return Err(Failure::Usage(sentence));
         }
@@ -173,7 +174,7 @@ impl Train {
             warn_of_nodes(world, &run.config)?;
             let summary = train::run::run(world, device, &run, &*progress, &stop)?;
             if world.rank() == 0 {
-                // Nothing is left to save: from now on an interrupt ends the program at once.
+                // Nothing is left to save, so from now on an interrupt ends the program at once.
                 stop.ask();
                 progress.leave();
             }
@@ -205,7 +206,7 @@ impl Train {
     }
 }
 
-// A chatty axis that the nodes split is told before the run.
+// Warns before the run if the nodes split an axis with much traffic.
 fn warn_of_nodes(world: &World, config: &Config) -> train::Result<()> {
     if world.num_nodes() == 1 {
         return Ok(());
@@ -220,7 +221,8 @@ fn warn_of_nodes(world: &World, config: &Config) -> train::Result<()> {
     Ok(())
 }
 
-// What the model writes after its training, on the ranks that trained it; nothing where the run was stopped.
+// Text that the model writes after its training, on the ranks that trained it; nothing if the run was
+// stopped.
 fn sample(
     world: &World,
     device: &Device,
@@ -241,7 +243,7 @@ fn sample(
     generate(world, device, &run.config, tokenizer, &reader, &request).map(Some)
 }
 
-/// A beginning that the tokenizer knows: a new line where it has one.
+/// A prompt that the tokenizer can encode: a newline if it has one.
 pub(super) fn prompt(tokenizer: &Tokenizer) -> String {
     let is_known = |text: &&str| {
         tokenizer
@@ -260,20 +262,20 @@ fn sample_tokens(tokenizer: &Tokenizer) -> usize {
     }
 }
 
-// A failed run that has a checkpoint can go on from there.
+// Adds the command that resumes a failed run, if the run has a checkpoint.
 fn with_way_on(failure: Failure, dir: &Path) -> Failure {
     match (failure, Reader::open(dir)) {
         (Failure::Run(text), Ok(reader)) => {
             let (dir, path) = (dir.display(), reader.path().display());
             Failure::Run(format!(
-                "{text}\nthe last checkpoint is {path}; to go on: fascicle train --resume {dir}"
+                "{text}\nthe last checkpoint is {path}; to resume: fascicle train --resume {dir}"
             ))
         }
         (failure, _) => failure,
     }
 }
 
-// Columns of the terminal, where the shell tells them.
+// Columns of the terminal, if the shell reports them.
 fn columns() -> usize {
     std::env::var("COLUMNS")
         .ok()

@@ -1,4 +1,4 @@
-//! Where an axis lies on the nodes, and what its traffic should take there.
+//! Where an axis lies on the nodes, and how long its traffic should take there.
 
 use super::seen::Seen;
 use crate::failure::{Failure, Outcome};
@@ -48,13 +48,13 @@ pub(super) struct Expected {
     machine: Option<Machine>,
     source: String,
     hierarchical: Hierarchical,
-    // Seconds of a step besides communication, or all of it where it was measured.
+    // Seconds of a step apart from communication, or the measured time of the full step.
     compute_s: f64,
     measured_s: Option<f64>,
 }
 
 impl Expected {
-    /// By the machine that is named, or by the links that were measured; nothing where there is neither.
+    /// Expected times from the named machine, or from the measured links; `None` if there is neither.
     pub(super) fn new(config: &Config, seen: &Seen) -> Outcome<Expected> {
         let hierarchical = config.parallel.hierarchical;
         if let Some(machine) = config.machine()? {
@@ -93,7 +93,7 @@ impl Expected {
         })
     }
 
-    /// Seconds of this rank's traffic on each axis that has any.
+    /// Seconds that this rank's traffic takes on `axis`; `None` without traffic.
     pub(super) fn seconds(&self, seen: &Seen, axis: Axis) -> Option<f64> {
         let pricing = Pricing {
             machine: self.machine.as_ref()?,
@@ -113,14 +113,14 @@ impl Expected {
         )
     }
 
-    /// The time that shares are of, for so many seconds of communication.
+    /// The total that the percentages refer to, in seconds, given the seconds of communication.
     pub(super) fn total(&self, communication_s: f64) -> f64 {
         self.measured_s
             .unwrap_or(self.compute_s + communication_s)
             .max(communication_s)
     }
 
-    /// What the seconds come from.
+    /// Where the seconds come from.
     pub(super) fn source(&self) -> &str {
         &self.source
     }

@@ -1,4 +1,4 @@
-//! What one rank sees of a step that is run to be explained.
+//! What one rank sees of the step that is explained.
 
 use crate::commands::bench::links::{Kind, PROBE, measure_links};
 use bootstrap::World;
@@ -13,24 +13,25 @@ use train::{Config, batches::Batches};
 pub(crate) struct Seen {
     /// The rank.
     pub(crate) rank: usize,
-    /// The grid, in the order that was chosen.
+    /// The grid, in the chosen order.
     pub(crate) grid: Grid,
     /// Who sits where.
     pub(crate) mapping: Mapping,
-    /// What its collectives moved in the step.
+    /// What its collectives moved during the step.
     pub(crate) counters: Counters,
     /// What the library decided.
     pub(crate) report: Report,
-    /// Bytes of the linear layers of all stages that it is in line with.
+    /// Bytes of the linear layers of all stages in line with this rank.
     pub(crate) linear: Vec<(Axis, Operation, u64)>,
     /// Seconds of the step.
     pub(crate) step_s: f64,
-    /// The links, measured where there are several nodes and no machine is named.
+    /// The links, measured if there are several nodes and no machine is named.
     pub(crate) links: Vec<Timed>,
 }
 
 impl Seen {
-    /// Runs two steps and looks at the second: in the first, buffers are made and the order of gathers is learnt.
+    /// Runs two steps and reports the second, because the first allocates buffers and learns the order of
+    /// gathers.
     pub(crate) fn of(
         world: &World,
         device: &Device,
@@ -73,7 +74,7 @@ impl Seen {
     }
 }
 
-// The groups of all axes, and the two levels of those that span nodes.
+// The groups of all axes, and both levels of those that span nodes.
 fn kinds(grid: &Grid, mapping: &Mapping) -> Vec<Kind> {
     let mut kinds = Vec::new();
     for axis in Axis::ALL.into_iter().filter(|axis| grid.degree(*axis) > 1) {
@@ -101,7 +102,7 @@ const COUNTED: [(Axis, Operation); 4] = [
     (Axis::Z, Operation::ReduceScatter),
 ];
 
-// Each stage counts its own layers; the formulas are the model's.
+// Each stage counts its own layers, but the formulas cover the whole model.
 fn linear(context: &Context, counters: &Counters) -> train::Result<Vec<(Axis, Operation, u64)>> {
     let own = COUNTED.map(|(axis, operation)| counters.get(axis, operation, Subject::Linear).bytes);
     let told = context.exchange("explain", &[Axis::Pipeline])?.all_gather(

@@ -26,7 +26,7 @@ const OPERATIONS: [Operation; 3] = [
     Operation::ReduceScatter,
 ];
 
-/// 1 KiB to 64 MiB, each four times the last.
+/// 1 KiB to 64 MiB, each four times the one before.
 const BYTES: [usize; 9] = [
     1 << 10,
     1 << 12,
@@ -39,7 +39,7 @@ const BYTES: [usize; 9] = [
     1 << 26,
 ];
 
-/// Calls of warm-up, and calls that count.
+/// Calls of warm-up, and calls that are timed.
 const WARM_UP: usize = 3;
 
 /// Arguments of `fascicle bench collectives`.
@@ -48,16 +48,16 @@ pub(crate) struct Collectives {
     /// Number of ranks; by default 2, or as many as mpirun or srun started
     #[arg(long, value_name = "N")]
     ranks: Option<usize>,
-    /// Threads that each rank computes with
+    /// Threads per rank
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     /// Sizes of the whole buffers; by default 1 KiB to 64 MiB
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     bytes: Vec<usize>,
-    /// Measure groups of every kind too, and write them into a machine's description
+    /// Also measure groups of every kind, and write the times into a machine's description
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Print one line of JSON for each operation and size
+    /// Print one line of JSON per operation and size
     #[arg(long)]
     json: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Collectives {
 struct Line {
     operation: &'static str,
     ranks: usize,
-    /// Bytes of the whole buffer: what a rank holds before a reduction or after a gather.
+    /// Bytes of the whole buffer, which a rank holds before a reduction or after a gather.
     bytes: usize,
     us: f64,
     min_us: f64,
@@ -76,7 +76,7 @@ struct Line {
 }
 
 impl Collectives {
-    /// Prints a line for each operation and size.
+    /// Prints a line per operation and size.
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
         let driver = device::preferred(drivers)?;
         let sizes = self.sizes()?;
@@ -120,7 +120,7 @@ impl Collectives {
         self.ranks.or_else(launcher::num_ranks).unwrap_or(2)
     }
 
-    // Whole f32 for each rank.
+    // The same whole number of f32 for each rank.
     fn sizes(&self) -> Outcome<Vec<usize>> {
         let ranks = self.ranks();
         if ranks < 2 {
@@ -185,7 +185,8 @@ fn measure(
     })
 }
 
-// Seconds of each call on this rank, warm-up included: the ranks leave a barrier, and the call's work has run.
+// Seconds of each call on this rank, warm-up included. A call is timed from a barrier of all ranks until its
+// work has run.
 fn timed(
     device: &Device,
     group: &Communicator,
@@ -216,8 +217,8 @@ fn timed(
     Ok(seconds)
 }
 
-// A collective that moves nothing would be fast: ones must have become what they should. Then zeros go on, as sums of
-// sums would overflow.
+// A collective that moved nothing would be fast, so the ones must have become the expected values. Later
+// calls run on zeros, because sums of sums would overflow.
 fn check(
     operation: Operation,
     group: &Communicator,
@@ -246,7 +247,7 @@ fn check(
     }
 }
 
-// Small calls are many: they scatter more, and cost nothing.
+// Small calls scatter more and are cheap, so there are many of them.
 fn calls(count: usize) -> usize {
     ((1 << 24) / count.max(1)).clamp(15, 200)
 }

@@ -1,13 +1,13 @@
-//! The machine's file that measurements go into.
+//! The machine description file that receives the measurements.
 
 use crate::failure::{Failure, Outcome};
 use grid::machine::{Machine, links::Timed};
 use std::path::Path;
 
-/// Puts measured times into a machine's file: the one that is there, or one like the laptop's.
+/// Writes measured times into a machine description: the existing file, or a new one based on the laptop's.
 ///
 /// # Errors
-/// A file that is no machine's description, or that cannot be written.
+/// A file that is not a machine description, or that cannot be written.
 pub(crate) fn save(
     path: &Path,
     nodes: usize,
@@ -20,7 +20,7 @@ pub(crate) fn save(
     write(path, &machine)
 }
 
-/// Writes a machine's file.
+/// Writes a machine description.
 ///
 /// # Errors
 /// Those of the file system, with the path.
@@ -29,10 +29,10 @@ pub(crate) fn write(path: &Path, machine: &Machine) -> Outcome {
         .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
 }
 
-/// Refuses a file that could not be written, or is no machine's description, before anything is measured for it.
+/// Refuses, before any measurement, a file that cannot be written or is not a machine description.
 ///
 /// # Errors
-/// Where its folder does not exist; as [`save`].
+/// If its folder does not exist, and those of [`save`].
 pub(crate) fn check(path: &Path) -> Outcome {
     check_folder(path)?;
     found(path).map(drop)

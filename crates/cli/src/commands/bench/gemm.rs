@@ -1,4 +1,4 @@
-//! `fascicle bench gemm`: the products of the benchmark's model.
+//! `fascicle bench gemm`: the GEMMs of the benchmark's model.
 
 use crate::{
     device,
@@ -19,34 +19,34 @@ use tensor::{
 };
 use train::config::Precision;
 
-/// A shape is measured at least so often, and for at least so long.
+/// Each shape is measured at least this often, and for at least this long.
 const FEWEST_CALLS: usize = 7;
 const SHORTEST: Duration = Duration::from_millis(400);
 
 /// Arguments of `fascicle bench gemm`.
 #[derive(Args, Debug)]
 pub(crate) struct Gemm {
-    /// Threads; by default all cores
+    /// Threads; defaults to all cores
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Tokens of a batch: rows of the activations
+    /// Tokens per batch: rows of the activations
     #[arg(long, value_name = "N", default_value_t = 2048)]
     tokens: usize,
     /// Width of the model
     #[arg(long, value_name = "N", default_value_t = 512)]
     hidden: usize,
-    /// Rows of the head's table
+    /// Vocabulary size: rows of the head's table
     #[arg(long, value_name = "N", default_value_t = 8192)]
     vocabulary: usize,
     /// Type of the matrices
     #[arg(long, default_value = "f32", value_parser = precisions())]
     precision: Precision,
-    /// Print one line of JSON for each shape
+    /// Print one line of JSON per shape
     #[arg(long)]
     json: bool,
 }
 
-/// A product as a layer asks for it: `m x k` times `k x n`.
+/// A GEMM as a layer requests it: `m x k` times `k x n`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Product {
     pub(super) what: &'static str,
@@ -56,7 +56,7 @@ pub(super) struct Product {
     pub(super) k: usize,
 }
 
-/// A product with its matrices.
+/// A GEMM with its matrices.
 #[derive(Debug)]
 pub(super) struct Ready {
     product: Product,
@@ -79,7 +79,7 @@ struct Line {
 }
 
 impl Gemm {
-    /// Prints a line for each shape.
+    /// Prints a line per shape.
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
         let driver = device::preferred(drivers)?;
         let threads = self.threads.unwrap_or_else(machine::cores);
@@ -106,7 +106,7 @@ impl Gemm {
         })
     }
 
-    // Forward, gradient of the input, gradient of the weights; the head's table is stored the other way round.
+    // Forward, gradient of the input, gradient of the weights; the head's table is stored transposed.
     fn products(&self) -> Vec<Product> {
         let (t, h, v) = (self.tokens, self.hidden, self.vocabulary);
         let product = |what, transpose, m, n, k| Product {
@@ -140,7 +140,7 @@ impl Product {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64
     }
 
-    /// Makes the matrices, of that type, and runs the product twice to warm up.
+    /// Makes the matrices in the given type, and runs the GEMM twice to warm up.
     ///
     /// # Errors
     /// Those of the device.
@@ -187,7 +187,7 @@ impl Product {
 }
 
 impl Ready {
-    /// Runs the product, and waits for it.
+    /// Runs the GEMM, and waits for it.
     ///
     /// # Errors
     /// Those of the device.

@@ -1,4 +1,5 @@
-//! Times of collectives and messages between ranks of one or of several nodes, all sibling groups at once.
+//! Times of collectives and messages between ranks of one or several nodes, with all sibling groups active at
+//! once.
 
 use crate::numbers::Spread;
 use bootstrap::World;
@@ -18,12 +19,13 @@ const OPERATIONS: [Operation; 4] = [
     Operation::Message,
 ];
 
-/// Groups of `size` ranks, neighbours `inner` positions apart, where ranks of a node have neighbouring positions.
+/// Groups of `size` ranks whose neighbours are `inner` positions apart. Ranks of a node have neighbouring
+/// positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// Positions between neighbours.
     pub(crate) inner: usize,
-    /// Ranks of a group.
+    /// Ranks per group.
     pub(crate) size: usize,
 }
 
@@ -43,19 +45,20 @@ impl Kind {
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    /// Sizes of whole buffers in bytes, rising, and calls in a row for each.
+    /// Sizes of whole buffers in bytes, ascending, with the number of back-to-back calls for each.
     sizes: &'static [(usize, usize)],
-    /// Microseconds that a row may take: over slow links calls are fewer, and the last sizes are left out.
+    /// Microseconds that a row may take. Over slow links there are fewer calls, and the largest sizes are
+    /// skipped.
     row_us: f64,
 }
 
-/// What is enough to compare axes, in a second or two.
+/// Enough to compare axes, in a second or two.
 pub(crate) const PROBE: Effort = Effort {
     sizes: &[(4 << 10, 8), (128 << 10, 4), (1 << 20, 2)],
     row_us: 60e3,
 };
 
-/// What goes into a machine's description.
+/// Measurements for a machine's description.
 pub(crate) const FULL: Effort = Effort {
     sizes: &[
         (1 << 10, 100),
@@ -68,7 +71,8 @@ pub(crate) const FULL: Effort = Effort {
 };
 
 impl Effort {
-    // Calls in a row for the size at `index`, judged by the point before it; none where one would take too long.
+    // Calls in a row for the size at `index`, judged by the point before it. `None` if a single call would
+    // take too long.
     fn calls(&self, index: usize, before: Option<&[f64; 2]>) -> usize {
         let (bytes, calls) = self.sizes[index];
         let us = before.map_or(0.0, |[bytes_before, us]| us * bytes as f64 / bytes_before);
@@ -79,7 +83,8 @@ impl Effort {
     }
 }
 
-/// Seconds of each collective, and of a message between neighbours, in groups of these kinds; the same on every rank.
+/// Seconds of each collective, and of a message between neighbours, in groups of these kinds. The same on
+/// every rank.
 pub(crate) fn measure_links(
     world: &World,
     device: &Device,
@@ -133,7 +138,7 @@ fn points(
     Ok(points)
 }
 
-// A grid whose Y axis has groups of that kind.
+// A grid whose Y axis has groups of the given kind.
 fn context(world: &World, device: &Device, kind: Kind) -> train::Result<Context> {
     let (x, y) = (kind.inner, kind.size);
     let degrees = Degrees {
@@ -168,7 +173,7 @@ impl<'a> Probe<'a> {
         })
     }
 
-    // Microseconds of one call, where the slowest rank takes them; the middle of three rounds.
+    // Microseconds per call on the slowest rank; the median of three rounds.
     fn us(&self, operation: Operation, calls: usize) -> train::Result<f64> {
         let mut rounds = Vec::new();
         self.calls(operation, 1)?;
@@ -215,7 +220,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    // Pairs of neighbours, there and back; a group of odd size has one rank that stays out.
+    // Pairs of neighbours send there and back; in a group of odd size one rank is idle.
     fn message(&self, call: usize) -> hal::Result<()> {
         let (context, group) = (self.context, self.group);
         let (stream, subject, other) = (

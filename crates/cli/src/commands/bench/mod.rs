@@ -1,6 +1,6 @@
-//! `fascicle bench`: how fast products, kernels, collectives and whole steps are here.
+//! `fascicle bench`: the speed of GEMMs, kernels, collectives and complete steps on this machine.
 //!
-//! Every timed call begins at a barrier of all ranks, and ends once its work has run. What is reported is the median
+//! Every timed call starts at a barrier of all ranks and ends once its work has run. Reports give the median
 //! with the smallest and the largest time, after a warm-up.
 
 mod collectives;
@@ -22,7 +22,7 @@ use crate::{
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// One measurement, or all that the planner needs.
+/// One measurement, or everything that the planner needs.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
@@ -33,16 +33,16 @@ pub(crate) struct Bench {
     what: Option<What>,
 }
 
-/// What can be measured.
+/// The available measurements.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// The products of the benchmark's model
+    /// The GEMMs of the benchmark's model
     Gemm(gemm::Gemm),
-    /// The kernels of a training step, beside the bandwidth of a copy; attention; launches
+    /// The kernels of a training step beside the bandwidth of a copy; attention; launches
     Kernels(kernels::Kernels),
     /// all_reduce, all_gather and reduce_scatter between ranks
     Collectives(collectives::Collectives),
-    /// Whole training steps on one fixed batch
+    /// Complete training steps on one fixed batch
     Step(Box<step::Step>),
 }
 

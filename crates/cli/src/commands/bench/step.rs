@@ -1,4 +1,5 @@
-//! `fascicle bench step`: whole training steps of one model on one batch, to compare with other systems.
+//! `fascicle bench step`: complete training steps of one model on one batch, for comparison with other
+//! systems.
 
 use super::{
     gemm::Product,
@@ -20,10 +21,10 @@ use std::{path::PathBuf, sync::Arc, time::Instant};
 use tensor::{DType, Device, ops::Transpose};
 use train::{Config, architecture::Text, checkpoint::PlainFile};
 
-/// Steps that are left out of the figures.
+/// Steps excluded from the figures.
 const WARM_UP: usize = 2;
 
-/// The products' peak is the best of so many rounds of so many calls on every rank.
+/// The peak of GEMMs is the best of this many rounds of this many calls on every rank.
 const PEAK_ROUNDS: usize = 6;
 const PEAK_CALLS: usize = 4;
 
@@ -34,10 +35,10 @@ pub(crate) struct Step {
     sizes: Sizes,
     #[command(flatten)]
     running: Running,
-    /// Steps, the first two of them warm-up
+    /// Steps, including two of warm-up
     #[arg(long, value_name = "N", default_value_t = 9)]
     steps: u64,
-    /// Begin with the weights of this safetensors file, and train on its `ids` if it has any
+    /// Start from the weights in this safetensors file, and train on its `ids` if it has any
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Print one line of JSON
@@ -64,7 +65,7 @@ struct Line {
     share_of_peak: f64,
 }
 
-// What one rank measured.
+// The measurements of one rank.
 struct Measured {
     seconds: Vec<f64>,
     losses: Vec<f64>,
@@ -183,7 +184,7 @@ impl Plan {
         let (seconds, losses) = self.steps(world, device)?;
         let tensor_bytes = device.memory_use().peak;
         let everyone = world.everyone();
-        // Read before the products below take memory of their own.
+        // Read before the GEMMs below allocate memory of their own.
         everyone.barrier()?;
         let peak_mib = machine::peak_resident_mib();
         everyone.barrier()?;
@@ -224,7 +225,7 @@ impl Plan {
     }
 }
 
-// The best that products reach on all ranks together: they share the processors here as they do in a step.
+// The best rate that GEMMs reach on all ranks together, which share the processors as they do in a step.
 fn peak_gflops(world: &World, device: &Device, dtype: DType) -> train::Result<f64> {
     let product = Product {
         what: "peak",
@@ -252,7 +253,7 @@ impl Line {
             .peak_mib
             .map_or("unknown".into(), |mib| format!("{mib:.0} MiB"));
         format!(
-            "{} on {}: {:.1} ms a step [{:.1} .. {:.1}], loss {:.5} after {} steps, {:.1} Gflop/s = {:.0} % of the \
+            "{} on {}: {:.1} ms per step [{:.1} .. {:.1}], loss {:.5} after {} steps, {:.1} Gflop/s = {:.0} % of the \
              products' {:.1}, {memory} resident at the peak, {:.0} MiB of tensors on a rank",
             self.mode,
             self.grid,

@@ -1,4 +1,4 @@
-//! What `fascicle bench step` trains: the configuration, and the one batch of all its steps.
+//! The configuration that `fascicle bench step` trains, and the one batch of all its steps.
 
 use crate::{
     failure::{Failure, Outcome},
@@ -31,13 +31,13 @@ pub(super) struct Sizes {
     /// Attention heads
     #[arg(long, value_name = "N", default_value_t = 8)]
     heads: usize,
-    /// Heads of keys and values; by default as many as heads
+    /// Heads of keys and values; defaults to the number of heads
     #[arg(long, value_name = "N")]
     kv_heads: Option<usize>,
-    /// Width of the MLP; by default the family's
+    /// Width of the MLP; defaults to that of the family
     #[arg(long, value_name = "N")]
     mlp_hidden: Option<usize>,
-    /// Tokens of a sequence
+    /// Tokens per sequence
     #[arg(long, value_name = "N", default_value_t = 256)]
     context: usize,
     /// Number of tokens
@@ -49,24 +49,24 @@ pub(super) struct Sizes {
     /// Use the embedding's table as the head
     #[arg(long, conflicts_with = "untied")]
     tied: bool,
-    /// A head with a table of its own: the default
+    /// Give the head a table of its own (the default)
     #[arg(long)]
     untied: bool,
 }
 
-/// How the benchmark's steps run.
+/// How the benchmark runs its steps.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Running {
     /// Ranks along each axis
     #[arg(long, value_name = "AXIS=N,...", default_value = "x=1")]
     pub(super) grid: Degrees,
-    /// Threads that each rank computes with
+    /// Threads per rank
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) threads: usize,
     /// Type of weights and activations; sums and the optimiser's state are wider
     #[arg(long, default_value = "f32", value_parser = precisions())]
     precision: Precision,
-    /// Micro-batches of a replica; by default one for each stage
+    /// Micro-batches per replica; defaults to one per stage
     #[arg(long, value_name = "N")]
     micro_batches: Option<usize>,
     /// gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
@@ -142,7 +142,7 @@ fn model(families: &Families, sizes: &Sizes) -> Outcome<ModelConfig> {
     families.edited(None, keys).map_err(Failure::usage)
 }
 
-/// Tokens of a sequence, and their number.
+/// Tokens per sequence, and vocabulary size.
 ///
 /// # Errors
 /// [`Failure::Usage`] for a model that reads no text.
@@ -160,7 +160,7 @@ pub(super) fn random_ids(text: Text, batch: usize) -> Vec<u32> {
         .collect()
 }
 
-/// This rank's tokens of the batch, under the number of a step.
+/// This rank's tokens of the batch, under the number of the step.
 pub(super) fn batch(trainer: &Trainer, text: Text, ids: &[u32], step: u64) -> train::Result<Batch> {
     let rows = ids.chunks_exact(text.context + 1);
     let tokens = |range: Range<usize>| {
@@ -177,7 +177,7 @@ pub(super) fn batch(trainer: &Trainer, text: Text, ids: &[u32], step: u64) -> tr
         .cut(trainer.context(), trainer.dtype(), step, tokens)
 }
 
-/// Which kind of parallelism the grid is, in one word.
+/// The kind of parallelism that the grid uses, in one word.
 pub(super) fn mode(grid: &Degrees) -> &'static str {
     let (tensor, data, pipeline) = (
         grid.x * grid.y * grid.z > 1,

@@ -1,4 +1,4 @@
-//! Causal attention at the usual sizes of a head.
+//! Causal attention at the usual head sizes.
 
 use super::{
     Sizes,
@@ -12,10 +12,10 @@ use tensor::ops::{
 
 const FAMILY: &str = "attention";
 
-/// Sizes of a head that models have.
+/// Head sizes common in published models.
 const USUAL: [usize; 2] = [64, 128];
 
-/// Forward and backward, for the model's heads and for the usual ones that fit its width.
+/// Forward and backward, for the model's heads and for the usual head sizes that fit its width.
 pub(super) fn cases(sizes: Sizes) -> Vec<Case> {
     head_sizes(sizes)
         .into_iter()
@@ -43,14 +43,15 @@ fn shape_of(sizes: Sizes, head_size: usize) -> AttentionShape {
     }
 }
 
-// Two products, of queries with keys and of weights with values, with 2 flop for each pair of tokens and element of a
-// head; the mask leaves half of the pairs (and half of each token with itself, which published counts leave out as well).
+// Two GEMMs, queries with keys and weights with values, at 2 flop per pair of tokens and element of a head.
+// The mask leaves half of the pairs. It also leaves half of each token's pair with itself, which published
+// counts omit as well.
 fn forward_flop(shape: &AttentionShape) -> f64 {
     let pairs = shape.sequence as f64 * shape.sequence as f64 / 2.0;
     2.0 * 2.0 * pairs * (shape.sequences * shape.heads * shape.head_size) as f64
 }
 
-// Five products: the scores once more, and the gradients of weights, queries, keys and values.
+// Five GEMMs: the scores again, and the gradients of weights, queries, keys and values.
 fn backward_flop(shape: &AttentionShape) -> f64 {
     2.5 * forward_flop(shape)
 }

@@ -1,4 +1,4 @@
-//! An operation to be timed, with its operands and the bytes that it moves at the least.
+//! An operation to be timed, with its operands and the minimum number of bytes that it moves.
 
 use super::timing;
 use crate::numbers::Spread;
@@ -6,13 +6,15 @@ use hal::random::Key;
 use std::{collections::BTreeSet, fmt};
 use tensor::{DType, Device, Tensor, ops};
 
-/// An operation finds none of its operands in a cache when those of other calls with so many bytes lie between.
+/// No operand is still in a cache when a call uses it again, once other calls have moved this many bytes in
+/// between.
 const ROTATED_BYTES: usize = 256 << 20;
 
-/// Small operands would need thousands of sets: those are in the caches of a training step too.
+/// Small operands would need thousands of sets. In a training step they are in the caches too, so the number
+/// of sets is capped.
 const MOST_SETS: usize = 16;
 
-/// Numbers that the host draws for a tensor; a longer one holds them again and again.
+/// Numbers that the host draws for a tensor; a longer tensor repeats them.
 const DRAWN: usize = 1 << 16;
 
 type Make = Box<dyn Fn(&Maker<'_>) -> train::Result<Operands>>;
@@ -20,42 +22,42 @@ type Call = Box<dyn Fn(&Operands) -> train::Result<Vec<Tensor>>>;
 
 /// One operation at one size.
 pub(super) struct Case {
-    /// Its name, as tables and JSON have it.
+    /// Its name in tables and JSON.
     pub(super) name: String,
-    /// What kind of operation it is.
+    /// The kind of operation.
     pub(super) family: &'static str,
-    /// Floating-point operations, where these are what it waits for.
+    /// Floating-point operations, where the operation is limited by compute.
     pub(super) flop: Option<f64>,
     make: Make,
     call: Call,
 }
 
-/// The tensors of an operation, by what becomes of them.
+/// The tensors of an operation, by how it uses them.
 #[derive(Debug, Default)]
 pub(super) struct Operands {
-    /// Read as a whole.
+    /// Read in full.
     pub(super) read: Vec<Tensor>,
     /// Read and written.
     pub(super) updated: Vec<Tensor>,
-    /// Written as a whole.
+    /// Written in full.
     pub(super) written: Vec<Tensor>,
-    /// A table of which only some rows are used.
+    /// A table of which the operation uses only some rows.
     pub(super) table: Option<Tensor>,
-    /// Bytes of those rows, once for reading and once for writing.
+    /// Bytes of those rows: once for reading, once more for writing.
     pub(super) table_bytes: usize,
 }
 
-/// What a case measured.
+/// The measurement of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
-    /// Seconds of a call.
+    /// Seconds per call.
     pub(super) seconds: Spread,
-    /// Bytes that a call moves at the least.
+    /// Minimum number of bytes that a call moves.
     pub(super) bytes: usize,
 }
 
 impl Case {
-    /// A case that waits for memory.
+    /// A case that is limited by memory bandwidth.
     pub(super) fn new(
         name: &str,
         family: &'static str,
@@ -71,7 +73,7 @@ impl Case {
         }
     }
 
-    /// The same, of an operation that waits for products of so many floating-point operations.
+    /// The same for an operation that is limited by GEMMs, with `flop` floating-point operations.
     pub(super) fn with_flop(self, flop: f64) -> Case {
         Case {
             flop: Some(flop),
@@ -79,7 +81,8 @@ impl Case {
         }
     }
 
-    /// Times it. The results of a call live until its operands come round again, so that they change places too.
+    /// Times it. The results of a call live until its operands are used again, so that results change places
+    /// too.
     ///
     /// # Errors
     /// Those of the device.
@@ -98,7 +101,8 @@ impl Case {
             turn = (turn + 1) % sets.len();
             Ok(())
         };
-        // A new block of memory costs more than the call: after a round and one more there is one for each result.
+        // Allocating memory costs more than the call. After one round and one more call, a block exists for
+        // each result.
         (0..=sets.len()).try_for_each(|_| call())?;
         let seconds = timing::batches(maker.device, repetitions, call)?;
         Ok(Measured { seconds, bytes })
@@ -120,8 +124,8 @@ impl Operands {
         }
     }
 
-    // Each operand moves once and one that is updated twice, however often the kernels in fact go over it. What passes
-    // between the kernels of one operation does not count.
+    // Each operand moves once, or twice if it is updated, however often the kernels read or write it. Data
+    // passed between the kernels of one operation does not count.
     fn moved(&self, results: &[Tensor]) -> usize {
         bytes(&self.read)
             + 2 * bytes(&self.updated)
@@ -184,7 +188,7 @@ impl Maker<'_> {
         Ok(tensor)
     }
 
-    /// Zeros of the type that sums are held in.
+    /// Zeros of the type in which sums are held.
     ///
     /// # Errors
     /// Those of the device.
@@ -192,7 +196,7 @@ impl Maker<'_> {
         Ok(Tensor::zeros(self.device, self.dtype.accumulator(), shape)?)
     }
 
-    /// Ids below `vocabulary`, and how many different ones they are.
+    /// Ids below `vocabulary`, and the number of distinct ids.
     ///
     /// # Errors
     /// Those of the device.

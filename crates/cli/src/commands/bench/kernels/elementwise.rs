@@ -1,4 +1,4 @@
-//! Operations on each element by itself.
+//! Operations on individual elements.
 
 use super::{
     Sizes,
@@ -21,14 +21,14 @@ pub(super) fn cases(sizes: Sizes, dtype: DType) -> Vec<Case> {
         gelu_backward(sizes),
     ];
     cases.extend([swiglu(sizes), swiglu_backward(sizes), dropout(sizes)]);
-    // A step casts only where sums are held in another type than activations.
+    // A step casts only where sums and activations have different types.
     if dtype != dtype.accumulator() {
         cases.push(cast(sizes));
     }
     cases
 }
 
-// Two read, one written.
+// Two operands read, one written.
 fn add(sizes: Sizes) -> Case {
     let shape = sizes.stream();
     Case::new(
@@ -44,7 +44,8 @@ fn add(sizes: Sizes) -> Case {
     )
 }
 
-// The matrix is read and written, the bias read. It is 0: added again and again it would leave the type's range.
+// Reads and writes the matrix and reads the bias. The bias is 0, because adding another value many times
+// would overflow the type.
 fn add_bias(sizes: Sizes) -> Case {
     let [rows, columns] = sizes.mlp();
     Case::new(
@@ -65,7 +66,7 @@ fn add_bias(sizes: Sizes) -> Case {
     )
 }
 
-// One read, one written.
+// One operand read, one written.
 fn gelu(sizes: Sizes) -> Case {
     let shape = sizes.mlp();
     Case::new(
@@ -76,7 +77,7 @@ fn gelu(sizes: Sizes) -> Case {
     )
 }
 
-// Input and gradient read, a gradient written.
+// Input and gradient read, one gradient written.
 fn gelu_backward(sizes: Sizes) -> Case {
     let shape = sizes.mlp();
     Case::new(
@@ -98,7 +99,7 @@ fn gelu_backward(sizes: Sizes) -> Case {
     )
 }
 
-// Two read, one written.
+// Two operands read, one written.
 fn swiglu(sizes: Sizes) -> Case {
     let shape = sizes.gated_mlp();
     Case::new(
@@ -135,7 +136,7 @@ fn swiglu_backward(sizes: Sizes) -> Case {
     )
 }
 
-// One read, one written; the draws are computed.
+// One operand read, one written; the random draws are computed.
 fn dropout(sizes: Sizes) -> Case {
     let [rows, columns] = sizes.stream();
     let region = Region {
@@ -160,7 +161,7 @@ fn dropout(sizes: Sizes) -> Case {
     )
 }
 
-// Activations to the type that sums are held in: one read, one written.
+// Activations to the type in which sums are held: one operand read, one written.
 fn cast(sizes: Sizes) -> Case {
     let shape = sizes.stream();
     Case::new(

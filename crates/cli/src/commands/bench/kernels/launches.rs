@@ -1,13 +1,15 @@
-//! What a launch costs, by the smallest kernel there is: it sets one element.
+//! The cost of a launch, measured with the smallest kernel there is: it sets one element.
 
 use crate::numbers::Spread;
 use std::time::Instant;
 use tensor::{DType, Device, Tensor};
 
-/// Launches in a row. More than a vendor's queue holds would be timed as long as the device takes for them.
+/// Launches in a row. If there were more than the vendor's queue holds, the time would be that of the device
+/// running them.
 const IN_A_ROW: usize = 256;
 
-/// Seconds of the host for queueing one kernel, and from queueing one to its end with a wait behind each.
+/// Seconds the host takes to queue one kernel, and seconds from queueing a kernel until it has run, with a
+/// wait after each.
 ///
 /// # Errors
 /// Those of the device.
@@ -25,7 +27,7 @@ pub(super) fn measure(device: &Device, repetitions: usize) -> train::Result<[Spr
     ])
 }
 
-// The device catches up between two rows, outside of the times; the first row is warm-up.
+// The device catches up between two rows, outside the timed interval. The first row is warm-up.
 fn spread(
     device: &Device,
     repetitions: usize,

@@ -1,4 +1,4 @@
-//! `fascicle bench kernels`: the kernels of a training step one by one, beside the bandwidth of a copy, and launches.
+//! `fascicle bench kernels`: each kernel of a training step beside the bandwidth of a copy, and launches.
 
 mod attention;
 mod case;
@@ -32,24 +32,24 @@ const COPY_BYTES: usize = 256 << 20;
 pub(crate) struct Kernels {
     #[command(flatten)]
     sizes: Sizes,
-    /// Threads; by default all cores
+    /// Threads; defaults to all cores
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Type of weights and activations; sums and the optimiser's state are wider
     #[arg(long, default_value = "f32", value_parser = precisions())]
     precision: Precision,
-    /// Batches of calls that count, for each kernel
+    /// Timed batches of calls per kernel
     #[arg(long, value_name = "N", default_value_t = 9)]
     repetitions: usize,
-    /// Print one line of JSON for each kernel
+    /// Print one line of JSON per kernel
     #[arg(long)]
     json: bool,
 }
 
-/// Sizes of the model whose step the kernels are of.
+/// Sizes of the model whose kernels are timed.
 #[derive(Args, Clone, Copy, Debug)]
 struct Sizes {
-    /// Tokens of a batch: rows of the activations
+    /// Tokens per batch: rows of the activations
     #[arg(long, value_name = "N", default_value_t = 2048)]
     tokens: usize,
     /// Width of the model
@@ -61,7 +61,7 @@ struct Sizes {
     /// Tokens of a sequence
     #[arg(long, value_name = "N", default_value_t = 256)]
     context: usize,
-    /// Number of tokens that there are
+    /// Vocabulary size
     #[arg(long, value_name = "N", default_value_t = 8192)]
     vocabulary: usize,
 }
@@ -74,21 +74,21 @@ struct Line {
     microseconds: f64,
     low: f64,
     high: f64,
-    /// Bytes that it moves at the least; launches move none.
+    /// Minimum number of bytes that it moves; launches move none.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gb_per_s: Option<f64>,
-    /// Of kernels that wait for memory.
+    /// For kernels limited by memory bandwidth.
     #[serde(skip_serializing_if = "Option::is_none")]
     share_of_copy: Option<f64>,
-    /// Of kernels that wait for products.
+    /// For kernels limited by GEMMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     tflop_per_s: Option<f64>,
 }
 
 impl Kernels {
-    /// Prints a line for each kernel.
+    /// Prints a line per kernel.
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
         let driver = device::preferred(drivers)?;
         let threads = self.threads.unwrap_or_else(machine::cores);
@@ -150,7 +150,8 @@ impl Sizes {
         [self.tokens, 4 * self.hidden]
     }
 
-    /// Rows and columns within a gated MLP, whose three matrices have about as many weights as the two of the other.
+    /// Rows and columns within a gated MLP, whose three matrices have about as many weights as the two of the
+    /// plain MLP.
     fn gated_mlp(self) -> [usize; 2] {
         [
             self.tokens,
@@ -158,7 +159,7 @@ impl Sizes {
         ]
     }
 
-    /// Rows and columns of the head's result.
+    /// Rows and columns of the logits.
     fn logits(self) -> [usize; 2] {
         [self.tokens, self.vocabulary]
     }
@@ -172,7 +173,7 @@ impl Sizes {
     }
 }
 
-// The copy comes first: the others are measured against it.
+// The copy comes first, because the others are compared with it.
 fn measure(
     device: &Device,
     sizes: Sizes,
@@ -247,7 +248,7 @@ impl Line {
         }
     }
 
-    // Memory is not what these wait for.
+    // For operations that memory bandwidth does not limit.
     fn of_products(self, tflop_per_s: f64) -> Line {
         Line {
             tflop_per_s: Some(rounded(tflop_per_s, 5)),

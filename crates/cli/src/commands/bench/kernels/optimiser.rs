@@ -9,7 +9,7 @@ use tensor::{
     ops::optimiser::{self, AdamW, Update},
 };
 
-/// Tensors of AdamW that are updated: weights, first and second moments.
+/// Tensors that AdamW updates: weights, first and second moments.
 const UPDATED: usize = 3;
 
 /// Both of them.
@@ -17,7 +17,7 @@ pub(super) fn cases(sizes: Sizes) -> Vec<Case> {
     vec![sum_squares(sizes), adamw(sizes)]
 }
 
-// Matrices of attention and MLP; vectors are too short to count.
+// Matrices of attention and MLP; vectors are too short to matter.
 fn weights(sizes: Sizes) -> [[usize; 2]; 6] {
     let (h, mlp) = (sizes.hidden, sizes.mlp()[1]);
     [[h, h], [h, h], [h, h], [h, h], [h, mlp], [mlp, h]]
@@ -30,7 +30,7 @@ fn all(
     weights(sizes).iter().map(|shape| make(shape)).collect()
 }
 
-// Gradients read; one sum added to.
+// Reads the gradients, and adds to one sum.
 fn sum_squares(sizes: Sizes) -> Case {
     Case::new(
         "sum_squares",
@@ -53,8 +53,8 @@ fn sum_squares(sizes: Sizes) -> Case {
     )
 }
 
-// Gradients and the factor read; weights and both moments read and written; a copy in the compute type written, where
-// that is another.
+// Reads gradients and the factor; reads and writes weights and both moments. Also writes a copy in the
+// compute type where that type is different.
 fn adamw(sizes: Sizes) -> Case {
     Case::new(
         "adamw",

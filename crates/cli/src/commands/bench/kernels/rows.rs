@@ -1,4 +1,4 @@
-//! Operations on whole rows or columns: norms, the gradient of a bias, the table of tokens, cross-entropy.
+//! Operations on rows or columns: norms, the gradient of a bias, the embedding table, cross-entropy.
 
 use super::{
     Sizes,
@@ -42,7 +42,7 @@ fn shape_of(kind: NormKind, x: &Tensor) -> NormShape {
     norm::shape(kind, x, x.columns(), EPSILON)
 }
 
-// Rows, gain and bias (of LayerNorm) read, rows and their moments written.
+// Reads rows, gain and bias (of LayerNorm); writes rows and their moments.
 fn norm_forward(sizes: Sizes, kind: NormKind) -> Case {
     let shape = sizes.stream();
     Case::new(
@@ -64,7 +64,7 @@ fn norm_forward(sizes: Sizes, kind: NormKind) -> Case {
     )
 }
 
-// Rows, their moments, gain and gradient read, a gradient written, those of gain and bias added to.
+// Reads rows, their moments, gain and gradient; writes one gradient and adds to those of gain and bias.
 fn norm_backward(sizes: Sizes, kind: NormKind) -> Case {
     let shape = sizes.stream();
     let make = move |maker: &Maker<'_>| {
@@ -93,7 +93,7 @@ fn norm_backward(sizes: Sizes, kind: NormKind) -> Case {
     })
 }
 
-// The matrix read, a row of sums added to.
+// Reads the matrix, and adds to a row of sums.
 fn column_sum(sizes: Sizes) -> Case {
     let shape = sizes.mlp();
     Case::new(
@@ -113,7 +113,7 @@ fn column_sum(sizes: Sizes) -> Case {
     )
 }
 
-// Ids and each row that they name read, a row for each id written.
+// Reads ids and each row that they name; writes a row per id.
 fn embedding(sizes: Sizes) -> Case {
     Case::new(
         "embedding",
@@ -135,7 +135,7 @@ fn embedding(sizes: Sizes) -> Case {
     )
 }
 
-// Ids and gradients read, each row that the ids name added to.
+// Reads ids and gradients, and adds to each row that the ids name.
 fn embedding_backward(sizes: Sizes) -> Case {
     Case::new(
         "embedding backward",
@@ -162,7 +162,7 @@ fn embedding_backward(sizes: Sizes) -> Case {
     )
 }
 
-// Logits and targets read, the log of each row's sum and the loss written.
+// Reads logits and targets; writes the log of each row's sum and the loss.
 fn cross_entropy(sizes: Sizes) -> Case {
     Case::new(
         "cross_entropy",
@@ -179,8 +179,8 @@ fn cross_entropy(sizes: Sizes) -> Case {
     )
 }
 
-// Targets, logs and the loss's gradient read; logits read, and overwritten by their gradient. From the second call on
-// they are gradients, for which the kernel does the same work.
+// Reads targets, logs and the loss's gradient; reads the logits and overwrites them with their gradient. From
+// the second call on the logits are gradients, on which the kernel does the same work.
 fn cross_entropy_backward(sizes: Sizes) -> Case {
     Case::new(
         "cross_entropy backward",

@@ -116,7 +116,7 @@ fn every_kernel_has_a_name_of_its_own() {
     assert_eq!(found.len(), count);
 }
 
-// On the CPU: what counts is made of the tensors themselves.
+// On the CPU, because the counts come from the tensors themselves.
 #[test]
 fn each_operand_moves_once_and_an_updated_one_twice() {
     let options = hal::OpenOptions {

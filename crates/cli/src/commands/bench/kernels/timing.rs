@@ -1,16 +1,17 @@
-//! Times of calls that are queued one behind the other.
+//! Times of calls queued back to back.
 
 use crate::numbers::Spread;
 use std::time::{Duration, Instant};
 use tensor::Device;
 
-/// A batch of calls takes at least so long: the wait at its end, and the start of its first call, are then little.
+/// A batch of calls takes at least this long, so that the wait at its end and the start of its first call
+/// hardly matter.
 const SHORTEST_BATCH: Duration = Duration::from_millis(5);
 
-/// A batch has at most so many calls.
+/// A batch has at most this many calls.
 const MOST_CALLS: usize = 4096;
 
-/// Seconds of one call, as batches of calls between two waits show them; what was tried first is warm-up.
+/// Seconds per call, from batches of calls between two waits. Batches that were too short serve as warm-up.
 ///
 /// # Errors
 /// Those of the calls and of the device.
@@ -26,7 +27,7 @@ pub(super) fn batches(
     Ok(Spread::of(&seconds?))
 }
 
-// Twice as many calls until a batch of them is long enough.
+// Doubles the number of calls until a batch takes long enough.
 fn enough(mut batch: impl FnMut(usize) -> train::Result<Duration>) -> train::Result<usize> {
     let mut calls = 1;
     batch(calls)?;

@@ -1,8 +1,8 @@
 //! Speeds of kernels inside a training step.
 //!
-//! A step is run and traced, and the same step is simulated on a machine that does one of everything in a second. The
-//! ratio of the two times is what a kernel really does: bytes a second, or flop a second of attention; of products, what
-//! is left of the speed that they have when they are repeated.
+//! A step is run and traced, and the same step is simulated on a machine that does one unit of everything per
+//! second. The ratio of the two times is the actual speed of a kernel, in bytes per second, or in flop per
+//! second for attention. For GEMMs it is the fraction of the speed that they reach when repeated.
 
 use super::step;
 use crate::{
@@ -46,7 +46,7 @@ pub(super) fn measure(
         },
     )?;
     let real = step::traced(driver, candidate.config(&request))?;
-    // At one byte a second of bandwidth, the simulated time of a kernel is the bytes that it moves.
+    // At a bandwidth of one byte per second, the simulated time of a kernel equals the bytes that it moves.
     let outcome = simulate(&request, &candidate, true).map_err(Failure::run)?;
     let simulated = picture::simulated(&outcome);
     let (device, mut in_step) = (&mut machine.device, None);
@@ -95,7 +95,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-// Collectives and products have tables of their own.
+// Collectives and GEMMs have tables of their own.
 fn is_kernel(name: &str) -> bool {
     ![
         "gemm",
@@ -113,7 +113,7 @@ fn is_kernel(name: &str) -> bool {
     .contains(&name)
 }
 
-// GB/s of copies, read and written, and microseconds of the smallest kernel.
+// GB/s of copies, counting reads and writes, and microseconds of the smallest kernel.
 fn simple(driver: Driver, cores: usize) -> Outcome<(f64, f64)> {
     let ranks = Team::new(cores, 1).run(driver, move |world, device| {
         let (from, to) = (bytes(device)?, bytes(device)?);

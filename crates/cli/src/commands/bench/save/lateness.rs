@@ -1,7 +1,9 @@
-//! What collectives cost more in training steps than in a row, where ranks leave no core idle.
+//! The extra cost of collectives in training steps, compared with collectives timed back to back, where ranks
+//! leave no core idle.
 //!
-//! A step is run, and simulated on the machine as it was measured so far. What the step takes longer is shared out
-//! evenly among its collectives: they are where ranks that come late, and streams that wait for a core, hold others up.
+//! A step is run, and also simulated on the machine as measured so far. The extra time of the real step is
+//! distributed evenly over its collectives, because there late ranks, and streams waiting for a core, hold up
+//! the others.
 
 use super::{MOST_RANKS, step};
 use crate::Registry;
@@ -13,13 +15,13 @@ use grid::{
 use hal::Driver;
 use plan::{Candidate, Request, simulate};
 
-/// The steps: tensor-parallel, so that ranks meet often.
+/// The steps are tensor-parallel, so that ranks meet often.
 const GRIDS: [[usize; 3]; 3] = [[2, 1, 1], [2, 1, 2], [2, 2, 2]];
 
-/// Microseconds by which collectives are made late to count those that hold the step up.
+/// Microseconds added to each collective in order to count those that delay the step.
 const PROBE_US: f64 = 10.0;
 
-/// Fills in what collectives cost more, for each number of ranks that takes all of `cores`.
+/// Fills in the extra cost of collectives, for each number of ranks that occupies all of `cores`.
 pub(super) fn measure(
     registry: &Registry,
     driver: Driver,

@@ -1,4 +1,4 @@
-//! Times of collectives and messages for groups of every kind, all sibling groups at once.
+//! Times of collectives and messages for groups of every kind, with all sibling groups active at once.
 
 use super::{
     super::links::{FULL, Kind, measure_links},
@@ -8,7 +8,7 @@ use crate::{failure::Outcome, ranks::Team};
 use grid::machine::{Machine, Operation, Quantity, links::Timed};
 use hal::Driver;
 
-/// Fills in the timed collectives, and what stands for those that were not timed.
+/// Fills in the timed collectives, and the stand-ins for those that were not timed.
 pub(super) fn measure(driver: Driver, machine: &mut Machine) -> Outcome {
     let mut measured: Vec<Timed> = Vec::new();
     for ranks in [2, 4, 8].into_iter().filter(|ranks| *ranks <= MOST_RANKS) {

@@ -1,9 +1,9 @@
 //! `fascicle bench --save`: a description of this machine, for the planner.
 //!
-//! Everything is measured with as many ranks at work as there are cores, since that is how a job finds the machine:
-//! products of many shapes ([`products`]), kernels and attention inside a training step ([`kernels`]), collectives of
-//! groups of every kind with their siblings beside them (`links`), and what those cost more in a training step where
-//! ranks leave no core idle (`lateness`).
+//! Everything is measured with one rank per core at work, because that is the load of a job. The measurements
+//! are GEMMs of many shapes ([`products`]); kernels and attention inside a training step ([`kernels`]);
+//! collectives of groups of every kind with their siblings active (`links`); and the extra cost of these
+//! collectives in a training step whose ranks leave no core idle (`lateness`).
 
 mod kernels;
 mod lateness;
@@ -15,7 +15,7 @@ use crate::{Registry, device, failure::Outcome, machine as host, output};
 use grid::machine::{Attention, Device, Launch, Links, Machine, Product, Quantity, product::Tile};
 use std::{collections::BTreeMap, path::Path};
 
-/// Ranks that a job of one host has at most, for which groups are measured.
+/// The largest number of ranks in a job of one host for which groups are measured.
 pub(super) const MOST_RANKS: usize = 8;
 
 /// Measures this machine and writes its description.
@@ -43,7 +43,7 @@ pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
     output::result(&path.display().to_string())
 }
 
-// The description before anything is measured: one of everything, so that a simulated time is a ratio.
+// The description before any measurement: every value is one, so that a simulated time is a ratio.
 fn unmeasured(path: &Path, cores: usize) -> Machine {
     let one = || Quantity::measured(1.0, "not measured yet");
     let name = path
@@ -58,7 +58,7 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
             share,
             format!("MemTotal of /proc/meminfo over {MOST_RANKS} ranks"),
         ),
-        reserved_gib: Quantity::measured(0.0, "the program itself is counted as nothing"),
+        reserved_gib: Quantity::measured(0.0, "the program itself is not counted"),
         memory_gbps: one(),
         peak_tflops: BTreeMap::new(),
         slowest: Quantity::measured(1.0, "ranks of one host"),
@@ -66,7 +66,7 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
             cores as f64,
             "processors that this process may use",
         )),
-        // Attention is measured by its flop, so its bytes must not count meanwhile.
+        // Attention is measured by its flop, so its bytes must not count yet.
         kernel_efficiency: BTreeMap::from([
             ("other".into(), one()),
             (
@@ -84,13 +84,13 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
         },
         collective_share: Quantity::measured(
             1.0,
-            "a collective's copies take the core that would compute",
+            "a collective's copies use the core that would compute",
         ),
         host_gbps: one(),
     };
     let product = Product {
         efficiency: BTreeMap::from([("other".into(), one())]),
-        units: Quantity::measured(1.0, "one thread a rank"),
+        units: Quantity::measured(1.0, "one thread per rank"),
         tiles: vec![Tile {
             rows: 1,
             columns: 1,
@@ -104,11 +104,11 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
     let links = Links {
         nics: 1,
         devices_per_nic: MOST_RANKS,
-        injection_gbps: Quantity::measured(1.0, "no other host was there to measure"),
+        injection_gbps: Quantity::measured(1.0, "no other host was available to measure"),
         peer_gbps: one(),
         base_us: one(),
         in_node_us: one(),
-        network_us: Quantity::measured(50.0, "no other host was there to measure"),
+        network_us: Quantity::measured(50.0, "no other host was available to measure"),
         tree: None,
         half_nodes: None,
         table: Vec::new(),

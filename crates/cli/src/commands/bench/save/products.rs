@@ -1,4 +1,4 @@
-//! Speeds of matrix products of many shapes.
+//! Speeds of GEMMs of many shapes.
 
 use super::super::gemm::Product;
 use crate::{failure::Outcome, numbers::Spread, ranks::Team};
@@ -10,17 +10,17 @@ use hal::Driver;
 use std::time::Instant;
 use tensor::{DType, ops::Transpose};
 
-/// Sizes of each side.
+/// The lengths that each side takes.
 const SIZES: [usize; 5] = [16, 64, 256, 1024, 4096];
 
-/// Larger products tell nothing that these do not.
+/// Larger GEMMs add no information to these.
 const MOST_FLOP: f64 = 2e9;
 
-/// Calls that count, and seconds after which no more are made.
+/// Timed calls, and the number of seconds after which no more are made.
 const CALLS: usize = 7;
 const SECONDS: f64 = 0.05;
 
-/// Fills in the points and the peaks.
+/// Fills in the measured points and the peaks.
 pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Outcome {
     let points = Team::new(cores, 1).run(driver, move |world, device| {
         let mut points = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
             .filter(|point| point.dtype == dtype.name());
         if let Some(best) = own.map(|point| point.tflops).reduce(f64::max) {
             let source =
-                format!("fascicle bench --save, the fastest product, {cores} ranks at a time");
+                format!("fascicle bench --save, the fastest GEMM, {cores} ranks at a time");
             machine
                 .device
                 .peak_tflops
@@ -68,7 +68,7 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
     Ok(())
 }
 
-// All shapes in f32; the other types follow it, so a few are enough.
+// All shapes in f32. The other types scale like f32, so a few shapes are enough for them.
 fn products() -> Vec<(Product, Variant, DType)> {
     let variants = [
         (Transpose::None, Variant::Nn),

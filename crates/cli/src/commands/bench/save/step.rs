@@ -15,12 +15,12 @@ use std::time::Instant;
 use tensor::{Device, trace};
 use train::{Config, Families, config::Precision};
 
-/// Steps before those that are timed, steps that are traced, and steps that are timed one by one.
+/// Warm-up steps, steps that are traced, and steps that are timed one by one.
 const WARM_UP: u64 = 3;
 const TRACED: u64 = 5;
 const TIMED: u64 = 25;
 
-/// The step of a middling model on a grid, as the planner asks for it.
+/// A step of a medium-sized model on a grid, as the planner describes it.
 pub(super) fn of(
     families: &Families,
     machine: &Machine,
@@ -50,7 +50,7 @@ pub(super) fn of(
     Ok((request, candidate))
 }
 
-/// Microseconds of a step by stream and name, on rank 0.
+/// Microseconds per step by stream and name, on rank 0.
 pub(super) fn traced(driver: Driver, config: Config) -> Outcome<picture::Totals> {
     on_every_rank(driver, config, |_, device, step| {
         trace::start(device);
@@ -59,7 +59,7 @@ pub(super) fn traced(driver: Driver, config: Config) -> Outcome<picture::Totals>
     })
 }
 
-/// Seconds of a step, from a barrier to the next.
+/// Seconds per step, from one barrier to the next.
 pub(super) fn seconds(driver: Driver, config: Config) -> Outcome<f64> {
     on_every_rank(driver, config, |world, device, step| {
         let everyone = world.everyone();
@@ -76,7 +76,7 @@ pub(super) fn seconds(driver: Driver, config: Config) -> Outcome<f64> {
     })
 }
 
-// What `body` makes of steps on rank 0.
+// The value that `body` computes from steps on rank 0.
 fn on_every_rank<T: Default + Send + 'static>(
     driver: Driver,
     config: Config,
