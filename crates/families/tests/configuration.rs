@@ -1,4 +1,4 @@
-//! Configurations that name a model: what is read, written and refused.
+//! Configurations that name a model: what is read, written and rejected.
 
 use fascicle_families::{GptConfig, GptFamily, families};
 use grid::factorisations;

@@ -1,4 +1,4 @@
-//! The most memory that a run takes, told apart by what it is for.
+//! The peak memory of a run, by purpose.
 
 use bootstrap::local::{Options, run};
 use fascicle_families::families;
@@ -44,8 +44,8 @@ fn a_trainer_tells_weights_gradients_and_optimiser_apart_and_all_ranks_the_large
     let (num_parameters, peak) = peaks[0];
     assert_eq!(peaks[1].1, peak);
     assert_eq!((peak.rank, peak.bytes), (1, peak.by_kind.iter().sum()));
-    // Two bytes a weight, four a gradient, twelve a weight over both replicas for the master copy and two moments.
-    // Blocks are rounded up by an eighth at most, and buffers padded a little.
+    // Two bytes per weight, four per gradient, and twelve per weight over both replicas for the master copy and
+    // two moments. Blocks are rounded up by an eighth at most, and buffers are padded a little.
     for (kind, bytes_each) in [(0, 2), (1, 4), (2, 6)] {
         let exact = num_parameters * bytes_each;
         assert!(

@@ -1,4 +1,4 @@
-//! Where ranks sit: the order of axes that a model's traffic asks for, and what cannot be helped.
+//! Placement of ranks: the order of axes that a model's traffic calls for, and the splits that no order avoids.
 
 use fascicle_families::{GptConfig, families};
 use grid::{Axis, AxisOrder, Grid, Mapping, machine::Machine};
@@ -32,10 +32,10 @@ fn first(config: &Config, nodes: &[usize]) -> Axis {
 #[test]
 fn what_talks_most_lies_innermost() {
     let halves = [0, 0, 1, 1];
-    // A replica's gradients once a step, or two all-reduces of activations a layer and micro-batch.
+    // Gradients of a replica once per step, against two all-reduces of activations per layer and micro-batch.
     assert_eq!(first(&config("x=2,data=2"), &halves), Axis::X);
     assert_eq!(first(&config("y=2,pipeline=2"), &halves), Axis::Y);
-    // With very few tokens the weights' gathers are the larger part.
+    // With very few tokens, gathering the weights causes more traffic.
     let mut few = config("x=2,z=2");
     (few.training.batch, few.training.micro_batches) = (2, 1);
     edit(&mut few, |model| (model.context, model.hidden) = (4, 1024));
@@ -56,7 +56,7 @@ fn one_node_keeps_the_default_order() {
 
 #[test]
 fn the_machine_that_is_named_decides() {
-    // A network faster than the links inside a node turns the order round.
+    // A network faster than the links inside a node reverses the order.
     let mut machine = Machine::find("laptop").unwrap();
     machine.links.injection_gbps.value = 1e4;
     machine.links.peer_gbps.value = 0.01;

@@ -1,4 +1,4 @@
-//! How many ranks, on which grid, on whose devices; and the start of them.
+//! A job: its number of ranks, their grid and devices, and its start.
 
 use crate::gathered::gathered;
 use bootstrap::{
@@ -53,63 +53,63 @@ impl Job {
         }
     }
 
-    /// On the first of these vendors that has a device here.
+    /// Runs on the first of these vendors that has a device here.
     pub fn drivers(mut self, drivers: impl IntoIterator<Item = Driver>) -> Job {
         self.drivers = drivers.into_iter().collect();
         self
     }
 
-    /// Its ranks are processes where `mpirun` or `srun` has started this program as one of several.
+    /// Runs ranks as processes if `mpirun` or `srun` started this program as one of several.
     pub fn processes(mut self, processes: Option<&'static dyn Processes>) -> Job {
         self.processes = processes;
         self
     }
 
-    /// On a grid as in `x=2,z=2,pipeline=2`; axes not named have one rank.
+    /// Runs on a grid such as `x=2,z=2,pipeline=2`; unnamed axes have one rank.
     ///
     /// # Errors
-    /// Those of reading the text.
+    /// Those of parsing the text.
     pub fn grid(self, text: &str) -> grid::Result<Job> {
         Ok(self.degrees(text.parse()?))
     }
 
-    /// On a grid of these degrees.
+    /// Runs on a grid of these degrees.
     pub fn degrees(mut self, degrees: Degrees) -> Job {
         self.degrees = degrees;
         self
     }
 
-    /// With this axis order, the fastest varying axis first.
+    /// Uses this axis order, the fastest varying axis first.
     pub fn order(mut self, order: AxisOrder) -> Job {
         self.order = order;
         self
     }
 
-    /// With so many ranks, whatever the grid: for a body that makes a grid of its own.
+    /// Starts this many ranks, whatever the grid, for a body that makes its own grid.
     pub fn ranks(mut self, ranks: usize) -> Job {
         self.ranks = Some(ranks);
         self
     }
 
-    /// With so many threads for each rank, where the device is the host.
+    /// Gives each rank this many threads, if the device is the host.
     pub fn threads(mut self, threads: usize) -> Job {
         self.threads = threads;
         self
     }
 
-    /// A rank that waits for others longer than this ends the job with their names.
+    /// Sets the timeout: a rank that waits longer for others ends the job and names them.
     pub fn timeout(mut self, timeout: Duration) -> Job {
         self.timeout = timeout;
         self
     }
 
-    /// On this vendor's devices.
+    /// Runs on this vendor's devices.
     pub fn vendor(mut self, vendor: VendorId) -> Job {
         self.vendor = Some(vendor);
         self
     }
 
-    /// With these settings of the layers.
+    /// Uses these settings of the layers.
     pub fn settings(mut self, settings: Settings) -> Job {
         self.settings = settings;
         self
@@ -118,20 +118,20 @@ impl Job {
     /// The number of ranks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for degrees without a product.
+    /// [`Error::Invalid`] for degrees whose product overflows.
     pub fn num_ranks(&self) -> hal::Result<usize> {
         let of_grid = || self.degrees.world_size().map_err(|error| refused(&error));
         self.ranks.map_or_else(of_grid, Ok)
     }
 
-    /// Runs `body` once for each rank of the grid, and gives what the ranks returned, in their order.
+    /// Runs `body` once on each rank of the grid, and returns the results in the order of ranks.
     ///
-    /// Where ranks are processes, what they returned is sent to all of them, so that the program continues alike in each.
-    /// A job of one rank concerns no other process: each runs it by itself.
+    /// Where ranks are processes, every process receives all results, so that the program continues in the same
+    /// way in each. A job of one rank does not concern other processes: each runs it by itself.
     ///
     /// # Errors
-    /// The first rank's failure; the others end within the timeout. [`Error::Invalid`] when the launcher has started another
-    /// number of processes than the grid has ranks.
+    /// The first failure of a rank; the others end within the timeout. [`Error::Invalid`] if the launcher
+    /// started a number of processes other than the number of ranks of the grid.
     pub fn run<T, E>(
         &self,
         body: impl Fn(&Context) -> Result<T, E> + Send + Sync + 'static,
@@ -158,7 +158,7 @@ impl Job {
     /// As [`run`](Job::run), with a world and a device for each rank.
     ///
     /// # Errors
-    /// The first rank's failure, with what became of the others.
+    /// The first failure of a rank, with what happened to the others.
     pub fn run_ranks<T, E>(
         &self,
         body: impl Fn(&World, &Device) -> Result<T, E> + Send + Sync + 'static,
@@ -177,7 +177,8 @@ impl Job {
         Ok(all.into_iter().next().unwrap_or_default())
     }
 
-    /// As [`run_ranks`](Job::run_ranks), giving what the ranks of this process returned: of threads all, of processes its own.
+    /// As [`run_ranks`](Job::run_ranks), but returns only the results of this process: those of all ranks if
+    /// ranks are threads, its own if they are processes.
     ///
     /// # Errors
     /// As there.
@@ -217,15 +218,16 @@ impl Job {
         Ok(vec![own])
     }
 
-    /// The vendor whose devices it runs on.
+    /// The vendor on whose devices the job runs.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a vendor that the program does not carry; the findings where none has a device here.
+    /// [`Error::Invalid`] for a vendor that the program does not carry; the findings if no vendor has a device
+    /// here.
     pub fn driver(&self) -> hal::Result<Driver> {
         driver::usable(&driver::carried(self.vendor, &self.drivers)?)
     }
 
-    // The processes of this job, where its ranks are those.
+    // The processes of this job, if its ranks are processes.
     fn launched<E>(&self) -> Result<Option<&'static dyn Processes>, Failure<E>> {
         let several = self.num_ranks().map_err(not_started)? > 1;
         let launched = bootstrap::detect().processes.is_some();
@@ -256,7 +258,7 @@ impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Job(grid {}, {} threads a rank)",
+            "Job(grid {}, {} threads per rank)",
             self.degrees, self.threads
         )
     }

@@ -1,8 +1,8 @@
-//! Starts the ranks of a job, each with a device of its own.
+//! Starts the ranks of a job, each with its own device.
 //!
-//! A [`Job`] says how many ranks, on which grid, with how many threads and on whose devices; running it calls a closure once
-//! for each rank. The program, the library's [`launch`](Job::run) and the tests all start their ranks here. `gathered` sends
-//! what ranks returned to all processes.
+//! A [`Job`] holds the number of ranks, their grid, their threads and their devices. Running it calls a closure
+//! once per rank. The program, the library's [`launch`](Job::run) and the tests all start their ranks here.
+//! `gathered` sends the results of ranks to all processes.
 
 #![forbid(unsafe_code)]
 

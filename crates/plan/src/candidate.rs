@@ -15,25 +15,25 @@ pub struct Candidate {
     pub degrees: Degrees,
     /// Which axis varies fastest over ranks.
     pub order: AxisOrder,
-    /// Micro-batches of a replica.
+    /// Micro-batches per replica.
     pub micro_batches: usize,
-    /// Whether layers are computed again in backward.
+    /// Whether layers are recomputed in backward.
     pub recompute: bool,
-    /// How micro-batches go through stages.
+    /// How micro-batches pass through stages.
     pub schedule: ScheduleKind,
-    /// Whether the optimiser's state is shared over Data.
+    /// Whether the optimiser's state is sharded over Data.
     pub sharded_optimiser: bool,
-    /// Whether gathered weights stay from a layer's forward to its backward.
+    /// Whether gathered weights are kept from a layer's forward to its backward.
     pub keep_gathered: bool,
 }
 
 impl Candidate {
-    /// Sequences that a rank holds of each micro-batch.
+    /// Sequences of each micro-batch that a rank holds.
     pub fn local_sequences(&self, batch: usize) -> usize {
         batch / (self.degrees.data * self.degrees.z * self.micro_batches).max(1)
     }
 
-    /// The configuration that a training run would be started with.
+    /// The configuration with which a training run would start.
     pub fn config(&self, request: &Request) -> Config {
         let training = TrainingConfig {
             batch: request.batch,

@@ -1,14 +1,14 @@
-//! Every way to run the model that is worth an estimate.
+//! Enumerates every way to run the model that is worth an estimate.
 
 use crate::{Candidate, Preset, Request, estimate::Distances};
 use grid::{AxisOrder, Degrees, factorisations};
 use parallel::pipeline::ScheduleKind;
 
-/// Most micro-batch counts that are tried for one grid.
+/// The largest number of micro-batch counts tried per grid.
 const MICRO_BATCH_COUNTS: usize = 8;
 
-/// All candidates that the model and the batch allow, in no particular order. Orders that give every axis the same
-/// distance between neighbours are one.
+/// All candidates that the model and the batch allow, in no particular order. Orders that give every axis the
+/// same distance between neighbours count as one.
 pub fn candidates(request: &Request) -> Vec<Candidate> {
     let orders = orders(request);
     let of_grid = |degrees: Degrees| {
@@ -80,7 +80,7 @@ pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
     found
 }
 
-// What was asked for; else what the preset fixes, else both.
+// The requested value; otherwise the one that the preset fixes, otherwise both.
 fn choices(asked: Option<bool>, fixed: bool) -> Vec<bool> {
     match (asked, fixed) {
         (Some(asked), _) => vec![asked],
@@ -105,7 +105,8 @@ fn kept(request: &Request, degrees: &Degrees) -> Vec<bool> {
     }
 }
 
-// Counts that divide the replica's sequences, the fewest first: more only save memory or fill a pipeline.
+// Counts that divide the replica's sequences, smallest first: larger counts only save memory or fill a
+// pipeline.
 fn micro_batches(request: &Request, degrees: &Degrees) -> Vec<usize> {
     let local = request.batch / (degrees.data * degrees.z).max(1);
     let fits = |count: &usize| *count > 0 && local.is_multiple_of(*count);

@@ -1,6 +1,6 @@
 //! Why there is no plan.
 
-/// The result of this crate's fallible calls.
+/// Result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why there is no plan.
@@ -13,7 +13,7 @@ pub enum Error {
     /// The model, the batch or the settings.
     #[error("{0}")]
     Request(String),
-    /// Nothing that was tried fits the devices' memory.
+    /// No candidate fits the devices' memory.
     #[error("{0}")]
     OutOfReach(String),
     /// The simulated run failed.

@@ -1,11 +1,12 @@
-//! Which grid, how fast, and does it fit: answered before anyone queues for the devices.
+//! Finds the grid for a model, its speed and whether it fits, before anyone queues for the devices.
 //!
-//! The planner predicts with the program that will run: a candidate is a whole configuration, and [`simulate()`] runs its
-//! training step on the simulated vendor. Read in this order: [`model`] (names of models), [`request`] (what is asked),
-//! [`candidate`] (one way to run it), [`enumerate`] (all of them), [`estimate`] (what each costs at least, in closed
-//! form), `shortlist` (those worth simulating), [`simulate`](mod@simulate) (what each costs), [`search`](mod@search) (the
-//! best of them), `reach` (why there are none), [`report`] (told to
-//! people and programs), [`picture`] (a step's trace, and a measured one beside it).
+//! The planner predicts with the program that will run: a candidate is a complete configuration, and
+//! [`simulate()`] runs its training step on the simulated vendor. Read in this order: [`model`] (names of
+//! models), [`request`] (the question), [`candidate`] (one way to run the model), [`enumerate`] (all
+//! candidates), [`estimate`] (a lower bound on the cost of each, in closed form), `shortlist` (the candidates
+//! worth simulating), [`simulate`](mod@simulate) (the simulated cost of each), [`search`](mod@search) (the best
+//! of them), `reach` (why there are none), [`report`] (the plan for people and programs), [`picture`] (the
+//! trace of a step, and its comparison with a measured one).
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The picture of a step: a trace of the simulated one, and a measured one beside it.
+//! The trace of a simulated step, and its comparison with a measured one.
 
 use crate::{Error, Outcome, Result};
 use serde_json::Value;
@@ -11,13 +11,14 @@ use std::{
 use tensor::trace::Span;
 use train::metrics::trace::{Span as Bar, TraceWriter};
 
-/// Rows of a comparison.
+/// Number of rows in a comparison.
 const SHOWN: usize = 16;
 
 /// Writes the spans of a simulated step in the format of a run's trace.json, each stage under its live rank.
 ///
 /// # Errors
-/// [`Error::Request`] when the step was simulated without its spans; [`Error::Train`] when the file cannot be written.
+/// [`Error::Request`] if the step was simulated without its spans; [`Error::Train`] if the file cannot be
+/// written.
 pub fn write_trace(outcome: &Outcome, path: &Path) -> Result<()> {
     if outcome.stages.iter().all(|stage| stage.spans.is_empty()) {
         return Err(Error::Request(
@@ -48,7 +49,7 @@ pub fn write_trace(outcome: &Outcome, path: &Path) -> Result<()> {
     written().map_err(|error| Error::Train(error.into()))
 }
 
-/// Microseconds of a step by stream and name, the mean over its ranks.
+/// Microseconds per step by stream and name, averaged over its ranks.
 pub type Totals = BTreeMap<(String, String), f64>;
 
 /// The totals of a simulated step.
@@ -59,7 +60,7 @@ pub fn simulated(outcome: &Outcome) -> Totals {
     )
 }
 
-/// The totals of spans that so many steps, or ranks, have left.
+/// The totals of spans recorded over `number` steps or ranks.
 pub fn totals<'a>(spans: impl IntoIterator<Item = &'a Span>, number: f64) -> Totals {
     let mut totals = Totals::new();
     for span in spans {
@@ -73,7 +74,7 @@ pub fn totals<'a>(spans: impl IntoIterator<Item = &'a Span>, number: f64) -> Tot
 /// The totals of a measured step, from a run's trace.json.
 ///
 /// # Errors
-/// [`Error::Request`] when the file cannot be read or is no trace.
+/// [`Error::Request`] if the file cannot be read or is not a trace.
 pub fn measured(path: &Path) -> Result<Totals> {
     let refuse = |reason: String| Error::Request(format!("trace {}: {reason}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;

@@ -1,11 +1,12 @@
-//! Why nothing was found: no grid divides the model, or none fits the memory, and how many devices would do.
+//! Why the planner found nothing: no grid divides the model, or none fits the memory. Also the number of
+//! devices that would do.
 
 use crate::{Candidate, Request, enumerate, estimate, simulate};
 
-/// Simulations of the leanest candidates: if they do not fit, none does.
+/// Number of leanest candidates that are simulated: if they do not fit, none does.
 const LEANEST: usize = 3;
 
-/// Micro-batches that are simulated to see whether memory suffices, where stages do not ask for more.
+/// Micro-batches in the simulations that test memory, unless stages need more.
 const FEW: usize = 8;
 
 /// Why no grid divides the model, in one sentence.
@@ -34,7 +35,7 @@ pub(crate) fn no_grid(request: &Request) -> String {
     )
 }
 
-// Counts of devices that grids like: whole nodes, times two and three.
+// Device counts that suit grids: whole nodes, times two and three.
 fn larger_counts(request: &Request) -> Vec<usize> {
     let node = request.machine.devices_per_node;
     let most = request.machine.nodes * node;
@@ -50,7 +51,7 @@ fn larger_counts(request: &Request) -> Vec<usize> {
     counts
 }
 
-/// That the model does not fit, and the smallest number of devices that would do.
+/// States that the model does not fit, and the smallest number of devices that would do.
 pub(crate) fn out_of_reach(request: &Request) -> String {
     let (name, machine) = (&request.model_name, &request.machine);
     let room = machine.device.memory_bytes() as f64 / f64::from(1 << 30);
@@ -58,7 +59,7 @@ pub(crate) fn out_of_reach(request: &Request) -> String {
         "{name} does not fit {} devices of {} with {room:.1} GiB each",
         request.devices, machine.name
     );
-    // Where a grid was asked for, others of as many devices may do.
+    // If a grid was requested, other grids with the same number of devices may do.
     let from = request.devices + usize::from(request.grid.is_none());
     let counts = larger_counts(request)
         .into_iter()
@@ -78,7 +79,7 @@ pub(crate) fn out_of_reach(request: &Request) -> String {
     }
 }
 
-// A grid of that many devices cannot be the one that was asked for; where that had stages, others may.
+// A grid with that many devices cannot be the requested one. If the requested grid had stages, others may too.
 fn with_devices(request: &Request, devices: usize) -> Request {
     let staged = request.grid.is_some_and(|degrees| degrees.pipeline > 1);
     Request {
@@ -89,7 +90,7 @@ fn with_devices(request: &Request, devices: usize) -> Request {
     }
 }
 
-// Whether one of the leanest candidates does; memory does not depend on the order of axes.
+// Whether one of the leanest candidates fits; memory does not depend on the order of axes.
 fn fits(request: &Request) -> bool {
     let order = request.order.unwrap_or_default();
     let shapes = enumerate::grids(request)
@@ -110,8 +111,8 @@ fn fits(request: &Request) -> bool {
     })
 }
 
-// About the same memory in less time: beyond those that are in flight, micro-batches need little more of it (buffers that
-// wait for their streams), and the leanest candidates have the most.
+// A shorter step with about the same memory. Micro-batches beyond those in flight need little extra memory
+// (buffers that wait for their streams), and the leanest candidates have the most micro-batches.
 fn short(request: &Request, candidate: &Candidate) -> (Request, Candidate) {
     let micro_batches = candidate
         .micro_batches

@@ -1,4 +1,4 @@
-//! A plan told to people and to programs.
+//! Reports of a plan, for people and for programs.
 
 mod json;
 mod text;

@@ -1,4 +1,4 @@
-//! What is asked of the planner.
+//! The request to the planner.
 
 use crate::{Error, Result};
 use grid::{AxisOrder, Degrees, Demands, machine::Machine};
@@ -6,22 +6,22 @@ use parallel::{Hierarchical, Overlap, pipeline::ScheduleKind, work::Work};
 use std::{sync::Arc, time::Duration};
 use train::{Config, ModelConfig, config::Precision};
 
-/// Which choices a plan starts from.
+/// The choices from which a plan starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
-    /// This library's defaults: everything overlaps, gradients are reduced in buckets behind backward.
+    /// This library's defaults: everything overlaps, and gradients are reduced in buckets during backward.
     #[default]
     Ours,
-    /// Those of AxoNN's published runs: every layer recomputed, overlap in the backward pass only, gradients reduced
-    /// after it, tensor by tensor, no pipelining, no sharded optimiser.
+    /// The settings of AxoNN's published runs: every layer recomputed, overlap only in the backward pass,
+    /// gradients reduced after it, tensor by tensor, no pipelining, no sharded optimiser.
     PublishedAxonn,
 }
 
 impl Preset {
-    /// The preset of that name.
+    /// The preset with this name.
     ///
     /// # Errors
-    /// [`Error::Request`] with the names.
+    /// [`Error::Request`] with the valid names.
     pub fn parse(name: &str) -> Result<Preset> {
         match name {
             "ours" | "default" => Ok(Preset::Ours),
@@ -54,7 +54,7 @@ impl Preset {
         }
     }
 
-    /// Whether collectives may go over nodes in two levels.
+    /// Whether collectives may cross nodes in two levels.
     pub const fn hierarchical(self) -> Hierarchical {
         match self {
             Preset::Ours => Hierarchical::Auto,
@@ -62,7 +62,7 @@ impl Preset {
         }
     }
 
-    /// Largest bucket of gradients, in MiB; 0 reduces every tensor by itself.
+    /// Largest bucket of gradients, in MiB; 0 reduces every tensor separately.
     pub const fn bucket_mib(self) -> usize {
         match self {
             Preset::Ours => 200,
@@ -71,56 +71,57 @@ impl Preset {
     }
 }
 
-/// What is asked of the planner. What is `None` the planner chooses.
+/// The request to the planner, which chooses every field that is `None`.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The machine.
     pub machine: Arc<Machine>,
-    /// Devices of the job.
+    /// Number of devices in the job.
     pub devices: usize,
     /// The model's name, for the report.
     pub model_name: String,
     /// The model.
     pub model: ModelConfig,
-    /// What it does for each row of the batch.
+    /// Its work per row of the batch.
     pub work: Arc<Work>,
     /// Rows, such as sequences, in the global batch.
     pub batch: usize,
-    /// The types that the model computes in.
+    /// The types in which the model computes.
     pub precision: Precision,
-    /// Which choices the plan starts from.
+    /// The choices from which the plan starts.
     pub preset: Preset,
-    /// Whether the model may be cut in stages.
+    /// Whether the model may be cut into stages.
     pub allow_pipeline: bool,
     /// Ranks along each axis.
     pub grid: Option<Degrees>,
     /// Which axis varies fastest over ranks.
     pub order: Option<AxisOrder>,
-    /// Micro-batches of a replica.
+    /// Micro-batches per replica.
     pub micro_batches: Option<usize>,
-    /// Whether layers are computed again in backward.
+    /// Whether layers are recomputed in backward.
     pub recompute: Option<bool>,
-    /// How micro-batches go through stages.
+    /// How micro-batches pass through stages.
     pub schedule: Option<ScheduleKind>,
-    /// Whether the optimiser's state is shared over Data.
+    /// Whether the optimiser's state is sharded over Data.
     pub sharded_optimiser: Option<bool>,
-    /// Whether gathered weights stay from a layer's forward to its backward.
+    /// Whether gathered weights are kept from a layer's forward to its backward.
     pub keep_gathered: Option<bool>,
-    /// Whether weights travel in f32, as under an automatic cast.
+    /// Whether weights are gathered in f32, as under automatic casting.
     pub gather_wide: bool,
-    /// Collectives beside compute, in place of the preset's.
+    /// Collectives that run beside compute, instead of the preset's.
     pub overlap: Option<Overlap>,
-    /// Whether collectives go over nodes in two levels, in place of the preset's.
+    /// Whether collectives cross nodes in two levels, instead of the preset's choice.
     pub hierarchical: Option<Hierarchical>,
-    /// Whether the fastest variant of every product is chosen by timing; otherwise products run as they are written.
+    /// Whether the fastest variant of every GEMM is used, as if chosen by timing; otherwise GEMMs run as they
+    /// are written.
     pub tuned: bool,
-    /// How long to simulate.
+    /// Time limit of the simulations.
     pub budget: Duration,
 }
 
 impl Request {
-    /// A plan for `devices` of `machine` that trains `model` with this library's defaults and a batch of 16.8M tokens, or
-    /// of eight rows for each device where the model reads no text.
+    /// A plan for `devices` of `machine` that trains `model` with this library's defaults and a batch of 16.8M
+    /// tokens, or of eight rows per device if the model reads no text.
     ///
     /// # Errors
     /// [`Error::Train`] for a model that cannot be built.
@@ -163,7 +164,7 @@ impl Request {
         })
     }
 
-    /// What the model and the batch ask of a grid.
+    /// The demands of the model and the batch on a grid.
     pub fn demands(&self, micro_batches: usize) -> Demands {
         Demands {
             stages: self.work.segments.len(),
@@ -173,7 +174,7 @@ impl Request {
         }
     }
 
-    /// What can be seen to be wrong without trying anything.
+    /// Checks everything that can be checked without trying a candidate.
     ///
     /// # Errors
     /// [`Error::Request`] with the numbers.
@@ -196,7 +197,7 @@ impl Request {
             .map_err(|error| Error::Request(error.to_string()))
     }
 
-    /// Flop of a step as published speeds count them, with or without recomputation.
+    /// Flop per step as published speeds count them, with or without recomputation.
     pub fn flop(&self, recompute: bool) -> f64 {
         let counted = self.model.published_flop_per_row(recompute);
         let second = if recompute { 4.0 / 3.0 } else { 1.0 };
@@ -204,7 +205,8 @@ impl Request {
     }
 }
 
-/// Sequences that make up about so many tokens: of the counts within 1 %, the one that halves most often.
+/// The number of sequences that hold about `tokens` tokens: of the counts within 1 %, the one with the most
+/// factors of 2.
 pub fn sequences(tokens: f64, sequence: usize) -> usize {
     let exact = tokens / sequence.max(1) as f64;
     let (low, high) = (

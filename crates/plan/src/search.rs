@@ -1,4 +1,5 @@
-//! The best candidates: all are estimated, those that fit are simulated in the order of their estimates.
+//! Finds the best candidates: estimates all of them, and simulates those that fit in the order of their
+//! estimates.
 
 use crate::{
     Candidate, Error, Outcome, Request, Result, reach,
@@ -18,13 +19,14 @@ use std::{
 };
 use train::ModelConfig;
 
-/// Simulations that are made even when the time is over.
+/// Number of simulations that are made even when the time is up.
 const FEWEST: usize = 12;
 
-/// How many times the fastest simulated step an estimate is worth a simulation; those tried lie within 12 % of it.
+/// An estimate is worth a simulation up to this multiple of the fastest simulated step. The estimates we tried
+/// lie within 12 % of the simulated time.
 const MARGIN: f64 = 1.15;
 
-/// Grids that are simulated however slow they are: those that a report shows.
+/// Number of grids that are simulated however slow they are, because the report shows them.
 pub(crate) const SHOWN: usize = 10;
 
 /// The answer to a request.
@@ -32,20 +34,20 @@ pub(crate) const SHOWN: usize = 10;
 pub struct Plan {
     /// What was asked.
     pub request: Request,
-    /// Each grid's best way to run, the fastest first.
+    /// The best way to run on each grid, the fastest first.
     pub best: Vec<Outcome>,
-    /// Candidates that were enumerated.
+    /// Number of candidates that were enumerated.
     pub num_candidates: usize,
-    /// Of them, those that the memory bound let through.
+    /// Number of these that passed the memory bound.
     pub num_fitting: usize,
-    /// Of them, those that were simulated.
+    /// Number of these that were simulated.
     pub num_simulated: usize,
-    /// How long it took.
+    /// Duration of the search.
     pub took: Duration,
 }
 
-/// Plans the training of any model on `devices` of a machine, pipelines included, with this library's defaults: a
-/// [`Blueprint`](train::blueprint::Blueprint), or the model of a configuration.
+/// Plans the training of any model on `devices` of a machine, with pipelines allowed and this library's
+/// defaults. The model is a [`Blueprint`](train::blueprint::Blueprint), or the model of a configuration.
 ///
 /// # Errors
 /// As [`search`].
@@ -58,13 +60,13 @@ pub fn plan(model: impl Into<ModelConfig>, machine: &Machine, devices: usize) ->
     })
 }
 
-/// Looks for the fastest way to run the model on the machine.
+/// Searches for the fastest way to run the model on the machine.
 ///
 /// # Cost
-/// The request's budget, and the end of the simulations then under way.
+/// The request's budget, plus the end of the simulations then in progress.
 /// # Errors
-/// [`Error::Request`] for numbers that cannot be; [`Error::OutOfReach`] with the smallest number of devices that would
-/// do when nothing fits.
+/// [`Error::Request`] for invalid numbers; [`Error::OutOfReach`] with the smallest sufficient number of devices
+/// if nothing fits.
 pub fn search(request: &Request) -> Result<Plan> {
     request.check()?;
     let begun = Instant::now();
@@ -88,8 +90,8 @@ pub fn search(request: &Request) -> Result<Plan> {
     })
 }
 
-// Takes candidates in order, on all cores, until no estimate promises more or the budget is used, and one was found that
-// fits.
+// Simulates candidates in order, on all cores, until one has been found that fits and either no estimate
+// promises more or the budget is spent.
 fn simulate_all(request: &Request, candidates: &[Estimated]) -> Result<Vec<Outcome>> {
     let begun = Instant::now();
     let (next, found, failed) = (
@@ -130,8 +132,8 @@ fn simulate_all(request: &Request, candidates: &[Estimated]) -> Result<Vec<Outco
     }
 }
 
-// Whether a candidate cannot be the fastest, and the table of grids is full without it. What pipelines wait for is
-// estimated low, so theirs are bounds.
+// Whether a candidate cannot be the fastest and the table of grids is full without it. Estimates of pipelines
+// omit waits and are low, so they count as lower bounds.
 fn is_hopeless(found: &[Outcome], estimate: f64, candidate: &Candidate, shown: usize) -> bool {
     let margin = if candidate.degrees.pipeline > 1 {
         1.0

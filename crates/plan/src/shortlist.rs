@@ -1,4 +1,4 @@
-//! The candidates that are worth simulating: those that fit the memory, the fastest estimates first.
+//! The candidates worth simulating: those that fit the memory, the fastest estimates first.
 
 use crate::{
     Candidate, Request, enumerate,
@@ -8,29 +8,30 @@ use crate::{
 use grid::{AxisOrder, Degrees};
 use std::collections::HashMap;
 
-/// Simulations after which no estimate is far enough off to matter.
+/// After this many simulations, no estimate is far enough off to matter.
 pub(crate) const MOST: usize = 400;
 
-/// Variants of one grid that come before those of other grids: orders, micro-batches, recomputation and the like.
+/// Variants of one grid (orders, micro-batches, recomputation and so on) that come before those of other grids.
 const VARIANTS: usize = 6;
 
 /// Candidates without stages that are simulated before any with stages.
 const UNSTAGED: usize = 24;
 
-/// What is worth simulating, and how much there was to choose from.
+/// The candidates worth simulating, and the numbers from which they were chosen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shortlist {
-    /// The fastest estimate first, after the best of every number of stages; the best few variants of every grid before
-    /// the rest.
+    /// The fastest estimate first, after the best of every number of stages. The best few variants of every
+    /// grid come before the rest.
     pub(crate) best: Vec<Estimated>,
-    /// Candidates that were enumerated.
+    /// Number of candidates that were enumerated.
     pub(crate) num_candidates: usize,
-    /// Of them, those that the memory bound let through.
+    /// Number of these that passed the memory bound.
     pub(crate) num_fitting: usize,
 }
 
 impl Shortlist {
-    /// Of everything that the request leaves open. Candidates are looked at grid by grid and never all held.
+    /// Covers everything that the request leaves open. Handles candidates grid by grid and never holds them
+    /// all.
     pub(crate) fn new(request: &Request) -> Shortlist {
         let (grids, orders) = (enumerate::grids(request), enumerate::orders(request));
         let kept = MOST.div_ceil(grids.len().max(1)).max(VARIANTS);
@@ -62,10 +63,10 @@ impl Shortlist {
     }
 }
 
-/// A candidate with the seconds of its estimate.
+/// A candidate with its estimate in seconds.
 pub(crate) type Estimated = (f64, Candidate);
 
-// Those of equal time in an order of their own, so that the threads' does not show.
+// Candidates of equal time have a fixed order, so that the order of the threads does not show.
 fn sort(estimated: &mut [Estimated]) {
     let key = |candidate: &Candidate| {
         (
@@ -78,8 +79,8 @@ fn sort(estimated: &mut [Estimated]) {
         .sort_by(|(one, a), (other, b)| one.total_cmp(other).then_with(|| key(a).cmp(&key(b))));
 }
 
-// The fastest of those without stages, which take milliseconds to simulate; the fastest of each number of stages; and the
-// others. So no one's estimate uses up the time in which its rivals would be simulated.
+// First the fastest without stages, which take milliseconds to simulate; then the fastest of each number of
+// stages; then the others. So no single estimate uses up the time needed to simulate its rivals.
 fn heads(estimated: Vec<Estimated>) -> (Vec<Estimated>, Vec<Estimated>) {
     let mut counts = HashMap::<usize, usize>::new();
     let (mut heads, others): (Vec<_>, Vec<_>) =
@@ -93,7 +94,7 @@ fn heads(estimated: Vec<Estimated>) -> (Vec<Estimated>, Vec<Estimated>) {
     (heads, others)
 }
 
-// The best of one grid.
+// The best candidates of one grid.
 struct OfGrid {
     best: Vec<Estimated>,
     num_candidates: usize,
@@ -117,7 +118,8 @@ impl OfGrid {
     }
 }
 
-// Shapes in the order of what no order of axes can better, until that is slower than all that are kept.
+// Tries shapes in the order of their bounds over all orders of axes, until a bound is slower than all
+// candidates kept.
 fn best(
     request: &Request,
     shapes: &[Candidate],

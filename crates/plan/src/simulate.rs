@@ -1,4 +1,5 @@
-//! A training step of one candidate on the simulated vendor: the program that will run, with time in place of numbers.
+//! A training step of one candidate on the simulated vendor: the program that will run, with time in place of
+//! numbers.
 
 use crate::{Candidate, Error, Request, Result};
 use ::sim::{Breakdown, cost::Costs};
@@ -12,31 +13,32 @@ use tensor::{
 };
 use train::{Config, trainer::Trainer};
 
-/// Steps before the one that is measured: the first learns in which order weights are gathered.
+/// Steps before the measured one: the first learns the order in which weights are gathered.
 const WARM_UP: u64 = 1;
 
-/// Simulations before that of a job whose stages share cores: each knows from the one before how many compute at a time.
+/// Additional simulations for a job whose stages share cores: each takes from the one before how many ranks
+/// compute at a time.
 const ROUNDS: usize = 2;
 
-/// What a simulated step came to.
+/// The result of a simulated step.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What was simulated.
     pub candidate: Candidate,
-    /// Seconds of a step.
+    /// Seconds per step.
     pub step_s: f64,
-    /// Flop of the step by the field's count, over its time, in flop/s of the whole job.
+    /// Flop per step by the field's count, divided by its time, in flop/s of the full job.
     pub flops: f64,
-    /// Of the advertised peak of all devices.
+    /// Percent of the advertised peak of all devices.
     pub percent_of_peak: f64,
-    /// One for each pipeline stage.
+    /// One per pipeline stage.
     pub stages: Vec<Stage>,
 }
 
-/// What the rank that stands for a pipeline stage saw.
+/// The view of the rank that stands for a pipeline stage.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// Where its time went.
+    /// Where the time of the step went.
     pub breakdown: Breakdown,
     /// Its memory.
     pub memory: MemoryUse,
@@ -44,14 +46,14 @@ pub struct Stage {
     pub counters: Counters,
     /// The world rank that stands for it.
     pub rank: usize,
-    /// Its work on its streams, if that was asked for; times since the device was opened.
+    /// Its work on its streams, if requested; times count from the opening of the device.
     pub spans: Vec<Span>,
     begin_s: f64,
     end_s: f64,
 }
 
 impl Stage {
-    /// When its step began, in microseconds since the device was opened.
+    /// The start of its step, in microseconds since the device was opened.
     pub fn begin_us(&self) -> f64 {
         self.begin_s * 1e6
     }
@@ -67,7 +69,7 @@ impl Outcome {
             .unwrap_or(0)
     }
 
-    /// Share of the step in which a stage computes, on average over stages.
+    /// Fraction of the step in which a stage computes, averaged over stages.
     fn computing(&self) -> f64 {
         let compute: f64 = self
             .stages
@@ -93,7 +95,7 @@ impl Outcome {
 /// # Cost
 /// A second or less, whatever the number of devices: one thread for each pipeline stage.
 /// # Errors
-/// [`Error::Train`] with the numbers when it does not fit the devices' memory.
+/// [`Error::Train`] with the numbers if it does not fit the devices' memory.
 pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Result<Outcome> {
     let mut costs = Costs::new(request.machine.clone(), request.devices).tuned(request.tuned);
     if request.machine.device.shared_cores.is_some() && candidate.degrees.pipeline > 1 {
@@ -191,7 +193,7 @@ impl Job {
         let begin_s = recorder.now_s()?;
         recorder.begin()?;
         trainer.step(&batches[WARM_UP as usize])?;
-        // As the real run does, which reads the loss.
+        // The real run waits here too, because it reads the loss.
         recorder.synchronize()?;
         let end_s = recorder.now_s()?;
         let counters = context.counters();
@@ -209,7 +211,7 @@ impl Job {
         })
     }
 
-    // Rows without values: only how many there are counts.
+    // Rows without values, because only their number matters.
     fn batch(&self, trainer: &Trainer, step: u64) -> train::Result<Batch> {
         let blank = |rows: Range<usize>| Ok(self.config.model.blank_rows(rows.len()));
         let (context, dtype) = (trainer.context(), trainer.dtype());

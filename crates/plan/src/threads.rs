@@ -1,4 +1,4 @@
-//! Work on all cores.
+//! Runs work on all cores.
 
 use std::{
     sync::{
@@ -8,19 +8,19 @@ use std::{
     thread,
 };
 
-/// Takes a lock, also after a thread that held it has panicked: what is guarded here is only ever added to.
+/// Takes a lock, even after a thread that held it panicked: guarded values here only ever grow.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Threads that are used at a time.
+/// Number of threads used at a time.
 pub(crate) fn count() -> usize {
     thread::available_parallelism()
         .map_or(1, usize::from)
         .min(8)
 }
 
-/// What `work` makes of every item, in no particular order; a panic in it is passed on.
+/// The result of `work` for every item, in no particular order; a panic in `work` is passed on.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let take = || {

@@ -1,4 +1,4 @@
-//! What is estimated in closed form, against what is simulated: memory is a bound, time is near.
+//! Closed-form estimates against simulations: memory is a lower bound, and time is close.
 
 use fascicle_plan::{Preset, Request, enumerate, estimate, simulate};
 use grid::machine::Machine;

@@ -1,4 +1,4 @@
-//! Models to plan for: by name, and what is said of one that does not exist.
+//! Models to plan for, by name, and the error for one that does not exist.
 
 use families::families;
 use fascicle_plan::{Request, model};

@@ -1,14 +1,16 @@
-//! What a better machine, more overlap or fewer bytes do to a simulated step: never harm.
+//! A better machine, more overlap or fewer bytes never slow a simulated step.
 
 use fascicle_plan::{Preset, Request, enumerate, simulate};
 use grid::machine::Machine;
 use parallel::Overlap;
 use proptest::prelude::*;
 
-/// Links that are shared in the order of issue can let a transfer that comes sooner displace another: by this much at most.
+/// Where links are shared in the order of issue, an earlier transfer can displace another, by at most this
+/// factor.
 const TOLERANCE: f64 = 1.002;
 
-/// As above, of buckets of gradients that are reduced behind backward and hold the links that a pipeline's messages need.
+/// The same bound for buckets of gradients that are reduced during backward and occupy the links that a
+/// pipeline's messages need.
 const OVERLAP_TOLERANCE: f64 = 1.04;
 
 const GRIDS: [(&str, usize); 6] = [

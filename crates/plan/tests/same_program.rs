@@ -1,4 +1,5 @@
-//! The simulated run is the real one: the same bytes in the same collectives, and the same memory, on every stage.
+//! The simulated run matches the real one: the same bytes in the same collectives, and the same memory, on
+//! every stage.
 
 use bootstrap::local::{self, Options};
 use fascicle_plan::{Candidate, Request, enumerate, simulate};
@@ -97,7 +98,8 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
     ];
     for degrees in grids.map(|text| text.parse().unwrap()) {
         let request = request(degrees);
-        // Without and with recomputation, sharding, gathered weights that stay, and both families of schedules.
+        // With and without recomputation, sharding and kept gathered weights, and with both families of
+        // schedules.
         let mut seen = Vec::new();
         for candidate in enumerate::candidates(&request) {
             let kind = (

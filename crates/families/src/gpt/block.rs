@@ -1,4 +1,4 @@
-//! A transformer block in its two halves, each with its norm and residual.
+//! A transformer block in two halves, each with its norm and residual.
 
 use super::{GptConfig, GptFamily};
 use nn::{Builder, Kind, Linear, LinearOptions, Norm};
@@ -121,7 +121,7 @@ pub(super) fn norm(builder: &Builder, name: &str, config: &GptConfig) -> Result<
     }
 }
 
-// Weights that write to the residual stream start smaller, by the root of their number, as GPT-2's do.
+// Weights that write to the residual stream start smaller, scaled by the root of their number, as in GPT-2.
 fn options(config: &GptConfig, kind: Kind, writes_residual: bool) -> LinearOptions {
     let share = if writes_residual {
         1.0 / ((2 * config.layers) as f64).sqrt()

@@ -41,13 +41,13 @@ pub struct GptConfig {
     pub mlp_hidden: usize,
     /// Tokens in a sequence.
     pub context: usize,
-    /// Number of tokens; 0 means that of the tokenizer.
+    /// Vocabulary size; 0 means that of the tokenizer.
     pub vocabulary: usize,
-    /// Rows of the tables are padded to a multiple of this; padding never gets probability nor gradient.
+    /// Rows of the tables are padded to a multiple of this; padding never receives probability or gradient.
     pub pad_vocabulary_to: usize,
     /// Whether the head uses the embedding's table.
     pub tied_head: bool,
-    /// Share of activations and attention weights dropped while training.
+    /// Fraction of activations and attention weights dropped in training.
     pub dropout: f64,
     /// Added to the variance in norms.
     pub norm_epsilon: f64,
@@ -108,12 +108,12 @@ impl GptConfig {
             .next_multiple_of(self.pad_vocabulary_to.max(1))
     }
 
-    /// Parts that a pipeline can be cut into: embedding, two halves of each block, head.
+    /// Number of segments for the pipeline: embedding, two halves of each block, head.
     pub fn num_segments(&self) -> usize {
         2 * self.layers + 2
     }
 
-    /// Number of weights; a tied head's counted once.
+    /// Number of weights; those of a tied head count once.
     pub fn num_parameters(&self) -> usize {
         let (h, kv, mlp) = (
             self.hidden,
@@ -132,8 +132,8 @@ impl GptConfig {
         self.layers * block + ends + if self.tied_head { 0 } else { table }
     }
 
-    /// Flop of products and attention for one token, forward and backward, by the count that published figures use:
-    /// 6 for each weight of a product, and 12 x layers x hidden x context for attention (half of it is never computed).
+    /// Flop of GEMMs and attention per token, forward and backward, as published figures count them: 6 for each
+    /// weight of a GEMM, and 12 x layers x hidden x context for attention, half of which is never computed.
     pub fn flop_per_token(&self) -> f64 {
         let (h, kv, mlp) = (
             self.hidden,
@@ -146,7 +146,7 @@ impl GptConfig {
         6.0 * weights as f64 + 12.0 * (self.layers * h * self.context) as f64
     }
 
-    /// What is wrong with the sizes, in one sentence.
+    /// Checks the sizes; an error names the problem in one sentence.
     ///
     /// # Errors
     /// The first of: a size of 0, heads that do not divide the width, query heads that do not divide by key heads,
@@ -255,7 +255,8 @@ impl Architecture for GptConfig {
 
     /// # Source
     /// For GPT-2, Narayanan et al., SC 2021 (arXiv 2104.04473): 96 B s l h^2 (1 + s/(6h) + V/(16 l h)), 72 in place of 96
-    /// without recomputation. For a Llama the same count is made from its own matrices.
+    /// For GPT-2, Narayanan et al., SC 2021 (arXiv 2104.04473): 96 B s l h^2 (1 + s/(6h) + V/(16 l h)), with 72
+    /// in place of 96 without recomputation. For a Llama, the same count is made from its own matrices.
     fn published_flop_per_row(&self, recompute: bool) -> Option<f64> {
         let factor = if recompute { 96.0 } else { 72.0 };
         if self.family == GptFamily::Llama {

@@ -1,7 +1,7 @@
 //! Decoder-only transformers: the GPT-2 and Llama families.
 //!
-//! [`GptConfig`] gives the sizes; `block` is a transformer block in its two halves; [`Gpt`] is a model of them, cut into
-//! segments: the embedding, the halves of each block, and the head.
+//! [`GptConfig`] holds the sizes, and `block` is a transformer block in two halves. [`Gpt`] is a model made of
+//! these, cut into segments: the embedding, the halves of each block, and the head.
 
 mod block;
 mod config;

@@ -9,16 +9,16 @@ use parallel::{DTensor, Init, MicroBatch, Model, Pass, Result, Wires, layers::Lo
 use std::{cell::RefCell, ops::Range};
 use tensor::Tensor;
 
-/// A decoder-only transformer that reads columns `inputs` and `targets`, sequences of tokens.
+/// A decoder-only transformer that reads the columns `inputs` and `targets`, sequences of tokens.
 ///
-/// Segment 0 is the embedding, then come attention and MLP of each block, and last the head, which gives the wire
-/// `logits`.
+/// Segment 0 is the embedding. Then follow attention and MLP of each block, and last the head, which outputs
+/// the wire `logits`.
 #[derive(Debug)]
 pub struct Gpt {
     config: GptConfig,
     token: Embedding,
     position: Option<Embedding>,
-    // The tokens' places, of the last micro-batch's shape.
+    // The positions of the tokens, for the shape of the last micro-batch.
     places: RefCell<Option<Tensor>>,
     blocks: Vec<(Attention, Mlp)>,
     norm: Norm,
@@ -69,7 +69,8 @@ impl Gpt {
         x.dropout("embedding", self.config.dropout, ids.columns())
     }
 
-    // Counted on the host and copied once: micro-batches have one shape, but for those of a validation.
+    // Counted on the host and copied once, because all micro-batches have one shape, except those of a
+    // validation.
     fn places(&self, ids: &Tensor) -> Result<Tensor> {
         let mut places = self.places.borrow_mut();
         if let Some(places) = places
@@ -90,7 +91,8 @@ impl Model for Gpt {
         self.config.num_segments()
     }
 
-    /// Flop for a token. The embedding has no matmul; its look-up and reduction are taken as 8 operations an element.
+    /// Flop per token. The embedding has no matmul; its look-up and reduction count as 8 operations per
+    /// element.
     fn cost(&self, segment: usize) -> Option<f64> {
         let config = &self.config;
         let (h, kv) = (config.hidden, config.kv_heads() * config.head_size());

@@ -21,7 +21,7 @@ const TABLE: [(&str, usize, usize, usize); 12] = [
     ("640b", 192, 16_384, 128),
 ];
 
-/// The names that [`find`] knows.
+/// The names that [`find`] accepts.
 pub(super) fn names() -> Vec<String> {
     TABLE
         .iter()
@@ -29,7 +29,7 @@ pub(super) fn names() -> Vec<String> {
         .collect()
 }
 
-/// The model of that name: `gpt-40b`, or `40B`.
+/// The model with this name: `gpt-40b`, or `40B`.
 pub(super) fn find(name: &str) -> Option<GptConfig> {
     let lower = name.to_ascii_lowercase();
     let short = lower.strip_prefix("gpt-").unwrap_or(&lower);

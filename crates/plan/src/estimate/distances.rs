@@ -1,12 +1,12 @@
-//! How far apart neighbours on each axis can lie: all that an order of axes changes.
+//! Possible distances between neighbours on each axis, which is all that an order of axes changes.
 
 use grid::{Axis, AxisOrder, Degrees};
 use std::collections::HashSet;
 
-/// For each axis, the place of its distance among those that it can have.
+/// For each axis, the index of its distance among those it can have.
 pub(crate) type Places = [usize; Axis::ALL.len()];
 
-/// Every axis where it costs least, which no order may give to all of them.
+/// Every axis at its cheapest distance. No single order may achieve this for all axes.
 pub(crate) const ANY: Places = [0; Axis::ALL.len()];
 
 /// The distances of a grid's axes under some orders.
@@ -17,7 +17,7 @@ pub(crate) struct Distances {
 }
 
 impl Distances {
-    /// Those of `orders`; of several that give every axis the same distance, the first.
+    /// The distances under `orders`. Of several orders with equal distances on every axis, the first is kept.
     pub(crate) fn new(degrees: &Degrees, orders: &[AxisOrder]) -> Distances {
         let mut by_axis: [Vec<usize>; Axis::ALL.len()] = Default::default();
         let mut place = |axis: Axis, order: &AxisOrder| {
@@ -55,12 +55,12 @@ impl Distances {
         }
     }
 
-    /// The orders, each with the places that it gives to the axes.
+    /// The orders, each with the distance indices of the axes.
     pub(crate) fn orders(&self) -> impl ExactSizeIterator<Item = (AxisOrder, &Places)> {
         self.orders.iter().map(|(order, places)| (*order, places))
     }
 
-    /// Ranks between neighbours on `axis`, by place; nothing where the axis is a single rank.
+    /// Ranks between neighbours on `axis`, by distance index; empty if the axis has a single rank.
     pub(super) fn of(&self, axis: Axis) -> &[usize] {
         &self.by_axis[axis as usize]
     }

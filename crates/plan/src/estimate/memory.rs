@@ -1,11 +1,11 @@
-//! Bytes that every run holds.
+//! Memory that every run holds.
 
 use crate::{Candidate, Request};
 use grid::{Axis, Degrees};
 use parallel::work::{LinearWork, SegmentWork, Work};
 use train::config::Precision;
 
-/// Bytes on the fullest rank, at least. The order of axes does not enter.
+/// A lower bound on the bytes of the fullest rank. The order of axes does not matter.
 pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
     let (state, copy) = match request.precision {
         Precision::F64 => (32.0, 0.0),
@@ -17,12 +17,13 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
     } else {
         1.0
     };
-    // Weights, gradients and the two moments are a quarter of the state each; sharing spares three of them.
+    // Weights, gradients and each of the two moments are a quarter of the state; sharding divides three of
+    // these quarters.
     let per_parameter = state / 4.0 + copy + 0.75 * state / shared;
     per_parameter * parameters(request, &candidate.degrees) + activations(request, candidate)
 }
 
-/// Elements of the parameters that a rank holds.
+/// Number of parameter elements that a rank holds.
 pub(super) fn parameters(request: &Request, degrees: &Degrees) -> f64 {
     let Degrees {
         x, y, z, pipeline, ..
@@ -30,9 +31,9 @@ pub(super) fn parameters(request: &Request, degrees: &Degrees) -> f64 {
     request.work.num_parameters() as f64 / (x * y * z * pipeline) as f64
 }
 
-// What waits for its backward: of what is recomputed its input, of the rest all that a matmul, a norm or attention reads;
-// the weights that were gathered, where they are kept; and what is computed again at a time. The last segment does not
-// wait: its backward comes right after its forward.
+// Memory kept until backward: for a recomputed segment its input, for any other segment everything that a
+// matmul, a norm or attention reads. Added to these are gathered weights, where they are kept, and the segment
+// being recomputed. The last segment keeps nothing, because its backward directly follows its forward.
 fn activations(request: &Request, candidate: &Candidate) -> f64 {
     let (work, degrees) = (&*request.work, &candidate.degrees);
     let size = request.precision.dtype().bytes() as f64;
@@ -61,8 +62,8 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
     size * (waits * held + largest)
 }
 
-// Elements a row that a segment keeps for its backward: what its linear layers read, what attention and activation
-// functions read of them, and what else elementwise operations leave.
+// Elements per row that a segment keeps for its backward: the inputs of its linear layers, the part of their
+// outputs that attention and activation functions read, and the results of other elementwise operations.
 fn saved(segment: &SegmentWork, degrees: &Degrees) -> f64 {
     let Degrees { x, y, .. } = *degrees;
     let cut = |axis: Axis| degrees.get(axis) as f64;
@@ -83,7 +84,7 @@ fn saved(segment: &SegmentWork, degrees: &Degrees) -> f64 {
     inputs + outputs.sum::<f64>() / x as f64 + others / y as f64
 }
 
-// Elements a row of the wires that enter a run of segments.
+// Elements per row of the wires that enter a run of segments.
 fn entering(work: &Work, run: &std::ops::Range<usize>, degrees: &Degrees) -> f64 {
     let enters = work.wires.iter().filter(|wire| {
         !run.contains(&wire.from) && wire.to.iter().any(|segment| run.contains(segment))

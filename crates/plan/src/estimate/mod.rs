@@ -1,10 +1,11 @@
-//! What a candidate costs at least, in closed form: to leave out the hopeless before anything is simulated.
+//! A lower bound on the cost of a candidate, in closed form, which excludes hopeless candidates before any
+//! simulation.
 //!
-//! Time is a cost model: the products of every layer, the collectives that nothing can hide, and what is longer than the
-//! compute that could hide it. Memory is what every run holds: the parameters' bytes, and the activations that wait for
-//! their backward. Collectives are priced in the form that will be simulated. Read in this order: `memory`, `stages` (how
-//! evenly a model falls into a pipeline), `distances` (what an order of axes changes), `prices`, `sheet` (all of it for one
-//! grid and number of rows).
+//! The time model adds the GEMMs of every layer, the collectives that nothing can hide, and the part of other
+//! collectives that exceeds the compute hiding them. The memory model adds the parameters' bytes and the
+//! activations kept until backward. Collectives are priced in the form that will be simulated. Read in this
+//! order: `memory`, `stages` (how evenly a model divides into a pipeline), `distances` (what an order of axes
+//! changes), `prices`, `sheet` (all of it for one grid and number of rows).
 
 mod distances;
 mod memory;
@@ -18,7 +19,7 @@ pub(crate) use sheet::Sheet;
 
 use crate::{Candidate, Request};
 
-/// Seconds of a step of one candidate.
+/// Seconds per step of one candidate.
 pub fn step(request: &Request, candidate: &Candidate) -> f64 {
     let distances = Distances::new(&candidate.degrees, &[candidate.order]);
     let sheet = Sheet::new(request, candidate, &distances);

@@ -1,4 +1,4 @@
-//! What collectives cost at every distance that their axis can have.
+//! The cost of collectives at every distance that their axis can have.
 
 use super::distances::{Distances, Places};
 use crate::{Candidate, Request};
@@ -9,7 +9,7 @@ use grid::{
 use parallel::Operation;
 use train::placement::Pricing;
 
-/// Seconds of some collectives on an axis, by place; the first is the least of them.
+/// Seconds of some collectives on an axis, by distance index; the first is the smallest.
 #[derive(Clone, Debug)]
 pub(super) struct Prices {
     axis: Axis,
@@ -17,7 +17,7 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Their seconds where an order puts the axis.
+    /// Their seconds with the axes at these distances.
     pub(super) fn at(&self, places: &Places) -> f64 {
         self.seconds[places[self.axis as usize]]
     }
@@ -51,7 +51,7 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    /// One collective over a whole buffer of each of these sizes in bytes.
+    /// One collective over a whole buffer for each of these sizes in bytes.
     pub(super) fn each(&self, operation: Operation, axis: Axis, sizes: &[usize]) -> Prices {
         let size = self.degrees.get(axis);
         let at = |inner: &usize| {

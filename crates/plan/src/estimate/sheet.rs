@@ -1,4 +1,5 @@
-//! The times of one grid and number of rows, from which those of its orders and variants are put together.
+//! Component times for one grid and number of rows, from which the times of its orders and variants are
+//! assembled.
 
 use super::{
     distances::{Distances, Places},
@@ -13,10 +14,10 @@ use grid::{
 };
 use parallel::{Operation, Overlap, work::LinearWork};
 
-/// Seconds that a group of layers takes, and its traffic.
+/// Seconds of a group of layers, and its traffic.
 #[derive(Clone, Debug)]
 struct Group {
-    // How many of them a stage has, on average.
+    // Average number of these layers per stage.
     count: f64,
     recomputed: bool,
     forward_s: f64,
@@ -28,19 +29,20 @@ struct Group {
     reduce_inputs: Prices,
 }
 
-/// What a grid with so many rows costs, before the order of axes and the variant are known.
+/// The costs of a grid and number of rows, before the order of axes and the variant are known.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet<'a> {
     request: &'a Request,
     overlap: Overlap,
     groups: Vec<Group>,
-    // Of a stage's blocks, once through.
+    // For the blocks of one stage, once forward.
     attention_forward_s: f64,
     attention_backward_s: f64,
     elementwise_s: f64,
-    // By number of chunks, how uneven stages are and what one micro-batch hands from part to part, and back.
+    // By number of chunks: how uneven the stages are, and what one micro-batch hands from part to part and
+    // back.
     stages: Vec<(usize, f64, Prices)>,
-    // Gradients over Data: replicated, or shared with the optimiser.
+    // Gradients over Data: replicated, or sharded with the optimiser.
     num_buckets: f64,
     reduce_data: Prices,
     scatter_data: Prices,
@@ -48,7 +50,7 @@ pub(crate) struct Sheet<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// The sheet of the candidate's grid and micro-batches.
+    /// The sheet for the candidate's grid and micro-batches.
     pub(crate) fn new(
         request: &'a Request,
         candidate: &Candidate,
@@ -86,7 +88,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Seconds of a step of a variant of the sheet's candidate, with the axes at these places.
+    /// Seconds per step of a variant of the sheet's candidate, with the axes at these distances.
     pub(crate) fn step(&self, variant: &Candidate, places: &Places) -> f64 {
         let forwards = if variant.recompute { 2.0 } else { 1.0 };
         let linear = |group: &Group| group.count * self.linear(group, variant, places);
@@ -101,7 +103,7 @@ impl<'a> Sheet<'a> {
             return f64::INFINITY;
         };
         let micro = micro * imbalance;
-        // A stage waits for each message: what its neighbour sends is what it does next.
+        // A stage waits for each message, because its next work is on what its neighbour sends.
         let messages = 2.0 * message.at(places);
         let passes = variant.micro_batches as f64 + bubble;
         let pace = self.pace(variant.micro_batches as f64 / passes);
@@ -110,15 +112,16 @@ impl<'a> Sheet<'a> {
             + self.update(variant)
     }
 
-    // Seconds of the job's slowest device for one of the mean device. Stages that wait leave shared cores to the others.
+    // Seconds on the job's slowest device per second on the mean device. Stages that wait leave shared cores to
+    // the others.
     fn pace(&self, computing: f64) -> f64 {
         let machine = &self.request.machine;
         let per_node = machine.placement(self.request.devices).per_node;
         machine.crowding(per_node as f64 * computing) / machine.device.slowest.value
     }
 
-    // Forward (twice when it is computed again) and backward. Of the traffic, what may run beside compute is hidden as
-    // far as the compute goes, and slows it.
+    // Forward (twice if it is recomputed) and backward. Traffic that may run beside compute is hidden as far as
+    // the compute lasts, and slows it.
     fn linear(&self, group: &Group, variant: &Candidate, places: &Places) -> f64 {
         let forwards = if variant.recompute && group.recomputed {
             2.0
@@ -135,7 +138,7 @@ impl<'a> Sheet<'a> {
             }
         };
         let reduced = group.reduce_inputs.at(places);
-        // The input's gradient is waited for right after the weights' products.
+        // The input's gradient is needed right after the matmul that computes the weights' gradient.
         let late = if self.overlap.all_reduce {
             (reduced - group.d_weights_s).max(0.0)
         } else {
@@ -157,8 +160,8 @@ impl<'a> Sheet<'a> {
         shown + slowed.max(hidden)
     }
 
-    // Behind the backward of the last micro-batch, about two thirds of its time, all but the last bucket; then the new
-    // values of what is shared.
+    // Gradient reduction. All but the last bucket overlap the backward of the last micro-batch, about two
+    // thirds of its time. Then the updated values of sharded parameters follow.
     fn reduction(&self, variant: &Candidate, places: &Places, micro: f64) -> f64 {
         let prices = if variant.sharded_optimiser {
             &self.scatter_data
@@ -180,7 +183,8 @@ impl<'a> Sheet<'a> {
             }
     }
 
-    // The optimiser reads gradients, reads and writes values and moments, and writes the copy for computing.
+    // The optimiser reads gradients, reads and writes values and moments, and writes the copy in the compute
+    // type.
     fn update(&self, variant: &Candidate) -> f64 {
         let shared = if variant.sharded_optimiser {
             variant.degrees.data as f64
@@ -197,7 +201,7 @@ impl<'a> Sheet<'a> {
     }
 }
 
-// What a rank computes by itself.
+// The local computation of a rank.
 struct Local<'a> {
     request: &'a Request,
     candidate: &'a Candidate,
@@ -205,7 +209,7 @@ struct Local<'a> {
 }
 
 impl Local<'_> {
-    // Equal layers, wherever they stand, are one group.
+    // Equal layers form one group, wherever they stand in the model.
     fn groups(&self, pricer: &Pricer) -> Vec<Group> {
         let mut counted: Vec<(&LinearWork, bool, usize)> = Vec::new();
         for segment in &self.request.work.segments {
@@ -277,7 +281,7 @@ impl Local<'_> {
             .seconds(&shape, &machine.device, self.request.tuned)
     }
 
-    // Of a stage; backward has 2.5 times the flop.
+    // Per stage; backward has 2.5 times the flop.
     fn attention(&self, backward: bool) -> f64 {
         let (work, device) = (&self.request.work, &self.request.machine.device);
         let per_row = work
@@ -293,7 +297,8 @@ impl Local<'_> {
         self.of_a_stage(flop) / (share * device.peak(self.request.precision.dtype().name()))
     }
 
-    // About 5 passes over what is as wide as the residual and 8 over the wide half of an MLP, forward and backward together.
+    // About 5 passes over activations as wide as the residual, and 8 over the wide half of an MLP, forward and
+    // backward together.
     fn elementwise(&self) -> f64 {
         let (work, degrees) = (&self.request.work, &self.candidate.degrees);
         let sum = |place: usize| {
@@ -311,7 +316,7 @@ impl Local<'_> {
         self.of_a_stage(bytes) / bandwidth
     }
 
-    // For each number of chunks that the work can be cut in.
+    // For each number of chunks into which the work can be cut.
     fn stages(&self, pricer: &Pricer) -> Vec<(usize, f64, Prices)> {
         let (work, degrees) = (&self.request.work, &self.candidate.degrees);
         let asked = self.candidate.schedule.num_chunks();
@@ -324,7 +329,7 @@ impl Local<'_> {
                 let cut = wire.cut.map_or(1, |axis| degrees.get(axis));
                 self.rows * wire.elements / cut * self.request.precision.dtype().bytes()
             };
-            // Of all messages of a micro-batch, those of one stage.
+            // The messages of one micro-batch, averaged over stages.
             let sizes: Vec<usize> = crossing.iter().map(bytes).collect();
             let parts = (degrees.pipeline * chunks - 1).max(1);
             let of_a_cut = sizes.iter().sum::<usize>() / parts;
@@ -338,7 +343,7 @@ impl Local<'_> {
         all / self.candidate.degrees.pipeline as f64
     }
 
-    // Tensor by tensor, about three for each group of linear layers, where buckets are off.
+    // If buckets are off, each tensor counts, about three per group of linear layers.
     fn num_buckets(&self, bytes: f64) -> f64 {
         let groups: usize = self
             .request

@@ -4,7 +4,7 @@ use super::{Share, shares};
 use crate::{Outcome, Plan, search::SHOWN};
 use std::fmt::Write;
 
-/// The best ten, where the best one's time goes, and why the next one loses.
+/// The best ten candidates, where the best one's time goes, and why the runner-up loses.
 pub fn text(plan: &Plan) -> String {
     let mut text = headline(plan);
     text += &table(plan);
@@ -80,7 +80,7 @@ fn how(outcome: &Outcome) -> String {
 }
 
 fn time(best: &Outcome) -> String {
-    let mut text = String::from("\nwhere the best one's step goes:\n");
+    let mut text = String::from("\nwhere the time of the best one's step goes:\n");
     for Share {
         what,
         seconds: exposed,
@@ -101,7 +101,7 @@ fn time(best: &Outcome) -> String {
     text
 }
 
-// The part that takes longer in the next one than in the best one by most.
+// The part that slows the runner-up most, compared with the best one.
 fn comparison(best: &Outcome, next: &Outcome) -> String {
     let (ours, theirs) = (shares(best), shares(next));
     let of = |all: &[Share], what: &str| {

@@ -1,4 +1,4 @@
-//! Where a step's time goes, in a few shares that add up.
+//! Where a step's time goes, in a few shares that add up to the step.
 
 use crate::{Outcome, simulate::Stage};
 use serde::Serialize;
@@ -8,14 +8,14 @@ use serde::Serialize;
 pub struct Share {
     /// What it is.
     pub what: String,
-    /// Seconds in which nothing else went on.
+    /// Seconds in which nothing else ran.
     pub seconds: f64,
-    /// Seconds of the same that ran beside compute.
+    /// Seconds of this part that ran beside compute.
     pub hidden_seconds: f64,
 }
 
-/// The parts of the slowest stage's step, the longest first; what its compute stream waited for at the end of the step,
-/// while others worked, counts as bubble. They add up to the step.
+/// The parts of the slowest stage's step, longest first. They add up to the step. At the end of the step, the
+/// time in which its compute stream waits while other streams work counts as bubble.
 pub fn shares(outcome: &Outcome) -> Vec<Share> {
     let mut all = of_stage(outcome.slowest());
     let told: f64 = all.iter().map(|share| share.seconds).sum();
