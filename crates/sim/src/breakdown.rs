@@ -6,18 +6,19 @@ use std::sync::Arc;
 /// Time of one group's collectives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupTime {
-    /// The group in words.
+    /// The group, as text.
     pub label: Arc<str>,
     /// From start to end of its collectives and messages, whatever ran beside them.
     pub total_s: f64,
-    /// Of it, while the compute stream stood still for it. Messages count as bubble instead.
+    /// The part of it in which the compute stream was idle because of it. For messages this part counts as
+    /// bubble instead.
     pub exposed_s: f64,
     /// Bytes of its collectives' buffers.
     pub bytes: usize,
 }
 
 impl GroupTime {
-    /// Time that ran beside compute.
+    /// Time overlapped with compute.
     pub fn hidden_s(&self) -> f64 {
         (self.total_s - self.exposed_s).max(0.0)
     }
@@ -28,7 +29,7 @@ impl GroupTime {
 /// Compute, exposed collectives, bubble and host add up to the total.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Breakdown {
-    /// From the begin of the record to the end of the last work on any stream.
+    /// From the start of the record to the end of the last work on any stream.
     pub total_s: f64,
     /// Products.
     pub products_s: f64,
@@ -38,11 +39,11 @@ pub struct Breakdown {
     pub elementwise_s: f64,
     /// Norms of gradients and updates.
     pub optimiser_s: f64,
-    /// The pipeline's bubble: idle because of messages, or of a stage that came late.
+    /// The pipeline's bubble: idle because of messages, or because of a stage that arrived late.
     pub bubble_s: f64,
-    /// Idle for any other reason: the host was late, or a launch took its time.
+    /// Idle for any other reason: a late host, or the time of a launch.
     pub host_s: f64,
-    /// Floating-point operations of products and attention.
+    /// Floating-point operations of GEMMs and attention.
     pub flop: f64,
     /// Collectives by group.
     pub groups: Vec<GroupTime>,
@@ -54,12 +55,12 @@ impl Breakdown {
         self.products_s + self.attention_s + self.elementwise_s + self.optimiser_s
     }
 
-    /// Time in which it stood still for a collective.
+    /// Time in which it was idle because of a collective.
     pub fn exposed_s(&self) -> f64 {
         self.groups.iter().map(|group| group.exposed_s).sum()
     }
 
-    /// Index of the group with that label, new for the first who asks.
+    /// Index of the group with that label; creates the group on first use.
     pub(crate) fn group(&mut self, label: &str) -> u16 {
         let index = self
             .groups
@@ -98,7 +99,7 @@ impl Breakdown {
         }
     }
 
-    /// Counts time in which the compute stream stood still.
+    /// Counts idle time of the compute stream.
     pub(crate) fn idle(&mut self, reason: Reason, seconds: f64) {
         match reason {
             Reason::Host | Reason::Compute => self.host_s += seconds,
@@ -107,7 +108,7 @@ impl Breakdown {
         }
     }
 
-    /// The same groups, and no time.
+    /// The same groups, with all times zero.
     pub(crate) fn emptied(&self) -> Breakdown {
         let empty = |group: &GroupTime| GroupTime {
             total_s: 0.0,

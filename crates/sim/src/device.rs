@@ -7,23 +7,24 @@ use hal::{
 };
 use std::sync::Arc;
 
-/// What a device simulates.
+/// The options of a simulated device.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What everything costs.
     pub costs: Arc<Costs>,
-    /// Its number, in messages: the world rank.
+    /// Its number in messages: the world rank.
     pub ordinal: usize,
-    /// World ranks that run as threads, in increasing order; every other rank does what these do. None when all run.
+    /// World ranks that run as threads, in increasing order; every other rank behaves like one of these. `None`
+    /// if all run.
     pub live: Option<Arc<[usize]>>,
-    /// The machine in words.
+    /// A description of the machine.
     pub description: String,
 }
 
 /// Opens the device of one live rank.
 ///
 /// # Errors
-/// None yet; a device that cannot be had would be one.
+/// None yet; reserved for a device that cannot be opened.
 pub fn open(options: Options) -> Result<Arc<dyn Device>> {
     open_recorded(options).map(|(device, _)| device)
 }
@@ -61,8 +62,8 @@ struct SimDevice {
     capabilities: Capabilities,
 }
 
-// SAFETY: the id is that of the options; ranges of addresses are aligned to 256 bytes and never handed out twice, and
-// neither this vendor nor, with `holds_values` false, anybody else reads or writes there.
+// SAFETY: the id is that of the options. Address ranges are aligned to 256 bytes and never reused. Nobody reads
+// or writes there: not this vendor, and no one else either, because `holds_values` is false.
 unsafe impl Device for SimDevice {
     fn id(&self) -> DeviceId {
         self.shared.id

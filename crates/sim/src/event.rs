@@ -4,7 +4,7 @@ use crate::state::Shared;
 use hal::{Error, Event, Result};
 use std::{any::Any, sync::Arc};
 
-/// An event of this vendor: the device keeps its point.
+/// An event of this vendor: the device holds its point.
 #[derive(Debug)]
 pub(crate) struct SimEvent {
     pub(crate) shared: Arc<Shared>,
@@ -15,7 +15,7 @@ impl SimEvent {
     /// The number of an event of this device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when another device made it.
+    /// [`Error::Invalid`] if another device made it.
     pub(crate) fn index(event: &dyn Event, device: &Arc<Shared>) -> Result<usize> {
         let own = event.as_any().downcast_ref::<SimEvent>();
         own.filter(|event| Arc::ptr_eq(&event.shared, device))
@@ -27,7 +27,7 @@ impl SimEvent {
     }
 }
 
-// SAFETY: an event's time is the end of all work before it, and it counts as complete only once the host's clock has
+// SAFETY: an event's time is the end of all work before it, and it is complete only once the host's clock has
 // reached that time.
 unsafe impl Event for SimEvent {
     fn as_any(&self) -> &dyn Any {

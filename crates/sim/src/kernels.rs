@@ -1,4 +1,4 @@
-//! Kernels and products: their memory is checked, and their cost moves the stream's clock.
+//! Kernels and GEMMs: their memory is checked, and their cost advances the stream's clock.
 
 use crate::{
     memory::AddressSpace,
@@ -9,7 +9,7 @@ use crate::{
 use hal::{Blas, Gemm, Kernel, Kernels, Operand, Result, Stream, kernel::AttentionShape};
 use std::sync::Arc;
 
-/// The kernels and the products of a device.
+/// The kernels and GEMMs of a device.
 #[derive(Debug)]
 pub(crate) struct SimKernels {
     pub(crate) shared: Arc<Shared>,
@@ -51,7 +51,7 @@ unsafe impl Blas for SimKernels {
     }
 }
 
-/// Whether all operands lie in live memory, and how many bytes they are.
+/// Checks that all operands lie in live memory, and returns their size in bytes.
 ///
 /// # Errors
 /// [`Error::Invalid`](hal::Error::Invalid) for the first one that does not.
@@ -72,7 +72,7 @@ pub(crate) fn check(
     bytes
 }
 
-// Attention counts as published totals do: the whole score matrix, also where the mask leaves half of it out.
+// Attention counts as in published totals: the full score matrix, even where the mask leaves half of it out.
 fn flop(kernel: &Kernel) -> f64 {
     let product = |shape: &AttentionShape| {
         let tokens = shape.sequences as f64 * shape.sequence as f64;

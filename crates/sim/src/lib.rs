@@ -1,21 +1,25 @@
-//! The simulated vendor: buffers without memory, streams with a virtual clock, costs from a machine description.
+//! The simulated vendor: buffers without memory, streams with a virtual clock, costs from a machine
+//! description.
 //!
-//! A program that runs on this vendor does everything it does on another one, except that no number is computed: an
-//! allocation counts bytes, a launch moves its stream's clock on by what the work costs on the machine described, an
-//! event is a time, and a collective takes what the links of that machine give to that group. So the program itself
-//! says how long it would take.
+//! A program on this vendor does everything it does on another vendor, but computes no numbers. An allocation
+//! counts bytes. A launch advances its stream's clock by the cost of the work on the described machine. An
+//! event is a time. A collective takes as long as that machine's links need for that group. So the program
+//! itself predicts its duration.
 //!
 //! # How time passes
-//! - The host's clock moves on with each launch; work starts when its stream is free and the host has launched it.
-//! - Ranks that are not live (see [`Options::live`]) do at every moment what their live stand-in does, so a collective
-//!   with them only completes alone. Between live ranks, which are threads, messages and collectives carry times: the
-//!   receiver learns when the sender was ready. A thread waits for another only where it needs such a time, which is
-//!   at the first work behind the receipt; all times are then the same whatever the threads' real speed.
-//! - Links are shared by intervals, in the order of issue: a transfer progresses while its links are not taken by
-//!   transfers that were issued before it, and fills the gaps that they leave. Compute beside a transfer is slowed.
+//! - The host's clock advances with each launch. Work starts when its stream is free and the host has launched
+//!   it.
+//! - Ranks that are not live (see [`Options::live`]) behave at every moment like their live stand-in, so a
+//!   collective with them completes alone. Live ranks are threads, and messages and collectives between them
+//!   carry times: the receiver learns when the sender was ready. Only the consumer of an unknown time waits for
+//!   it, which is the first work behind the receive. All times are then the same whatever the threads' real
+//!   speed.
+//! - Links are shared by intervals, in the order of issue. A transfer progresses while no transfer issued
+//!   before it occupies its links, and fills the gaps that earlier transfers leave. Compute that overlaps a
+//!   transfer slows down.
 //!
-//! Read in this order: `timeline` and `links` (sharing), `point` and `pending` (times, and what they wait for), `state` (a device's
-//! clocks), `stream`, `kernels`, `group` (ranks that meet), `recorder` (what came out).
+//! Read in this order: `timeline` and `links` (sharing), `point` and `pending` (times, and what they wait for),
+//! `state` (a device's clocks), `stream`, `kernels`, `group` (collectives and messages), `recorder` (results).
 
 mod breakdown;
 pub mod cost;
@@ -40,7 +44,8 @@ pub use work::{Category, Gap, Reason, Work};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The content of a mutex, also after a panic elsewhere: what this vendor locks is consistent whenever it is unlocked.
+/// The content of a mutex, even after a panic elsewhere: values that this vendor locks are consistent whenever
+/// they are unlocked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

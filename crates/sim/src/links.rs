@@ -1,26 +1,27 @@
-//! What a device shares between its streams: the links inside the node, the way out of it, and the compute units.
+//! Resources that the streams of a device share: the links inside the node, the links out of it, and the
+//! compute units.
 
 use crate::timeline::Timeline;
 use grid::machine::Cost as Transfer;
 
-/// The transfers of a device, as they lie in time.
+/// The transfers of a device over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Links {
     in_node: Timeline,
     network: Timeline,
-    // Either of them: what slows compute.
+    // Time in which either kind of link is busy, which slows compute.
     traffic: Timeline,
-    // Intervals that lay ahead when the past was last forgotten.
+    // Number of intervals that remained when the past was last dropped.
     kept: usize,
 }
 
-// So few intervals are not worth the time of forgetting some.
+// With fewer intervals than this, dropping some is not worth the time.
 const MANY: usize = 512;
 
 impl Links {
-    /// When a transfer ends that is ready at `start`; takes its links until then.
+    /// The end of a transfer that is ready at `start`. Reserves its links until then.
     ///
-    /// Its latency passes whatever the links do. The rest progresses while all links that it needs are free.
+    /// Its latency passes regardless of the links. The rest progresses while all links that it needs are free.
     pub(crate) fn transfer(&mut self, start: f64, transfer: &Transfer) -> f64 {
         let mut at = start + transfer.latency_s;
         if !transfer.in_node && !transfer.network {
@@ -30,7 +31,7 @@ impl Links {
         while left > 0.0 {
             at = self.free_from(at, transfer);
             let until = self.taken_from(at, transfer);
-            // The last piece ends where the sum says, not where rounding of a difference would put it.
+            // The last piece ends at the computed sum, not where rounding of a difference would put it.
             let end = if left <= until - at { at + left } else { until };
             left -= until - at;
             self.take(at, end, transfer);
@@ -39,17 +40,18 @@ impl Links {
         at
     }
 
-    /// When compute ends that starts at `start`; transfers beside it take the share `slowdown` of the device.
+    /// The end of compute that starts at `start`; concurrent transfers take the fraction `slowdown` of the
+    /// device.
     pub(crate) fn compute(&self, start: f64, seconds: f64, slowdown: f64) -> f64 {
         self.traffic.finish(start, seconds, 1.0 - slowdown)
     }
 
-    /// Whether it is time to forget the past.
+    /// Whether it is time to drop the past.
     pub(crate) fn is_long(&self) -> bool {
         self.len() > MANY.max(2 * self.kept)
     }
 
-    /// Forgets what lies before `horizon`.
+    /// Drops everything before `horizon`.
     pub(crate) fn prune(&mut self, horizon: f64) {
         for timeline in [&mut self.in_node, &mut self.network, &mut self.traffic] {
             timeline.prune(horizon);

@@ -1,12 +1,12 @@
-//! Memory that is only counted.
+//! Memory that is only counted, never allocated.
 
 use hal::{DeviceId, Error, Memory, RawBuffer, RawSlice, Result};
 use std::collections::BTreeMap;
 
-// Vendors align to this much, and buffers of sharded models are many and small.
+// Vendors align to this size, and sharded models have many small buffers.
 const ALIGNMENT: usize = 256;
 
-/// The address space of a device: every buffer gets a range of its own, which nobody ever reads.
+/// The address space of a device: every buffer has its own range, which nobody reads.
 #[derive(Debug)]
 pub(crate) struct AddressSpace {
     device: DeviceId,
@@ -20,7 +20,7 @@ pub(crate) struct AddressSpace {
 
 impl AddressSpace {
     pub(crate) fn new(device: DeviceId, total: usize) -> AddressSpace {
-        // Away from 0, so that an address that was never set is seen.
+        // Starts away from 0, so that an address that was never set is detected.
         let (in_use, peak, next, live) = (0, 0, 1 << 32, BTreeMap::new());
         AddressSpace {
             device,
@@ -39,7 +39,7 @@ impl AddressSpace {
         }
     }
 
-    /// The most bytes that were reserved at a time.
+    /// The peak number of reserved bytes.
     pub(crate) fn peak(&self) -> usize {
         self.peak
     }
@@ -65,7 +65,8 @@ impl AddressSpace {
         self.in_use -= self.live.remove(&buffer.addr).unwrap_or(0);
     }
 
-    /// Refuses memory that is not live: on a device it would be a fault, or somebody else's numbers.
+    /// Refuses memory that is not live: on a real device it would cause a fault or read another buffer's
+    /// numbers.
     pub(crate) fn check(&self, operation: &str, slice: &RawSlice) -> Result<()> {
         self.check_range(operation, slice.addr, slice.bytes())
     }

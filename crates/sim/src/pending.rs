@@ -1,4 +1,4 @@
-//! Work whose time is found out later, because it depends on other live ranks.
+//! Work whose time is determined later, because it depends on other live ranks.
 
 use crate::{
     group::Meeting,
@@ -14,8 +14,8 @@ use std::{
 
 /// A piece of work on a stream, launched but not yet placed in time.
 ///
-/// Where it comes to lie is a function of what it waits for, and of nothing else: it neither takes links from other work
-/// nor gives way. So it may be placed whenever that is known, in any order.
+/// Its position depends only on the work it waits for: it neither takes links from other work nor yields to it.
+/// So it may be placed in any order, as soon as its dependencies are known.
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// Its stream.
@@ -25,22 +25,22 @@ pub(crate) struct Pending {
     launched: f64,
     // Seconds between two pieces of work on a stream.
     gap: f64,
-    // The point in the stream behind which it runs.
+    // The point in the stream after which it runs.
     ready: Mutex<Point>,
     task: Task,
     place: OnceLock<Place>,
 }
 
-/// What the work is.
+/// The kind of work.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// This rank's own, of so many seconds, behind work that depends on others.
+    /// This rank's own work, with its duration in seconds, behind work that depends on others.
     Alone(f64),
-    /// Receipts, or a collective with other live ranks.
+    /// Receives, or a collective with other live ranks.
     Meeting(Meeting),
 }
 
-/// Where work lies in time.
+/// The position of work in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) start: f64,
@@ -68,7 +68,7 @@ impl Pending {
         }
     }
 
-    /// Where the work lies, if that is known by now. Tells others what they wait for from this rank.
+    /// The position of the work, if it is known by now. Also announces to others the times for which they wait.
     ///
     /// # Errors
     /// [`Error::Mismatch`](hal::Error::Mismatch).
@@ -93,7 +93,7 @@ impl Pending {
                 let Some((start, end)) = meeting.hold(from)? else {
                     return Ok(None);
                 };
-                // Until the others came, this rank waited for them.
+                // This rank waited for the others until they arrived.
                 (start, end, Reason::Message)
             }
         };
@@ -109,7 +109,8 @@ impl Pending {
         })))
     }
 
-    /// Whether the work may end before `host`, a question of virtual time alone: the thread waits until it is decided.
+    /// Whether the work may end before `host`. Only virtual time decides this, and the thread waits for the
+    /// decision.
     ///
     /// # Errors
     /// [`Error::Aborted`](hal::Error::Aborted).
@@ -129,7 +130,8 @@ impl Pending {
         }
     }
 
-    /// Fails when the job has ended, or when the ranks that this waits for have not come within its timeout.
+    /// Fails if the job has ended, or if the ranks for which this work waits have not arrived within its
+    /// timeout.
     ///
     /// # Errors
     /// [`Error::Aborted`](hal::Error::Aborted); [`Error::Timeout`](hal::Error::Timeout) naming the ranks.

@@ -1,32 +1,33 @@
-//! A time on a stream that may still be open, and what it waits for.
+//! A time on a stream that may still be unknown, and what it waits for.
 
 use crate::{pending::Pending, work::Reason};
 use std::sync::Arc;
 
-/// What a stream did before a point in time.
+/// The activity of a stream before a point in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cause {
-    /// What it was busy with.
+    /// What occupied it.
     pub(crate) what: Reason,
     /// Since when.
     pub(crate) since: f64,
-    /// What it waited for, or was busy with, before that.
+    /// What occupied it, or what it waited for, before that.
     pub(crate) before: Reason,
 }
 
-/// A point in a stream: the end of its last work, of what it was told to wait for, and of receipts whose time is open.
+/// A point in a stream: the end of its last work, of the events it waits for, and of receives whose time is
+/// unknown.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
-    /// The latest end that is known.
+    /// The latest known end.
     pub(crate) at: f64,
     /// What ended then.
     pub(crate) cause: Cause,
-    /// Work that ends before the point too, at a time that is open.
+    /// Work of unknown time that also ends before the point.
     pub(crate) pending: Vec<Arc<Pending>>,
 }
 
 impl Point {
-    /// The begin of time.
+    /// The start of virtual time.
     pub(crate) fn origin() -> Point {
         let cause = Cause {
             what: Reason::Host,

@@ -1,4 +1,4 @@
-//! What came out of a device's clocks.
+//! Results read from a device's clocks.
 
 use crate::{Breakdown, Work, state::Shared};
 use hal::Result;
@@ -23,12 +23,12 @@ impl Recorder {
         self.shared.lock().now()
     }
 
-    /// The host's virtual clock: the launches so far, and what it waited for.
+    /// The host's virtual clock: the launches so far, and its waits.
     pub fn host_s(&self) -> f64 {
         self.shared.lock().host
     }
 
-    /// Has the host wait for all streams, as a program does that reads the loss at the end of a step.
+    /// Makes the host wait for all streams, like a program that reads the loss at the end of a step.
     ///
     /// # Errors
     /// As [`now_s`](Recorder::now_s).
@@ -47,7 +47,7 @@ impl Recorder {
         self.shared.lock().begin()
     }
 
-    /// Where the time since [`begin`](Recorder::begin), or since the last call, went.
+    /// How the time since [`begin`](Recorder::begin), or since the last call, was spent.
     ///
     /// # Errors
     /// As [`now_s`](Recorder::now_s).
@@ -55,17 +55,17 @@ impl Recorder {
         self.shared.lock().finish()
     }
 
-    /// Keeps every piece of work from now on, or none.
+    /// Switches the log of every piece of work on or off.
     pub fn keep_log(&self, on: bool) {
         self.shared.lock().keep_log(on);
     }
 
-    /// The work kept so far, in the order of starts; the log is empty then.
+    /// Returns the work logged so far, in the order of starts, and empties the log.
     pub fn take_log(&self) -> Vec<Work> {
         self.shared.lock().take_log()
     }
 
-    /// The most bytes that the device had allocated at a time.
+    /// The peak number of bytes that the device had allocated.
     pub fn peak_bytes(&self) -> usize {
         self.shared.lock().memory.peak()
     }

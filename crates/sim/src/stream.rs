@@ -8,7 +8,7 @@ use crate::{
 use hal::{DeviceId, Error, Event, RawBuffer, Result, Stream, StreamKind};
 use std::{any::Any, sync::Arc};
 
-/// A stream of this vendor: the device keeps its clock.
+/// A stream of this vendor: the device holds its clock.
 #[derive(Debug)]
 pub(crate) struct SimStream {
     pub(crate) shared: Arc<Shared>,
@@ -20,7 +20,7 @@ impl SimStream {
     /// The number of a stream of this device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when another device made it.
+    /// [`Error::Invalid`] if another device made it.
     pub(crate) fn index(stream: &dyn Stream, device: &Arc<Shared>) -> Result<usize> {
         let own = stream.as_any().downcast_ref::<SimStream>();
         own.filter(|stream| Arc::ptr_eq(&stream.shared, device))
@@ -42,8 +42,8 @@ fn copying(name: &'static str, bytes: usize) -> Label {
     }
 }
 
-// SAFETY: a stream's clock never goes back, and an event takes the clock's value, so work is in order and an event is
-// behind all work before it; the id is the device's own.
+// SAFETY: a stream's clock never goes back, and an event takes the clock's value. So work is in order, and an
+// event is behind all work before it. The id is the device's own.
 unsafe impl Stream for SimStream {
     fn device_id(&self) -> DeviceId {
         self.shared.id

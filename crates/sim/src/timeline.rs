@@ -1,13 +1,13 @@
-//! The intervals in which a shared resource is taken.
+//! The intervals in which a shared resource is busy.
 
-/// Intervals of time, apart from each other and in order.
+/// Intervals of time, disjoint and in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Timeline {
     busy: Vec<(f64, f64)>,
 }
 
 impl Timeline {
-    /// Takes the interval, or what of it is not taken yet.
+    /// Marks the interval as busy, as far as it is still free.
     pub(crate) fn insert(&mut self, start: f64, end: f64) {
         if end <= start {
             return;
@@ -40,7 +40,8 @@ impl Timeline {
             .map_or(f64::INFINITY, |taken| taken.0.max(at))
     }
 
-    /// When `work` ends that begins at `start` and goes at `rate`, 0 to 1, while the resource is taken and at 1 else.
+    /// The end of `work` that starts at `start` and progresses at `rate`, 0 to 1, while the resource is busy
+    /// and at 1 otherwise.
     pub(crate) fn finish(&self, start: f64, work: f64, rate: f64) -> f64 {
         let (mut at, mut left) = (start, work);
         for &(from, to) in &self.busy[self.ending_after(start)..] {
@@ -58,7 +59,7 @@ impl Timeline {
         at + left
     }
 
-    /// Forgets what lies before `horizon`.
+    /// Drops everything before `horizon`.
     pub(crate) fn prune(&mut self, horizon: f64) {
         let past = self.ending_after(horizon);
         self.busy.drain(..past);
@@ -70,7 +71,7 @@ impl Timeline {
     }
 
     fn ending_after(&self, at: f64) -> usize {
-        // New work mostly lies behind all that is booked.
+        // New work mostly lies after all existing intervals.
         match self.busy.last() {
             Some(last) if last.1 > at => self.busy.partition_point(|taken| taken.1 <= at),
             _ => self.busy.len(),

@@ -1,16 +1,16 @@
-//! What a device did, piece by piece.
+//! The work of a device, piece by piece.
 
 use hal::{Kernel, StreamKind};
 use std::sync::Arc;
 
-/// What a piece of work is for.
+/// The purpose of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     /// Matrix products.
     Products,
     /// Attention, forward and backward.
     Attention,
-    /// Every other kernel, and copies: bound by memory.
+    /// Every other kernel, and copies; limited by memory bandwidth.
     Elementwise,
     /// Norms of gradients and updates of weights.
     Optimiser,
@@ -33,16 +33,16 @@ impl Category {
     }
 }
 
-/// Why a stream was busy, or why it had to wait.
+/// Why a stream was busy or idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// The host had not launched anything, or a launch was on its way.
+    /// The host had not launched anything, or a launch was in progress.
     Host,
     /// Compute on another stream.
     Compute,
-    /// A collective, of the group of that index in [`Breakdown::groups`](crate::Breakdown::groups).
+    /// A collective, of the group with that index in [`Breakdown::groups`](crate::Breakdown::groups).
     Group(u16),
-    /// A message, or another pipeline stage that came late.
+    /// A message, or another pipeline stage that was late.
     Message,
 }
 
@@ -51,26 +51,26 @@ pub enum Reason {
 pub struct Gap {
     /// How long.
     pub seconds: f64,
-    /// What took the largest part of it.
+    /// What caused the largest part of it.
     pub reason: Reason,
 }
 
 /// A piece of work on a stream, in virtual time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
-    /// Which of the device's streams, in the order in which they were made.
+    /// The index of the stream on its device, in the order of creation.
     pub stream: usize,
-    /// What that stream is for.
+    /// The purpose of that stream.
     pub kind: StreamKind,
     /// The kernel, `gemm`, `copy` or `upload`, or the collective.
     pub name: &'static str,
-    /// What it is for.
+    /// The purpose of the work.
     pub category: Category,
-    /// The group's label, of a collective or message.
+    /// The group's label, for a collective or message.
     pub group: Option<Arc<str>>,
-    /// Bytes of a collective or message, or that a copy moves; what a kernel reads and writes.
+    /// Bytes of a collective or message, of a copy, or read and written by a kernel.
     pub bytes: usize,
-    /// Floating-point operations, where they are what the work is about: products and attention.
+    /// Floating-point operations of work limited by compute: GEMMs and attention.
     pub flop: f64,
     /// Start in seconds since the device was opened.
     pub start_s: f64,
@@ -80,19 +80,19 @@ pub struct Work {
     pub gap: Option<Gap>,
 }
 
-/// What is known of a piece of work before its time is.
+/// The known facts of a piece of work before its time is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label {
     pub(crate) name: &'static str,
     pub(crate) category: Category,
-    /// Index of the group, of a collective or message.
+    /// Index of the group, for a collective or message.
     pub(crate) group: Option<u16>,
     pub(crate) bytes: usize,
     pub(crate) flop: f64,
 }
 
 impl Label {
-    /// What a stream is busy with while the work runs.
+    /// What occupies a stream while the work runs.
     pub(crate) fn reason(&self) -> Reason {
         match (self.category, self.group) {
             (Category::Message, _) => Reason::Message,

@@ -1,4 +1,4 @@
-//! The contract suite: shapes, order and refusals, as on every vendor; where numbers would be compared, there are none.
+//! The contract suite: shapes, order and errors, as on every vendor. There are no numbers to compare.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What a simulated device takes and what it refuses.
+//! What a simulated device accepts and what it refuses.
 
 mod support;
 
@@ -105,7 +105,8 @@ fn handles_of_another_device_are_refused() {
     assert!(unsafe { one.kernels().unwrap().launch(&*foreign, &fill) }.is_err());
 }
 
-// One rank of 32,768 stands for all others of its groups: a collective with them completes alone, at the group's cost.
+// One rank of 32,768 stands for all others in its groups: a collective with them completes alone, at the
+// group's cost.
 #[test]
 fn a_live_rank_stands_for_its_peers() {
     let ranks = 32_768;
@@ -152,7 +153,7 @@ fn a_live_rank_stands_for_its_peers() {
     assert_eq!(labels, ["axis x (main)", "axis data (bucket)"]);
 }
 
-// The block comes back with its use on the other stream, and the next tensor waits for that.
+// The block is reused with its use on the other stream recorded, and the next tensor waits for that use.
 #[test]
 fn memory_of_a_second_compute_stream_is_used_again_behind_its_work() -> hal::Result<()> {
     let machine = grid::machine::Machine::find("frontier").unwrap();

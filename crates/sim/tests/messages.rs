@@ -1,4 +1,4 @@
-//! Messages and collectives between live ranks, which are threads: their times depend on the program alone.
+//! Messages and collectives between live ranks, which are threads: their times depend only on the program.
 
 mod support;
 
@@ -73,7 +73,7 @@ impl Rank {
         }])
     }
 
-    // Some work on the compute stream, behind the last message, and the next message behind it.
+    // Some work on the compute stream, behind the last message, and the next message behind that work.
     fn work(&self, times: usize) -> Result<()> {
         self.compute.wait(&*self.messages.record()?)?;
         for _ in 0..times {
@@ -150,7 +150,7 @@ fn a_receipt_ends_after_its_message_was_sent_however_late_the_sender_is() {
 
 #[test]
 fn receipts_may_be_queued_before_the_sends_that_they_wait_for() {
-    // Both queue the receipt first, as stages do one pass ahead; nobody may hold the other up.
+    // Both queue the receive first, as stages do one pass ahead; neither may block the other.
     let times = all(patient(2, |rank, index| {
         for _ in 0..10 {
             rank.recv(1 - index)?;
@@ -163,7 +163,7 @@ fn receipts_may_be_queued_before_the_sends_that_they_wait_for() {
 }
 
 impl Rank {
-    // A send on a stream of its own, which waits for nothing.
+    // A send on its own stream, which waits for nothing.
     fn send_beside(&self, to: usize) -> Result<()> {
         let stream = self.device.create_stream(StreamKind::Communication)?;
         // SAFETY: the slice is live until the rank is dropped.
@@ -235,7 +235,7 @@ fn who_watches_for_a_message_sees_it_at_its_virtual_time() {
         prompt, late,
         "how often it looked does not depend on real time"
     );
-    assert!(prompt[1] > 10.0, "it had to look often: {prompt:?}");
+    assert!(prompt[1] > 10.0, "it had to poll often: {prompt:?}");
 }
 
 #[test]

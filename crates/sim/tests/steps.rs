@@ -1,4 +1,4 @@
-//! Training steps on a simulated machine: the program is the one that runs elsewhere.
+//! Training steps on a simulated machine, run by the same program as elsewhere.
 
 mod support;
 
@@ -92,7 +92,7 @@ fn every_schedule_gives_the_same_times_in_every_run() {
     }
 }
 
-// With nothing beside anything else: collectives between ranks that are all live do not share links.
+// With no overlap, because collectives between ranks that are all live do not share links.
 #[test]
 fn one_rank_of_a_stage_stands_for_all() {
     for schedule in ["gpipe", "1f1b", "interleaved:2"] {

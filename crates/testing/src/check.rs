@@ -1,4 +1,4 @@
-//! A model on every grid against itself on one rank.
+//! Compares a model on every grid with itself on one rank.
 
 use crate::{Difference, Observed, Outcome, difference};
 use bootstrap::local::{self, Options as Ranks};
@@ -14,19 +14,19 @@ use train::{Trainer, batches::Batches, config::Precision, optimiser::AdamW, trai
 pub struct Check {
     /// Rows of the global batch.
     pub batch: usize,
-    /// Micro-batches of a replica.
+    /// Micro-batches per replica.
     pub micro_batches: usize,
     /// Training steps on each grid.
     pub steps: u64,
-    /// The most ranks: every factorisation of 1, 2, 4, ... up to so many is tried.
+    /// The largest number of ranks: every factorisation of 1, 2, 4, ... up to it is tried.
     pub ranks: usize,
     /// The largest relative difference that passes.
     pub tolerance: f64,
-    /// How micro-batches go through stages.
+    /// How micro-batches pass through stages.
     pub schedule: ScheduleKind,
-    /// Whether activations are computed again in backward.
+    /// Whether activations are recomputed in backward.
     pub recompute: bool,
-    /// Whether replicas share the optimiser's state.
+    /// Whether replicas shard the optimiser's state.
     pub sharded_optimiser: bool,
     /// How long a rank waits for others.
     pub timeout: Duration,
@@ -48,11 +48,11 @@ impl Default for Check {
     }
 }
 
-/// Why a model does not pass.
+/// Why a model fails the check.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It does not train on one rank.
+    /// It fails to train on one rank.
     #[error("on one rank: {0}")]
     Serial(String),
     /// It fails on a grid where it should train.
@@ -63,37 +63,37 @@ pub enum Error {
         /// The ranks' failure.
         reason: String,
     },
-    /// It gives other numbers on some grids.
+    /// It computes other numbers on some grids.
     #[error("{0}")]
     Differs(Box<Report>),
 }
 
-/// What a check found, grid by grid.
+/// The result of a check, grid by grid.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The grids on which the model was trained.
     pub grids: Vec<GridReport>,
-    /// Grids that ask for more stages than the model has segments, or for more rows than the batch has.
+    /// Grids that need more stages than the model has segments, or more rows than the batch has.
     pub skipped: Vec<Degrees>,
     /// The largest difference that passes.
     pub tolerance: f64,
 }
 
-/// What was found on one grid.
+/// The result on one grid.
 #[derive(Clone, Debug)]
 pub struct GridReport {
     /// The grid.
     pub degrees: Degrees,
-    /// How far it is from one rank.
+    /// The difference from one rank.
     pub difference: Difference,
-    /// Bytes that the rank which sends most sends in a step, by rings.
+    /// Bytes per step that the busiest rank sends, if collectives run as rings.
     pub sent_bytes: u64,
-    /// The most bytes that tensors held at a time, on the rank where that was the most.
+    /// The peak number of bytes that tensors held, on the rank with the highest peak.
     pub peak_bytes: usize,
 }
 
 impl Report {
-    /// Whether every grid gives what one rank gives.
+    /// Whether every grid agrees with one rank.
     pub fn passes(&self) -> bool {
         self.grids.iter().all(|grid| self.accepts(grid))
     }
@@ -103,14 +103,14 @@ impl Report {
     }
 }
 
-/// Trains the model that `build` declares on every grid of up to [`Check::ranks`] ranks of the CPU, in f64 with AdamW, and
-/// compares losses, norms, gradients and weights with those of one rank.
+/// Trains the model that `build` declares on every grid of up to [`Check::ranks`] ranks of the CPU, in f64 with
+/// AdamW. Compares losses, norms, gradients and weights with those of one rank.
 ///
 /// # Cost
-/// As many trainings as there are factorisations: 56 for 8 ranks, all ranks as threads of this process.
+/// As many trainings as there are factorisations: 56 for 8 ranks, with all ranks as threads of this process.
 /// # Errors
-/// [`Error::Differs`] with the whole report when a grid gives other numbers; [`Error::Serial`] and [`Error::Grid`] when
-/// the model fails to train.
+/// [`Error::Differs`] with the full report if a grid computes other numbers; [`Error::Serial`] and
+/// [`Error::Grid`] if the model fails to train.
 pub fn check<M: Model + 'static>(
     build: impl Fn(&Builder) -> parallel::Result<M> + Send + Sync + 'static,
     data: impl Batches + 'static,
@@ -213,13 +213,10 @@ impl fmt::Display for Report {
         let failed = self.grids.iter().filter(|grid| !self.accepts(grid)).count();
         let (all, tolerance) = (self.grids.len(), self.tolerance);
         match failed {
-            0 => write!(
-                f,
-                "{all} grids give what one rank gives, within {tolerance:.0e}"
-            )?,
+            0 => write!(f, "{all} grids agree with one rank, within {tolerance:.0e}")?,
             _ => write!(
                 f,
-                "{failed} of {all} grids give other numbers than one rank, by more than {tolerance:.0e}"
+                "{failed} of {all} grids differ from one rank by more than {tolerance:.0e}"
             )?,
         }
         for grid in &self.grids {

@@ -1,4 +1,4 @@
-//! How far two outcomes are apart.
+//! Differences between two outcomes.
 
 use crate::Outcome;
 use std::{collections::BTreeMap, fmt};
@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, fmt};
 pub struct Difference {
     /// Of the losses.
     pub loss: f64,
-    /// Of the gradients' norms.
+    /// Of the norms of gradients.
     pub norm: f64,
-    /// Of the gradients of the first step, each tensor by its largest element, with the tensor's name.
+    /// Of the gradients of the first step: the largest element of each tensor, with the tensor's name.
     pub first_gradient: (f64, String),
     /// Of the gradients of the last step, likewise.
     pub gradient: (f64, String),
@@ -19,7 +19,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// The largest of losses, norms and gradients, over all steps.
+    /// The largest difference of losses, norms and gradients, over all steps.
     pub fn largest(&self) -> f64 {
         self.loss
             .max(self.norm)
@@ -27,7 +27,7 @@ impl Difference {
             .max(self.gradient.0)
     }
 
-    /// The largest of losses over all steps, and gradients at equal weights.
+    /// The largest difference of losses over all steps, and of gradients at equal weights.
     pub fn largest_at_equal_weights(&self) -> f64 {
         self.loss.max(self.first_gradient.0)
     }
@@ -52,7 +52,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The differences of `found` from `expected`, relative to what is expected.
+/// The differences of `found` from `expected`, relative to `expected`.
 pub fn difference(found: &Outcome, expected: &Outcome) -> Difference {
     Difference {
         loss: series(&found.losses, &expected.losses),
@@ -71,8 +71,8 @@ fn series(found: &[f64], expected: &[f64]) -> f64 {
     found.iter().zip(expected).map(relative).fold(0.0, f64::max)
 }
 
-// A key bias has no true gradient: softmax does not see it. What rounding leaves there is compared with 1e-3 of the
-// largest gradient of all, as are all tensors that are as good as zero.
+// A key bias has no true gradient, because softmax does not depend on it; only rounding remains there. It is
+// compared with 1e-3 of the largest gradient of all, like every tensor that is practically zero.
 fn tensors(
     found: &BTreeMap<String, Vec<f64>>,
     expected: &BTreeMap<String, Vec<f64>>,

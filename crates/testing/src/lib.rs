@@ -1,8 +1,9 @@
 //! Proves a model: every grid gives the losses, gradients and weights of one rank.
 //!
-//! [`check`](fn@check) trains a model in f64 on every factorisation of up to so many ranks, and compares each with the
-//! serial program. It is what this library proves its own models with. Read in this order: `check`, `observed` (what one
-//! rank sees of a training), `outcome` (what all ranks make together), `compare` (how far two outcomes are apart).
+//! [`check`](fn@check) trains a model in f64 on every factorisation of up to a given number of ranks, and
+//! compares each with the serial program. This library proves its own models with it. Read in this order:
+//! `check`, `observed` (what one rank sees of a training), `outcome` (the combined result of all ranks),
+//! `compare` (the differences between two outcomes).
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@ use grid::IndexBox;
 use parallel::{Batch, Counters, data::Part};
 use train::{Result, Trainer};
 
-/// A parameter's name, its global shape, the indices of this rank's shard, and the numbers there.
+/// A parameter's name, its global shape, the indices of this rank's shard, and the values there.
 pub(crate) type Shard = (String, Vec<usize>, IndexBox, Vec<f64>);
 
 /// What one rank sees of a training.
@@ -22,7 +22,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Trains for `steps` steps on what `batch` gives for each, and looks at everything that comes of it.
+    /// Trains for `steps` steps on the batches that `batch` returns, and records all results.
     ///
     /// # Errors
     /// Those of the steps and of `batch`.
@@ -54,7 +54,7 @@ impl Observed {
     }
 }
 
-// A step leaves its gradients in place; with a sharded optimiser only a share of them is whole.
+// A step leaves its gradients in place; with a sharded optimiser, only this rank's shard of them is complete.
 fn gradients(trainer: &Trainer) -> Result<Vec<Shard>> {
     match trainer.parameters().options().sharded {
         true => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! What all ranks of a training make together.
+//! The combined result of all ranks of a training.
 
 use crate::{Observed, observed::Shard};
 use parallel::Counters;
@@ -11,25 +11,26 @@ pub struct Outcome {
     pub losses: Vec<f64>,
     /// Norm of the gradients of each step.
     pub norms: Vec<f64>,
-    /// The whole gradient of each parameter in the first step, row-major.
+    /// The full gradient of each parameter in the first step, row-major.
     pub first_gradients: BTreeMap<String, Vec<f64>>,
     /// The same in the last step.
     pub gradients: BTreeMap<String, Vec<f64>>,
-    /// The whole weights after the last step.
+    /// The full weights after the last step.
     pub weights: BTreeMap<String, Vec<f64>>,
     /// What each rank's collectives moved in the last step.
     pub counters: Vec<Counters>,
-    /// How many kinds of collectives, on all ranks and in all steps, went in two levels over nodes.
+    /// Number of collective kinds that ran in two levels over nodes, over all ranks and steps.
     pub in_levels: usize,
-    /// The most bytes that tensors held at a time, by rank.
+    /// The peak number of bytes that tensors held, by rank.
     pub peak_bytes: Vec<usize>,
 }
 
 impl Outcome {
-    /// What the ranks of a grid make together, in their order.
+    /// Combines the results of the ranks of a grid, given in order of ranks.
     ///
     /// # Errors
-    /// One sentence where two ranks report other losses or norms, or replicas of a parameter differ in a bit.
+    /// One sentence if two ranks report different losses or norms, or if replicas of a parameter differ in a
+    /// bit.
     pub fn join(ranks: Vec<Observed>) -> Result<Outcome, String> {
         let Some(first) = ranks.first() else {
             return Err("outcome: no rank, needs at least 1".into());
@@ -43,7 +44,7 @@ impl Outcome {
             let agrees = seen.losses == outcome.losses && seen.norms == outcome.norms;
             if !agrees {
                 return Err(format!(
-                    "rank {rank} reports other losses or norms than rank 0"
+                    "rank {rank} reports losses or norms that differ from rank 0"
                 ));
             }
             let [first, last] = seen.gradients;
@@ -64,7 +65,7 @@ impl Outcome {
     }
 }
 
-// Replicas must agree bit for bit: they hold the same sums.
+// Replicas must agree bit for bit, because they hold the same sums.
 fn place(
     whole: &mut BTreeMap<String, Vec<f64>>,
     (name, shape, index, numbers): Shard,

@@ -15,18 +15,19 @@ pub use vendors::{ranks_with, try_ranks_with};
 use bootstrap::{Processes, World, local, processes};
 use std::{sync::OnceLock, time::Duration};
 
-/// Where ranks are processes: those of this job.
+/// The processes of this job, if its ranks are processes.
 static PROCESSES: OnceLock<&'static dyn Processes> = OnceLock::new();
 
-/// From now on worlds as large as the job are the job's processes; smaller ones stay threads of each of them.
+/// From now on, worlds as large as the job run on the job's processes; smaller worlds stay threads in each of
+/// them.
 pub fn use_processes(processes: &'static dyn Processes) {
     let _ = PROCESSES.set(processes);
 }
 
-/// Runs `body` on `ranks` threads, each with a CPU device, and gives what they returned.
+/// Runs `body` on `ranks` threads, each with a CPU device, and returns the results.
 ///
 /// # Panics
-/// With the report of the failure when a rank fails: this is for tests.
+/// With the report of the failure if a rank fails: this is for tests.
 pub fn ranks<T: Send + 'static>(
     ranks: usize,
     body: impl Fn(World, tensor::Device) -> train::Result<T> + Send + Sync + 'static,
@@ -34,7 +35,7 @@ pub fn ranks<T: Send + 'static>(
     try_ranks(ranks, body).unwrap_or_else(|report| panic!("{report}"))
 }
 
-/// As [`ranks`](fn@ranks), giving the report of a failure.
+/// As [`ranks`](fn@ranks), but returns the report of a failure.
 ///
 /// # Errors
 /// The report.
@@ -45,7 +46,8 @@ pub fn try_ranks<T: Send + 'static>(
     try_ranks_within(Duration::from_secs(30), ranks, body)
 }
 
-/// As [`try_ranks`], with the time that a rank waits for others; as long again, the others have to end.
+/// As [`try_ranks`], with the time that a rank waits for others. The others then have the same time again to
+/// end.
 ///
 /// # Errors
 /// The report.

@@ -1,4 +1,4 @@
-//! Ranks of one process that believe to be on several nodes.
+//! Ranks of one process that appear to be on several nodes.
 
 use bootstrap::{
     World, local,
@@ -8,11 +8,11 @@ use bootstrap::{
 use hal::{Exchange, Result};
 use std::{sync::Arc, time::Duration};
 
-/// As [`ranks`](fn@crate::ranks), where `nodes` holds the node of each rank, dealt as one likes: always threads of this
-/// process.
+/// As [`ranks`](fn@crate::ranks), where `nodes` holds the node of each rank in any arrangement. Ranks are
+/// always threads of this process.
 ///
 /// # Panics
-/// With the report of the failure when a rank fails: this is for tests.
+/// With the report of the failure if a rank fails: this is for tests.
 pub fn ranks_on<T: Send + 'static>(
     nodes: &[usize],
     body: impl Fn(World, tensor::Device) -> train::Result<T> + Send + Sync + 'static,

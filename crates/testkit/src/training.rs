@@ -1,4 +1,4 @@
-//! Training as a pure function: a configuration in, losses and whole gradients out.
+//! Training as a pure function: a configuration in, losses and full gradients out.
 
 use crate::{contract::Open, nodes::ranks_on, ranks, vendors::ranks_with};
 use bootstrap::World;
@@ -8,7 +8,8 @@ use tensor::Device;
 use testing::{Observed, Outcome};
 use train::{Config, Trainer, config::Precision};
 
-/// A small model and batch that fit every grid of up to 8 ranks, with sizes that do not divide where they need not.
+/// A small model and batch that fit every grid of up to 8 ranks, with sizes that do not divide wherever that is
+/// allowed.
 pub fn config(precision: Precision) -> Config {
     let model = GptConfig {
         layers: 4,
@@ -29,15 +30,15 @@ pub fn config(precision: Precision) -> Config {
     config
 }
 
-/// The sizes of a configuration's GPT.
+/// The sizes of a GPT configuration.
 ///
 /// # Panics
-/// When its model is another: this is for tests.
+/// If the model is not a GPT: this is for tests.
 pub fn gpt(config: &Config) -> &GptConfig {
     config.model.get().expect("a configuration of a GPT")
 }
 
-/// Changes the sizes of a configuration's GPT.
+/// Changes the sizes of a GPT configuration.
 ///
 /// # Panics
 /// As [`gpt`].
@@ -45,7 +46,7 @@ pub fn edit_gpt(config: &mut Config, edit: impl FnOnce(&mut GptConfig)) {
     config.model.edit(edit).expect("a configuration of a GPT");
 }
 
-/// The tokens of a step, the same for every grid: each sequence counts up from a start of its own, by 3.
+/// The tokens of a step, the same for every grid: each sequence counts up by 3 from its own start.
 pub fn fixed_tokens(
     config: &Config,
     step: u64,
@@ -66,7 +67,7 @@ pub fn fixed_tokens(
     }
 }
 
-/// This rank's tokens of a step, as [`fixed_tokens`] gives them.
+/// This rank's tokens of a step, taken from [`fixed_tokens`].
 ///
 /// # Errors
 /// Those of the device.
@@ -81,7 +82,7 @@ pub fn fixed_batch(trainer: &Trainer, config: &Config, step: u64) -> train::Resu
 /// Trains for the configured steps on the configured grid.
 ///
 /// # Panics
-/// When a rank fails, or two ranks report different losses: this is for tests.
+/// If a rank fails, or two ranks report different losses: this is for tests.
 pub fn train(config: &Config) -> Outcome {
     let grid = config.grid().unwrap_or_else(|error| panic!("{error}"));
     let shared = config.clone();

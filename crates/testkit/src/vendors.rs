@@ -8,10 +8,11 @@ use tensor::Device;
 /// How long a rank waits for others: emulated devices share the host's processors with all other tests.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// Runs `body` on `number` threads, each with the device that `open` opens for its rank, and gives what they returned.
+/// Runs `body` on `number` threads, each with the device that `open` opens for its rank, and returns the
+/// results.
 ///
 /// # Panics
-/// With the report of the failure when a rank fails: this is for tests.
+/// With the report of the failure if a rank fails: this is for tests.
 pub fn ranks_with<T: Send + 'static>(
     number: usize,
     open: Open,
@@ -20,8 +21,8 @@ pub fn ranks_with<T: Send + 'static>(
     try_ranks_with(TIMEOUT, number, open, body).unwrap_or_else(|report| panic!("{report}"))
 }
 
-/// As [`ranks_with`], giving the report of a failure, with the time that a rank waits for others; as long again, the
-/// others have to end.
+/// As [`ranks_with`], but returns the report of a failure, and takes the time that a rank waits for others. The
+/// others then have the same time again to end.
 ///
 /// # Errors
 /// The report.

@@ -1,16 +1,16 @@
-//! What collectives cost a group that lies on the nodes in its way.
+//! The cost of collectives for a group, given its placement on the nodes.
 
 use super::Costs;
 use grid::machine::{Cost, Operation, Route};
 use hal::Collective;
 
 impl Costs {
-    /// How the group of these world ranks lies on the machine.
+    /// The placement of the group of these world ranks on the machine.
     pub fn group(&self, members: &[usize]) -> Route {
         Route::of(members, self.placement)
     }
 
-    /// What collectives that progress together take: each link its bytes, and one start for all.
+    /// The cost of collectives that progress together: each link carries its bytes, and all share one start.
     pub fn collectives(&self, route: Route, calls: &[Collective]) -> Cost {
         let costs = calls.iter().map(|call| self.collective(route, call));
         let together = |all: Cost, cost: Cost| Cost {
@@ -20,8 +20,9 @@ impl Costs {
         costs.fold(Cost::default(), together)
     }
 
-    /// The same for ranks that have computed for `compute_s` since their last collective: where they share cores, they
-    /// come apart meanwhile. Waiting and refilling caches takes the cores, so compute beside it stands still as well.
+    /// The same for ranks that have computed for `compute_s` since their last collective. Ranks that share
+    /// cores build up skew in that time. Waiting and refilling caches occupy the cores, so compute beside the
+    /// collective stops as well.
     pub fn meeting(&self, route: Route, calls: &[Collective], compute_s: f64) -> Cost {
         let cost = self.collectives(route, calls);
         let late_s = if route.size > 1 {

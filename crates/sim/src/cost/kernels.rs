@@ -3,18 +3,18 @@
 use hal::kernel::{AttentionShape, CustomCost};
 use hal::{DType, Kernel, RawSlice};
 
-/// What a kernel has to do.
+/// The work of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Work {
-    /// Memory is what it waits for.
+    /// Limited by memory bandwidth.
     Bytes(f64),
-    /// A kernel of the program's own.
+    /// A custom kernel of the program.
     Custom {
         bytes: f64,
         flop: f64,
         dtype: Option<DType>,
     },
-    /// Products within a kernel.
+    /// GEMMs within a kernel.
     Attention {
         bytes: f64,
         flop: f64,
@@ -23,7 +23,7 @@ pub(super) enum Work {
     },
 }
 
-/// The family that a machine's efficiencies name.
+/// The family name under which a machine lists its efficiencies.
 pub(super) const fn family(kernel: &Kernel) -> &'static str {
     match kernel {
         Kernel::Moments(_)
@@ -47,10 +47,10 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
     }
 }
 
-/// What a kernel has to do: every operand is read or written once, one that is updated counts twice.
+/// The work of a kernel: every operand is read or written once, and an updated operand counts twice.
 ///
-/// What lies apart here moves other bytes than its operands hold: rows looked up in a table, a block within a matrix. And
-/// what is a row or a single number beside a matrix is left out.
+/// Kernels listed here move other bytes than their operands hold: rows looked up in a table, a block within a
+/// matrix. A row or a single number beside a matrix is not counted.
 pub(super) fn work(kernel: &Kernel) -> Work {
     let bytes = match kernel {
         Kernel::AttentionForward(call) => {
@@ -79,7 +79,7 @@ pub(super) fn work(kernel: &Kernel) -> Work {
         Kernel::AdamW(call) => moved(kernel) - size(call.factor),
         Kernel::Sgd(call) => moved(kernel) - size(call.factor),
         Kernel::Copy2d(call) => 2.0 * (call.rows * call.columns * call.src.dtype.bytes()) as f64,
-        // What is repeated comes from a cache.
+        // Repeated elements come from a cache.
         Kernel::CopyStrided(call) => size(call.dst) + size(call.src).min(size(call.dst)),
         Kernel::SelectRows(call) => 2.0 * size(call.out) + size(call.mask),
         _ => moved(kernel),
@@ -93,7 +93,7 @@ fn moved(kernel: &Kernel) -> f64 {
     bytes as f64
 }
 
-// Two products over the causal half forward; five backward, where the scores are computed again.
+// Two GEMMs over the causal half forward; five backward, where the scores are computed again.
 fn attention(kernel: &Kernel, shape: AttentionShape, dtype: DType, backward: bool) -> Work {
     let pairs =
         (shape.sequences * shape.heads * shape.sequence) as f64 * shape.sequence as f64 / 2.0;

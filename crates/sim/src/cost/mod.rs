@@ -1,6 +1,6 @@
-//! What each piece of work costs on a machine, in seconds of the virtual clock.
+//! The cost of each piece of work on a machine, in seconds of the virtual clock.
 //!
-//! One place for all of it: products from the machine's [`Product`](grid::machine::Product), kernels by the bytes they
+//! All costs are here: GEMMs from the machine's [`Product`](grid::machine::Product), kernels by the bytes they
 //! move (`kernels`), collectives by the route of their group over the nodes (`collectives`).
 
 mod collectives;
@@ -11,20 +11,20 @@ use hal::{DType, Gemm, Kernel};
 use kernels::Work;
 use std::sync::Arc;
 
-/// The costs of a job of so many ranks on a machine.
+/// The costs of a job on a machine.
 #[derive(Clone, Debug)]
 pub struct Costs {
     machine: Arc<Machine>,
     placement: Placement,
     tuned: bool,
-    // Ranks of a node that compute at a time.
+    // Number of ranks of a node that compute at a time.
     busy: f64,
-    // Share of the mean device's speed that this job's slowest has.
+    // Speed of the job's slowest device relative to the mean device.
     slowest: f64,
 }
 
 impl Costs {
-    /// The costs of a job of `ranks`, which fill the machine's nodes in order.
+    /// The costs of a job of `ranks` ranks, which fill the machine's nodes in order.
     pub fn new(machine: Arc<Machine>, ranks: usize) -> Costs {
         let placement = machine.placement(ranks);
         let slowest = if ranks > 1 {
@@ -41,7 +41,7 @@ impl Costs {
         }
     }
 
-    /// With so many ranks of a node that compute at a time, rather than all: others wait for them meanwhile.
+    /// Assumes that `ranks` ranks of a node compute at a time, rather than all, because the others wait.
     pub fn busy(self, ranks: f64) -> Costs {
         Costs {
             busy: ranks,
@@ -49,7 +49,7 @@ impl Costs {
         }
     }
 
-    /// Whether the fastest variant of every product is chosen by timing; by default it is.
+    /// Whether the fastest variant of every GEMM is used, as if chosen by timing; true by default.
     pub fn tuned(self, tuned: bool) -> Costs {
         Costs { tuned, ..self }
     }
@@ -59,12 +59,12 @@ impl Costs {
         &self.machine
     }
 
-    /// How the ranks lie on the nodes.
+    /// The placement of the ranks on the nodes.
     pub fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// Seconds of a product on the device; those of a batch follow one another.
+    /// Seconds of a GEMM on the device; those of a batch run one after another.
     pub fn gemm(&self, gemm: &Gemm) -> f64 {
         let variant = match (gemm.a.transposed, gemm.b.transposed) {
             (false, false) => Variant::Nn,
@@ -140,7 +140,7 @@ impl Costs {
         self.upload(bytes)
     }
 
-    /// Seconds of the host for starting one piece of work.
+    /// Seconds of host time to start one piece of work.
     pub fn launch_host(&self) -> f64 {
         self.machine.crowding(self.busy) * self.machine.device.launch.host_us.value * 1e-6
     }
@@ -150,17 +150,17 @@ impl Costs {
         self.machine.device.launch.device_us.value * 1e-6
     }
 
-    /// Share of the device that a running collective takes from compute beside it.
+    /// Fraction of the device that a running collective takes from concurrent compute.
     pub fn compute_slowdown(&self) -> f64 {
         self.machine.device.collective_share.value.clamp(0.0, 1.0)
     }
 
-    // Seconds of this job's slowest device for one of the mean device, and of ranks that share cores.
+    // Seconds on this job's slowest device per second on the mean device, including the effect of shared cores.
     fn pace(&self) -> f64 {
         self.machine.crowding(self.busy) / self.slowest
     }
 
-    /// Bytes of one device's memory that a program can have.
+    /// Bytes of one device's memory that a program can use.
     pub fn memory_bytes(&self) -> usize {
         self.machine.device.memory_bytes()
     }

@@ -27,13 +27,13 @@ pub(super) struct SimCommunicator {
     id: GroupId,
     rank: usize,
     size: usize,
-    // Index of the group's label in the device's account.
+    // Index of the group's label in the device's breakdown.
     label: u16,
     route: Route,
-    // None: no other member is live, and those that are not do what this rank does.
+    // `None` if no other member is live: members that are not live behave like this rank.
     hub: Option<Arc<Hub>>,
     patience: Patience,
-    // Messages so far, by sender and receiver.
+    // Number of messages so far, by sender and receiver.
     messages: RefCell<HashMap<(usize, usize), u64>>,
     rounds: Cell<u64>,
 }
@@ -89,7 +89,7 @@ impl SimCommunicator {
         self.shared.costs.collectives(self.route, calls)
     }
 
-    // Of collectives that all members take part in.
+    // The cost of collectives in which all members take part.
     fn meeting_cost(&self, state: &mut State, calls: &[Collective]) -> Transfer {
         let is_message =
             |call: &Collective| matches!(call, Collective::Send { .. } | Collective::Recv { .. });
@@ -102,7 +102,8 @@ impl SimCommunicator {
         }
     }
 
-    // With other live ranks: what leaves this rank first, then what depends on them.
+    // Runs calls that involve other live ranks: first the messages that leave this rank, then the work that
+    // depends on the others.
     fn run_with(
         &self,
         hub: &Arc<Hub>,
@@ -177,7 +178,7 @@ impl SimCommunicator {
                 .collect(),
             round: (!together.is_empty()).then(|| self.round(state, together)),
         };
-        // Where this rank's own time is known, the others learn it at once.
+        // Where this rank's own time is known, the others receive it at once.
         if !together.is_empty()
             && let Some(ready) = state.next_start(lane)?
         {
@@ -228,7 +229,7 @@ impl SimCommunicator {
     }
 }
 
-// SAFETY: no memory is touched; rank and size are those of the members joined.
+// SAFETY: no memory is touched, and rank and size are those of the group joined.
 unsafe impl Communicator for SimCommunicator {
     fn rank(&self) -> usize {
         self.rank

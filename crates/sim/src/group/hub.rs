@@ -1,4 +1,4 @@
-//! Where the live ranks of a group leave times for each other.
+//! The place where the live ranks of a group exchange times.
 
 use crate::{lock, state::Host};
 use hal::{DType, Error, Result};
@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A message that was sent.
+/// A message that has been sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sent {
     pub(super) start: f64,
@@ -16,7 +16,7 @@ pub(super) struct Sent {
     pub(super) dtype: DType,
 }
 
-/// Which message: ranks within the group, and its number between these two.
+/// Identifies a message: two ranks within the group, and its number between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MessageKey {
     pub(super) from: usize,
@@ -24,13 +24,13 @@ pub(super) struct MessageKey {
     pub(super) number: u64,
 }
 
-/// The group, as all its live ranks share it.
+/// The group, shared by all its live ranks.
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) label: String,
     /// World ranks of all members.
     pub(super) members: Vec<usize>,
-    /// Indices of the live ones, in order.
+    /// Indices of the live members, in order.
     pub(super) live: Vec<usize>,
     state: Mutex<State>,
 }
@@ -43,7 +43,7 @@ struct State {
     num_left: usize,
 }
 
-// A collective of the live members: who has come, when, and with which call.
+// A collective of the live members: which members have arrived, when, and with which call.
 #[derive(Debug, Default)]
 struct Round {
     came: HashMap<usize, (f64, String)>,
@@ -64,12 +64,12 @@ impl Hub {
         self.live.binary_search(&rank).is_ok()
     }
 
-    /// A member comes to the group; false when it has come before.
+    /// A member joins the group; false if it has joined before.
     pub(super) fn admit(&self, rank: usize, host: Arc<Host>) -> bool {
         lock(&self.state).hosts.insert(rank, host).is_none()
     }
 
-    /// A member leaves the group; whether it was the last.
+    /// A member leaves the group; returns whether it was the last.
     pub(super) fn leave(&self) -> bool {
         let mut state = lock(&self.state);
         state.num_left += 1;
@@ -84,11 +84,11 @@ impl Hub {
         }
     }
 
-    /// A message that has been sent, or a time before which it will not be.
+    /// A message that has been sent, or else a time before which it will not be sent.
     pub(super) fn look(&self, key: MessageKey) -> std::result::Result<Sent, f64> {
         let state = lock(&self.state);
-        // Under the lock: what is not here yet starts at its sender's present clock at the earliest. A rank that has not
-        // joined has not sent anything either, and nothing is known of its clock.
+        // Under the lock, a message not yet sent starts at its sender's present clock at the earliest. A rank
+        // that has not joined has not sent anything, and its clock is unknown.
         let clock = || state.hosts.get(&key.from).map_or(0.0, |host| host.clock());
         state.sent.get(&key).copied().ok_or_else(clock)
     }
@@ -98,7 +98,7 @@ impl Hub {
         lock(&self.state).sent.remove(&key);
     }
 
-    /// A member comes to a collective at `ready`.
+    /// A member arrives at a collective at `ready`.
     pub(super) fn come(&self, rank: usize, number: u64, ready: f64, call: String) {
         let mut state = lock(&self.state);
         state
@@ -110,10 +110,11 @@ impl Hub {
         state.hosts.values().for_each(|host| host.tell());
     }
 
-    /// When the last live member came to a collective, if all have by now. Each member asks until it is told.
+    /// The time when the last live member arrived at a collective, if all have arrived. Each member asks until
+    /// it receives an answer.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] when members came with different calls.
+    /// [`Error::Mismatch`] if members arrived with different calls.
     pub(super) fn gather(&self, number: u64) -> Result<Option<f64>> {
         let mut state = lock(&self.state);
         let Some(round) = state.rounds.get_mut(&number) else {
@@ -130,7 +131,7 @@ impl Hub {
         last.map(Some)
     }
 
-    /// World ranks of live members that have not come to a collective.
+    /// World ranks of live members that have not arrived at a collective.
     pub(super) fn absent(&self, number: u64) -> Vec<usize> {
         let state = lock(&self.state);
         let came = |rank: &usize| {

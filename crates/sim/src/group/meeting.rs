@@ -1,4 +1,4 @@
-//! What depends on other live ranks: receipts, and collectives with them.
+//! Work that depends on other live ranks: receives, and collectives with them.
 
 use super::hub::{Hub, MessageKey, Sent};
 use crate::lock;
@@ -8,14 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Receipts and collectives that one call queued.
+/// The receives and collectives that one call queued.
 #[derive(Debug)]
 pub(crate) struct Meeting {
     pub(super) hub: Arc<Hub>,
     pub(super) rank: usize,
     pub(super) patience: Patience,
     pub(super) receipts: Vec<Receipt>,
-    /// The collectives, if the call has some.
+    /// The collectives, if the call has any.
     pub(super) round: Option<Round>,
 }
 
@@ -32,23 +32,23 @@ pub(super) struct Receipt {
 pub(super) struct Round {
     /// Its number within the group.
     pub(super) number: u64,
-    /// The call in words, until the others have been told when this rank comes with it.
+    /// The call as text, until the others know when this rank arrives with it.
     pub(super) call: Mutex<Option<String>>,
     pub(super) seconds: f64,
 }
 
-/// How long a rank waits for others, and what ends the wait.
+/// How long a rank waits for others, and what ends the wait early.
 #[derive(Clone, Debug)]
 pub(super) struct Patience {
     pub(super) timeout: Duration,
     pub(super) abort: Arc<AbortSignal>,
 }
 
-// How long a thread sleeps between two looks at another rank's clock.
+// How long a thread sleeps between two checks of another rank's clock.
 const PAUSE: Duration = Duration::from_micros(20);
 
 impl Meeting {
-    /// Tells the others that this rank comes to the collective at `ready`, unless it has.
+    /// Announces to the others that this rank arrives at the collective at `ready`, unless it has done so.
     pub(super) fn come(&self, ready: f64) {
         if let Some(round) = &self.round
             && let Some(call) = lock(&round.call).take()
@@ -57,7 +57,7 @@ impl Meeting {
         }
     }
 
-    /// Start and end of the meeting, to which this rank comes at `ready`, if all others have come by now.
+    /// Start and end of the meeting, at which this rank arrives at `ready`, if all others have arrived.
     ///
     /// # Errors
     /// [`Error::Mismatch`].
@@ -85,7 +85,7 @@ impl Meeting {
         Ok(Some((start, end)))
     }
 
-    /// Whether the meeting may end before `host`: not if a message cannot have come by then.
+    /// Whether the meeting may end before `host`. It may not if a message cannot have arrived by then.
     ///
     /// # Errors
     /// [`Error::Aborted`].
@@ -98,7 +98,7 @@ impl Meeting {
         Ok(true)
     }
 
-    // Looks until the time of the message is known, or known not to be before `host`.
+    // Checks until the time of the message is known, or is known not to be before `host`.
     fn comes_by(&self, receipt: &Receipt, ready: f64, host: f64) -> Result<bool> {
         let start = Instant::now();
         loop {
@@ -112,7 +112,7 @@ impl Meeting {
         }
     }
 
-    /// Fails when the job has ended, or when somebody has not come within the timeout.
+    /// Fails if the job has ended, or if a rank has not arrived within the timeout.
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::Timeout`] naming the ranks.
@@ -163,8 +163,8 @@ impl Meeting {
     }
 }
 
-// A message travels once both are there, and has not come before all of it has left. Links into a rank are not those out
-// of it, and the sender's were taken.
+// A message starts once both sides are ready, and arrives once all of it has left. Incoming links are separate
+// from outgoing ones, and the sender has already reserved its own.
 fn arrival(ready: f64, receipt: &Receipt, sent: &Sent) -> f64 {
     (ready.max(sent.start) + receipt.seconds).max(sent.end)
 }

@@ -1,5 +1,5 @@
-//! Groups of ranks: [`communicator`] (one rank's end), [`hub`] (where live ranks of a group leave times for each other),
-//! [`meeting`] (work whose time depends on them), [`registry`] (how they find the hub).
+//! Groups of ranks: [`communicator`] (one rank's end), [`hub`] (where live ranks of a group exchange times),
+//! [`meeting`] (work whose time depends on other ranks), [`registry`] (how ranks find the hub).
 
 mod communicator;
 mod hub;

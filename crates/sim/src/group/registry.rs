@@ -1,4 +1,4 @@
-//! How the live members of a group find its hub: a table of the process, from ids to groups that have members.
+//! Finds the hub of a group: a process-wide table from ids to groups with members.
 
 use super::{communicator::SimCommunicator, hub::Hub, meeting::Patience};
 use crate::{lock, state::Shared};
@@ -22,11 +22,11 @@ pub(crate) fn create() -> GroupId {
     GroupId(format!("sim {}", NEXT.fetch_add(1, Ordering::Relaxed)).into_bytes())
 }
 
-/// Joins a group. Nobody waits: who comes late is waited for where its time is needed.
+/// Joins a group. Joining waits for nobody: work waits for a late member where it needs that member's time.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a rank outside the group, one that joins twice, or a group of several live ranks without an
-/// id; [`Error::Mismatch`] when ranks name different members.
+/// [`Error::Invalid`] for a rank outside the group, a rank that joins twice, or a group of several live ranks
+/// without an id; [`Error::Mismatch`] if ranks name different members.
 pub(crate) fn join(shared: &Arc<Shared>, join: Join) -> Result<Box<dyn Communicator>> {
     let size = join.members.len();
     if join.rank >= size {
@@ -66,7 +66,7 @@ fn live_members(shared: &Shared, members: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-// The hub of that id, new for the first who comes.
+// The hub with that id; the first member to join creates it.
 fn admit(shared: &Shared, join: &Join, live: Vec<usize>) -> Result<Arc<Hub>> {
     let found = |what: &str| format!("rank {} of {} {what}", join.rank, join.label);
     if join.id.0.is_empty() {
@@ -98,7 +98,7 @@ fn admit(shared: &Shared, join: &Join, live: Vec<usize>) -> Result<Arc<Hub>> {
     }
 }
 
-/// A member has left; the last one takes the group with it.
+/// A member has left; the last one removes the group.
 pub(super) fn leave(id: &GroupId, hub: &Hub) {
     if hub.leave() {
         lock(hubs()).remove(&id.0);

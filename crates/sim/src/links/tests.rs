@@ -33,7 +33,7 @@ fn run(transfers: &[(f64, Transfer)]) -> (Vec<f64>, Links) {
     (ends, links)
 }
 
-// Time that transfers hold a link, found by asking it.
+// Time for which transfers hold a link, measured from outside.
 fn held(timeline: &crate::timeline::Timeline) -> f64 {
     let (mut at, mut sum) = (0.0, 0.0);
     while timeline.taken_from(at).is_finite() {
@@ -51,7 +51,7 @@ proptest! {
         let need = |uses: &dyn Fn(&Transfer) -> bool| {
             transfers.iter().filter(|(_, t)| uses(t)).map(|(_, t)| t.transfer_s).sum::<f64>()
         };
-        // If two shared a moment, the link would be taken for less than the sum.
+        // If two transfers overlapped on a link, the link would be busy for less than the sum.
         prop_assert!((held(&links.in_node) - need(&|t| t.in_node)).abs() < 1e-9);
         prop_assert!((held(&links.network) - need(&|t| t.network)).abs() < 1e-9);
         for ((start, transfer), end) in transfers.iter().zip(&ends) {
@@ -69,7 +69,7 @@ proptest! {
         last.1.transfer_s *= bytes;
         last.1.latency_s *= latency;
         prop_assert!(run(&less).0.last() <= run(&transfers).0.last().map(|end| end + 1e-9).as_ref());
-        // Nor does what it does matter to those that were issued before it.
+        // A transfer does not affect those issued before it.
         let before = transfers.len() - 1;
         prop_assert_eq!(&run(&less).0[..before], &run(&transfers).0[..before]);
     }

@@ -1,4 +1,4 @@
-//! Where time went: idle times and their reasons, the log, the breakdown.
+//! Accounts for time: idle times and their reasons, the log, the breakdown.
 
 use super::State;
 use crate::{
@@ -9,12 +9,12 @@ use hal::Result;
 use std::sync::Arc;
 
 impl State {
-    /// Index of a group, for labels.
+    /// Index of a group, used in labels.
     pub(crate) fn group(&mut self, label: &str) -> u16 {
         self.breakdown.group(label)
     }
 
-    /// Seconds of host and streams, whichever is the latest.
+    /// Seconds of the host or of the latest stream, whichever is later.
     ///
     /// # Errors
     /// The failure of a message that a stream waits for.
@@ -34,7 +34,7 @@ impl State {
         Ok(())
     }
 
-    /// The breakdown from its begin to now, when the next one begins.
+    /// The breakdown from its start to now, where the next one starts.
     ///
     /// # Errors
     /// As [`now`](State::now).
@@ -51,7 +51,8 @@ impl State {
         Ok(breakdown)
     }
 
-    // Behind its own last work the compute stream waits for the other streams' last work. Nothing but the account moves.
+    // After its own last work, the compute stream waits for the last work of the other streams. Only the
+    // breakdown changes.
     fn wait_for_the_last(&mut self, main: usize, end: f64) {
         let Some(last) = self.lanes.iter().find(|lane| lane.point.at == end) else {
             return;
@@ -63,7 +64,7 @@ impl State {
         self.lanes[main].point = before;
     }
 
-    /// Switches the log on, emptied, or off.
+    /// Switches the log on, empty, or off.
     pub(crate) fn keep_log(&mut self, on: bool) {
         self.log = on.then(Vec::new);
     }

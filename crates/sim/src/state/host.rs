@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// The clock of a rank's host, and the bell that wakes it.
+/// The clock of a rank's host, and the condition variable that wakes it.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     clock: AtomicU64,
@@ -18,7 +18,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Seconds of the host: nothing that it launches from now on starts earlier.
+    /// Seconds on the host's clock: nothing that it launches from now on starts earlier.
     pub(crate) fn clock(&self) -> f64 {
         f64::from_bits(self.clock.load(Ordering::Acquire))
     }
@@ -27,18 +27,18 @@ impl Host {
         self.clock.store(seconds.to_bits(), Ordering::Release);
     }
 
-    /// Tells the rank that something it may wait for has come.
+    /// Notifies the rank that something it may wait for has arrived.
     pub(crate) fn tell(&self) {
         *lock(&self.news) += 1;
         self.bell.notify_all();
     }
 
-    /// Number of news so far, for [`wait`](Host::wait).
+    /// Number of notifications so far, for [`wait`](Host::wait).
     pub(super) fn news(&self) -> u64 {
         *lock(&self.news)
     }
 
-    /// Waits for news after the first `seen`, at most about `limit`.
+    /// Waits for a notification after the first `seen`, for at most about `limit`.
     pub(super) fn wait(&self, seen: u64, limit: Duration) {
         let guard = lock(&self.news);
         drop(

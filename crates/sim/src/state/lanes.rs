@@ -1,4 +1,4 @@
-//! Streams and events, as a device keeps them.
+//! Streams and events as a device stores them.
 
 use super::State;
 use crate::point::Point;
@@ -8,13 +8,13 @@ use hal::{Result, StreamKind};
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) kind: StreamKind,
-    /// Where its next work may start.
+    /// The earliest start of its next work.
     pub(super) point: Point,
     /// End of its last work.
     pub(super) busy_until: f64,
 }
 
-/// Events by number; numbers of events that are gone are used again.
+/// Events by number; numbers of dropped events are reused.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     points: Vec<Option<Point>>,
@@ -41,14 +41,14 @@ impl Events {
     }
 }
 
-// A host that watches for a message looks every few microseconds; when it has waited long, less often.
+// A host that polls for a message checks every few microseconds, and less often once it has waited long.
 const FIRST_LOOK: f64 = 5e-6;
 const LATER_LOOKS: f64 = 0.005;
-// So many looks in a row are not a wait yet: who wants memory looks which blocks are out of use.
+// This many checks in a row do not count as a wait yet, because an allocation checks which blocks are free.
 const GLANCES: u32 = 256;
 
 impl State {
-    /// Number of a new stream.
+    /// Adds a stream, and returns its number.
     pub(crate) fn add_lane(&mut self, kind: StreamKind) -> usize {
         self.lanes.push(Lane {
             kind,
@@ -62,7 +62,7 @@ impl State {
         lane
     }
 
-    /// Number of a new event at the end of a stream.
+    /// Records an event at the end of a stream, and returns its number.
     ///
     /// # Errors
     /// The device's failure.
@@ -88,10 +88,10 @@ impl State {
         self.events.remove(event);
     }
 
-    /// When an event passes.
+    /// The time at which an event passes.
     ///
     /// # Errors
-    /// The failure of a message that it waits for.
+    /// The failure of a message for which it waits.
     pub(crate) fn event_time(&mut self, event: usize) -> Result<f64> {
         let mut point = self
             .events
@@ -108,11 +108,11 @@ impl State {
 
     /// Whether an event has passed by the host's clock.
     ///
-    /// An event that waits for another rank's message is looked at again and again: each look that finds nothing takes
-    /// the host some time, so that the message comes. Whether it has come by then is a question of virtual time alone.
+    /// A program polls an event that waits for another rank's message. Each check that fails costs the host
+    /// some time, so that the message can arrive. Whether it has arrived by then depends only on virtual time.
     ///
     /// # Errors
-    /// The failure of a message that it waits for.
+    /// The failure of a message for which it waits.
     pub(crate) fn is_complete(&mut self, event: usize) -> Result<bool> {
         let pending = self.events.get(event).map(|point| point.pending.clone());
         for pending in pending.unwrap_or_default() {
@@ -137,7 +137,7 @@ impl State {
         self.publish();
     }
 
-    /// Has the host wait until `at`.
+    /// Makes the host wait until `at`.
     pub(crate) fn host_reaches(&mut self, at: f64) {
         self.host = self.host.max(at);
         (self.polling_since, self.looks) = (None, 0);
@@ -147,7 +147,7 @@ impl State {
     /// The end of a stream.
     ///
     /// # Errors
-    /// The failure of a message that it waits for.
+    /// The failure of a message for which it waits.
     pub(crate) fn lane_time(&mut self, lane: usize) -> Result<f64> {
         self.settle_lane(lane)?;
         Ok(self.lanes[lane].point.at)

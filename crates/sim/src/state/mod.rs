@@ -1,5 +1,5 @@
-//! The clocks of one device, and how work moves them: [`lanes`] (streams and events), [`settle`]
-//! (times that other ranks decide), [`host`] (what those see of this one), [`account`] (where time went).
+//! The clocks of one device, and how work advances them: [`lanes`] (streams and events), [`settle`] (times that
+//! depend on other ranks), [`host`] (what other ranks see of this one), [`account`] (where time went).
 
 mod account;
 mod host;
@@ -23,12 +23,12 @@ use hal::{DeviceId, Error, Result, StreamKind};
 use lanes::{Events, Lane};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A device, as its streams, kernels and communicators share it.
+/// A device, shared by its streams, kernels and communicators.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: DeviceId,
     pub(crate) costs: Arc<Costs>,
-    /// World ranks that are threads, in order; none when all are.
+    /// World ranks that are threads, in order; `None` if all are.
     pub(crate) live: Option<Arc<[usize]>>,
     pub(crate) host: Arc<Host>,
     state: Mutex<State>,
@@ -62,7 +62,7 @@ pub(crate) enum Cost {
 }
 
 impl Cost {
-    // With nothing in its way.
+    // Duration if nothing is in its way.
     fn seconds(&self) -> f64 {
         match self {
             Cost::Compute(seconds) => *seconds,
@@ -71,7 +71,7 @@ impl Cost {
     }
 }
 
-/// What moves while a program runs.
+/// The part of a device that changes while a program runs.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) memory: AddressSpace,
@@ -85,13 +85,13 @@ pub(crate) struct State {
     // Seconds of compute since the last collective, in the order of launches.
     since_collective: f64,
     lanes: Vec<Lane>,
-    // The stream whose time the breakdown divides: the first for compute.
+    // The stream whose time the breakdown divides: the first compute stream.
     main: Option<usize>,
     events: Events,
-    // Work that was launched with its time open, and not counted yet, in the order of launches.
+    // Work launched with unknown time and not yet counted, in the order of launches.
     open: Vec<Arc<Pending>>,
     failed: Option<Error>,
-    // Looks at events that had not passed, since the host last did something else.
+    // Since when the host has only polled events that had not passed.
     polling_since: Option<f64>,
     looks: u32,
     begin: f64,
@@ -125,12 +125,12 @@ impl State {
 
     /// Queues work on a stream.
     ///
-    /// Behind work whose time is open, a stream for communication goes on to work whose time is open too; a stream for
-    /// compute has the host wait. So a reduction may wait for a late stage while that one still waits for messages of
-    /// this one.
+    /// Behind work of unknown time, a communication stream accepts more work of unknown time, while a compute
+    /// stream makes the host wait. So a reduction may wait for a late stage while that stage still waits for
+    /// messages from this one.
     ///
     /// # Errors
-    /// The failure of a message that the stream waits for.
+    /// The failure of a message for which the stream waits.
     pub(crate) fn run(&mut self, lane: usize, label: Label, cost: Cost) -> Result<()> {
         let Lane { kind, point, .. } = &self.lanes[lane];
         if *kind == StreamKind::Communication && !point.pending.is_empty() {
@@ -141,7 +141,7 @@ impl State {
         self.run_now(lane, label, &cost).map(drop)
     }
 
-    /// Queues work on a stream whose time is found out if it is open; gives start and end.
+    /// Queues work on a stream, determines the stream's time if it is unknown, and returns start and end.
     ///
     /// # Errors
     /// As [`run`](State::run).
@@ -160,12 +160,12 @@ impl State {
         Ok((start, end))
     }
 
-    /// When work starts behind a point of its stream that the host launched at `launched`.
+    /// The start of work behind a point of its stream, if the host launched it at `launched`.
     pub(crate) fn earliest(&self, at: f64, launched: f64) -> f64 {
         (at + self.launch_device).max(launched)
     }
 
-    /// When work ends that starts at `start`; a transfer takes its links until then.
+    /// The end of work that starts at `start`; a transfer reserves its links until then.
     pub(crate) fn end_of(&mut self, start: f64, cost: &Cost) -> f64 {
         match cost {
             Cost::Compute(seconds) => {
@@ -179,12 +179,12 @@ impl State {
         }
     }
 
-    /// Seconds of compute since this was last asked for: a collective comes next.
+    /// Seconds of compute since the last call of this function; a collective comes next.
     pub(crate) fn compute_since_collective(&mut self) -> f64 {
         std::mem::take(&mut self.since_collective)
     }
 
-    /// Makes the host's clock known to other ranks.
+    /// Publishes the host's clock to other ranks.
     pub(crate) fn publish(&self) {
         self.shown.set_clock(self.host);
     }
@@ -194,7 +194,7 @@ impl State {
         (self.polling_since, self.looks) = (None, 0);
     }
 
-    // A stream that is behind the host starts its next work at the host's clock at the earliest.
+    // A stream that is behind the host starts its next work no earlier than the host's clock.
     fn prune(&mut self) {
         if self.links.is_long() {
             let ahead = self
@@ -206,7 +206,7 @@ impl State {
         }
     }
 
-    /// Puts work at the end of its stream.
+    /// Appends work to its stream.
     fn queue(&mut self, lane: usize, label: Label, start: f64, end: f64, before: Reason) {
         let gap = self.gap(lane, start);
         if self.main == Some(lane) {

@@ -1,4 +1,4 @@
-//! Times that other live ranks decide.
+//! Times that depend on other live ranks.
 
 use super::State;
 use crate::{
@@ -16,7 +16,7 @@ use std::{
 const POLL: Duration = Duration::from_millis(20);
 
 impl State {
-    /// Queues work whose time is found out when somebody must know it.
+    /// Queues work whose time is determined when something needs it.
     pub(crate) fn defer(&mut self, lane: usize, label: Label, task: Task) {
         self.launch();
         let point = &mut self.lanes[lane].point;
@@ -32,7 +32,7 @@ impl State {
         self.open.push(pending);
     }
 
-    /// When work that is launched next starts, where that is known. On a stream for compute it is found out.
+    /// The start of the next work launched, if it is known. On a compute stream it is determined now.
     ///
     /// # Errors
     /// As [`settle`](State::settle).
@@ -47,10 +47,10 @@ impl State {
             .then(|| self.earliest(point.at, self.host + self.launch_host)))
     }
 
-    /// Finds out the time of a point.
+    /// Determines the time of a point.
     ///
     /// # Errors
-    /// The failure of a message, which is from then on the device's.
+    /// The failure of a message; from then on it is the device's failure.
     pub(crate) fn settle(&mut self, point: &mut Point) -> Result<()> {
         self.check()?;
         for pending in std::mem::take(&mut point.pending) {
@@ -63,7 +63,7 @@ impl State {
         Ok(())
     }
 
-    /// Finds out the time at which a stream is free.
+    /// Determines the time at which a stream is free.
     pub(super) fn settle_lane(&mut self, lane: usize) -> Result<()> {
         if self.lanes[lane].point.pending.is_empty() {
             return self.check();
@@ -74,7 +74,7 @@ impl State {
         Ok(())
     }
 
-    // Waits until the work has its place.
+    // Waits until the position of the work is known.
     fn wait_for(&mut self, pending: &Arc<Pending>) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -82,7 +82,7 @@ impl State {
             if pending.place()?.is_some() {
                 return self.take_note(pending);
             }
-            // Others may wait for this rank meanwhile, on other streams.
+            // Meanwhile others may wait for this rank, on other streams.
             for open in &self.open {
                 open.place()?;
             }
@@ -91,8 +91,9 @@ impl State {
         }
     }
 
-    // Counts the work and what lay before it on its stream. Not where it is placed, but where its time is asked for: that
-    // point in the program does not depend on other threads, so sums and log do not either.
+    // Counts the work and the idle time before it on its stream. This happens where the time is requested, not
+    // where the work is placed: that point in the program does not depend on other threads, so sums and log do
+    // not either.
     fn take_note(&mut self, pending: &Arc<Pending>) -> Result<()> {
         let Some(last) = self.open.iter().position(|open| Arc::ptr_eq(open, pending)) else {
             return Ok(());

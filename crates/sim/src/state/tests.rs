@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const NUM_LANES: usize = 3;
 
-// One piece of a random program: on which stream, and what.
+// One piece of a random program: its stream and its kind.
 #[derive(Clone, Copy, Debug)]
 enum Piece {
     Compute(usize, f64),
@@ -19,7 +19,7 @@ enum Piece {
     Synchronize(usize),
 }
 
-// Work on the stream for compute, transfers on the others: each has links of its own unless `shared`.
+// Compute work on one stream and transfers on the others. Each stream has its own links unless `shared`.
 fn pieces(shared: bool) -> impl Strategy<Value = Vec<Piece>> {
     let seconds = || 1e-6..1e-3f64;
     let transfer = move |(lane, latency_s, transfer_s): (usize, f64, f64)| {
@@ -149,7 +149,8 @@ proptest! {
         }
     }
 
-    // Streams that share no link and take nothing from compute only wait for each other: then less is never later.
+    // Streams that share no link and take nothing from compute only wait for each other, so less work never
+    // ends later.
     #[test]
     fn fewer_bytes_and_less_latency_never_end_later(
         pieces in pieces(false),
@@ -169,7 +170,8 @@ proptest! {
         }
     }
 
-    // With links shared and compute slowed, a program takes at most all of its work one after another.
+    // With shared links and slowed compute, a program takes at most as long as all of its work one after
+    // another.
     #[test]
     fn sharing_costs_no_more_than_taking_turns(pieces in pieces(true), slowdown in 0.0..0.5f64) {
         let apart = ends(0.0, &pieces.iter().copied().filter(|p| !matches!(p, Piece::Transfer(..))).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
 use super::Timeline;
 use proptest::prelude::*;
 
-// Intervals on a grid of whole numbers, where every sum is exact and a set of cells says it all.
+// Intervals on a grid of whole numbers, where every sum is exact and a set of cells is a complete description.
 const CELLS: usize = 60;
 
 fn intervals() -> impl Strategy<Value = Vec<(usize, usize)>> {
@@ -52,11 +52,12 @@ proptest! {
             if left <= speed { break }
             (cell, left) = (cell + 1, left - speed);
         }
-        // A cell in which nothing progresses is waited out.
+        // The loop waits through a cell in which nothing progresses.
         let speed = if taken(&intervals, cell) { rate } else { 1.0 };
         let expected = cell as f64 + if left > 0.0 { left / speed } else { 0.0 };
         let found = timeline(&intervals).finish(start as f64, work as f64, rate);
-        // With nothing left at a border, or at rate 0, the end may be written down before or behind cells without progress.
+        // With nothing left at a border, or at rate 0, the end may be reported before or after cells without
+        // progress.
         let same = |a: f64, b: f64| (a - b).abs() < 1e-9;
         prop_assert!(same(found, expected) || (left == 0.0 && found <= expected + 1e-9), "{found}, not {expected}");
     }

@@ -1,4 +1,4 @@
-//! Jobs on simulated machines, for the tests beside it.
+//! Jobs on simulated machines, for the tests in this folder.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -32,7 +32,7 @@ pub fn perlmutter() -> Machine {
     Machine::find("perlmutter").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a live rank gave.
+/// The result of a live rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     pub step_s: f64,
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub peak_bytes: usize,
 }
 
-/// Trains for three steps on the machine, and gives the last step of every live rank.
+/// Trains for three steps on the machine, and returns the last step of every live rank.
 pub fn train(
     machine: &Machine,
     config: &Config,

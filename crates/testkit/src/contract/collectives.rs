@@ -6,10 +6,10 @@ use hal::{Counts, Join};
 use std::time::Duration;
 use tensor::{Communicator, DType, Device, ReduceOp, Result, Stream, StreamKind, Tensor};
 
-/// Checks all collectives at 1, 2, 3, 4 and 8 ranks, sizes that do not divide, and a call that differs.
+/// Checks all collectives at 1, 2, 3, 4 and 8 ranks, with sizes that do not divide, and a mismatched call.
 ///
 /// # Panics
-/// When the vendor breaks the contract.
+/// If the vendor breaks the contract.
 pub fn check(open: Open) {
     for ranks in [1, 2, 3, 4, 8] {
         run(open, ranks, every_collective).unwrap_or_else(|error| panic!("{ranks} ranks: {error}"));
@@ -41,13 +41,13 @@ fn run(
     results.map(drop).map_err(|failure| failure.to_string())
 }
 
-/// Checks all collectives on one rank of a world that some launcher made; every rank of it calls this.
+/// Checks all collectives on one rank of a world that a launcher started; every rank calls this.
 ///
 /// # Errors
 /// A failure of the rank or of another.
 ///
 /// # Panics
-/// When the vendor or the launcher's transport breaks the contract.
+/// If the vendor or the launcher's transport breaks the contract.
 pub fn check_rank(world: &World, device: &Device) -> Result<()> {
     on_both_streams(world, device, &every_collective)
 }
@@ -83,7 +83,7 @@ fn join(world: &World, device: &Device) -> Result<Communicator> {
         timeout: world.timeout(),
         abort: world.abort().clone(),
     };
-    // Checked mode: calls are compared on the host, whatever the vendor does.
+    // Checked mode compares calls on the host, whatever the vendor does.
     Communicator::join(
         device,
         join,
@@ -156,7 +156,7 @@ fn parts(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
     Ok(())
 }
 
-// A ring in which everybody sends and receives at once.
+// A ring in which every rank sends and receives at once.
 fn messages(device: &Device, group: &Communicator, stream: &Stream) -> Result<()> {
     let (rank, size) = (group.rank(), group.size());
     if size == 1 {

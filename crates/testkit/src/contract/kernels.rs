@@ -69,7 +69,7 @@ fn elementwise(device: &Device, dtype: DType, count: usize) {
         );
         let slope = |x: f64| (f(x + 1e-6) - f(x - 1e-6)) / 2e-6;
         let expected: Vec<f64> = x.iter().map(|x| slope(*x)).collect();
-        // A kink has no slope to compare; relu's lies at 0.
+        // A kink has no slope to compare; that of relu lies at 0.
         let smooth = op != UnaryOp::Relu || x.iter().all(|x| *x != 0.0);
         if smooth {
             let found = ops::unary_backward(op, &a, ones(1.0)).unwrap();
@@ -83,7 +83,7 @@ fn elementwise(device: &Device, dtype: DType, count: usize) {
     }
 }
 
-// Functions of positive numbers alone.
+// Functions that are defined only for positive numbers.
 fn logarithm_and_root(device: &Device, dtype: DType, count: usize) {
     let x: Vec<f64> = numbers(count, 8).iter().map(|x| x.abs() + 0.5).collect();
     let tensor = upload(device, dtype, &[count], &x);

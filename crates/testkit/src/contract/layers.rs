@@ -12,7 +12,7 @@ use tensor::{
     },
 };
 
-/// Checks the kernels that layers are made of.
+/// Checks the kernels of which layers consist.
 ///
 /// # Panics
 /// When the vendor breaks the contract.
@@ -28,7 +28,7 @@ pub fn check(open: Open) {
     updates(&device);
 }
 
-// The statistics of a row cut in two shards, combined, are those of the whole row.
+// The combined statistics of a row cut into two shards are those of the full row.
 fn norms(device: &Device, dtype: DType, kind: NormKind) {
     let (rows, columns) = (5, 24);
     let (x, gain) = (numbers(rows * columns, 1), numbers(columns, 2));
@@ -188,7 +188,7 @@ fn updates(device: &Device) {
         &[1.0 - 0.01 * 0.1 - 0.01 * step; 50],
         1.0,
     );
-    // A factor that is no number skips the update, as after an overflow.
+    // A factor that is not a number skips the update, as after an overflow.
     squares.fill(f64::INFINITY).unwrap();
     let factor = optimiser::clip_scale(&squares, Some(1.0), 1.0).unwrap();
     let before = read(&update.weights).unwrap_or_else(|| vec![0.0; 50]);

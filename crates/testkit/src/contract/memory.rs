@@ -1,4 +1,4 @@
-//! Memory and streams: blocks are apart, results of another stream are waited for, freed blocks come back.
+//! Memory and streams: blocks are disjoint, streams wait for each other's results, freed blocks are reused.
 
 use super::{Open, device, equal, float_types, numbers, upload};
 use tensor::{DType, StreamKind, Tensor, ops};
@@ -25,7 +25,7 @@ pub fn check(open: Open) {
     }
     reuse(&device);
     refusals(&device);
-    // Too large for any machine: the numbers are in the message, and the device goes on.
+    // Too large for any machine: the message holds the numbers, and the device keeps working.
     let message = Tensor::empty(&device, DType::F32, &[1 << 50])
         .unwrap_err()
         .to_string();
@@ -46,7 +46,7 @@ fn reuse(device: &tensor::Device) {
     let again = Tensor::zeros(device, DType::F32, &[5000]).unwrap();
     assert!(
         device.memory_use().cached < cached,
-        "a freed block is used again"
+        "a freed block is reused"
     );
     drop(again);
     device

@@ -1,10 +1,11 @@
-//! The contract suite: what every vendor must do, checked through the safe shell against plain arithmetic in f64.
+//! The contract suite: what every vendor must do, checked through the safe shell against plain arithmetic in
+//! f64.
 //!
-//! `contract_tests!(open)` makes the tests of one vendor, where `open` opens the device of a rank by its number. One
-//! file for each subject: `memory`, `order`, `products`, `kernels`, `layers`, `collectives`.
+//! `contract_tests!(open)` makes the tests of one vendor, where `open` opens the device of a rank by its
+//! number. Each subject has a file: `memory`, `order`, `products`, `kernels`, `layers`, `collectives`.
 //!
-//! A vendor whose buffers hold no values does all the same work; where a number would be compared, it must refuse to
-//! give one.
+//! A vendor whose buffers hold no values does all the same work; where a test would compare a number, the
+//! vendor must refuse to return one.
 
 pub mod collectives;
 pub mod kernels;
@@ -16,10 +17,10 @@ pub mod products;
 use std::sync::Arc;
 use tensor::{DType, Device, Tensor};
 
-/// Opens the device of the rank of that number.
+/// Opens the device of the rank with that number.
 pub type Open = fn(usize) -> hal::Result<Arc<dyn hal::Device>>;
 
-/// The contract suite for one vendor, as tests of the module that calls this.
+/// The contract suite for one vendor, as tests of the calling module.
 #[macro_export]
 macro_rules! contract_tests {
     ($open:expr) => {
@@ -50,7 +51,7 @@ macro_rules! contract_tests {
     };
 }
 
-/// The float types that the device has.
+/// The float types that the device supports.
 pub(crate) fn float_types(device: &Device) -> Vec<DType> {
     DType::ALL
         .into_iter()
@@ -62,7 +63,7 @@ pub(crate) fn device(open: Open) -> Device {
     Device::new(open(0).expect("the device opens")).expect("the device makes streams")
 }
 
-/// Numbers in about -1..1 that every float type holds exactly enough.
+/// Numbers in about -1..1 that every float type represents closely enough.
 pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f64> {
     let key = hal::random::Key { seed, sequence: 7 };
     (0..count)
@@ -74,7 +75,7 @@ pub(crate) fn upload(device: &Device, dtype: DType, shape: &[usize], numbers: &[
     Tensor::from_f64(device, dtype, shape, numbers).expect("an upload")
 }
 
-/// Relative rounding of a type, with room for a few operations.
+/// Relative rounding error of a type, with room for a few operations.
 pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-12,
@@ -84,7 +85,7 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// The numbers of a tensor, if its device holds any; one that does not must say so.
+/// The values of a tensor, if its device holds any; a device without values must say so.
 pub(crate) fn read(tensor: &Tensor) -> Option<Vec<f64>> {
     let numbers = tensor.to_f64();
     match tensor.device().capabilities().holds_values {
@@ -99,7 +100,7 @@ pub(crate) fn read(tensor: &Tensor) -> Option<Vec<f64>> {
     }
 }
 
-/// Compares numbers exactly, where there are some.
+/// Compares values exactly, if the device holds any.
 pub(crate) fn equal(what: &str, found: &Tensor, expected: &[f64]) {
     assert_eq!(found.num_elements(), expected.len(), "{what}: length");
     if let Some(numbers) = read(found) {

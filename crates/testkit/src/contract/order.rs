@@ -1,4 +1,4 @@
-//! Streams and events: work is in order, an event is behind the work before it, a wait holds work back.
+//! Streams and events: work runs in order, an event follows the work before it, a wait holds work back.
 
 use super::{Open, device, numbers, upload};
 use tensor::{DType, Device, Event, Stream, StreamKind, ops};
@@ -33,7 +33,7 @@ fn time_us(event: &Event) -> f64 {
         .expect("a complete event has a time")
 }
 
-// A product of some size, and the event behind it.
+// A GEMM of some size, and the event after it.
 fn work(device: &Device) -> Event {
     let [a, b] = [1, 2].map(|seed| upload(device, DType::F32, &[64, 64], &numbers(64 * 64, seed)));
     ops::matmul(&a, &b, ops::Transpose::None).unwrap();

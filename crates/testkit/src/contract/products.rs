@@ -1,4 +1,4 @@
-//! Matrix products: every transpose, type and accumulation, at sizes that do not divide; batches; a bias and GELU.
+//! Matmuls: every transpose, type and accumulation, at sizes that do not divide; batches; a bias and GELU.
 
 use super::{Open, compare, device, float_types, numbers, read, upload};
 use tensor::{
@@ -6,7 +6,7 @@ use tensor::{
     ops::{self, Transpose},
 };
 
-/// Checks products against a triple loop.
+/// Checks matmuls against a triple loop.
 ///
 /// # Panics
 /// When the vendor breaks the contract.
@@ -25,7 +25,7 @@ pub fn check(open: Open) {
                 batch(&device, dtype, (m, n, k), transpose);
             }
         }
-        // Libraries take some of these with what follows, and refuse others.
+        // Libraries accept some of these shapes with an epilogue, and refuse others.
         for (m, n, k) in [
             (1, 1, 1),
             (3, 5, 7),
