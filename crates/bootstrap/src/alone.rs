@@ -1,4 +1,4 @@
-//! A job of one rank that nobody launched.
+//! A job of one rank, without a launcher.
 
 use crate::{
     progress::Progress,
@@ -8,7 +8,7 @@ use hal::{AbortSignal, Exchange, Result};
 use std::{sync::Arc, time::Duration};
 
 impl World {
-    /// A world of one rank, this thread: for work that needs no other.
+    /// A world of one rank, this thread, for work that needs no other rank.
     pub fn alone() -> World {
         World::new(Parts {
             place: Place {

@@ -1,16 +1,16 @@
-//! How a job failed: the rank that failed first, with its own error, and what became of the others.
+//! How a job failed: the rank that failed first, its error, and what happened to the others.
 
 use crate::progress::LastSeen;
 use std::fmt;
 
-/// A job that did not end well. Displayed as one sentence; [`report`](Failure::report) says more.
+/// A job that failed. It displays as one sentence; [`report`](Failure::report) has the details.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure<E> {
-    /// World rank that failed first.
+    /// The world rank that failed first.
     pub rank: usize,
     /// How it failed.
     pub kind: Kind<E>,
-    /// The other ranks. Boxed because results carry a failure about by value.
+    /// The other ranks. Boxed, because results carry a failure by value.
     pub others: Box<Others>,
 }
 
@@ -30,16 +30,18 @@ pub enum Kind<E> {
     NotStarted(String),
 }
 
-/// What became of the ranks besides the first that failed.
+/// What happened to the ranks other than the first that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// Further ranks that failed, in the order in which they ended; mostly they were stopped by the first.
+    /// Further ranks that failed, in the order in which they ended; most of them were stopped by the first
+    /// failure.
     pub failed: Vec<(usize, String)>,
-    /// Ranks that had not returned when the grace was over. Their threads are left behind.
+    /// Ranks that had not returned when the grace period ended. Their threads are left behind.
     pub stuck: Vec<usize>,
-    /// Ranks of other processes that did not say what they were doing when they were asked.
+    /// Ranks of other processes that did not report what they were doing when asked.
     pub silent: Vec<usize>,
-    /// What every rank was last doing when the first failed; for the stuck, when they were given up.
+    /// What every rank was last doing when the first rank failed, and for stuck ranks, when they were
+    /// abandoned.
     pub last_seen: Vec<LastSeen>,
 }
 
@@ -54,7 +56,8 @@ impl<E> Failure<E> {
 }
 
 impl<E: fmt::Display> Failure<E> {
-    /// Everything known, a line each: the failure, the ranks that failed after it, and what each rank was last doing.
+    /// Everything known, one item per line: the failure, the ranks that failed after it, and what each rank was
+    /// last doing.
     pub fn report(&self) -> String {
         let Others {
             failed, last_seen, ..

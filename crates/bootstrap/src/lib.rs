@@ -1,10 +1,10 @@
-//! How ranks find each other, and what each of them knows about the job.
+//! How ranks find each other, and what each rank knows about the job.
 //!
-//! A rank sees a [`World`]: its place, the other ranks' number, byte exchanges on the host, the signal that ends the
-//! job and the watchdog's patience. Which launcher started it makes no difference to code above: [`local`] runs the ranks
-//! as threads of this process, and what implements [`Processes`] (MPI) finds the ranks that were started as processes.
-//! A program without such a launcher asks [`refuse_if_launched_many`], which keeps N started processes from running N
-//! separate trainings.
+//! A rank sees a [`World`]: its place, the number of ranks, byte exchanges on the host, the signal that ends
+//! the job, and the timeout of its waits. Code above does not depend on the launcher. [`local`] runs the ranks
+//! as threads of this process, and implementations of [`Processes`] (MPI) find ranks that were started as
+//! processes. A program without such a launcher calls [`refuse_if_launched_many`], which keeps N started
+//! processes from running N separate trainings.
 //!
 //! Read in this order: [`world`], [`progress`], [`failure`], [`local`], [`processes`], [`surroundings`].
 

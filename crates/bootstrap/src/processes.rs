@@ -1,7 +1,8 @@
-//! Ranks that something outside this program started as processes, one each.
+//! Ranks that a launcher outside this program started as processes, one each.
 //!
-//! A launcher of processes implements [`Processes`]; [`run`] is its counterpart to [`local::run`](crate::local::run),
-//! with this process's rank alone. When a rank fails, one process tells for all; the others end without a word.
+//! A launcher of processes implements [`Processes`]. [`run`] is the counterpart of
+//! [`local::run`](crate::local::run) and runs only this process's rank. When a rank fails, one process reports
+//! for all, and the others end silently.
 
 use crate::failure::{Failure, Kind, Others};
 use crate::world::Place;
@@ -20,51 +21,53 @@ use std::{
 /// Stack of the rank's thread, as in a local job.
 const STACK_BYTES: usize = 16 << 20;
 
-/// How often the starting thread looks for an abort that its rank has not heard of.
+/// How often the starting thread checks for an abort that its rank has not noticed.
 const POLL: Duration = Duration::from_millis(25);
 
-/// The ranks of a job whose processes were started by `mpirun`, `srun` or the like. This process is one of them.
+/// The ranks of a job whose processes were started by `mpirun`, `srun` or a similar launcher. This process is
+/// one of them.
 pub trait Processes: Send + Sync + fmt::Debug {
-    /// The library in words, without joining the job.
+    /// A description of the library, without joining the job.
     fn library(&self) -> String;
 
-    /// Joins the job, the first time; and this process's place in it.
+    /// Joins the job on the first call, and returns this process's place in it.
     ///
     /// # Errors
-    /// What keeps the library from starting.
+    /// Whatever keeps the library from starting.
     fn join(&self) -> Result<Place>;
 
-    /// What was found on joining, one line each, for start-up reports.
+    /// What joining found, one line each, for start-up reports.
     fn findings(&self) -> Vec<String>;
 
-    /// Threads that this rank can compute with: its share of the host's processors.
+    /// Number of threads for this rank: its share of the host's processors.
     fn threads(&self) -> usize;
 
-    /// This rank's view of the job, with this patience.
+    /// This rank's view of the job, with this timeout.
     ///
     /// # Errors
     /// As [`join`](Processes::join).
     fn world(&self, timeout: Duration) -> Result<World>;
 
-    /// How devices whose memory is the host's reach the other ranks.
+    /// How devices whose memory is host memory reach the other ranks.
     ///
     /// # Errors
     /// As [`join`](Processes::join).
     fn transport(&self) -> Result<Arc<dyn Transport>>;
 
-    /// Ends the job because of this rank, or of the one that raised the abort signal before it.
+    /// Ends the job because of this rank, or of the rank that raised the abort signal before it.
     ///
-    /// Returns in the one process that is to tell, with what it knows. In all others it ends the process.
+    /// Returns, with what it knows, in the one process that reports. In all others it ends the process.
     fn fail(&self, reason: &str) -> Lost;
 
     /// Whether the job is ending because of a failure.
     fn is_ending(&self) -> bool;
 
-    /// Leaves the job with this exit status; with 0, returns once every rank has left. Any other status ends all ranks.
+    /// Leaves the job with this exit status. With 0 it returns once every rank has left; any other status ends
+    /// all ranks.
     fn end(&self, status: u8);
 }
 
-/// What is known of a job that failed.
+/// The known facts of a job that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// World rank that failed first.
@@ -78,7 +81,8 @@ pub struct Lost {
 /// Runs `body` as this process's rank, on a thread named after it.
 ///
 /// # Errors
-/// [`Failure`] in the process that is to tell of it. In the others this does not return: they end with the job.
+/// [`Failure`] in the process that reports it. In the others this does not return, because they end with the
+/// job.
 pub fn run<T, E>(
     processes: &dyn Processes,
     timeout: Duration,
@@ -95,7 +99,7 @@ where
     let (sender, receiver) = channel();
     let (rank, of_rank) = (world.rank(), world.clone());
     let work = move || {
-        // The error is put into words in here because its Display is the caller's code too, and may panic.
+        // The error is formatted in here because its Display is also the caller's code and may panic.
         let told = || body(of_rank).map_err(|error| (error.to_string(), error));
         drop(sender.send(panics::watch(rank, told)));
     };
@@ -125,7 +129,7 @@ where
 
 type End<T, E> = std::result::Result<Result<T, (String, E)>, String>;
 
-// The rank's end; `None` when it did not come within the patience of a job that is ending.
+// The rank's result; `None` if it did not arrive within the patience of a job that is ending.
 fn wait<T, E>(world: &World, receiver: &Receiver<End<T, E>>) -> Option<End<T, E>> {
     let mut aborted: Option<Instant> = None;
     loop {
@@ -146,7 +150,7 @@ fn wait<T, E>(world: &World, receiver: &Receiver<End<T, E>>) -> Option<End<T, E>
 /// How long a rank has to return once the job is ending.
 const GRACE: Duration = Duration::from_secs(3);
 
-// The failure as a program sees it: with the error itself where it is this rank's own.
+// The failure as a program sees it, with the error itself if it is this rank's own.
 fn lost<E>(lost: Lost, own: Option<(usize, E)>) -> Failure<E> {
     let Lost {
         rank,

@@ -1,4 +1,4 @@
-//! What each rank was last seen doing, so that a job that stops can say where.
+//! What each rank was last doing, so that a job that stops can report it.
 
 use crate::lock::lock;
 use std::{
@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What one rank said last about its work, and how long ago.
+/// What one rank last reported about its work, and how long ago.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastSeen {
     /// The world rank.
     pub rank: usize,
-    /// Its words, as in `step 17 forward`.
+    /// Its text, as in `step 17 forward`.
     pub what: String,
     /// Time since then.
     pub age: Duration,
@@ -30,10 +30,10 @@ impl fmt::Display for LastSeen {
     }
 }
 
-/// The last words of every rank that this process runs.
+/// The last reports of every rank that this process runs.
 #[derive(Debug)]
 pub struct Progress {
-    /// Ascending, one for each of `beats`.
+    /// In ascending order, one for each of `beats`.
     ranks: Vec<usize>,
     beats: Vec<Mutex<Beat>>,
 }
@@ -45,7 +45,7 @@ struct Beat {
 }
 
 impl Progress {
-    /// Watches these ranks, named in ascending order, which are all in `start` now.
+    /// Watches these ranks, given in ascending order; all start in `start`.
     pub fn new(ranks: Vec<usize>) -> Self {
         let start = || {
             Mutex::new(Beat {
@@ -57,8 +57,8 @@ impl Progress {
         Self { ranks, beats }
     }
 
-    /// Notes that `rank`, if it is watched, is now in `what`. Each rank has its own lock and keeps its string's memory, so that this costs
-    /// a few dozen nanoseconds.
+    /// Records that `rank`, if it is watched, is now in `what`. Each rank has its own lock and keeps its
+    /// string's memory, so that this costs a few dozen nanoseconds.
     pub fn beat(&self, rank: usize, what: &str) {
         let Ok(index) = self.ranks.binary_search(&rank) else {
             return;
@@ -69,7 +69,7 @@ impl Progress {
         beat.at = Instant::now();
     }
 
-    /// The last words of all watched ranks, in the order of ranks.
+    /// The last reports of all watched ranks, in the order of ranks.
     pub fn last_seen(&self) -> Vec<LastSeen> {
         self.ranks
             .iter()

@@ -1,18 +1,18 @@
-//! Whether something like `mpirun` or `srun` started this process, and how often.
+//! Whether a launcher such as `mpirun` or `srun` started this process, and how many times.
 //!
-//! A program without MPI that is started eight times would run eight separate trainings, each believing that it is the
-//! only one. It asks here first, and explains itself instead.
+//! A program without MPI that is started eight times would run eight separate trainings, each believing that it
+//! is the only one. It checks here first, and explains itself instead.
 
-/// How this process was started, as far as the environment tells.
+/// How this process was started, as far as the environment shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Number of processes that the launcher started together; `None` when no launcher is seen.
+    /// Number of processes that the launcher started together; `None` if no launcher is detected.
     pub processes: Option<usize>,
-    /// Which of them this one is.
+    /// The index of this process among them.
     pub rank: Option<usize>,
     /// The launcher, as in `srun`.
     pub launcher_name: Option<&'static str>,
-    /// The environment variable that told.
+    /// The environment variable that showed it.
     pub variable: Option<&'static str>,
 }
 
@@ -28,14 +28,15 @@ pub struct LaunchedMany {
     pub processes: usize,
     /// What started them.
     pub launcher_name: &'static str,
-    /// The environment variable that told.
+    /// The environment variable that showed it.
     pub variable: &'static str,
 }
 
-/// Variables that hold the number of processes, who sets them, and one that is set beside them in every process. The
-/// innermost launcher comes first: `mpirun` within a Slurm job sees Slurm's variables too.
+/// Variables that hold the number of processes, the launcher that sets them, and a variable that the launcher
+/// also sets in every process. The innermost launcher comes first: `mpirun` within a Slurm job sees Slurm's
+/// variables too.
 ///
-/// `SLURM_NTASKS` is not among them: it is set for a batch script too, which runs once whatever its value.
+/// `SLURM_NTASKS` is not among them: it is also set for a batch script, which runs once whatever its value.
 const LAUNCHERS: [(&str, &str, &str); 5] = [
     (
         "OMPI_COMM_WORLD_SIZE",
@@ -57,10 +58,10 @@ pub fn detect() -> Surroundings {
     detect_in(|name| std::env::var(name).ok())
 }
 
-/// Refuses to go on in one of several processes that were started together; for programs without MPI.
+/// Refuses to run in one of several processes that were started together; for programs without MPI.
 ///
 /// # Errors
-/// [`LaunchedMany`], which says what started the processes and what to do instead.
+/// [`LaunchedMany`], which names the launcher of the processes and what to do instead.
 pub fn refuse_if_launched_many() -> Result<(), LaunchedMany> {
     refuse(detect())
 }
@@ -83,8 +84,8 @@ fn refuse(surroundings: Surroundings) -> Result<(), LaunchedMany> {
 
 fn detect_in(get: impl Fn(&str) -> Option<String>) -> Surroundings {
     let number = |name: &str| get(name)?.trim().parse::<usize>().ok();
-    // A shell on a terminal of the job (`srun --pty bash`, `salloc`) has Slurm's variables, and the same number from
-    // Slurm's PMI, without being one of several.
+    // A shell on a terminal of the job (`srun --pty bash`, `salloc`) has Slurm's variables, and the same number
+    // from Slurm's PMI, but is not one of several processes.
     let of_terminal = get("SLURM_PTY_PORT").and_then(|_| number("SLURM_STEP_NUM_TASKS"));
     let counted = |variable: &str, beside: &str| {
         let of_slurm = matches!(variable, "PMI_SIZE" | "SLURM_STEP_NUM_TASKS");

@@ -1,4 +1,4 @@
-//! What a rank knows about its job, whichever launcher started it.
+//! What a rank knows about its job, whatever launcher started it.
 
 use crate::progress::{LastSeen, Progress};
 use hal::{AbortSignal, Error, Exchange, Result};
@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc, time::Duration};
 pub enum Launcher {
     /// [`local::run`](crate::local::run): threads of one process.
     Local,
-    /// `mpirun` or `srun`: one process a rank.
+    /// `mpirun` or `srun`: one process per rank.
     Mpi,
 }
 
@@ -25,24 +25,24 @@ impl Launcher {
 
 /// One rank's view of the job. A handle: clones share everything and cost one reference count.
 ///
-/// It serves its rank while that rank runs. Work that a clone does after the rank's body has returned finds no partner,
-/// because the others already count the rank as ended.
+/// It serves its rank while that rank runs. Work that a clone does after the rank's body has returned finds no
+/// partner, because the others already count the rank as ended.
 #[derive(Clone)]
 pub struct World {
     shared: Arc<Parts>,
 }
 
-/// What a launcher fills in for one rank.
+/// The values that a launcher provides for one rank.
 pub struct Parts {
-    /// Where the rank is.
+    /// The rank's place.
     pub place: Place,
     /// What started it.
     pub launcher: Launcher,
-    /// How long it waits for others before it reports which did not come.
+    /// How long it waits for others before it reports the missing ranks.
     pub timeout: Duration,
     /// The signal that ends the job.
     pub abort: Arc<AbortSignal>,
-    /// What the ranks that this process can see were last doing.
+    /// What the ranks visible to this process were last doing.
     pub progress: Arc<Progress>,
     /// How exchanges are made.
     pub rendezvous: Box<dyn Rendezvous>,
@@ -50,7 +50,7 @@ pub struct Parts {
     pub everyone: Arc<dyn Exchange>,
 }
 
-/// Where a rank is, among all and within its host.
+/// A rank's place, among all ranks and within its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Index among all ranks.
@@ -69,15 +69,16 @@ pub struct Place {
 
 /// How a launcher makes exchanges for one rank.
 pub trait Rendezvous: Send + Sync {
-    /// This rank's end of the next exchange of `members` under `label`. `members` holds each rank once, this one too.
+    /// This rank's end of the next exchange of `members` under `label`. `members` lists each rank once,
+    /// including this one.
     ///
     /// # Errors
-    /// What keeps the launcher from making one.
+    /// Whatever keeps the launcher from making one.
     fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>>;
 }
 
 impl World {
-    /// The view that a launcher gives a rank.
+    /// The view that a launcher provides to a rank.
     pub fn new(parts: Parts) -> Self {
         Self {
             shared: Arc::new(parts),
@@ -119,7 +120,7 @@ impl World {
         self.shared.launcher
     }
 
-    /// How long a rank waits for others before it reports which did not come.
+    /// How long a rank waits for others before it reports the missing ranks.
     pub fn timeout(&self) -> Duration {
         self.shared.timeout
     }
@@ -129,22 +130,22 @@ impl World {
         &self.shared.abort
     }
 
-    /// The exchange of all ranks; the same one at every call, so its calls count on from each other.
+    /// The exchange of all ranks. Every call returns the same one, so its count of calls continues.
     pub fn everyone(&self) -> Arc<dyn Exchange> {
         self.shared.everyone.clone()
     }
 
     /// This rank's end of a new exchange of `members`, which are world ranks in the order of the group.
     ///
-    /// Nothing is sent yet. Repeated calls with the same label and members give independent exchanges: the first of one
-    /// member belongs to the first of the others, the second to the second.
+    /// Nothing is sent yet. Repeated calls with the same label and members return independent exchanges: the
+    /// first of one member belongs to the first of the others, the second to the second.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when `members` lacks this rank, names one twice, or names one that does not exist.
+    /// [`Error::Invalid`] if `members` lacks this rank, lists a rank twice, or lists one that does not exist.
     pub fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
         let refuse =
             |needed: String| Error::invalid(format!("exchange `{label}`"), found(members), needed);
-        // A table, not a set: groups of simulated worlds have thousands of members.
+        // A table instead of a set, because groups of simulated worlds have thousands of members.
         let mut seen = vec![false; self.size()];
         for &member in members {
             match seen.get_mut(member) {
@@ -162,14 +163,15 @@ impl World {
         self.shared.rendezvous.exchange(label, members)
     }
 
-    /// Notes what this rank is doing now, as in `step 17 forward`, for the report of a job that stops.
+    /// Records what this rank is doing now, as in `step 17 forward`, for the report of a job that stops.
     ///
-    /// Cheap enough for every step and collective: an uncontended lock, a short copy and a look at the clock.
+    /// Cheap enough for every step and collective: an uncontended lock, a short copy and a clock read.
     pub fn beat(&self, what: &str) {
         self.shared.progress.beat(self.rank(), what);
     }
 
-    /// What the ranks that this process can see were last doing: all of them under [`Launcher::Local`], else this one.
+    /// What the ranks visible to this process were last doing: all of them under [`Launcher::Local`], otherwise
+    /// only this one.
     pub fn last_seen(&self) -> Vec<LastSeen> {
         self.shared.progress.last_seen()
     }
@@ -186,7 +188,7 @@ impl fmt::Debug for World {
     }
 }
 
-/// The members in words, cut short where a job is large.
+/// The members as text, shortened for a large job.
 fn found(members: &[usize]) -> String {
     match members.get(..16) {
         Some(first) if members.len() > 16 => {

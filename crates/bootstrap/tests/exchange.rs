@@ -54,7 +54,8 @@ fn broadcast_gives_the_bytes_of_its_root() {
 
 #[test]
 fn subgroups_work_side_by_side() {
-    // Rows and columns of 4 x 2 ranks; the rows listed from the right, so that group order is not world order.
+    // Rows and columns of 4 x 2 ranks. The rows are listed from the right, so that group order differs from
+    // world order.
     run(Options::new(8), |world| {
         let rank = world.rank();
         let row: Vec<_> = (0..8).rev().filter(|other| other / 2 == rank / 2).collect();
@@ -85,7 +86,7 @@ fn exchanges_of_the_same_name_are_independent() {
     run(Options::new(2), |world| {
         let first = world.exchange("world", &[0, 1])?;
         let second = world.exchange("world", &[0, 1])?;
-        // Both at a time, so that parts of one would be taken for the other's if they were not kept apart.
+        // Both run at once, so that parts of one would be mistaken for the other's if they were not kept apart.
         let (first, second) = std::thread::scope(|scope| {
             let second = scope.spawn(|| second.all_gather(&[20 + world.rank() as u8]));
             (

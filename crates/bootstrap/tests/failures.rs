@@ -1,4 +1,4 @@
-//! Jobs of threads that fail: the first failure is told, and no rank waits for ever.
+//! Jobs of threads that fail: the first failure is reported, and no rank waits forever.
 
 use fascicle_bootstrap::local::{Options, run};
 use fascicle_bootstrap::{Failure, Kind, World};

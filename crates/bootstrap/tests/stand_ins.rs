@@ -1,4 +1,4 @@
-//! Worlds of which a few live ranks run and stand for all others.
+//! Worlds in which a few live ranks run and stand for all others.
 
 use fascicle_bootstrap::local::{Options, StandIns, run};
 use hal::{Error, Result};
@@ -46,7 +46,7 @@ fn a_world_of_32768_ranks_runs_as_eight_in_no_time() {
         ranks.unwrap(),
         [0, 4096, 8192, 12_288, 16_384, 20_480, 24_576, 28_672]
     );
-    // A second at most on a quiet machine; work that grows with the square of the ranks would take minutes.
+    // At most a second on an idle machine; work quadratic in the number of ranks would take minutes.
     assert!(
         start.elapsed() < Duration::from_secs(30),
         "took {:?}",
@@ -56,7 +56,7 @@ fn a_world_of_32768_ranks_runs_as_eight_in_no_time() {
 
 #[test]
 fn live_ranks_meet_each_other_and_nobody_else() {
-    // Two live ranks in each stage of four: the second stands for the last two.
+    // Two live ranks in each stage of four; the second stands for the last two.
     let stand_ins = StandIns::new(8, |rank| rank / 4 * 4 + (rank % 4).min(1)).unwrap();
     let said = run(Options::new(8).with_stand_ins(stand_ins), |world| {
         let (rank, stage) = (world.rank(), world.rank() / 4 * 4);
@@ -69,7 +69,7 @@ fn live_ranks_meet_each_other_and_nobody_else() {
             line.all_gather(&bytes)?,
             [[rank as u8 % 4], [rank as u8 % 4 + 4]]
         );
-        // Rank 3 of the row is a rank that is not there; the one in its place speaks.
+        // Rank 3 of the row does not run; its stand-in sends for it.
         let told = tensor.broadcast(
             0,
             if tensor.stands_for(0) {

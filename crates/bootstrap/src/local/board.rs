@@ -1,4 +1,4 @@
-//! Where the ranks of a local job meet.
+//! The meeting point of the ranks of a local job.
 
 use super::channel::Channel;
 use super::exchange::LocalExchange;
@@ -15,8 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// What all ranks of the job share: who runs and who has ended, the signal to end, and the exchanges that not all have
-/// opened yet.
+/// State shared by all ranks of the job: which ranks run and which have ended, the abort signal, and the
+/// exchanges that only some members have opened.
 pub(super) struct Board {
     pub(super) timeout: Duration,
     pub(super) abort: Arc<AbortSignal>,
@@ -26,17 +26,17 @@ pub(super) struct Board {
     bookings: Mutex<HashMap<(String, Vec<usize>), Booking>>,
 }
 
-/// Where `rank` is among the live members of a group.
+/// The position of `rank` among the live members of a group.
 pub(super) fn position(live: &[usize], rank: usize) -> usize {
     let index = live.iter().position(|&member| member == rank);
     index.expect("a bug in Fascicle: only live members open an exchange")
 }
 
-/// The exchanges of one label and one list of members, of which only the live ones come.
+/// The exchanges with one label and one list of members, of which only the live members take part.
 struct Booking {
-    /// How many exchanges each member has opened.
+    /// Number of exchanges that each member has opened.
     opened: Vec<u64>,
-    /// Exchanges that some member has opened and another has not, by their number, with the count of openings.
+    /// Exchanges that some members have opened and others have not, by number, with the count of openings.
     pending: HashMap<u64, (Arc<Channel>, usize)>,
 }
 
@@ -57,7 +57,7 @@ impl Board {
         }
     }
 
-    /// Notes that `rank` will come to no exchange any more. A rank that failed has raised the signal before.
+    /// Records that `rank` takes part in no further exchange. A rank that failed has raised the signal before.
     pub(super) fn end(&self, rank: usize) {
         self.ended[rank].store(true, Ordering::Release);
     }
@@ -67,7 +67,7 @@ impl Board {
         self.ended[rank].load(Ordering::Acquire)
     }
 
-    /// The exchange of all ranks, for this one.
+    /// This rank's end of the exchange of all ranks.
     pub(super) fn everyone(self: &Arc<Self>, rank: usize) -> LocalExchange {
         LocalExchange::new(
             self.clone(),
@@ -77,7 +77,7 @@ impl Board {
         )
     }
 
-    /// The next exchange of `members` under `label` for the live member `rank`, which is the `index`-th of them.
+    /// The next exchange of `members` under `label` for the live member `rank`, the `index`-th of them.
     fn open(
         self: &Arc<Self>,
         label: &str,
@@ -87,7 +87,7 @@ impl Board {
         let seating = self.stand_ins.seat(label, members)?;
         let seat = (members[index], index);
         let channel = match &seating.live[..] {
-            // Nobody else comes, so there is nobody to meet by number.
+            // No other member takes part, so the exchange needs no number.
             [alone] => Arc::new(Channel::new(label, &[*alone])),
             live => self.book(label, members, live, members[index]),
         };

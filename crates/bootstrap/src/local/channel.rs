@@ -1,4 +1,5 @@
-//! The rounds of one exchange: each member lays down its part, and takes the parts of all once all are there.
+//! The rounds of one exchange: each member contributes its part, and takes the parts of all once all have
+//! arrived.
 
 use crate::lock::lock;
 use hal::Result;
@@ -12,7 +13,7 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) label: String,
-    /// World ranks of those who come, in the order of the group.
+    /// World ranks of the live members, in the order of the group.
     pub(super) members: Vec<usize>,
     rounds: Mutex<HashMap<u64, Round>>,
     completed: Condvar,
@@ -23,10 +24,10 @@ pub(super) type Parts = Arc<Vec<Vec<u8>>>;
 
 #[derive(Debug)]
 struct Round {
-    /// What came so far; empty once `all` is there.
+    /// The parts that have arrived so far; empty once `all` is complete.
     arrived: Vec<Option<Vec<u8>>>,
     all: Option<Parts>,
-    /// Members that will not look at this round again.
+    /// Number of members that are done with this round.
     done: usize,
 }
 
@@ -41,7 +42,7 @@ impl Channel {
         }
     }
 
-    /// Lays down a member's part of round `sequence`, which it does once.
+    /// Contributes a member's part of round `sequence`, once.
     pub(super) fn put(&self, sequence: u64, index: usize, part: Vec<u8>) {
         let mut rounds = lock(&self.rounds);
         let round = rounds
@@ -59,16 +60,17 @@ impl Channel {
         }
     }
 
-    /// Lays down a member's part of round `sequence`, and waits for nobody.
+    /// Contributes a member's part of round `sequence`, without waiting.
     pub(super) fn give(&self, sequence: u64, index: usize, part: Vec<u8>) {
         self.put(sequence, index, part);
         self.leave(&mut lock(&self.rounds), sequence);
         self.completed.notify_all();
     }
 
-    /// Waits for the parts of round `sequence`, to which this member has put its own.
+    /// Waits for the parts of round `sequence`, to which this member has contributed its own.
     ///
-    /// While parts are missing, `verdict` sees whose (world ranks) at least every `poll`; its error ends the wait.
+    /// While parts are missing, it calls `verdict` with their world ranks at least once per `poll`; an error
+    /// from `verdict` ends the wait.
     pub(super) fn take(
         &self,
         sequence: u64,
@@ -79,7 +81,8 @@ impl Channel {
         self.wait(sequence, poll, all, |round| verdict(self.missing(round)))
     }
 
-    /// Waits for one member's part of round `sequence`, to which this member has put its own; otherwise as `take`.
+    /// Waits for one member's part of round `sequence`, to which this member has contributed its own; otherwise
+    /// like `take`.
     pub(super) fn take_of(
         &self,
         sequence: u64,
@@ -123,7 +126,7 @@ impl Channel {
         }
     }
 
-    /// World ranks whose part has not come.
+    /// World ranks whose part has not arrived.
     fn missing(&self, round: &Round) -> Vec<usize> {
         let parts = self.members.iter().zip(&round.arrived);
         parts
@@ -132,7 +135,7 @@ impl Channel {
             .collect()
     }
 
-    /// Counts a member as done with a round, and removes the round with the last.
+    /// Counts a member as done with a round; the last one removes the round.
     fn leave(&self, rounds: &mut HashMap<u64, Round>, sequence: u64) {
         if let Some(round) = rounds.get_mut(&sequence) {
             round.done += 1;

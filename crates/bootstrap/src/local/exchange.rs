@@ -13,15 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a waiting rank sleeps at most before it looks at the abort signal: nothing wakes it when that is raised.
+/// The longest sleep of a waiting rank before it checks the abort signal, because raising the signal wakes
+/// nobody.
 const POLL: Duration = Duration::from_millis(25);
 
 /// The call's name in errors.
 const OPERATION: &str = "exchange";
 
-/// An end of a [`Channel`], which counts its own calls: the n-th call of one member meets the n-th of the others.
+/// One end of a [`Channel`], which counts its own calls: the n-th call of one member meets the n-th call of the
+/// others.
 ///
-/// The channel holds the live members alone; `sources` tells which of them each member of the group is.
+/// The channel holds only the live members; `sources` maps each member of the group to one of them.
 pub(super) struct LocalExchange {
     board: Arc<Board>,
     channel: Arc<Channel>,
@@ -34,7 +36,7 @@ pub(super) struct LocalExchange {
 }
 
 impl LocalExchange {
-    /// The end of the rank with this number in the world, and that index in the group.
+    /// The end of the world rank `rank`, which has that index in the group.
     pub(super) fn new(
         board: Arc<Board>,
         channel: Arc<Channel>,
@@ -52,7 +54,7 @@ impl LocalExchange {
         }
     }
 
-    /// Lays down this rank's part of the next round, and takes those of all live members.
+    /// Contributes this rank's part of the next round, and takes those of all live members.
     fn round(&self, part: &[u8]) -> Result<Parts> {
         self.board.abort.check()?;
         let sequence = self.calls.fetch_add(1, Ordering::Relaxed);
@@ -64,14 +66,15 @@ impl LocalExchange {
         })
     }
 
-    /// Where in the channel the stand-in of a member is.
+    /// The channel index of a member's stand-in.
     fn source(&self, member: usize) -> usize {
         self.sources[member] as usize
     }
 
-    /// Whether to wait on for the `missing`, which are not none.
+    /// Decides whether to keep waiting for the `missing` ranks, of which there is at least one.
     fn verdict(&self, sequence: u64, start: Instant, missing: Vec<usize>) -> Result<()> {
-        // Looked at before the signal: a rank that failed raises it first, and its own reason says more.
+        // Checked before the signal: a rank that failed raises the signal first, and its own reason is more
+        // informative.
         let ended = missing
             .iter()
             .copied()

@@ -1,17 +1,17 @@
-//! Who failed first, and what the job comes to.
+//! Decides which rank failed first, and the outcome of the job.
 
 use super::rank::Outcome;
 use crate::failure::{Failure, Kind, Others};
 use crate::progress::LastSeen;
 use std::fmt;
 
-/// Everything known once the ranks have ended or were given up.
+/// Everything known once the ranks have ended or were abandoned.
 pub(super) struct Evidence<T, E> {
-    /// How ranks ended, in the order in which they did.
+    /// How ranks ended, in the order in which they ended.
     pub(super) ends: Vec<(usize, Outcome<T, E>)>,
     /// Ranks that did not end.
     pub(super) stuck: Vec<usize>,
-    /// Who raised the abort signal first, and why.
+    /// The rank that raised the abort signal first, and its reason.
     pub(super) raised: Option<(usize, String)>,
     /// What the ranks were doing when that happened.
     pub(super) at_failure: Vec<LastSeen>,
@@ -21,7 +21,8 @@ pub(super) struct Evidence<T, E> {
 
 /// The values in the order of ranks, or the failure.
 ///
-/// The rank that raised the signal first is the one that failed; the errors of the others are mostly its echo.
+/// The rank that raised the signal first is the one that failed; the errors of the others mostly follow from
+/// it.
 pub(super) fn judge<T, E: fmt::Display>(evidence: Evidence<T, E>) -> Result<Vec<T>, Failure<E>> {
     let Evidence {
         mut ends,
@@ -55,7 +56,8 @@ pub(super) fn judge<T, E: fmt::Display>(evidence: Evidence<T, E>) -> Result<Vec<
     })
 }
 
-/// Where in `ends` the first failure is: the raiser's own, or else the earliest, unless the raiser is still running.
+/// The index in `ends` of the first failure: that of the rank that raised the signal, otherwise the earliest;
+/// `None` if the raising rank is still running.
 fn first<T, E>(ends: &[(usize, Outcome<T, E>)], stuck: &[usize], raiser: usize) -> Option<usize> {
     let own = ends
         .iter()
@@ -84,7 +86,8 @@ fn values<T, E>(mut ends: Vec<(usize, Outcome<T, E>)>) -> Vec<T> {
     ends.into_iter().filter_map(|(_, end)| end.ok()).collect()
 }
 
-/// For a stuck rank its present state, because its age then covers the grace; for the others their state at the failure.
+/// For a stuck rank its present state, so that its age includes the grace period; for the others their state at
+/// the failure.
 fn merge(at_failure: Vec<LastSeen>, now: Vec<LastSeen>, stuck: &[usize]) -> Vec<LastSeen> {
     let pairs = at_failure.into_iter().zip(now);
     pairs

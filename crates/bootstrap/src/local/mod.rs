@@ -1,10 +1,11 @@
-//! Ranks as threads of this process: for laptops, tests, and machines with several devices in one host.
+//! Ranks as threads of this process, for laptops, tests, and hosts with several devices.
 //!
-//! A world may be larger than what runs: with [`StandIns`] a few live ranks stand for all others.
+//! A world may have more ranks than run: with [`StandIns`], a few live ranks stand for all others.
 //!
-//! Read in this order: [`options`](Options), [`stand_ins`](StandIns), `run` (starts the ranks and gathers their ends), `rank` (one rank's
-//! thread), `judge` (who failed first), `panics` (what a panic said), `board` (who meets whom), `channel` (the rounds of
-//! one exchange), `exchange` (one rank's end of it).
+//! Read in this order: [`options`](Options), [`stand_ins`](StandIns), `run` (starts the ranks and collects
+//! their results), `rank` (one rank's thread), `judge` (which rank failed first), `panics` (messages of
+//! panics), `board` (which ranks meet), `channel` (the rounds of one exchange), `exchange` (one rank's end of
+//! it).
 
 mod board;
 mod channel;

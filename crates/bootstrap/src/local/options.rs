@@ -1,4 +1,4 @@
-//! What a local job is asked to be.
+//! Options of a local job.
 
 use super::StandIns;
 use crate::world::Place;
@@ -9,13 +9,14 @@ use std::time::Duration;
 pub struct Options {
     /// Number of ranks, at least 1.
     pub ranks: usize,
-    /// How long a rank waits for others before it reports which did not come.
+    /// How long a rank waits for others before it reports the missing ranks.
     pub timeout: Duration,
-    /// How long the ranks have to return once one has failed. Those that do not are left behind as stuck.
+    /// How long the ranks have to return once one has failed. Those that do not return are left behind as
+    /// stuck.
     pub grace: Duration,
-    /// The ranks that run in place of all; none: every rank runs.
+    /// The ranks that run in place of all; `None` means that every rank runs.
     pub stand_ins: Option<StandIns>,
-    /// How many ranks count as one host's; none: all of them.
+    /// Number of ranks that count as one host; `None` means all of them.
     pub ranks_per_node: Option<usize>,
 }
 
@@ -36,7 +37,7 @@ impl Options {
         whole.with_timeout(Self::DEFAULT_TIMEOUT)
     }
 
-    /// The same with this timeout, and with a grace of 5 s more: a rank that waits for a device notices the abort only
+    /// Sets this timeout, and a grace period 5 s longer: a rank that waits for a device notices the abort only
     /// when its own watchdog does.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self {
@@ -46,12 +47,12 @@ impl Options {
         }
     }
 
-    /// The same with this grace.
+    /// Sets this grace period.
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
-    /// The same with only the live ranks of `stand_ins` running. Its number of ranks must be that of the job.
+    /// Runs only the live ranks of `stand_ins`, whose number of ranks must be that of the job.
     pub fn with_stand_ins(self, stand_ins: StandIns) -> Self {
         Self {
             stand_ins: Some(stand_ins),
@@ -59,7 +60,7 @@ impl Options {
         }
     }
 
-    /// The same with each `ranks_per_node` ranks counted as one host's.
+    /// Counts each `ranks_per_node` ranks as one host.
     pub fn with_ranks_per_node(self, ranks_per_node: usize) -> Self {
         Self {
             ranks_per_node: Some(ranks_per_node),
@@ -67,7 +68,7 @@ impl Options {
         }
     }
 
-    /// Why no job can be made of these, if none can.
+    /// Why these options are invalid, or `None` if they are valid.
     pub(super) fn refusal(&self) -> Option<String> {
         let stand_ins = self
             .stand_ins

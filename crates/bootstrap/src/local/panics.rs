@@ -1,7 +1,7 @@
-//! What a rank's panic said, and where.
+//! The message and location of a rank's panic.
 //!
-//! A caught panic carries its message but not its place, which only the process's panic hook learns. One hook is put in
-//! front of whatever hook there was; threads that are no ranks pass through it untouched.
+//! A caught panic carries its message but not its location, which only the process's panic hook learns. This
+//! module puts one hook in front of the existing hook; threads that are not ranks pass through it unchanged.
 
 use std::{
     any::Any,
@@ -13,7 +13,7 @@ use std::{
 };
 
 thread_local! {
-    /// In a rank's thread, what is known of its last panic.
+    /// In a rank's thread, the known facts of its last panic.
     static WATCHED: RefCell<Option<Watched>> = const { RefCell::new(None) };
 }
 
@@ -22,10 +22,10 @@ struct Watched {
     said: Option<String>,
 }
 
-/// Puts the hook in place, once a process.
+/// Installs the hook, once per process.
 pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
-    // A thread that panics may not exchange hooks; messages then come without a place.
+    // A panicking thread may not replace hooks; messages then lack a location.
     if !thread::panicking() {
         INSTALLED.call_once(|| {
             let previous = panic::take_hook();
@@ -38,21 +38,21 @@ pub(crate) fn install_hook() {
     }
 }
 
-/// Runs a rank's work, and gives what it said if it panics.
+/// Runs a rank's work, and returns the message if it panics.
 pub(crate) fn watch<R>(rank: usize, work: impl FnOnce() -> R) -> Result<R, String> {
     WATCHED.set(Some(Watched { rank, said: None }));
-    // After a panic nothing of the work is looked at again: its captures end with the thread.
+    // Nothing of the work is used again after a panic: its captures end with the thread.
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
     let said = WATCHED.take().and_then(|watched| watched.said);
     outcome.map_err(|payload| {
         let said = said.unwrap_or_else(|| format!("panicked: {}", message(&*payload)));
-        // A payload may panic in its own Drop, and there is nobody left to catch that.
+        // A payload may panic in its own Drop, and nothing is left to catch that.
         std::mem::forget(payload);
         said
     })
 }
 
-/// Keeps and prints what a rank's panic says; `false` when this thread is no rank.
+/// Keeps and prints the message of a rank's panic; `false` if this thread is not a rank.
 fn note(info: &PanicHookInfo<'_>) -> bool {
     let noted = WATCHED.try_with(|watched| {
         let mut watched = watched.try_borrow_mut().ok()?;
@@ -65,7 +65,7 @@ fn note(info: &PanicHookInfo<'_>) -> bool {
     if !matches!(noted, Ok(Some(()))) {
         return false;
     }
-    // Taken only when RUST_BACKTRACE asks for it.
+    // Captured only if RUST_BACKTRACE requests it.
     let trace = Backtrace::capture();
     if trace.status() == BacktraceStatus::Captured {
         eprintln!("{trace}");

@@ -1,4 +1,4 @@
-//! One rank's thread, and what the threads of a job share.
+//! One rank's thread, and the state that the threads of a job share.
 
 use super::board::{Board, Seat};
 use super::{Options, StandIns, panics};
@@ -13,7 +13,7 @@ use std::{
 /// How a rank ended.
 pub(super) type Outcome<T, E> = Result<T, Kind<E>>;
 
-/// What the ranks of a job and the thread that started them share.
+/// State shared by the ranks of a job and the thread that started them.
 pub(super) struct Job {
     pub(super) board: Arc<Board>,
     pub(super) progress: Arc<Progress>,
@@ -37,18 +37,18 @@ impl Job {
         }
     }
 
-    /// World ranks that run, ascending.
+    /// World ranks that run, in ascending order.
     pub(super) fn live(&self) -> &[usize] {
         self.board.stand_ins.live()
     }
 
-    /// Ends the job because of `rank`, unless it is ending already.
+    /// Ends the job because of `rank`, unless the job is already ending.
     pub(super) fn fail(&self, rank: usize, reason: &str) {
         self.board.abort.raise(rank, reason);
         self.at_failure();
     }
 
-    /// What the ranks were doing when this was first asked, which is done as soon as a failure is known.
+    /// What the ranks were doing when this was first called, which happens as soon as a failure is known.
     pub(super) fn at_failure(&self) -> &[LastSeen] {
         self.at_failure.get_or_init(|| self.progress.last_seen())
     }
@@ -69,13 +69,13 @@ impl Job {
     }
 }
 
-/// Runs `body` as `rank`, on the rank's own thread, and tells the job how it ended.
+/// Runs `body` as `rank`, on the rank's own thread, and reports to the job how it ended.
 pub(super) fn run_rank<T, E: fmt::Display>(
     job: &Job,
     rank: usize,
     body: impl FnOnce(World) -> Result<T, E>,
 ) -> Outcome<T, E> {
-    // The error is put into words in here because its Display is the caller's code too, and may panic.
+    // The error is formatted in here because its Display is also the caller's code and may panic.
     let told = || body(job.world(rank)).map_err(|error| (error.to_string(), error));
     let outcome = match panics::watch(rank, told) {
         Ok(Ok(value)) => Ok(value),
@@ -86,7 +86,7 @@ pub(super) fn run_rank<T, E: fmt::Display>(
         Ok(_) => job.progress.beat(rank, "returned"),
         Err((reason, _)) => job.fail(rank, reason),
     }
-    // After the signal: a waiting rank that sees this one ended must find its reason.
+    // After the signal, because a waiting rank that sees this one ended must find its reason.
     job.board.end(rank);
     outcome.map_err(|(_, kind)| kind)
 }

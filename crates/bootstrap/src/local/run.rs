@@ -1,4 +1,4 @@
-//! Starts the ranks, and waits for their ends.
+//! Starts the ranks, and waits for them to end.
 
 use super::judge::{Evidence, judge};
 use super::rank::{Job, Outcome, run_rank};
@@ -16,25 +16,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Stack of a rank's thread. Deep models recurse in their tape; memory is taken only as it is touched.
+/// Stack of a rank's thread. Deep models recurse in their tape; memory is committed only when touched.
 const STACK_BYTES: usize = 16 << 20;
 
-/// How often the starting thread looks for an abort that no ended rank told of.
+/// How often the starting thread checks for an abort that no ended rank reported.
 const POLL: Duration = Duration::from_millis(25);
 
 /// A rank, and how it ended.
 type End<T, E> = (usize, Outcome<T, E>);
 
-/// Runs `body` once a live rank, each on a thread named `rank 0`, `rank 1` and so on, and gives their values in that
-/// order. All ranks are live but with [`stand_ins`](Options::stand_ins).
+/// Runs `body` once per live rank, each on a thread named `rank 0`, `rank 1` and so on, and returns their
+/// values in that order. All ranks are live unless [`stand_ins`](Options::stand_ins) is set.
 ///
-/// A rank that returns an error or panics raises the abort signal, which ends every wait on an exchange, and the waits
-/// of all upper layers that watch the signal. A panic is printed in one line. Two jobs may run at a time.
+/// A rank that returns an error or panics raises the abort signal. The signal ends every wait on an exchange,
+/// and the waits of all upper layers that watch it. A panic is printed in one line. Several jobs may run at a
+/// time.
 ///
 /// # Errors
-/// [`Failure`] with the error of the rank that failed first. It comes at the latest `options.grace` after the signal was
-/// raised, and then names the ranks that have not returned. Their threads cannot be ended from outside: they still hold
-/// what they own, so the program should report the failure and exit.
+/// [`Failure`] with the error of the rank that failed first. It returns at the latest `options.grace` after the
+/// signal was raised, and then names the ranks that have not returned. Their threads cannot be ended from
+/// outside and still hold what they own, so the program should report the failure and exit.
 ///
 /// # Examples
 /// ```
@@ -76,7 +77,7 @@ where
 /// A rank's thread.
 type Thread = (usize, JoinHandle<()>);
 
-/// Starts the ranks in order, and stops at one whose thread the system refuses.
+/// Starts the ranks in order, and stops if the system refuses a thread.
 fn start<T, E, F>(
     job: &Arc<Job>,
     body: Arc<F>,
@@ -103,7 +104,8 @@ where
     (threads, None)
 }
 
-/// Ends the job because `rank` got no thread. The ranks after it count as ended too: nobody must wait for them.
+/// Ends the job because `rank` got no thread. The ranks after it also count as ended, so that nobody waits for
+/// them.
 fn refused<T, E>(job: &Job, rank: usize, error: &io::Error) -> End<T, E> {
     let reason = format!(
         "thread of rank {rank}, {} in all, stack {} MiB: {error}",
@@ -147,7 +149,7 @@ fn leave_stuck<T, E>(threads: Vec<Thread>, ends: &[End<T, E>]) -> Vec<usize> {
     let mut stuck = Vec::new();
     for (rank, thread) in threads {
         match ended.contains(&rank) {
-            // It has sent its end, so it is on its last lines, and they cannot panic.
+            // The rank has sent its result, so only its last lines are left, and they cannot panic.
             true => drop(thread.join()),
             false => stuck.push(rank),
         }

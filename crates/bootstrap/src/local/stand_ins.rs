@@ -1,22 +1,24 @@
-//! Which ranks of a world are there, and which of them stands for each of the others.
+//! Which ranks of a world run, and which of them stands for each of the others.
 
 use hal::{Error, Result};
 use std::{fmt, sync::Arc};
 
-/// The live ranks of a world, and for every rank the live one whose bytes and state count as its own.
+/// The live ranks of a world, and for every rank the live rank whose bytes and state count as its own.
 ///
-/// Ranks that hold another piece of the same tensors, or other tokens, do the same work at the same time. Where only time
-/// and memory matter, as on a simulated device, one of them can run for all. Cloning shares the tables.
+/// Ranks that hold another piece of the same tensors, or other tokens, do the same work at the same time. Where
+/// only time and memory matter, as on a simulated device, one of them can run for all. Cloning shares the
+/// tables.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StandIns {
-    /// World ranks that run, ascending.
+    /// World ranks that run, in ascending order.
     live: Arc<[usize]>,
-    /// For each rank of the world, the index in `live` of the one that stands for it.
+    /// For each rank of the world, the index in `live` of its stand-in.
     sources: Arc<[u32]>,
 }
 
 impl StandIns {
-    /// A world of `ranks` ranks in which `stand_in` tells who stands for each; a live rank stands for itself.
+    /// A world of `ranks` ranks in which `stand_in` maps each rank to its stand-in; a live rank stands for
+    /// itself.
     ///
     /// # Cost
     /// A few passes over the ranks: below a millisecond for 65,536.
@@ -68,7 +70,7 @@ impl StandIns {
         self.sources.len()
     }
 
-    /// World ranks that run, ascending.
+    /// World ranks that run, in ascending order.
     pub fn live(&self) -> &[usize] {
         &self.live
     }
@@ -80,7 +82,7 @@ impl StandIns {
             .map(|&source| self.live[source as usize])
     }
 
-    /// Who of the world meets, and whose bytes each rank's are.
+    /// The members of the world that meet, and the source of each rank's bytes.
     pub(super) fn seat_all(&self) -> Seating {
         Seating {
             live: self.live.to_vec(),
@@ -88,10 +90,10 @@ impl StandIns {
         }
     }
 
-    /// Who of `members` meets, and whose bytes each member's are.
+    /// The members that meet, and the source of each member's bytes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a member's stand-in is none of them: it would not come.
+    /// [`Error::Invalid`] if a member's stand-in is not a member, because it would never arrive.
     pub(super) fn seat(&self, label: &str, members: &[usize]) -> Result<Seating> {
         let live: Vec<usize> = members
             .iter()
@@ -121,7 +123,7 @@ impl StandIns {
     }
 }
 
-/// The live members of a group, and for each member the index among them of the one that stands for it.
+/// The live members of a group, and for each member the index of its stand-in among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seating {
     /// World ranks, in the order of the group.
