@@ -1,9 +1,9 @@
-//! Small arithmetic on boxes: whether they fit, how they are shown, cut into slabs and copied into one another.
+//! Box arithmetic: checks, formatting, slabs, and copies between boxes.
 
 use grid::{IndexBox, Runs};
 use hal::DType;
 
-/// A box as `[0..4, 2..6]`.
+/// A box formatted as `[0..4, 2..6]`.
 pub(crate) fn show(index: &IndexBox) -> String {
     let dims = index.start.iter().zip(&index.shape);
     let ranges: Vec<_> = dims
@@ -12,7 +12,7 @@ pub(crate) fn show(index: &IndexBox) -> String {
     format!("[{}]", ranges.join(", "))
 }
 
-/// Whether a box has the shape's number of dims and lies within it; no sum overflows.
+/// Whether a box has as many dims as the shape and lies within it; no sum overflows.
 pub(crate) fn fits(index: &IndexBox, shape: &[usize]) -> bool {
     let ends = index
         .start
@@ -25,15 +25,15 @@ pub(crate) fn fits(index: &IndexBox, shape: &[usize]) -> bool {
     within && index.start.len() == shape.len() && index.shape.len() == shape.len()
 }
 
-/// The bytes of an array; `None` when no machine could count them.
+/// The bytes of an array; `None` if the number overflows.
 pub(crate) fn num_bytes(shape: &[usize], dtype: DType) -> Option<usize> {
     shape
         .iter()
         .try_fold(dtype.bytes(), |product, len| product.checked_mul(*len))
 }
 
-/// Cuts a box into slabs of at most `max_elements`, in row-major order, so that their elements, one slab after the
-/// other, are the box's own.
+/// Cuts a box into slabs of at most `max_elements`, in row-major order. The elements of the slabs, one after
+/// the other, are those of the box.
 pub(crate) fn slabs(index: &IndexBox, max_elements: usize) -> Vec<IndexBox> {
     let longer = index.shape.iter().position(|len| *len > 1);
     let Some(dim) = longer.filter(|_| index.num_elements() > max_elements) else {
@@ -46,11 +46,12 @@ pub(crate) fn slabs(index: &IndexBox, max_elements: usize) -> Vec<IndexBox> {
     [slabs(&front, max_elements), slabs(&back, max_elements)].concat()
 }
 
-/// Copies the elements that lie in both boxes from the memory that holds one to the memory that holds the other.
+/// Copies the elements that lie in both boxes from the memory of one box to that of the other, and returns
+/// their number.
 /// Returns their number.
 ///
 /// # Panics
-/// When the memory is shorter than its box.
+/// If a memory is shorter than its box.
 pub(crate) fn copy_overlap(
     (source, source_index): (&[u8], &IndexBox),
     (target, target_index): (&mut [u8], &IndexBox),
@@ -77,7 +78,8 @@ pub(crate) fn copy_overlap(
     both.num_elements()
 }
 
-/// The runs of two arrays of the same elements, cut where either array jumps: (from, to, length).
+/// Contiguous runs common to two arrays of the same elements, split where either array jumps: (from, to,
+/// length).
 struct Common {
     from: Runs,
     to: Runs,

@@ -1,6 +1,6 @@
-//! The few things that are asked of a disk while a checkpoint is written.
+//! The disk operations needed to write a checkpoint.
 //!
-//! They pass through a trait so that tests can let the process die between any two of them, or within a write.
+//! They go through a trait so that tests can end the process between any two of them, or within a write.
 
 use std::{
     fmt,
@@ -11,25 +11,25 @@ use std::{
 
 /// Where a checkpoint is written.
 pub(crate) trait Disk: fmt::Debug + Send + Sync {
-    /// Makes a folder and those above it.
+    /// Creates a folder and its parents.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a file that must not exist yet.
+    /// Creates a file that must not exist yet.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Stored>>;
 
-    /// Gives a file or folder another name on the same disk; an empty folder or a file of that name is replaced.
+    /// Renames a file or folder on the same disk; replaces an empty folder or a file of that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file, or a folder with all that it holds; what is not there needs no removal.
+    /// Removes a file, or a folder with its contents; succeeds if there is nothing to remove.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the names within a folder outlast a power cut.
+    /// Makes the names within a folder survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
-/// A file that is being written.
+/// A file being written.
 pub(crate) trait Stored: Write {
-    /// Makes what was written outlast a power cut.
+    /// Makes the written bytes survive a power cut.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -39,7 +39,7 @@ impl Stored for File {
     }
 }
 
-/// The machine's own file system.
+/// The local file system.
 #[derive(Debug)]
 pub(crate) struct Local;
 
@@ -71,7 +71,7 @@ impl Disk for Local {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        // Elsewhere a folder cannot be opened as a file, and renames are kept by the system itself.
+        // Other systems cannot open a folder as a file, and persist renames themselves.
         if cfg!(unix) {
             File::open(path)?.sync_all()
         } else {

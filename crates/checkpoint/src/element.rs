@@ -1,14 +1,14 @@
-//! Element types in files: their names in JSON and in safetensors headers, and their numbers.
+//! Element types in files: their names in JSON and safetensors headers, and their values as numbers.
 
 use hal::DType;
 use half::{bf16, f16};
 
-/// The name that safetensors headers have for an element type.
+/// The name of an element type in safetensors headers.
 pub(crate) fn header_name(dtype: DType) -> String {
     dtype.name().to_uppercase()
 }
 
-/// The element type that a safetensors header calls so, if there is one here.
+/// The element type with this name in a safetensors header, if we support it.
 pub(crate) fn from_header(dtype: safetensors::Dtype) -> Option<DType> {
     DType::from_name(&format!("{dtype:?}").to_lowercase())
 }
@@ -16,7 +16,7 @@ pub(crate) fn from_header(dtype: safetensors::Dtype) -> Option<DType> {
 /// Little-endian floats of the type as numbers; `None` for integers.
 ///
 /// # Panics
-/// When the bytes are no whole number of elements.
+/// If the bytes are not a whole number of elements.
 pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
     match dtype {
         DType::F64 => Some(each(bytes, f64::from_le_bytes)),

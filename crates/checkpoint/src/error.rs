@@ -1,4 +1,4 @@
-//! What can go wrong with checkpoints, each in one sentence with its numbers.
+//! Checkpoint errors, each one sentence with its numbers.
 
 use crate::{Tiling, boxes::show};
 use grid::IndexBox;
@@ -7,31 +7,31 @@ use std::{io, path::PathBuf};
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failure to write or to read a checkpoint.
+/// A failure to write or read a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
     #[error("checkpoint: {operation} {}: {source}", path.display())]
     Io {
-        /// What was tried, such as `writing`.
+        /// The attempted operation, such as `writing`.
         operation: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's own word.
+        /// The system's error.
         source: io::Error,
     },
-    /// The disk, or what a user may have of it, is full.
+    /// The disk, or the user's quota on it, is full.
     #[error("checkpoint: writing {}: found room for {written} bytes, needs {needed}", path.display())]
     NoSpace {
         /// The file.
         path: PathBuf,
         /// Its full length.
         needed: u64,
-        /// How much of it could be written.
+        /// Number of bytes that could be written.
         written: u64,
     },
-    /// The path leads nowhere.
+    /// The path does not exist.
     #[error("checkpoint: {} does not exist", path.display())]
     Missing {
         /// The path as given.
@@ -43,18 +43,18 @@ pub enum Error {
         /// The folder searched.
         path: PathBuf,
     },
-    /// A checkpoint is not as it was written.
+    /// A checkpoint differs from what was written.
     #[error(
         "checkpoint {}: {fault}{}",
         path.display(),
-        offer.as_ref().map_or_else(String::new, |name| format!("; {name} beside it is whole"))
+        offer.as_ref().map_or_else(String::new, |name| format!("; {name} beside it is intact"))
     )]
     Damaged {
         /// The checkpoint.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         fault: Fault,
-        /// Name of the newest earlier checkpoint that was verified and found whole.
+        /// Name of the newest earlier checkpoint that was verified and found intact.
         offer: Option<String>,
     },
     /// The boxes of all ranks do not tile a tensor.
@@ -62,7 +62,7 @@ pub enum Error {
     Tiling {
         /// The tensor.
         name: String,
-        /// Where they do not.
+        /// The place where they do not.
         fault: Box<Tiling>,
     },
     /// Two ranks describe one tensor differently.
@@ -72,11 +72,11 @@ pub enum Error {
     Disagree {
         /// The tensor.
         name: String,
-        /// What they differ in: `dtype`, `shape` or `layout`.
+        /// The property in which they differ: `dtype`, `shape` or `layout`.
         what: &'static str,
-        /// One rank and its word.
+        /// One rank and its description.
         first: (usize, String),
-        /// Another rank and its word.
+        /// Another rank and its description.
         second: (usize, String),
     },
     /// A piece cannot be stored.
@@ -93,23 +93,23 @@ pub enum Error {
         rank: usize,
         /// What it is.
         found: String,
-        /// What it has to be.
+        /// The required value.
         needed: String,
     },
     /// A layout or a grid does not fit.
     #[error(transparent)]
     Grid(#[from] grid::Error),
-    /// There is no tensor of that name.
+    /// No tensor has that name.
     #[error("checkpoint {}: found no tensor {name} among its {num_tensors}", path.display())]
     UnknownTensor {
         /// The checkpoint or file.
         path: PathBuf,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// How many tensors there are.
+        /// Number of tensors.
         num_tensors: usize,
     },
-    /// A box was asked for that is not within its tensor.
+    /// A requested box lies outside its tensor.
     #[error(
         "checkpoint: reading tensor {name}: found box {}, needs one within shape {shape:?}",
         show(index)
@@ -117,19 +117,19 @@ pub enum Error {
     Outside {
         /// The tensor.
         name: String,
-        /// The box asked for.
+        /// The requested box.
         index: IndexBox,
         /// The tensor's global shape.
         shape: Vec<usize>,
     },
-    /// A tensor's elements are of a type that was not asked for.
+    /// A tensor has elements of an unexpected type.
     #[error("checkpoint: reading tensor {name}: found elements of {found}, needs {needed}")]
     Dtype {
         /// The tensor.
         name: String,
         /// Its element type.
         found: String,
-        /// The types that can be read so.
+        /// The types that this call can read.
         needed: &'static str,
     },
     /// A tensor was placed on a stage that the grid does not have.
@@ -139,37 +139,37 @@ pub enum Error {
         name: String,
         /// Its stage.
         stage: usize,
-        /// The grid's stages.
+        /// Number of stages of the grid.
         num_stages: usize,
     },
-    /// A file is no whole safetensors file.
-    #[error("checkpoint: {} ({bytes} bytes) is not a whole safetensors file: {reason}", path.display())]
+    /// A file is not a complete safetensors file.
+    #[error("checkpoint: {} ({bytes} bytes) is not a complete safetensors file: {reason}", path.display())]
     NotSafetensors {
         /// The file.
         path: PathBuf,
         /// Its length.
         bytes: u64,
-        /// What its header says.
+        /// The reason, from its header.
         reason: String,
     },
-    /// No tensor was chosen.
-    #[error("checkpoint {}: none of its {num_tensors} tensors is chosen for export", path.display())]
+    /// No tensor was selected for export.
+    #[error("checkpoint {}: none of its {num_tensors} tensors is selected for export", path.display())]
     NothingToExport {
         /// The checkpoint.
         path: PathBuf,
-        /// How many tensors there are.
+        /// Number of tensors.
         num_tensors: usize,
     },
 }
 
-/// In what way a checkpoint is not as it was written.
+/// How a checkpoint differs from what was written.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It was never finished, or its manifest was taken away.
+    /// It was never finished, or its manifest was removed.
     #[error("manifest.json is missing")]
     NoManifest,
-    /// The manifest does not say what a manifest says.
+    /// The manifest cannot be parsed, or contradicts itself.
     #[error("manifest.json is damaged: {reason}")]
     Manifest {
         /// In which respect.
@@ -178,30 +178,30 @@ pub enum Fault {
     /// Another release wrote it.
     #[error("manifest.json has format {found}, this program reads {needed}")]
     Format {
-        /// The manifest's number.
+        /// The manifest's format number.
         found: u64,
-        /// The number that is read.
+        /// The format number that this program reads.
         needed: u64,
     },
-    /// A file is gone.
+    /// A file is missing.
     #[error("{file} is missing, needs {needed} bytes")]
     NoFile {
         /// The file's name.
         file: String,
-        /// Its length as written.
+        /// Its length when written.
         needed: u64,
     },
-    /// A file is shorter (or longer) than it was written.
+    /// A file is shorter (or longer) than when it was written.
     #[error("{file} is {}: found {found} bytes, needs {needed}", if found < needed { "truncated" } else { "too long" })]
     Length {
         /// The file's name.
         file: String,
         /// Its length.
         found: u64,
-        /// Its length as written.
+        /// Its length when written.
         needed: u64,
     },
-    /// A file's bytes are others than those written.
+    /// The bytes of a file differ from those written.
     #[error("{file} is damaged: its {bytes} bytes have CRC-32 {found:08x}, needs {needed:08x}")]
     Crc {
         /// The file's name.
@@ -210,7 +210,7 @@ pub enum Fault {
         bytes: u64,
         /// Its sum.
         found: u32,
-        /// Its sum as written.
+        /// Its checksum when written.
         needed: u32,
     },
     /// The boxes do not tile a tensor.
@@ -218,7 +218,7 @@ pub enum Fault {
     Tiling {
         /// The tensor.
         name: String,
-        /// Where they do not.
+        /// The place where they do not.
         fault: Box<Tiling>,
     },
 }
@@ -237,7 +237,7 @@ impl Error {
         }
     }
 
-    /// As [`Error::io`] while writing a file of `needed` bytes; a full disk becomes [`Error::NoSpace`].
+    /// Like [`Error::io`], for writing a file of `needed` bytes; a full disk becomes [`Error::NoSpace`].
     pub(crate) fn writing(
         path: impl Into<PathBuf>,
         needed: u64,

@@ -1,4 +1,4 @@
-//! Whole tensors in one safetensors file, for other programs.
+//! Exports full tensors to one safetensors file, for other programs.
 
 use crate::{
     Error, Reader, Result,
@@ -10,15 +10,15 @@ use crate::{
 use grid::IndexBox;
 use std::{collections::BTreeMap, path::Path};
 
-/// Writes tensors, whole, as one plain safetensors file. Returns its length.
+/// Writes full tensors to one plain safetensors file, and returns its length.
 ///
-/// `renamed` gives the name in the file for a name in the checkpoint, or none to leave that tensor out.
-/// The checkpoint is verified first. The file appears under its name when it is complete; one of that name is
-/// replaced. Memory holds one slab of 16 MiB at a time.
+/// `renamed` maps a name in the checkpoint to a name in the file, or to `None` to leave that tensor out. The
+/// checkpoint is verified first. The file appears under its name once it is complete, and replaces a file of
+/// that name. Memory holds one slab of 16 MiB at a time.
 ///
 /// # Errors
-/// [`Error::NothingToExport`] when every tensor is left out; those of [`Reader::verify`]; [`Error::NoSpace`] or [`Error::Io`]
-/// when the file cannot be written.
+/// [`Error::NothingToExport`] if every tensor is left out; those of [`Reader::verify`]; [`Error::NoSpace`] or
+/// [`Error::Io`] if the file cannot be written.
 pub fn export_safetensors(
     reader: &Reader,
     path: &Path,
@@ -44,7 +44,7 @@ pub fn export_safetensors(
     Local
         .remove(&writing)
         .map_err(Error::io("removing", &writing))?;
-    // `pt` says that dims are in PyTorch's order, which is what readers of such files ask for.
+    // `pt` states that dims are in PyTorch's order, which readers of such files require.
     let metadata = [
         ("format", "pt".to_owned()),
         ("step", reader.step().to_string()),
@@ -62,7 +62,7 @@ pub fn export_safetensors(
         )
     })?;
     Local.rename(&writing, path).map_err(|source| {
-        // The rename is the failure to report.
+        // The failed rename is the error to report.
         let _ = Local.remove(&writing);
         Error::io("renaming", &writing)(source)
     })?;

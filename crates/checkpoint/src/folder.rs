@@ -1,10 +1,10 @@
-//! The checkpoints folder: names, which checkpoints it holds, tidying and pruning.
+//! The checkpoints folder: names, the checkpoints it holds, cleaning up and pruning.
 //!
 //! | name | what it is |
 //! |---|---|
 //! | `step-00000120` | a complete checkpoint |
 //! | `.writing-step-00000120` | one that is being written, or that a dead process left |
-//! | `.old-step-00000120` | the complete one that is being replaced; stands in for it until the new one is in place |
+//! | `.old-step-00000120` | the complete one that is being replaced; readers use it until the new one is in place |
 //! | `.removed-step-00000120` | one that is being removed |
 
 use crate::{
@@ -18,7 +18,7 @@ use std::{
 
 pub(crate) const MANIFEST: &str = "manifest.json";
 
-/// What a folder's name says of it.
+/// The meaning of a folder's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Final,
@@ -44,7 +44,7 @@ impl Kind {
         checkpoints_dir.join(format!("{}{step:08}", self.prefix()))
     }
 
-    /// What a name says; `None` for names of other things.
+    /// Parses a name; `None` for names of other things.
     pub(crate) fn parse(name: &str) -> Option<(Kind, u64)> {
         Kind::ALL.into_iter().find_map(|kind| {
             let digits = name.strip_prefix(kind.prefix())?;
@@ -64,7 +64,7 @@ pub(crate) fn name(path: &Path) -> &str {
         .unwrap_or_default()
 }
 
-/// All folders of a checkpoints folder by kind and step.
+/// The entries of a checkpoints folder, by kind and step.
 fn entries(checkpoints_dir: &Path) -> Result<Vec<(Kind, u64)>> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Error::Missing {
@@ -97,7 +97,8 @@ pub(crate) fn complete(checkpoints_dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// The checkpoint that is meant by its own path, its checkpoints folder or its run's folder; of several the newest.
+/// The checkpoint given by its own path, its checkpoints folder or its run's folder; if there are several, the
+/// newest.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
     if !path.exists() {
         return Err(Error::Missing {
@@ -120,7 +121,7 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Finishes what a process that died had begun: a replaced checkpoint comes back or goes, removals are completed.
+/// Finishes what a dead process had started: restores or removes a replaced checkpoint, and completes removals.
 pub(crate) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
     for (kind, step) in entries(checkpoints_dir)? {
         let path = kind.path(checkpoints_dir, step);
@@ -141,11 +142,11 @@ pub(crate) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
 
 /// Keeps the newest `keep` complete checkpoints of a folder, at least one, and removes the older ones.
 ///
-/// What a writer that died left of steps before the newest goes too. Folders without a manifest and anything else
-/// in the folder stay.
+/// Also removes what a dead writer left for steps before the newest. Folders without a manifest, and everything
+/// else in the folder, stay.
 ///
 /// # Errors
-/// [`Error::Io`] when the folder cannot be listed or a checkpoint cannot be removed.
+/// [`Error::Io`] if the folder cannot be listed or a checkpoint cannot be removed.
 pub fn prune(checkpoints_dir: &Path, keep: usize) -> Result<()> {
     prune_on(&Local, checkpoints_dir, keep)
 }
@@ -155,7 +156,7 @@ pub(crate) fn prune_on(disk: &dyn Disk, checkpoints_dir: &Path, keep: usize) -> 
     let complete = complete(checkpoints_dir)?;
     let num_removed = complete.len().saturating_sub(keep.max(1));
     for (step, path) in &complete[..num_removed] {
-        // Under another name first: half removed it must not pass for a checkpoint.
+        // Renamed first, so that a half-removed folder cannot be mistaken for a checkpoint.
         let removed = Kind::Removed.path(checkpoints_dir, *step);
         disk.rename(path, &removed)
             .map_err(Error::io("renaming", path))?;

@@ -1,4 +1,4 @@
-//! What a checkpoint holds, as a table.
+//! The contents of a checkpoint as a table.
 
 use crate::Reader;
 use grid::Grid;
@@ -7,18 +7,18 @@ use serde::Serialize;
 use serde_json::Value;
 use std::{fmt, path::PathBuf};
 
-/// A checkpoint's contents without its numbers. Displays as text for people and serialises for programs.
+/// A checkpoint's contents without its values. Displays as text for people and serialises for programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The checkpoint's folder.
     pub path: PathBuf,
-    /// Steps of training that led to it.
+    /// Training steps that led to it.
     pub step: u64,
-    /// The grid that wrote it, as the writer noted it.
+    /// The grid that wrote it, as recorded by the writer.
     pub grid: Value,
-    /// Elements of all tensors.
+    /// Number of elements in all tensors.
     pub num_elements: u64,
-    /// Bytes of all tensors.
+    /// Number of bytes in all tensors.
     pub num_bytes: u64,
     /// The tensors, by name.
     pub tensors: Vec<TensorSummary>,
@@ -31,13 +31,13 @@ pub struct Summary {
 pub struct TensorSummary {
     /// Its global name.
     pub name: String,
-    /// The type of its elements.
+    /// The element type.
     pub dtype: String,
     /// Its global shape.
     pub shape: Vec<usize>,
-    /// Which axes cut it, as in `[x z | y]`.
+    /// The axes that cut it, as in `[x z | y]`.
     pub layout: String,
-    /// In how many pieces it is stored.
+    /// Number of pieces in which it is stored.
     pub num_pieces: usize,
     /// Its bytes.
     pub num_bytes: u64,
@@ -50,11 +50,11 @@ pub struct FileSummary {
     pub name: String,
     /// Its length.
     pub num_bytes: u64,
-    /// Its sum, in hexadecimal.
+    /// Its checksum, in hexadecimal.
     pub crc32: String,
 }
 
-/// Says what a checkpoint holds; no tensor is read.
+/// Summarises a checkpoint without reading any tensor.
 pub fn inspect(reader: &Reader) -> Summary {
     let tensors = tensors(reader);
     let elements = reader

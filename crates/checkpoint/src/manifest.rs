@@ -1,6 +1,7 @@
-//! `manifest.json`: what a checkpoint holds and where.
+//! `manifest.json`: the contents of a checkpoint and their location.
 //!
-//! The first line carries the CRC-32 of everything after it, so that a flipped bit in a shape or an offset is found too.
+//! The first line carries the CRC-32 of everything after it, so that a flipped bit in a shape or an offset is
+//! found too.
 
 use crate::{
     Fault,
@@ -17,15 +18,15 @@ use std::{
     path::{Component, Path},
 };
 
-/// The format's number; a manifest of another one is refused.
+/// The format number; a manifest with another number is refused.
 pub(crate) const FORMAT: u64 = 1;
 
-/// What a checkpoint holds besides tensors: free JSON, kept as given.
+/// The contents of a checkpoint besides tensors: free JSON, stored as given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sections {
     /// The model's configuration.
     pub model: Value,
-    /// The trainer's place in the data, seeds, loss scale, and whatever else it goes on with.
+    /// The trainer's position in the data, its seeds, loss scale, and whatever else it needs to resume.
     pub trainer: Value,
     /// How text becomes tokens.
     pub tokenizer: Value,
@@ -33,7 +34,7 @@ pub struct Sections {
     pub grid: Value,
 }
 
-/// What a tensor is, over all ranks.
+/// The description of a tensor, over all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TensorInfo {
     /// The type of its elements as stored.
@@ -41,7 +42,7 @@ pub struct TensorInfo {
     pub dtype: DType,
     /// Its shape.
     pub global_shape: Vec<usize>,
-    /// Which axes cut it, on any grid.
+    /// The axes that cut it, on any grid.
     pub layout: Layout,
 }
 
@@ -67,12 +68,12 @@ pub(crate) struct TensorEntry {
     pub(crate) pieces: Vec<Placed>,
 }
 
-/// A piece and its place.
+/// A piece and its location.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Placed {
-    /// Position of the file in the list of files.
+    /// Index of the file in the list of files.
     pub(crate) file: usize,
-    /// Where in the file its bytes begin.
+    /// Offset of its bytes in the file.
     pub(crate) offset: u64,
     pub(crate) index: IndexBox,
 }
@@ -91,7 +92,7 @@ impl Manifest {
         let is_whole = text.strip_suffix(rest) == Some(&first_line(rest));
         let format = serde_json::from_str(text).map(|Format { format }| format);
         match format {
-            // A later format may carry its sum elsewhere: its number is believed.
+            // A later format may store its checksum elsewhere, so only its format number is read.
             Ok(found) if found != FORMAT => {
                 return Err(Fault::Format {
                     found,
@@ -99,7 +100,7 @@ impl Manifest {
                 });
             }
             Err(error) => return Err(damaged(error.to_string())),
-            Ok(_) if !is_whole => return Err(damaged("its CRC-32 is not that of its text".into())),
+            Ok(_) if !is_whole => return Err(damaged("its CRC-32 does not match its text".into())),
             Ok(_) => {}
         }
         let manifest: Manifest =
@@ -108,7 +109,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Whether everything it refers to can be there, so that reading need not ask again.
+    /// Checks that everything it refers to can exist, so that reading need not check again.
     fn check(&self) -> Result<(), String> {
         for file in &self.files {
             let mut parts = Path::new(&file.name).components();
@@ -166,7 +167,7 @@ impl Manifest {
     }
 }
 
-/// All that is asked of a manifest of an unknown format.
+/// The only part read from a manifest of an unknown format.
 #[derive(Deserialize)]
 struct Format {
     format: u64,

@@ -1,4 +1,4 @@
-//! Plain safetensors files, from wherever: weights to start from.
+//! Plain safetensors files from any source, for initial weights.
 
 use crate::{
     Error, Result, TensorInfo,
@@ -12,10 +12,10 @@ use memmap2::Mmap;
 use safetensors::{SafeTensors, tensor::Metadata};
 use std::path::{Path, PathBuf};
 
-/// The element types that we have.
+/// The element types that we support.
 const KNOWN: &str = "f64, f32, bf16, f16, i32 or u32";
 
-/// A safetensors file with whole tensors, mapped.
+/// A mapped safetensors file with full tensors.
 #[derive(Debug)]
 pub struct PlainFile {
     path: PathBuf,
@@ -28,11 +28,11 @@ impl PlainFile {
     /// Opens a safetensors file.
     ///
     /// The file is mapped: as long as this value lives, no program may shorten or overwrite it. Replacing it by
-    /// another one of the same name does no harm.
+    /// another file of the same name is harmless.
     ///
     /// # Errors
-    /// [`Error::Missing`], [`Error::Io`]; [`Error::NotSafetensors`] for another kind of file, and for one that is cut
-    /// short.
+    /// [`Error::Missing`], [`Error::Io`]; [`Error::NotSafetensors`] for another kind of file, and for a
+    /// truncated one.
     pub fn open(path: impl AsRef<Path>) -> Result<PlainFile> {
         let path = path.as_ref().to_owned();
         if !path.exists() {
@@ -48,7 +48,7 @@ impl PlainFile {
                 reason,
             }
         })?;
-        // Eight bytes of the file say how long the header is.
+        // The first eight bytes of the file hold the length of the header.
         Ok(PlainFile {
             path,
             mapped,
@@ -69,7 +69,7 @@ impl PlainFile {
         names
     }
 
-    /// Whether there is a tensor of that name.
+    /// Whether a tensor with that name exists.
     pub fn contains(&self, name: &str) -> bool {
         self.header.info(name).is_some()
     }
@@ -82,10 +82,10 @@ impl PlainFile {
         Ok(&self.header(name)?.shape)
     }
 
-    /// What a tensor is; no axis cuts it.
+    /// The description of a tensor; no axis cuts it.
     ///
     /// # Errors
-    /// [`Error::UnknownTensor`]; [`Error::Dtype`] when we have no such element type.
+    /// [`Error::UnknownTensor`]; [`Error::Dtype`] if we do not support its element type.
     pub fn info(&self, name: &str) -> Result<TensorInfo> {
         let header = self.header(name)?;
         let other = || Error::Dtype {
@@ -105,16 +105,17 @@ impl PlainFile {
     /// A box of a tensor as numbers.
     ///
     /// # Errors
-    /// [`Error::UnknownTensor`], [`Error::Outside`]; [`Error::Dtype`] when its elements are none of our floats.
+    /// [`Error::UnknownTensor`], [`Error::Outside`]; [`Error::Dtype`] if its element type is not one of our
+    /// floats.
     pub fn read_f64(&self, name: &str, index: &IndexBox) -> Result<Vec<f64>> {
         let (dtype, bytes) = self.read(name, index)?;
         element::numbers(dtype, &bytes).ok_or_else(|| Error::not_float(name, dtype))
     }
 
-    /// A whole tensor of u32, such as token ids.
+    /// A full tensor of u32, such as token ids.
     ///
     /// # Errors
-    /// [`Error::UnknownTensor`]; [`Error::Dtype`] when its elements are others.
+    /// [`Error::UnknownTensor`]; [`Error::Dtype`] if its elements are not u32.
     pub fn read_u32(&self, name: &str) -> Result<Vec<u32>> {
         match self.read(name, &IndexBox::full(self.shape(name)?))? {
             (DType::U32, bytes) => Ok(bytes

@@ -27,16 +27,17 @@ pub struct Reader {
 impl Reader {
     /// Opens a checkpoint, or the newest complete one of a checkpoints folder or a run's folder.
     ///
-    /// The manifest is checked as a whole, the other files for presence and length; [`Reader::verify`] reads them too.
+    /// The manifest is checked completely, the other files for presence and length; [`Reader::verify`] also
+    /// reads them.
     ///
     /// # Errors
-    /// [`Error::Missing`] and [`Error::NoCheckpoint`] when there is none; [`Error::Damaged`] when it is not as it was written,
-    /// with the name of an earlier one that is; [`Error::Io`].
+    /// [`Error::Missing`] and [`Error::NoCheckpoint`] if there is none; [`Error::Damaged`] if it differs from
+    /// what was written, with the name of an earlier intact one; [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_exactly(&resolve(path.as_ref())?).map_err(Error::with_offer)
     }
 
-    /// Opens the checkpoint of that very path; errors offer nothing.
+    /// Opens the checkpoint at exactly that path; errors offer no alternative.
     pub(crate) fn open_exactly(path: &Path) -> Result<Reader> {
         let damaged = |fault| Error::damaged(path, fault);
         let bytes = fs::read(path.join(MANIFEST)).map_err(|error| match error.kind() {
@@ -59,12 +60,12 @@ impl Reader {
         &self.path
     }
 
-    /// Steps of training that led to it.
+    /// Training steps that led to it.
     pub fn step(&self) -> u64 {
         self.manifest.step
     }
 
-    /// What it holds besides tensors.
+    /// Its contents besides tensors.
     pub fn sections(&self) -> &Sections {
         &self.manifest.sections
     }
@@ -74,7 +75,7 @@ impl Reader {
         self.manifest.tensors.keys().map(String::as_str)
     }
 
-    /// What a tensor is.
+    /// The description of a tensor.
     ///
     /// # Errors
     /// [`Error::UnknownTensor`].
@@ -82,13 +83,14 @@ impl Reader {
         Ok(&self.tensor(name)?.info)
     }
 
-    /// A box of a tensor, row-major and little-endian, put together from the pieces that hold elements of it.
+    /// A box of a tensor, row-major and little-endian, assembled from the pieces that hold its elements.
     ///
-    /// Only the bytes that are needed are read from disk; sums are not checked, as that would take reading all.
+    /// Reads only the necessary bytes from disk. It does not verify checksums, because that would require
+    /// reading everything.
     ///
     /// # Errors
-    /// [`Error::UnknownTensor`], [`Error::Outside`]; [`Error::Damaged`] or [`Error::Io`] when a file has gone or
-    /// shrunk since the checkpoint was opened.
+    /// [`Error::UnknownTensor`], [`Error::Outside`]; [`Error::Damaged`] or [`Error::Io`] if a file has
+    /// disappeared or shrunk since the checkpoint was opened.
     pub fn read(&self, name: &str, index: &IndexBox) -> Result<Vec<u8>> {
         let TensorEntry { info, pieces } = self.tensor(name)?;
         if !fits(index, &info.global_shape) {
@@ -115,10 +117,10 @@ impl Reader {
         }
     }
 
-    /// As [`Reader::read`], as numbers from whatever float type is stored.
+    /// Like [`Reader::read`], but returns numbers, from whatever float type is stored.
     ///
     /// # Errors
-    /// [`Error::Dtype`] for integers; and as [`Reader::read`].
+    /// [`Error::Dtype`] for integers, and those of [`Reader::read`].
     pub fn read_f64(&self, name: &str, index: &IndexBox) -> Result<Vec<f64>> {
         let dtype = self.info(name)?.dtype;
         let not_float = || Error::not_float(name, dtype);
@@ -186,7 +188,7 @@ impl Reader {
             };
             return Err(Error::damaged(&self.path, fault));
         }
-        // Another thread may have been faster; then this map is dropped.
+        // If another thread was faster, this map is dropped.
         Ok(self.maps[file].get_or_init(|| mapped))
     }
 

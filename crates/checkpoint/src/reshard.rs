@@ -1,4 +1,4 @@
-//! The same tensors, cut for another grid.
+//! Rewrites a checkpoint for another grid.
 
 use crate::{
     Error, Reader, Result, Sections, Writer,
@@ -13,19 +13,20 @@ use std::{
     sync::Arc,
 };
 
-/// What is held of a tensor at a time while it is copied.
+/// The most bytes of a tensor held at a time during a copy.
 const SLAB_BYTES: usize = 16 << 20;
 
-/// Writes a checkpoint of the same step as the ranks of another grid would write it: one file per rank that owns
-/// elements, with its boxes by the tensors' layouts.
+/// Writes a checkpoint of the same step as the ranks of another grid would write it: one file per rank that
+/// owns elements, with its boxes by the tensors' layouts.
 ///
-/// Of ranks with the same elements the one at coordinate 0 of the axes that replicate them owns them. A tensor lives on
-/// the pipeline stage that `stage_of` gives for its name. Memory holds one slab of 16 MiB at a time. The source is
-/// verified first, as its faults would get new, valid sums. The section `grid` becomes the new grid's; the others are
-/// copied. `checkpoints_dir` may be the source's own: the new checkpoint then takes its place.
+/// Among ranks with the same elements, the owner is the one at coordinate 0 of the axes that replicate them. A
+/// tensor lives on the pipeline stage that `stage_of` returns for its name. Memory holds one slab of 16 MiB at
+/// a time. The source is verified first, because its damage would otherwise receive new, valid checksums. The
+/// section `grid` becomes the new grid's, and the other sections are copied. `checkpoints_dir` may be the
+/// source's own folder: the new checkpoint then replaces the source.
 ///
 /// # Errors
-/// [`Error::Stage`] when `stage_of` names a stage that the grid does not have; those of [`Reader::verify`] and of
+/// [`Error::Stage`] if `stage_of` names a stage that the grid does not have; those of [`Reader::verify`] and of
 /// [`Writer`].
 pub fn reshard(
     reader: &Reader,
@@ -73,7 +74,7 @@ pub(crate) fn reshard_on(
     )
 }
 
-/// Passes a box of a tensor on, slab by slab.
+/// Copies a box of a tensor, slab by slab.
 pub(crate) fn copy(
     reader: &Reader,
     name: &str,
@@ -120,7 +121,7 @@ fn owned(
                 at[axis] == owner
             });
         let index = info.layout.local_box(&info.global_shape, grid, at);
-        // A tensor without elements is recorded nonetheless; an empty shard of one that has some is not.
+        // A tensor without elements is still recorded; an empty shard of a tensor with elements is not.
         let holds = !index.is_empty() || info.global_shape.contains(&0);
         (is_first && holds).then(|| PieceRecord {
             name: name.clone(),

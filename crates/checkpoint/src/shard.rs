@@ -17,16 +17,16 @@ use std::{
     path::Path,
 };
 
-/// What a rank holds of a tensor.
+/// A rank's piece of a tensor.
 #[derive(Clone, Debug)]
 pub struct Piece<'a> {
     /// The tensor's global name.
     pub name: &'a str,
-    /// The type of its elements.
+    /// The element type.
     pub dtype: DType,
     /// Its shape, over all ranks.
     pub global_shape: &'a [usize],
-    /// Which axes cut it; kept so that it can be cut for another grid.
+    /// The axes that cut it, stored so that it can be cut for another grid.
     pub layout: &'a Layout,
     /// The elements held here.
     pub index: IndexBox,
@@ -34,7 +34,7 @@ pub struct Piece<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What rank 0 needs to know of a shard file; travels as JSON.
+/// The facts that rank 0 needs about a shard file; sent as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShardRecord {
     pub(crate) rank: usize,
@@ -42,7 +42,7 @@ pub struct ShardRecord {
     pub(crate) pieces: Vec<PieceRecord>,
 }
 
-/// A piece, and where in the file its bytes begin.
+/// A piece, and the offset of its bytes in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PieceRecord {
     pub(crate) name: String,
@@ -56,12 +56,12 @@ pub(crate) struct PieceRecord {
 
 /// Writes a rank's pieces into the folder that a [`Writer`](super::Writer) made, and syncs them.
 ///
-/// Pieces without elements are not stored, only recorded. The bytes of other ranks' replicas must not be written too:
+/// Pieces without elements are only recorded, not stored. Replicas of other ranks' bytes must not be written:
 /// every element is stored once.
 ///
 /// # Errors
-/// [`Error::Piece`] when a piece does not fit its tensor; [`Error::NoSpace`] or [`Error::Io`] when the file cannot be
-/// written; what was written of it is removed then.
+/// [`Error::Piece`] if a piece does not fit its tensor; [`Error::NoSpace`] or [`Error::Io`] if the file cannot
+/// be written, in which case the partial file is removed.
 pub fn write_shard(writing_dir: &Path, rank: usize, pieces: &[Piece<'_>]) -> Result<ShardRecord> {
     write_shard_on(&Local, writing_dir, rank, pieces)
 }
@@ -103,7 +103,7 @@ impl Piece<'_> {
     }
 }
 
-/// Writes the pieces that the records describe; `fill` is asked for the bytes of each by its index.
+/// Writes the pieces that the records describe; calls `fill` for the bytes of each, by its index.
 pub(crate) fn write_records(
     disk: &dyn Disk,
     writing_dir: &Path,
@@ -138,7 +138,7 @@ pub(crate) fn write_records(
 }
 
 impl PieceRecord {
-    /// Unique within the file: no two pieces of a tensor begin at the same element.
+    /// Unique within the file, because no two pieces of a tensor begin at the same element.
     fn key(&self) -> String {
         let start: Vec<_> = self.index.start.iter().map(usize::to_string).collect();
         format!("{}@{}", self.name, start.join(","))
@@ -153,7 +153,7 @@ impl PieceRecord {
     }
 }
 
-/// What the keys stand for, for readers that have only this file.
+/// The meaning of the keys, for readers that have only this file.
 fn description(rank: usize, pieces: &[PieceRecord]) -> String {
     let piece = |piece: &PieceRecord| {
         let fields = json!({"name": piece.name, "global_shape": piece.global_shape, "start": piece.index.start});

@@ -1,7 +1,7 @@
-//! Writes a safetensors file front to back, without ever holding it.
+//! Writes a safetensors file front to back, without ever holding it in memory.
 //!
-//! The header comes first and gives every tensor's place, so shapes are needed beforehand and bytes only when their
-//! turn comes. Length and CRC-32 are taken from what passes by.
+//! The header comes first and lists every tensor's offset, so shapes are needed in advance and bytes only when
+//! their turn comes. Length and CRC-32 are computed from the bytes as they are written.
 
 use crate::{
     Error, Result,
@@ -35,22 +35,22 @@ impl Entry {
     }
 }
 
-/// What a written file is known by.
+/// The facts known of a written file.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     pub(crate) bytes: u64,
     pub(crate) crc32: u32,
-    /// Where in the file each entry's bytes begin, in the order in which the entries were given.
+    /// Offset of each entry's bytes in the file, in the order in which the entries were given.
     pub(crate) offsets: Vec<u64>,
 }
 
-/// Takes the next bytes of a tensor.
+/// Receives the next bytes of a tensor.
 pub(crate) type Emit<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
-/// Writes and syncs a file; `fill` is asked for each entry's bytes by its index. A file that fails is removed.
+/// Writes and syncs a file; calls `fill` for each entry's bytes, by its index. A file that fails is removed.
 ///
 /// # Panics
-/// When `fill` emits another number of bytes than the entry has.
+/// If `fill` emits a number of bytes other than the entry's.
 pub(crate) fn write(
     disk: &dyn Disk,
     path: &Path,
@@ -70,7 +70,8 @@ pub(crate) fn write(
             offsets: plan.offsets,
         }),
         Err(error) => {
-            // The first failure is the one to report; what cannot be removed now goes with its folder.
+            // The first failure is the one to report; a file that cannot be removed now is removed with its
+            // folder.
             let _ = disk.remove(path);
             Err(error)
         }
@@ -79,7 +80,7 @@ pub(crate) fn write(
 
 /// Where everything goes.
 struct Plan {
-    /// The header with its length in front.
+    /// The header, preceded by its length.
     header: Vec<u8>,
     /// Entries in the order of the file: wide elements first, so that each is aligned to its own size.
     order: Vec<usize>,
@@ -112,7 +113,7 @@ fn header(entries: &[Entry], offsets: &[u64], metadata: &BTreeMap<String, String
     let mut fields: Map<String, Value> = entries.iter().zip(offsets).map(described).collect();
     fields.insert("__metadata__".into(), json!(metadata));
     let mut text = Value::Object(fields).to_string().into_bytes();
-    // Spaces up to a multiple of 8, as the format asks: then the data begins aligned.
+    // Padded with spaces to a multiple of 8, as the format asks, so that the data is aligned.
     text.resize(text.len().next_multiple_of(8), b' ');
     [&(text.len() as u64).to_le_bytes()[..], &text].concat()
 }
@@ -127,7 +128,7 @@ fn described((entry, offset): (&Entry, &u64)) -> (String, Value) {
     (entry.key.clone(), fields)
 }
 
-/// A file with its length and sum so far.
+/// A file with its length and checksum so far.
 struct Output<'a> {
     file: BufWriter<Summed>,
     path: &'a Path,

@@ -3,11 +3,11 @@
 use crate::boxes::{fits, show};
 use grid::IndexBox;
 
-/// In what way boxes do not tile a tensor.
+/// How boxes fail to tile a tensor.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Tiling {
-    /// A box leaves the tensor.
+    /// A box extends outside the tensor.
     #[error("box {} in {file} is not within shape {shape:?}", show(index))]
     Outside {
         /// The box.
@@ -31,9 +31,9 @@ pub enum Tiling {
         show(missing)
     )]
     Gap {
-        /// A box of elements that are missing.
+        /// A box of missing elements.
         missing: IndexBox,
-        /// Elements that lie in a box.
+        /// Number of elements that lie in a box.
         found: usize,
         /// All elements.
         needed: usize,
@@ -61,7 +61,7 @@ impl Tile<'_> {
     }
 }
 
-/// Checks that the boxes tile a tensor of that shape, whose elements can be counted.
+/// Checks that the boxes tile a tensor of that shape, whose number of elements does not overflow.
 pub(crate) fn check(shape: &[usize], tiles: &[Tile<'_>]) -> Result<(), Box<Tiling>> {
     if let Some(tile) = tiles.iter().find(|tile| !fits(tile.index, shape)) {
         let (index, file) = tile.owned();
@@ -82,7 +82,7 @@ pub(crate) fn check(shape: &[usize], tiles: &[Tile<'_>]) -> Result<(), Box<Tilin
             second: second.owned(),
         }));
     }
-    // Boxes within the tensor that share nothing cover it if they count as many elements.
+    // Disjoint boxes within the tensor cover it if they have as many elements as the tensor.
     let found = tiles.iter().map(|tile| tile.index.num_elements()).sum();
     let needed = shape.iter().product();
     match found == needed {
@@ -95,10 +95,10 @@ pub(crate) fn check(shape: &[usize], tiles: &[Tile<'_>]) -> Result<(), Box<Tilin
     }
 }
 
-/// Two boxes that share elements, if there are such.
+/// Finds two boxes that share elements, if there are any.
 ///
-/// Boxes sorted along a dim are compared only with those that begin before they end: with the dim that is cut most,
-/// thousands of boxes take few comparisons.
+/// Boxes sorted along a dim are compared only with those that begin before they end. On the dim with the most
+/// cuts, thousands of boxes take few comparisons.
 fn overlapping<'a>(tiles: &[Tile<'a>]) -> Option<(Tile<'a>, Tile<'a>)> {
     let dim = most_cut(tiles);
     let mut sorted = tiles.to_vec();
@@ -112,7 +112,7 @@ fn overlapping<'a>(tiles: &[Tile<'a>]) -> Option<(Tile<'a>, Tile<'a>)> {
     })
 }
 
-/// The dim on which boxes begin at the most places.
+/// The dim along which boxes begin at the most positions.
 fn most_cut(tiles: &[Tile<'_>]) -> usize {
     let num_dims = tiles.first().map_or(0, |tile| tile.index.num_dims());
     let num_starts = |dim: &usize| {
@@ -124,7 +124,7 @@ fn most_cut(tiles: &[Tile<'_>]) -> usize {
     (0..num_dims).max_by_key(num_starts).unwrap_or(0)
 }
 
-/// Of what the boxes leave uncovered, the box that begins first.
+/// The first box of the uncovered elements.
 fn missing(shape: &[usize], tiles: &[Tile<'_>]) -> IndexBox {
     let whole = vec![IndexBox::full(shape)];
     let left = tiles.iter().fold(whole, |left, tile| {
@@ -136,7 +136,7 @@ fn missing(shape: &[usize], tiles: &[Tile<'_>]) -> IndexBox {
     first.expect("a bug: fewer elements found than needed, but none is missing")
 }
 
-/// What is left of a box without the elements of another.
+/// The elements of a box that are not in another.
 fn without(mut left: IndexBox, taken: &IndexBox) -> Vec<IndexBox> {
     let Some(both) = left.intersect(taken) else {
         return vec![left];
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn tilings_by_hand() {
-        // The four arms of a pinwheel and its middle: no plane cuts them apart.
+        // The four arms of a pinwheel and its centre: no plane separates them.
         let arms = [
             ([0, 0], [1, 2]),
             ([0, 2], [2, 1]),

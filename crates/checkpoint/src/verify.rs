@@ -1,4 +1,4 @@
-//! Whether a checkpoint is as it was written, and which other one can be offered when it is not.
+//! Whether a checkpoint is as it was written, and which other one to offer if it is not.
 
 use crate::{
     Error, Fault, Reader, Result,
@@ -16,12 +16,12 @@ use std::{
 
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What was found whole.
+/// The facts of an intact checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VerifyReport {
     /// The checkpoint's step.
     pub step: u64,
-    /// Files whose length and CRC-32 are those written.
+    /// Files whose length and CRC-32 match those written.
     pub num_files: usize,
     /// Their bytes.
     pub num_bytes: u64,
@@ -34,7 +34,7 @@ impl fmt::Display for VerifyReport {
         let bytes = Bytes(usize::try_from(self.num_bytes).unwrap_or(usize::MAX));
         write!(
             f,
-            "step {} is whole: {} tensors, ",
+            "step {} is intact: {} tensors, ",
             self.step, self.num_tensors
         )?;
         write!(
@@ -49,15 +49,15 @@ impl Reader {
     /// Reads every file and checks its CRC-32, and that every tensor is covered exactly once.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for the first fault, with the name of an earlier checkpoint that is whole; [`Error::Io`].
+    /// [`Error::Damaged`] for the first fault, with the name of an earlier intact checkpoint; [`Error::Io`].
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_exactly().map_err(Error::with_offer)
     }
 
-    /// As [`Reader::verify`], but reads only the files that hold these tensors.
+    /// Like [`Reader::verify`], but reads only the files that hold these tensors.
     ///
     /// # Errors
-    /// [`Error::UnknownTensor`]; and as [`Reader::verify`].
+    /// [`Error::UnknownTensor`], and those of [`Reader::verify`].
     pub fn verify_files_for(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
         let mut files = BTreeSet::new();
         for name in names {
@@ -114,7 +114,8 @@ impl Reader {
     }
 }
 
-/// The CRC-32 of a file; read, not mapped, so that a file that shrinks meanwhile is an error and no signal.
+/// The CRC-32 of a file, which is read, not mapped, so that a shrinking file causes an error instead of a
+/// signal.
 fn sum(path: &Path) -> io::Result<u32> {
     let (mut file, mut hasher) = (File::open(path)?, crc32fast::Hasher::new());
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -127,7 +128,7 @@ fn sum(path: &Path) -> io::Result<u32> {
 }
 
 impl Error {
-    /// Adds to damage the name of the newest earlier checkpoint beside it that is whole.
+    /// Adds to damage the name of the newest earlier checkpoint beside it that is intact.
     pub(crate) fn with_offer(self) -> Error {
         match self {
             Error::Damaged { path, fault, .. } => {
@@ -140,7 +141,7 @@ impl Error {
 }
 
 fn whole_before(path: &Path) -> Option<String> {
-    // A name such as `run/.` or `.` has no step in it.
+    // A name such as `run/.` or `.` contains no step.
     let path = path.canonicalize().ok()?;
     let (_, step) = Kind::parse(folder::name(&path))?;
     let earlier = complete(path.parent()?)

@@ -14,7 +14,8 @@ use std::{
     sync::Arc,
 };
 
-/// A checkpoint that is being written; rank 0 has it. Dropped before [`Writer::commit`], it removes what was written.
+/// A checkpoint being written, held by rank 0. If it is dropped before [`Writer::commit`], it removes what was
+/// written.
 #[derive(Debug)]
 pub struct Writer {
     disk: Arc<dyn Disk>,
@@ -27,10 +28,11 @@ pub struct Writer {
 impl Writer {
     /// Makes the hidden folder into which all ranks write the checkpoint of a step.
     ///
-    /// One that a dead process left is removed first, and what else such a process left half done is put in order.
+    /// First it removes such a folder left by a dead process, and repairs everything else that process left
+    /// half done.
     ///
     /// # Errors
-    /// [`Error::Io`] when the folder cannot be made, as in a place that may not be written to.
+    /// [`Error::Io`] if the folder cannot be created, as in a read-only place.
     pub fn begin(checkpoints_dir: &Path, step: u64) -> Result<Writer> {
         Writer::begin_on(Arc::new(Local), checkpoints_dir, step)
     }
@@ -62,14 +64,14 @@ impl Writer {
         &self.writing
     }
 
-    /// Makes the checkpoint complete and gives it its name; one of the same step is replaced.
+    /// Completes the checkpoint and gives it its name; replaces one of the same step.
     ///
-    /// Until the new one is in place the one that it replaces can be read.
+    /// Until the new one is in place, readers can read the one it replaces.
     ///
     /// # Errors
-    /// [`Error::Disagree`] when ranks describe a tensor differently; [`Error::Tiling`] when their boxes do not tile it;
-    /// [`Error::Damaged`] when a shard file is not there in its full length; [`Error::NoSpace`] or [`Error::Io`] when
-    /// the disk refuses. What was written is removed then, and the checkpoints that were there stay.
+    /// [`Error::Disagree`] if ranks describe a tensor differently; [`Error::Tiling`] if their boxes do not tile
+    /// it; [`Error::Damaged`] if a shard file does not have its full length; [`Error::NoSpace`] or
+    /// [`Error::Io`] if the disk refuses. The written files are then removed, and existing checkpoints stay.
     pub fn commit(mut self, records: Vec<ShardRecord>, sections: Sections) -> Result<PathBuf> {
         let manifest = manifest(self.step, records, sections)?;
         self.check_files(&manifest)?;
@@ -113,7 +115,7 @@ impl Writer {
         write().map_err(|source| Error::writing(&path, bytes.len() as u64, 0, source))
     }
 
-    /// The moment at which the checkpoint exists is a rename.
+    /// The checkpoint comes into existence by a rename.
     fn put_in_place(&mut self) -> Result<PathBuf> {
         let [path, old] =
             [Kind::Final, Kind::Old].map(|kind| kind.path(&self.checkpoints_dir, self.step));
@@ -128,14 +130,15 @@ impl Writer {
         }
         if let Err(source) = self.disk.rename(&self.writing, &path) {
             if replaces {
-                // Should this fail too, readers still find the old one under its other name.
+                // If this fails too, readers still find the old one under its other name.
                 let _ = self.disk.rename(&old, &path);
             }
             return Err(Error::io("renaming", &self.writing)(source));
         }
         self.committed = true;
         if replaces {
-            // The checkpoint is there, whatever becomes of the old one; the next writer tries again, and reports.
+            // The new checkpoint is complete whatever happens to the old one; the next writer tries again, and
+            // reports.
             let _ = self.disk.remove(&old);
         }
         Ok(path)
@@ -145,13 +148,13 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.committed {
-            // The failure that led here is reported; what cannot be removed now, the next writer removes.
+            // The failure that led here is reported; the next writer removes what cannot be removed now.
             let _ = self.disk.remove(&self.writing);
         }
     }
 }
 
-/// The manifest that the records make, if the ranks agree and their boxes tile every tensor.
+/// The manifest made from the records, if the ranks agree and their boxes tile every tensor.
 fn manifest(step: u64, mut records: Vec<ShardRecord>, sections: Sections) -> Result<Manifest> {
     records.sort_by_key(|record| record.rank);
     let files = records.iter().map(|record| record.file.clone()).collect();
@@ -181,7 +184,7 @@ fn manifest(step: u64, mut records: Vec<ShardRecord>, sections: Sections) -> Res
     tiled.map(|()| manifest)
 }
 
-/// Adds a piece to its tensor, which is kept with the first rank that described it.
+/// Adds a piece to its tensor, which is stored with the first rank that described it.
 fn add(
     tensors: &mut BTreeMap<String, (usize, TensorEntry)>,
     file: usize,

@@ -1,4 +1,4 @@
-//! Files that were cut short, flipped or taken away are named, and an earlier checkpoint is offered.
+//! Errors name files that were truncated, altered or removed, and offer an earlier checkpoint.
 
 use super::{
     super::{Error, Reader, reshard},
@@ -41,7 +41,7 @@ fn flip(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-/// What opening the folder says, after the checkpoint's path.
+/// The error message from opening the folder, after the checkpoint's path.
 fn said(dir: &Path, error: &Error) -> String {
     error.to_string().replace(
         &format!("checkpoint {}: ", dir.join("step-00000120").display()),
@@ -57,7 +57,7 @@ fn a_truncated_file() {
     let (found, needed) = truncate(&file(dir.path(), 120, SHARD));
     let error = Reader::open(dir.path()).unwrap_err();
     let sentence = format!(
-        "{SHARD} is truncated: found {found} bytes, needs {needed}; step-00000080 beside it is whole"
+        "{SHARD} is truncated: found {found} bytes, needs {needed}; step-00000080 beside it is intact"
     );
     assert_eq!(said(dir.path(), &error), sentence);
 }
@@ -73,10 +73,10 @@ fn a_flipped_bit() {
         "{sentence}"
     );
     assert!(
-        sentence.ends_with("; step-00000080 beside it is whole"),
+        sentence.ends_with("; step-00000080 beside it is intact"),
         "{sentence}"
     );
-    // The flipped file holds pieces of `w` and `b`, not of `count`.
+    // The altered file holds pieces of `w` and `b`, not of `count`.
     assert!(reader.verify_files_for(["count"]).is_ok());
     assert!(matches!(
         reader.verify_files_for(["count", "b"]),
@@ -86,7 +86,7 @@ fn a_flipped_bit() {
         reader.verify_files_for(["gone"]),
         Err(Error::UnknownTensor { .. })
     ));
-    // Its fault would get a new, valid sum.
+    // Otherwise its damage would receive a new, valid checksum.
     assert!(matches!(
         reshard(&reader, dir.path(), &grid("z=2"), &|_| 0),
         Err(Error::Damaged { .. })
@@ -121,7 +121,7 @@ fn missing_files() {
     let needed = fs::metadata(file(dir.path(), 120, SHARD)).unwrap().len();
     fs::remove_file(file(dir.path(), 120, SHARD)).unwrap();
     let error = Reader::open(dir.path()).unwrap_err();
-    let offer = "; step-00000080 beside it is whole";
+    let offer = "; step-00000080 beside it is intact";
     assert_eq!(
         said(dir.path(), &error),
         format!("{SHARD} is missing, needs {needed} bytes{offer}")
@@ -132,7 +132,7 @@ fn missing_files() {
         said(dir.path(), &error),
         format!("manifest.json is missing{offer}")
     );
-    // Without a manifest it is no complete checkpoint: the folder leads to the newest that is.
+    // Without a manifest it is not a complete checkpoint, so the folder resolves to the newest complete one.
     assert_eq!(Reader::open(dir.path()).unwrap().step(), 80);
 }
 
@@ -143,12 +143,12 @@ fn a_damaged_or_foreign_manifest() {
     let whole = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, whole.replace("\"step\":120", "\"step\":121")).unwrap();
     let sentence = said(dir.path(), &Reader::open(dir.path()).unwrap_err());
-    let needed = "manifest.json is damaged: its CRC-32 is not that of its text; step-00000080 beside it is whole";
+    let needed = "manifest.json is damaged: its CRC-32 does not match its text; step-00000080 beside it is intact";
     assert_eq!(sentence, needed);
     fs::write(&manifest, r#"{"format": 2, "anything": []}"#).unwrap();
     let sentence = said(dir.path(), &Reader::open(dir.path()).unwrap_err());
     let needed =
-        "manifest.json has format 2, this program reads 1; step-00000080 beside it is whole";
+        "manifest.json has format 2, this program reads 1; step-00000080 beside it is intact";
     assert_eq!(sentence, needed);
 }
 

@@ -1,4 +1,4 @@
-//! A process that dies at any moment leaves the earlier checkpoints as they were.
+//! A process that dies at any moment leaves the earlier checkpoints unchanged.
 
 use super::{
     super::{
@@ -34,7 +34,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Lets the process die before every operation and within every 16 bytes while it writes `step`.
+/// Makes the process die before every operation and within every 16 bytes while it writes `step`.
 fn dies_everywhere(step: u64) {
     let enough = 1 << 20;
     let healthy = Dying::after(enough);
@@ -46,7 +46,7 @@ fn dies_everywhere(step: u64) {
         let done = save_and_prune(&Dying::after(budget), dir.path(), step, &model(7)).is_ok();
         assert_eq!(done, budget == needed, "{budget}");
         check(dir.path(), step, done, budget);
-        // The next process puts everything in order.
+        // The next process repairs everything.
         save_and_prune(&Dying::never(), dir.path(), 120, &model(9)).unwrap();
         assert!(holds(&Reader::open(dir.path()).unwrap(), &model(9)));
         assert!(

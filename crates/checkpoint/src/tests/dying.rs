@@ -1,4 +1,4 @@
-//! A disk on which a process dies, or which is full, after so many bytes and operations.
+//! A disk on which a process dies, or which becomes full, after a given number of bytes and operations.
 
 use super::super::disk::{Disk, Local, Stored};
 use std::{
@@ -11,10 +11,10 @@ use std::{
     },
 };
 
-/// What an operation costs; a byte costs 1.
+/// The cost of an operation; a byte costs 1.
 pub const OPERATION: u64 = 16;
 
-/// Every byte and every operation has its cost; when the budget is spent nothing works any more, or no write does.
+/// Every byte and every operation has a cost. Once the budget is spent, every operation fails, or every write.
 #[derive(Debug)]
 pub struct Dying {
     left: Arc<AtomicU64>,
@@ -23,7 +23,7 @@ pub struct Dying {
 }
 
 impl Dying {
-    /// The process dies after so much.
+    /// The process dies after this cost.
     pub fn after(budget: u64) -> Arc<Dying> {
         Arc::new(Dying {
             left: Arc::new(AtomicU64::new(budget)),
@@ -32,7 +32,7 @@ impl Dying {
         })
     }
 
-    /// The disk is full after so much.
+    /// The disk is full after this cost.
     pub fn full_after(budget: u64) -> Arc<Dying> {
         Arc::new(Dying {
             left: Arc::new(AtomicU64::new(budget)),
@@ -41,17 +41,17 @@ impl Dying {
         })
     }
 
-    /// A disk that holds whatever comes, and syncs nothing.
+    /// A disk without limits that syncs nothing.
     pub fn never() -> Arc<Dying> {
         Dying::after(u64::MAX)
     }
 
-    /// What the budget began with less what is left of it.
+    /// The part of the budget that has been spent.
     pub fn spent(&self, budget: u64) -> u64 {
         budget - self.left.load(Ordering::SeqCst)
     }
 
-    /// What was done, in order.
+    /// The operations so far, in order.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
@@ -67,7 +67,7 @@ impl Dying {
         Ok(())
     }
 
-    /// Step by step, manifest last: the order that would fool a reader longest.
+    /// Removes file by file, manifest last: the order that would mislead a reader longest.
     fn remove_all(&self, path: &Path) -> io::Result<()> {
         if path.is_dir() {
             let mut inside: Vec<_> = fs::read_dir(path)?

@@ -1,4 +1,4 @@
-//! Whole checkpoints: written by one grid, read by another, damaged, and written by processes that die.
+//! Complete checkpoints: written by one grid, read by another, damaged, and written by processes that die.
 
 mod damage;
 mod death;
@@ -101,7 +101,7 @@ fn save(
             .collect();
         records.push(write_shard_on(&*disk, writer.dir(), rank, &pieces)?);
     }
-    // Over a wire and back, as between ranks.
+    // Serialised and back, as between ranks.
     let records = serde_json::from_str(&serde_json::to_string(&records).unwrap()).unwrap();
     writer.commit(records, sections(grid))
 }
@@ -143,7 +143,7 @@ fn model(seed: u64) -> Vec<Whole> {
     ]
 }
 
-/// Whether a checkpoint holds exactly these tensors and all its sums are right.
+/// Whether a checkpoint holds exactly these tensors and all its checksums match.
 fn holds(reader: &Reader, wholes: &[Whole]) -> bool {
     let whole = |whole: &Whole| {
         reader

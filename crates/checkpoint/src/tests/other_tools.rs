@@ -95,7 +95,7 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
         found.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
         needed.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
     );
-    // Once more over itself, while it is mapped.
+    // Exported again over the same file while it is mapped.
     assert_eq!(
         export_safetensors(&reader, &path, &|name| Some(name.to_owned())).unwrap(),
         fs::metadata(&path).unwrap().len()
@@ -105,7 +105,7 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
         .unwrap_err()
         .to_string();
     assert!(
-        none.ends_with("none of its 3 tensors is chosen for export"),
+        none.ends_with("none of its 3 tensors is selected for export"),
         "{none}"
     );
 }

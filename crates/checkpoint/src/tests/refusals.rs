@@ -1,4 +1,4 @@
-//! Checkpoints that would not be whole are not committed.
+//! Incomplete checkpoints are not committed.
 
 use super::{
     super::{Piece, Result, Sections, ShardRecord, Writer, write_shard},
@@ -15,7 +15,8 @@ fn index(start: &[usize], shape: &[usize]) -> IndexBox {
     }
 }
 
-/// What committing these boxes of a 4 x 2 tensor says, one rank for each box; the folder must be empty afterwards.
+/// The error from committing these boxes of a 4 x 2 tensor, one rank per box; the folder must be empty
+/// afterwards.
 fn said(boxes: &[IndexBox]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let whole = Whole::new("w", DType::F32, &[4, 2], "[x | -]", 1);
@@ -144,7 +145,7 @@ fn a_place_that_cannot_be_written_to() {
         )),
         "{sentence}"
     );
-    // No user, not even root, makes folders here.
+    // No user, not even root, can create folders here.
     if Path::new("/proc/self").is_dir() {
         let sentence = Writer::begin(Path::new("/proc/self/checkpoints"), 1)
             .unwrap_err()

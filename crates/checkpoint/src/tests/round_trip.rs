@@ -1,4 +1,4 @@
-//! What one grid wrote, any other reads.
+//! Any grid reads what another grid wrote.
 
 use super::{
     super::{Error, Reader, element, inspect, reshard::reshard_on},
@@ -97,7 +97,7 @@ proptest! {
         save(&Dying::never(), dir.path(), 120, &one, &wholes).unwrap();
         let reader = Reader::open(dir.path()).unwrap();
         let stage_of = |name: &str| name.len() % other.degree(Axis::Pipeline);
-        // Into its own folder: the checkpoint that is read is the one that is replaced.
+        // Into its own folder, so that the checkpoint being read is the one being replaced.
         reshard_on(Dying::never(), &reader, dir.path(), &other, &stage_of).unwrap();
         let resharded = Reader::open(dir.path()).unwrap();
         prop_assert!(holds(&resharded, &wholes));
