@@ -1,4 +1,4 @@
-//! The five directions of the grid and the names under which they are known here and elsewhere.
+//! The five directions of the grid, with their names in this library and in others.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ pub const NUM_AXES: usize = 5;
 
 /// A direction of the process grid.
 ///
-/// Normal layers contract over Y and emit over X, transposed layers the other way round.
+/// Normal layers contract over Y and emit over X; transposed layers contract over X and emit over Y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Axis {
@@ -29,7 +29,7 @@ pub enum Axis {
     Pipeline,
 }
 
-/// Every accepted spelling in lower case; the first one listed for an axis is its name.
+/// Every accepted spelling, in lower case; the first one listed for an axis is its name.
 const SPELLINGS: [(&str, Axis); 24] = [
     ("x", Axis::X),
     ("y", Axis::Y),
@@ -77,7 +77,7 @@ impl Axis {
         }
     }
 
-    /// What the axis cuts and which messages that costs, in one sentence.
+    /// What the axis cuts, and the messages that result, in one sentence.
     pub const fn role(self) -> &'static str {
         match self {
             Axis::X => {
@@ -91,10 +91,10 @@ impl Axis {
                  weights are all-gathered before use, their gradients reduce-scattered"
             }
             Axis::Data => {
-                "holds replicas that split the batch; gradients are all-reduced once per step, behind backward"
+                "holds replicas that split the batch; gradients are all-reduced once per step, during backward"
             }
             Axis::Pipeline => {
-                "cuts the layers into stages; activations are sent on in forward, gradients sent back in backward"
+                "cuts the layers into stages; activations are sent forward, gradients backward"
             }
         }
     }
@@ -114,10 +114,10 @@ impl fmt::Display for Axis {
 impl FromStr for Axis {
     type Err = Error;
 
-    /// Reads an axis by its name or by AxoNN's or Megatron's spelling, in any case and with `-` for `_`.
+    /// Parses an axis by its name or by AxoNN's or Megatron's spelling, in any case and with `-` for `_`.
     ///
     /// # Errors
-    /// [`Error::UnknownAxis`] with the nearest accepted spelling, if one is near.
+    /// [`Error::UnknownAxis`] with the nearest accepted spelling, if one is close.
     fn from_str(text: &str) -> Result<Self> {
         let wanted = normalise(text);
         let known = SPELLINGS.iter().find(|(spelling, _)| *spelling == wanted);

@@ -1,4 +1,4 @@
-//! Where a rank sits in the grid.
+//! The position of a rank in the grid.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
@@ -17,7 +17,7 @@ impl Coordinates {
         self.0[axis.index()]
     }
 
-    /// The same position, but on one axis.
+    /// The same position, with another index on one axis.
     #[must_use]
     pub const fn with(mut self, axis: Axis, index: usize) -> Self {
         self.0[axis.index()] = index;

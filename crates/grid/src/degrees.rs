@@ -2,11 +2,11 @@
 
 use crate::{Axis, Error, Result};
 
-/// The degree of every axis: how many ranks lie along it.
+/// The degree of every axis: the number of ranks along it.
 ///
-/// The fields are free to be set; [`Degrees::world_size`] and everything that takes degrees refuse a 0.
-/// Written as `x=2,y=1,z=2,data=1,pipeline=2`; read from such a text, where unnamed axes are 1, or from a table
-/// of a configuration.
+/// The fields may be set freely; [`Degrees::world_size`] and everything that takes degrees refuse a 0. Written
+/// as `x=2,y=1,z=2,data=1,pipeline=2`. Parsed from such a text, where unnamed axes are 1, or from a table of a
+/// configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Degrees {
     /// Degree of axis X.
@@ -55,7 +55,7 @@ impl Degrees {
         }
     }
 
-    /// The same degrees, but for one axis.
+    /// The same degrees, with another degree on one axis.
     #[must_use]
     pub const fn with(mut self, axis: Axis, degree: usize) -> Self {
         match axis {
@@ -79,7 +79,7 @@ impl Degrees {
     /// The number of ranks: the product of all degrees.
     ///
     /// # Errors
-    /// [`Error::ZeroDegree`] when an axis has none, [`Error::TooLarge`] when the product overflows.
+    /// [`Error::ZeroDegree`] if a degree is 0, [`Error::TooLarge`] if the product overflows.
     pub fn world_size(&self) -> Result<usize> {
         if let Some((axis, _)) = self.iter().find(|(_, degree)| *degree == 0) {
             return Err(Error::ZeroDegree {

@@ -1,4 +1,4 @@
-//! Degrees as text and as a table of a configuration.
+//! Degrees as text and as a configuration table.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ impl fmt::Display for Degrees {
     }
 }
 
-/// Writes a number for every axis, as in `x=2,y=1,z=1,data=1,pipeline=4`.
+/// Formats one number per axis, as in `x=2,y=1,z=1,data=1,pipeline=4`.
 pub(crate) fn per_axis(value: impl Fn(Axis) -> usize) -> String {
     Axis::ALL
         .map(|axis| format!("{axis}={}", value(axis)))
@@ -25,10 +25,10 @@ pub(crate) fn per_axis(value: impl Fn(Axis) -> usize) -> String {
 impl FromStr for Degrees {
     type Err = Error;
 
-    /// Reads `x=2,pipeline=4`; axes may have any spelling that [`Axis`] accepts, unnamed ones have degree 1.
+    /// Parses `x=2,pipeline=4`. Axes may have any spelling that [`Axis`] accepts; unnamed axes have degree 1.
     ///
     /// # Errors
-    /// An entry that is no `axis=degree`, an unknown axis, a degree that is not at least 1, an axis given twice.
+    /// An entry that is not `axis=degree`, an unknown axis, a degree below 1, or an axis given twice.
     fn from_str(text: &str) -> Result<Self> {
         let mut entries = Entries::new(text);
         for entry in text.split(',') {
@@ -110,7 +110,7 @@ impl Serialize for Degrees {
 }
 
 impl<'de> Deserialize<'de> for Degrees {
-    /// Reads a text, or a table whose keys are axes; AxoNN's `tp_dimensions = [x, y, z]` is a key too.
+    /// Accepts a text, or a table whose keys are axes; AxoNN's `tp_dimensions = [x, y, z]` is also a valid key.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         deserializer.deserialize_any(DegreesVisitor)
     }
@@ -142,7 +142,7 @@ impl<'de> Visitor<'de> for DegreesVisitor {
     }
 }
 
-/// The degrees that one key of a table sets: three for `tp_dimensions`, else one.
+/// The degrees that one key of a table sets: three for `tp_dimensions`, otherwise one.
 fn table_entry<'de, M: MapAccess<'de>>(
     entries: &Entries<'_>,
     key: &str,

@@ -1,4 +1,4 @@
-//! What a model asks of the grid that it is cut by.
+//! The demands of a model on its grid.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use crate::grid::MAX_SEARCHED_RANKS;
 use crate::nearest::nearest_degrees;
 use crate::{Axis, Degrees, Error, Result, factorisations};
 
-/// How many smaller numbers of ranks are tried for a grid that fits, when none of the number asked for does.
+/// How many smaller numbers of ranks are searched if no grid with the requested number fits.
 const NUM_SMALLER_TRIED: usize = 256;
 
-/// The sizes of a model and its batch that have to go evenly into the grid. A size of 0 asks for nothing.
+/// The sizes of a model and its batch that must divide evenly over the grid. A size of 0 makes no demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Demands {
@@ -23,13 +23,14 @@ pub struct Demands {
     pub hidden: usize,
     /// Width inside the MLP: X and Y divide it.
     pub mlp_hidden: usize,
-    /// Entries of the vocabulary: at least X, since it is padded to a multiple and no rank may hold padding alone.
+    /// Vocabulary size. It must be at least X, because it is padded to a multiple and no rank may hold only
+    /// padding.
     pub vocabulary: usize,
-    /// The most stages that the model can be cut in: at least Pipeline.
+    /// The most stages into which the model can be cut: at least Pipeline.
     pub stages: usize,
     /// Sequences in a global batch: Z x Data x micro-batches divides them.
     pub batch: usize,
-    /// Micro-batches that each replica's part of the batch is cut in.
+    /// Micro-batches into which each replica's part of the batch is cut.
     pub micro_batches: usize,
 }
 
@@ -47,7 +48,7 @@ pub enum Unmet {
         /// That size.
         size: usize,
     },
-    /// A degree is above what the model has.
+    /// A degree exceeds the model's limit.
     TooMany {
         /// The axis.
         axis: Axis,
@@ -58,7 +59,7 @@ pub enum Unmet {
         /// That size.
         size: usize,
     },
-    /// The batch does not go evenly into micro-batches on every rank.
+    /// The batch does not divide evenly into micro-batches on every rank.
     Batch {
         /// Degree of axis Z.
         z: usize,
@@ -72,11 +73,11 @@ pub enum Unmet {
 }
 
 impl Demands {
-    /// Whether a model of these sizes can be cut by a grid of these degrees.
+    /// Checks that a grid of these degrees can cut a model of these sizes.
     ///
     /// # Errors
-    /// [`Error::Demands`] with everything that does not fit and up to three grids nearby that do: of as many ranks, or
-    /// of a few less if there is none. [`Error::ZeroDegree`], [`Error::TooLarge`].
+    /// [`Error::Demands`] with everything that does not fit and up to three nearby grids that do, with the same
+    /// number of ranks, or slightly fewer if there is none. [`Error::ZeroDegree`], [`Error::TooLarge`].
     pub fn check(&self, degrees: &Degrees) -> Result<()> {
         let world_size = degrees.world_size()?;
         let unmet = self.unmet(degrees);
@@ -90,7 +91,8 @@ impl Demands {
         })
     }
 
-    /// Whether a model of these sizes can be cut by a grid of these degrees, all at least 1; without a search for others.
+    /// Whether a grid of these degrees, all at least 1, can cut a model of these sizes; does not search for
+    /// alternatives.
     pub fn are_met_by(&self, degrees: &Degrees) -> bool {
         self.unmet(degrees).is_empty()
     }
@@ -113,7 +115,7 @@ impl Demands {
         nearest_degrees(degrees, fitting.unwrap_or_default())
     }
 
-    /// What these degrees, all at least 1, do not meet.
+    /// The demands that these degrees, all at least 1, do not meet.
     fn unmet(&self, degrees: &Degrees) -> Vec<Unmet> {
         let dividing = [
             indivisible(degrees, Axis::X, "heads", self.heads),
@@ -136,7 +138,7 @@ impl Demands {
             self.micro_batches.max(1),
             self.batch,
         );
-        // A product that overflows is above any batch, so it divides none.
+        // A product that overflows exceeds any batch, so it divides none.
         let shares = z
             .checked_mul(data)
             .and_then(|ranks| ranks.checked_mul(micro_batches));
@@ -258,7 +260,9 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            message.contains("no grid of that many ranks fits, the nearest of 6 ranks that do: "),
+            message.contains(
+                "no grid with that many ranks fits; the nearest grids of 6 ranks that do: "
+            ),
             "{message}"
         );
     }
@@ -272,7 +276,7 @@ mod tests {
         };
         let message = odd.check(&Degrees::default()).unwrap_err().to_string();
         assert!(
-            message.ends_with("; no grid of that many ranks or a few less fits it"),
+            message.ends_with("; no grid with that many ranks or slightly fewer fits it"),
             "{message}"
         );
     }

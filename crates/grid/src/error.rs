@@ -1,21 +1,21 @@
-//! What can be wrong with a grid, an order, a layout or a model's fit; every message carries its numbers.
+//! Errors of grids, orders, layouts and demands. Every message carries its numbers.
 
 use crate::demands::Unmet;
 use crate::{Axis, Coordinates, Degrees};
 
-/// The result of this crate's fallible calls.
+/// Result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A mistake in what was asked of a grid.
+/// A mistake in a request about a grid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A word is no axis.
+    /// A word is not an axis.
     #[error("axis: found `{found}`, needed one of x, y, z, data, pipeline{}", did_you_mean(.nearest))]
     UnknownAxis {
         /// The word.
         found: String,
-        /// The accepted spelling nearest to it, if one is near.
+        /// The nearest accepted spelling, if one is close.
         nearest: Option<&'static str>,
     },
     /// A text of degrees has an entry that is not `axis=degree`.
@@ -26,10 +26,10 @@ pub enum Error {
         /// The whole text.
         text: String,
     },
-    /// A text of degrees names something that is no axis.
+    /// A text of degrees names something that is not an axis.
     #[error("grid `{text}`: {unknown}")]
     EntryAxis {
-        /// What was found in place of an axis.
+        /// The word found in place of an axis.
         unknown: Box<Error>,
         /// The whole text.
         text: String,
@@ -39,7 +39,7 @@ pub enum Error {
     EntryDegree {
         /// The axis.
         axis: Axis,
-        /// What it was given.
+        /// The value that was given.
         found: String,
         /// The whole text.
         text: String,
@@ -49,9 +49,9 @@ pub enum Error {
     EntryTwice {
         /// The axis.
         axis: Axis,
-        /// The degree that came first.
+        /// The degree given first.
         first: usize,
-        /// The degree that came second.
+        /// The degree given second.
         second: usize,
         /// The whole text.
         text: String,
@@ -77,13 +77,13 @@ pub enum Error {
         grids_of(.nearest, *.num_ranks)
     )]
     WorldSize {
-        /// The degrees asked for.
+        /// The requested degrees.
         degrees: Degrees,
         /// Their product.
         product: usize,
-        /// The number of ranks there are.
+        /// The actual number of ranks.
         num_ranks: usize,
-        /// Degrees near to those asked for whose product is right, nearest first.
+        /// Degrees close to the requested ones, with the right product, nearest first.
         nearest: Vec<Degrees>,
     },
     /// An order does not name every axis exactly once.
@@ -92,11 +92,11 @@ pub enum Error {
         names(.found), listed("; missing: ", .missing), listed("; repeated: ", .repeated)
     )]
     NotAPermutation {
-        /// The axes in the order given.
+        /// The axes in the given order.
         found: Vec<Axis>,
-        /// The axes that are not in it.
+        /// The axes that are missing from it.
         missing: Vec<Axis>,
-        /// The axes that are in it more than once.
+        /// The axes that occur in it more than once.
         repeated: Vec<Axis>,
     },
     /// A rank is not in the world.
@@ -112,7 +112,7 @@ pub enum Error {
     /// A coordinate is not below the degree of its axis.
     #[error("grid {degrees}: found coordinates {coordinates}, needed {axis} less than {}", .degrees.get(*.axis))]
     CoordinateOutOfRange {
-        /// The first axis on which that happens.
+        /// The first axis whose coordinate is too large.
         axis: Axis,
         /// The coordinates.
         coordinates: Coordinates,
@@ -128,10 +128,10 @@ pub enum Error {
         axis: Axis,
         /// The dim that it cuts first.
         first_dim: usize,
-        /// The dim in which it comes again (the same one, perhaps).
+        /// The dim in which it occurs again (possibly the same one).
         second_dim: usize,
     },
-    /// A layout is written in a way that cannot be read.
+    /// The text of a layout cannot be parsed.
     #[error(
         "layout `{text}`: found no brackets, needed dims between [ and ], as in [x z | y] or [- | x]"
     )]
@@ -144,19 +144,19 @@ pub enum Error {
     NumDims {
         /// The layout, written.
         layout: String,
-        /// The dims that it has.
+        /// The number of dims that the layout has.
         num_dims: usize,
         /// The tensor's shape.
         shape: Vec<usize>,
     },
-    /// A model cannot be cut as the grid asks.
+    /// A model cannot be cut by this grid.
     #[error("grid {degrees} does not fit the model: {}{}", unmet_list(.unmet), fitting(.degrees, .nearest))]
     Demands {
-        /// The degrees asked for.
+        /// The requested degrees.
         degrees: Degrees,
         /// Everything that does not fit.
         unmet: Vec<Unmet>,
-        /// Degrees near to those asked for that fit, nearest first.
+        /// Degrees close to the requested ones that fit, nearest first.
         nearest: Vec<Degrees>,
     },
 }
@@ -218,13 +218,13 @@ fn unmet_list(unmet: &[Unmet]) -> String {
 
 fn fitting(degrees: &Degrees, nearest: &[Degrees]) -> String {
     let Some(Ok(num_ranks)) = nearest.first().map(Degrees::world_size) else {
-        return "; no grid of that many ranks or a few less fits it".to_owned();
+        return "; no grid with that many ranks or slightly fewer fits it".to_owned();
     };
     let alternatives = alternatives(nearest);
     if degrees.world_size() == Ok(num_ranks) {
         return format!("; the nearest grids of {num_ranks} ranks that fit: {alternatives}");
     }
     format!(
-        "; no grid of that many ranks fits, the nearest of {num_ranks} ranks that do: {alternatives}"
+        "; no grid with that many ranks fits; the nearest grids of {num_ranks} ranks that do: {alternatives}"
     )
 }

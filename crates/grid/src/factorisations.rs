@@ -1,4 +1,4 @@
-//! All grids of a given number of ranks.
+//! All grids with a given number of ranks.
 
 use crate::{Axis, Degrees};
 
@@ -21,7 +21,7 @@ pub fn factorisations(num_ranks: usize) -> Vec<Degrees> {
     found
 }
 
-/// Gives the first of `axes` each divisor of what is `left` and the others what then remains.
+/// Assigns each divisor of `left` to the first of `axes`, and the remaining factor to the others.
 fn extend(
     degrees: Degrees,
     axes: &[Axis],

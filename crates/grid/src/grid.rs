@@ -1,4 +1,4 @@
-//! The grid: degrees and an order, checked, and the numbering of ranks that follows from them.
+//! The grid: checked degrees and an order, and the resulting numbering of ranks.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::nearest::nearest_degrees;
 use crate::{Axis, AxisOrder, Coordinates, Degrees, Error, Result, factorisations};
 
-/// Above this many ranks no alternatives are listed: no machine has as many, and the list would be long.
+/// Above this many ranks, errors list no alternatives: no machine is that large, and the list would be long.
 pub(crate) const MAX_SEARCHED_RANKS: usize = 1 << 20;
 
 /// An arrangement of ranks along the five axes. Its degrees are at least 1 and their product fits a `usize`.
@@ -19,7 +19,7 @@ pub struct Grid {
     world_size: usize,
 }
 
-/// What a grid is stored as.
+/// The stored form of a grid.
 #[derive(Serialize, Deserialize)]
 struct Parts {
     degrees: Degrees,
@@ -28,7 +28,7 @@ struct Parts {
 }
 
 impl Grid {
-    /// A grid of as many ranks as the degrees ask for.
+    /// A grid with as many ranks as the degrees require.
     ///
     /// # Errors
     /// [`Error::ZeroDegree`], [`Error::TooLarge`].
@@ -53,6 +53,7 @@ impl Grid {
     ///
     /// # Errors
     /// [`Error::WorldSize`] when the degrees have another product, with the nearest ones that have it; and as
+    /// [`Error::WorldSize`] if the degrees have another product, with the nearest ones that match; and those of
     /// [`Grid::new`].
     pub fn for_ranks(degrees: Degrees, order: AxisOrder, num_ranks: usize) -> Result<Self> {
         let grid = Grid::new(degrees, order)?;
@@ -73,12 +74,12 @@ impl Grid {
         })
     }
 
-    /// How many ranks lie along an axis.
+    /// The number of ranks along an axis.
     pub const fn degree(&self, axis: Axis) -> usize {
         self.degrees.get(axis)
     }
 
-    /// How many ranks lie along every axis.
+    /// The number of ranks along every axis.
     pub const fn degrees(&self) -> Degrees {
         self.degrees
     }
@@ -95,7 +96,8 @@ impl Grid {
 
     /// Product of the degrees of the axes that vary faster than this one.
     ///
-    /// It is the distance between neighbours on the axis, and the number of rings that run side by side inside it.
+    /// It is the distance between neighbours on the axis, and the number of rings that run side by side inside
+    /// it.
     pub fn inner_product(&self, axis: Axis) -> usize {
         self.order
             .inside(axis)
@@ -104,10 +106,10 @@ impl Grid {
             .product()
     }
 
-    /// Where a rank sits.
+    /// The position of a rank.
     ///
     /// # Panics
-    /// When the rank is not in the world; [`Grid::check_rank`] asks first.
+    /// If the rank is not in the world; [`Grid::check_rank`] checks this first.
     pub fn coordinates(&self, rank: usize) -> Coordinates {
         self.check_rank(rank)
             .unwrap_or_else(|error| panic!("Grid::coordinates: a bug: {error}"));
@@ -122,10 +124,10 @@ impl Grid {
         coordinates
     }
 
-    /// Which rank sits there.
+    /// The rank at a position.
     ///
     /// # Panics
-    /// When a coordinate is not below its degree; [`Grid::check_coordinates`] asks first.
+    /// If a coordinate is not below its degree; [`Grid::check_coordinates`] checks this first.
     pub fn rank(&self, coordinates: &Coordinates) -> usize {
         self.check_coordinates(coordinates)
             .unwrap_or_else(|error| panic!("Grid::rank: a bug: {error}"));
@@ -135,7 +137,7 @@ impl Grid {
         })
     }
 
-    /// Whether there is such a rank.
+    /// Checks that the rank exists.
     ///
     /// # Errors
     /// [`Error::RankOutOfRange`].
@@ -150,7 +152,7 @@ impl Grid {
         })
     }
 
-    /// Whether there is such a position.
+    /// Checks that the position exists.
     ///
     /// # Errors
     /// [`Error::CoordinateOutOfRange`].

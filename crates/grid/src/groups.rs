@@ -1,4 +1,4 @@
-//! Which ranks form a group: those along an axis, or over several axes, through a given rank.
+//! Groups of ranks: along an axis, or over several axes, through a given rank.
 
 use crate::{Axis, Grid};
 
@@ -11,9 +11,9 @@ impl Grid {
         self.group_over(rank, &[axis])
     }
 
-    /// The ranks that differ from `rank` on no axis but these, with the first one listed varying fastest.
+    /// The ranks that differ from `rank` only on these axes, with the first one listed varying fastest.
     ///
-    /// An axis that is listed again adds nothing; with no axis the group is the rank alone.
+    /// An axis listed twice adds nothing. Without axes the group is the rank alone.
     ///
     /// # Panics
     /// When the rank is not in the world.
@@ -42,7 +42,8 @@ impl Grid {
             .collect()
     }
 
-    /// The rank `steps` further along an axis, if the axis reaches so far: the next stage is `shifted(rank, Pipeline, 1)`.
+    /// The rank `steps` further along an axis, if the axis reaches that far: the next stage is `shifted(rank,
+    /// Pipeline, 1)`.
     ///
     /// # Panics
     /// When the rank is not in the world.
@@ -52,7 +53,7 @@ impl Grid {
         (index < self.degree(axis)).then(|| self.rank(&coordinates.with(axis, index)))
     }
 
-    /// The ranks, and behind them their copies moved along an axis to each of its other positions.
+    /// The ranks, followed by their copies moved along an axis to each of its other positions.
     fn repeated(&self, ranks: &[usize], axis: Axis) -> Vec<usize> {
         let distance = self.inner_product(axis);
         let positions = 0..self.degree(axis);

@@ -1,20 +1,20 @@
-//! A box of indices: the piece of a tensor that starts somewhere and has a shape.
+//! A box of indices: a piece of a tensor, with a start and a shape.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Runs;
 
-/// The indices from `start` up to `start + shape`, dim by dim. Both have one entry per dim.
+/// The indices from `start` up to `start + shape` on each dim. Both have one entry per dim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct IndexBox {
     /// The first index on every dim.
     pub start: Vec<usize>,
-    /// How many indices there are on every dim.
+    /// The number of indices on every dim.
     pub shape: Vec<usize>,
 }
 
 impl IndexBox {
-    /// The box of a whole tensor.
+    /// The box of a full tensor.
     pub fn full(shape: &[usize]) -> Self {
         IndexBox {
             start: vec![0; shape.len()],
@@ -36,10 +36,10 @@ impl IndexBox {
             .collect()
     }
 
-    /// How many elements lie in the box; one when it has no dims.
+    /// The number of elements in the box; one if it has no dims.
     ///
     /// # Panics
-    /// When there are 2^64 or more. A box that was read from a file is asked by
+    /// If there are 2^64 or more. For a box read from a file, use
     /// [`checked_num_elements`](IndexBox::checked_num_elements).
     pub fn num_elements(&self) -> usize {
         self.checked_num_elements().unwrap_or_else(|| {
@@ -48,7 +48,7 @@ impl IndexBox {
         })
     }
 
-    /// How many elements lie in the box; `None` when there are 2^64 or more.
+    /// The number of elements in the box; `None` if there are 2^64 or more.
     pub fn checked_num_elements(&self) -> Option<usize> {
         if self.is_empty() {
             return Some(0);
@@ -58,12 +58,13 @@ impl IndexBox {
             .try_fold(1usize, |count, &size| count.checked_mul(size))
     }
 
-    /// Whether no element lies in the box.
+    /// Whether the box has no elements.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }
 
-    /// The elements that lie in both boxes; `None` when there are none or the boxes differ in their number of dims.
+    /// The elements that lie in both boxes; `None` if there are none or the boxes have different numbers of
+    /// dims.
     pub fn intersect(&self, other: &IndexBox) -> Option<IndexBox> {
         if self.num_dims() != other.num_dims() {
             return None;
@@ -87,7 +88,7 @@ impl IndexBox {
         (!both.is_empty()).then_some(both)
     }
 
-    /// Whether the other box lies within this one, dim by dim.
+    /// Whether the other box lies within this one on every dim.
     pub fn contains(&self, other: &IndexBox) -> bool {
         let starts = self
             .start
@@ -110,7 +111,7 @@ impl IndexBox {
         })
     }
 
-    /// The same elements, counted from the start of `outer`: where this box lies in the memory that holds `outer`.
+    /// The same elements, counted from the start of `outer`: the position of this box in the memory of `outer`.
     ///
     /// # Panics
     /// When the box does not lie within `outer`.
@@ -132,7 +133,7 @@ impl IndexBox {
         }
     }
 
-    /// The longest runs of neighbouring elements that the box has in a row-major array, as (offset, length), ascending.
+    /// The longest runs of contiguous elements of the box in a row-major array, as (offset, length), ascending.
     ///
     /// # Panics
     /// When the box does not lie within the array.

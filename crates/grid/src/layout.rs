@@ -1,4 +1,4 @@
-//! Which axes cut which dims of a tensor, and what a rank therefore holds of it.
+//! Which axes cut which dims of a tensor, and the elements that a rank therefore holds.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,9 +6,9 @@ use crate::{Axis, Coordinates, Error, Grid, IndexBox, Result, shard_range};
 
 /// For every dim of a tensor, the axes that cut it, outermost first.
 ///
-/// The first axis cuts the dim into shards by [`shard_range`], the next one cuts each shard again, and so on. An axis
-/// cuts at most one dim. Over the axes that cut nothing the tensor is replicated.
-/// Written as `[x z | y]`; a dim that nothing cuts is `-`.
+/// The first axis cuts the dim into shards by [`shard_range`], the next one cuts each shard again, and so on.
+/// An axis cuts at most one dim. The tensor is replicated over the axes that cut nothing. Written as `[x z |
+/// y]`; an uncut dim is `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Vec<Axis>>", into = "Vec<Vec<Axis>>")]
 pub struct Layout {
@@ -16,7 +16,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A tensor of `num_dims` dims of which every rank holds the whole.
+    /// A tensor of `num_dims` dims of which every rank holds a full copy.
     pub fn replicated(num_dims: usize) -> Self {
         Layout {
             dims: vec![vec![]; num_dims],
@@ -26,7 +26,7 @@ impl Layout {
     /// A tensor whose dims are cut by these axes.
     ///
     /// # Errors
-    /// [`Error::CutTwice`] when an axis is listed more than once.
+    /// [`Error::CutTwice`] if an axis is listed more than once.
     pub fn cut(dims: Vec<Vec<Axis>>) -> Result<Self> {
         let mut first_dims = [None; crate::NUM_AXES];
         for (dim, axes) in dims.iter().enumerate() {
@@ -53,7 +53,7 @@ impl Layout {
         self.dims.len()
     }
 
-    /// The dim that an axis cuts, if it cuts one.
+    /// The dim that an axis cuts, if any.
     pub fn cuts(&self, axis: Axis) -> Option<usize> {
         self.dims.iter().position(|axes| axes.contains(&axis))
     }
@@ -63,19 +63,19 @@ impl Layout {
         self.dims.concat()
     }
 
-    /// The axes along which there is more than one rank and all of them hold the same elements.
+    /// The axes with more than one rank along which all ranks hold the same elements.
     ///
-    /// Only the cuts are looked at: a tensor that lives on one pipeline stage is the caller's knowledge, and
-    /// [`Axis::Pipeline`] is listed for it too.
+    /// Only the cuts count: that a tensor lives on one pipeline stage is known to the caller, and
+    /// [`Axis::Pipeline`] is listed for such a tensor too.
     pub fn replicated_over(&self, grid: &Grid) -> Vec<Axis> {
         let copies = |axis: &Axis| grid.degree(*axis) > 1 && self.cuts(*axis).is_none();
         Axis::ALL.into_iter().filter(copies).collect()
     }
 
-    /// Into how many shards a dim is cut.
+    /// The number of shards into which a dim is cut.
     ///
     /// # Panics
-    /// When the layout has no such dim.
+    /// If the layout has no such dim.
     pub fn num_shards(&self, dim: usize, grid: &Grid) -> usize {
         self.dims[dim]
             .iter()
@@ -86,7 +86,7 @@ impl Layout {
     /// Whether all shards have the same shape.
     ///
     /// # Panics
-    /// When the shape has another number of dims than the layout; [`Layout::check`] asks first.
+    /// If the shape and the layout have different numbers of dims; [`Layout::check`] checks this first.
     pub fn is_even(&self, global_shape: &[usize], grid: &Grid) -> bool {
         self.expect("is_even", global_shape);
         let mut dims = global_shape.iter().enumerate();
@@ -97,7 +97,8 @@ impl Layout {
     ///
     /// # Panics
     /// When the shape has another number of dims than the layout ([`Layout::check`] asks first), or the coordinates
-    /// are not in the grid.
+    /// If the shape and the layout have different numbers of dims ([`Layout::check`] checks this first), or the
+    /// coordinates are not in the grid.
     pub fn local_box(
         &self,
         global_shape: &[usize],
@@ -112,7 +113,7 @@ impl Layout {
         IndexBox { start, shape }
     }
 
-    /// The shape of what the rank at these coordinates holds.
+    /// The shape of the shard that the rank at these coordinates holds.
     ///
     /// # Panics
     /// As [`Layout::local_box`].
@@ -125,10 +126,10 @@ impl Layout {
         self.local_box(global_shape, grid, coordinates).shape
     }
 
-    /// Whether a tensor of this shape can have the layout.
+    /// Checks that a tensor of this shape can have the layout.
     ///
     /// # Errors
-    /// [`Error::NumDims`] when it has another number of dims.
+    /// [`Error::NumDims`] if it has another number of dims.
     pub fn check(&self, global_shape: &[usize]) -> Result<()> {
         if global_shape.len() == self.num_dims() {
             return Ok(());
@@ -147,7 +148,7 @@ impl Layout {
     }
 }
 
-/// Start and length of what is left of a dim after every axis has cut it.
+/// Start and length of the part of a dim that remains after every axis has cut it.
 fn cut_dim(len: usize, axes: &[Axis], grid: &Grid, coordinates: &Coordinates) -> (usize, usize) {
     axes.iter().fold((0, len), |(start, len), axis| {
         let range = shard_range(len, grid.degree(*axis), coordinates[*axis]);

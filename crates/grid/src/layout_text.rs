@@ -1,4 +1,4 @@
-//! Layouts as text, `[x z | y]`, and as lists of a file.
+//! Layouts as text, `[x z | y]`, and as lists in a file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,7 +25,7 @@ fn dim_text(axes: &[Axis]) -> String {
 impl FromStr for Layout {
     type Err = Error;
 
-    /// Reads `[x z | y]`, where `-` or nothing stands for a dim that is not cut and `[]` for no dims.
+    /// Parses `[x z | y]`, where `-` or nothing stands for an uncut dim and `[]` for no dims.
     ///
     /// # Errors
     /// [`Error::LayoutText`] for missing brackets, [`Error::UnknownAxis`], [`Error::CutTwice`].

@@ -1,11 +1,13 @@
-//! The process grid as pure arithmetic: which rank sits where, with whom it talks, and which piece of a tensor it holds.
+//! The process grid as pure arithmetic: the position of each rank, its communication partners, and its pieces
+//! of tensors.
 //!
-//! Read in this order: [`Axis`], [`Degrees`], [`AxisOrder`] and [`Coordinates`] are the words; [`Grid`] joins them and
-//! answers questions about ranks and groups; [`shard_range`], [`Layout`] and [`IndexBox`] say what a rank holds of a
-//! tensor; [`factorisations()`] and [`Demands`] say which grids there are and which of them a model can use;
-//! [`Mapping`] seats ranks on a grid so that neighbours share a node.
+//! Read in this order: [`Axis`], [`Degrees`], [`AxisOrder`] and [`Coordinates`] are the vocabulary. [`Grid`]
+//! combines them and answers questions about ranks and groups. [`shard_range`], [`Layout`] and [`IndexBox`]
+//! state what a rank holds of a tensor. [`factorisations()`] lists the grids, and [`Demands`] selects those
+//! that a model can use. [`Mapping`] places ranks on a grid so that neighbours share a node.
 //!
-//! Nothing here talks to a device or to another process. What a grid costs on a machine is the planner's question.
+//! Nothing here communicates with a device or another process. The cost of a grid on a machine belongs to the
+//! planner.
 //!
 //! ```
 //! use fascicle_grid::{Axis, AxisOrder, Grid, Layout};

@@ -1,9 +1,10 @@
-//! Which rank sits at which position of a grid, so that neighbours share a node.
+//! Places ranks at the positions of a grid, so that neighbours share a node.
 //!
-//! A launcher numbers ranks as it likes: node after node, round-robin, on nodes of different sizes. A [`Grid`] numbers
-//! its positions, the first axis of its order fastest. A [`Mapping`] joins the two: it deals whole blocks of positions,
-//! the largest first, to nodes that have room for them, and cuts a block into the smaller blocks inside it only where no
-//! node has. It depends on the nodes alone, so all ranks come to the same one.
+//! A launcher numbers ranks in any way: node after node, round-robin, on nodes of different sizes. A [`Grid`]
+//! numbers its positions with the first axis of its order fastest. A [`Mapping`] connects the two. It assigns
+//! whole blocks of positions, the largest first, to nodes with room for them, and splits a block into the
+//! smaller blocks inside it only if no node has room for it. The result depends only on the nodes, so all ranks
+//! compute the same one.
 
 use crate::{Axis, Grid, machine::Route};
 use std::collections::BTreeSet;
@@ -17,24 +18,24 @@ pub struct Mapping {
     largest_node: usize,
 }
 
-/// How the groups along an axis lie on the nodes.
+/// The placement of an axis's groups on the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Number of groups.
     pub groups: usize,
-    /// Those with ranks on more than one node.
+    /// Number of groups with ranks on more than one node.
     pub across: usize,
-    /// The way of the group that touches most nodes.
+    /// The path of the group that touches the most nodes.
     pub widest: Route,
 }
 
 impl Mapping {
-    /// Each rank at the position of its own number; `node_of` is the node of each rank.
+    /// Places each rank at the position of its own number; `node_of` is the node of each rank.
     pub fn by_rank(node_of: Vec<usize>) -> Mapping {
         Mapping::new((0..node_of.len()).collect(), node_of)
     }
 
-    /// Neighbours on the inner axes of `grid` share a node wherever the sizes of the nodes allow it.
+    /// Places neighbours on the inner axes of `grid` on the same node wherever the sizes of the nodes allow it.
     ///
     /// `node_of` is the node of each rank, for as many ranks as the grid has.
     pub fn by_node(grid: &Grid, node_of: Vec<usize>) -> Mapping {
@@ -80,7 +81,7 @@ impl Mapping {
         sizes_of(&self.node_of)
     }
 
-    /// The ranks that differ from `rank` on no axis but these, in the order of the group.
+    /// The ranks that differ from `rank` only on these axes, in the order of the group.
     ///
     /// # Panics
     /// When the rank is not in the world.
@@ -92,7 +93,7 @@ impl Mapping {
             .collect()
     }
 
-    /// The way over the nodes of a group of these ranks, `inner` positions apart.
+    /// The path over the nodes of a group of these ranks, which are `inner` positions apart.
     pub fn route(&self, members: &[usize], inner: usize) -> Route {
         let mut nodes: Vec<usize> = members.iter().map(|&rank| self.node_of(rank)).collect();
         nodes.sort_unstable();
@@ -110,7 +111,7 @@ impl Mapping {
         }
     }
 
-    /// How the groups along `axis` of `grid` lie on the nodes.
+    /// The placement of the groups along `axis` of `grid` on the nodes.
     pub fn span(&self, grid: &Grid, axis: Axis) -> Span {
         let inner = grid.inner_product(axis);
         let route = |positions: Vec<usize>| {
@@ -137,7 +138,7 @@ fn sizes_of(node_of: &[usize]) -> Vec<usize> {
     sizes
 }
 
-// Sizes of the blocks that the order nests, the whole world first, single positions last.
+// Sizes of the nested blocks of the order: the full world first, single positions last.
 fn block_sizes(grid: &Grid) -> Vec<usize> {
     let mut sizes: Vec<usize> = grid
         .order()
@@ -154,7 +155,7 @@ fn block_sizes(grid: &Grid) -> Vec<usize> {
 // The ranks of each node that have no position yet.
 struct Rooms {
     left: Vec<std::vec::IntoIter<usize>>,
-    // (ranks left, node): the smallest that suffices is next.
+    // (ranks left, node): the smallest sufficient room is used next.
     by_room: BTreeSet<(usize, usize)>,
 }
 
@@ -176,7 +177,8 @@ impl Rooms {
         }
     }
 
-    // Deals the block of `sizes[0]` positions that begins at `start`: to one node, or in the next smaller blocks.
+    // Assigns the block of `sizes[0]` positions that begins at `start` to one node, or splits it into the next
+    // smaller blocks.
     fn deal(&mut self, start: usize, sizes: &[usize], rank_at: &mut [usize]) {
         let [size, smaller @ ..] = sizes else { return };
         match self.by_room.range((*size, 0)..).next().copied() {
@@ -255,7 +257,7 @@ mod tests {
         assert_eq!(span("x=2,data=4", &three_and_five, Axis::X), (4, 1));
         let two_and_six = [0, 0, 1, 1, 1, 1, 1, 1];
         assert_eq!(span("x=2,data=4", &two_and_six, Axis::X), (4, 0));
-        // Dealt in order, ranks 0 to 3 would be split between the nodes.
+        // Assigned in order, ranks 0 to 3 would be split between the nodes.
         assert_eq!(span("x=4,data=2", &two_and_six, Axis::X), (2, 1));
         let six_and_three = [0, 0, 0, 0, 0, 0, 1, 1, 1];
         assert_eq!(span("x=3,data=3", &six_and_three, Axis::X), (3, 0));

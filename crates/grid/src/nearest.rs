@@ -5,7 +5,7 @@ use crate::{Axis, Degrees};
 /// How many grids a message suggests.
 pub(crate) const NUM_SUGGESTIONS: usize = 3;
 
-/// The candidate that needs the fewest edits, unless more than half of the word would change.
+/// The candidate that needs the fewest edits, or `None` if more than half of the word would change.
 pub(crate) fn nearest_name<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -29,7 +29,7 @@ pub(crate) fn nearest_degrees(target: &Degrees, candidates: Vec<Degrees>) -> Vec
         .collect()
 }
 
-/// How many doublings and halvings lead from one grid to the other, summed over the axes.
+/// The number of doublings and halvings that lead from one grid to the other, summed over the axes.
 fn log_distance(a: &Degrees, b: &Degrees) -> f64 {
     Axis::ALL
         .iter()

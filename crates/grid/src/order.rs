@@ -1,4 +1,4 @@
-//! In which order ranks are numbered along the axes.
+//! The order in which ranks are numbered along the axes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use crate::{Axis, Error, Result};
 
 /// A permutation of the axes, fastest varying first: ranks next to each other differ on the first axis.
 ///
-/// The first axes should be those that talk most, since neighbouring ranks share a node.
-/// Written as `x,y,z,pipeline,data`, which is the default.
+/// The axes with the most traffic should come first, because neighbouring ranks share a node. Written as
+/// `x,y,z,pipeline,data`, which is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AxisOrder([Axis; NUM_AXES]);
@@ -26,7 +26,7 @@ impl AxisOrder {
     /// The order that numbers ranks along `axes[0]` first.
     ///
     /// # Errors
-    /// [`Error::NotAPermutation`] when an axis is missing, and so another one repeated.
+    /// [`Error::NotAPermutation`] if an axis is missing, so that another one is repeated.
     pub fn new(axes: [Axis; NUM_AXES]) -> Result<Self> {
         Self::from_slice(&axes)
     }
@@ -48,9 +48,9 @@ impl AxisOrder {
         &self.0
     }
 
-    /// How many axes vary faster than this one.
+    /// The number of axes that vary faster than this one.
     pub fn position(&self, axis: Axis) -> usize {
-        // A permutation holds every axis, so the count never runs past the end.
+        // A permutation holds every axis, so the count never exceeds the length.
         self.0.iter().take_while(|other| **other != axis).count()
     }
 
@@ -95,7 +95,7 @@ impl fmt::Display for AxisOrder {
 impl FromStr for AxisOrder {
     type Err = Error;
 
-    /// Reads `x,y,z,pipeline,data`, in any spelling that [`Axis`] accepts.
+    /// Parses `x,y,z,pipeline,data`, in any spelling that [`Axis`] accepts.
     ///
     /// # Errors
     /// [`Error::UnknownAxis`], [`Error::NotAPermutation`].

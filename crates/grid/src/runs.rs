@@ -1,4 +1,4 @@
-//! A box of a row-major array as runs of neighbouring elements: what a copy of the box has to move.
+//! A box of a row-major array as runs of contiguous elements, which a copy of the box has to move.
 
 use std::iter::FusedIterator;
 
@@ -7,9 +7,9 @@ use crate::IndexBox;
 /// Iterator over (offset, length) of a box's runs; made by [`IndexBox::contiguous_runs`].
 #[derive(Clone, Debug)]
 pub struct Runs {
-    /// Elements in every run.
+    /// Number of elements in every run.
     len: usize,
-    /// How many runs each outer dim has, and how far apart they are.
+    /// For each outer dim, the number of runs and their distance.
     outer: Vec<OuterDim>,
     offset: usize,
     left: usize,
@@ -29,7 +29,7 @@ impl Runs {
             "IndexBox::contiguous_runs: a bug: {piece:?} is not within shape {within_shape:?}"
         );
         let strides = strides(within_shape);
-        // Behind the last dim that is cut everything is taken whole, so a run spans that dim's piece.
+        // Dims after the last cut one are complete, so a run spans that dim's piece.
         let last_cut = (0..piece.num_dims())
             .rev()
             .find(|dim| piece.shape[*dim] != within_shape[*dim]);
@@ -58,7 +58,8 @@ impl Runs {
         }
     }
 
-    /// Moves `offset` to the next run: the innermost dim that is not at its end steps, those inside it start over.
+    /// Moves `offset` to the next run: the innermost dim that is not at its end advances, and those inside it
+    /// restart.
     fn advance(&mut self) {
         for dim in self.outer.iter_mut().rev() {
             dim.at += 1;

@@ -1,4 +1,4 @@
-//! The one rule by which a length is cut into shards.
+//! The one rule that cuts a length into shards.
 
 use std::ops::Range;
 

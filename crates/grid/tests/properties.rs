@@ -1,4 +1,4 @@
-//! What holds for every grid, order, layout and box, on small random ones.
+//! Properties of every grid, order, layout and box, tested on small random ones.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn some_axes() -> impl Strategy<Value = Vec<Axis>> {
     subsequence(Axis::ALL.to_vec(), 0..=5).prop_shuffle()
 }
 
-/// A layout of one to three dims: each of some axes is given a dim.
+/// A layout of one to three dims, with each of some axes assigned to a dim.
 fn layouts() -> impl Strategy<Value = Layout> {
     (1_usize..4, some_axes(), vec(0_usize..3, 5)).prop_map(|(num_dims, axes, places)| {
         let mut dims = vec![vec![]; num_dims];

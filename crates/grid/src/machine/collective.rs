@@ -1,14 +1,14 @@
-//! What a collective costs on a route: latency of its steps and transfer of its bytes.
+//! The cost of a collective on a route: the latency of its steps and the transfer of its bytes.
 //!
-//! A ring moves (p-1)/p of the buffer through every link for an all-gather or a reduce-scatter, twice that for an
-//! all-reduce. Inside a node the bandwidth is the table's; a ring that leaves the node shares the node's adapters with
-//! its siblings. Source: the cost model of AxoNN (Singh et al., SC 2024), to which latency, trees and the hierarchical
-//! form are added.
+//! A ring moves (p-1)/p of the buffer through every link for an all-gather or a reduce-scatter, and twice that
+//! for an all-reduce. Inside a node the bandwidth comes from the table. A ring that leaves the node shares the
+//! node's adapters with its siblings. Source: the cost model of AxoNN (Singh et al., SC 2024), extended by
+//! latency, trees and the hierarchical form.
 
 use super::{file::Machine, route::Route};
 use serde::{Deserialize, Serialize};
 
-/// A collective, as far as its cost goes.
+/// A collective, for the purpose of its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names of the operations")]
@@ -22,26 +22,26 @@ pub enum Operation {
     Barrier,
 }
 
-/// How a collective goes over the nodes.
+/// How a collective crosses the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
     /// One ring, or one tree, over all ranks.
     Flat,
-    /// Inside each node, across by aligned ranks, and back.
+    /// Inside each node, across nodes by aligned ranks, and back.
     Hierarchical,
 }
 
-/// What a collective takes, and of what.
+/// The duration of a collective, and the resources it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Seconds in which no link is used.
     pub latency_s: f64,
     /// Seconds in which links are used.
     pub transfer_s: f64,
-    /// Whether links inside a node are among them.
+    /// Whether it uses links inside a node.
     pub in_node: bool,
-    /// Whether the node's adapters are among them.
+    /// Whether it uses the node's adapters.
     pub network: bool,
 }
 
@@ -51,7 +51,7 @@ impl Cost {
         self.latency_s + self.transfer_s
     }
 
-    /// One after the other.
+    /// The cost of both, one after the other.
     pub fn and(self, other: Cost) -> Cost {
         Cost {
             latency_s: self.latency_s + other.latency_s,
@@ -63,7 +63,7 @@ impl Cost {
 }
 
 impl Machine {
-    /// What a flat collective over a buffer of `bytes` (the whole one: a gather's result, a scatter's input) takes.
+    /// The cost of a flat collective over a whole buffer of `bytes`: a gather's result, or a scatter's input.
     pub fn collective(&self, operation: Operation, bytes: usize, route: Route) -> Cost {
         if route.size <= 1 && operation != Operation::Message {
             return Cost::default();
@@ -104,7 +104,7 @@ impl Machine {
         }
     }
 
-    /// What the hierarchical form takes; the flat one where the group has nothing to gain from it.
+    /// The cost of the hierarchical form, or of the flat one where the group gains nothing from levels.
     pub fn hierarchical(&self, operation: Operation, bytes: usize, route: Route) -> Cost {
         use Operation::{AllGather, AllReduce, ReduceScatter};
         if route.in_node() || route.per_node <= 1 {
@@ -123,7 +123,7 @@ impl Machine {
         }
     }
 
-    /// Which of the two forms is faster for that size.
+    /// The faster form for that size.
     pub fn better(&self, operation: Operation, bytes: usize, route: Route) -> Algorithm {
         let flat = self.collective(operation, bytes, route).seconds();
         match self.hierarchical(operation, bytes, route).seconds() < flat {
@@ -132,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// What each ring of the route gets, in bytes a second.
+    /// The bandwidth of each ring of the route, in bytes per second.
     pub fn ring_bandwidth(&self, route: Route) -> f64 {
         let links = &self.links;
         if let Some(measured) = links.in_table(route.inner, route.size) {
@@ -144,7 +144,7 @@ impl Machine {
         links.injection_gbps.value * 1e9 / route.rings as f64 * self.network_share(route)
     }
 
-    /// What one message between two ranks of the route gets, in bytes a second.
+    /// The bandwidth of one message between two ranks of the route, in bytes per second.
     pub fn message_bandwidth(&self, route: Route) -> f64 {
         let links = &self.links;
         if route.in_node() {
@@ -155,7 +155,7 @@ impl Machine {
         adapter / sharing * 1e9
     }
 
-    // Long paths meet other traffic: what is left for a group that spans many nodes.
+    // The fraction of bandwidth left for a group that spans many nodes, because long paths meet other traffic.
     fn network_share(&self, route: Route) -> f64 {
         match (&self.links.half_nodes, route.in_node()) {
             (Some(half), false) => half.value / (half.value + route.nodes as f64),
@@ -210,7 +210,7 @@ impl Machine {
         })
     }
 
-    // Down to the node, over a binary tree of nodes, and back.
+    // Down inside the node, over a binary tree of nodes, and back.
     fn tree_steps_us(&self, route: Route) -> f64 {
         let inside = (route.per_node as f64 - 1.0) * self.links.in_node_us.value;
         2.0 * (inside + (route.nodes.max(1) as f64).log2() * self.links.network_us.value)

@@ -1,24 +1,27 @@
-//! Ranks that share the cores of a host: how much slower each computes, and what meeting costs them then.
+//! Ranks that share the cores of a host: how much slower each computes, and the extra cost of their
+//! collectives.
 //!
-//! Ranks that compute on the same cores take turns, with each other and with their own streams for communication. A
-//! collective has to wait for the last one's turn, and whoever goes on finds its caches filled by others. None of it
-//! shows in collectives that are timed in a row, so `fascicle bench --save` keeps what they cost more in training steps.
+//! Ranks that compute on the same cores take turns, with each other and with their own communication streams. A
+//! collective waits for the rank whose turn comes last, and the ranks that continue find their caches filled by
+//! others. Collectives timed back to back show none of this, so `fascicle bench --save` records their extra
+//! cost in training steps.
 
 use super::file::Machine;
 use serde::{Deserialize, Serialize};
 
-/// What a collective costs beyond itself on a host where so many ranks compute.
+/// The extra cost of a collective on a host where `ranks` ranks compute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lateness {
     /// Ranks that share the host's cores.
     pub ranks: usize,
-    /// (microseconds of compute before a collective, microseconds that it costs more), by rising compute.
+    /// (microseconds of compute before a collective, extra microseconds of the collective), by rising compute.
     pub points: Vec<[f64; 2]>,
 }
 
 impl Lateness {
-    // On straight lines between the points, from nothing at no compute; beyond the last as there.
+    // Interpolates linearly between the points, starting from zero at no compute; constant beyond the last
+    // point.
     fn us(&self, compute_us: f64) -> f64 {
         let mut before = [0.0, 0.0];
         for point in &self.points {
@@ -33,14 +36,15 @@ impl Lateness {
 }
 
 impl Machine {
-    /// How much slower one of `ranks` computes because they share a node's cores; 1 on accelerators.
+    /// How many times slower a rank computes because `ranks` ranks share a node's cores; 1 on accelerators.
     pub fn crowding(&self, ranks: f64) -> f64 {
         let shared = self.device.shared_cores.as_ref();
         shared.map_or(1.0, |cores| (ranks / cores.value).max(1.0))
     }
 
-    /// Seconds that a collective costs more where `ranks` share a node's cores and have computed for `compute_s` since
-    /// the last one: on straight lines between the numbers of ranks that were measured, from nothing for one.
+    /// Extra seconds of a collective where `ranks` ranks share a node's cores and have computed for `compute_s`
+    /// since the last one. Interpolates linearly between the measured numbers of ranks, starting from zero for
+    /// one rank.
     pub fn lateness(&self, ranks: f64, compute_s: f64) -> f64 {
         let (mut before, mut before_us) = (1.0, 0.0);
         for late in &self.links.late {

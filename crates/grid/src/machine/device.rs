@@ -1,4 +1,4 @@
-//! What one device can do by itself.
+//! The capabilities of a single device.
 
 use super::quantity::Quantity;
 use serde::{Deserialize, Serialize};
@@ -12,53 +12,54 @@ pub struct Device {
     pub name: String,
     /// `cuda`, `rocm` or `cpu`.
     pub vendor: String,
-    /// Memory that a program can have, in GiB.
+    /// Memory available to a program, in GiB.
     pub memory_gib: Quantity,
-    /// Memory that contexts, libraries and communicators take before the program gets any, in GiB.
+    /// Memory that contexts, libraries and communicators take before the program starts, in GiB.
     pub reserved_gib: Quantity,
     /// Bandwidth of its memory, in GB/s.
     pub memory_gbps: Quantity,
-    /// Advertised peak of products by element type (`f64`, `f32`, `bf16`, `f16`), in Tflop/s.
+    /// Advertised peak of GEMMs by element type (`f64`, `f32`, `bf16`, `f16`), in Tflop/s.
     pub peak_tflops: BTreeMap<String, Quantity>,
-    /// Share of the mean device's speed that the slowest of a large job has: synchronous jobs run at its pace.
+    /// Speed of the slowest device of a large job, relative to the mean; synchronous jobs run at its pace.
     pub slowest: Quantity,
-    /// Cores that the devices of a node share when they are the host; none for accelerators.
+    /// Cores that the devices of a node share if they are the host; `None` for accelerators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_cores: Option<Quantity>,
-    /// Share of the memory's bandwidth that kernels reach, by family; `other` for those not named.
+    /// Fraction of the memory bandwidth that kernels reach, by family; `other` applies to families not named.
     pub kernel_efficiency: BTreeMap<String, Quantity>,
     /// Attention without the s x s matrix.
     pub attention: Attention,
-    /// What starting a piece of work costs.
+    /// The cost of starting a piece of work.
     pub launch: Launch,
-    /// Share of the device that a running collective takes from compute beside it.
+    /// Fraction of the device that a running collective takes from concurrent compute.
     pub collective_share: Quantity,
     /// Bandwidth between host and device, in GB/s.
     pub host_gbps: Quantity,
 }
 
-/// Speed of fused attention, as a share of the advertised peak of its element type, counted over the causal half.
+/// Speed of fused attention, as a fraction of the advertised peak of its element type, counted over the causal
+/// half.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attention {
     /// Forward.
     pub forward: Quantity,
-    /// Backward, 2.5 times the flop of forward.
+    /// Backward, with 2.5 times the flop of forward.
     pub backward: Quantity,
 }
 
-/// What starting a piece of work costs, in microseconds.
+/// The cost of starting a piece of work, in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
-    /// Of the host's time.
+    /// Host time.
     pub host_us: Quantity,
     /// Between two pieces of work on the device.
     pub device_us: Quantity,
 }
 
 impl Device {
-    /// Bytes that a program can have.
+    /// Bytes available to a program.
     pub fn memory_bytes(&self) -> usize {
         ((self.memory_gib.value - self.reserved_gib.value) * f64::from(1 << 30)) as usize
     }
@@ -74,7 +75,7 @@ impl Device {
             .map_or(1e12, |peak| peak.value * 1e12)
     }
 
-    /// Bytes a second that a kernel moves: by its name, by its family, or as any other.
+    /// Bytes per second that a kernel moves: looked up by its name, then by its family, then as `other`.
     pub fn kernel_bandwidth(&self, kernel: &str, family: &str) -> f64 {
         let efficiency = [kernel, family, "other"]
             .iter()

@@ -4,7 +4,7 @@ use super::{device::Device, links::Links, product::Product, route::Placement};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Descriptions that come with the library, by name.
+/// Descriptions that ship with the library, by name.
 const SHIPPED: [(&str, &str); 5] = [
     ("perlmutter", include_str!("../../machines/perlmutter.toml")),
     ("frontier", include_str!("../../machines/frontier.toml")),
@@ -13,21 +13,21 @@ const SHIPPED: [(&str, &str); 5] = [
     ("laptop", include_str!("../../machines/laptop.toml")),
 ];
 
-/// A machine: nodes of equal devices, and what joins them.
+/// A machine: nodes of equal devices, and the links between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Its name, as written after `--machine`.
+    /// Its name, as given to `--machine`.
     pub name: String,
     /// It in words.
     pub title: String,
     /// Number of nodes.
     pub nodes: usize,
-    /// Devices of a node.
+    /// Number of devices per node.
     pub devices_per_node: usize,
     /// One device.
     pub device: Device,
-    /// Matrix products on it.
+    /// Speed of GEMMs.
     pub product: Product,
     /// What joins devices.
     pub links: Links,
@@ -37,12 +37,12 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MachineError {
-    /// Neither a name that is known nor a file.
+    /// The name is neither a known machine nor a file.
     #[error("machine `{found}`: no such file, and none of the known machines: {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         found: String,
-        /// The names that there are.
+        /// The known names.
         known: String,
     },
     /// The file cannot be read.
@@ -50,10 +50,10 @@ pub enum MachineError {
     Unreadable {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// The text is no description of a machine.
+    /// The text is not a machine description.
     #[error("machine file {path}: {reason}")]
     Malformed {
         /// The file.
@@ -64,10 +64,10 @@ pub enum MachineError {
 }
 
 impl Machine {
-    /// The machine of that name, or of that file.
+    /// The machine with this name, or described by this file.
     ///
     /// # Errors
-    /// [`MachineError`] with the names that are known, or what is wrong with the file and where.
+    /// [`MachineError`] with the known names, or with the fault in the file and its position.
     pub fn find(name_or_path: &str) -> Result<Machine, MachineError> {
         let lower = name_or_path.to_ascii_lowercase();
         if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == lower) {
@@ -88,10 +88,10 @@ impl Machine {
         Machine::parse(&text, name_or_path)
     }
 
-    /// The machine that a text describes; `path` is for messages.
+    /// The machine that a text describes; `path` appears in messages.
     ///
     /// # Errors
-    /// [`MachineError::Malformed`] with the line, or with the number that cannot be.
+    /// [`MachineError::Malformed`] with the line, or with the invalid number.
     pub fn parse(text: &str, path: &str) -> Result<Machine, MachineError> {
         let malformed = |reason: String| MachineError::Malformed {
             path: path.into(),
@@ -108,12 +108,12 @@ impl Machine {
         toml::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Names of the machines that come with the library.
+    /// Names of the machines that ship with the library.
     pub fn shipped() -> [&'static str; 5] {
         SHIPPED.map(|(name, _)| name)
     }
 
-    /// How `ranks` lie on its nodes, one a device.
+    /// The placement of `ranks` ranks on its nodes, one per device.
     pub fn placement(&self, ranks: usize) -> Placement {
         Placement::new(ranks, self.devices_per_node)
     }

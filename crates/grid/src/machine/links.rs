@@ -1,4 +1,4 @@
-//! What joins devices: links inside a node, and the node's network adapters.
+//! The links between devices: those inside a node, and the node's network adapters.
 
 use super::{collective::Operation, crowding::Lateness, quantity::Quantity};
 use serde::{Deserialize, Serialize};
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Links {
-    /// Network adapters of a node.
+    /// Number of network adapters per node.
     pub nics: usize,
-    /// Devices that share one adapter.
+    /// Number of devices that share one adapter.
     pub devices_per_nic: usize,
-    /// What collectives get through all adapters of a node together, each way, in GB/s.
+    /// Bandwidth of collectives through all adapters of a node together, each way, in GB/s.
     pub injection_gbps: Quantity,
-    /// What one pair of devices of a node gets for a message, in GB/s.
+    /// Bandwidth of a message between two devices of a node, in GB/s.
     pub peer_gbps: Quantity,
-    /// Time of a collective's start, whatever its size, in microseconds.
+    /// Start-up time of a collective of any size, in microseconds.
     pub base_us: Quantity,
-    /// Time of a ring's step between devices of a node, in microseconds.
+    /// Time per ring step between devices of a node, in microseconds.
     pub in_node_us: Quantity,
-    /// Time of a ring's step between nodes, in microseconds.
+    /// Time per ring step between nodes, in microseconds.
     pub network_us: Quantity,
-    /// Share of a ring's bandwidth that an all-reduce along a tree reaches; none where the library has no trees.
+    /// Bandwidth of an all-reduce along a tree, relative to a ring; `None` if the library has no trees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<Quantity>,
-    /// Number of nodes in a group at which the network gives it half of its bandwidth; none where it does not fall.
+    /// Number of nodes in a group at which the network's bandwidth halves; `None` if it does not fall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_nodes: Option<Quantity>,
-    /// Bandwidths of rings, measured with all sibling groups active at once. The first row that fits counts.
+    /// Bandwidths of rings, measured with all sibling groups active at once. The first matching row applies.
     #[serde(default)]
     pub table: Vec<TableRow>,
-    /// Collectives that were timed one by one; they replace everything else for groups of their kind.
+    /// Collectives that were timed individually; they replace everything else for groups of their kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Timed>,
-    /// What they cost more where ranks share cores, by rising number of ranks.
+    /// Their extra cost where ranks share cores, by rising number of ranks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late: Vec<Lateness>,
 }
@@ -46,7 +46,7 @@ pub struct TableRow {
     pub inner: [usize; 2],
     /// Smallest and largest number of ranks.
     pub size: [usize; 2],
-    /// What each ring gets, each way, in GB/s.
+    /// Bandwidth of each ring, each way, in GB/s.
     pub gbps: Quantity,
 }
 
@@ -54,11 +54,11 @@ pub struct TableRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timed {
-    /// Ranks on the node in that run.
+    /// Number of ranks on the node in that run.
     pub ranks: usize,
     /// Distance between neighbours of the group.
     pub inner: usize,
-    /// Ranks of the group.
+    /// Number of ranks in the group.
     pub size: usize,
     /// Which collective.
     pub operation: Operation,
@@ -67,7 +67,7 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Seconds for a buffer of `bytes`, on straight lines between the points.
+    /// Seconds for a buffer of `bytes`, interpolated linearly between the points.
     pub fn seconds(&self, bytes: f64) -> f64 {
         let Some(&[first_bytes, first_us]) = self.points.first() else {
             return 0.0;
@@ -90,14 +90,14 @@ impl Timed {
 }
 
 impl Links {
-    /// The measured bandwidth of a ring in bytes a second, if a row of the table fits.
+    /// The measured bandwidth of a ring in bytes per second, if a row of the table matches.
     pub fn in_table(&self, inner: usize, size: usize) -> Option<f64> {
         let within = |[low, high]: [usize; 2], value: usize| low <= value && value <= high;
         let fits = |row: &&TableRow| within(row.inner, inner) && within(row.size, size);
         self.table.iter().find(fits).map(|row| row.gbps.value * 1e9)
     }
 
-    /// Timed runs of a collective for groups of that kind, from the run whose number of ranks is nearest.
+    /// The timed runs of a collective for groups of that kind, from the run with the nearest number of ranks.
     pub fn timed(
         &self,
         operation: Operation,

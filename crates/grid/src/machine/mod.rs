@@ -1,9 +1,10 @@
-//! Machine descriptions: what a device and its links can do, each number with its source.
+//! Machine descriptions: the capabilities of a device and its links, each number with its source.
 //!
-//! A [`Machine`] is read from a TOML file in `crates/grid/machines/` or from one that `fascicle bench --save` wrote. Read in this
-//! order: [`quantity`] (a number, its class and its source), [`device`] (memory, peaks, kernels, launches),
-//! [`product`] (how fast a matrix product of a shape runs), [`links`] (bandwidths and latencies), [`route`] (how a group
-//! of ranks lies on the nodes, and what a collective costs there), and [`crowding`] (ranks that share a host's cores).
+//! A [`Machine`] is read from a TOML file in `crates/grid/machines/`, or from one that `fascicle bench --save`
+//! wrote. Read in this order: [`quantity`] (a number, its class and its source), [`device`] (memory, peaks,
+//! kernels, launches), [`product`] (the speed of a GEMM by shape), [`links`] (bandwidths and latencies),
+//! [`route`] (the placement of a group on the nodes, and the cost of a collective there), and [`crowding`]
+//! (ranks that share a host's cores).
 
 pub mod collective;
 pub mod crowding;

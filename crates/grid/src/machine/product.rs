@@ -1,32 +1,35 @@
-//! How fast a matrix product of a shape runs.
+//! The speed of a GEMM by shape.
 //!
-//! On an accelerator the result is cut into tiles, one a multiprocessor at a time: the last wave is partly idle, a short
-//! contracted size leaves the pipeline's ends unfilled, and the transposed variants differ. Where speeds of shapes were
-//! measured (`points`), those nearest give the speed instead.
+//! On an accelerator the result is cut into tiles, and a multiprocessor computes one tile at a time. The last
+//! wave is partly idle, a short contracted size leaves the ends of the pipeline unfilled, and the transposed
+//! variants differ. If speeds of shapes were measured (`points`), the speed comes from the nearest of them
+//! instead.
 
 use super::{device::Device, quantity::Quantity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The speed of products on a device.
+/// The speed of GEMMs on a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Product {
-    /// Share of the advertised peak that a very large product reaches, by element type; `other` for those not named.
+    /// Fraction of the advertised peak that a very large GEMM reaches, by element type; `other` applies to
+    /// types not named.
     pub efficiency: BTreeMap<String, Quantity>,
-    /// Multiprocessors (compute units) that tiles are dealt to.
+    /// Number of multiprocessors (compute units) that process tiles.
     pub units: Quantity,
-    /// Rows and columns of a tile, and its share of the largest tile's speed.
+    /// Rows and columns of a tile, and its speed relative to the largest tile.
     pub tiles: Vec<Tile>,
-    /// Contracted size at which half the time of a tile is filling and draining.
+    /// Contracted size at which half the time of a tile goes into filling and draining.
     pub half_depth: Quantity,
-    /// Share of NN's speed that a variant has.
+    /// Speed of each variant relative to NN.
     #[serde(default)]
     pub variants: Vec<VariantSpeed>,
-    /// Measured speeds of shapes; where there are any, they replace tiles, depth and variants.
+    /// Measured speeds of shapes; if there are any, they replace tiles, depth and variants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<Point>,
-    /// Share of their speed that is left inside a step, where other work has been through the caches; 1 if not given.
+    /// Fraction of their speed that remains inside a step, where other work has used the caches; 1 if not
+    /// given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_step: Option<Quantity>,
 }
@@ -39,11 +42,11 @@ pub struct Tile {
     pub rows: usize,
     /// Columns.
     pub columns: usize,
-    /// Share of the largest tile's speed.
+    /// Speed relative to the largest tile.
     pub speed: f64,
 }
 
-/// Which factor is taken transposed.
+/// Which factor is transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
@@ -57,16 +60,16 @@ pub enum Variant {
     Tt,
 }
 
-/// The speed of a variant, from a size on.
+/// The speed of a variant, from some size on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VariantSpeed {
     /// Which variant.
     pub variant: Variant,
-    /// Smallest of `m` and `n`, whichever is larger, at which it applies.
+    /// The size from which it applies: the larger of `m` and `n` must reach it.
     #[serde(default)]
     pub from: usize,
-    /// Share of NN's speed.
+    /// Speed relative to NN.
     pub speed: Quantity,
 }
 
@@ -82,13 +85,13 @@ pub struct Point {
     pub k: usize,
     /// Element type.
     pub dtype: String,
-    /// Which factor is taken transposed.
+    /// Which factor is transposed.
     pub variant: Variant,
-    /// Tflop/s that were measured.
+    /// Measured Tflop/s.
     pub tflops: f64,
 }
 
-/// A product to be timed.
+/// A GEMM whose time is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProductShape<'a> {
     /// Rows of the result.
@@ -99,7 +102,7 @@ pub struct ProductShape<'a> {
     pub k: usize,
     /// Element type of the factors.
     pub dtype: &'a str,
-    /// Which factor is taken transposed.
+    /// Which factor is transposed.
     pub variant: Variant,
     /// Bytes of the three matrices.
     pub bytes: usize,
@@ -113,7 +116,8 @@ impl ProductShape<'_> {
 }
 
 impl Product {
-    /// Seconds on a device that does nothing else. `tuned` takes the fastest variant, at the cost of no transposition.
+    /// Seconds on an otherwise idle device. `tuned` takes the fastest variant and counts no cost for
+    /// transposing.
     pub fn seconds(&self, shape: &ProductShape<'_>, device: &Device, tuned: bool) -> f64 {
         if let Some(rate) = self.measured(shape) {
             return shape.flop() / (rate * self.in_step.as_ref().map_or(1.0, |share| share.value));
@@ -143,7 +147,7 @@ impl Product {
         efficiency.map_or(0.8, |share| share.value)
     }
 
-    // Share of the multiprocessors' time that works on the result, with the best of the tiles.
+    // Fraction of the multiprocessors' time that goes into the result, with the best of the tiles.
     fn tiling(&self, shape: &ProductShape<'_>) -> f64 {
         let share = |tile: &Tile| {
             let tiles = shape.m.div_ceil(tile.rows) * shape.n.div_ceil(tile.columns);
@@ -164,7 +168,8 @@ impl Product {
             .map_or(1.0, |found| found.speed.value)
     }
 
-    // Of the measured shapes, those whose three sizes are nearest in proportion count most.
+    // Interpolated from the measured shapes; those whose three sizes are nearest in proportion have the most
+    // weight.
     fn measured(&self, shape: &ProductShape<'_>) -> Option<f64> {
         let away = |a: usize, b: usize| (a.max(1) as f64 / b.max(1) as f64).ln().powi(2);
         let distance = |point: &Point| {
@@ -181,7 +186,7 @@ impl Product {
             .filter(|point| point.dtype == shape.dtype);
         let (mut weights, mut sum) = (0.0, 0.0);
         for point in alike {
-            // The third power of the squared distance: half as far counts 64 times as much.
+            // The third power of the squared distance: at half the distance, a shape has 64 times the weight.
             let weight = 1.0 / (distance(point) + 1e-3).powi(3);
             weights += weight;
             sum += weight * point.tflops.max(1e-9).ln();

@@ -1,14 +1,14 @@
-//! A number with where it comes from.
+//! A number with its origin.
 
 use serde::{Deserialize, Serialize};
 
-/// How a number was come by.
+/// The origin of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Read off a run, by us or by the source named.
+    /// Read from a run, by us or by the named source.
     Measured,
-    /// Stated by the maker or the site.
+    /// Stated by the vendor or the site.
     Datasheet,
     /// Chosen so that predictions agree with measurements; the source says which.
     Fitted,
@@ -20,14 +20,14 @@ pub enum Class {
 pub struct Quantity {
     /// The number.
     pub value: f64,
-    /// How it was come by.
+    /// The kind of its origin.
     pub class: Class,
-    /// Where it stands, or how it was measured.
+    /// Where it is published, or how it was measured.
     pub source: String,
 }
 
 impl Quantity {
-    /// A number that was measured in a way that `source` tells.
+    /// A number measured as `source` describes.
     pub fn measured(value: f64, source: impl Into<String>) -> Quantity {
         Quantity {
             value,
@@ -36,7 +36,7 @@ impl Quantity {
         }
     }
 
-    /// What is wrong with it as a positive number, if anything is.
+    /// Why it is invalid as a positive number with a source, or `None`.
     pub(super) fn complaint(&self, name: &str) -> Option<String> {
         if !self.value.is_finite() || self.value <= 0.0 {
             return Some(format!(

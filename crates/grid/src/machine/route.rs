@@ -1,16 +1,16 @@
-//! How a group of ranks lies on the nodes.
+//! The placement of a group of ranks on the nodes.
 
-/// How many ranks each node has, the same on all.
+/// The number of ranks on each node, the same on all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
-    /// Ranks of the job.
+    /// Number of ranks in the job.
     pub ranks: usize,
-    /// Ranks of a node, one for each device in use.
+    /// Number of ranks per node, one for each device in use.
     pub per_node: usize,
 }
 
 impl Placement {
-    /// Ranks dealt to nodes of `devices`, node after node.
+    /// Ranks placed on nodes of `devices` devices, node after node.
     pub fn new(ranks: usize, devices: usize) -> Placement {
         Placement {
             ranks,
@@ -24,25 +24,25 @@ impl Placement {
     }
 }
 
-/// The way of a group's ring over nodes.
+/// The path of a group's ring over the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// Ranks of the group.
+    /// Number of ranks in the group.
     pub size: usize,
     /// Distance between neighbours: the product of the sizes of the axes inside.
     pub inner: usize,
-    /// Nodes that it touches.
+    /// Number of nodes that it touches.
     pub nodes: usize,
-    /// Its ranks on each of them, at most.
+    /// The most of its ranks on any one of them.
     pub per_node: usize,
-    /// Sibling rings that leave the same node, this one too.
+    /// Sibling rings that leave the same node, including this one.
     pub rings: usize,
-    /// Ranks of a node.
+    /// Number of ranks per node.
     pub ranks_per_node: usize,
 }
 
 impl Route {
-    /// The way of the group of these world ranks, which are rising.
+    /// The path of the group of these world ranks, given in ascending order.
     pub fn of(members: &[usize], placement: Placement) -> Route {
         let per_node = placement.per_node;
         let inner = match members {
@@ -67,7 +67,8 @@ impl Route {
         }
     }
 
-    /// The way of a group of `size` with `inner` ranks between neighbours, on nodes that are filled in order.
+    /// The path of a group of `size` ranks with `inner` ranks between neighbours, on nodes that are filled in
+    /// order.
     pub fn strided(inner: usize, size: usize, placement: Placement) -> Route {
         let node = placement.per_node;
         let per_node = if inner >= node {
