@@ -1,11 +1,11 @@
-//! Which processors a rank computes on: those that the launcher bound it to, or its share of the host's.
+//! The processors on which a rank computes: those to which the launcher bound it, or its share of the host's.
 
-/// What was decided for a rank.
+/// The binding chosen for a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binding {
-    /// Whether there is a processor for every rank, so that one that waits keeps nobody from working.
+    /// Whether every rank has its own processor, so that a waiting rank keeps nobody from working.
     pub(crate) own_core: bool,
-    /// Threads that it can compute with.
+    /// Number of threads available to it.
     pub(crate) threads: usize,
     /// For the start-up report.
     pub(crate) words: String,
@@ -13,9 +13,9 @@ pub(crate) struct Binding {
 
 /// The processors that this process may use.
 pub(crate) fn allowed() -> Vec<usize> {
-    // SAFETY: a bit set of plain words, for which zeros are the empty set.
+    // SAFETY: the type is a bit set of plain words, for which all zeros mean the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is as large as stated; 0 is the calling thread.
+    // SAFETY: the set has the stated size, and 0 is the calling thread.
     let status = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
     let all = 0..if status == 0 {
         8 * size_of::<libc::cpu_set_t>()
@@ -27,9 +27,10 @@ pub(crate) fn allowed() -> Vec<usize> {
         .collect()
 }
 
-/// Binds this thread, and the threads that it starts, to its share of the processors, unless the launcher has done so.
+/// Binds this thread, and the threads it starts, to its share of the processors, unless the launcher has done
+/// so.
 ///
-/// `masks` are the processors that each rank of this host may use, in the order of local ranks.
+/// `masks` holds the processors that each rank of this host may use, in the order of local ranks.
 pub(crate) fn bind(local_rank: usize, masks: &[Vec<usize>]) -> Binding {
     let share = share(local_rank, masks);
     let all = masks.get(local_rank).map_or(0, Vec::len);
@@ -58,13 +59,13 @@ pub(crate) fn bind(local_rank: usize, masks: &[Vec<usize>]) -> Binding {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Share {
-    /// The launcher has given ranks different processors.
+    /// The launcher gave the ranks different processors.
     Launcher,
-    /// Nobody else is on this host.
+    /// No other rank runs on this host.
     Alone,
-    /// There are more ranks than processors: the system shares them out better than a binding could.
+    /// There are more ranks than processors, and the system shares them better than a binding could.
     TooFew,
-    /// A part of what all ranks may use.
+    /// A part of the processors that all ranks may use.
     Own(Vec<usize>),
 }
 
@@ -83,13 +84,13 @@ fn share(local_rank: usize, masks: &[Vec<usize>]) -> Share {
 }
 
 fn set(cores: &[usize]) -> bool {
-    // SAFETY: a bit set of plain words, for which zeros are the empty set.
+    // SAFETY: the type is a bit set of plain words, for which all zeros mean the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the cores come from such a set, so they are within it.
+    // SAFETY: the cores come from such a set, so their indices are within it.
     cores
         .iter()
         .for_each(|&core| unsafe { libc::CPU_SET(core, &mut set) });
-    // SAFETY: the set is as large as stated; 0 is the calling thread.
+    // SAFETY: the set has the stated size, and 0 is the calling thread.
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) == 0 }
 }
 

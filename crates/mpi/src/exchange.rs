@@ -1,4 +1,5 @@
-//! The host exchange between processes: everyone writes to the group's first rank, which answers everyone.
+//! The host exchange between processes: every member sends to the group's first rank, which answers every
+//! member.
 
 use crate::job::Job;
 use bootstrap::world::Rendezvous;
@@ -11,23 +12,25 @@ use std::time::Duration;
 
 /// The call's name in errors.
 const OPERATION: &str = "exchange";
-/// Whoever waits for an answer waits longer than the rank that knows who is missing, and so lets that one tell.
+/// A rank that waits for an answer waits this much longer than the rank that knows which ranks are missing, so
+/// that the latter reports.
 const LONGER: Duration = Duration::from_secs(2);
 
-/// One rank's end of an exchange, which counts its own calls: the n-th call of one member meets the n-th of the others.
+/// One rank's end of an exchange. It counts its own calls: the n-th call of one member meets the n-th call of
+/// the others.
 pub(crate) struct HostExchange {
     job: Arc<Job>,
     label: String,
     members: Vec<usize>,
     index: usize,
-    // The same on all members, and different for every exchange that one of them has.
+    // The same on all members, and different for every exchange of a member.
     address: u64,
     timeout: Duration,
     calls: AtomicU64,
 }
 
 impl HostExchange {
-    /// The `occurrence`-th exchange of this label and these members.
+    /// The `occurrence`-th exchange with this label and these members.
     pub(crate) fn new(
         job: Arc<Job>,
         label: &str,
@@ -37,7 +40,7 @@ impl HostExchange {
     ) -> HostExchange {
         let mut hasher = DefaultHasher::new();
         (label, members, occurrence).hash(&mut hasher);
-        // 0 is the address of notices.
+        // 0 is reserved as the address of notices.
         let address = hasher.finish().max(1);
         let own = job.place().rank;
         let index = members.iter().position(|&member| member == own);
@@ -54,7 +57,7 @@ impl HostExchange {
         }
     }
 
-    // The first number of a call: one for the parts, one for the answer.
+    // The first number of a call, which uses two: one for the parts, one for the answer.
     fn next(&self) -> (u64, u64) {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         (call, 2 * call)
@@ -74,7 +77,7 @@ impl HostExchange {
         })
     }
 
-    // One letter of each of these members, in their order.
+    // Receives one letter from each of these members, in their order.
     fn receive(
         &self,
         from: &[usize],
@@ -196,7 +199,7 @@ impl fmt::Debug for HostExchange {
     }
 }
 
-// Each part with its length in front.
+// Each part, preceded by its length.
 fn pack(parts: &[Vec<u8>]) -> Vec<u8> {
     parts
         .iter()

@@ -1,9 +1,9 @@
-//! Who may call into MPI, and when nobody may any more.
+//! Controls which threads may call into MPI, and ends all calls for good.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// Open while data may move. Once it is closed, no call of ours lets MPI touch a buffer again, so that memory of
-/// messages that never completed can be freed: the job ends without them.
+/// Open while data may move. Once it is closed, none of our calls lets MPI touch a buffer again, so that
+/// buffers of unfinished messages can be freed. The job then ends without those messages.
 #[derive(Debug)]
 pub(crate) struct Gate(RwLock<bool>);
 
@@ -18,7 +18,7 @@ impl Gate {
         Some(self.0.read().unwrap_or_else(PoisonError::into_inner)).filter(|open| **open)
     }
 
-    /// Closes it, once everyone inside has left.
+    /// Closes it once every thread inside has left.
     pub(crate) fn close(&self) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = false;
     }

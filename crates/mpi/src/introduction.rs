@@ -1,10 +1,10 @@
-//! What processes tell each other first: where they run, and what they may use there.
+//! The first message between processes: where each runs, and which processors it may use there.
 
-/// What a process tells the others of itself.
+/// The facts that a process sends about itself.
 pub(crate) struct Introduction {
     /// World rank of the first rank on its host.
     pub(crate) leader: usize,
-    /// Its number on its host.
+    /// Its process id on its host.
     pub(crate) process: u32,
     /// Processors that it may use.
     pub(crate) cores: Vec<usize>,

@@ -1,4 +1,4 @@
-//! This process's part in the job: its place, its post, and how long it waits.
+//! This process's part in the job: its place, its post office, and its timeouts.
 
 use crate::cores;
 use crate::exchange::HostExchange;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
 use std::time::Duration;
 
-/// Patience of the start-up, before a configuration has told its own.
+/// Timeout of the start-up, before the configuration is known.
 const START: Duration = Duration::from_secs(60);
 
 /// The job, as this process sees it.
@@ -42,11 +42,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts MPI and finds everyone. Called once in a process; all processes of the job call it.
+    /// Starts MPI and finds all ranks. Called once per process, by all processes of the job.
     ///
     /// # Errors
-    /// [`Error::Vendor`] when MPI does not start, or does not take calls from several threads; [`Error::Invalid`] for a
-    /// longest message that is no such number.
+    /// [`Error::Vendor`] if MPI does not start, or does not allow calls from several threads;
+    /// [`Error::Invalid`] for an invalid longest message.
     pub(crate) fn join() -> Result<Arc<Job>> {
         let longest_bytes = limit::longest_bytes(std::env::var(limit::VARIABLE).ok())?;
         let first = |fault: Fault| failure(&fault, 0, "");
@@ -91,7 +91,7 @@ impl Job {
         })
     }
 
-    // Everybody learns where everybody is, and who shares its host.
+    // Exchanges where every rank runs, and which ranks share a host.
     fn introduce(self: &Arc<Self>) -> Result<()> {
         let fault = |fault: Fault| self.error(&fault, "");
         let shared = self.world.split_shared(self.rank).map_err(fault)?;
@@ -158,7 +158,7 @@ impl Job {
         Ok(())
     }
 
-    /// Where this rank is.
+    /// The place of this rank.
     pub(crate) fn place(&self) -> Place {
         let Job { rank, size, .. } = *self;
         let before = Place {
@@ -215,22 +215,22 @@ impl Job {
         self.peers.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Threads that this rank can compute with.
+    /// Number of threads available to this rank.
     pub(crate) fn threads(&self) -> usize {
         self.threads.load(Ordering::Relaxed)
     }
 
-    /// Whether waiting threads may hold on to their processor a little.
+    /// Whether waiting threads may keep their processor for a short time.
     pub(crate) fn is_eager(&self) -> bool {
         self.eager.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the longest message; longer ones go in several.
+    /// Bytes of the longest message; longer ones are split.
     pub(crate) fn longest_bytes(&self) -> usize {
         self.longest_bytes
     }
 
-    /// Whether every rank has come to the job's end, from where on processes may go.
+    /// Whether every rank has reached the end of the job, after which processes may exit.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Acquire)
     }
@@ -239,7 +239,7 @@ impl Job {
         self.leaving.store(true, Ordering::Release);
     }
 
-    /// How many exchanges of this label and these members there were.
+    /// The number of earlier exchanges with this label and these members.
     pub(crate) fn occurrence(&self, label: &str, members: &[usize]) -> u64 {
         let mut occurrences = lock(&self.occurrences);
         let next = occurrences
@@ -249,17 +249,17 @@ impl Job {
         *next
     }
 
-    /// MPI's refusal as an error; `about` says to or from whom, in which call of which group.
+    /// MPI's fault as an error; `about` names the peer, the call and the group.
     pub(crate) fn error(&self, fault: &Fault, about: &str) -> Error {
         failure(fault, self.place().local_rank, about)
     }
 
-    /// A wait that begins now.
+    /// A wait that starts now.
     pub(crate) fn wait(&self, timeout: Duration) -> Wait {
         Wait::new(self.is_eager(), timeout)
     }
 
-    /// Empties the post once, or waits a little.
+    /// Empties the post office once, or waits briefly.
     ///
     /// # Errors
     /// MPI's.

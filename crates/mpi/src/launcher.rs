@@ -1,4 +1,5 @@
-//! What the program sees: one job a process, joined when it is first needed, left when the process ends.
+//! The launcher as the program sees it: one job per process, joined when it is first needed and left when the
+//! process ends.
 
 use crate::exchange::{HostExchange, Meeting};
 use crate::group::HostTransport;
@@ -27,14 +28,15 @@ fn job() -> Result<Arc<Job>> {
     JOB.get_or_init(|| {
         let job = Job::join()?;
         watch_panics(&job);
-        // SAFETY: the handler takes no arguments, does not unwind, and stays in the program.
+        // SAFETY: the handler takes no arguments, does not unwind, and remains loaded in the program.
         unsafe { libc::atexit(at_exit) };
         Ok(job)
     })
     .clone()
 }
 
-// A rank that unwinds may wait for its own streams, and these for other ranks: they must hear of the panic first.
+// A rank that unwinds may wait for its own streams, and these for other ranks, so the others must learn of the
+// panic first.
 fn watch_panics(job: &Arc<Job>) {
     let (job, previous) = (job.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |info| {
@@ -68,7 +70,7 @@ fn said<'a>(info: &'a std::panic::PanicHookInfo<'_>) -> &'a str {
         .unwrap_or("no message")
 }
 
-// MPI wants to be left before a process ends, also by a program that knows nothing of it.
+// MPI must be finalised before a process ends, even by a program that does not know of MPI.
 extern "C" fn at_exit() {
     if let Some(Ok(job)) = JOB.get() {
         Mpi.end(u8::from(job.abort().raised().is_some()));
@@ -134,7 +136,7 @@ impl Processes for Mpi {
         job.ending.settle(&job);
         match job.ending.lost(&job) {
             Some(lost) => lost,
-            // The process that tells ends this one.
+            // The process that reports ends this one.
             None => loop {
                 std::thread::park();
             },
@@ -153,7 +155,7 @@ impl Processes for Mpi {
         if status != 0 || job.abort().raised().is_some() {
             raw::abort(i32::from(status.max(1)));
         }
-        // Without a timeout: another rank may rightly still be at work.
+        // Without a timeout, because another rank may legitimately still be at work.
         let members: Vec<usize> = (0..job.place().size).collect();
         let everyone = HostExchange::new(job.clone(), "end", &members, 0, Duration::MAX);
         if hal::Exchange::barrier(&everyone).is_err() {

@@ -1,16 +1,16 @@
-//! Ranks as processes under mpirun or srun: bootstrap, and collectives between hosts' memories.
+//! Ranks as processes under mpirun or srun: bootstrap, and collectives between host memories.
 //!
-//! With the feature `link` this crate holds what a launcher of processes has to: `processes` gives the
+//! With the feature `link`, this crate provides what a launcher of processes needs: `processes` returns the
 //! [`bootstrap::Processes`] of this program. Without it the crate is empty, and nothing needs an MPI library.
 //!
-//! MPI moves messages and makes communicators, and nothing else: every wait is a loop of ours, which also watches the
-//! clock and the abort signal, and every reduction is the CPU vendor's, in the order of ranks, so that processes give
-//! the bits that threads give.
+//! MPI only moves messages and creates communicators. Every wait is a loop of ours, which also watches the
+//! clock and the abort signal. Every reduction is the CPU vendor's, in the order of ranks, so processes give
+//! the same bits as threads.
 //!
-//! Read in this order: `raw` (MPI's calls, with results), `gate` (who may call), `limit` (the longest message),
-//! `introduction` and `job` (this process's part in the job), `post` and `exchange` (bytes between hosts), `notice` and
-//! `monitor` (how a failure becomes known to all), `wait` (patience), `group` (collectives), `cores` (binding),
-//! `launcher` (what the program sees).
+//! Read in this order: `raw` (MPI's calls, with results), `gate` (which threads may call), `limit` (the longest
+//! message), `introduction` and `job` (this process's part in the job), `post` and `exchange` (bytes between
+//! hosts), `notice` and `monitor` (how all processes learn of a failure), `wait` (timeouts), `group`
+//! (collectives), `cores` (binding), `launcher` (the program's view).
 
 #[cfg(feature = "link")]
 mod cores;

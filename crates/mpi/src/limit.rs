@@ -1,20 +1,20 @@
-//! The longest message; what is longer goes in several.
+//! The longest message; longer ones are split.
 
 use hal::{Error, Result};
 
-/// Holds the longest message in bytes, the same for all processes. Below Open MPI's limit of eager messages, 64 KiB over
-/// TCP, no message waits for the receiver's word, and both directions of a link move at once.
+/// Holds the longest message in bytes, the same for all processes. Below Open MPI's eager limit (64 KiB over
+/// TCP), no message waits for the receiver's answer, and both directions of a link carry data at once.
 pub(crate) const VARIABLE: &str = "FASCICLE_MPI_LONGEST_MESSAGE";
 
 /// MPI counts in 32 bits.
 const MOST: usize = 1 << 30;
-/// Shorter ones would be heads more than contents.
+/// With shorter messages, most of the traffic would be headers.
 const LEAST: usize = 64;
 
-/// The number that was asked for, or the most.
+/// The requested number, or the maximum.
 ///
 /// # Errors
-/// [`Error::Invalid`] for what is no number of bytes, or none in bounds.
+/// [`Error::Invalid`] if it is not a number of bytes, or out of bounds.
 pub(crate) fn longest_bytes(asked: Option<String>) -> Result<usize> {
     let Some(text) = asked else { return Ok(MOST) };
     let parsed = text

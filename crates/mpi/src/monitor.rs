@@ -1,8 +1,9 @@
-//! How a failure becomes known to all processes, and how the job ends then.
+//! How all processes learn of a failure, and how the job ends then.
 //!
-//! A thread of each process empties its post and watches the other processes of its host. Whoever fails tells all
-//! others; they end their waits and answer with what they were doing. The lowest rank that failed tells the user, and the
-//! rank that answered nobody is named. Only then is the gate closed, and failed waits give their buffers back.
+//! A thread of each process empties its post office and watches the other processes of its host. A process that
+//! fails notifies all others, which end their waits and answer with what they were doing. The lowest rank that
+//! failed prints the report, and names the rank that answered nobody. Only then is the gate closed, and failed
+//! waits return their buffers.
 
 use crate::job::Job;
 use crate::notice::{Failed, Notice};
@@ -16,20 +17,20 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often the post is emptied and the neighbours are looked at.
+/// Interval at which the post office is emptied and the neighbours are checked.
 const TICK: Duration = Duration::from_millis(20);
 /// The same while the job is ending.
 const FAST_TICK: Duration = Duration::from_millis(2);
-/// Waits have that long to say where they were interrupted, before this process answers.
+/// Time for waits to report where they were interrupted, before this process answers.
 const INTERRUPTING: Duration = Duration::from_millis(20);
-/// Others that fail at the same time have that long to say so.
+/// Time for other ranks that fail simultaneously to report it.
 const TOGETHER: Duration = Duration::from_millis(150);
-/// Ranks have that long to answer; mpirun gives as little as a second once it has lost a process.
+/// Time for ranks to answer; mpirun allows as little as a second once it has lost a process.
 const ANSWERING: Duration = Duration::from_millis(600);
-/// A process that has not ended by itself so long after the job was settled is ended.
+/// A process that has not ended by itself this long after the job was settled is ended.
 const GRACE: Duration = Duration::from_secs(6);
 
-/// How far the job's end is, as this process knows.
+/// The state of the job's end, as far as this process knows.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     state: Mutex<State>,
@@ -40,7 +41,7 @@ pub(crate) struct Ending {
 #[derive(Debug, Default)]
 struct State {
     since: Option<Instant>,
-    // By the rank that told.
+    // By the rank that reported.
     failed: BTreeMap<usize, Failed>,
     states: BTreeMap<usize, (String, Duration)>,
     unanswered: Vec<usize>,
@@ -104,7 +105,7 @@ fn run(job: &Job) {
 }
 
 fn pump(job: &Job) -> Result<()> {
-    // A closed gate is no failure: the job has ended.
+    // A closed gate is not a failure: the job has ended.
     if let Some(_open) = job.gate().enter() {
         job.post().pump().map_err(|fault| job.error(&fault, ""))?;
     }
@@ -123,7 +124,7 @@ fn pump(job: &Job) -> Result<()> {
     Ok(())
 }
 
-// Processes of this host that are there no more, though the job is not over.
+// Detects processes of this host that no longer exist although the job is not over.
 fn bury(job: &Job) {
     for &(rank, process) in job
         .peers()
@@ -145,7 +146,7 @@ fn bury(job: &Job) {
     }
 }
 
-// A process that has died stays in the table until its parent asks: as a zombie.
+// A process that has died stays in the table as a zombie until its parent collects it.
 fn is_alive(process: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     let state = stat
@@ -155,7 +156,7 @@ fn is_alive(process: i32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-// One step of the ending, if there is one.
+// One step of the ending, if the job is ending.
 fn advance(job: &Job, state: &mut State) {
     let Some((rank, reason)) = job.abort().raised() else {
         return;
@@ -198,7 +199,7 @@ fn advance(job: &Job, state: &mut State) {
     }
 }
 
-// How long this process goes on moving data: who tells waits for answers, the others answer.
+// How long this process keeps moving data: the reporting process waits for answers, and the others answer.
 fn patience(job: &Job, state: &State) -> Duration {
     let all_known = silent(job, state).is_empty();
     if state.failed.contains_key(&job.place().rank) && all_known {
@@ -208,7 +209,7 @@ fn patience(job: &Job, state: &State) -> Duration {
     }
 }
 
-// Ranks of which nothing was heard.
+// Ranks that have sent nothing.
 fn silent(job: &Job, state: &State) -> Vec<usize> {
     let known = |rank: &usize| {
         *rank == job.place().rank
@@ -219,7 +220,7 @@ fn silent(job: &Job, state: &State) -> Vec<usize> {
     (0..job.place().size).filter(|rank| !known(rank)).collect()
 }
 
-// A notice that does not go out is one that its receiver does not hear: it ends by its own watchdog.
+// A receiver whose notice cannot be sent ends by its own watchdog.
 fn send(job: &Job, to: usize, notice: &Notice) {
     if let Some(_open) = job.gate().enter() {
         job.post().send(to, NOTICES, 0, &notice.encode()).ok();
@@ -237,7 +238,7 @@ fn own_state(job: &Job, state: &State) -> (String, Duration) {
     (what, age)
 }
 
-// The process did not end by itself: a rank is stuck where it hears nothing.
+// The process did not end by itself, because a rank is stuck where it notices nothing.
 fn give_up(job: &Job, state: &mut State) -> ! {
     if let Some(lost) = lost(job, state).filter(|_| !state.told) {
         let failure = bootstrap::Failure::<String> {
@@ -250,7 +251,7 @@ fn give_up(job: &Job, state: &mut State) -> ! {
     raw::abort(1)
 }
 
-// What the user is told, if it is this process that tells.
+// The report for the user, if this process prints it.
 fn lost(job: &Job, state: &State) -> Option<Lost> {
     let own = job.place().rank;
     if state.failed.first_key_value().map(|(&rank, _)| rank) != Some(own) {
@@ -259,7 +260,7 @@ fn lost(job: &Job, state: &State) -> Option<Lost> {
     let silent = silent(job, state);
     let told: Vec<&Failed> = state.failed.values().collect();
     let first = told.iter().find(|failed| failed.missing.is_empty());
-    // Of those that waited, the one that waited for a rank which does not answer knows best.
+    // Among ranks that waited, the one that waited for an unresponsive rank knows the most.
     let knows = || {
         told.iter()
             .find(|failed| failed.missing.iter().any(|rank| silent.contains(rank)))
@@ -310,7 +311,7 @@ impl Ending {
         );
     }
 
-    /// Ends the job because of what happened to a rank, unless it is ending already.
+    /// Ends the job because of what happened to a rank, unless the job is already ending.
     pub(crate) fn tell(&self, job: &Job, failed: Failed) {
         let mut state = lock(&self.state);
         if job.abort().raised().is_none() {
@@ -321,12 +322,12 @@ impl Ending {
         }
     }
 
-    /// Notes where a wait was when the job ended.
+    /// Records where a wait was when the job ended.
     pub(crate) fn interrupted(&self, place: String) {
         lock(&self.state).interrupted.insert(place);
     }
 
-    /// Waits until no data moves any more; at once while the job is not ending.
+    /// Waits until no data moves any more; returns at once if the job is not ending.
     pub(crate) fn settle(&self, job: &Job) {
         let mut state = lock(&self.state);
         while job.abort().raised().is_some() && state.settled.is_none() && !state.over {
@@ -338,7 +339,7 @@ impl Ending {
         }
     }
 
-    /// What the user is told, if it is this process that tells.
+    /// The report for the user, if this process prints it.
     pub(crate) fn lost(&self, job: &Job) -> Option<Lost> {
         let mut state = lock(&self.state);
         let lost = lost(job, &state);
@@ -346,7 +347,7 @@ impl Ending {
         lost
     }
 
-    /// Ends the thread: the job is over, and no failure can come any more.
+    /// Ends the thread: the job is over, and no failure can occur any more.
     pub(crate) fn stop(&self) {
         lock(&self.state).over = true;
         self.changed.notify_all();

@@ -1,11 +1,11 @@
-//! What processes tell each other about a job that fails.
+//! Messages between processes about a failing job.
 
 use std::time::Duration;
 
 /// One notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// A rank has failed; whoever hears it ends too, and answers with its state.
+    /// A rank has failed; each receiver ends too, and answers with its state.
     Failed(Failed),
     /// What the sender was doing.
     State {
@@ -21,7 +21,7 @@ pub(crate) enum Notice {
 pub(crate) struct Failed {
     /// World rank.
     pub(crate) rank: usize,
-    /// World ranks for which it waited too long, if that is how.
+    /// World ranks for which it waited too long, if that was the failure.
     pub(crate) missing: Vec<usize>,
     /// In words.
     pub(crate) reason: String,
@@ -51,7 +51,7 @@ impl Notice {
         }
     }
 
-    /// From bytes; `None` for what no version of this program sends.
+    /// Decodes bytes; `None` for bytes that no version of this program sends.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Notice> {
         let (kind, mut rest) = bytes.split_first()?;
         let mut word = || {

@@ -1,21 +1,21 @@
-//! Letters between hosts: bytes with an address, which whoever waits for them finds in a box.
+//! Letters between hosts: bytes with an address, delivered to a box where the recipient finds them.
 //!
-//! One communicator carries the letters of all exchanges and all notices. Any thread that waits empties it for all
-//! threads, so no letter waits for the thread that it is meant for.
+//! One communicator carries the letters of all exchanges and all notices. Any waiting thread empties it for all
+//! threads, so no letter waits for a particular thread.
 
 use crate::raw::{self, Comm, Fault, Request};
 use crate::wait::lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-/// Bytes in front of every letter: its address and its number there.
+/// Bytes at the start of every letter: its address and its number at that address.
 const HEAD: usize = 16;
-/// MPI's tags are not needed: letters carry their own address.
+/// MPI's tags are unused, because letters carry their own address.
 const TAG: i32 = 0;
 /// The address of notices, which no exchange has.
 pub(crate) const NOTICES: u64 = 0;
 
-/// Where a letter belongs: who sent it, the exchange, and its number there.
+/// The slot of a letter: its sender, the exchange, and its number there.
 type Slot = (usize, u64, u64);
 
 /// This process's post office.
@@ -24,7 +24,7 @@ pub(crate) struct Post {
     comm: Comm,
     rank: usize,
     boxes: Mutex<Boxes>,
-    // Letters whose bytes are still moving; whoever holds the lock moves them on.
+    // Letters whose bytes are still moving; the holder of the lock advances them.
     moving: Mutex<Moving>,
 }
 
@@ -36,7 +36,7 @@ struct Boxes {
 
 #[derive(Debug, Default)]
 struct Moving {
-    // The vectors are read by MPI until their request has ended.
+    // MPI reads these vectors until their request has completed.
     out: Vec<(Request, Vec<u8>)>,
     come: Vec<(Request, usize, Vec<u8>)>,
 }
@@ -52,7 +52,7 @@ impl Post {
         }
     }
 
-    /// Sends a letter; the receiver need not wait for it yet.
+    /// Sends a letter; the receiver need not be waiting for it yet.
     ///
     /// # Errors
     /// MPI's, and a letter of 2 GiB or more.
@@ -85,17 +85,17 @@ impl Post {
         Ok(())
     }
 
-    /// The letter for a slot, if it has come.
+    /// The letter for a slot, if it has arrived.
     pub(crate) fn take(&self, from: usize, address: u64, number: u64) -> Option<Vec<u8>> {
         lock(&self.boxes).letters.remove(&(from, address, number))
     }
 
-    /// The next notice, and who sent it.
+    /// The next notice, and its sender.
     pub(crate) fn take_notice(&self) -> Option<(usize, Vec<u8>)> {
         lock(&self.boxes).notices.pop_front()
     }
 
-    /// Puts what has arrived into its boxes; whether anything had.
+    /// Delivers what has arrived, and returns whether anything had.
     ///
     /// # Errors
     /// MPI's.
@@ -143,7 +143,7 @@ impl Post {
     }
 }
 
-// Takes those whose request has ended out of the list, in their order.
+// Removes the entries whose request has completed, in their order.
 fn swept<T>(
     list: &mut Vec<T>,
     request: impl Fn(&mut T) -> &mut Request,

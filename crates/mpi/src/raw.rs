@@ -1,4 +1,5 @@
-//! MPI's calls, with results instead of status codes. Callers hold the [`Gate`](crate::gate::Gate) where they move data.
+//! MPI's calls, with results instead of status codes. Callers hold the [`Gate`](crate::gate::Gate) wherever
+//! data moves.
 
 use mpi::ffi::*;
 use std::ffi::{CStr, c_int, c_void};
@@ -14,10 +15,10 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Whether a message was longer than what was to receive it.
+    /// Whether a message was longer than its receive buffer.
     pub(crate) fn is_truncation(&self) -> bool {
         let mut class = 0;
-        // SAFETY: any code may be asked about.
+        // SAFETY: the call accepts any code.
         unsafe { MPI_Error_class(self.code, &mut class) };
         class == MPI_ERR_TRUNCATE as c_int
     }
@@ -48,7 +49,7 @@ fn words(code: c_int) -> String {
         .into_owned()
 }
 
-/// The library in words; may be asked before MPI is started.
+/// A description of the library; valid before MPI is started.
 pub(crate) fn library() -> String {
     // SAFETY: a constant of the library, read only.
     let room = unsafe { RSMPI_MAX_LIBRARY_VERSION_STRING } as usize;
@@ -69,7 +70,7 @@ pub(crate) fn library() -> String {
         .to_owned()
 }
 
-/// Name of the host, as MPI knows it.
+/// Name of the host, as MPI reports it.
 pub(crate) fn host() -> String {
     let (mut text, mut len) = ([0; 1025], 0);
     // SAFETY: longer than the longest name of any MPI library (256), and stays zero-terminated.
@@ -80,7 +81,7 @@ pub(crate) fn host() -> String {
         .into_owned()
 }
 
-/// Starts MPI for calls from several threads at once; whether the library allows them.
+/// Starts MPI for calls from several threads at once, and returns whether the library allows them.
 pub(crate) fn start() -> Result<bool> {
     let mut provided = 0;
     // SAFETY: no arguments are passed, which MPI permits; called once, by `Job::join`.
@@ -99,11 +100,11 @@ pub(crate) fn start() -> Result<bool> {
 
 /// Leaves MPI.
 pub(crate) fn finish() -> Result<()> {
-    // SAFETY: called once, after the last other call.
+    // SAFETY: called once, after every other call.
     checked("MPI_Finalize", unsafe { MPI_Finalize() })
 }
 
-/// So long the library may take to end the job, before this process ends without it.
+/// Time for the library to end the job, before this process ends without it.
 const ABORTING: Duration = Duration::from_secs(5);
 
 /// Ends all processes of the job with this exit status.
@@ -156,7 +157,7 @@ impl Comm {
         Ok(size as usize)
     }
 
-    /// A communicator of the same ranks whose messages are apart. All ranks call it.
+    /// A communicator of the same ranks with separate messages. All ranks call it.
     pub(crate) fn duplicate(self) -> Result<Comm> {
         let mut copy = self;
         // SAFETY: the communicator is live.
@@ -181,7 +182,7 @@ impl Comm {
         part.returning_errors()
     }
 
-    /// Rank in `all` of the first rank here.
+    /// The rank in `all` of the first rank of this communicator.
     pub(crate) fn leader_in(self, all: Comm) -> Result<usize> {
         let (mut mine, mut others) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: the communicator is live; MPI writes the handle when it succeeds.
@@ -202,7 +203,7 @@ impl Comm {
         checked("MPI_Group_translate_ranks", code).map(|()| leader as usize)
     }
 
-    /// A communicator of some ranks, in this order. Those ranks call it, with the same tag, and no others.
+    /// A communicator of some ranks, in this order. Only those ranks call it, all with the same tag.
     pub(crate) fn create_group(self, members: &[usize], tag: c_int) -> Result<Comm> {
         let ranks: Vec<c_int> = members.iter().map(|&rank| rank as c_int).collect();
         let mut all = MaybeUninit::uninit();
@@ -226,7 +227,7 @@ impl Comm {
         part.returning_errors()
     }
 
-    /// The largest tag that messages may have.
+    /// The largest tag that messages may use.
     pub(crate) fn largest_tag(self) -> c_int {
         let (mut value, mut found) = (std::ptr::null_mut::<c_int>(), 0);
         // SAFETY: the communicator is live; MPI writes a pointer to an int that it owns.
@@ -238,7 +239,7 @@ impl Comm {
                 &mut found,
             )
         };
-        // The standard guarantees that much.
+        // The standard guarantees at least this value.
         const LEAST: c_int = 32_767;
         if code != MPI_SUCCESS as c_int || found == 0 || value.is_null() {
             return LEAST;
@@ -257,7 +258,7 @@ impl Comm {
         tag: c_int,
     ) -> Result<Request> {
         let mut request = null();
-        // SAFETY: the communicator is live; the caller vouches for the bytes.
+        // SAFETY: the communicator is live; the caller guarantees the bytes.
         let code = unsafe {
             MPI_Isend(
                 bytes.cast(),
@@ -282,7 +283,7 @@ impl Comm {
         tag: c_int,
     ) -> Result<Request> {
         let mut request = null();
-        // SAFETY: the communicator is live; the caller vouches for the bytes.
+        // SAFETY: the communicator is live; the caller guarantees the bytes.
         let code = unsafe {
             MPI_Irecv(
                 bytes.cast(),
@@ -297,7 +298,8 @@ impl Comm {
         checked("MPI_Irecv", code).map(|()| Request(request))
     }
 
-    /// A message that has arrived and that nobody has asked for: who sent it, and its bytes, still on their way.
+    /// A message that has arrived without a posted receive: its sender, and its bytes, which are still in
+    /// flight.
     pub(crate) fn arrived(self) -> Result<Option<(usize, Vec<u8>, Request)>> {
         let (mut found, mut message) = (0, MaybeUninit::uninit());
         let mut status = MaybeUninit::<MPI_Status>::uninit();
@@ -320,7 +322,7 @@ impl Comm {
         let (mut message, status) = unsafe { (message.assume_init(), status.assume_init()) };
         let mut bytes = vec![0; received(&status)];
         let mut request = null();
-        // SAFETY: the bytes' heap memory stays where it is while the vector moves with its request.
+        // SAFETY: the heap memory of the bytes does not move while the vector moves with its request.
         let code = unsafe {
             MPI_Imrecv(
                 bytes.as_mut_ptr().cast(),
@@ -335,7 +337,7 @@ impl Comm {
     }
 }
 
-// Messages are cut to fit long before: `group::wire` and `post`.
+// Messages are split to fit long before this, in `group::wire` and `post`.
 fn count(len: usize) -> c_int {
     c_int::try_from(len).expect("a bug: a message of 2 GiB or more was not cut")
 }
@@ -352,7 +354,7 @@ fn received(status: &MPI_Status) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(crate) struct Request(MPI_Request);
@@ -360,21 +362,22 @@ pub(crate) struct Request(MPI_Request);
 // SAFETY: a handle; the library was started with MPI_THREAD_MULTIPLE.
 unsafe impl Send for Request {}
 
-/// A request that ended: its index, the bytes that a receive got, and whether MPI refused it.
+/// A request that completed: its index, the bytes that a receive obtained, and whether MPI refused it.
 pub(crate) struct Ended {
     pub(crate) index: usize,
     pub(crate) bytes: usize,
     pub(crate) outcome: Result<()>,
 }
 
-/// Room for what [`some`] is told, kept from call to call.
+/// Buffers for the results of [`some`], kept from call to call.
 #[derive(Default)]
 pub(crate) struct Room {
     indices: Vec<c_int>,
     statuses: Vec<MPI_Status>,
 }
 
-/// Moves data on, and hands those requests that ended to `note`. They stay in their places, and are not looked at again.
+/// Moves data, and passes the requests that completed to `note`. They stay in their places, and are not checked
+/// again.
 pub(crate) fn some(
     requests: &mut [Request],
     room: &mut Room,
@@ -402,7 +405,7 @@ pub(crate) fn some(
     if !in_status {
         checked("MPI_Testsome", code)?;
     }
-    // MPI_UNDEFINED, when no request is left, is negative.
+    // MPI_UNDEFINED, returned when no request is left, is negative.
     let ended = usize::try_from(ended).unwrap_or(0);
     for (&index, status) in room.indices.iter().zip(&room.statuses).take(ended) {
         let outcome = if in_status {
@@ -419,15 +422,15 @@ pub(crate) fn some(
     Ok(())
 }
 
-/// Whether a request has ended; if so it is not to be asked again.
+/// Whether a request has completed; if so, it must not be checked again.
 pub(crate) fn has_ended(request: &mut Request) -> Result<bool> {
     let mut flag = 0;
-    // SAFETY: the request is live, or null, of which MPI says that it has ended.
+    // SAFETY: the request is live, or null, which MPI reports as completed.
     let code = unsafe { MPI_Test(&mut request.0, &mut flag, RSMPI_STATUS_IGNORE) };
     checked("MPI_Test", code).map(|()| flag != 0)
 }
 
-/// Takes a receive back, if its message has not come.
+/// Cancels a receive whose message has not arrived.
 pub(crate) fn cancel(request: &mut Request) {
     if request.0 != null() {
         // SAFETY: the request is live.

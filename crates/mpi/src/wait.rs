@@ -1,23 +1,23 @@
-//! How a thread waits for messages: it polls while that answers soon, then makes room for others.
+//! How a thread waits for messages: it polls while answers arrive soon, then yields to others.
 
 use crate::job::Job;
 use hal::{Error, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Locks a mutex, poisoned or not: what this crate guards is whole after every statement.
+/// Locks a mutex, poisoned or not: values guarded by this crate are consistent after every statement.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Polls without a pause, where every rank has a processor: the answer is mostly on its way.
+/// Polls without pausing, if every rank has a processor, because the answer is usually close.
 const EAGER_POLLS: u32 = 200;
-/// After that a waiting thread yields for so long.
+/// After that, a waiting thread yields for this long.
 const YIELDING: Duration = Duration::from_micros(300);
-/// After that it sleeps, longer and longer, up to this.
+/// After that it sleeps for longer and longer times, up to this.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 
-/// One wait, from its last sign of life on.
+/// One wait, counted from the last sign of life.
 #[derive(Debug)]
 pub(crate) struct Patience {
     polls: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// A wait that begins; `eager` where no other rank wants this processor.
+    /// A wait that begins; `eager` if no other rank needs this processor.
     pub(crate) fn new(eager: bool) -> Patience {
         Patience {
             polls: 0,
@@ -37,12 +37,12 @@ impl Patience {
         }
     }
 
-    /// Something has come: the next thing is probably near.
+    /// Something has arrived, so the next message is probably near.
     pub(crate) fn renew(&mut self) {
         *self = Patience::new(self.eager);
     }
 
-    /// Waits a little; whether it was long enough to look at the clock and the abort signal.
+    /// Waits briefly, and returns whether it is time to check the clock and the abort signal.
     pub(crate) fn pause(&mut self) -> bool {
         self.polls += 1;
         if self.eager && self.polls < EAGER_POLLS {
@@ -59,17 +59,17 @@ impl Patience {
     }
 }
 
-/// A wait for others, which ends by their coming, by the clock, or with the job.
+/// A wait for others, which ends when they arrive, by the clock, or with the job.
 pub(crate) struct Wait {
     patience: Patience,
     begun: Instant,
     timeout: Duration,
-    // Whether it is time to look at the clock and the signal.
+    // Whether it is time to check the clock and the signal.
     look: bool,
 }
 
 impl Wait {
-    /// A wait that begins now; `eager` where no other rank wants this processor.
+    /// A wait that begins now; `eager` if no other rank needs this processor.
     pub(crate) fn new(eager: bool, timeout: Duration) -> Wait {
         Wait {
             patience: Patience::new(eager),
@@ -79,7 +79,7 @@ impl Wait {
         }
     }
 
-    /// Something has come, or it is time to pause.
+    /// Something has arrived, or it is time to pause.
     pub(crate) fn step(&mut self, any: bool) {
         match any {
             true => {
@@ -90,15 +90,15 @@ impl Wait {
         }
     }
 
-    /// Whether it is time to look.
+    /// Whether it is time to check.
     pub(crate) fn is_due(&self) -> bool {
         self.look
     }
 
-    /// Ends the wait when the job ends, or when for its timeout and `longer` nothing has come.
+    /// Ends the wait when the job ends, or when nothing has arrived for its timeout plus `longer`.
     ///
     /// # Errors
-    /// [`Error::Aborted`], or `late` with the time waited; the job then ends because of it.
+    /// [`Error::Aborted`], or `late` with the time waited, which then ends the job.
     pub(crate) fn check(
         &mut self,
         job: &Job,

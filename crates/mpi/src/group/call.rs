@@ -1,4 +1,4 @@
-//! Collectives of one call, which progress together.
+//! The collectives of one call, which progress together.
 
 use super::member::{Member, Ticket};
 use super::messages::Messages;
@@ -9,22 +9,22 @@ use crate::wait::Wait;
 use hal::{Collective, Error, Result};
 use std::time::Duration;
 
-/// Whoever waits for a rank that itself waits is patient for longer, and so lets that one tell.
+/// A rank that waits for a rank which itself waits has this much more patience, so that the latter reports.
 const LONGER: Duration = Duration::from_secs(2);
 
-/// One collective under way.
+/// One collective in progress.
 pub(super) trait Operation {
-    /// Sends and asks for what can move at once.
+    /// Starts all sends and receives that can start at once.
     fn start(&mut self, wire: &mut Wire<'_>) -> Result<()>;
 
-    /// One of its messages has ended, the one with this token.
+    /// One of its messages has completed, the one with this token.
     fn ended(&mut self, token: usize, wire: &mut Wire<'_>) -> Result<()>;
 
-    /// Whether all that it is to do is done.
+    /// Whether all of its work is done.
     fn is_done(&self) -> bool;
 }
 
-/// The collectives of one call, which have their place in the group's order.
+/// The collectives of one call, with their places in the group's order.
 pub(super) struct Call<'a> {
     member: &'a Member,
     tickets: Vec<Ticket>,
@@ -36,14 +36,15 @@ impl<'a> Call<'a> {
         Call { member, tickets }
     }
 
-    /// Carries it out; `cancelled` says when the rank can wait no longer.
+    /// Runs the call; `cancelled` returns true when the rank can wait no longer.
     ///
     /// # Safety
-    /// The buffers have the lengths that the operations ask for, and until this returns they are live and in nobody
+    /// The buffers have the lengths that the operations require. Until this returns they are live, and nobody
+    /// else uses them.
     /// else's use.
     ///
     /// # Errors
-    /// The first failure, which ends the job. MPI touches no buffer any more then.
+    /// The first failure, which ends the job. From then on MPI touches no buffer.
     pub(super) unsafe fn run(self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let job = &self.member.job;
         job.abort().check()?;
@@ -57,7 +58,7 @@ impl<'a> Call<'a> {
             job.ending.raise(job, error);
             wire.take_back();
             if !wire.is_empty() {
-                // Until the gate is closed MPI may write to the buffers, which the caller is about to free.
+                // Until the gate is closed, MPI may write to the buffers, which the caller is about to free.
                 job.ending.settle(job);
             }
         }

@@ -20,7 +20,7 @@ pub(super) struct Member {
     pub(super) members: Vec<usize>,
     pub(super) timeout: Duration,
     pub(super) staging: Staging,
-    // So many tags there are for collectives, and as many for messages.
+    // Number of tags for collectives; messages have the same number.
     tags: u64,
     counters: Mutex<Counters>,
 }
@@ -32,17 +32,17 @@ struct Counters {
     received: Vec<u64>,
 }
 
-/// A collective with its number in the group, and the tags that are its own.
+/// A collective with its number in the group and its own tags.
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
     pub(super) call: Collective,
     pub(super) sequence: u64,
-    /// This tag and the next are those of its messages.
+    /// Its messages use this tag and the next.
     pub(super) tag: i32,
 }
 
 impl Member {
-    /// The end that `join` asks for, over a communicator of its members alone.
+    /// The end that `join` requests, over a communicator of only its members.
     pub(super) fn new(job: Arc<Job>, join: &Join, comm: Comm) -> Member {
         let size = join.members.len();
         // Calls may overlap on several streams, but never a million of them.
@@ -69,7 +69,8 @@ impl Member {
         self.members.len()
     }
 
-    // The next number of the call's kind: of all collectives, or of messages between two ranks in one direction.
+    // The next number of the call's kind: one count for all collectives, and one for messages between two ranks
+    // in one direction.
     fn ticket(&self, call: &Collective) -> Ticket {
         let mut counters = lock(&self.counters);
         let (counter, first) = match *call {
@@ -88,12 +89,12 @@ impl Member {
     }
 }
 
-/// The seam's end of a group.
+/// This group's end of the seam.
 #[derive(Debug)]
 pub(super) struct HostTransfer(pub(super) Arc<Member>);
 
-// SAFETY: a call's operations name only parts of its own slices to MPI, and it returns only once all their messages have
-// ended, or once the gate is closed and MPI touches no memory any more.
+// SAFETY: a call's operations pass to MPI only parts of the call's own slices. The call returns only once all
+// their messages have completed, or once the gate is closed and MPI touches no memory any more.
 unsafe impl Transfer for HostTransfer {
     unsafe fn prepare(&self, collectives: &[Collective]) -> Result<Work> {
         collectives
@@ -101,7 +102,7 @@ unsafe impl Transfer for HostTransfer {
             .try_for_each(|call| call.check(self.0.size()))?;
         let tickets: Vec<Ticket> = collectives.iter().map(|call| self.0.ticket(call)).collect();
         let member = self.0.clone();
-        // SAFETY: the caller vouches for the buffers until the work has run, which is until `run` returns.
+        // SAFETY: the caller guarantees the buffers until the work has run, which is until `run` returns.
         Ok(Box::new(move |cancelled| unsafe {
             Call::new(&member, tickets).run(cancelled)
         }))

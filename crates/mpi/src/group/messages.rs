@@ -1,11 +1,12 @@
-//! `all_gather`, `all_to_all`, `send` and `recv`: everything moves at once, straight from where it is to where it goes.
+//! `all_gather`, `all_to_all`, `send` and `recv`: all messages move at once, directly from source to
+//! destination.
 
 use super::call::Operation;
 use super::member::Ticket;
 use super::wire::{Key, Way, Wire};
 use hal::{Collective, RawSlice, Result};
 
-/// An operation without an order among its messages.
+/// An operation whose messages need no order.
 pub(super) struct Messages<'a> {
     index: usize,
     ticket: &'a Ticket,
@@ -13,7 +14,7 @@ pub(super) struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// The operation of that index in its call.
+    /// The operation with that index in its call.
     pub(super) fn new(index: usize, ticket: &'a Ticket) -> Messages<'a> {
         Messages {
             index,
@@ -32,7 +33,8 @@ impl<'a> Messages<'a> {
             tag: self.ticket.tag,
             indirect: false,
         };
-        // SAFETY: a part of the call's own slices, for which `Call::run` is vouched for; nothing writes what is sent.
+        // SAFETY: a part of the call's own slices, which the caller of `Call::run` guarantees; nothing writes
+        // to a slice being sent.
         self.left += unsafe { wire.send(key, slice, way) }?;
         Ok(())
     }
@@ -47,7 +49,8 @@ impl<'a> Messages<'a> {
             tag: self.ticket.tag,
             indirect: false,
         };
-        // SAFETY: a part of the call's own slices, for which `Call::run` is vouched for; parts of peers are disjoint.
+        // SAFETY: a part of the call's own slices, which the caller of `Call::run` guarantees; parts of
+        // different peers are disjoint.
         self.left += unsafe { wire.recv(key, slice, way) }?;
         Ok(())
     }
@@ -56,7 +59,7 @@ impl<'a> Messages<'a> {
 impl Operation for Messages<'_> {
     fn start(&mut self, wire: &mut Wire<'_>) -> Result<()> {
         let (rank, size) = (wire.member().rank, wire.member().size());
-        // Each begins with its neighbour, so that not all write to the same one first.
+        // Each rank begins with its neighbour, so that they do not all send to the same rank first.
         let others = (1..size).map(|step| (rank + step) % size);
         match &self.ticket.call {
             Collective::AllGather { send, recv, counts } => {
@@ -93,14 +96,14 @@ impl Operation for Messages<'_> {
     }
 }
 
-// The own part; nothing where it is in its place already.
+// Copies this rank's own part; does nothing if it is already in place.
 fn copy(from: RawSlice, to: RawSlice) {
     assert!(
         from.len == to.len && from.dtype == to.dtype,
         "a bug: copy of {from:?} to {to:?}"
     );
     if from.addr != to.addr && from.len > 0 {
-        // SAFETY: both are parts of the call's own slices, live for the call, of equal size and disjoint.
+        // SAFETY: both are parts of the call's own slices, live during the call, of equal size and disjoint.
         unsafe {
             std::ptr::copy_nonoverlapping(from.addr as *const u8, to.addr as *mut u8, from.bytes())
         };

@@ -1,8 +1,8 @@
-//! Collectives between the hosts' memories of a group.
+//! Collectives between the host memories of a group.
 //!
-//! Read in this order: `transport` (groups and their communicators), `member` (one rank's end: the order of calls),
-//! `wire` (messages under way), `call` (collectives that progress together); then `messages` (what only moves),
-//! `tree` (broadcast) and `reduction` (what adds).
+//! Read in this order: `transport` (groups and their communicators), `member` (one rank's end: the order of
+//! calls), `wire` (messages in flight), `call` (collectives that progress together); then `messages`
+//! (operations that only move data), `tree` (broadcast) and `reduction` (operations that add).
 
 mod call;
 mod member;

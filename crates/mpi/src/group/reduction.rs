@@ -1,9 +1,11 @@
-//! `all_reduce`, `reduce_scatter` and `barrier`: every rank adds up the part that it owns, in the order of ranks.
+//! `all_reduce`, `reduce_scatter` and `barrier`: every rank adds up the part that it owns, in the order of
+//! ranks.
 //!
-//! Each rank sends the parts of the others to their owners, in blocks, so that adding one block overlaps with moving the
-//! next. In an all-reduce the owners then send their sums to everybody. A rank moves twice its buffer, less its own part:
-//! what a ring moves, but in two steps and not in twice as many as there are ranks; and the order of addends does not
-//! depend on a rank's place in a ring. Small buffers are owned by few ranks, or go to everybody whole.
+//! Each rank sends the parts of the others to their owners, in blocks, so that adding one block overlaps with
+//! moving the next. In an all-reduce the owners then send their sums to every rank. A rank moves twice its
+//! buffer, less its own part. A ring moves the same amount, but this takes two steps instead of twice as many
+//! as there are ranks, and the order of addends does not depend on a rank's place in a ring. Small buffers have
+//! few owners, or every rank sends its full buffer to all others.
 
 use super::call::Operation;
 use super::member::{Member, Ticket};
@@ -12,19 +14,20 @@ use super::wire::{Key, Way, Wire};
 use hal::{Collective, DType, RawSlice, ReduceOp, Result};
 use std::ops::Range;
 
-/// Blocks under way at a time.
+/// Number of blocks in flight at a time.
 const WINDOW: usize = 3;
-/// A block's bytes from one rank: long enough that a message's fixed cost is small beside it.
+/// Bytes of a block from one rank: long enough to make a message's fixed cost small in comparison.
 const BLOCK_BYTES: usize = 256 << 10;
-/// All blocks under way fit here, unless there are very many ranks.
+/// All blocks in flight fit into this size, unless there are very many ranks.
 const ROOM_BYTES: usize = 16 << 20;
-/// Parts of a smaller size are not worth an owner of their own.
+/// Parts smaller than this are not worth an owner of their own.
 const PART_BYTES: usize = 2 << 10;
-/// Up to this size, in a group this small, everybody sends everything to everybody: one step instead of two.
+/// Up to this size, in a group this small, every rank sends its full buffer to all others: one step instead of
+/// two.
 const WHOLE_BYTES: usize = 4 << 10;
 const WHOLE_SIZE: usize = 4;
 
-/// A reduction under way.
+/// A reduction in progress.
 pub(super) struct Reduction<'a> {
     member: &'a Member,
     index: usize,
@@ -32,13 +35,13 @@ pub(super) struct Reduction<'a> {
     op: ReduceOp,
     input: RawSlice,
     output: RawSlice,
-    // By rank: where its part lies in the input.
+    // For each rank, the position of its part in the input.
     parts: Vec<Range<usize>>,
-    // Whether owners send their sums to everybody.
+    // Whether owners send their sums to all ranks.
     returns: bool,
     block: usize,
     room: Room,
-    // By block: messages that have not ended, of addends and of sums.
+    // For each block, the number of its incomplete messages of addends and of sums.
     addends: Vec<usize>,
     sums: usize,
     begun: usize,
@@ -46,13 +49,13 @@ pub(super) struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    /// The reduction of that index in its call.
+    /// The reduction with that index in its call.
     pub(super) fn new(member: &'a Member, index: usize, ticket: &Ticket) -> Reduction<'a> {
         let size = member.size();
         let (input, output, op) = match &ticket.call {
             Collective::AllReduce { buffer, op } => (*buffer, None, *op),
             Collective::ReduceScatter { send, recv, op, .. } => (*send, Some(*recv), *op),
-            // A barrier is the sum of nothing in particular, which nobody has before all have come.
+            // A barrier is a sum of arbitrary values, which no rank has before all have arrived.
             _ => (
                 RawSlice {
                     addr: 0,
@@ -76,7 +79,7 @@ impl<'a> Reduction<'a> {
         let block = (ROOM_BYTES / (WINDOW * size)).clamp(4 << 10, BLOCK_BYTES) / element;
         let blocks = longest.div_ceil(block);
         let rows = WINDOW.min(blocks) * size * block.min(longest).next_multiple_of(8) * element;
-        // A barrier's word lies behind the rows.
+        // A barrier's value is stored behind the rows.
         let mut room = member.staging.take(rows + 8);
         let input = if input.addr == 0 {
             room.slice(rows, 1, DType::U32)
@@ -102,7 +105,7 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    // A block of a rank's part, within the part.
+    // The range of a block within a rank's part.
     fn range(&self, rank: usize, block: usize) -> Range<usize> {
         let len = self.parts[rank].len();
         let start = (block * self.block).min(len);
@@ -115,7 +118,7 @@ impl<'a> Reduction<'a> {
             .part(self.parts[rank].start + range.start, range.len())
     }
 
-    // Where the addend of a rank to this rank's block waits.
+    // The room for a rank's addend to this rank's block.
     fn addend(&mut self, rank: usize, block: usize) -> RawSlice {
         if rank == self.member.rank {
             return self.of_input(rank, block);
@@ -134,7 +137,7 @@ impl<'a> Reduction<'a> {
         (1..size).map(move |step| (rank + step) % size)
     }
 
-    // Asks for the addends of the next block, and sends this rank's to the others.
+    // Starts the receives of the next block's addends, and sends this rank's addends to the others.
     fn begin(&mut self, wire: &mut Wire<'_>) -> Result<()> {
         let block = self.begun;
         self.begun += 1;
@@ -149,16 +152,17 @@ impl<'a> Reduction<'a> {
                 indirect: false,
             };
             let (come, gone) = (self.addend(peer, block), self.of_input(peer, block));
-            // SAFETY: a row of the room that no other block under way has.
+            // SAFETY: a row of the room that no other block in flight uses.
             self.addends[block] += unsafe { wire.recv(key, come, way) }?;
-            // SAFETY: the call's own slice, for which `Call::run` is vouched for. It is written by the sums of this block,
-            // which are asked for once this message has ended.
+            // SAFETY: the call's own slice, which the caller of `Call::run` guarantees. Only the sums of this
+            // block write to it, and their receive starts once this message has completed.
             self.addends[block] += unsafe { wire.send(key, gone, way) }?;
         }
         Ok(())
     }
 
-    // Adds up what has come, block by block in their order, so that messages between two ranks keep theirs.
+    // Adds what has arrived, block by block in their order, so that messages between two ranks keep their
+    // order.
     fn advance(&mut self, wire: &mut Wire<'_>) -> Result<()> {
         loop {
             while self.begun < self.addends.len() && self.begun < self.reduced + WINDOW {
@@ -185,12 +189,12 @@ impl<'a> Reduction<'a> {
             .map(|rank| self.addend(rank, block))
             .collect();
         let out = self.output.part(range.start, range.len());
-        // SAFETY: the addends have come; the output is this rank's own, of one length and type with them. Where it is the
-        // rank's own addend it is both read and written in place, which `reduce` allows.
+        // SAFETY: the addends have arrived; the output is this rank's own, with the same length and type. Where
+        // it is also the rank's own addend, it is read and written in place, which `reduce` allows.
         unsafe { cpu::reduce(self.op, &sources, &[out]) };
     }
 
-    // Sends the sums of this rank's block to the others, and asks for theirs.
+    // Sends the sums of this rank's block to the others, and starts the receives of theirs.
     fn give_back(&mut self, block: usize, wire: &mut Wire<'_>) -> Result<()> {
         let key = Key {
             operation: self.index,
@@ -202,7 +206,8 @@ impl<'a> Reduction<'a> {
                 self.of_input(peer, block),
                 self.of_input(self.member.rank, block),
             );
-            // SAFETY: the call's own slice, for which `Call::run` is vouched for; what was sent of it has gone.
+            // SAFETY: the call's own slice, which the caller of `Call::run` guarantees; what was sent from it
+            // has left.
             self.sums += unsafe {
                 wire.recv(
                     key,
@@ -214,7 +219,7 @@ impl<'a> Reduction<'a> {
                     },
                 )
             }?;
-            // SAFETY: as above; sums are written no more.
+            // SAFETY: as above; nothing writes to sums any more.
             self.sums += unsafe {
                 wire.send(
                     key,
@@ -231,7 +236,7 @@ impl<'a> Reduction<'a> {
     }
 }
 
-/// An all-reduce's parts: equal but for the last ones, none of them small.
+/// The parts of an all-reduce: equal except for the last ones, and none of them small.
 fn owned(input: RawSlice, size: usize) -> Vec<Range<usize>> {
     let least = PART_BYTES / input.dtype.bytes();
     let part = input.len.div_ceil(size).max(least).next_multiple_of(16);

@@ -1,15 +1,15 @@
-//! Memory for addends on their way, kept from call to call: touching fresh memory costs as much as adding.
+//! Memory for addends in flight, kept from call to call because touching fresh memory costs as much as adding.
 
 use crate::wait::lock;
 use hal::{DType, RawSlice};
 use std::sync::Mutex;
 
-/// Rooms that no call uses now.
+/// Rooms that no call is using.
 #[derive(Debug, Default)]
 pub(super) struct Staging(Mutex<Vec<Vec<u64>>>);
 
 impl Staging {
-    /// A room of at least so many bytes.
+    /// A room of at least `bytes` bytes.
     pub(super) fn take(&self, bytes: usize) -> Room {
         let mut words = lock(&self.0).pop().unwrap_or_default();
         if words.len() < bytes.div_ceil(8) {
@@ -24,7 +24,7 @@ impl Staging {
     }
 }
 
-/// Memory that is nobody else's, aligned for every element type.
+/// Exclusively owned memory, aligned for every element type.
 #[derive(Debug, Default)]
 pub(super) struct Room(Vec<u64>);
 

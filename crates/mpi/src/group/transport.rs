@@ -1,4 +1,4 @@
-//! Groups of ranks, each with a communicator of its own.
+//! Groups of ranks, each with its own communicator.
 
 use super::member::{HostTransfer, Member};
 use crate::exchange::HostExchange;
@@ -47,7 +47,7 @@ impl Transport for HostTransport {
                 "its own place",
             ));
         }
-        // MPI's own call waits without end, so it is made only once everybody has come.
+        // MPI's own call waits without end, so it is made only once all members have arrived.
         let label = format!("join {}", join.label);
         let words = format!("{label} {:?}", join.id.0);
         HostExchange::new(self.job.clone(), &words, &join.members, 0, join.timeout).barrier()?;

@@ -1,24 +1,24 @@
-//! `broadcast`: down a tree in which every rank that has the buffer sends it to one that has not.
+//! `broadcast`: a tree in which each rank that has the buffer sends it to one that does not.
 
 use super::call::Operation;
 use super::member::Member;
 use super::wire::{Key, Way, Wire};
 use hal::{RawSlice, Result};
 
-/// A broadcast under way.
+/// A broadcast in progress.
 pub(super) struct Tree {
     index: usize,
     tag: i32,
     buffer: RawSlice,
     parent: Option<Way>,
     children: Vec<usize>,
-    // Messages that have not ended, from above and downwards.
+    // Number of incomplete messages from above and downwards.
     above: usize,
     below: usize,
 }
 
 impl Tree {
-    /// The broadcast of `root` that has that index in its call.
+    /// The broadcast of `root` with that index in its call.
     pub(super) fn new(
         member: &Member,
         index: usize,
@@ -27,7 +27,7 @@ impl Tree {
         root: usize,
     ) -> Tree {
         let size = member.size();
-        // Counted from the root, a rank's parent lacks the highest bit of its number.
+        // Counted from the root, the parent of a rank lacks the highest bit of its number.
         let place = (member.rank + size - root) % size;
         let absolute = |place: usize| (place + root) % size;
         let parent = place.checked_ilog2().map(|bit| place - (1 << bit));
@@ -67,7 +67,8 @@ impl Tree {
                 tag: self.tag,
                 indirect: false,
             };
-            // SAFETY: the call's own slice, for which `Call::run` is vouched for; it has come, and is written no more.
+            // SAFETY: the call's own slice, which the caller of `Call::run` guarantees; it has arrived, and
+            // nothing writes to it any more.
             self.below += unsafe { wire.send(key, self.buffer, way) }?;
         }
         Ok(())
@@ -83,7 +84,8 @@ impl Operation for Tree {
             operation: self.index,
             token: 1,
         };
-        // SAFETY: the call's own slice, for which `Call::run` is vouched for; it is not sent before it has come.
+        // SAFETY: the call's own slice, which the caller of `Call::run` guarantees; it is not sent before it
+        // has arrived.
         self.above += unsafe { wire.recv(key, self.buffer, way) }?;
         Ok(())
     }

@@ -1,24 +1,24 @@
-//! Messages under way for one call.
+//! Messages in flight for one call.
 
 use super::member::{Member, Ticket};
 use crate::raw::{self, Ended, Request};
 use hal::{Error, RawSlice, Result};
 use std::time::Duration;
 
-/// What a message is for: an operation of the call, and a number of that operation's own.
+/// The purpose of a message: an operation of the call, and a number within that operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) operation: usize,
     pub(super) token: usize,
 }
 
-/// Where a message goes, or comes from.
+/// The destination or source of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     /// Rank within the group.
     pub(super) peer: usize,
     pub(super) tag: i32,
-    /// Whether the peer itself may be waiting for others before it does its part.
+    /// Whether the peer may itself have to wait for others before it does its part.
     pub(super) indirect: bool,
 }
 
@@ -59,19 +59,19 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// The rank whose messages these are.
+    /// The rank that owns these messages.
     pub(super) fn member(&self) -> &'a Member {
         self.member
     }
 
-    /// Sends a slice; the number of messages that it takes, none for an empty one.
+    /// Sends a slice, and returns the number of messages that this takes, 0 for an empty slice.
     ///
     /// # Safety
-    /// The slice is live, and not written, until the messages have ended or the gate is closed.
+    /// The slice is live, and not written, until the messages have completed or the gate is closed.
     pub(super) unsafe fn send(&mut self, key: Key, slice: RawSlice, way: Way) -> Result<usize> {
         self.pieces(slice, |wire, start, bytes| {
             let from = (slice.addr as usize + start) as *const u8;
-            // SAFETY: within the slice, for which the caller vouches.
+            // SAFETY: within the slice, which the caller guarantees.
             let request = unsafe { wire.member.comm.send(from, bytes, way.peer, way.tag) };
             wire.keep(
                 request,
@@ -85,14 +85,14 @@ impl<'a> Wire<'a> {
         })
     }
 
-    /// Receives a slice; the number of messages that it takes, none for an empty one.
+    /// Receives a slice, and returns the number of messages that this takes, 0 for an empty slice.
     ///
     /// # Safety
-    /// The slice is live, and nobody else uses it, until the messages have ended or the gate is closed.
+    /// The slice is live, and nobody else uses it, until the messages have completed or the gate is closed.
     pub(super) unsafe fn recv(&mut self, key: Key, slice: RawSlice, way: Way) -> Result<usize> {
         self.pieces(slice, |wire, start, bytes| {
             let to = (slice.addr as usize + start) as *mut u8;
-            // SAFETY: within the slice, for which the caller vouches.
+            // SAFETY: within the slice, which the caller guarantees.
             let request = unsafe { wire.member.comm.recv(to, bytes, way.peer, way.tag) };
             wire.keep(
                 request,
@@ -129,7 +129,7 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
-    /// Moves data on; the keys of the messages that ended.
+    /// Moves data, and returns the keys of the messages that completed.
     ///
     /// # Errors
     /// MPI's; [`Error::Mismatch`] for a message of another length.
@@ -146,7 +146,7 @@ impl<'a> Wire<'a> {
                 return Err(self.member.job.error(&fault, &self.place()));
             }
         }
-        // From the last on, so that removing one moves none of those to come.
+        // From the last one, so that removing an entry does not move the remaining ones.
         self.ended
             .sort_unstable_by_key(|ended| std::cmp::Reverse(ended.index));
         let mut keys: Vec<Key> = Vec::with_capacity(self.ended.len());
@@ -170,12 +170,12 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Whether every message that is left waits for a peer that may itself be waiting.
+    /// Whether every remaining message waits for a peer that may itself be waiting.
     pub(super) fn is_indirect(&self) -> bool {
         self.direct == 0
     }
 
-    /// The wait as an error: for whom, and in which call.
+    /// The wait as an error that names the missing ranks and the call.
     pub(super) fn late(&self, waited: Duration) -> Error {
         let ticket = self
             .abouts
@@ -191,7 +191,8 @@ impl<'a> Wire<'a> {
         }
     }
 
-    // World ranks of the peers that have not done their part; those that only wait themselves where there are no others.
+    // World ranks of the peers that have not done their part; peers that only wait themselves count if there
+    // are no others.
     fn missing(&self) -> Vec<usize> {
         let of = |keep: &dyn Fn(&&About) -> bool| {
             let peers = self
@@ -212,7 +213,7 @@ impl<'a> Wire<'a> {
             .unwrap_or_default()
     }
 
-    /// Takes back what has not begun, after a failure.
+    /// After a failure, cancels what has not begun.
     pub(super) fn take_back(&mut self) {
         if let Ok(_open) = self.member.job.enter() {
             let receives = self

@@ -6,7 +6,7 @@ use hal::{Counts, GroupId, Join, random::Key};
 use tensor::{Communicator, DType, Device, ReduceOp, Result, Stream, StreamKind, Tensor};
 use testkit::contract;
 
-/// All of them; what was checked, in words.
+/// Checks all of them, and returns a description of what was checked.
 pub(crate) fn check(processes: &'static dyn Processes) -> std::result::Result<String, String> {
     run(processes, 60, |world, device| {
         contract::collectives::check_rank(world, device)?;
@@ -48,7 +48,7 @@ fn all(world: &World) -> Vec<usize> {
     (0..world.size()).collect()
 }
 
-// Numbers of a rank whose sums are inexact, so that another order of addends would show.
+// Numbers of a rank whose sums are inexact, so that another order of addends would be detected.
 fn numbers(rank: usize, count: usize) -> Vec<f64> {
     let key = Key::new(rank as u64, "addends", 0);
     (0..count as u64)
@@ -56,7 +56,7 @@ fn numbers(rank: usize, count: usize) -> Vec<f64> {
         .collect()
 }
 
-// The addends in the order of ranks, in f32 (of doubles in f64), rounded once.
+// The sum of the addends in the order of ranks, in f32 (in f64 for doubles), rounded once.
 fn expected(
     device: &Device,
     dtype: DType,
@@ -116,7 +116,7 @@ fn bits_are_those_of_the_order_of_ranks(world: &World, device: &Device) -> Resul
     Ok(())
 }
 
-// Parts of very different size, the first ones empty.
+// Parts of very different sizes, the first ones empty.
 fn uneven(count: usize, size: usize) -> Counts {
     let cut = |rank: usize| count * rank * rank / (size * size);
     Counts::Uneven((0..size).map(|rank| cut(rank + 1) - cut(rank)).collect())
@@ -124,7 +124,7 @@ fn uneven(count: usize, size: usize) -> Counts {
 
 fn subsets_talk_apart(world: &World, device: &Device) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
-    // Reversed, so that places in the group are not those in the job.
+    // Reversed, so that positions in the group differ from those in the job.
     let members: Vec<usize> = (0..size)
         .rev()
         .filter(|other| other % 2 == rank % 2)
@@ -147,7 +147,7 @@ fn subsets_talk_apart(world: &World, device: &Device) -> Result<()> {
     Ok(())
 }
 
-// One rank queues the first call and runs the second at once; the others the other way round.
+// One rank queues the first call and runs the second at once; the others do the opposite.
 fn two_streams_share_a_group(world: &World, device: &Device) -> Result<()> {
     let group = join(world, device, "streams", &all(world))?;
     let (inline, queued) = (
@@ -169,7 +169,7 @@ fn two_streams_share_a_group(world: &World, device: &Device) -> Result<()> {
     Ok(())
 }
 
-// Both directions at once, far above what MPI sends without being asked for.
+// Both directions at once, far above the size that MPI sends eagerly.
 fn long_messages_cross(world: &World, device: &Device) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     if size == 1 {

@@ -1,11 +1,11 @@
-//! Jobs that fail: what `ci/mpi.sh` looks at is how they end and what they say.
+//! Failing jobs: `ci/mpi.sh` checks how they end and what they report.
 
 use crate::run;
 use bootstrap::Processes;
 use std::time::Duration;
 use tensor::Error;
 
-/// Fails in this way, on the last rank, while the others wait for it.
+/// Fails in the given way, on the last rank, while the others wait for it.
 pub(crate) fn run_failing(
     processes: &'static dyn Processes,
     how: String,

@@ -1,18 +1,18 @@
-//! More elements than 2^31 in one call: every one is looked at. 4.3 GB for each process.
+//! More than 2^31 elements in one call, with every element checked. Needs 4.3 GB per process.
 
 use crate::{collectives, run};
 use bootstrap::{Processes, World};
 use half::bf16;
 use tensor::{DType, Device, ReduceOp, Result, Tensor};
 
-/// A prime, so that no cut of a message falls on the end of a row.
+/// A prime, so that no split of a message coincides with the end of a row.
 const COLUMNS: usize = 4099;
-/// So many rows of it are just above 2^31 elements.
+/// This many rows have just over 2^31 elements.
 const ROWS: usize = (1 << 31) / COLUMNS + 1;
-/// Rows that are made and looked at together.
+/// Number of rows that are made and checked together.
 const AT_A_TIME: usize = 4096;
 
-/// A broadcast and an all-reduce; what was checked, in words.
+/// Checks a broadcast and an all-reduce, and returns a description of what was checked.
 pub(crate) fn check(processes: &'static dyn Processes) -> std::result::Result<String, String> {
     run(processes, 300, |world, device| {
         let members: Vec<usize> = (0..world.size()).collect();
@@ -45,8 +45,8 @@ fn filled(world: &World, device: &Device) -> Result<Tensor> {
     Ok(tensor)
 }
 
-// A row's number, times so many ranks: whole and below 256, so that its sums over a few ranks have no more bits than a
-// bf16 holds.
+// A row's number, multiplied by `times`. The result is an integer below 256, so that sums over a few ranks have
+// no more bits than a bf16 holds.
 fn number(row: usize, times: usize) -> bf16 {
     bf16::from_f32((row % 61 * times) as f32)
 }

@@ -1,7 +1,7 @@
-//! What needs several processes: `mpirun -n N under_mpirun SUBJECT`, as `ci/mpi.sh`, `ci/mpi-parity.sh` and
-//! `ci/mpi-large.sh` do.
+//! Tests that need several processes: `mpirun -n N under_mpirun SUBJECT`, as run by `ci/mpi.sh`,
+//! `ci/mpi-parity.sh` and `ci/mpi-large.sh`.
 //!
-//! Without a launcher there is one process, a job of one rank.
+//! Without a launcher there is one process, which is a job of one rank.
 
 mod collectives;
 mod failures;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         "large" => large::check(processes),
         "overlap" => overlap::check(processes),
         "error" | "panic" | "missing" => failures::run_failing(processes, subject),
-        // Cargo passes flags of its own harness.
+        // Cargo passes flags of its own test harness.
         _ => collectives::check(processes),
     };
     let first = processes.join().is_ok_and(|place| place.rank == 0);

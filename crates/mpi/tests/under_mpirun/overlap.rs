@@ -1,4 +1,4 @@
-//! Bytes are in flight while products are computed: read off the trace that `train --trace` writes.
+//! Bytes are in flight while GEMMs run, as shown by the trace that `train --trace` writes.
 
 use crate::run;
 use bootstrap::{Processes, World};
@@ -11,7 +11,8 @@ use tensor::{Device, Error};
 use train::data::{Dataset, Settings, Source, TokenizerChoice};
 use train::{Config, Observer, Stop, run::Run};
 
-/// Trains along one axis after the other, and looks at each step's trace; the shares that were found, in words.
+/// Trains along one axis after the other, checks each step's trace, and returns a description of the overlap
+/// found.
 pub(crate) fn check(processes: &'static dyn Processes) -> Result<String, String> {
     let place = processes.join().map_err(|error| error.to_string())?;
     let along = |x, z, data| Degrees {
@@ -50,7 +51,7 @@ struct Silent;
 
 impl Observer for Silent {}
 
-// Four steps, of which the third is traced, into the first rank's folder.
+// Four steps, of which the third is traced, written to the first rank's folder.
 fn traced(world: &World, device: &Device, grid: Degrees, own: &Path) -> tensor::Result<()> {
     let dir = world
         .everyone()
@@ -63,8 +64,8 @@ fn traced(world: &World, device: &Device, grid: Degrees, own: &Path) -> tensor::
 }
 
 fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<Run> {
-    // Weights so large that moving them takes longer than what a rank's threads are given of one processor at a time:
-    // smaller ones may be moved between two products, on a machine that has nothing else to do.
+    // The weights are so large that moving them takes longer than a processor's time slice for a rank's
+    // threads. On an otherwise idle machine, smaller weights may move between two GEMMs.
     let model = GptConfig {
         layers: 2,
         hidden: 256,
@@ -83,7 +84,7 @@ fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<Run> {
         config.training.checkpoint_every,
         config.training.validation_batches,
     ) = (0, 1);
-    // Every gradient is a bucket of its own, so that there is more than one.
+    // Every gradient is its own bucket, so that there is more than one.
     (config.parallel.grid, config.parallel.bucket_mib) = (grid, 0);
     let source = Source::Embedded(include_bytes!("overlap.rs").repeat(4));
     let settings = Settings {
@@ -143,7 +144,8 @@ impl Trace {
         Ok(Trace(pieces))
     }
 
-    // How long collectives of that stream ran, on all ranks, and for how much of it a product ran beside them.
+    // How long collectives of that stream ran, over all ranks, and the fraction of that time in which a GEMM
+    // ran beside them.
     fn beside_products(&self, stream: &str, ranks: usize) -> Result<String, String> {
         let (mut all, mut beside, mut bytes) = (0.0, 0.0, 0.0);
         for rank in 1..=ranks as u64 {
@@ -192,7 +194,7 @@ impl Piece {
         }
     }
 
-    // Microseconds that both ran.
+    // Microseconds in which both ran.
     fn shares(&self, other: &Piece) -> f64 {
         (self.end.min(other.end) - self.start.max(other.start)).max(0.0)
     }

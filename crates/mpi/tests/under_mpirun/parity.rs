@@ -1,4 +1,4 @@
-//! The losses and gradients' norms of every grid of this many processes are those of the serial program.
+//! On every grid of this many processes, losses and gradient norms equal those of the serial program.
 
 use bootstrap::Processes;
 use families::GptFamily;
@@ -7,7 +7,7 @@ use parallel::pipeline::ScheduleKind;
 use testkit::{config, edit_gpt, train};
 use train::{Config, config::Precision};
 
-/// Checks all grids, or a few; what was checked, in words.
+/// Checks all grids, or a few, and returns a description of what was checked.
 pub(crate) fn check(processes: &'static dyn Processes, quick: bool) -> Result<String, String> {
     let ranks = processes.join().map_err(|error| error.to_string())?.size;
     testkit::use_processes(processes);
@@ -33,7 +33,7 @@ pub(crate) fn check(processes: &'static dyn Processes, quick: bool) -> Result<St
     ))
 }
 
-// In f32 norms differ more than losses: see the suite of threads, `tests/parity.rs`.
+// In f32, norms differ more than losses; see the suite for threads, `tests/parity.rs`.
 fn cases(quick: bool) -> Vec<(&'static str, Config, f64)> {
     let mut gpt2 = config(Precision::F64);
     edit_gpt(&mut gpt2, |model| model.dropout = 0.2);
