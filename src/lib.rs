@@ -2,9 +2,36 @@
 //!
 //! 3D tensor parallelism, pipelining and hybrid data parallelism are written once, over a seam that each vendor
 //! implements. This crate re-exports the parts; [`prelude`] is what most programs need.
-#![doc = include_str!("../docs/first-model.md")]
+//!
+//! ```
+//! use fascicle::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! // Ordinary code: two layers and an activation.
+//! fn build(builder: &Builder) -> Result<(fascicle::nn::Linear, fascicle::nn::Linear)> {
+//!     Ok((builder.linear("up", 4, 16)?, builder.linear_transposed("down", 16, 2)?))
+//! }
+//!
+//! // The same lines on one rank and on four: x=2 cuts the first layer's outputs, y=2 its inputs.
+//! let run = |grid: &str| {
+//!     let grid = Grid::new(grid.parse().expect("a grid"), AxisOrder::default()).expect("a grid");
+//!     launch(grid, Settings::default(), |context| {
+//!         let model = auto_parallelize(context, SetOptions::inference(DType::F64), build)?;
+//!         let x = Tensor::from_slice(context.device(), &[1, 4], &[1.0, 2.0, 3.0, 4.0])?;
+//!         let (up, down) = &model.module;
+//!         let y = down.forward(&up.forward(&DTensor::input(&Pass::evaluation(context, 1), x))?.gelu()?)?;
+//!         y.whole("the caller")?.tensor().to_vec::<f64>()
+//!     })
+//! };
+//! let (serial, parallel) = (run("x=1")?, run("x=2,y=2")?);
+//! assert!(serial[0].iter().zip(&parallel[3]).all(|(a, b)| (a - b).abs() < 1e-12));
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod launch;
+#[cfg(doctest)]
+mod manual;
 pub mod prelude;
 pub mod registry;
 

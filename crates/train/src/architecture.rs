@@ -7,6 +7,7 @@
 use crate::{
     Error, Result,
     batches::{Batches, Rows, Values},
+    config::Key,
 };
 use grid::Demands;
 use nn::Builder;
@@ -178,6 +179,14 @@ pub trait Family: Send + Sync {
     /// Those of the reader.
     fn read(&self, document: &str) -> std::result::Result<ModelConfig, toml::de::Error>;
 
+    /// The keys that the table `[model]` takes for this family, for a reference of settings: [`Section::keys`] of a
+    /// structure inside [`section!`](crate::section).
+    ///
+    /// [`Section::keys`]: crate::config::Section::keys
+    fn keys(&self) -> Vec<Key> {
+        Vec::new()
+    }
+
     /// Names of models that the field knows, such as those of published runs.
     fn models(&self) -> Vec<String> {
         Vec::new()
@@ -223,6 +232,14 @@ impl Families {
     /// The names, the default first.
     pub fn names(&self) -> Vec<&str> {
         self.0.iter().map(|family| family.name()).collect()
+    }
+
+    /// The keys that each family's table `[model]` takes, with the name of the family, the default family first.
+    pub fn keys(&self) -> Vec<(&str, Vec<Key>)> {
+        self.0
+            .iter()
+            .map(|family| (family.name(), family.keys()))
+            .collect()
     }
 
     /// The names of models that the families know.

@@ -10,6 +10,7 @@ use train::{
     Architecture, Error, ModelConfig, Result,
     architecture::{Text, model_of},
     batches::Values,
+    config::{Key, Section},
 };
 
 /// Which architecture.
@@ -23,6 +24,7 @@ pub enum GptFamily {
     Llama,
 }
 
+train::section! {
 /// Sizes and choices of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -55,6 +57,7 @@ pub struct GptConfig {
     pub rope_base: f64,
     /// Standard deviation of initial weights.
     pub init_deviation: f64,
+}
 }
 
 impl Default for GptConfig {
@@ -305,6 +308,10 @@ impl train::Family for GptFamily {
         model_of::<GptConfig>(document).map(ModelConfig::new)
     }
 
+    fn keys(&self) -> Vec<Key> {
+        GptConfig::keys()
+    }
+
     fn models(&self) -> Vec<String> {
         match self {
             GptFamily::Gpt2 => published::names(),
@@ -315,6 +322,12 @@ impl train::Family for GptFamily {
     fn model(&self, name: &str) -> Option<ModelConfig> {
         let found = published::find(name).filter(|_| *self == GptFamily::Gpt2);
         found.map(ModelConfig::new)
+    }
+}
+
+impl train::config::Values for GptFamily {
+    fn values() -> String {
+        "`gpt2` or `llama`".to_owned()
     }
 }
 

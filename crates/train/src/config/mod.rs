@@ -1,11 +1,13 @@
 //! What a run is asked to be: one value, read from TOML, checked before anything runs.
 
+mod key;
 mod order;
 mod overlap;
 mod parse;
 mod sections;
 pub mod suggest;
 
+pub use key::{Key, Section, Values};
 pub use order::OrderChoice;
 pub use overlap::{OverlapNames, overlap_from_names};
 pub(crate) use parse::refusal;
@@ -78,6 +80,22 @@ impl Config {
     /// [`Error::Config`] never, for a configuration that was read.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| Error::Config(format!("configuration: {error}")))
+    }
+
+    /// The keys of every table but `[model]`, whose keys are its family's ([`Families::keys`]): the name of the table, empty
+    /// for the keys above all tables, with its keys.
+    pub fn keys() -> [(&'static str, Vec<Key>); 4] {
+        #[derive(Serialize)]
+        struct Above {
+            seed: u64,
+        }
+        let seed = "Seed of initial values, data order and dropout.";
+        [
+            ("", vec![Key::of::<u64>("seed", seed, &Above { seed: 0 })]),
+            ("data", DataConfig::keys()),
+            ("training", TrainingConfig::keys()),
+            ("parallel", ParallelConfig::keys()),
+        ]
     }
 
     /// The grid, once the vocabulary is known and everything fits it; where the order of axes is left to the library, in the

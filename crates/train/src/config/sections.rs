@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tensor::DType;
 
+crate::section! {
 /// Where the data comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -28,6 +29,7 @@ pub struct DataConfig {
     pub validation_fraction: f64,
     /// How sequences are picked.
     pub order: OrderMode,
+}
 }
 
 impl Default for DataConfig {
@@ -81,6 +83,7 @@ pub enum OptimiserKind {
     Sgd,
 }
 
+crate::section! {
 /// Steps, batch, optimiser, validation, checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -130,6 +133,7 @@ pub struct TrainingConfig {
     /// Whether forward and backward are recorded in the second step and then queued in one call (CUDA and HIP graphs): for
     /// models so small that the device waits for the host. On one rank, and without dropout.
     pub graph: bool,
+}
 }
 
 impl Default for TrainingConfig {
@@ -232,6 +236,7 @@ impl TrainingConfig {
     }
 }
 
+crate::section! {
 /// Grid, schedule, overlap, threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -268,6 +273,7 @@ pub struct ParallelConfig {
     pub timeout_s: f64,
     /// Compare the ranks' calls before each collective.
     pub checked: bool,
+}
 }
 
 impl Default for ParallelConfig {

@@ -1,0 +1,8 @@
+//! The manual agrees with the code: its pages, links, commands and configurations, and the table of settings.
+//!
+//! That its Rust runs is the work of the doc tests (`src/manual.rs`).
+
+mod blocks;
+mod links;
+mod pages;
+mod settings;

@@ -1,0 +1,102 @@
+//! The pages of the manual, and what stands in their blocks of code.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+/// A file below the root of the repository.
+pub fn root(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+pub fn read(path: &str) -> String {
+    fs::read_to_string(root(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The pages in `docs/`, as paths from the root, without the table of contents.
+pub fn pages() -> Vec<String> {
+    let names = fs::read_dir(root("docs")).unwrap();
+    let mut pages: Vec<String> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".md") && name != "SUMMARY.md")
+        .map(|name| format!("docs/{name}"))
+        .collect();
+    pages.sort();
+    pages
+}
+
+/// A block of code: what stands behind its opening fence, the number of its first line, its text.
+pub struct Block {
+    pub info: String,
+    pub line: usize,
+    pub text: String,
+}
+
+/// The blocks of code of a page, and the page without them.
+pub fn blocks(page: &str) -> (Vec<Block>, String) {
+    let (mut blocks, mut prose) = (Vec::<Block>::new(), String::new());
+    let mut open = false;
+    for (index, line) in page.lines().enumerate() {
+        match (line.strip_prefix("```"), open) {
+            (Some(info), false) => blocks.push(Block {
+                info: info.trim().to_owned(),
+                line: index + 2,
+                text: String::new(),
+            }),
+            (Some(_), true) => {}
+            (None, true) => {
+                let block = blocks.last_mut().unwrap();
+                block.text += line;
+                block.text += "\n";
+            }
+            (None, false) => prose += line,
+        }
+        open ^= line.starts_with("```");
+        prose += "\n";
+    }
+    assert!(!open, "a block of code without an end:\n{page}");
+    (blocks, prose)
+}
+
+#[test]
+fn the_table_of_contents_lists_every_page_once() {
+    let contents = read("docs/SUMMARY.md");
+    let listed: Vec<String> = contents
+        .split("](")
+        .skip(1)
+        .map(|rest| format!("docs/{}", rest.split(')').next().unwrap()))
+        .collect();
+    let unique: BTreeSet<&String> = listed.iter().collect();
+    assert_eq!(unique.len(), listed.len(), "a page is listed twice");
+    assert_eq!(
+        unique.into_iter().cloned().collect::<Vec<_>>(),
+        pages(),
+        "docs/SUMMARY.md and the files of docs/"
+    );
+}
+
+#[test]
+fn every_page_with_rust_is_a_doc_test() {
+    let tested = read("src/manual.rs");
+    for page in pages() {
+        let (blocks, _) = blocks(&read(&page));
+        let has_rust = blocks
+            .iter()
+            .any(|block| block.info.is_empty() || block.info.starts_with("rust"));
+        let included = tested.contains(&format!("\"../{page}\""));
+        assert_eq!(has_rust, included, "{page}: has Rust, is in src/manual.rs");
+    }
+}
+
+#[test]
+fn no_rust_of_the_manual_is_left_out_of_the_tests() {
+    for page in pages() {
+        for block in blocks(&read(&page)).0 {
+            let skips = ["ignore", "no_run", "compile_fail"];
+            assert!(
+                !skips.iter().any(|word| block.info.contains(word)),
+                "{page}:{}: `{}`",
+                block.line,
+                block.info
+            );
+        }
+    }
+}
