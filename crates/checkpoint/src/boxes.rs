@@ -48,7 +48,6 @@ pub(crate) fn slabs(index: &IndexBox, max_elements: usize) -> Vec<IndexBox> {
 
 /// Copies the elements that lie in both boxes from the memory of one box to that of the other, and returns
 /// their number.
-/// Returns their number.
 ///
 /// # Panics
 /// If a memory is shorter than its box.

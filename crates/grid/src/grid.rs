@@ -52,7 +52,6 @@ impl Grid {
     /// A grid of exactly `num_ranks` ranks.
     ///
     /// # Errors
-    /// [`Error::WorldSize`] when the degrees have another product, with the nearest ones that have it; and as
     /// [`Error::WorldSize`] if the degrees have another product, with the nearest ones that match; and those of
     /// [`Grid::new`].
     pub fn for_ranks(degrees: Degrees, order: AxisOrder, num_ranks: usize) -> Result<Self> {

@@ -96,7 +96,6 @@ impl Layout {
     /// The elements that the rank at these coordinates holds.
     ///
     /// # Panics
-    /// When the shape has another number of dims than the layout ([`Layout::check`] asks first), or the coordinates
     /// If the shape and the layout have different numbers of dims ([`Layout::check`] checks this first), or the
     /// coordinates are not in the grid.
     pub fn local_box(

@@ -1,12 +1,12 @@
-//! The signal that ends a job: once one rank fails, no rank waits for ever.
+//! The signal that ends a job: once one rank fails, no rank waits forever.
 
 use crate::{Error, Result};
 use std::sync::OnceLock;
 
 /// A flag that every waiting rank of a job watches, raised once with a reason.
 ///
-/// Ranks that are threads of one process share one. A rank that is a process has its own, which its bootstrap raises
-/// when it hears of a failure elsewhere.
+/// Ranks that are threads of one process share one signal. A rank that is a process has its own, which its
+/// bootstrap raises when it learns of a failure elsewhere.
 #[derive(Debug, Default)]
 pub struct AbortSignal {
     raised: OnceLock<(usize, String)>,
@@ -23,7 +23,7 @@ impl AbortSignal {
         let _ = self.raised.set((rank, reason.into()));
     }
 
-    /// Who raised the signal, and why.
+    /// The rank that raised the signal, and its reason.
     pub fn raised(&self) -> Option<(usize, &str)> {
         self.raised
             .get()

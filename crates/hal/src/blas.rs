@@ -13,11 +13,11 @@ pub struct Matrix {
     pub data: RawSlice,
     /// Elements from one stored row to the next; at least the stored row's length.
     pub leading: usize,
-    /// Whether the product takes the transpose of what is stored.
+    /// Whether the GEMM uses the transpose of the stored matrix.
     pub transposed: bool,
 }
 
-/// How many products of one shape are computed at once, and how far apart their matrices lie.
+/// The number of GEMMs of one shape that are computed at once, and the distance between their matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Number of products.
@@ -34,7 +34,7 @@ impl Batch {
     };
 }
 
-/// What is done to a product before it is stored.
+/// What is done to the result of a GEMM before it is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Epilogue {
     /// Nothing.
@@ -44,19 +44,20 @@ pub enum Epilogue {
         /// n elements of C's type.
         bias: RawSlice,
     },
-    /// C = GELU(sum), by its tanh approximation, of what the product and the bias add up to.
+    /// C = GELU(sum), by its tanh approximation, where the sum is that of GEMM and bias.
     Gelu {
         /// n elements of C's type.
         bias: Option<RawSlice>,
-        /// Takes the sum, which the gradient needs: m x n elements of C's type without gaps.
+        /// Receives the sum, which the gradient needs: m x n elements of C's type without gaps.
         sum: RawSlice,
     },
 }
 
 /// C = alpha * op(A) op(B) + beta * C, with op(A) of m x k, op(B) of k x n and C of m x n, all row-major.
 ///
-/// `a` and `b` have one element type; `c` has the same or its accumulator ([`DType::accumulator`](crate::DType::accumulator)).
-/// Sums over k are held in the accumulator. With `beta` 0 the old C is not read, so it may hold NaN.
+/// `a` and `b` have one element type; `c` has the same type or its accumulator
+/// ([`DType::accumulator`](crate::DType::accumulator)). Sums over k are held in the accumulator. With `beta` 0
+/// the old C is not read, so it may hold NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
     /// Rows of C.
@@ -71,18 +72,19 @@ pub struct Gemm {
     pub b: Matrix,
     /// The result; never transposed.
     pub c: Matrix,
-    /// Scale of the product.
+    /// Scale of the matrix product.
     pub alpha: f64,
     /// Scale of the old C.
     pub beta: f64,
-    /// How many such products.
+    /// The number of such GEMMs, and their strides.
     pub batch: Batch,
     /// What is done to the result before it is stored.
     pub epilogue: Epilogue,
 }
 
 impl Gemm {
-    /// Visits what the products and their epilogue read and write, each matrix of the batch in one piece.
+    /// Visits everything that the GEMMs and their epilogue read and write, each matrix of the batch in one
+    /// piece.
     pub fn operands(&self, visit: &mut dyn FnMut(Operand)) {
         visit(READ.of(self.a.data));
         visit(READ.of(self.b.data));
@@ -97,39 +99,42 @@ impl Gemm {
     }
 }
 
-/// A handle for matrix products.
+/// A handle for GEMMs.
 ///
 /// # Safety
 /// An implementation reads and writes only the memory that the arguments name.
 pub unsafe trait Blas: Send + Sync + fmt::Debug {
-    /// Queues a product.
+    /// Queues a GEMM.
     ///
     /// # Safety
-    /// The matrices of the whole batch and those of the epilogue are live until the product has run, hold their shapes,
-    /// and what is written overlaps nothing else. An epilogue is one that [`fuses`](Blas::fuses) has taken.
+    /// The matrices of the full batch and those of the epilogue are live until the GEMM has run and hold their
+    /// shapes, and what is written overlaps nothing else. The epilogue is one that [`fuses`](Blas::fuses)
+    /// accepted.
     ///
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor); [`Error::Unsupported`](crate::Error::Unsupported) for an element type.
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()>;
 
-    /// Whether the product's epilogue can be part of it; if not, kernels of their own do the same. Nothing is queued.
+    /// Whether the epilogue can be part of the GEMM; if not, separate kernels do the same work. Queues nothing.
     ///
     /// # Errors
-    /// [`Error::Vendor`](crate::Error::Vendor) when the library does not answer.
+    /// [`Error::Vendor`](crate::Error::Vendor) if the library does not answer.
     fn fuses(&self, gemm: &Gemm) -> Result<bool> {
         Ok(gemm.epilogue == Epilogue::None)
     }
 
-    /// Ways to products that this rank has found the fastest so far, in the vendor's words, a line each; `None` where a
-    /// product has one way only. Ranks exchange them, so that all go the same.
+    /// The fastest variants of GEMMs that this rank has found so far, in the vendor's format, one per line;
+    /// `None` if each GEMM has only one variant. Ranks exchange these lines, so that all use the same variants.
     fn choices(&self) -> Option<String> {
         None
     }
 
-    /// Goes these ways from now on, of several lines for one product the first; `save` keeps them for other runs.
+    /// Uses these variants from now on; of several lines for one GEMM, the first counts. `save` keeps them for
+    /// other runs.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for lines that are no choices, or a file that cannot be written.
+    /// [`Error::Invalid`](crate::Error::Invalid) for lines that are not valid choices, or a file that cannot be
+    /// written.
     fn choose(&self, _choices: &str, _save: bool) -> Result<()> {
         Ok(())
     }

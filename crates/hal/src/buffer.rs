@@ -2,7 +2,7 @@
 
 use crate::DType;
 
-/// A piece of a device's memory, as its allocator hands it out.
+/// A piece of a device's memory, as returned by its allocator.
 ///
 /// A plain value: copying it copies no memory and keeps nothing alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,7 +13,7 @@ pub struct RawBuffer {
     pub bytes: usize,
 }
 
-/// A contiguous run of typed elements, as kernels, products and collectives take it.
+/// A contiguous run of typed elements, as kernels, GEMMs and collectives take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawSlice {
     /// Address of the first element; aligned to the element's size.
@@ -41,7 +41,7 @@ impl RawSlice {
     /// The `len` elements from element `start` on.
     ///
     /// # Panics
-    /// When they do not lie within this slice: the shell has checked them, so this is a bug of ours.
+    /// If they do not lie within this slice: the shell has checked them, so this is a bug of ours.
     pub fn part(&self, start: usize, len: usize) -> RawSlice {
         assert!(
             start.checked_add(len).is_some_and(|end| end <= self.len),
@@ -55,7 +55,7 @@ impl RawSlice {
         }
     }
 
-    /// Address behind the last element.
+    /// Address after the last element.
     pub fn end(&self) -> u64 {
         self.addr + self.bytes() as u64
     }

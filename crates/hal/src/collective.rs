@@ -1,11 +1,12 @@
-//! Collectives and messages as calls: what they take, whether they fit a group, and whether two of them agree.
+//! Collectives and messages as values: their arguments, whether they fit a group, and whether two of them
+//! agree.
 
 use crate::{
     Error, Operand, RawSlice, Result,
     operand::{READ, UPDATE, WRITE},
 };
 
-/// How elements of several ranks become one.
+/// How elements of several ranks are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceOp {
     /// Their sum.
@@ -32,7 +33,7 @@ impl ReduceOp {
 pub enum Counts {
     /// The same number on every rank.
     Even(usize),
-    /// One number a rank, in the order of ranks; zero is allowed.
+    /// One number per rank, in the order of ranks; zero is allowed.
     Uneven(Vec<usize>),
 }
 
@@ -58,7 +59,8 @@ impl Counts {
         self.before(size)
     }
 
-    /// As [`total`](Counts::total); `None` where that is not the number of ranks, or too many elements to count.
+    /// As [`total`](Counts::total); `None` if the number of counts is not the number of ranks, or the sum
+    /// overflows.
     pub fn checked_total(&self, size: usize) -> Option<usize> {
         match self {
             Counts::Even(count) => count.checked_mul(size),
@@ -70,44 +72,45 @@ impl Counts {
     }
 }
 
-/// One collective or message. Within one call to [`Communicator::run`](crate::Communicator::run) several form a group that progresses together.
+/// One collective or message. Several in one call to [`Communicator::run`](crate::Communicator::run) form a
+/// group that progresses together.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Collective {
-    /// Every rank gets the reduction of all buffers, in place.
+    /// Every rank receives the reduction of all buffers, in place.
     AllReduce {
-        /// This rank's addend, and then the result.
+        /// This rank's addend, overwritten by the result.
         buffer: RawSlice,
         /// How to reduce.
         op: ReduceOp,
     },
-    /// Rank i gets the reduction of the i-th part of all `send` buffers.
+    /// Rank i receives the reduction of the i-th part of all `send` buffers.
     ReduceScatter {
         /// This rank's addend to every part, `counts.total` elements.
         send: RawSlice,
-        /// This rank's part of the result; may be that part of `send` itself.
+        /// This rank's part of the result; may be its part of `send`.
         recv: RawSlice,
         /// Sizes of the parts.
         counts: Counts,
         /// How to reduce.
         op: ReduceOp,
     },
-    /// Every rank gets the concatenation of all `send` buffers.
+    /// Every rank receives the concatenation of all `send` buffers.
     AllGather {
-        /// This rank's part; may be that part of `recv` itself.
+        /// This rank's part; may be its part of `recv`.
         send: RawSlice,
         /// The parts of all ranks, `counts.total` elements.
         recv: RawSlice,
         /// Sizes of the parts.
         counts: Counts,
     },
-    /// Every rank gets the buffer of `root`, in place.
+    /// Every rank receives the buffer of `root`, in place.
     Broadcast {
         /// What `root` sends and the others receive.
         buffer: RawSlice,
-        /// Rank within the group that sends.
+        /// The sending rank within the group.
         root: usize,
     },
-    /// Part j of rank i's `send` becomes part i of rank j's `recv`; all parts are equal.
+    /// Part j of rank i's `send` becomes part i of rank j's `recv`; all parts have equal size.
     AllToAll {
         /// One part for each rank.
         send: RawSlice,
@@ -118,17 +121,17 @@ pub enum Collective {
     Send {
         /// The message.
         buffer: RawSlice,
-        /// Rank within the group that receives.
+        /// The receiving rank within the group.
         to: usize,
     },
     /// A message from one rank.
     Recv {
-        /// Where the message goes.
+        /// The buffer that receives the message.
         buffer: RawSlice,
-        /// Rank within the group that sends.
+        /// The sending rank within the group.
         from: usize,
     },
-    /// Returns, on the stream, once every rank has come.
+    /// Completes, on the stream, once every rank has arrived.
     Barrier,
 }
 
@@ -147,7 +150,7 @@ impl Collective {
         }
     }
 
-    /// Visits what this rank's side reads and writes, what it gives first.
+    /// Visits the operands of this rank's side, sources first.
     pub fn operands(&self, visit: &mut dyn FnMut(Operand)) {
         match self {
             Collective::AllReduce { buffer, .. } | Collective::Broadcast { buffer, .. } => {
@@ -165,7 +168,7 @@ impl Collective {
         }
     }
 
-    /// The larger of the buffers that this rank gives or gets; `None` for a barrier.
+    /// The larger of this rank's buffers; `None` for a barrier.
     pub fn buffer(&self) -> Option<RawSlice> {
         match self {
             Collective::AllReduce { buffer, .. }
@@ -180,10 +183,10 @@ impl Collective {
         }
     }
 
-    /// Whether the ranks and counts that the call names fit a group of `size`.
+    /// Checks that the ranks and counts named in the call fit a group of `size`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with what does not fit.
+    /// [`Error::Invalid`] with the argument that does not fit.
     pub fn check(&self, size: usize) -> Result<()> {
         let (found, fits) = match self {
             Collective::ReduceScatter {
@@ -210,9 +213,10 @@ impl Collective {
         }
     }
 
-    /// Whether another member's call is the same in a group of `size`, addresses aside; a receipt agrees with what is sent.
+    /// Whether another member's call is the same in a group of `size`, ignoring addresses; a receive agrees
+    /// with the matching send.
     ///
-    /// Where ranks reach into each other's memory, this is what makes the lengths that one rank knows hold for all.
+    /// Where ranks access each other's memory, this check makes the lengths known to one rank valid for all.
     pub fn agrees(&self, other: &Collective, size: usize) -> bool {
         use Collective::*;
         let alike = |a: &RawSlice, b: &RawSlice| a.len == b.len && a.dtype == b.dtype;
@@ -264,7 +268,8 @@ impl Collective {
         }
     }
 
-    /// The call in words, equal on all ranks of a group that agree: operation, elements, type, reduction, root.
+    /// A description of the call, equal on all ranks of a group that agree: operation, elements, type,
+    /// reduction, root.
     pub fn describe(&self) -> String {
         let Some(buffer) = self.buffer() else {
             return self.name().into();
@@ -280,7 +285,8 @@ impl Collective {
         text + ")"
     }
 
-    /// The same with parts of uneven size, which [`describe`](Collective::describe) leaves out: for calls that do not agree.
+    /// The same with the sizes of uneven parts, which [`describe`](Collective::describe) omits; used for calls
+    /// that do not agree.
     pub fn describe_with_parts(&self) -> String {
         let text = self.describe();
         match self {

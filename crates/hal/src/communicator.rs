@@ -3,22 +3,22 @@
 use crate::{AbortSignal, Collective, Result, Stream};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The name of a process group, made by one rank and known to all its ranks.
+/// The name of a process group, created by one rank and known to all its ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupId(pub Vec<u8>);
 
-/// What a rank brings to join a process group.
+/// What a rank needs to join a process group.
 #[derive(Clone, Debug)]
 pub struct Join {
     /// The group's id, from [`Device::create_group`](crate::Device::create_group) of its rank 0.
     pub id: GroupId,
-    /// The group in words, for messages: `axis Y`.
+    /// The group's label in messages: `axis Y`.
     pub label: String,
     /// This rank's index within the group.
     pub rank: usize,
     /// World ranks of the members, in the order of their index.
     pub members: Vec<usize>,
-    /// How long a rank waits for the others before it reports which did not come.
+    /// How long a rank waits for the others before it reports the missing ranks.
     pub timeout: Duration,
     /// Ends every wait early.
     pub abort: Arc<AbortSignal>,
@@ -26,12 +26,13 @@ pub struct Join {
 
 /// One rank's end of a process group.
 ///
-/// That all ranks make the same calls in the same order is no safety clause, because no caller can prove it. A vendor
-/// whose ranks touch each other's memory compares the calls itself; for the others there is the shell's checked mode.
+/// That all ranks make the same calls in the same order is not a safety clause, because no caller can prove it.
+/// A vendor whose ranks touch each other's memory compares the calls itself; for the others there is the
+/// shell's checked mode.
 ///
 /// # Safety
-/// `rank` and `size` are true; only memory named by the arguments of this group's calls is read or written, by this
-/// rank's stream or by a peer, and never after the call's place in the stream has passed.
+/// `rank` and `size` are true. Only memory named by the arguments of this group's calls is read or written, by
+/// this rank's stream or by a peer, and never after the call's place in the stream has passed.
 pub unsafe trait Communicator: Send + fmt::Debug {
     /// This rank's index within the group.
     fn rank(&self) -> usize;
@@ -42,8 +43,8 @@ pub unsafe trait Communicator: Send + fmt::Debug {
     /// Queues collectives that progress together: none of them waits for another of the same call.
     ///
     /// # Safety
-    /// The buffers are live until the work has run, are on the stream's device, have the lengths that the operation
-    /// asks for, and are not used by other work meanwhile.
+    /// The buffers are live until the work has run, are on the stream's device, have the lengths that the
+    /// operation requires, and are not used by other work meanwhile.
     ///
     /// # Errors
     /// [`Error::Mismatch`](crate::Error::Mismatch), [`Error::Timeout`](crate::Error::Timeout),

@@ -5,9 +5,9 @@ use crate::{
 };
 use std::{fmt, sync::Arc};
 
-/// Who makes a device: a name in lower case, as configurations and messages have it.
+/// The vendor of a device: a name in lower case, as used in configurations and messages.
 ///
-/// Anybody can be a vendor: a crate makes an id of its own, implements the traits, and hands its
+/// Anybody can be a vendor: a crate makes its own id, implements the traits, and passes its
 /// [`Driver`](crate::Driver) to the program. The constants are the vendors of this workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VendorId(&'static str);
@@ -22,7 +22,7 @@ impl VendorId {
     /// The simulated vendor: shapes and a virtual clock, no values.
     pub const SIM: VendorId = VendorId("sim");
 
-    /// The vendor of that name, which no other vendor of the program has.
+    /// The vendor with that name, which must be unique in the program.
     pub const fn new(name: &'static str) -> VendorId {
         VendorId(name)
     }
@@ -32,10 +32,10 @@ impl VendorId {
         self.0
     }
 
-    /// The names that [`named`](VendorId::named) knows, in words.
+    /// The names that [`named`](VendorId::named) accepts, as text.
     pub const NAMES: &str = "cuda, rocm or cpu";
 
-    /// The vendor of this workspace that has that name, of those whose devices a program can be told to use.
+    /// The vendor of this workspace with that name, if a user can select its devices.
     pub fn named(name: &str) -> Option<VendorId> {
         [VendorId::CUDA, VendorId::ROCM, VendorId::CPU]
             .into_iter()
@@ -54,7 +54,7 @@ impl fmt::Display for VendorId {
 pub struct DeviceId {
     /// Who makes it.
     pub vendor: VendorId,
-    /// Its number among the devices of that vendor that this process sees.
+    /// Its number among that vendor's devices that this process sees.
     pub ordinal: usize,
 }
 
@@ -64,25 +64,25 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// What a device can do; asked for, never assumed.
+/// The capabilities of a device, which callers query and never assume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capabilities {
-    /// Element types that products, kernels and collectives take.
+    /// Element types that GEMMs, kernels and collectives accept.
     pub dtypes: Vec<DType>,
-    /// Whether buffers hold numbers. The simulated vendor counts bytes and time only, and refuses a download.
+    /// Whether buffers hold values. The simulated vendor only counts bytes and time, and refuses a download.
     pub holds_values: bool,
     /// Whether work queued on one stream can run beside work of another.
     pub overlaps_streams: bool,
     /// Whether work of its compute stream can be recorded ([`Stream::capture`]).
     pub records_work: bool,
-    /// The device in words, for the start-up report.
+    /// A description of the device, for the start-up report.
     pub description: String,
 }
 
 /// A device's memory in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What an allocation could still get.
+    /// Bytes that an allocation could still obtain.
     pub free: usize,
     /// All of it.
     pub total: usize,
@@ -91,31 +91,31 @@ pub struct Memory {
 /// One accelerator.
 ///
 /// # Safety
-/// `id` and `capabilities` are true; `allocate` returns memory of the stated size, aligned to 64 bytes and disjoint
-/// from every other live buffer; the objects made by this device work on its memory only.
+/// `id` and `capabilities` are true. `allocate` returns memory of the stated size, aligned to 64 bytes and
+/// disjoint from every other live buffer. The objects made by this device work only on its memory.
 pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// Vendor and ordinal.
     fn id(&self) -> DeviceId;
 
-    /// What the device can do.
+    /// The capabilities of the device.
     fn capabilities(&self) -> &Capabilities;
 
     /// Free and total memory.
     ///
     /// # Errors
-    /// [`Error::Vendor`](crate::Error::Vendor) when the device does not answer.
+    /// [`Error::Vendor`](crate::Error::Vendor) if the device does not answer.
     fn memory(&self) -> Result<Memory>;
 
     /// Reserves `bytes` of uninitialised device memory.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the numbers of bytes asked for and free.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the numbers of bytes requested and free.
     fn allocate(&self, bytes: usize) -> Result<RawBuffer>;
 
-    /// Gives memory back.
+    /// Returns memory to the device.
     ///
     /// # Safety
-    /// `buffer` came from this device's `allocate`, is given back once, and no queued work uses it.
+    /// `buffer` came from this device's `allocate`, is returned once, and no queued work uses it.
     unsafe fn deallocate(&self, buffer: RawBuffer);
 
     /// Makes a queue of work.
@@ -124,7 +124,7 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// [`Error::Vendor`](crate::Error::Vendor).
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>>;
 
-    /// Makes a handle for matrix products.
+    /// Makes a handle for GEMMs.
     ///
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor).
@@ -136,7 +136,7 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// [`Error::Vendor`](crate::Error::Vendor) when their code cannot be loaded.
     fn kernels(&self) -> Result<Arc<dyn Kernels>>;
 
-    /// Makes the id of a new process group; one rank calls it and sends the id to the others.
+    /// Creates the id of a new process group; one rank calls it and sends the id to the others.
     ///
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor).
@@ -145,6 +145,7 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// Joins a process group. Collective: returns once every rank of the group has joined.
     ///
     /// # Errors
-    /// [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not come; [`Error::Aborted`](crate::Error::Aborted).
+    /// [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not arrive;
+    /// [`Error::Aborted`](crate::Error::Aborted).
     fn join(&self, join: Join) -> Result<Box<dyn Communicator>>;
 }

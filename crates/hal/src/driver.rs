@@ -1,17 +1,17 @@
-//! How a program finds out which vendors it carries and what each of them sees, and which of them it takes.
+//! How a program finds the vendors that it carries and their devices, and chooses among them.
 
 use crate::{Device, Error, Result, Transport, VendorId};
 use std::{env, sync::Arc};
 
-/// What a device is opened with.
+/// The options with which a device is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Its number among the devices that this process sees.
     pub ordinal: usize,
-    /// Threads that a device which is the host computes with.
+    /// Number of compute threads, for a device that is the host.
     pub threads: usize,
-    /// How a device whose memory is the host's reaches ranks of other processes; `None` while all ranks are threads of
-    /// this one. Devices with a network of their own ignore it.
+    /// How a device whose memory is host memory reaches ranks of other processes; `None` while all ranks are
+    /// threads of this one. Devices with their own network ignore it.
     pub transport: Option<Arc<dyn Transport>>,
 }
 
@@ -22,23 +22,23 @@ pub struct Driver {
     pub vendor: VendorId,
     /// Opens one of its devices.
     pub open: fn(OpenOptions) -> Result<Arc<dyn Device>>,
-    /// Looks for its libraries and devices, without opening any.
+    /// Searches for its libraries and devices, without opening any.
     pub probe: fn() -> Probe,
 }
 
-/// What a look for a vendor found.
+/// The result of a search for a vendor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Whether a device can be opened.
     pub usable: bool,
-    /// One line for each thing found, or not found and where it was looked for.
+    /// One line for each item found, or not found with the places searched.
     pub findings: Vec<String>,
 }
 
-/// Names the vendor where no option does.
+/// Names the vendor if no option does.
 pub const VENDOR_VARIABLE: &str = "FASCICLE_VENDOR";
 
-/// The vendors to choose among: the one that was asked for, or else that of [`VENDOR_VARIABLE`], or else all that the
+/// The candidate vendors: the requested one, otherwise the one in [`VENDOR_VARIABLE`], otherwise all that the
 /// program carries.
 ///
 /// # Errors
@@ -78,7 +78,7 @@ fn carried_one(asker: &str, vendor: VendorId, drivers: &[Driver]) -> Result<Driv
 /// The first of these vendors that can open a device here.
 ///
 /// # Errors
-/// [`Error::Invalid`] in one sentence when there is none; of a single vendor, with what it says of itself.
+/// [`Error::Invalid`] in one sentence if there is none; for a single vendor, with what it reports about itself.
 pub fn usable(drivers: &[Driver]) -> Result<Driver> {
     let mut reasons = Vec::new();
     for driver in drivers {

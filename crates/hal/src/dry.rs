@@ -1,7 +1,7 @@
-//! A device that computes nothing: shapes flow through it, buffers have addresses and no memory.
+//! A device that computes nothing: shapes flow through it, and buffers have addresses but no memory.
 //!
-//! It tells what a program would do without doing it, where no machine is described that it could be simulated on: a model
-//! is run on it once to count its work. One rank alone can use it.
+//! It shows what a program would do without doing it, when there is no machine description to simulate on. A
+//! model runs on it once to count its work. Only a single rank can use it.
 
 use crate::{
     Blas, Capabilities, Communicator, DType, Device, DeviceId, Error, Event, Gemm, GroupId, Join,
@@ -47,8 +47,8 @@ struct Dry {
     next: AtomicU64,
 }
 
-// SAFETY: no buffer has memory, so there is none that two of them could share; addresses are multiples of 64 that never
-// come twice.
+// SAFETY: no buffer has memory, so no two buffers can share any; addresses are multiples of 64 and never
+// repeat.
 unsafe impl Device for Dry {
     fn id(&self) -> DeviceId {
         ID
@@ -103,7 +103,7 @@ unsafe impl Device for Dry {
 #[derive(Debug)]
 struct DryStream(StreamKind);
 
-// SAFETY: nothing is ever queued, so all of it is done.
+// SAFETY: nothing is ever queued, so all work is complete.
 unsafe impl Stream for DryStream {
     fn device_id(&self) -> DeviceId {
         ID

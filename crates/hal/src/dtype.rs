@@ -39,7 +39,7 @@ impl DType {
         }
     }
 
-    /// Whether elements are floating-point numbers.
+    /// Whether elements are floating-point values.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::Bf16 | DType::F16)
     }
@@ -54,7 +54,7 @@ impl DType {
         }
     }
 
-    /// Lower-case name as written in configurations and messages.
+    /// Lower-case name, as used in configurations and messages.
     pub const fn name(self) -> &'static str {
         match self {
             DType::F64 => "f64",
@@ -66,19 +66,20 @@ impl DType {
         }
     }
 
-    /// The type of that [`name`](DType::name), if there is one.
+    /// The type with that [`name`](DType::name), if there is one.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 }
 
-/// A Rust type that is an element type. The element types are those of [`DType`], so no other crate adds one.
+/// A Rust type that is an element type. The set of element types is that of [`DType`], so no other crate adds
+/// one.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// Its run-time value.
     const DTYPE: DType;
 }
 
-// Memory is read and written as these types by their size.
+// Memory is read and written as these types, according to their size.
 mod sealed {
     pub trait Sealed {}
 }

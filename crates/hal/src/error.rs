@@ -1,4 +1,4 @@
-//! What can go wrong at and below the seam.
+//! Errors at and below the seam.
 
 use crate::{DType, DeviceId};
 use std::{fmt, time::Duration};
@@ -6,31 +6,31 @@ use std::{fmt, time::Duration};
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failure, with the numbers that explain it. Displayed as `operation: found, needed, where`.
+/// A failure, with the numbers that explain it. Displays as `operation: found, needed, where`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
-    /// An argument does not fit the operation: a user's mistake, found before anything was queued.
+    /// An argument does not fit the operation: a user's mistake, found before any work was queued.
     Invalid {
         /// The operation that refused.
         operation: String,
-        /// What it was given.
+        /// The value it was given.
         found: String,
         /// What it takes.
         needed: String,
     },
     /// A call into a vendor's library failed.
     Vendor {
-        /// The call, with its telling arguments.
+        /// The call, with its most informative arguments.
         call: String,
         /// The library's status code.
         code: i64,
-        /// The code in words.
+        /// The meaning of the code.
         reason: String,
         /// The device concerned.
         device: DeviceId,
     },
-    /// A device has not enough memory.
+    /// A device has too little memory.
     OutOfMemory {
         /// The device concerned.
         device: DeviceId,
@@ -40,23 +40,23 @@ pub enum Error {
         free: usize,
         /// Bytes that tensors hold.
         in_use: usize,
-        /// Bytes held in the shell's cache for reuse.
+        /// Bytes in the shell's cache, kept for reuse.
         cached: usize,
-        /// What the shell's tensors hold, by what they are for; a vendor leaves it empty.
+        /// The bytes that the shell's tensors hold, by purpose; a vendor leaves it empty.
         by_kind: Vec<(&'static str, usize)>,
         /// Sizes in bytes of the largest live buffers, largest first.
         largest: Box<[usize]>,
     },
     /// The device cannot do this.
     Unsupported {
-        /// What was asked for.
+        /// The requested operation.
         operation: String,
-        /// For elements of which type; `None` where the operation is missing for all.
+        /// The unsupported element type; `None` if the operation is missing for all types.
         dtype: Option<DType>,
         /// The device concerned.
         device: DeviceId,
     },
-    /// The device's buffers hold no numbers that could be read.
+    /// The device's buffers hold no values to read.
     NoValues {
         /// The device concerned.
         device: DeviceId,
@@ -72,22 +72,22 @@ pub enum Error {
         /// World rank and call of another.
         other: (usize, String),
     },
-    /// Ranks did not come to a collective in time.
+    /// Some ranks did not arrive at a collective in time.
     Timeout {
         /// The group, as in `axis Y`.
         group: String,
         /// World rank that waited.
         rank: usize,
-        /// The call it waited in.
+        /// The call in which it waited.
         operation: String,
         /// Number of the collective within the group, from 0.
         sequence: u64,
-        /// World ranks that had not come.
+        /// World ranks that had not arrived.
         missing: Vec<usize>,
         /// How long it waited.
         waited: Duration,
     },
-    /// Another rank failed, and the job ends.
+    /// Another rank failed, and the job is ending.
     Aborted {
         /// World rank that failed first.
         rank: usize,
@@ -201,7 +201,7 @@ impl fmt::Display for Error {
     }
 }
 
-// One more clause of a sentence, unless there is nothing to say.
+// Appends one more clause to a sentence, unless there is nothing to add.
 fn list(f: &mut fmt::Formatter<'_>, what: &str, items: Vec<String>) -> fmt::Result {
     if items.is_empty() {
         Ok(())
@@ -212,7 +212,7 @@ fn list(f: &mut fmt::Formatter<'_>, what: &str, items: Vec<String>) -> fmt::Resu
 
 impl std::error::Error for Error {}
 
-/// A number of bytes in the unit that reads best.
+/// A number of bytes, displayed in the most readable unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes(pub usize);
 

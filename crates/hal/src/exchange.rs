@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Exchanges small byte strings between the ranks of one group on the host, beside the devices' collectives.
 ///
-/// Ids of communicators travel on it, as do the checked mode's comparisons and decisions that a group must share. All
+/// It carries ids of communicators, the comparisons of checked mode, and decisions that a group must share. All
 /// calls are collective: every rank of the group makes them, in the same order.
 pub trait Exchange: Send + Sync + fmt::Debug {
     /// Index of this rank within the group.
@@ -14,23 +14,25 @@ pub trait Exchange: Send + Sync + fmt::Debug {
     /// Number of ranks in the group.
     fn size(&self) -> usize;
 
-    /// Whether what this process gives counts as given by `rank` of the group: its own, or one it stands for.
+    /// Whether this process contributes for `rank` of the group: for itself, or for a rank that it stands for.
     ///
-    /// Only where a world is larger than what runs does a rank stand for others. Work that one rank of a group does for
-    /// all is done by the one that stands for it.
+    /// A rank stands for others only where a world has more ranks than run. Work that one rank of a group does
+    /// for all is done by the rank that stands for it.
     fn stands_for(&self, rank: usize) -> bool {
         rank == self.rank()
     }
 
-    /// Gives every rank the bytes of each, in the order of ranks.
+    /// Returns the bytes of each rank to every rank, in the order of ranks.
     ///
     /// # Errors
-    /// [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not come; [`Error::Aborted`](crate::Error::Aborted).
+    /// [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not arrive;
+    /// [`Error::Aborted`](crate::Error::Aborted).
     fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>>;
 
-    /// Gives every rank the bytes of `root`; what the others pass is ignored.
+    /// Returns the bytes of `root` to every rank; what the others pass is ignored.
     ///
-    /// Between several ranks the root waits for none of them: it may have work to do before they can come.
+    /// In a group of several ranks the root waits for none of them, because it may have work to do before they
+    /// can arrive.
     ///
     /// # Errors
     /// As [`all_gather`](Exchange::all_gather).
@@ -39,7 +41,7 @@ pub trait Exchange: Send + Sync + fmt::Debug {
         Ok(self.all_gather(mine)?.swap_remove(root))
     }
 
-    /// Returns once every rank has come.
+    /// Returns once every rank has arrived.
     ///
     /// # Errors
     /// As [`all_gather`](Exchange::all_gather).
@@ -47,7 +49,7 @@ pub trait Exchange: Send + Sync + fmt::Debug {
         self.all_gather(&[]).map(drop)
     }
 
-    /// Whether any rank says so; the same answer on all.
+    /// Whether any rank passes true; the same answer on all ranks.
     ///
     /// # Errors
     /// As [`all_gather`](Exchange::all_gather).

@@ -1,15 +1,17 @@
 //! The contracts between Fascicle's algorithms and a vendor.
 //!
-//! Object-safe traits and plain types, nothing else: memory is an address and a size, the element type is a value at run
-//! time. An object that comes back to its vendor (a stream, an event) is downcast there to the vendor's own type. A vendor crate (cpu, cuda, rocm, sim) implements the six traits (and `Recording`, where it records work); the crate
-//! `tensor` wraps them in a safe shell, and only that shell calls them.
+//! This crate has only object-safe traits and plain types: memory is an address and a size, and the element
+//! type is a value at run time. A vendor that receives one of its objects back (a stream, an event) downcasts
+//! it to its own type. A vendor crate (cpu, cuda, rocm, sim) implements the six traits, and `Recording` if it
+//! records work. The crate `tensor` wraps them in a safe shell, and only that shell calls them.
 //!
 //! Read in this order: [`dtype`], [`buffer`], [`device`], [`stream`], [`blas`], [`kernel`], [`collective`],
-//! [`operand`], [`communicator`], [`error`]. Who validates what is decided once: the shell checks lengths, devices, dtypes and contiguity in release
-//! builds too, and a vendor reports only what nobody could foresee (out of memory, a lost device, a peer that fails).
+//! [`operand`], [`communicator`], [`error`]. Validation has one place: the shell checks lengths, devices,
+//! dtypes and contiguity, in release builds too. A vendor reports only what nobody could foresee (out of
+//! memory, a lost device, a peer that fails).
 //!
-//! The traits are `unsafe` to implement because the shell trusts their answers: an id must be true, an address must be
-//! real, work queued on one stream must run in order.
+//! The traits are `unsafe` to implement because the shell trusts their answers: an id must be true, an address
+//! must be real, and work queued on one stream must run in order.
 
 #![forbid(unsafe_op_in_unsafe_fn)]
 

@@ -1,16 +1,17 @@
-//! The memory that work names, and what it does there.
+//! The memory that work names, and how the work accesses it.
 //!
-//! A kernel, a product and a collective each give their operands by one method, which stands beside their fields. What
-//! else must know them (the shell's ordering and overlap rules, a trace, a simulated vendor) asks that method.
+//! A kernel, a GEMM and a collective each list their operands in one method, which stands beside their fields.
+//! Everything else that needs the operands (the shell's ordering and overlap rules, a trace, a simulated
+//! vendor) calls that method.
 
 use crate::RawSlice;
 
-/// What work does to an operand.
+/// How work accesses an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Reads it.
     Read,
-    /// Overwrites it; what it held before is not read.
+    /// Overwrites it; the previous content is not read.
     Write,
     /// Reads and writes it.
     ReadWrite,
@@ -33,21 +34,21 @@ impl Access {
 pub struct Operand {
     /// Where it lies.
     pub slice: RawSlice,
-    /// What is done to it.
+    /// How the work accesses it.
     pub access: Access,
-    /// Whether a written operand may be the very slice of one that is read. In any other way it overlaps nothing.
+    /// Whether a written operand may be the same slice as one that is read. Otherwise it overlaps nothing.
     pub in_place: bool,
 }
 
 impl Operand {
-    /// Bytes that the work moves here: those of an operand that is read and written count twice.
+    /// Bytes that the work moves here: an operand that is both read and written counts twice.
     pub fn moved_bytes(&self) -> usize {
         let times = usize::from(self.access.reads()) + usize::from(self.access.writes());
         times * self.slice.bytes()
     }
 }
 
-/// What the work does with a field, whatever slice that holds.
+/// How the work accesses a field, whatever slice it holds.
 #[derive(Clone, Copy)]
 pub(crate) struct Role {
     access: Access,
@@ -66,12 +67,12 @@ impl Role {
         }
     }
 
-    /// Of `beta * old + new`: with 0 the old values are not read.
+    /// The access of `beta * old + new`: with `beta` 0 the old values are not read.
     pub(crate) fn scaled_by(beta: f64) -> Role {
         if beta == 0.0 { WRITE } else { UPDATE }
     }
 
-    /// The same, where the result may take the place of an input.
+    /// The same access, where the result may replace an input.
     pub(crate) const fn in_place(self) -> Role {
         Role {
             in_place: true,
@@ -89,7 +90,7 @@ impl Role {
     }
 }
 
-/// A field that holds operands: one, perhaps one, or several.
+/// A field that holds operands: one, an optional one, or several.
 pub(crate) trait Slices {
     fn each(&self, visit: &mut dyn FnMut(RawSlice));
 }
@@ -112,7 +113,8 @@ impl Slices for Vec<RawSlice> {
     }
 }
 
-/// Gives a structure its operands: `Name { field: ROLE, ..; other fields }`. A field that is left out does not compile.
+/// Defines the operands of a struct: `Name { field: ROLE, ..; other fields }`. Omitting a field does not
+/// compile.
 macro_rules! operands {
     ($($name:ident { $($field:ident: $role:expr),* $(,)? $(; $($other:ident),*)? })*) => {
         $(impl $name {

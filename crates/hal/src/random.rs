@@ -1,17 +1,17 @@
 //! The counter-based generator that every vendor shares.
 //!
-//! A number is a function of a key and an index, with no state: ranks that hold the same element draw the same number
-//! without talking, so dropout masks and initial values are the same on every grid and at every vendor.
+//! A number is a function of a key and an index, without state. Ranks that hold the same element draw the same
+//! number without communication, so dropout masks and initial values are the same on every grid and vendor.
 //!
 //! # Source
 //! Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11.
 
-/// Names a sequence of random numbers: 64 bits of seed and 64 bits that tell the draws under one seed apart.
+/// Names a sequence of random numbers: 64 bits of seed, and 64 bits that distinguish the draws under one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The run's seed.
     pub seed: u64,
-    /// Which sequence under that seed: a hash of what is drawn, and the step.
+    /// The sequence under that seed: a hash of what is drawn, and the step.
     pub sequence: u64,
 }
 
@@ -66,7 +66,7 @@ impl Key {
         unit(self.word(index))
     }
 
-    /// A standard normal number for `index`, by Box and Muller's transform of the two words of a block of its own.
+    /// A standard normal number for `index`, by the Box-Muller transform of two words of its own block.
     pub fn normal(self, index: u64) -> f64 {
         let [a, b, ..] = self.block(index);
         let radius = (-2.0 * ((f64::from(a) + 1.0) / 4_294_967_296.0).ln()).sqrt();
@@ -74,7 +74,7 @@ impl Key {
     }
 }
 
-/// The number in [0, 1) that a random word stands for.
+/// The number in [0, 1) that a random word represents.
 #[inline]
 pub fn unit(word: u32) -> f32 {
     (word >> 8) as f32 / 16_777_216.0
@@ -84,7 +84,7 @@ pub fn unit(word: u32) -> f32 {
 mod tests {
     use super::*;
 
-    // The known answers that the authors of the generator publish for it (Random123, kat_vectors).
+    // The known answers that the authors of the generator publish (Random123, kat_vectors).
     #[test]
     fn matches_the_published_answers() {
         assert_eq!(

@@ -1,9 +1,9 @@
-//! Queues of work and the events that order them.
+//! Queues of work, and the events that order them.
 
 use crate::{DeviceId, Error, RawBuffer, Result};
 use std::{any::Any, fmt, sync::Arc};
 
-/// What a stream is for; a vendor may give kinds different priorities or mechanisms.
+/// The purpose of a stream; a vendor may give kinds different priorities or mechanisms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
     /// Products and kernels.
@@ -15,8 +15,8 @@ pub enum StreamKind {
 /// A queue whose work runs in order.
 ///
 /// # Safety
-/// Work queued on one stream runs in the order in which it was queued; work queued after [`wait`](Stream::wait) runs
-/// after the event; an event is complete only when all work queued before it is.
+/// Work queued on one stream runs in the order in which it was queued. Work queued after [`wait`](Stream::wait)
+/// runs after the event. An event is complete only when all work queued before it is.
 pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// The device on which the work runs.
     fn device_id(&self) -> DeviceId;
@@ -24,7 +24,7 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// The stream as the vendor's own type, to which that vendor's objects downcast it.
     fn as_any(&self) -> &dyn Any;
 
-    /// What the stream is for.
+    /// The purpose of the stream.
     fn kind(&self) -> StreamKind;
 
     /// Queues a copy within the device.
@@ -45,19 +45,19 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// `src` is live and holds exactly `dst.len()` bytes.
     ///
     /// # Errors
-    /// [`Error::NoValues`] on a device whose buffers hold none.
+    /// [`Error::NoValues`] on a device whose buffers hold no values.
     unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()>;
 
     /// Marks the point that the queue has reached.
     ///
     /// # Errors
-    /// The stream's earlier failure, if it had one.
+    /// The stream's earlier failure, if any.
     fn record(&self) -> Result<Arc<dyn Event>>;
 
     /// Makes work queued from now on wait for `event`; the host does not wait, unless it is itself the device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an event of another vendor; the failure of the event's stream, if it had one.
+    /// [`Error::Invalid`] for an event of another vendor; the failure of the event's stream, if any.
     fn wait(&self, event: &dyn Event) -> Result<()>;
 
     /// Waits, on the host, for everything queued so far.
@@ -66,15 +66,16 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// The first failure of queued work.
     fn synchronize(&self) -> Result<()>;
 
-    /// Records what `work` queues on this stream, instead of running it.
+    /// Records the work that `work` queues on this stream, instead of running it.
     ///
-    /// Within `work` only kernels, products and copies between device memory may be queued, on no other stream; the host
-    /// may not wait, and no memory may be reserved. The same work has run before, so that what it needs has been made.
+    /// Within `work`, only kernels, GEMMs and copies between device memory may be queued, on no other stream.
+    /// The host may not wait, and no memory may be allocated. The same work has run before, so that everything
+    /// it needs has been made.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a stream that cannot, and a device whose
-    /// [`Capabilities::records_work`](crate::Capabilities::records_work) says no; the failure of `work`;
-    /// [`Error::Vendor`] when something was queued that cannot be recorded.
+    /// [`Error::Invalid`] for a stream that cannot record, and for a device without
+    /// [`Capabilities::records_work`](crate::Capabilities::records_work); the failure of `work`;
+    /// [`Error::Vendor`] if something was queued that cannot be recorded.
     fn capture(&self, _work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         Err(Error::invalid(
             "recorded work",
@@ -84,12 +85,12 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     }
 }
 
-/// Work of a stream, recorded.
+/// The recorded work of a stream.
 ///
 /// # Safety
 /// [`launch`](Recording::launch) queues exactly what was recorded.
 pub unsafe trait Recording: fmt::Debug {
-    /// Queues it all on a stream of the device that it was recorded on.
+    /// Queues all of it on a stream of the device on which it was recorded.
     ///
     /// # Safety
     /// All memory that the work uses is live until it has run.
@@ -102,8 +103,8 @@ pub unsafe trait Recording: fmt::Debug {
 /// A point in a stream.
 ///
 /// # Safety
-/// [`is_complete`](Event::is_complete) says true only when all work before the point has run, or will never run
-/// because the stream failed.
+/// [`is_complete`](Event::is_complete) returns true only when all work before the point has run, or will never
+/// run because the stream failed.
 pub unsafe trait Event: Send + Sync + fmt::Debug {
     /// The event as the vendor's own type.
     fn as_any(&self) -> &dyn Any;
@@ -111,18 +112,19 @@ pub unsafe trait Event: Send + Sync + fmt::Debug {
     /// Whether the stream has passed the point.
     ///
     /// # Errors
-    /// The failure of the stream, if it had one.
+    /// The failure of the stream, if any.
     fn is_complete(&self) -> Result<bool>;
 
     /// Waits, on the host, until the stream has passed the point.
     ///
     /// # Errors
-    /// The failure of the stream, if it had one.
+    /// The failure of the stream, if any.
     fn synchronize(&self) -> Result<()>;
 
-    /// When the stream passed the point, in microseconds since the device was opened; `None` while it has not.
+    /// The time at which the stream passed the point, in microseconds since the device was opened; `None` if it
+    /// has not passed.
     ///
     /// # Errors
-    /// [`Error::Vendor`] when the device does not answer.
+    /// [`Error::Vendor`] if the device does not answer.
     fn time_us(&self) -> Result<Option<f64>>;
 }

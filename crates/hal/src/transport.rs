@@ -1,20 +1,20 @@
-//! How devices whose memory is the host's reach ranks of other processes.
+//! How devices whose memory is host memory reach ranks of other processes.
 //!
-//! A device with a network of its own (NCCL, RCCL) needs none of this. The CPU's ranks reach each other through shared
-//! memory while they are threads of one process; once they are processes, a transport that the launcher brings carries
-//! their collectives.
+//! A device with its own network (NCCL, RCCL) does not need this. The CPU's ranks use shared memory while they
+//! are threads of one process. When they are processes, a transport provided by the launcher carries their
+//! collectives.
 
 use crate::{Collective, GroupId, Join, Result};
 use std::fmt;
 
-/// Collectives that have taken their place in their group's order, ready to run on whichever thread their stream has.
+/// Collectives with an assigned place in their group's order, ready to run on the thread of their stream.
 ///
-/// The argument says whether the rank can wait no longer because its own thread unwinds from a panic.
+/// The argument reports whether the rank can wait no longer because its own thread is unwinding from a panic.
 pub type Work = Box<dyn FnOnce(&dyn Fn() -> bool) -> Result<()> + Send>;
 
-/// Makes process groups between the hosts' memories of ranks that are processes.
+/// Creates process groups between the host memories of ranks that are processes.
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// Makes the id of a new process group; one rank calls it and sends the id to the others.
+    /// Creates the id of a new process group; one rank calls it and sends the id to the others.
     ///
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor).
@@ -23,22 +23,23 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Joins a process group. Collective: returns once every rank of the group has joined.
     ///
     /// # Errors
-    /// [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not come; [`Error::Aborted`](crate::Error::Aborted).
+    /// [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not arrive;
+    /// [`Error::Aborted`](crate::Error::Aborted).
     fn join(&self, join: &Join) -> Result<Box<dyn Transfer>>;
 }
 
 /// One rank's end of a group of a [`Transport`].
 ///
 /// # Safety
-/// The work reads and writes only host memory that the arguments of this group's calls name, and none of it once it has
-/// returned.
+/// The work reads and writes only host memory named by the arguments of this group's calls, and none of it once
+/// it has returned.
 pub unsafe trait Transfer: Send + Sync + fmt::Debug {
-    /// Gives collectives their place in the group's order. They progress together once the work is run; what was
+    /// Assigns collectives their place in the group's order. They progress together when the work runs. Work
     /// prepared first need not run first.
     ///
     /// # Safety
-    /// Until the work has run or is dropped, the buffers are live host memory of the lengths that the operations ask
-    /// for, and nothing else uses them.
+    /// Until the work has run or is dropped, the buffers are live host memory with the lengths that the
+    /// operations require, and nothing else uses them.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for ranks that the group does not have.

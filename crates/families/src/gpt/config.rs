@@ -257,7 +257,6 @@ impl Architecture for GptConfig {
     }
 
     /// # Source
-    /// For GPT-2, Narayanan et al., SC 2021 (arXiv 2104.04473): 96 B s l h^2 (1 + s/(6h) + V/(16 l h)), 72 in place of 96
     /// For GPT-2, Narayanan et al., SC 2021 (arXiv 2104.04473): 96 B s l h^2 (1 + s/(6h) + V/(16 l h)), with 72
     /// in place of 96 without recomputation. For a Llama, the same count is made from its own matrices.
     fn published_flop_per_row(&self, recompute: bool) -> Option<f64> {

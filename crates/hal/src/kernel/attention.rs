@@ -12,7 +12,7 @@ use crate::{
 /// `((b * global_heads + h) * sequence + i) * sequence + j`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionDropout {
-    /// Share of weights that become 0; the others are divided by 1 - probability.
+    /// Fraction of weights that become 0; the others are divided by 1 - probability.
     pub probability: f64,
     /// Which random sequence.
     pub key: Key,
@@ -29,7 +29,7 @@ pub struct AttentionDropout {
 pub struct AttentionShape {
     /// Sequences held here.
     pub sequences: usize,
-    /// Tokens in a sequence; a token attends to itself and those before it in its sequence.
+    /// Tokens per sequence; a token attends to itself and to those before it in its sequence.
     pub sequence: usize,
     /// Query heads held here.
     pub heads: usize,
@@ -60,7 +60,7 @@ pub struct AttentionForward {
     pub log_sum_exp: RawSlice,
 }
 
-/// Gradients of [`AttentionForward`]; weights are computed again, block by block.
+/// Gradients of [`AttentionForward`]; weights are recomputed block by block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionBackward {
     /// Sizes.
@@ -85,9 +85,10 @@ pub struct AttentionBackward {
     pub d_v: RawSlice,
 }
 
-/// Rotary position embedding: turns the pair (e, e + head_size / 2) of every head by `position * base^(-2e / head_size)`.
+/// Rotary position embedding: rotates the pair (e, e + head_size / 2) of every head by `position * base^(-2e /
+/// head_size)`.
 ///
-/// Row r of `x` has position `r % sequence`. Backward turns the other way.
+/// Row r of `x` has position `r % sequence`. Backward rotates in the opposite direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// rows x (heads * head_size), any float type.
@@ -96,15 +97,15 @@ pub struct Rope {
     pub out: RawSlice,
     /// Number of rows.
     pub rows: usize,
-    /// Tokens in a sequence.
+    /// Tokens per sequence.
     pub sequence: usize,
-    /// Heads in a row.
+    /// Heads per row.
     pub heads: usize,
     /// Elements of a head; even.
     pub head_size: usize,
     /// Base of the frequencies, 10,000 in Llama.
     pub base: f64,
-    /// Turn the other way.
+    /// Rotates in the opposite direction.
     pub backward: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Kernels that a program brings itself.
+//! Custom kernels, supplied by a program.
 //!
-//! A [`CustomKernel`] is made once: its name, a function for devices that are the host, code objects for others, and what
-//! it costs on a simulated device. A launch of it is [`Custom`]: operands and numbers.
+//! A [`CustomKernel`] is made once: its name, a function for host devices, code objects for other devices, and
+//! its cost on a simulated device. A launch of it is a [`Custom`]: operands and numbers.
 
 use crate::{DType, Element, Error, Operand, Result, VendorId};
 use std::{
@@ -13,13 +13,13 @@ use std::{
     },
 };
 
-/// A function that runs where memory is the host's.
+/// A function that runs where memory is host memory.
 type HostFunction = dyn Fn(&mut CustomArguments<'_>) -> Result<()> + Send + Sync;
 
-/// What a launch costs, from the launch.
+/// Computes the cost of a launch.
 type CostFunction = dyn Fn(&Custom) -> CustomCost + Send + Sync;
 
-/// A kernel of a program's own.
+/// A custom kernel.
 pub struct CustomKernel {
     name: &'static str,
     serial: u64,
@@ -40,19 +40,20 @@ pub struct CustomKernel {
 /// ```
 #[derive(Clone)]
 pub struct DeviceCode {
-    /// Whose devices run it.
+    /// The vendor whose devices run it.
     pub vendor: VendorId,
-    /// A code object as the vendor's driver loads it: a cubin, fatbin or PTX for CUDA, an HSA code object for ROCm.
+    /// A code object in the format of the vendor's driver: a cubin, fatbin or PTX for CUDA, an HSA code object
+    /// for ROCm.
     pub image: Cow<'static, [u8]>,
     /// The function's name in the code object.
     pub entry: &'static str,
     /// Blocks in x, y and z, for a number of elements.
     pub grid: fn(usize) -> [u32; 3],
-    /// Threads of a block in x, y and z, for a number of elements.
+    /// Threads per block in x, y and z, for a number of elements.
     pub block: fn(usize) -> [u32; 3],
 }
 
-/// What a launch does, as a simulated device counts it.
+/// The work of a launch, as a simulated device counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CustomCost {
     /// Floating-point operations.
@@ -61,7 +62,7 @@ pub struct CustomCost {
     pub bytes: f64,
 }
 
-/// A number that a launch hands to its kernel.
+/// A number that a launch passes to its kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CustomNumber {
     /// A double.
@@ -73,7 +74,7 @@ pub enum CustomNumber {
 }
 
 impl CustomNumber {
-    /// The number as device code gets it.
+    /// The number as device code receives it.
     pub const fn to_bytes(self) -> [u8; 8] {
         match self {
             CustomNumber::F64(number) => number.to_ne_bytes(),
@@ -102,7 +103,7 @@ impl From<u64> for CustomNumber {
 }
 
 impl CustomKernel {
-    /// A kernel of that name, which no device can run yet. It costs what its operands hold.
+    /// A kernel with that name, which no device can run yet. Its cost is that of moving its operands.
     pub fn new(name: &'static str) -> CustomKernel {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         CustomKernel {
@@ -117,7 +118,7 @@ impl CustomKernel {
         }
     }
 
-    /// The same, with a function for devices that are the host; it runs on the rank's own thread.
+    /// Adds a function for host devices; it runs on the rank's own thread.
     #[must_use]
     pub fn on_host(
         self,
@@ -129,7 +130,7 @@ impl CustomKernel {
         }
     }
 
-    /// The same, with code for the devices of one vendor.
+    /// Adds code for the devices of one vendor.
     ///
     /// # Safety
     /// The function of the code object takes the structure that [`DeviceCode`] describes. For every launch it reads only
@@ -140,7 +141,7 @@ impl CustomKernel {
         self
     }
 
-    /// The same, with another cost.
+    /// Sets another cost.
     #[must_use]
     pub fn costing(
         self,
@@ -157,12 +158,12 @@ impl CustomKernel {
         self.name
     }
 
-    /// Tells the kernels of a process apart.
+    /// Distinguishes the kernels of a process.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// The function for devices that are the host.
+    /// The function for host devices.
     pub fn host(&self) -> Option<&HostFunction> {
         self.host.as_deref()
     }
@@ -180,16 +181,16 @@ impl fmt::Debug for CustomKernel {
     }
 }
 
-/// A launch of a program's own kernel.
+/// A launch of a custom kernel.
 #[derive(Clone, Debug)]
 pub struct Custom {
     /// The kernel.
     pub kernel: Arc<CustomKernel>,
-    /// What it reads and writes; a written one overlaps nothing.
+    /// What it reads and writes; a written operand overlaps nothing.
     pub operands: Vec<Operand>,
     /// Numbers.
     pub numbers: Vec<CustomNumber>,
-    /// How many elements it computes, from which device code takes its grid.
+    /// The number of elements that it computes, from which device code derives its grid.
     pub elements: usize,
 }
 
@@ -207,12 +208,12 @@ impl Custom {
         self.operands.iter().copied().for_each(visit);
     }
 
-    /// Bytes of its operands, those that are updated counted twice.
+    /// Bytes of its operands; those that are updated count twice.
     pub fn moved_bytes(&self) -> usize {
         self.operands.iter().map(Operand::moved_bytes).sum()
     }
 
-    /// What it costs on a simulated device.
+    /// Its cost on a simulated device.
     pub fn cost(&self) -> CustomCost {
         (self.kernel.cost)(self)
     }
@@ -222,7 +223,7 @@ impl Custom {
         self.operands.first().map(|operand| operand.slice.dtype)
     }
 
-    /// Calls the kernel's function for devices that are the host; `None` when it has none.
+    /// Calls the kernel's function for host devices; `None` if there is none.
     ///
     /// # Safety
     /// As for [`Kernels::launch`](crate::Kernels::launch), in the host's memory.
@@ -239,41 +240,42 @@ impl Custom {
     }
 }
 
-/// What a function on the host gets: its operands as slices, without copies, and its numbers.
+/// The arguments of a function on the host: its operands as slices, without copies, and its numbers.
 ///
-/// Made by [`Custom::run_on_host`], whose caller vouches for the operands' memory as long as this lives.
+/// Made by [`Custom::run_on_host`], whose caller guarantees the operands' memory for as long as this lives.
 #[derive(Debug)]
 pub struct CustomArguments<'a> {
     launch: &'a Custom,
-    // Operands that were handed out to be written.
+    // Operands that were taken to be written.
     taken: Vec<bool>,
 }
 
 impl<'a> CustomArguments<'a> {
-    /// How many elements the launch computes.
+    /// The number of elements that the launch computes.
     pub fn elements(&self) -> usize {
         self.launch.elements
     }
 
-    /// The elements of an operand that the launch reads and does not write.
+    /// The elements of an operand that the launch only reads.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an operand that is written, of another type, or not there.
+    /// [`Error::Invalid`] for an operand that is written, has another type, or does not exist.
     pub fn read<T: Element>(&self, index: usize) -> Result<&'a [T]> {
         let operand = self.operand::<T>(index)?;
         if operand.access.writes() {
             return Err(self.refuse(format!("operand {index} to read"), "one that is only read"));
         }
         let (first, len) = (operand.slice.addr as *const T, operand.slice.len);
-        // SAFETY: who made this vouches that the operand is live, of this type (checked) and length, and aligned; nothing
-        // writes to it meanwhile, since written operands overlap nothing.
+        // SAFETY: the maker of this value guarantees that the operand is live, of this type (checked) and
+        // length, and aligned; nothing writes to it meanwhile, because written operands overlap nothing.
         Ok(unsafe { std::slice::from_raw_parts(first, len) })
     }
 
-    /// The elements of an operand that the launch writes; each is handed out once.
+    /// The elements of an operand that the launch writes; each can be taken once.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an operand that is only read, handed out before, of another type, or not there.
+    /// [`Error::Invalid`] for an operand that is only read, was taken before, has another type, or does not
+    /// exist.
     pub fn write<T: Element>(&mut self, index: usize) -> Result<&'a mut [T]> {
         let operand = self.operand::<T>(index)?;
         if !operand.access.writes() || std::mem::replace(&mut self.taken[index], true) {
@@ -281,15 +283,15 @@ impl<'a> CustomArguments<'a> {
             return Err(self.refuse(format!("operand {index} to write"), needed));
         }
         let (first, len) = (operand.slice.addr as *mut T, operand.slice.len);
-        // SAFETY: who made this vouches that the operand is live, of this type (checked) and length, and aligned; it
-        // overlaps no other one, and is handed out once (checked).
+        // SAFETY: the maker of this value guarantees that the operand is live, of this type (checked) and
+        // length, and aligned; it overlaps no other operand, and is taken once (checked).
         Ok(unsafe { std::slice::from_raw_parts_mut(first, len) })
     }
 
     /// A number of the launch.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for one that is not there.
+    /// [`Error::Invalid`] if it does not exist.
     pub fn number(&self, index: usize) -> Result<CustomNumber> {
         let number = self.launch.numbers.get(index).copied();
         number.ok_or_else(|| {
@@ -301,7 +303,7 @@ impl<'a> CustomArguments<'a> {
     /// A number of the launch that is a double.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for one that is not there, or an integer.
+    /// [`Error::Invalid`] if it does not exist or is an integer.
     pub fn f64(&self, index: usize) -> Result<f64> {
         match self.number(index)? {
             CustomNumber::F64(number) => Ok(number),

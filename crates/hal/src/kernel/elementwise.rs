@@ -1,4 +1,4 @@
-//! Elementwise kernels, and the two that meet a row: bias and column sum.
+//! Elementwise kernels, and two that combine a matrix with a row: bias and column sum.
 
 use crate::{
     RawSlice,
@@ -60,7 +60,7 @@ pub struct Binary {
 /// What [`Unary`] computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnaryOp {
-    /// GELU by its tanh approximation, as GPT-2 has it.
+    /// GELU by its tanh approximation, as in GPT-2.
     Gelu,
     /// x * sigmoid(x).
     Silu,
@@ -167,9 +167,9 @@ pub struct Dropout {
     pub x: RawSlice,
     /// As `x`; may be `x`.
     pub out: RawSlice,
-    /// Share of elements that become 0, in [0, 1).
+    /// Fraction of elements that become 0, in [0, 1).
     pub probability: f64,
-    /// Which random sequence: `key.uniform(global index) < probability` drops.
+    /// The random sequence: elements with `key.uniform(global index) < probability` are dropped.
     pub key: Key,
     /// Global indices of the elements.
     pub region: Region,

@@ -1,4 +1,4 @@
-//! Moving blocks of matrices, dims of tensors, and rows by a mask.
+//! Kernels that move blocks of matrices, dims of tensors, and rows selected by a mask.
 
 use crate::{
     RawSlice,
@@ -22,7 +22,8 @@ pub struct Copy2d {
     pub columns: usize,
 }
 
-/// Copies elements that lie at four steps into a dense tensor: a permutation of dims, or a repetition with a step of 0.
+/// Copies elements at four strides into a dense tensor: a permutation of dims, or a repetition with a stride of
+/// 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyStrided {
     /// Holds element `i0 * strides[0] + .. + i3 * strides[3]` for every index within `sizes`.
@@ -31,7 +32,7 @@ pub struct CopyStrided {
     pub dst: RawSlice,
     /// Sizes of the dims of `dst`, outermost first.
     pub sizes: [usize; 4],
-    /// Elements of `src` from one index of each dim to the next.
+    /// Distance in elements of `src` from one index of each dim to the next.
     pub strides: [usize; 4],
 }
 
@@ -40,9 +41,9 @@ pub struct CopyStrided {
 pub struct SelectRows {
     /// rows, u32.
     pub mask: RawSlice,
-    /// rows x columns, of the type of `out`; zeros where there is none.
+    /// rows x columns, of the type of `out`; `None` means zeros.
     pub a: Option<RawSlice>,
-    /// rows x columns, of the type of `out`; zeros where there is none.
+    /// rows x columns, of the type of `out`; `None` means zeros.
     pub b: Option<RawSlice>,
     /// rows x columns; overlaps nothing.
     pub out: RawSlice,

@@ -1,8 +1,8 @@
-//! Cross-entropy over a vocabulary that may be cut in shards; the full logits are never gathered.
+//! Cross-entropy over a vocabulary that may be sharded; the full logits are never gathered.
 //!
-//! [`SoftmaxStatistics`] of the local columns, [`CombineSoftmax`] of all shards (also with one shard), and backward
-//! [`CrossEntropyBackward`]. Columns whose global index is not below `vocabulary` are padding: they never count.
-//! A target of `u32::MAX` marks a row without loss.
+//! [`SoftmaxStatistics`] of the local columns, then [`CombineSoftmax`] of all shards (even with one shard), and
+//! [`CrossEntropyBackward`] in backward. Columns whose global index is not below `vocabulary` are padding and
+//! never count. A target of `u32::MAX` marks a row without loss.
 
 use crate::{
     RawSlice,

@@ -1,12 +1,12 @@
 //! The kernels that a vendor offers, as plain descriptions.
 //!
-//! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a vendor
-//! dispatches in one place, a simulated vendor costs them in one place, and a trace names them in one place. One file
-//! for each family: [`elementwise`], [`rows`], [`norm`], [`attention`], [`loss`], [`embedding`], [`optimiser`], [`layout`]; and
-//! [`custom`], for kernels that a program brings itself.
+//! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a
+//! vendor dispatches in one place, a simulated vendor computes costs in one place, and a trace names them in
+//! one place. Each family has a file: [`elementwise`], [`rows`], [`norm`], [`attention`], [`loss`],
+//! [`embedding`], [`optimiser`], [`layout`]; and [`custom`] is for custom kernels.
 //!
-//! Throughout: matrices are row-major and dense (`rows x columns`), arithmetic is held in the accumulator of the
-//! element type, an `out` may be the very same slice as one input of equal type where the kernel is elementwise, and
+//! Throughout, matrices are row-major and dense (`rows x columns`), and arithmetic uses the accumulator of the
+//! element type. An `out` may be the same slice as one input of equal type where the kernel is elementwise, and
 //! overlaps nothing otherwise.
 
 pub mod attention;
@@ -82,7 +82,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Name as it stands in traces and messages.
+    /// Name in traces and messages.
     pub fn name(&self) -> &'static str {
         match self {
             Kernel::Fill(_) => "fill",
@@ -123,7 +123,7 @@ impl Kernel {
         }
     }
 
-    /// Visits what the kernel reads and writes, in the order of its fields.
+    /// Visits everything that the kernel reads and writes, in the order of its fields.
     pub fn operands(&self, visit: &mut dyn FnMut(Operand)) {
         match self {
             Kernel::Fill(args) => args.operands(visit),
@@ -173,9 +173,9 @@ pub unsafe trait Kernels: Send + Sync + fmt::Debug {
     /// Queues a kernel.
     ///
     /// # Safety
-    /// Every slice is live until the kernel has run, has the type and length that the kernel's documentation asks for,
-    /// and overlaps others only where that documentation allows it; ids and targets that index memory may hold any
-    /// value, and those out of range are skipped.
+    /// Every slice is live until the kernel has run, has the type and length that the kernel's documentation
+    /// requires, and overlaps others only where that documentation allows it. Ids and targets that index memory
+    /// may hold any value; those out of range are skipped.
     ///
     /// # Errors
     /// [`Error::Vendor`](crate::Error::Vendor); [`Error::Unsupported`](crate::Error::Unsupported) for an element type.

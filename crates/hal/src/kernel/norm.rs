@@ -1,15 +1,15 @@
-//! LayerNorm and RMSNorm over rows that may be cut in several shards.
+//! LayerNorm and RMSNorm over rows that may be cut into several shards.
 //!
-//! A norm runs in two steps, so that the statistics of a row can be combined over ranks between them: [`Moments`] of
-//! the local columns, [`CombineMoments`] of all shards, [`Normalize`]. Backward likewise: [`NormalizeSums`] locally, a
-//! sum over ranks, [`NormalizeBackward`]. With one shard the combination is skipped.
+//! A norm runs in steps, so that the statistics of a row can be combined over ranks between them: [`Moments`]
+//! of the local columns, [`CombineMoments`] of all shards, [`Normalize`]. Backward likewise: [`NormalizeSums`]
+//! locally, a sum over ranks, [`NormalizeBackward`]. With one shard the combination is skipped.
 
 use crate::{
     RawSlice,
     operand::{READ, UPDATE, WRITE, operands},
 };
 
-/// Which statistics a norm divides by.
+/// The statistics by which a norm divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NormKind {
     /// Mean and variance, with gain and bias.
@@ -18,7 +18,7 @@ pub enum NormKind {
     Rms,
 }
 
-/// Sizes that the norm's kernels share.
+/// Sizes shared by the norm's kernels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormShape {
     /// Which norm.
@@ -27,7 +27,7 @@ pub struct NormShape {
     pub rows: usize,
     /// Columns held here.
     pub columns: usize,
-    /// Columns of the whole row.
+    /// Columns of the full row.
     pub global_columns: usize,
     /// Added to the variance, or to the mean square.
     pub epsilon: f64,
@@ -44,7 +44,7 @@ pub struct Moments {
     pub moments: RawSlice,
 }
 
-/// Combines the moments of equally long shards into those of the whole row, in the order of shards.
+/// Combines the moments of equally long shards into those of the full row, in the order of shards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CombineMoments {
     /// Sizes; every shard has `columns` columns.
@@ -57,18 +57,18 @@ pub struct CombineMoments {
     pub moments: RawSlice,
 }
 
-/// `out = gain * (x - mean) * rstd (+ bias)`, with `rstd` from the moments of the whole row.
+/// `out = gain * (x - mean) * rstd (+ bias)`, with `rstd` from the moments of the full row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Normalize {
     /// Sizes.
     pub shape: NormShape,
     /// rows x columns.
     pub x: RawSlice,
-    /// rows x 2, of the whole rows.
+    /// rows x 2, of the full rows.
     pub moments: RawSlice,
     /// columns, of the type of `x`.
     pub gain: RawSlice,
-    /// columns, of the type of `x`; none for `Rms`.
+    /// columns, of the type of `x`; `None` for `Rms`.
     pub bias: Option<RawSlice>,
     /// rows x columns, of the type of `x`; overlaps nothing.
     pub out: RawSlice,
@@ -84,7 +84,7 @@ pub struct NormalizeSums {
     pub shape: NormShape,
     /// rows x columns.
     pub x: RawSlice,
-    /// rows x 2, of the whole rows.
+    /// rows x 2, of the full rows.
     pub moments: RawSlice,
     /// columns, of the type of `x`.
     pub gain: RawSlice,
@@ -94,7 +94,7 @@ pub struct NormalizeSums {
     pub sums: RawSlice,
     /// columns, of the accumulator type; added to.
     pub d_gain: RawSlice,
-    /// columns, of the accumulator type; added to; none for `Rms`.
+    /// columns, of the accumulator type; added to; `None` for `Rms`.
     pub d_bias: Option<RawSlice>,
 }
 
@@ -105,7 +105,7 @@ pub struct NormalizeBackward {
     pub shape: NormShape,
     /// rows x columns.
     pub x: RawSlice,
-    /// rows x 2, of the whole rows.
+    /// rows x 2, of the full rows.
     pub moments: RawSlice,
     /// columns, of the type of `x`.
     pub gain: RawSlice,

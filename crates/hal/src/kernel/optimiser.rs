@@ -16,15 +16,16 @@ pub struct SumSquares {
 
 /// The factor that clips gradients to a norm, from the sum of their squares.
 ///
-/// With norm = gradient_scale * sqrt(sum_squares): `out[0] = gradient_scale * min(1, max_norm / (norm + 1e-6))`,
-/// `out[1] = norm`. When the sum is not finite, `out[0]` is NaN and `out[1]` is that norm; an update with it is skipped.
+/// With norm = gradient_scale * sqrt(sum_squares): `out[0] = gradient_scale * min(1, max_norm / (norm +
+/// 1e-6))`, `out[1] = norm`. If the sum is not finite, `out[0]` is NaN and `out[1]` is that norm; an update
+/// with this factor is skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClipScale {
     /// One element, f64.
     pub sum_squares: RawSlice,
     /// Two elements, f64: factor and norm.
     pub out: RawSlice,
-    /// Largest norm; none leaves only `gradient_scale`.
+    /// Largest norm; `None` applies only `gradient_scale`.
     pub max_norm: Option<f64>,
     /// Factor of every gradient: 1 / loss scale.
     pub gradient_scale: f64,
@@ -41,7 +42,7 @@ pub struct AdamWTensor {
     pub first: RawSlice,
     /// Second moments, of the type of the weights; updated.
     pub second: RawSlice,
-    /// Copy of the weights in the compute type; written when given.
+    /// Copy of the weights in the compute type; written if given.
     pub compute: Option<RawSlice>,
     /// Decoupled weight decay of this tensor.
     pub weight_decay: f64,
@@ -55,7 +56,7 @@ pub struct AdamWTensor {
 pub struct AdamW {
     /// The tensors.
     pub tensors: Vec<AdamWTensor>,
-    /// `factor`, from [`ClipScale`]: f64; when it is NaN nothing is updated.
+    /// `factor`, from [`ClipScale`]: f64; if it is NaN, nothing is updated.
     pub factor: RawSlice,
     /// Learning rate.
     pub rate: f64,
@@ -76,9 +77,9 @@ pub struct SgdTensor {
     pub weights: RawSlice,
     /// Gradients, of the type of the weights.
     pub gradients: RawSlice,
-    /// Momentum, of the type of the weights; updated; none without momentum.
+    /// Momentum, of the type of the weights; updated; `None` without momentum.
     pub velocity: Option<RawSlice>,
-    /// Copy of the weights in the compute type; written when given.
+    /// Copy of the weights in the compute type; written if given.
     pub compute: Option<RawSlice>,
     /// Weight decay of this tensor, added to the gradient.
     pub weight_decay: f64,

@@ -1,4 +1,4 @@
-//! Kernels that reduce a row and spread the result over it: sums and softmax.
+//! Kernels that reduce a row, and may apply the result to the row: sums and softmax.
 
 use crate::{
     RawSlice,
@@ -33,11 +33,11 @@ pub struct Softmax {
     pub log: bool,
 }
 
-/// The gradient of [`Softmax`] from its result: `out * (d_out - sum of out * d_out)` in each row, and of its logarithm
-/// `d_out - exp(out) * sum of d_out`.
+/// The gradient of [`Softmax`] from its result. For each row it is `out * (d_out - sum of out * d_out)`, and
+/// for the logarithm `d_out - exp(out) * sum of d_out`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoftmaxBackward {
-    /// rows x columns, what [`Softmax`] gave.
+    /// rows x columns, the result of [`Softmax`].
     pub out: RawSlice,
     /// rows x columns, of the type of `out`.
     pub d_out: RawSlice,

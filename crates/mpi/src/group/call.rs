@@ -41,7 +41,6 @@ impl<'a> Call<'a> {
     /// # Safety
     /// The buffers have the lengths that the operations require. Until this returns they are live, and nobody
     /// else uses them.
-    /// else's use.
     ///
     /// # Errors
     /// The first failure, which ends the job. From then on MPI touches no buffer.
