@@ -2,7 +2,7 @@
 
 use crate::{
     Result,
-    point::{Kind, Point},
+    point::{Point, PointKind},
     rows::Row,
     team,
 };
@@ -48,7 +48,7 @@ pub fn row(row: &Row, planned: &Point, steps: u64) -> Result<Option<Point>> {
             row,
             &request,
             &candidate,
-            Kind::Measured,
+            PointKind::Measured,
             median(timed.seconds),
         )
     };
@@ -116,7 +116,7 @@ mod tests {
         let row = &rows("laptop").unwrap()[1];
         let planned = simulate::row(row, &[Preset::Ours], Duration::ZERO).unwrap();
         let point = super::row(row, &planned[0], 1).unwrap().unwrap();
-        assert_eq!((point.devices, point.kind), (2, Kind::Measured));
+        assert_eq!((point.devices, point.kind), (2, PointKind::Measured));
         assert_eq!(point.run, planned[0].run);
         assert!(point.step_s > 0.0 && point.pflops > 0.0);
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     Result,
-    point::{Kind, Point},
+    point::{Point, PointKind},
 };
 use plotters::{
     coord::types::RangedCoordf64,
@@ -30,12 +30,12 @@ struct Series<'a> {
 type Label = (i32, i32, HPos);
 
 /// Title, origin, settings, colour (readable for the colour-blind), whether a line joins them, where labels lie.
-type Style = (&'static str, Kind, &'static str, RGBColor, bool, Label);
+type Style = (&'static str, PointKind, &'static str, RGBColor, bool, Label);
 
 const STYLES: [Style; 4] = [
     (
         "simulated, published settings",
-        Kind::Simulated,
+        PointKind::Simulated,
         "published-axonn",
         RGBColor(0x00, 0x72, 0xB2),
         true,
@@ -43,7 +43,7 @@ const STYLES: [Style; 4] = [
     ),
     (
         "simulated, our settings",
-        Kind::Simulated,
+        PointKind::Simulated,
         "ours",
         RGBColor(0x00, 0x9E, 0x73),
         true,
@@ -51,7 +51,7 @@ const STYLES: [Style; 4] = [
     ),
     (
         "published (AxoNN)",
-        Kind::Published,
+        PointKind::Published,
         "published-axonn",
         RGBColor(0xD5, 0x5E, 0x00),
         false,
@@ -59,7 +59,7 @@ const STYLES: [Style; 4] = [
     ),
     (
         "measured",
-        Kind::Measured,
+        PointKind::Measured,
         "ours",
         RGBColor(0xCC, 0x79, 0xA7),
         true,
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_plot_has_its_words_labels_and_marks() {
         let points = [512, 1024, 1536]
-            .map(|devices| point(devices, Kind::Simulated, 8.0 + devices as f64 / 1e3));
+            .map(|devices| point(devices, PointKind::Simulated, 8.0 + devices as f64 / 1e3));
         let svg = svg("perlmutter", &points).unwrap();
         for word in [
             "Weak scaling on perlmutter",

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Where a point comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum PointKind {
     /// By the simulated vendor.
     Simulated,
     /// On the devices themselves.
@@ -28,7 +28,7 @@ pub struct Point {
     /// Name of the settings that the run was planned with.
     pub settings: String,
     /// Where it comes from.
-    pub kind: Kind,
+    pub kind: PointKind,
     /// Seconds of a batch.
     pub step_s: f64,
     /// Of the whole job.
@@ -66,7 +66,7 @@ impl Point {
         row: &Row,
         request: &Request,
         candidate: &Candidate,
-        kind: Kind,
+        kind: PointKind,
         step_s: f64,
     ) -> Point {
         let flops = request.flop(candidate.recompute) / step_s;
@@ -96,7 +96,7 @@ impl Point {
             row,
             request,
             &outcome.candidate,
-            Kind::Simulated,
+            PointKind::Simulated,
             outcome.step_s,
         );
         Point {

@@ -2,7 +2,7 @@
 
 use crate::{
     Result, plot,
-    point::{Kind, Point},
+    point::{Point, PointKind},
     table,
 };
 use std::{
@@ -57,7 +57,7 @@ fn merged(mut points: Vec<Point>, new: Vec<Point>) -> Vec<Point> {
 
 /// The plan that a run of `devices` is to follow: the simulated one with this library's settings.
 pub fn planned(points: &[Point], devices: usize) -> Option<&Point> {
-    let ours = |point: &&Point| point.kind == Kind::Simulated && point.settings == "ours";
+    let ours = |point: &&Point| point.kind == PointKind::Simulated && point.settings == "ours";
     points
         .iter()
         .filter(ours)
@@ -68,7 +68,7 @@ pub fn planned(points: &[Point], devices: usize) -> Option<&Point> {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn point(devices: usize, kind: Kind, step_s: f64) -> Point {
+    pub(crate) fn point(devices: usize, kind: PointKind, step_s: f64) -> Point {
         Point {
             machine: "perlmutter".into(),
             devices,
@@ -87,13 +87,13 @@ pub(crate) mod tests {
     fn a_newer_point_takes_the_older_ones_place() {
         let folder = tempfile::tempdir().unwrap();
         let first = [
-            point(1024, Kind::Simulated, 9.0),
-            point(512, Kind::Simulated, 8.0),
+            point(1024, PointKind::Simulated, 9.0),
+            point(512, PointKind::Simulated, 8.0),
         ];
         add(folder.path(), "perlmutter", first.into()).unwrap();
         let second = [
-            point(512, Kind::Simulated, 7.0),
-            point(512, Kind::Measured, 7.5),
+            point(512, PointKind::Simulated, 7.0),
+            point(512, PointKind::Measured, 7.5),
         ];
         add(folder.path(), "perlmutter", second.into()).unwrap();
         let found = read(folder.path(), "perlmutter").unwrap();

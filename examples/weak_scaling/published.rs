@@ -2,7 +2,7 @@
 
 use crate::{
     Result,
-    point::{Kind, Point},
+    point::{Point, PointKind},
     rows::Row,
 };
 use fascicle::families::gpt::published;
@@ -167,7 +167,7 @@ impl Published {
             devices: self.devices,
             model: of_row.model_name.clone(),
             settings: Preset::PublishedAxonn.name().into(),
-            kind: Kind::Published,
+            kind: PointKind::Published,
             step_s: flop / flops,
             pflops: flops / 1e15,
             percent_of_peak: 100.0 * flops / peak,

@@ -65,11 +65,11 @@ pub fn how(run: &Run) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{point::Kind, points::tests::point};
+    use crate::{point::PointKind, points::tests::point};
 
     #[test]
     fn a_row_has_its_numbers() {
-        let text = text(&[point(4096, Kind::Measured, 8.765)]);
+        let text = text(&[point(4096, PointKind::Measured, 8.765)]);
         let row = text.lines().nth(1).unwrap();
         for word in [
             "4096",

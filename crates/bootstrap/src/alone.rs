@@ -2,7 +2,7 @@
 
 use crate::{
     progress::Progress,
-    world::{Launcher, Parts, Place, Rendezvous, World},
+    world::{Launcher, RankLocation, Rendezvous, World, WorldParts},
 };
 use hal::{AbortSignal, Exchange, Result};
 use std::{sync::Arc, time::Duration};
@@ -10,8 +10,8 @@ use std::{sync::Arc, time::Duration};
 impl World {
     /// A world of one rank, this thread, for work that needs no other rank.
     pub fn alone() -> World {
-        World::new(Parts {
-            place: Place {
+        World::new(WorldParts {
+            place: RankLocation {
                 rank: 0,
                 size: 1,
                 node: 0,

@@ -9,7 +9,7 @@ pub struct Failure<E> {
     /// The world rank that failed first.
     pub rank: usize,
     /// How it failed.
-    pub kind: Kind<E>,
+    pub kind: FailureKind<E>,
     /// The other ranks. Boxed, because results carry a failure by value.
     pub others: Box<Others>,
 }
@@ -17,7 +17,7 @@ pub struct Failure<E> {
 /// How the first rank failed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Kind<E> {
+pub enum FailureKind<E> {
     /// Its body returned an error.
     Error(E),
     /// Its body panicked: the place and the message.
@@ -49,7 +49,7 @@ impl<E> Failure<E> {
     /// The first rank's own error, if it returned one.
     pub fn error(&self) -> Option<&E> {
         match &self.kind {
-            Kind::Error(error) => Some(error),
+            FailureKind::Error(error) => Some(error),
             _ => None,
         }
     }
@@ -73,14 +73,14 @@ impl<E: fmt::Display> Failure<E> {
     }
 }
 
-impl<E: fmt::Display> fmt::Display for Kind<E> {
+impl<E: fmt::Display> fmt::Display for FailureKind<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Error(error) => error.fmt(f),
-            Kind::Panic(reason)
-            | Kind::Stuck(reason)
-            | Kind::Raised(reason)
-            | Kind::NotStarted(reason) => f.write_str(reason),
+            FailureKind::Error(error) => error.fmt(f),
+            FailureKind::Panic(reason)
+            | FailureKind::Stuck(reason)
+            | FailureKind::Raised(reason)
+            | FailureKind::NotStarted(reason) => f.write_str(reason),
         }
     }
 }
@@ -88,7 +88,9 @@ impl<E: fmt::Display> fmt::Display for Kind<E> {
 impl<E: fmt::Display> fmt::Display for Failure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::NotStarted(_) => write!(f, "rank {} did not start: {}", self.rank, self.kind)?,
+            FailureKind::NotStarted(_) => {
+                write!(f, "rank {} did not start: {}", self.rank, self.kind)?
+            }
             _ => write!(f, "rank {} failed: {}", self.rank, self.kind)?,
         }
         self.others
@@ -140,7 +142,7 @@ mod tests {
         };
         Failure {
             rank: 3,
-            kind: Kind::Error("no more tokens"),
+            kind: FailureKind::Error("no more tokens"),
             others: Box::new(others),
         }
     }
@@ -150,7 +152,7 @@ mod tests {
         let text =
             "rank 3 failed: no more tokens; rank 1 is stuck, last in `step 16 backward` 66.0 s ago";
         assert_eq!(sample().to_string(), text);
-        let kind = Kind::<String>::NotStarted("no thread".into());
+        let kind = FailureKind::<String>::NotStarted("no thread".into());
         let mut failure = Failure {
             rank: 2,
             kind,

@@ -13,13 +13,12 @@
 mod alone;
 pub mod failure;
 pub mod local;
-mod lock;
 pub mod processes;
 pub mod progress;
 pub mod surroundings;
 pub mod world;
 
-pub use failure::{Failure, Kind, Others};
+pub use failure::{Failure, FailureKind, Others};
 pub use processes::{Lost, Processes};
 pub use progress::LastSeen;
 pub use surroundings::{LaunchedMany, Surroundings, detect, refuse_if_launched_many};

@@ -4,8 +4,8 @@
 //! [`local::run`](crate::local::run) and runs only this process's rank. When a rank fails, one process reports
 //! for all, and the others end silently.
 
-use crate::failure::{Failure, Kind, Others};
-use crate::world::Place;
+use crate::failure::{Failure, FailureKind, Others};
+use crate::world::RankLocation;
 use crate::{World, local::panics};
 use hal::{Result, Transport};
 use std::{
@@ -34,7 +34,7 @@ pub trait Processes: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Whatever keeps the library from starting.
-    fn join(&self) -> Result<Place>;
+    fn join(&self) -> Result<RankLocation>;
 
     /// What joining found, one line each, for start-up reports.
     fn findings(&self) -> Vec<String>;
@@ -158,8 +158,8 @@ fn lost<E>(lost: Lost, own: Option<(usize, E)>) -> Failure<E> {
         others,
     } = lost;
     let kind = match own {
-        Some((own_rank, error)) if own_rank == rank => Kind::Error(error),
-        _ => Kind::Raised(reason),
+        Some((own_rank, error)) if own_rank == rank => FailureKind::Error(error),
+        _ => FailureKind::Raised(reason),
     };
     Failure {
         rank,

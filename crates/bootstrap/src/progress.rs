@@ -1,6 +1,6 @@
 //! What each rank was last doing, so that a job that stops can report it.
 
-use crate::lock::lock;
+use hal::lock;
 use std::{
     fmt,
     sync::Mutex,

@@ -29,13 +29,13 @@ impl Launcher {
 /// partner, because the others already count the rank as ended.
 #[derive(Clone)]
 pub struct World {
-    shared: Arc<Parts>,
+    shared: Arc<WorldParts>,
 }
 
 /// The values that a launcher provides for one rank.
-pub struct Parts {
+pub struct WorldParts {
     /// The rank's place.
-    pub place: Place,
+    pub place: RankLocation,
     /// What started it.
     pub launcher: Launcher,
     /// How long it waits for others before it reports the missing ranks.
@@ -52,7 +52,7 @@ pub struct Parts {
 
 /// A rank's place, among all ranks and within its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RankLocation {
     /// Index among all ranks.
     pub rank: usize,
     /// Number of ranks.
@@ -79,7 +79,7 @@ pub trait Rendezvous: Send + Sync {
 
 impl World {
     /// The view that a launcher provides to a rank.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: WorldParts) -> Self {
         Self {
             shared: Arc::new(parts),
         }

@@ -1,7 +1,7 @@
 //! Jobs of threads that fail: the first failure is reported, and no rank waits forever.
 
 use fascicle_bootstrap::local::{Options, run};
-use fascicle_bootstrap::{Failure, Kind, World};
+use fascicle_bootstrap::{Failure, FailureKind, World};
 use hal::{Error, Result};
 use std::{
     sync::{
@@ -37,7 +37,10 @@ fn fail_at<E: std::fmt::Display + From<Error> + Send + 'static>(
 fn a_rank_that_returns_an_error_ends_the_job_with_it() {
     let error = || Error::invalid("load", "0 tokens", "at least 1");
     let failure = fail_at(5, || Err(Error::invalid("load", "0 tokens", "at least 1")));
-    assert_eq!((failure.rank, &failure.kind), (5, &Kind::Error(error())));
+    assert_eq!(
+        (failure.rank, &failure.kind),
+        (5, &FailureKind::Error(error()))
+    );
     assert_eq!(
         failure.to_string(),
         "rank 5 failed: load: 0 tokens, needs at least 1"
@@ -56,7 +59,7 @@ fn a_rank_that_returns_an_error_ends_the_job_with_it() {
 #[test]
 fn a_rank_that_panics_ends_the_job_with_its_words_and_place() {
     let failure = fail_at::<Error>(2, || panic!("loss is {}", f32::NAN));
-    let Kind::Panic(said) = &failure.kind else {
+    let FailureKind::Panic(said) = &failure.kind else {
         panic!("{failure}")
     };
     assert!(
@@ -178,7 +181,7 @@ fn a_signal_raised_by_a_layer_above_is_never_silent() {
     .unwrap_err();
     assert_eq!(
         (failure.rank, &failure.kind),
-        (1, &Kind::Raised("a kernel failed late".into()))
+        (1, &FailureKind::Raised("a kernel failed late".into()))
     );
 }
 

@@ -20,22 +20,27 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// The meaning of a folder's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum FolderKind {
     Final,
     Writing,
     Old,
     Removed,
 }
 
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Final, Kind::Writing, Kind::Old, Kind::Removed];
+impl FolderKind {
+    const ALL: [FolderKind; 4] = [
+        FolderKind::Final,
+        FolderKind::Writing,
+        FolderKind::Old,
+        FolderKind::Removed,
+    ];
 
     const fn prefix(self) -> &'static str {
         match self {
-            Kind::Final => "step-",
-            Kind::Writing => ".writing-step-",
-            Kind::Old => ".old-step-",
-            Kind::Removed => ".removed-step-",
+            FolderKind::Final => "step-",
+            FolderKind::Writing => ".writing-step-",
+            FolderKind::Old => ".old-step-",
+            FolderKind::Removed => ".removed-step-",
         }
     }
 
@@ -45,8 +50,8 @@ impl Kind {
     }
 
     /// Parses a name; `None` for names of other things.
-    pub(crate) fn parse(name: &str) -> Option<(Kind, u64)> {
-        Kind::ALL.into_iter().find_map(|kind| {
+    pub(crate) fn parse(name: &str) -> Option<(FolderKind, u64)> {
+        FolderKind::ALL.into_iter().find_map(|kind| {
             let digits = name.strip_prefix(kind.prefix())?;
             let plain = digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
             plain
@@ -65,7 +70,7 @@ pub(crate) fn name(path: &Path) -> &str {
 }
 
 /// The entries of a checkpoints folder, by kind and step.
-fn entries(checkpoints_dir: &Path) -> Result<Vec<(Kind, u64)>> {
+fn entries(checkpoints_dir: &Path) -> Result<Vec<(FolderKind, u64)>> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Error::Missing {
             path: checkpoints_dir.to_owned(),
@@ -76,7 +81,7 @@ fn entries(checkpoints_dir: &Path) -> Result<Vec<(Kind, u64)>> {
     let names = listed.map_err(Error::io("listing", checkpoints_dir))?;
     let mut entries: Vec<_> = names
         .iter()
-        .filter_map(|entry| Kind::parse(entry.file_name().to_str()?))
+        .filter_map(|entry| FolderKind::parse(entry.file_name().to_str()?))
         .collect();
     entries.sort_unstable();
     Ok(entries)
@@ -87,8 +92,8 @@ pub(crate) fn complete(checkpoints_dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
     for (kind, step) in entries(checkpoints_dir)? {
         let path = kind.path(checkpoints_dir, step);
-        let stands = kind == Kind::Final
-            || kind == Kind::Old && !Kind::Final.path(checkpoints_dir, step).exists();
+        let stands = kind == FolderKind::Final
+            || kind == FolderKind::Old && !FolderKind::Final.path(checkpoints_dir, step).exists();
         if stands && path.join(MANIFEST).is_file() {
             found.push((step, path));
         }
@@ -105,7 +110,10 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
             path: path.to_owned(),
         });
     }
-    let is_checkpoint = matches!(Kind::parse(name(path)), Some((Kind::Final | Kind::Old, _)));
+    let is_checkpoint = matches!(
+        FolderKind::parse(name(path)),
+        Some((FolderKind::Final | FolderKind::Old, _))
+    );
     if is_checkpoint || path.join(MANIFEST).is_file() {
         return Ok(path.to_owned());
     }
@@ -125,16 +133,16 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
 pub(crate) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
     for (kind, step) in entries(checkpoints_dir)? {
         let path = kind.path(checkpoints_dir, step);
-        let in_place = Kind::Final.path(checkpoints_dir, step);
+        let in_place = FolderKind::Final.path(checkpoints_dir, step);
         match kind {
-            Kind::Old if !in_place.exists() => {
+            FolderKind::Old if !in_place.exists() => {
                 disk.rename(&path, &in_place)
                     .map_err(Error::io("renaming", &path))?;
             }
-            Kind::Old | Kind::Removed => {
+            FolderKind::Old | FolderKind::Removed => {
                 disk.remove(&path).map_err(Error::io("removing", &path))?
             }
-            Kind::Final | Kind::Writing => {}
+            FolderKind::Final | FolderKind::Writing => {}
         }
     }
     Ok(())
@@ -157,7 +165,7 @@ pub(crate) fn prune_on(disk: &dyn Disk, checkpoints_dir: &Path, keep: usize) -> 
     let num_removed = complete.len().saturating_sub(keep.max(1));
     for (step, path) in &complete[..num_removed] {
         // Renamed first, so that a half-removed folder cannot be mistaken for a checkpoint.
-        let removed = Kind::Removed.path(checkpoints_dir, *step);
+        let removed = FolderKind::Removed.path(checkpoints_dir, *step);
         disk.rename(path, &removed)
             .map_err(Error::io("renaming", path))?;
         disk.remove(&removed)
@@ -166,9 +174,9 @@ pub(crate) fn prune_on(disk: &dyn Disk, checkpoints_dir: &Path, keep: usize) -> 
     let newest = complete.last().map_or(0, |(step, _)| *step);
     for (_, step) in entries(checkpoints_dir)?
         .iter()
-        .filter(|(kind, step)| *kind == Kind::Writing && *step < newest)
+        .filter(|(kind, step)| *kind == FolderKind::Writing && *step < newest)
     {
-        let path = Kind::Writing.path(checkpoints_dir, *step);
+        let path = FolderKind::Writing.path(checkpoints_dir, *step);
         disk.remove(&path).map_err(Error::io("removing", &path))?;
     }
     Ok(())
@@ -181,13 +189,16 @@ mod tests {
     #[test]
     fn names_and_kinds() {
         assert_eq!(
-            name(&Kind::Final.path(Path::new("a"), 120)),
+            name(&FolderKind::Final.path(Path::new("a"), 120)),
             "step-00000120"
         );
-        assert_eq!(Kind::parse("step-00000120"), Some((Kind::Final, 120)));
         assert_eq!(
-            Kind::parse(".old-step-1234567890"),
-            Some((Kind::Old, 1_234_567_890))
+            FolderKind::parse("step-00000120"),
+            Some((FolderKind::Final, 120))
+        );
+        assert_eq!(
+            FolderKind::parse(".old-step-1234567890"),
+            Some((FolderKind::Old, 1_234_567_890))
         );
         for other in [
             "step-120",
@@ -196,7 +207,7 @@ mod tests {
             "xstep-00000120",
             "step-99999999999999999999",
         ] {
-            assert_eq!(Kind::parse(other), None, "{other}");
+            assert_eq!(FolderKind::parse(other), None, "{other}");
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn write(
     metadata: &BTreeMap<String, String>,
     fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
 ) -> Result<Written> {
-    let plan = Plan::new(entries, metadata);
+    let plan = FileLayout::new(entries, metadata);
     let file = disk
         .create(path)
         .map_err(|source| Error::writing(path, plan.total, 0, source))?;
@@ -79,7 +79,7 @@ pub(crate) fn write(
 }
 
 /// Where everything goes.
-struct Plan {
+struct FileLayout {
     /// The header, preceded by its length.
     header: Vec<u8>,
     /// Entries in the order of the file: wide elements first, so that each is aligned to its own size.
@@ -88,8 +88,8 @@ struct Plan {
     total: u64,
 }
 
-impl Plan {
-    fn new(entries: &[Entry], metadata: &BTreeMap<String, String>) -> Plan {
+impl FileLayout {
+    fn new(entries: &[Entry], metadata: &BTreeMap<String, String>) -> FileLayout {
         let mut order: Vec<usize> = (0..entries.len()).collect();
         order.sort_by_key(|index| Reverse(entries[*index].dtype.bytes()));
         let mut offsets = vec![0; entries.len()];
@@ -100,7 +100,7 @@ impl Plan {
         let header = header(entries, &offsets, metadata);
         let front = header.len() as u64;
         offsets.iter_mut().for_each(|offset| *offset += front);
-        Plan {
+        FileLayout {
             header,
             order,
             offsets,
@@ -151,7 +151,7 @@ impl<'a> Output<'a> {
 
     fn write(
         mut self,
-        plan: &Plan,
+        plan: &FileLayout,
         entries: &[Entry],
         fill: &mut dyn FnMut(usize, &mut Emit<'_>) -> Result<()>,
     ) -> Result<(u64, u32)> {

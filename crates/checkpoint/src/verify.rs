@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Fault, Reader, Result,
-    folder::{self, Kind, complete},
+    folder::{self, FolderKind, complete},
 };
 use hal::error::Bytes;
 use serde::Serialize;
@@ -143,7 +143,7 @@ impl Error {
 fn whole_before(path: &Path) -> Option<String> {
     // A name such as `run/.` or `.` contains no step.
     let path = path.canonicalize().ok()?;
-    let (_, step) = Kind::parse(folder::name(&path))?;
+    let (_, step) = FolderKind::parse(folder::name(&path))?;
     let earlier = complete(path.parent()?)
         .ok()?
         .into_iter()

@@ -3,7 +3,7 @@
 use crate::{
     Error, Fault, Result, Sections, ShardRecord, TensorInfo,
     disk::{Disk, Local},
-    folder::{Kind, MANIFEST, tidy},
+    folder::{FolderKind, MANIFEST, tidy},
     manifest::{FORMAT, Manifest, Placed, TensorEntry},
     shard::PieceRecord,
 };
@@ -45,7 +45,7 @@ impl Writer {
         disk.create_dir(checkpoints_dir)
             .map_err(Error::io("making", checkpoints_dir))?;
         tidy(&*disk, checkpoints_dir)?;
-        let writing = Kind::Writing.path(checkpoints_dir, step);
+        let writing = FolderKind::Writing.path(checkpoints_dir, step);
         disk.remove(&writing)
             .map_err(Error::io("removing", &writing))?;
         disk.create_dir(&writing)
@@ -117,8 +117,8 @@ impl Writer {
 
     /// The checkpoint comes into existence by a rename.
     fn put_in_place(&mut self) -> Result<PathBuf> {
-        let [path, old] =
-            [Kind::Final, Kind::Old].map(|kind| kind.path(&self.checkpoints_dir, self.step));
+        let [path, old] = [FolderKind::Final, FolderKind::Old]
+            .map(|kind| kind.path(&self.checkpoints_dir, self.step));
         let replaces = path.exists();
         if replaces {
             self.disk

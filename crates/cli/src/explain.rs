@@ -12,7 +12,7 @@ use crate::{failure::Outcome, timeline::Timeline};
 use grid::Axis;
 use hal::error::Bytes;
 use parallel::report::Report;
-use place::{Expected, Place};
+use place::{AxisSpan, Expected};
 use serde::Serialize;
 use std::fmt::Write;
 use train::{Config, placement::Volume};
@@ -39,7 +39,7 @@ struct AxisUse {
     degree: usize,
     role: &'static str,
     members: Vec<usize>,
-    place: Place,
+    place: AxisSpan,
     /// Seconds per step that this axis should take if nothing overlaps, and their share of the step.
     expected_s: Option<f64>,
     share: Option<f64>,
@@ -184,7 +184,7 @@ fn axis_use(
         degree,
         role: axis.role(),
         members: seen.mapping.members(&seen.grid, seen.rank, &[axis]),
-        place: Place::of(seen, axis),
+        place: AxisSpan::of(seen, axis),
         expected_s,
         share: expected_s.map(|seconds| {
             if total_s > 0.0 {

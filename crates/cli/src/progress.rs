@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     io::{IsTerminal, stderr},
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 use train::{
@@ -25,11 +25,11 @@ const QUIET: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Progress {
     facts: Facts,
-    state: Mutex<State>,
+    state: Mutex<BarState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct BarState {
     throughput: Throughput,
     num_steps: u64,
     tokens_per_step: u64,
@@ -40,7 +40,7 @@ struct State {
 impl Progress {
     /// Before the run; `facts` are printed when it begins.
     pub(crate) fn new(facts: Facts) -> Progress {
-        let state = State {
+        let state = BarState {
             throughput: Throughput::new(0),
             num_steps: 0,
             tokens_per_step: 0,
@@ -65,8 +65,8 @@ impl Progress {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, BarState> {
+        hal::lock(&self.state)
     }
 }
 
@@ -96,7 +96,7 @@ impl Observer for Progress {
     }
 }
 
-impl State {
+impl BarState {
     fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::note(line)),
@@ -172,7 +172,7 @@ mod tests {
     fn a_line_has_loss_speed_and_time_left() {
         let mut throughput = Throughput::new(10);
         throughput.update(2048, Duration::from_millis(500));
-        let mut state = State {
+        let mut state = BarState {
             throughput,
             num_steps: 10,
             tokens_per_step: 2048,

@@ -2,7 +2,7 @@
 
 use crate::stream::{HostStream, now_us};
 use crate::wait::Running;
-use crate::{collectives, kernels, machine, memory::Allocator, pool::Pool, product};
+use crate::{collectives, kernels, machine, matmul, memory::Allocator, pool::Pool};
 use hal::{
     Blas, Capabilities, Communicator, DType, Device, DeviceId, Gemm, GroupId, Join, Kernel,
     Kernels, Memory, RawBuffer, Result, Stream, StreamKind, Transport, VendorId,
@@ -162,6 +162,6 @@ unsafe impl Kernels for HostKernels {
 unsafe impl Blas for HostKernels {
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()> {
         // SAFETY: the caller vouches for the three matrices until the product has run.
-        unsafe { HostStream::of(stream)?.launch(gemm, &self.pool, product::gemm) }
+        unsafe { HostStream::of(stream)?.launch(gemm, &self.pool, matmul::gemm) }
     }
 }

@@ -1,6 +1,7 @@
 //! The memory of one rank: host memory with a limit, so that too large a tensor is an error and not a killed process.
 
-use crate::{machine, wait::lock};
+use crate::machine;
+use hal::lock;
 use hal::{DeviceId, Error, Memory, RawBuffer, Result};
 use std::alloc::Layout;
 use std::collections::BTreeMap;

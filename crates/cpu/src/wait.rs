@@ -1,7 +1,8 @@
 //! How a thread of this vendor waits for another: it spins while a processor is free, yields a little, then sleeps.
 
+use hal::lock;
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The longest sleep of a thread that also watches for an abort.
@@ -48,11 +49,6 @@ pub(crate) fn processors() -> usize {
 
 fn processor_is_free() -> bool {
     RUNNING.load(Ordering::Relaxed) <= processors() as isize
-}
-
-/// The content of a mutex, also after a panic elsewhere: this vendor's states are consistent whenever they are unlocked.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells waiting threads that something has changed; what, they look up themselves.

@@ -1,10 +1,10 @@
 //! A device's context: the way every call goes, and what outlives single objects.
 
 use crate::{
-    lock::lock,
     table::{Fault, Handle, Outcome, Properties, Runtime, Tables},
     wait::Watch,
 };
+use hal::lock;
 use hal::{DeviceId, Error, Result};
 use std::{
     fmt,

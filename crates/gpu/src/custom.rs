@@ -4,7 +4,7 @@ use crate::{
     context::Context,
     kernels::named,
     stream::Core,
-    table::{Call, Handle},
+    table::{Handle, KernelCall},
 };
 use hal::{
     Error, Result,
@@ -64,7 +64,7 @@ impl CustomCode {
         custom: &Custom,
     ) -> Result<()> {
         let arguments = arguments(custom)?;
-        let call = Call {
+        let call = KernelCall {
             function: self.function,
             grid: (code.grid)(custom.elements),
             block: (code.block)(custom.elements),

@@ -5,11 +5,11 @@ use crate::{
     context::{Context, vendor},
     event::Clock,
     kernels::GpuKernels,
-    lock::lock,
-    product::{Choices, GpuBlas, Tuning},
+    matmul::{Choices, GpuBlas, Tuning},
     stream::GpuStream,
     table::{Properties, Tables},
 };
+use hal::lock;
 use hal::{
     Blas, Capabilities, Communicator, DType, Device, DeviceId, Error, GroupId, Join, Kernels,
     Memory, RawBuffer, Result, Stream, StreamKind,

@@ -1,6 +1,7 @@
 //! Points in streams, and the clock that dates them.
 
-use crate::{context::Context, lock::lock, stream::OwnedStream, table::Handle, wait};
+use crate::{context::Context, stream::OwnedStream, table::Handle, wait};
+use hal::lock;
 use hal::{DeviceId, Error, Event, Result};
 use std::{
     any::Any,

@@ -1,6 +1,6 @@
 //! A map that only grows, and is read without a lock: what a launch looks up.
 
-use crate::lock::lock;
+use hal::lock;
 use std::{
     fmt,
     hash::{DefaultHasher, Hash, Hasher},

@@ -7,7 +7,7 @@ use crate::{
     lower::{self, DeviceTraits, Launch, name::Name},
     objects,
     stream::{Core, GpuStream},
-    table::{Call, Handle},
+    table::{Handle, KernelCall},
 };
 use hal::{Error, Kernel, Kernels, Result, Stream, kernel::Custom};
 use std::{
@@ -127,7 +127,7 @@ impl Module {
             ..
         } = launch;
         let (grid, block, shared_bytes) = (*grid, *block, *shared_bytes);
-        let call = Call {
+        let call = KernelCall {
             function,
             grid,
             block,

@@ -12,7 +12,7 @@ pub(crate) const MAX_SEARCHED_RANKS: usize = 1 << 20;
 
 /// An arrangement of ranks along the five axes. Its degrees are at least 1 and their product fits a `usize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
+#[serde(try_from = "StoredGrid", into = "StoredGrid")]
 pub struct Grid {
     degrees: Degrees,
     order: AxisOrder,
@@ -21,7 +21,7 @@ pub struct Grid {
 
 /// The stored form of a grid.
 #[derive(Serialize, Deserialize)]
-struct Parts {
+struct StoredGrid {
     degrees: Degrees,
     #[serde(default)]
     order: AxisOrder,
@@ -182,17 +182,17 @@ impl fmt::Display for Grid {
     }
 }
 
-impl TryFrom<Parts> for Grid {
+impl TryFrom<StoredGrid> for Grid {
     type Error = Error;
 
-    fn try_from(parts: Parts) -> Result<Self> {
+    fn try_from(parts: StoredGrid) -> Result<Self> {
         Grid::new(parts.degrees, parts.order)
     }
 }
 
-impl From<Grid> for Parts {
+impl From<Grid> for StoredGrid {
     fn from(grid: Grid) -> Self {
-        Parts {
+        StoredGrid {
             degrees: grid.degrees,
             order: grid.order,
         }

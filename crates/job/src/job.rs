@@ -2,7 +2,7 @@
 
 use crate::gathered::gathered;
 use bootstrap::{
-    Failure, Kind, Processes, World,
+    Failure, FailureKind, Processes, World,
     local::{self, Options},
     processes,
 };
@@ -149,7 +149,7 @@ impl Job {
         ranks.map_err(|failure| {
             let (rank, reason) = (failure.rank, failure.to_string());
             match failure.kind {
-                Kind::Error(error) => error,
+                FailureKind::Error(error) => error,
                 _ => E::from(Error::Aborted { rank, reason }),
             }
         })
@@ -249,7 +249,7 @@ fn refused(error: &grid::Error) -> Error {
 fn not_started<E>(reason: impl Display) -> Failure<E> {
     Failure {
         rank: 0,
-        kind: Kind::NotStarted(reason.to_string()),
+        kind: FailureKind::NotStarted(reason.to_string()),
         others: Box::default(),
     }
 }

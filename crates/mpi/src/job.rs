@@ -8,9 +8,10 @@ use crate::limit;
 use crate::monitor::{self, Ending};
 use crate::post::Post;
 use crate::raw::{self, Comm, Fault};
-use crate::wait::{Wait, lock};
+use crate::wait::Wait;
 use bootstrap::progress::Progress;
-use bootstrap::world::Place;
+use bootstrap::world::RankLocation;
+use hal::lock;
 use hal::{AbortSignal, DeviceId, Error, Exchange, Result, VendorId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ const START: Duration = Duration::from_secs(60);
 /// The job, as this process sees it.
 #[derive(Debug)]
 pub(crate) struct Job {
-    place: OnceLock<Place>,
+    place: OnceLock<RankLocation>,
     rank: usize,
     size: usize,
     world: Comm,
@@ -113,7 +114,7 @@ impl Job {
         leaders.sort_unstable();
         leaders.dedup();
         let node = leaders.binary_search(&mine.leader).unwrap_or(0);
-        let place = Place {
+        let place = RankLocation {
             rank: self.rank,
             size: self.size,
             node,
@@ -159,9 +160,9 @@ impl Job {
     }
 
     /// The place of this rank.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> RankLocation {
         let Job { rank, size, .. } = *self;
-        let before = Place {
+        let before = RankLocation {
             rank,
             size,
             node: 0,

@@ -6,7 +6,7 @@ use crate::group::HostTransport;
 use crate::job::Job;
 use crate::notice::Failed;
 use crate::raw;
-use bootstrap::world::{Launcher, Parts, Place, World};
+use bootstrap::world::{Launcher, RankLocation, World, WorldParts};
 use bootstrap::{Lost, Processes};
 use hal::{Result, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +82,7 @@ impl Processes for Mpi {
         raw::library()
     }
 
-    fn join(&self) -> Result<Place> {
+    fn join(&self) -> Result<RankLocation> {
         job().map(|job| job.place())
     }
 
@@ -102,7 +102,7 @@ impl Processes for Mpi {
         let members: Vec<usize> = (0..job.place().size).collect();
         let occurrence = job.occurrence("world", &members);
         let everyone = HostExchange::new(job.clone(), "world", &members, occurrence, timeout);
-        Ok(World::new(Parts {
+        Ok(World::new(WorldParts {
             place: job.place(),
             launcher: Launcher::Mpi,
             timeout,

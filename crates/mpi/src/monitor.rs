@@ -9,11 +9,11 @@ use crate::job::Job;
 use crate::notice::{Failed, Notice};
 use crate::post::NOTICES;
 use crate::raw;
-use crate::wait::lock;
 use bootstrap::{LastSeen, Lost, Others};
+use hal::lock::{lock, wait_timeout};
 use hal::{DeviceId, Error, Result, VendorId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -33,13 +33,13 @@ const GRACE: Duration = Duration::from_secs(6);
 /// The state of the job's end, as far as this process knows.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
-    state: Mutex<State>,
+    state: Mutex<MonitorState>,
     changed: Condvar,
     monitor: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MonitorState {
     since: Option<Instant>,
     // By the rank that reported.
     failed: BTreeMap<usize, Failed>,
@@ -95,12 +95,7 @@ fn run(job: &Job) {
         } else {
             TICK
         };
-        drop(
-            job.ending
-                .changed
-                .wait_timeout(state, tick)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        drop(wait_timeout(&job.ending.changed, state, tick));
     }
 }
 
@@ -157,7 +152,7 @@ fn is_alive(process: i32) -> bool {
 }
 
 // One step of the ending, if the job is ending.
-fn advance(job: &Job, state: &mut State) {
+fn advance(job: &Job, state: &mut MonitorState) {
     let Some((rank, reason)) = job.abort().raised() else {
         return;
     };
@@ -200,7 +195,7 @@ fn advance(job: &Job, state: &mut State) {
 }
 
 // How long this process keeps moving data: the reporting process waits for answers, and the others answer.
-fn patience(job: &Job, state: &State) -> Duration {
+fn patience(job: &Job, state: &MonitorState) -> Duration {
     let all_known = silent(job, state).is_empty();
     if state.failed.contains_key(&job.place().rank) && all_known {
         TOGETHER
@@ -210,7 +205,7 @@ fn patience(job: &Job, state: &State) -> Duration {
 }
 
 // Ranks that have sent nothing.
-fn silent(job: &Job, state: &State) -> Vec<usize> {
+fn silent(job: &Job, state: &MonitorState) -> Vec<usize> {
     let known = |rank: &usize| {
         *rank == job.place().rank
             || state.failed.contains_key(rank)
@@ -227,7 +222,7 @@ fn send(job: &Job, to: usize, notice: &Notice) {
     }
 }
 
-fn own_state(job: &Job, state: &State) -> (String, Duration) {
+fn own_state(job: &Job, state: &MonitorState) -> (String, Duration) {
     let seen = job.progress().last_seen();
     let (mut what, age) = seen
         .first()
@@ -239,11 +234,11 @@ fn own_state(job: &Job, state: &State) -> (String, Duration) {
 }
 
 // The process did not end by itself, because a rank is stuck where it notices nothing.
-fn give_up(job: &Job, state: &mut State) -> ! {
+fn give_up(job: &Job, state: &mut MonitorState) -> ! {
     if let Some(lost) = lost(job, state).filter(|_| !state.told) {
         let failure = bootstrap::Failure::<String> {
             rank: lost.rank,
-            kind: bootstrap::Kind::Raised(lost.reason),
+            kind: bootstrap::FailureKind::Raised(lost.reason),
             others: Box::new(lost.others),
         };
         eprintln!("{}", failure.report());
@@ -252,7 +247,7 @@ fn give_up(job: &Job, state: &mut State) -> ! {
 }
 
 // The report for the user, if this process prints it.
-fn lost(job: &Job, state: &State) -> Option<Lost> {
+fn lost(job: &Job, state: &MonitorState) -> Option<Lost> {
     let own = job.place().rank;
     if state.failed.first_key_value().map(|(&rank, _)| rank) != Some(own) {
         return None;
@@ -331,11 +326,7 @@ impl Ending {
     pub(crate) fn settle(&self, job: &Job) {
         let mut state = lock(&self.state);
         while job.abort().raised().is_some() && state.settled.is_none() && !state.over {
-            state = self
-                .changed
-                .wait_timeout(state, TICK)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state = wait_timeout(&self.changed, state, TICK);
         }
     }
 

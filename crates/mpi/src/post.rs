@@ -4,7 +4,7 @@
 //! threads, so no letter waits for a particular thread.
 
 use crate::raw::{self, Comm, Fault, Request};
-use crate::wait::lock;
+use hal::lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 

@@ -2,13 +2,7 @@
 
 use crate::job::Job;
 use hal::{Error, Result};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Locks a mutex, poisoned or not: values guarded by this crate are consistent after every statement.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Polls without pausing, if every rank has a processor, because the answer is usually close.
 const EAGER_POLLS: u32 = 200;

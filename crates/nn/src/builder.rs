@@ -5,7 +5,7 @@ use grid::{Axis, Layout};
 use parallel::{
     Context, Init, Parameter, Result, Scope,
     layers::{
-        self as ops, Kind,
+        self as ops, LinearKind,
         embedding::{self, Rows},
         norm::NormKind,
     },
@@ -26,7 +26,7 @@ pub struct Builder {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearOptions {
     /// Which axis it reads and which it emits.
-    pub kind: Kind,
+    pub kind: LinearKind,
     /// Whether there is a bias.
     pub bias: bool,
     /// Initial weights; by default uniform in plus or minus 1 / sqrt(in features).
@@ -36,7 +36,7 @@ pub struct LinearOptions {
 impl Default for LinearOptions {
     fn default() -> Self {
         LinearOptions {
-            kind: Kind::Normal,
+            kind: LinearKind::Normal,
             bias: true,
             init: None,
         }
@@ -113,7 +113,7 @@ impl Builder {
         out_features: usize,
     ) -> Result<Linear> {
         let options = LinearOptions {
-            kind: Kind::Transposed,
+            kind: LinearKind::Transposed,
             ..LinearOptions::default()
         };
         self.linear_with(name, in_features, out_features, options)

@@ -15,4 +15,4 @@ mod model;
 pub use builder::{Builder, LinearOptions};
 pub use layers::{Embedding, Linear, Norm};
 pub use model::{Assembled, auto_parallelize};
-pub use parallel::{DTensor, layers::Kind};
+pub use parallel::{DTensor, layers::LinearKind};

@@ -5,7 +5,7 @@ use bootstrap::World;
 use grid::{Grid, Mapping};
 
 /// Who tells, on which node it is, and how many ranks that node has.
-type Place = [usize; 3];
+type RankOnNode = [usize; 3];
 
 /// The node of each rank. Collective where there are several nodes.
 ///
@@ -15,17 +15,17 @@ pub fn nodes(world: &World) -> Result<Vec<usize>> {
     if world.num_nodes() == 1 {
         return Ok(vec![0; world.size()]);
     }
-    let own: Place = [world.rank(), world.node(), world.local_size()];
+    let own: RankOnNode = [world.rank(), world.node(), world.local_size()];
     let bytes: Vec<u8> = own
         .iter()
         .flat_map(|number| (*number as u64).to_le_bytes())
         .collect();
     let told = world.everyone().all_gather(&bytes)?;
-    let places: Vec<Place> = told
+    let places: Vec<RankOnNode> = told
         .iter()
         .map(|bytes| place(bytes))
         .collect::<Result<_>>()?;
-    let is_told_by_itself = |(rank, place): (usize, &Place)| place[0] == rank;
+    let is_told_by_itself = |(rank, place): (usize, &RankOnNode)| place[0] == rank;
     match places.iter().enumerate().all(is_told_by_itself) {
         true => Ok(places.iter().map(|place| place[1]).collect()),
         // A few ranks stand for all others, of a job that fills its nodes in order.
@@ -41,7 +41,7 @@ pub fn nodes(world: &World) -> Result<Vec<usize>> {
     }
 }
 
-fn place(bytes: &[u8]) -> Result<Place> {
+fn place(bytes: &[u8]) -> Result<RankOnNode> {
     let numbers: Vec<usize> = bytes
         .as_chunks::<8>()
         .0

@@ -4,14 +4,14 @@
 use crate::{
     Candidate, Error, Outcome, Request, Result, reach,
     shortlist::{Estimated, MOST, Shortlist},
-    simulate,
-    threads::{self, lock},
+    simulate, threads,
 };
 use grid::machine::Machine;
+use hal::lock::{into_inner, lock};
 use std::{
     collections::HashSet,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -125,8 +125,8 @@ fn simulate_all(request: &Request, candidates: &[Estimated]) -> Result<Vec<Outco
         }
     };
     thread::scope(|scope| (0..threads::count()).for_each(|_| drop(scope.spawn(work))));
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    let found = into_inner(found);
+    match into_inner(failed) {
         Some(error) if found.is_empty() => Err(error),
         _ => Ok(found),
     }

@@ -127,7 +127,7 @@ fn simulate_at(
     let stages = local::run(options, move |world| job.stage(world)).map_err(|failure| {
         let told = failure.to_string();
         match failure.kind {
-            bootstrap::Kind::Error(error) => Error::Train(error),
+            bootstrap::FailureKind::Error(error) => Error::Train(error),
             _ => Error::Request(told),
         }
     })?;

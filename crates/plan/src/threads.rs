@@ -1,17 +1,9 @@
 //! Runs work on all cores.
 
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
-
-/// Takes a lock, even after a thread that held it panicked: guarded values here only ever grow.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Number of threads used at a time.
 pub(crate) fn count() -> usize {

@@ -41,11 +41,3 @@ pub use breakdown::{Breakdown, GroupTime};
 pub use device::{Options, open, open_recorded};
 pub use recorder::Recorder;
 pub use work::{Category, Gap, Reason, Work};
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// The content of a mutex, even after a panic elsewhere: values that this vendor locks are consistent whenever
-/// they are unlocked.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -2,11 +2,10 @@
 
 use crate::{
     group::Meeting,
-    lock,
     point::{Cause, Point},
     work::{Label, Reason},
 };
-use hal::Result;
+use hal::{Result, lock};
 use std::{
     sync::{Mutex, OnceLock},
     time::Duration,
@@ -28,7 +27,7 @@ pub(crate) struct Pending {
     // The point in the stream after which it runs.
     ready: Mutex<Point>,
     task: Task,
-    place: OnceLock<Place>,
+    place: OnceLock<Interval>,
 }
 
 /// The kind of work.
@@ -42,7 +41,7 @@ pub(crate) enum Task {
 
 /// The position of work in time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Interval {
     pub(crate) start: f64,
     pub(crate) end: f64,
     pub(crate) cause: Cause,
@@ -72,7 +71,7 @@ impl Pending {
     ///
     /// # Errors
     /// [`Error::Mismatch`](hal::Error::Mismatch).
-    pub(crate) fn place(&self) -> Result<Option<Place>> {
+    pub(crate) fn place(&self) -> Result<Option<Interval>> {
         if let Some(place) = self.place.get() {
             return Ok(Some(*place));
         }
@@ -102,7 +101,7 @@ impl Pending {
             since: start,
             before,
         };
-        Ok(Some(*self.place.get_or_init(|| Place {
+        Ok(Some(*self.place.get_or_init(|| Interval {
             start,
             end,
             cause,

@@ -1,6 +1,8 @@
 //! Collectives between the ranks of a group, with every argument checked.
 
-use crate::{Arguments, Device, Parts, ReduceOp, Stream, Tensor, device::DeviceKey, overlap};
+use crate::{
+    Arguments, Device, ReduceOp, Stream, Tensor, UnevenShards, device::DeviceKey, overlap,
+};
 use hal::{Collective, Counts, Error, Exchange, Join, RawSlice, Result};
 use std::{fmt, sync::Arc};
 
@@ -80,17 +82,22 @@ impl Communicator {
         counts: &Counts,
         op: ReduceOp,
     ) -> Result<()> {
-        self.reduce_scatters(stream, &[Parts { send, recv, counts }], op)
+        self.reduce_scatters(stream, &[UnevenShards { send, recv, counts }], op)
     }
 
     /// Several of [`reduce_scatter`](Communicator::reduce_scatter) that progress together, on tensors of their own.
     ///
     /// # Errors
     /// As [`reduce_scatter`](Communicator::reduce_scatter).
-    pub fn reduce_scatters(&self, stream: &Stream, all: &[Parts<'_>], op: ReduceOp) -> Result<()> {
+    pub fn reduce_scatters(
+        &self,
+        stream: &Stream,
+        all: &[UnevenShards<'_>],
+        op: ReduceOp,
+    ) -> Result<()> {
         let mut args = Arguments::default();
         let mut calls = Vec::with_capacity(all.len());
-        for Parts { send, recv, counts } in all {
+        for UnevenShards { send, recv, counts } in all {
             self.check_parts("reduce_scatter", send, recv, counts)?;
             let slices = [args.take(send), args.take(recv)];
             self.check_place("reduce_scatter", slices[0], slices[1], counts)?;
@@ -115,17 +122,17 @@ impl Communicator {
         recv: &Tensor,
         counts: &Counts,
     ) -> Result<()> {
-        self.all_gathers(stream, &[Parts { send, recv, counts }])
+        self.all_gathers(stream, &[UnevenShards { send, recv, counts }])
     }
 
     /// Several of [`all_gather`](Communicator::all_gather) that progress together, on tensors of their own.
     ///
     /// # Errors
     /// As [`all_gather`](Communicator::all_gather).
-    pub fn all_gathers(&self, stream: &Stream, all: &[Parts<'_>]) -> Result<()> {
+    pub fn all_gathers(&self, stream: &Stream, all: &[UnevenShards<'_>]) -> Result<()> {
         let mut args = Arguments::default();
         let mut calls = Vec::with_capacity(all.len());
-        for Parts { send, recv, counts } in all {
+        for UnevenShards { send, recv, counts } in all {
             self.check_parts("all_gather", recv, send, counts)?;
             let slices = [args.take(send), args.take(recv)];
             self.check_place("all_gather", slices[1], slices[0], counts)?;

@@ -137,7 +137,7 @@ impl Device {
     ///
     /// # Errors
     /// Those of the exchange; [`Error::Invalid`] when the choices cannot be kept.
-    pub fn agree_on_products(&self, exchange: &dyn Exchange) -> Result<()> {
+    pub fn agree_on_matmuls(&self, exchange: &dyn Exchange) -> Result<()> {
         let Some(own) = self.0.blas.choices() else {
             return Ok(());
         };

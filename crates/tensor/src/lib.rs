@@ -23,7 +23,6 @@ mod memory;
 mod memory_use;
 pub mod ops;
 mod overlap;
-mod parts;
 mod recording;
 mod shape;
 mod storage;
@@ -34,14 +33,15 @@ mod stream;
 )]
 mod tensor;
 pub mod trace;
+mod uneven_shards;
 
 pub use autograd::Var;
 pub use communicator::Communicator;
 pub use device::Device;
 pub use hal::{DType, Error, ReduceOp, Result, StreamKind};
 pub use memory_use::{KindUse, MemoryKind, MemoryUse};
-pub use parts::Parts;
 pub use recording::Recording;
 pub use stream::{Event, Stream};
 pub(crate) use tensor::Arguments;
 pub use tensor::{Scalar, Tensor};
+pub use uneven_shards::UnevenShards;

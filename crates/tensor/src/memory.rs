@@ -11,11 +11,11 @@ use std::{
 
 pub(crate) struct Allocator {
     device: Arc<dyn hal::Device>,
-    state: RefCell<State>,
+    state: RefCell<PoolState>,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     free: Free,
     // While work is recorded: blocks that only the recording may use.
     private: Option<Private>,
@@ -98,7 +98,7 @@ impl Allocator {
     pub(crate) fn give_back(&self, block: RawBuffer, kind: MemoryKind, events: Vec<Event>) {
         let mut state = self.state.borrow_mut();
         state.leave(kind, block.bytes);
-        let State { free, private, .. } = &mut *state;
+        let PoolState { free, private, .. } = &mut *state;
         let private = private
             .as_mut()
             .filter(|private| private.taken.contains(&block.addr));
@@ -221,7 +221,7 @@ fn fitting(free: &mut Free, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
     Some(blocks.remove(index))
 }
 
-impl State {
+impl PoolState {
     fn reuse(&mut self, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
         let own = self
             .private

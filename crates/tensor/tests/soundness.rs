@@ -2,8 +2,8 @@
 
 use bootstrap::{World, local};
 use fascicle_tensor::{
-    Communicator, DType, Device, Error, MemoryKind, Parts, ReduceOp, Result, StreamKind, Tensor,
-    Var, ops,
+    Communicator, DType, Device, Error, MemoryKind, ReduceOp, Result, StreamKind, Tensor,
+    UnevenShards, Var, ops,
     ops::{
         Region, Transpose,
         attention::AttentionShape,
@@ -145,7 +145,7 @@ fn collectives_of_a_group_keep_apart() {
     let counts = Counts::Even(4);
     let rows = |start| memory.rows(start, 4).unwrap();
     let [a, b, c, shifted] = [rows(0), rows(4), rows(8), rows(6)];
-    let part = |send, recv| Parts {
+    let part = |send, recv| UnevenShards {
         send,
         recv,
         counts: &counts,

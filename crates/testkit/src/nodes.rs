@@ -3,7 +3,7 @@
 use bootstrap::{
     World, local,
     progress::Progress,
-    world::{Parts, Place, Rendezvous},
+    world::{RankLocation, Rendezvous, WorldParts},
 };
 use hal::{Exchange, Result};
 use std::{sync::Arc, time::Duration};
@@ -39,8 +39,8 @@ pub fn ranks_on<T: Send + 'static>(
 fn moved(world: &World, nodes: &[usize]) -> World {
     let rank = world.rank();
     let on_node = |ranks: &[usize]| ranks.iter().filter(|node| **node == nodes[rank]).count();
-    World::new(Parts {
-        place: Place {
+    World::new(WorldParts {
+        place: RankLocation {
             rank,
             size: world.size(),
             node: nodes[rank],

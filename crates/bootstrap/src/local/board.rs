@@ -3,8 +3,8 @@
 use super::channel::Channel;
 use super::exchange::LocalExchange;
 use super::stand_ins::StandIns;
-use crate::lock::lock;
 use crate::world::Rendezvous;
+use hal::lock;
 use hal::{AbortSignal, Exchange, Result};
 use std::{
     collections::HashMap,

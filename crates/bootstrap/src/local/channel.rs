@@ -1,11 +1,11 @@
 //! The rounds of one exchange: each member contributes its part, and takes the parts of all once all have
 //! arrived.
 
-use crate::lock::lock;
 use hal::Result;
+use hal::lock::{lock, wait_timeout};
 use std::{
     collections::HashMap,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex},
     time::Duration,
 };
 
@@ -20,13 +20,13 @@ pub(super) struct Channel {
 }
 
 /// The parts of all members, in their order.
-pub(super) type Parts = Arc<Vec<Vec<u8>>>;
+pub(super) type Contributions = Arc<Vec<Vec<u8>>>;
 
 #[derive(Debug)]
 struct Round {
     /// The parts that have arrived so far; empty once `all` is complete.
     arrived: Vec<Option<Vec<u8>>>,
-    all: Option<Parts>,
+    all: Option<Contributions>,
     /// Number of members that are done with this round.
     done: usize,
 }
@@ -76,7 +76,7 @@ impl Channel {
         sequence: u64,
         poll: Duration,
         verdict: impl Fn(Vec<usize>) -> Result<()>,
-    ) -> Result<Parts> {
+    ) -> Result<Contributions> {
         let all = |round: &Round| round.all.clone();
         self.wait(sequence, poll, all, |round| verdict(self.missing(round)))
     }
@@ -118,11 +118,7 @@ impl Channel {
                 self.leave(&mut rounds, sequence);
                 return outcome;
             }
-            rounds = self
-                .completed
-                .wait_timeout(rounds, poll)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            rounds = wait_timeout(&self.completed, rounds, poll);
         }
     }
 

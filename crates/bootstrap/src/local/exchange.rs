@@ -1,7 +1,7 @@
 //! One rank's end of a local exchange.
 
 use super::board::{Board, position};
-use super::channel::{Channel, Parts};
+use super::channel::{Channel, Contributions};
 use super::stand_ins::Seating;
 use hal::{Error, Exchange, Result};
 use std::{
@@ -55,7 +55,7 @@ impl LocalExchange {
     }
 
     /// Contributes this rank's part of the next round, and takes those of all live members.
-    fn round(&self, part: &[u8]) -> Result<Parts> {
+    fn round(&self, part: &[u8]) -> Result<Contributions> {
         self.board.abort.check()?;
         let sequence = self.calls.fetch_add(1, Ordering::Relaxed);
         self.channel.put(sequence, self.index, part.to_vec());

@@ -1,7 +1,7 @@
 //! Decides which rank failed first, and the outcome of the job.
 
 use super::rank::Outcome;
-use crate::failure::{Failure, Kind, Others};
+use crate::failure::{Failure, FailureKind, Others};
 use crate::progress::LastSeen;
 use std::fmt;
 
@@ -36,8 +36,8 @@ pub(super) fn judge<T, E: fmt::Display>(evidence: Evidence<T, E>) -> Result<Vec<
     };
     let (rank, kind) = match first(&ends, &stuck, raiser) {
         Some(index) => take(&mut ends, index, reason),
-        None if stuck.contains(&raiser) => (raiser, Kind::Stuck(reason)),
-        None => (raiser, Kind::Raised(reason)),
+        None if stuck.contains(&raiser) => (raiser, FailureKind::Stuck(reason)),
+        None => (raiser, FailureKind::Raised(reason)),
     };
     let failed = ends
         .into_iter()
@@ -76,9 +76,9 @@ fn take<T, E>(
     ends: &mut Vec<(usize, Outcome<T, E>)>,
     index: usize,
     reason: String,
-) -> (usize, Kind<E>) {
+) -> (usize, FailureKind<E>) {
     let (rank, end) = ends.remove(index);
-    (rank, end.err().unwrap_or(Kind::Raised(reason)))
+    (rank, end.err().unwrap_or(FailureKind::Raised(reason)))
 }
 
 fn values<T, E>(mut ends: Vec<(usize, Outcome<T, E>)>) -> Vec<T> {
@@ -133,12 +133,15 @@ mod tests {
     #[test]
     fn the_raiser_is_first_though_others_ended_before_it() {
         let ends = vec![
-            (0, Err(Kind::Error("echo"))),
+            (0, Err(FailureKind::Error("echo"))),
             (1, Ok('b')),
-            (2, Err(Kind::Error("cause"))),
+            (2, Err(FailureKind::Error("cause"))),
         ];
         let failure = verdict(ends, &[], Some(2)).unwrap_err();
-        assert_eq!((failure.rank, failure.kind), (2, Kind::Error("cause")));
+        assert_eq!(
+            (failure.rank, failure.kind),
+            (2, FailureKind::Error("cause"))
+        );
         assert_eq!(failure.others.failed, [(0, "echo".into())]);
     }
 
@@ -146,8 +149,8 @@ mod tests {
     fn a_raiser_that_recovered_leaves_it_to_the_earliest_error() {
         let ends = vec![
             (2, Ok('c')),
-            (1, Err(Kind::Error("first"))),
-            (0, Err(Kind::Error("second"))),
+            (1, Err(FailureKind::Error("first"))),
+            (0, Err(FailureKind::Error("second"))),
         ];
         let failure = verdict(ends, &[], Some(2)).unwrap_err();
         assert_eq!((failure.rank, failure.error()), (1, Some(&"first")));
@@ -155,15 +158,16 @@ mod tests {
 
     #[test]
     fn a_raiser_without_an_error_of_its_own_is_told_with_its_reason() {
-        let failure = verdict(vec![(0, Err(Kind::Error("echo")))], &[1], Some(1)).unwrap_err();
+        let failure =
+            verdict(vec![(0, Err(FailureKind::Error("echo")))], &[1], Some(1)).unwrap_err();
         assert_eq!(
             (failure.rank, failure.kind),
-            (1, Kind::Stuck("no link".into()))
+            (1, FailureKind::Stuck("no link".into()))
         );
         let failure = verdict(vec![(0, Ok('a')), (1, Ok('b'))], &[], Some(1)).unwrap_err();
         assert_eq!(
             (failure.rank, failure.kind),
-            (1, Kind::Raised("no link".into()))
+            (1, FailureKind::Raised("no link".into()))
         );
     }
 }

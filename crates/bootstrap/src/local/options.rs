@@ -1,7 +1,7 @@
 //! Options of a local job.
 
 use super::StandIns;
-use crate::world::Place;
+use crate::world::RankLocation;
 use std::time::Duration;
 
 /// How to run ranks as threads.
@@ -86,11 +86,11 @@ impl Options {
     }
 
     /// Where `rank` is.
-    pub(super) fn place(&self, rank: usize) -> Place {
+    pub(super) fn place(&self, rank: usize) -> RankLocation {
         let (size, per_node) = (self.ranks, self.ranks_per_node.unwrap_or(self.ranks));
         let (node, local_rank) = (rank / per_node, rank % per_node);
         let local_size = per_node.min(size - node * per_node);
-        Place {
+        RankLocation {
             rank,
             size,
             node,
@@ -127,7 +127,7 @@ mod tests {
     fn the_last_node_has_the_ranks_that_are_left() {
         let options = Options::new(10).with_ranks_per_node(4);
         let place = |rank| {
-            let Place {
+            let RankLocation {
                 node,
                 num_nodes,
                 local_rank,

@@ -2,16 +2,16 @@
 
 use super::board::{Board, Seat};
 use super::{Options, StandIns, panics};
-use crate::failure::Kind;
+use crate::failure::FailureKind;
 use crate::progress::{LastSeen, Progress};
-use crate::world::{Launcher, Parts, World};
+use crate::world::{Launcher, World, WorldParts};
 use std::{
     fmt,
     sync::{Arc, OnceLock},
 };
 
 /// How a rank ended.
-pub(super) type Outcome<T, E> = Result<T, Kind<E>>;
+pub(super) type Outcome<T, E> = Result<T, FailureKind<E>>;
 
 /// State shared by the ranks of a job and the thread that started them.
 pub(super) struct Job {
@@ -54,7 +54,7 @@ impl Job {
     }
 
     fn world(&self, rank: usize) -> World {
-        World::new(Parts {
+        World::new(WorldParts {
             place: self.options.place(rank),
             launcher: Launcher::Local,
             timeout: self.board.timeout,
@@ -79,8 +79,8 @@ pub(super) fn run_rank<T, E: fmt::Display>(
     let told = || body(job.world(rank)).map_err(|error| (error.to_string(), error));
     let outcome = match panics::watch(rank, told) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err((reason, error))) => Err((reason, Kind::Error(error))),
-        Err(said) => Err((said.clone(), Kind::Panic(said))),
+        Ok(Err((reason, error))) => Err((reason, FailureKind::Error(error))),
+        Err(said) => Err((said.clone(), FailureKind::Panic(said))),
     };
     match &outcome {
         Ok(_) => job.progress.beat(rank, "returned"),

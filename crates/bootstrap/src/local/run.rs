@@ -4,7 +4,7 @@ use super::judge::{Evidence, judge};
 use super::rank::{Job, Outcome, run_rank};
 use super::{Options, panics};
 use crate::World;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use std::{
     collections::HashSet,
     fmt, io,
@@ -59,7 +59,7 @@ where
     if let Some(reason) = options.refusal() {
         return Err(Failure {
             rank: 0,
-            kind: Kind::NotStarted(reason),
+            kind: FailureKind::NotStarted(reason),
             others: Box::default(),
         });
     }
@@ -117,7 +117,7 @@ fn refused<T, E>(job: &Job, rank: usize, error: &io::Error) -> End<T, E> {
         .iter()
         .filter(|&&missing| missing >= rank)
         .for_each(|&missing| job.board.end(missing));
-    (rank, Err(Kind::NotStarted(reason)))
+    (rank, Err(FailureKind::NotStarted(reason)))
 }
 
 /// Waits until the ranks have ended, but no longer than `grace` once the abort signal is raised.

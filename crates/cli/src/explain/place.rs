@@ -12,17 +12,17 @@ use train::{Config, placement::Pricing};
 
 /// How the groups along an axis lie on the nodes.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Place {
+pub(super) struct AxisSpan {
     groups: usize,
     groups_across: usize,
     most_nodes: usize,
     num_nodes: usize,
 }
 
-impl Place {
-    pub(super) fn of(seen: &Seen, axis: Axis) -> Place {
+impl AxisSpan {
+    pub(super) fn of(seen: &Seen, axis: Axis) -> AxisSpan {
         let span = seen.mapping.span(&seen.grid, axis);
-        Place {
+        AxisSpan {
             groups: span.groups,
             groups_across: span.across,
             most_nodes: span.widest.nodes,

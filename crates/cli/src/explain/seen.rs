@@ -1,6 +1,6 @@
 //! What one rank sees of the step that is explained.
 
-use crate::commands::bench::links::{Kind, PROBE, measure_links};
+use crate::commands::bench::links::{GroupShape, PROBE, measure_links};
 use bootstrap::World;
 use grid::{Axis, Grid, Mapping, machine::links::Timed};
 use parallel::{Context, Counters, Operation, counters::Subject, report::Report};
@@ -75,7 +75,7 @@ impl Seen {
 }
 
 // The groups of all axes, and both levels of those that span nodes.
-fn kinds(grid: &Grid, mapping: &Mapping) -> Vec<Kind> {
+fn kinds(grid: &Grid, mapping: &Mapping) -> Vec<GroupShape> {
     let mut kinds = Vec::new();
     for axis in Axis::ALL.into_iter().filter(|axis| grid.degree(*axis) > 1) {
         let route = mapping.span(grid, axis).widest;
@@ -85,7 +85,7 @@ fn kinds(grid: &Grid, mapping: &Mapping) -> Vec<Kind> {
             (inside.inner, inside.size),
             (across.inner, across.size),
         ] {
-            let kind = Kind { inner, size };
+            let kind = GroupShape { inner, size };
             if size > 1 && grid.world_size().is_multiple_of(inner * size) && !kinds.contains(&kind)
             {
                 kinds.push(kind);

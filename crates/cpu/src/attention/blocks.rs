@@ -22,9 +22,9 @@ pub(super) fn pieces(
 }
 
 /// Hands out the parts of a thread's memory, one after another.
-pub(super) struct Parts<'a, R>(pub(super) &'a mut [R]);
+pub(super) struct ScratchSlices<'a, R>(pub(super) &'a mut [R]);
 
-impl<'a, R> Parts<'a, R> {
+impl<'a, R> ScratchSlices<'a, R> {
     /// The next `len` elements.
     pub(super) fn next(&mut self, len: usize) -> &'a mut [R] {
         let (part, rest) = std::mem::take(&mut self.0).split_at_mut(len);

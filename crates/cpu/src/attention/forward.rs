@@ -2,7 +2,7 @@
 
 use super::{
     BLOCK, GROUP,
-    blocks::{Parts, pieces},
+    blocks::{ScratchSlices, pieces},
     dropout::Mask,
     lanes::Lanes,
     multiply::{Left, Multiply, Right},
@@ -11,7 +11,7 @@ use super::{
     softmax::exponentials,
 };
 use crate::element::{Element, Real};
-use crate::{pool::Pool, product::scratch::with_scratch};
+use crate::{matmul::scratch::with_scratch, pool::Pool};
 use hal::kernel::{AttentionForward, AttentionShape};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -91,7 +91,7 @@ impl<'a, R> Scratch<'a, R> {
     }
 
     fn of(shape: &AttentionShape, memory: &'a mut [R]) -> Self {
-        let mut parts = Parts(memory);
+        let mut parts = ScratchSlices(memory);
         let [keys, values, queries, scores, outs, keep] =
             Self::sizes(shape).map(|len| parts.next(len));
         Scratch {

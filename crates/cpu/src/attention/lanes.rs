@@ -1,7 +1,7 @@
 //! Vectors of f32 or f64, whose width the processor decides at run time.
 
 use crate::element::Real;
-use crate::product::transpose::transpose;
+use crate::matmul::transpose::transpose;
 use bytemuck::Pod;
 use pulp::Simd;
 

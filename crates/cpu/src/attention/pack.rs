@@ -2,7 +2,7 @@
 
 use super::{BLOCK, GROUP, lanes::Lanes, place::Head};
 use crate::element::{Element, Real};
-use crate::product::convert::{narrow, widen};
+use crate::matmul::convert::{narrow, widen};
 
 /// The next multiple of [`GROUP`].
 #[inline(always)]

@@ -4,7 +4,8 @@
 //! either has everyone, and then all stay until its work is done, or it has failed, and then for everyone.
 
 use super::round::{Progress, Round};
-use crate::wait::{Signal, lock};
+use crate::wait::Signal;
+use hal::lock;
 use hal::{Collective, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -89,12 +90,12 @@ pub(super) struct Group {
     pub(super) label: String,
     /// World ranks, in the order of ranks.
     pub(super) members: Vec<usize>,
-    state: Mutex<State>,
+    state: Mutex<GroupState>,
     signals: Vec<Signal>,
 }
 
 #[derive(Debug)]
-struct State {
+struct GroupState {
     gathering: BTreeMap<Key, Gathering>,
     joined: Vec<bool>,
     // The final counts of those who have left.
@@ -114,7 +115,7 @@ impl Group {
     pub(super) fn new(label: String, members: Vec<usize>) -> Group {
         let joined = vec![false; members.len()];
         let (gathering, left) = Default::default();
-        let state = Mutex::new(State {
+        let state = Mutex::new(GroupState {
             gathering,
             joined,
             left,
@@ -184,7 +185,7 @@ impl Group {
 
     /// # Safety
     /// Everyone has come to the ticket's round, with the promise of [`come`](Group::come).
-    unsafe fn complete(&self, state: &mut State, ticket: &Ticket) {
+    unsafe fn complete(&self, state: &mut GroupState, ticket: &Ticket) {
         let Some(gathering) = state.gathering.get_mut(&ticket.key) else {
             return;
         };
@@ -282,7 +283,7 @@ impl Group {
         state.present == 0
     }
 
-    fn fail_all(&self, state: &mut State, error: Error) {
+    fn fail_all(&self, state: &mut GroupState, error: Error) {
         let error = state.failed.get_or_insert(error).clone();
         std::mem::take(&mut state.gathering)
             .into_values()
@@ -291,7 +292,7 @@ impl Group {
     }
 
     // A rank that is asked to the round and has left before.
-    fn gone(&self, state: &State, key: Key) -> Option<usize> {
+    fn gone(&self, state: &GroupState, key: Key) -> Option<usize> {
         let mut left = state
             .left
             .iter()

@@ -3,7 +3,7 @@
 use super::communicator::HostCommunicator;
 use super::group::{Counters, Group, Key, Ticket};
 use super::member::{Member, Run};
-use crate::wait::lock;
+use hal::lock;
 use hal::{Collective, Communicator, Error, GroupId, Join, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! Work that runs on the calling thread, before the call returns.
 
-use crate::wait::lock;
+use hal::lock;
 use hal::{Error, Result};
 use std::sync::Mutex;
 

@@ -11,8 +11,9 @@ mod queue;
 pub(crate) use event::now_us;
 pub(crate) use queue::cancelled;
 
-use crate::{pool::Pool, wait::lock};
+use crate::pool::Pool;
 use event::{Passed, QueueEvent};
+use hal::lock;
 use hal::{DeviceId, Error, Event, RawBuffer, Result, Stream, StreamKind};
 use inline::Inline;
 use queue::Queue;

@@ -1,7 +1,8 @@
 //! Work that runs in order on a thread of its own.
 
 use super::event::{Marker, Passed, QueueEvent, panicked};
-use crate::wait::{POLL, Running, Signal, lock};
+use crate::wait::{POLL, Running, Signal};
+use hal::lock;
 use hal::{DeviceId, Error, Event, Result};
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -24,13 +25,13 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct Shared {
     device: DeviceId,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     work: Signal,
     cancelled: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     steps: VecDeque<Step>,
     // A step has been taken out and has not ended.
     busy: bool,

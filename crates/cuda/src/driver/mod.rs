@@ -7,7 +7,7 @@ use gpu::table::{Fault, Handle, Outcome, Properties};
 use std::{
     collections::HashMap,
     ffi::{CStr, c_int},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 /// The driver, initialised.
@@ -81,7 +81,7 @@ impl CudaDriver {
     }
 
     fn device(&self, ordinal: usize) -> Outcome<Device> {
-        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut devices = hal::lock(&self.devices);
         if let Some(&device) = devices.get(&ordinal) {
             return Ok(device);
         }

@@ -2,7 +2,7 @@
 
 use super::{CudaDriver, call, opaque};
 use crate::sys::driver::*;
-use gpu::table::{Address as DeviceAddress, Call, Handle, Outcome, Properties, Runtime};
+use gpu::table::{Address as DeviceAddress, Handle, KernelCall, Outcome, Properties, Runtime};
 use hal::VendorId;
 use std::ffi::{CStr, c_int, c_void};
 
@@ -172,7 +172,7 @@ unsafe impl Runtime for CudaDriver {
         call!(self.cuFuncSetAttribute(opaque(function), FUNCTION_MAX_SHARED, bytes as c_int))
     }
 
-    unsafe fn launch(&self, launch: &Call<'_>, stream: Handle) -> Outcome<()> {
+    unsafe fn launch(&self, launch: &KernelCall<'_>, stream: Handle) -> Outcome<()> {
         let mut parameters: [*mut c_void; 1] = [launch.arguments.as_ptr().cast_mut().cast()];
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
         let (function, stream) = (opaque(launch.function), opaque(stream));

@@ -14,8 +14,8 @@ macro_rules! suite {
             }
 
             #[test]
-            fn products_of_all_transposes_and_types() {
-                check($way, contract::products::check);
+            fn matmuls_of_all_transposes_and_types() {
+                check($way, contract::matmuls::check);
             }
 
             #[test]

@@ -61,7 +61,7 @@ fn products(device: &Device) -> Result<Vec<f64>> {
 fn before_and_after(open: Open) -> Vec<[Vec<f64>; 2]> {
     ranks_with(2, open, |world, device| {
         let before = products(&device)?;
-        device.agree_on_products(&*world.everyone())?;
+        device.agree_on_matmuls(&*world.everyone())?;
         Ok([before, products(&device)?])
     })
 }

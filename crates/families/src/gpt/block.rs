@@ -1,7 +1,7 @@
 //! A transformer block in two halves, each with its norm and residual.
 
 use super::{GptConfig, GptFamily};
-use nn::{Builder, Kind, Linear, LinearOptions, Norm};
+use nn::{Builder, Linear, LinearKind, LinearOptions, Norm};
 use parallel::{
     DTensor, Init, Result,
     layers::{AttentionOptions, attention, rope},
@@ -27,8 +27,8 @@ impl Attention {
         let scope = block.scope("attention");
         let (h, kv) = (config.hidden, config.kv_heads() * config.head_size());
         let (into, out) = (
-            options(config, Kind::Normal, false),
-            options(config, Kind::Transposed, true),
+            options(config, LinearKind::Normal, false),
+            options(config, LinearKind::Transposed, true),
         );
         Ok(Attention {
             norm: norm(&block, "norm1", config)?,
@@ -81,8 +81,8 @@ impl Mlp {
         let scope = block.scope("mlp");
         let (h, mlp) = (config.hidden, config.mlp_hidden());
         let (into, out) = (
-            options(config, Kind::Normal, false),
-            options(config, Kind::Transposed, true),
+            options(config, LinearKind::Normal, false),
+            options(config, LinearKind::Transposed, true),
         );
         let norm = norm(&block, "norm2", config)?;
         let gated = config.family == GptFamily::Llama;
@@ -122,7 +122,7 @@ pub(super) fn norm(builder: &Builder, name: &str, config: &GptConfig) -> Result<
 }
 
 // Weights that write to the residual stream start smaller, scaled by the root of their number, as in GPT-2.
-fn options(config: &GptConfig, kind: Kind, writes_residual: bool) -> LinearOptions {
+fn options(config: &GptConfig, kind: LinearKind, writes_residual: bool) -> LinearOptions {
     let share = if writes_residual {
         1.0 / ((2 * config.layers) as f64).sqrt()
     } else {

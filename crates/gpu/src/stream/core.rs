@@ -3,11 +3,11 @@
 use super::{scratch::Scratch, staging::Staging};
 use crate::{
     context::Context,
-    lock::lock,
     table::{Address, Handle},
     wait,
 };
 use hal::Result;
+use hal::lock;
 use std::sync::{Arc, Mutex};
 
 /// A stream of the vendor, ended when dropped.

@@ -1,7 +1,8 @@
 //! A thread that passes a stream's work on, so that its waits for other ranks are not the host's.
 
 use super::Core;
-use crate::{context::Context, lock::lock};
+use crate::context::Context;
+use hal::lock;
 use hal::{Error, Result};
 use std::{
     sync::{

@@ -9,7 +9,7 @@ mod runtime;
 
 pub use blas::{Blas, ColumnMajor};
 pub use lt::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, Lt};
-pub use runtime::{Address, Call, Handle, Properties, Runtime};
+pub use runtime::{Address, Handle, KernelCall, Properties, Runtime};
 
 use rccl_sys::{Missing, Nccl};
 use std::{fmt, path::PathBuf};

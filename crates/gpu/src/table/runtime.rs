@@ -185,7 +185,7 @@ pub unsafe trait Runtime: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     /// `arguments` holds the structure that the function takes, and what it points to is live until it has run.
-    unsafe fn launch(&self, launch: &Call<'_>, stream: Handle) -> Outcome<()>;
+    unsafe fn launch(&self, launch: &KernelCall<'_>, stream: Handle) -> Outcome<()>;
 
     /// Starts to record the stream's work instead of running it.
     ///
@@ -214,7 +214,7 @@ pub unsafe trait Runtime: Send + Sync + fmt::Debug {
 
 /// A launch, resolved to a function of this device.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
+pub struct KernelCall<'a> {
     /// From [`Runtime::function`].
     pub function: Handle,
     /// Blocks in x, y and z.

@@ -1,6 +1,6 @@
 //! A machine's description, and its file.
 
-use super::{device::Device, links::Links, product::Product, route::Placement};
+use super::{device::Device, gemm::GemmModel, links::Links, route::Placement};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub struct Machine {
     /// One device.
     pub device: Device,
     /// Speed of GEMMs.
-    pub product: Product,
+    pub product: GemmModel,
     /// What joins devices.
     pub links: Links,
 }

@@ -10,8 +10,8 @@ pub mod collective;
 pub mod crowding;
 pub mod device;
 pub mod file;
+pub mod gemm;
 pub mod links;
-pub mod product;
 pub mod quantity;
 pub mod route;
 
@@ -19,7 +19,7 @@ pub use collective::{Algorithm, Cost, Operation};
 pub use crowding::Lateness;
 pub use device::{Attention, Device, Launch};
 pub use file::{Machine, MachineError};
+pub use gemm::{GemmModel, GemmShape, Variant};
 pub use links::{Links, TableRow};
-pub use product::{Product, ProductShape, Variant};
 pub use quantity::{Class, Quantity};
 pub use route::{Placement, Route};

@@ -25,15 +25,15 @@ pub(super) trait Operation {
 }
 
 /// The collectives of one call, with their places in the group's order.
-pub(super) struct Call<'a> {
+pub(super) struct CollectiveCall<'a> {
     member: &'a Member,
     tickets: Vec<Ticket>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> CollectiveCall<'a> {
     /// A call of `member`.
-    pub(super) fn new(member: &'a Member, tickets: Vec<Ticket>) -> Call<'a> {
-        Call { member, tickets }
+    pub(super) fn new(member: &'a Member, tickets: Vec<Ticket>) -> CollectiveCall<'a> {
+        CollectiveCall { member, tickets }
     }
 
     /// Runs the call; `cancelled` returns true when the rank can wait no longer.

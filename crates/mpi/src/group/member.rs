@@ -1,10 +1,10 @@
 //! One rank's end of a group, and the order of its calls.
 
-use super::call::Call;
+use super::call::CollectiveCall;
 use super::staging::Staging;
 use crate::job::Job;
 use crate::raw::Comm;
-use crate::wait::lock;
+use hal::lock;
 use hal::{Collective, Join, Result, Transfer, Work};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -104,7 +104,7 @@ unsafe impl Transfer for HostTransfer {
         let member = self.0.clone();
         // SAFETY: the caller guarantees the buffers until the work has run, which is until `run` returns.
         Ok(Box::new(move |cancelled| unsafe {
-            Call::new(&member, tickets).run(cancelled)
+            CollectiveCall::new(&member, tickets).run(cancelled)
         }))
     }
 }

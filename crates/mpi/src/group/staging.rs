@@ -1,6 +1,6 @@
 //! Memory for addends in flight, kept from call to call because touching fresh memory costs as much as adding.
 
-use crate::wait::lock;
+use hal::lock;
 use hal::{DType, RawSlice};
 use std::sync::Mutex;
 

@@ -12,7 +12,7 @@ use grid::{
 };
 use hal::Counts;
 use std::cell::OnceCell;
-use tensor::{Communicator, Parts, ReduceOp, Result, Stream, Tensor};
+use tensor::{Communicator, ReduceOp, Result, Stream, Tensor, UnevenShards};
 
 // From here on transfer outweighs the two or three starts, where no description of the machine tells better.
 const LARGE_BYTES: usize = 1 << 20;
@@ -143,7 +143,7 @@ impl Levels {
         let aligned = context.buffer(part.dtype(), &[blocks.aligned.total(across.size())])?;
         across.all_gather(stream, &flat(part)?, &aligned, &blocks.aligned)?;
         let pieces = blocks.pieces(&aligned, &flat(whole)?)?;
-        let parts = |(aligned, block, counts)| Parts {
+        let parts = |(aligned, block, counts)| UnevenShards {
             send: aligned,
             recv: block,
             counts,
@@ -170,7 +170,7 @@ impl Levels {
         let blocks = Blocks::new(counts, inside, across.size());
         let aligned = context.buffer(part.dtype(), &[blocks.aligned.total(across.size())])?;
         let pieces = blocks.pieces(&aligned, &flat(whole)?)?;
-        let parts = |(aligned, block, counts)| Parts {
+        let parts = |(aligned, block, counts)| UnevenShards {
             send: block,
             recv: aligned,
             counts,

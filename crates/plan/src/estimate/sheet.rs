@@ -10,7 +10,7 @@ use super::{
 use crate::{Candidate, Request};
 use grid::{
     Axis,
-    machine::{ProductShape, Variant},
+    machine::{GemmShape, Variant},
 };
 use parallel::{Operation, Overlap, work::LinearWork};
 
@@ -268,7 +268,7 @@ impl Local<'_> {
     fn product(&self, m: usize, n: usize, k: usize, variant: Variant) -> f64 {
         let (machine, dtype) = (&self.request.machine, self.request.precision.dtype());
         let bytes = (m * k + k * n + m * n) * dtype.bytes();
-        let shape = ProductShape {
+        let shape = GemmShape {
             m,
             n,
             k,

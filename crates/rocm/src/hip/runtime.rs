@@ -2,7 +2,7 @@
 
 use super::{HipRuntime, call, opaque, pointer};
 use crate::sys::hip::*;
-use gpu::table::{Address, Call, Fault, Handle, Outcome, Properties, Runtime};
+use gpu::table::{Address, Fault, Handle, KernelCall, Outcome, Properties, Runtime};
 use hal::VendorId;
 use std::ffi::{CStr, c_int, c_void};
 
@@ -189,7 +189,7 @@ unsafe impl Runtime for HipRuntime {
         })
     }
 
-    unsafe fn launch(&self, launch: &Call<'_>, stream: Handle) -> Outcome<()> {
+    unsafe fn launch(&self, launch: &KernelCall<'_>, stream: Handle) -> Outcome<()> {
         let mut parameters: [*mut c_void; 1] = [launch.arguments.as_ptr().cast_mut().cast()];
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
         let (function, stream) = (opaque(launch.function), opaque(stream));

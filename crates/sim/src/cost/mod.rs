@@ -1,12 +1,12 @@
 //! The cost of each piece of work on a machine, in seconds of the virtual clock.
 //!
-//! All costs are here: GEMMs from the machine's [`Product`](grid::machine::Product), kernels by the bytes they
+//! All costs are here: GEMMs from the machine's [`GemmModel`](grid::machine::GemmModel), kernels by the bytes they
 //! move (`kernels`), collectives by the route of their group over the nodes (`collectives`).
 
 mod collectives;
 mod kernels;
 
-use grid::machine::{Machine, Placement, ProductShape, Variant};
+use grid::machine::{GemmShape, Machine, Placement, Variant};
 use hal::{DType, Gemm, Kernel};
 use kernels::Work;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Costs {
         let result = gemm.m * gemm.n * if gemm.beta == 0.0 { 1 } else { 2 };
         let bytes = sides * gemm.a.data.dtype.bytes() + result * gemm.c.data.dtype.bytes();
         let dtype = gemm.a.data.dtype.name();
-        let shape = ProductShape {
+        let shape = GemmShape {
             m: gemm.m,
             n: gemm.n,
             k: gemm.k,

@@ -2,13 +2,13 @@
 
 use super::{
     hub::{Hub, MessageKey, Sent},
-    meeting::{Meeting, Patience, Receipt, Round},
+    meeting::{Meeting, Patience, QueuedReceive, Round},
     registry,
 };
 use crate::{
     kernels,
     pending::Task,
-    state::{Cost, Shared, State},
+    state::{Cost, Shared, SimState},
     stream::SimStream,
     work::{Category, Label},
 };
@@ -90,7 +90,7 @@ impl SimCommunicator {
     }
 
     // The cost of collectives in which all members take part.
-    fn meeting_cost(&self, state: &mut State, calls: &[Collective]) -> Transfer {
+    fn meeting_cost(&self, state: &mut SimState, calls: &[Collective]) -> Transfer {
         let is_message =
             |call: &Collective| matches!(call, Collective::Send { .. } | Collective::Recv { .. });
         match calls.iter().all(is_message) {
@@ -107,7 +107,7 @@ impl SimCommunicator {
     fn run_with(
         &self,
         hub: &Arc<Hub>,
-        state: &mut State,
+        state: &mut SimState,
         lane: usize,
         calls: &[Collective],
     ) -> Result<()> {
@@ -120,19 +120,25 @@ impl SimCommunicator {
         let of = |kind: &dyn Fn(&&Collective) -> bool| {
             calls.iter().filter(kind).cloned().collect::<Vec<_>>()
         };
-        let (alone, receipts) = (of(&is_alone), of(&is_receipt));
+        let (alone, receives) = (of(&is_alone), of(&is_receipt));
         let together = of(&|call| !is_alone(call) && !is_receipt(call));
         if !alone.is_empty() {
             self.send(hub, state, lane, &alone)?;
         }
-        if !receipts.is_empty() || !together.is_empty() {
-            self.meet(hub, state, lane, &receipts, &together)?;
+        if !receives.is_empty() || !together.is_empty() {
+            self.meet(hub, state, lane, &receives, &together)?;
         }
         state.publish();
         Ok(())
     }
 
-    fn send(&self, hub: &Hub, state: &mut State, lane: usize, calls: &[Collective]) -> Result<()> {
+    fn send(
+        &self,
+        hub: &Hub,
+        state: &mut SimState,
+        lane: usize,
+        calls: &[Collective],
+    ) -> Result<()> {
         let (start, end) =
             state.run_now(lane, self.label(calls), &Cost::Transfer(self.cost(calls)))?;
         for call in calls {
@@ -158,13 +164,13 @@ impl SimCommunicator {
     fn meet(
         &self,
         hub: &Arc<Hub>,
-        state: &mut State,
+        state: &mut SimState,
         lane: usize,
-        receipts: &[Collective],
+        receives: &[Collective],
         together: &[Collective],
     ) -> Result<()> {
         let label = self.label(if together.is_empty() {
-            receipts
+            receives
         } else {
             together
         });
@@ -172,9 +178,9 @@ impl SimCommunicator {
             hub: hub.clone(),
             rank: self.rank,
             patience: self.patience.clone(),
-            receipts: receipts
+            receives: receives
                 .iter()
-                .filter_map(|call| self.receipt(call))
+                .filter_map(|call| self.queued_receive(call))
                 .collect(),
             round: (!together.is_empty()).then(|| self.round(state, together)),
         };
@@ -188,7 +194,7 @@ impl SimCommunicator {
         Ok(())
     }
 
-    fn round(&self, state: &mut State, calls: &[Collective]) -> Round {
+    fn round(&self, state: &mut SimState, calls: &[Collective]) -> Round {
         let number = self.rounds.replace(self.rounds.get() + 1);
         let call = calls
             .iter()
@@ -207,13 +213,13 @@ impl SimCommunicator {
         }
     }
 
-    fn receipt(&self, call: &Collective) -> Option<Receipt> {
+    fn queued_receive(&self, call: &Collective) -> Option<QueuedReceive> {
         let Collective::Recv { buffer, from } = *call else {
             return None;
         };
         let cost = self.cost(std::slice::from_ref(call));
         let key = self.next_message(from, self.rank);
-        Some(Receipt {
+        Some(QueuedReceive {
             key,
             buffer,
             seconds: cost.latency_s + cost.transfer_s,

@@ -1,6 +1,7 @@
 //! The place where the live ranks of a group exchange times.
 
-use crate::{lock, state::Host};
+use crate::state::Host;
+use hal::lock;
 use hal::{DType, Error, Result};
 use std::{
     collections::HashMap,
@@ -32,11 +33,11 @@ pub(super) struct Hub {
     pub(super) members: Vec<usize>,
     /// Indices of the live members, in order.
     pub(super) live: Vec<usize>,
-    state: Mutex<State>,
+    state: Mutex<HubState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HubState {
     hosts: HashMap<usize, Arc<Host>>,
     sent: HashMap<MessageKey, Sent>,
     rounds: HashMap<u64, Round>,

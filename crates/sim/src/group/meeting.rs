@@ -1,7 +1,7 @@
 //! Work that depends on other live ranks: receives, and collectives with them.
 
 use super::hub::{Hub, MessageKey, Sent};
-use crate::lock;
+use hal::lock;
 use hal::{AbortSignal, Collective, Error, RawSlice, Result};
 use std::{
     sync::{Arc, Mutex},
@@ -14,14 +14,14 @@ pub(crate) struct Meeting {
     pub(super) hub: Arc<Hub>,
     pub(super) rank: usize,
     pub(super) patience: Patience,
-    pub(super) receipts: Vec<Receipt>,
+    pub(super) receives: Vec<QueuedReceive>,
     /// The collectives, if the call has any.
     pub(super) round: Option<Round>,
 }
 
 /// A message to be received.
 #[derive(Debug)]
-pub(super) struct Receipt {
+pub(super) struct QueuedReceive {
     pub(super) key: MessageKey,
     pub(super) buffer: RawSlice,
     pub(super) seconds: f64,
@@ -64,13 +64,13 @@ impl Meeting {
     pub(crate) fn hold(&self, ready: f64) -> Result<Option<(f64, f64)>> {
         self.come(ready);
         let (mut start, mut end) = (ready, ready);
-        for receipt in &self.receipts {
-            let Ok(sent) = self.hub.look(receipt.key) else {
+        for receive in &self.receives {
+            let Ok(sent) = self.hub.look(receive.key) else {
                 return Ok(None);
             };
-            self.compare(receipt, &sent)?;
+            self.compare(receive, &sent)?;
             start = start.max(sent.start);
-            end = end.max(arrival(ready, receipt, &sent));
+            end = end.max(arrival(ready, receive, &sent));
         }
         if let Some(round) = &self.round {
             let Some(last) = self.hub.gather(round.number)? else {
@@ -79,9 +79,9 @@ impl Meeting {
             start = start.max(last);
             end = end.max(start + round.seconds);
         }
-        self.receipts
+        self.receives
             .iter()
-            .for_each(|receipt| self.hub.forget(receipt.key));
+            .for_each(|receive| self.hub.forget(receive.key));
         Ok(Some((start, end)))
     }
 
@@ -90,8 +90,8 @@ impl Meeting {
     /// # Errors
     /// [`Error::Aborted`].
     pub(crate) fn may_end_by(&self, ready: f64, host: f64) -> Result<bool> {
-        for receipt in &self.receipts {
-            if !self.comes_by(receipt, ready, host)? {
+        for receive in &self.receives {
+            if !self.comes_by(receive, ready, host)? {
                 return Ok(false);
             }
         }
@@ -99,12 +99,12 @@ impl Meeting {
     }
 
     // Checks until the time of the message is known, or is known not to be before `host`.
-    fn comes_by(&self, receipt: &Receipt, ready: f64, host: f64) -> Result<bool> {
+    fn comes_by(&self, receive: &QueuedReceive, ready: f64, host: f64) -> Result<bool> {
         let start = Instant::now();
         loop {
-            match self.hub.look(receipt.key) {
-                Ok(sent) => return Ok(arrival(ready, receipt, &sent) < host),
-                Err(clock) if clock + receipt.seconds >= host => return Ok(false),
+            match self.hub.look(receive.key) {
+                Ok(sent) => return Ok(arrival(ready, receive, &sent) < host),
+                Err(clock) if clock + receive.seconds >= host => return Ok(false),
                 Err(_) => {}
             }
             self.check_patience(start.elapsed())?;
@@ -121,12 +121,12 @@ impl Meeting {
         if waited <= self.patience.timeout {
             return Ok(());
         }
-        let late = |receipt: &&Receipt| self.hub.look(receipt.key).is_err();
-        let (operation, sequence, missing) = match (self.receipts.iter().find(late), &self.round) {
-            (Some(receipt), _) => (
+        let late = |receive: &&QueuedReceive| self.hub.look(receive.key).is_err();
+        let (operation, sequence, missing) = match (self.receives.iter().find(late), &self.round) {
+            (Some(receive), _) => (
                 "recv",
-                receipt.key.number,
-                vec![self.hub.members[receipt.key.from]],
+                receive.key.number,
+                vec![self.hub.members[receive.key.from]],
             ),
             (None, Some(round)) => ("collective", round.number, self.hub.absent(round.number)),
             (None, None) => return Ok(()),
@@ -142,12 +142,12 @@ impl Meeting {
         })
     }
 
-    fn compare(&self, receipt: &Receipt, sent: &Sent) -> Result<()> {
-        let (buffer, Sent { len, dtype, .. }) = (receipt.buffer, *sent);
+    fn compare(&self, receive: &QueuedReceive, sent: &Sent) -> Result<()> {
+        let (buffer, Sent { len, dtype, .. }) = (receive.buffer, *sent);
         if (buffer.len, buffer.dtype) == (len, dtype) {
             return Ok(());
         }
-        let MessageKey { from, to, number } = receipt.key;
+        let MessageKey { from, to, number } = receive.key;
         let sent = Collective::Send {
             buffer: RawSlice {
                 len,
@@ -165,6 +165,6 @@ impl Meeting {
 
 // A message starts once both sides are ready, and arrives once all of it has left. Incoming links are separate
 // from outgoing ones, and the sender has already reserved its own.
-fn arrival(ready: f64, receipt: &Receipt, sent: &Sent) -> f64 {
-    (ready.max(sent.start) + receipt.seconds).max(sent.end)
+fn arrival(ready: f64, receive: &QueuedReceive, sent: &Sent) -> f64 {
+    (ready.max(sent.start) + receive.seconds).max(sent.end)
 }

@@ -1,7 +1,8 @@
 //! Finds the hub of a group: a process-wide table from ids to groups with members.
 
 use super::{communicator::SimCommunicator, hub::Hub, meeting::Patience};
-use crate::{lock, state::Shared};
+use crate::state::Shared;
+use hal::lock;
 use hal::{Communicator, Error, GroupId, Join, Result};
 use std::{
     collections::HashMap,

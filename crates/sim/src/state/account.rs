@@ -1,6 +1,6 @@
 //! Accounts for time: idle times and their reasons, the log, the breakdown.
 
-use super::State;
+use super::SimState;
 use crate::{
     breakdown::Breakdown,
     work::{Gap, Label, Reason, Work},
@@ -8,7 +8,7 @@ use crate::{
 use hal::Result;
 use std::sync::Arc;
 
-impl State {
+impl SimState {
     /// Index of a group, used in labels.
     pub(crate) fn group(&mut self, label: &str) -> u16 {
         self.breakdown.group(label)
@@ -27,7 +27,7 @@ impl State {
     /// Starts a breakdown from now.
     ///
     /// # Errors
-    /// As [`now`](State::now).
+    /// As [`now`](SimState::now).
     pub(crate) fn begin(&mut self) -> Result<()> {
         self.begin = self.now()?;
         self.breakdown = self.breakdown.emptied();
@@ -37,7 +37,7 @@ impl State {
     /// The breakdown from its start to now, where the next one starts.
     ///
     /// # Errors
-    /// As [`now`](State::now).
+    /// As [`now`](SimState::now).
     pub(crate) fn finish(&mut self) -> Result<Breakdown> {
         let end = self.now()?;
         if let Some(main) = self.main {

@@ -1,9 +1,9 @@
 //! A rank's host, as the threads of other ranks see it.
 
-use crate::lock;
+use hal::lock::{lock, wait_timeout_while};
 use std::{
     sync::{
-        Condvar, Mutex, PoisonError,
+        Condvar, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -41,10 +41,8 @@ impl Host {
     /// Waits for a notification after the first `seen`, for at most about `limit`.
     pub(super) fn wait(&self, seen: u64, limit: Duration) {
         let guard = lock(&self.news);
-        drop(
-            self.bell
-                .wait_timeout_while(guard, limit, |news| *news == seen)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        drop(wait_timeout_while(&self.bell, guard, limit, |news| {
+            *news == seen
+        }));
     }
 }

@@ -1,6 +1,6 @@
 //! Streams and events as a device stores them.
 
-use super::State;
+use super::SimState;
 use crate::point::Point;
 use hal::{Result, StreamKind};
 
@@ -47,7 +47,7 @@ const LATER_LOOKS: f64 = 0.005;
 // This many checks in a row do not count as a wait yet, because an allocation checks which blocks are free.
 const GLANCES: u32 = 256;
 
-impl State {
+impl SimState {
     /// Adds a stream, and returns its number.
     pub(crate) fn add_lane(&mut self, kind: StreamKind) -> usize {
         self.lanes.push(Lane {

@@ -12,14 +12,13 @@ use crate::{
     breakdown::Breakdown,
     cost::Costs,
     links::Links,
-    lock,
     memory::AddressSpace,
     pending::{Pending, Task},
     point::Cause,
     work::{Label, Reason, Work},
 };
 use grid::machine::Cost as Transfer;
-use hal::{DeviceId, Error, Result, StreamKind};
+use hal::{DeviceId, Error, Result, StreamKind, lock};
 use lanes::{Events, Lane};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -31,13 +30,13 @@ pub(crate) struct Shared {
     /// World ranks that are threads, in order; `None` if all are.
     pub(crate) live: Option<Arc<[usize]>>,
     pub(crate) host: Arc<Host>,
-    state: Mutex<State>,
+    state: Mutex<SimState>,
 }
 
 impl Shared {
     pub(crate) fn new(id: DeviceId, costs: Arc<Costs>, live: Option<Arc<[usize]>>) -> Shared {
         let host = Arc::new(Host::default());
-        let state = Mutex::new(State::new(id, &costs, host.clone()));
+        let state = Mutex::new(SimState::new(id, &costs, host.clone()));
         Shared {
             id,
             costs,
@@ -47,7 +46,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SimState> {
         lock(&self.state)
     }
 }
@@ -73,7 +72,7 @@ impl Cost {
 
 /// The part of a device that changes while a program runs.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct SimState {
     pub(crate) memory: AddressSpace,
     /// Seconds of the host since the device was opened.
     pub(crate) host: f64,
@@ -99,9 +98,9 @@ pub(crate) struct State {
     log: Option<Vec<Work>>,
 }
 
-impl State {
-    fn new(id: DeviceId, costs: &Costs, shown: Arc<Host>) -> State {
-        State {
+impl SimState {
+    fn new(id: DeviceId, costs: &Costs, shown: Arc<Host>) -> SimState {
+        SimState {
             memory: AddressSpace::new(id, costs.memory_bytes()),
             host: 0.0,
             shown,
@@ -144,7 +143,7 @@ impl State {
     /// Queues work on a stream, determines the stream's time if it is unknown, and returns start and end.
     ///
     /// # Errors
-    /// As [`run`](State::run).
+    /// As [`run`](SimState::run).
     pub(crate) fn run_now(&mut self, lane: usize, label: Label, cost: &Cost) -> Result<(f64, f64)> {
         self.settle_lane(lane)?;
         self.launch();

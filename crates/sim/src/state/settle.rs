@@ -1,6 +1,6 @@
 //! Times that depend on other live ranks.
 
-use super::State;
+use super::SimState;
 use crate::{
     pending::{Pending, Task},
     point::Point,
@@ -15,7 +15,7 @@ use std::{
 // The longest sleep of a thread that also watches for an abort.
 const POLL: Duration = Duration::from_millis(20);
 
-impl State {
+impl SimState {
     /// Queues work whose time is determined when something needs it.
     pub(crate) fn defer(&mut self, lane: usize, label: Label, task: Task) {
         self.launch();
@@ -35,7 +35,7 @@ impl State {
     /// The start of the next work launched, if it is known. On a compute stream it is determined now.
     ///
     /// # Errors
-    /// As [`settle`](State::settle).
+    /// As [`settle`](SimState::settle).
     pub(crate) fn next_start(&mut self, lane: usize) -> Result<Option<f64>> {
         if self.lanes[lane].kind == StreamKind::Compute {
             self.settle_lane(lane)?;

@@ -1,4 +1,4 @@
-use super::{Cost, State};
+use super::{Cost, SimState};
 use crate::{
     cost::Costs,
     work::{Category, Label, Reason},
@@ -43,15 +43,15 @@ fn pieces(shared: bool) -> impl Strategy<Value = Vec<Piece>> {
     prop::collection::vec(piece, 1..40)
 }
 
-fn state(slowdown: f64) -> State {
+fn state(slowdown: f64) -> SimState {
     let machine = Machine::find("perlmutter").unwrap();
     let id = DeviceId {
         vendor: VendorId::SIM,
         ordinal: 0,
     };
-    let mut state = State {
+    let mut state = SimState {
         slowdown,
-        ..State::new(id, &Costs::new(Arc::new(machine), 1), Arc::default())
+        ..SimState::new(id, &Costs::new(Arc::new(machine), 1), Arc::default())
     };
     for kind in [
         StreamKind::Compute,
@@ -63,7 +63,7 @@ fn state(slowdown: f64) -> State {
     state
 }
 
-fn label(state: &mut State, lane: usize) -> Label {
+fn label(state: &mut SimState, lane: usize) -> Label {
     let group = (lane > 0).then(|| state.group(&format!("links {lane}")));
     let category = if lane > 0 {
         Category::Collective
@@ -79,7 +79,7 @@ fn label(state: &mut State, lane: usize) -> Label {
     }
 }
 
-fn run(state: &mut State, pieces: &[Piece]) {
+fn run(state: &mut SimState, pieces: &[Piece]) {
     for piece in pieces {
         match *piece {
             Piece::Compute(lane, seconds) => {

@@ -2,7 +2,7 @@
 
 use super::{
     Var,
-    node::{Gradients, Node, Place},
+    node::{Gradients, Node, NodeOutput},
 };
 use crate::{Tensor, ops};
 use hal::{Error, Result};
@@ -53,8 +53,8 @@ pub fn backward(roots: Vec<(Var, Tensor)>) -> Result<()> {
 struct Pending(BTreeMap<u64, (Rc<Node>, Gradients)>);
 
 impl Pending {
-    fn arrive(&mut self, place: Place, gradient: Tensor) -> Result<()> {
-        let Place { node, output } = place;
+    fn arrive(&mut self, place: NodeOutput, gradient: Tensor) -> Result<()> {
+        let NodeOutput { node, output } = place;
         let entry = self.0.entry(node.id);
         let (_, gradients) = entry.or_insert_with(|| (node.clone(), vec![None; node.num_outputs]));
         gradients[output] = Some(match gradients[output].take() {

@@ -14,7 +14,7 @@ pub(crate) type Backward = Box<dyn FnOnce(Gradients) -> Result<Gradients>>;
 
 /// Which output of which node a tensor is.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct NodeOutput {
     pub(crate) node: Rc<Node>,
     pub(crate) output: usize,
 }
@@ -22,14 +22,14 @@ pub(crate) struct Place {
 pub(crate) struct Node {
     pub(crate) id: u64,
     pub(crate) name: &'static str,
-    pub(crate) inputs: RefCell<Vec<Option<Place>>>,
+    pub(crate) inputs: RefCell<Vec<Option<NodeOutput>>>,
     pub(crate) num_outputs: usize,
     // Taken by the backward pass, so that what it saved is freed at once.
     pub(crate) backward: RefCell<Option<Backward>>,
 }
 
 // What a dropped node held, until the outermost drop of this thread lets go of it.
-type Remains = (Vec<Option<Place>>, Option<Backward>);
+type Remains = (Vec<Option<NodeOutput>>, Option<Backward>);
 
 thread_local! {
     static REMAINS: RefCell<Vec<Remains>> = const { RefCell::new(Vec::new()) };

@@ -1,6 +1,6 @@
 //! A tensor with its place on the tape.
 
-use super::node::{Gradients, Node, Place};
+use super::node::{Gradients, Node, NodeOutput};
 use crate::{Device, Tensor};
 use hal::Result;
 use std::{cell::RefCell, fmt, rc::Rc};
@@ -9,7 +9,7 @@ use std::{cell::RefCell, fmt, rc::Rc};
 #[derive(Clone)]
 pub struct Var {
     tensor: Tensor,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<NodeOutput>,
 }
 
 /// Where the gradient of a [`tracked`](Var::tracked) tensor arrives.
@@ -53,7 +53,7 @@ impl Var {
         let node = device.with_gradients(|| record(&device, "leaf", Vec::new(), 1, take));
         Var {
             tensor,
-            place: Some(Place { node, output: 0 }),
+            place: Some(NodeOutput { node, output: 0 }),
         }
     }
 
@@ -79,7 +79,7 @@ impl Var {
         let places = inputs.iter().map(|input| input.place.clone()).collect();
         let node = record(&device, name, places, outputs.len(), backward);
         let place = |output| {
-            Some(Place {
+            Some(NodeOutput {
                 node: node.clone(),
                 output,
             })
@@ -150,7 +150,7 @@ impl Var {
 fn record(
     device: &Device,
     name: &'static str,
-    inputs: Vec<Option<Place>>,
+    inputs: Vec<Option<NodeOutput>>,
     num_outputs: usize,
     backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static,
 ) -> Rc<Node> {

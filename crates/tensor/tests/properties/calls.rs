@@ -2,7 +2,7 @@
 
 use crate::world::{Step, World};
 use fascicle_tensor::{
-    DType, Error, MemoryKind, Parts, ReduceOp, Result, Tensor, Var,
+    DType, Error, MemoryKind, ReduceOp, Result, Tensor, UnevenShards, Var,
     autograd::backward,
     ops::{
         self, BinaryOp, CustomKernel, Region, Transpose, UnaryOp,
@@ -654,8 +654,8 @@ fn parts(world: &mut World, step: &Step, scatter: bool) -> Result<()> {
             (false, _) => Counts::Uneven(step.sizes[..step.small(3) % 4].to_vec()),
         })
         .collect();
-    let all: Vec<Parts<'_>> = (0..3)
-        .map(|pair| Parts {
+    let all: Vec<UnevenShards<'_>> = (0..3)
+        .map(|pair| UnevenShards {
             send: &tensors[2 * pair],
             recv: &tensors[2 * pair + usize::from(step.small(2) > 2)],
             counts: &counts[pair],

@@ -10,9 +10,9 @@
 pub mod collectives;
 pub mod kernels;
 pub mod layers;
+pub mod matmuls;
 pub mod memory;
 pub mod order;
-pub mod products;
 
 use std::sync::Arc;
 use tensor::{DType, Device, Tensor};
@@ -33,8 +33,8 @@ macro_rules! contract_tests {
             $crate::contract::order::check($open);
         }
         #[test]
-        fn products_of_all_transposes_and_types() {
-            $crate::contract::products::check($open);
+        fn matmuls_of_all_transposes_and_types() {
+            $crate::contract::matmuls::check($open);
         }
         #[test]
         fn elementwise_kernels_of_all_types() {

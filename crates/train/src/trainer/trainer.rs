@@ -248,7 +248,7 @@ impl Trainer {
     fn agree_once(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.has_agreed, true) {
             let everyone = self.context.world().everyone();
-            self.context.device().agree_on_products(&*everyone)?;
+            self.context.device().agree_on_matmuls(&*everyone)?;
         }
         Ok(())
     }

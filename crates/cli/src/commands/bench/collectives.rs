@@ -2,7 +2,7 @@
 
 use super::{
     file,
-    links::{self, Kind, measure_links},
+    links::{self, GroupShape, measure_links},
 };
 use crate::{
     device,
@@ -94,7 +94,7 @@ impl Collectives {
                 .map(|(operation, bytes)| measure(device, &group, operation, bytes))
                 .collect::<train::Result<_>>()?;
             let kinds = if saves {
-                Kind::all(world.size())
+                GroupShape::all(world.size())
             } else {
                 Vec::new()
             };

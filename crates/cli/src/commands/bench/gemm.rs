@@ -48,7 +48,7 @@ pub(crate) struct Gemm {
 
 /// A GEMM as a layer requests it: `m x k` times `k x n`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Product {
+pub(super) struct GemmShape {
     pub(super) what: &'static str,
     pub(super) transpose: Transpose,
     pub(super) m: usize,
@@ -59,7 +59,7 @@ pub(super) struct Product {
 /// A GEMM with its matrices.
 #[derive(Debug)]
 pub(super) struct Ready {
-    product: Product,
+    product: GemmShape,
     operands: [Tensor; 3],
 }
 
@@ -107,9 +107,9 @@ impl Gemm {
     }
 
     // Forward, gradient of the input, gradient of the weights; the head's table is stored transposed.
-    fn products(&self) -> Vec<Product> {
+    fn products(&self) -> Vec<GemmShape> {
         let (t, h, v) = (self.tokens, self.hidden, self.vocabulary);
-        let product = |what, transpose, m, n, k| Product {
+        let product = |what, transpose, m, n, k| GemmShape {
             what,
             transpose,
             m,
@@ -134,7 +134,7 @@ impl Gemm {
     }
 }
 
-impl Product {
+impl GemmShape {
     /// Floating-point operations.
     pub(super) fn flop(self) -> f64 {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64
@@ -155,7 +155,7 @@ impl Product {
     }
 
     fn operands(self, device: &Device, dtype: DType) -> train::Result<[Tensor; 3]> {
-        let Product { m, n, k, .. } = self;
+        let GemmShape { m, n, k, .. } = self;
         let (a, b) = match self.transpose {
             Transpose::None => ([m, k], [k, n]),
             Transpose::First => ([k, m], [k, n]),
@@ -198,10 +198,10 @@ impl Ready {
     }
 }
 
-fn line(device: &Device, product: Product, dtype: DType, threads: usize) -> train::Result<Line> {
+fn line(device: &Device, product: GemmShape, dtype: DType, threads: usize) -> train::Result<Line> {
     let spread = Spread::of(&measure(&product.ready_as(device, dtype)?)?);
     let us = |seconds: f64| rounded(seconds * 1e6, 1);
-    let Product { what, m, n, k, .. } = product;
+    let GemmShape { what, m, n, k, .. } = product;
     Ok(Line {
         what,
         form: product.form(),
@@ -268,7 +268,7 @@ mod tests {
                 .products()
                 .into_iter()
                 .filter(|product| product.what.ends_with(word));
-            products.map(Product::flop).sum()
+            products.map(GemmShape::flop).sum()
         };
         assert_eq!(
             flop("forward"),

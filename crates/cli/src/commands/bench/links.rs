@@ -22,19 +22,20 @@ const OPERATIONS: [Operation; 4] = [
 /// Groups of `size` ranks whose neighbours are `inner` positions apart. Ranks of a node have neighbouring
 /// positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct GroupShape {
     /// Positions between neighbours.
     pub(crate) inner: usize,
     /// Ranks per group.
     pub(crate) size: usize,
 }
 
-impl Kind {
+impl GroupShape {
     /// Every kind of group whose size and distance divide a world of `ranks`.
-    pub(crate) fn all(ranks: usize) -> Vec<Kind> {
+    pub(crate) fn all(ranks: usize) -> Vec<GroupShape> {
         let divisors =
             |number: usize| (1..=number).filter(move |divisor| number.is_multiple_of(*divisor));
-        let of = move |size: usize| divisors(ranks / size).map(move |inner| Kind { inner, size });
+        let of =
+            move |size: usize| divisors(ranks / size).map(move |inner| GroupShape { inner, size });
         divisors(ranks)
             .filter(|size| *size > 1)
             .flat_map(of)
@@ -88,7 +89,7 @@ impl Effort {
 pub(crate) fn measure_links(
     world: &World,
     device: &Device,
-    kinds: &[Kind],
+    kinds: &[GroupShape],
     effort: Effort,
 ) -> train::Result<Vec<Timed>> {
     let mut measured = Vec::new();
@@ -139,7 +140,7 @@ fn points(
 }
 
 // A grid whose Y axis has groups of the given kind.
-fn context(world: &World, device: &Device, kind: Kind) -> train::Result<Context> {
+fn context(world: &World, device: &Device, kind: GroupShape) -> train::Result<Context> {
     let (x, y) = (kind.inner, kind.size);
     let degrees = Degrees {
         x,
@@ -242,12 +243,12 @@ mod tests {
 
     #[test]
     fn kinds_of_groups_divide_the_world() {
-        let all: Vec<_> = Kind::all(6)
+        let all: Vec<_> = GroupShape::all(6)
             .into_iter()
             .map(|kind| (kind.inner, kind.size))
             .collect();
         assert_eq!(all, [(1, 2), (3, 2), (1, 3), (2, 3), (1, 6)]);
-        assert!(Kind::all(1).is_empty());
+        assert!(GroupShape::all(1).is_empty());
     }
 
     #[test]

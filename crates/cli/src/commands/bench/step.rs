@@ -2,7 +2,7 @@
 //! systems.
 
 use super::{
-    gemm::Product,
+    gemm::GemmShape,
     workload::{self, Running, Sizes},
 };
 use crate::{
@@ -74,7 +74,7 @@ struct Measured {
     peak_gflops: f64,
 }
 
-struct Plan {
+struct StepRun {
     config: Config,
     text: Text,
     weights: Option<PlainFile>,
@@ -102,7 +102,7 @@ impl Step {
         }
     }
 
-    fn plan(&self, config: Config) -> Outcome<Plan> {
+    fn plan(&self, config: Config) -> Outcome<StepRun> {
         let weights = self
             .weights
             .as_ref()
@@ -114,7 +114,7 @@ impl Step {
             Some(file) if file.contains("ids") => stored_ids(file, text, config.training.batch)?,
             _ => workload::random_ids(text, config.training.batch),
         };
-        Ok(Plan {
+        Ok(StepRun {
             config,
             text,
             weights,
@@ -179,7 +179,7 @@ fn stored_ids(file: &PlainFile, text: Text, batch: usize) -> Outcome<Vec<u32>> {
     }
 }
 
-impl Plan {
+impl StepRun {
     fn measure(&self, world: &World, device: &Device) -> train::Result<Measured> {
         let (seconds, losses) = self.steps(world, device)?;
         let tensor_bytes = device.memory_use().peak;
@@ -227,7 +227,7 @@ impl Plan {
 
 // The best rate that GEMMs reach on all ranks together, which share the processors as they do in a step.
 fn peak_gflops(world: &World, device: &Device, dtype: DType) -> train::Result<f64> {
-    let product = Product {
+    let product = GemmShape {
         what: "peak",
         transpose: Transpose::None,
         m: 1024,

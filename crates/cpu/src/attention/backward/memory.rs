@@ -2,7 +2,7 @@
 
 use super::super::{
     BLOCK,
-    blocks::Parts,
+    blocks::ScratchSlices,
     dropout::Mask,
     pack::{padded, panels_len},
     place::Head,
@@ -75,7 +75,7 @@ impl<'a, R> Scratch<'a, R> {
     }
 
     pub(super) fn of(shape: &AttentionShape, memory: &'a mut [R]) -> Self {
-        let mut parts = Parts(memory);
+        let mut parts = ScratchSlices(memory);
         let [
             keys,
             key_panels,

@@ -12,7 +12,7 @@ use super::{
     softmax::{dot, gradients},
 };
 use crate::element::{Element, Real};
-use crate::{pool::Pool, product::scratch::with_scratch};
+use crate::{matmul::scratch::with_scratch, pool::Pool};
 use hal::kernel::AttentionBackward;
 use memory::{Piece, Queries, Rows, Scratch};
 use pulp::{Simd, WithSimd};

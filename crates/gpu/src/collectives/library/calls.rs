@@ -12,7 +12,7 @@ use rccl_sys::{
 use std::ffi::{c_int, c_void};
 
 /// Where calls go.
-pub(super) struct Call<'a> {
+pub(super) struct LibraryCall<'a> {
     pub(super) session: &'a Session,
     /// One number on the device, for barriers.
     pub(super) token: Address,
@@ -28,7 +28,7 @@ macro_rules! call {
     }};
 }
 
-impl Call<'_> {
+impl LibraryCall<'_> {
     /// Queues the collectives; several form a group.
     ///
     /// # Safety

@@ -1,6 +1,7 @@
 //! What is queued on a communicator and has not run yet.
 
-use crate::{context::Context, event::Point, lock::lock, table::Handle, wait::pause};
+use crate::{context::Context, event::Point, table::Handle, wait::pause};
+use hal::lock;
 use hal::{Collective, Error, Join, Result};
 use std::{
     collections::VecDeque,
@@ -10,10 +11,10 @@ use std::{
 
 /// The queued calls of one communicator, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Flight(Mutex<State>);
+pub(super) struct Flight(Mutex<FlightState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct FlightState {
     queued: VecDeque<Queued>,
     sequence: u64,
     // When a call was last seen to have run.
@@ -76,7 +77,7 @@ impl Flight {
     }
 }
 
-impl State {
+impl FlightState {
     // Forgets what has run. Calls on several streams may run in another order; the oldest holds up the rest here.
     fn arrive(&mut self) -> Result<()> {
         while let Some(oldest) = self.queued.front() {

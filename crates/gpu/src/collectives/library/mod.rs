@@ -117,7 +117,7 @@ impl Drop for Token {
 impl Shared {
     // Safety: as for `Communicator::run`.
     unsafe fn run(&self, core: &Core, collectives: &[Collective]) -> Result<()> {
-        let call = calls::Call {
+        let call = calls::LibraryCall {
             session: &self.session,
             token: self.token.address,
             stream: core.handle(),

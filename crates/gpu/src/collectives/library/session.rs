@@ -6,10 +6,10 @@
 use super::flight::others;
 use crate::{
     context::{Context, vendor},
-    lock::lock,
     table::Fault,
     wait::pause,
 };
+use hal::lock;
 use hal::{Error, Join, Result};
 use rccl_sys::{Comm, Config, Nccl, Status, UniqueId, status};
 use std::{

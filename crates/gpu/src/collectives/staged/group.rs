@@ -7,7 +7,8 @@ use super::{
     meeting::{Key, Post},
     readings::{Reading, Readings},
 };
-use crate::{event::Point, lock::lock};
+use crate::event::Point;
+use hal::lock;
 use hal::{Collective, Error, Join, Result};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,12 +21,12 @@ use std::{
 pub(super) struct Group {
     label: String,
     members: Vec<usize>,
-    state: Mutex<State>,
+    state: Mutex<GroupState>,
     change: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GroupState {
     meetings: HashMap<Key, Meeting>,
     failed: Option<Error>,
     left: BTreeSet<usize>,
@@ -83,7 +84,11 @@ impl Group {
         }
     }
 
-    fn nap<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+    fn nap<'a>(
+        &self,
+        state: MutexGuard<'a, GroupState>,
+        time: Duration,
+    ) -> MutexGuard<'a, GroupState> {
         self.change
             .wait_timeout(state, time)
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -112,7 +117,7 @@ impl Group {
 
     fn go_on(
         &self,
-        state: &mut State,
+        state: &mut GroupState,
         key: Key,
         ranks: &[usize],
         join: &Join,
@@ -149,7 +154,7 @@ impl Group {
         self.fail_locked(&mut lock(&self.state), error)
     }
 
-    fn fail_locked(&self, state: &mut State, error: Error) -> Error {
+    fn fail_locked(&self, state: &mut GroupState, error: Error) -> Error {
         self.change.notify_all();
         state.failed.get_or_insert(error).clone()
     }
@@ -185,7 +190,7 @@ impl Group {
     }
 }
 
-impl State {
+impl GroupState {
     fn missing(&self, key: Key, ranks: &[usize]) -> Vec<usize> {
         let meeting = self.meetings.get(&key);
         let absent =

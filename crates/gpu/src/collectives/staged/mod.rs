@@ -13,8 +13,9 @@ mod readings;
 mod reads;
 mod run;
 
-use crate::{context::Context, kernels::Module, lock::lock, stream::GpuStream};
+use crate::{context::Context, kernels::Module, stream::GpuStream};
 use group::Group;
+use hal::lock;
 use hal::{Collective, Communicator, Error, Join, Result, Stream};
 use meeting::{Key, Post};
 use run::Run;

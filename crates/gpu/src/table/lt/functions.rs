@@ -17,7 +17,7 @@ pub type Create = unsafe extern "C" fn(*mut Opaque) -> Status;
 /// Ends an object.
 pub type Destroy = unsafe extern "C" fn(Opaque) -> Status;
 /// Makes the description of a product: type of the sums, type of the scales.
-pub type CreateProduct = unsafe extern "C" fn(*mut Opaque, c_int, c_int) -> Status;
+pub type CreateMatmulDesc = unsafe extern "C" fn(*mut Opaque, c_int, c_int) -> Status;
 /// Makes the description of a matrix: type, rows, columns, leading dimension.
 pub type CreateMatrix = unsafe extern "C" fn(*mut Opaque, c_int, u64, u64, i64) -> Status;
 /// Sets an attribute: its number, its value's address and size.
@@ -65,7 +65,7 @@ pub type Reason = unsafe extern "C" fn(Status) -> *const c_char;
 pub struct LtFunctions {
     pub create: Named<Create>,
     pub destroy: Named<Destroy>,
-    pub create_product: Named<CreateProduct>,
+    pub create_product: Named<CreateMatmulDesc>,
     pub destroy_product: Named<Destroy>,
     pub set_product: Named<Set>,
     pub create_matrix: Named<CreateMatrix>,

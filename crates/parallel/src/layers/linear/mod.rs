@@ -23,35 +23,35 @@ use tensor::{Result, ops::Transpose};
 
 /// Which axis a layer contracts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LinearKind {
     /// Reads features cut by Y, emits features cut by X.
     Normal,
     /// Reads features cut by X, emits features cut by Y.
     Transposed,
 }
 
-impl Kind {
+impl LinearKind {
     /// The axis that cuts the features that the layer reads.
     pub const fn reads(self) -> Axis {
         match self {
-            Kind::Normal => Axis::Y,
-            Kind::Transposed => Axis::X,
+            LinearKind::Normal => Axis::Y,
+            LinearKind::Transposed => Axis::X,
         }
     }
 
     /// The axis that cuts the features that the layer emits.
     pub const fn emits(self) -> Axis {
         match self {
-            Kind::Normal => Axis::X,
-            Kind::Transposed => Axis::Y,
+            LinearKind::Normal => Axis::X,
+            LinearKind::Transposed => Axis::Y,
         }
     }
 
     /// The other kind.
-    pub const fn other(self) -> Kind {
+    pub const fn other(self) -> LinearKind {
         match self {
-            Kind::Normal => Kind::Transposed,
-            Kind::Transposed => Kind::Normal,
+            LinearKind::Normal => LinearKind::Transposed,
+            LinearKind::Transposed => LinearKind::Normal,
         }
     }
 }
@@ -91,7 +91,7 @@ pub struct Linear {
     /// out, if there is one.
     pub bias: Option<Parameter>,
     /// Which axis the layer contracts over.
-    pub kind: Kind,
+    pub kind: LinearKind,
     /// How the weight lies in memory.
     pub storage: Storage,
     /// Number of output features.
@@ -108,7 +108,7 @@ impl Linear {
         name: &str,
         in_features: usize,
         out_features: usize,
-        kind: Kind,
+        kind: LinearKind,
         init: Init,
         with_bias: bool,
     ) -> Result<Linear> {
@@ -151,7 +151,7 @@ impl Linear {
         Linear {
             weight: table.clone(),
             bias: None,
-            kind: Kind::Normal,
+            kind: LinearKind::Normal,
             storage: Storage::OutIn,
             out_features,
         }
@@ -162,6 +162,6 @@ fn layout(dims: Vec<Vec<Axis>>) -> Layout {
     Layout::cut(dims).expect("X, Y and Z cut one dim each")
 }
 
-fn layout_of_bias(kind: Kind) -> Layout {
+fn layout_of_bias(kind: LinearKind) -> Layout {
     layout(vec![vec![kind.emits()]])
 }

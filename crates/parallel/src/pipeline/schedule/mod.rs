@@ -40,5 +40,5 @@ pub use message_driven::{Decision, MessageDriven, Ready};
 pub use one_forward_one_backward::one_forward_one_backward;
 pub use partition::{assign, balance};
 pub use program::Schedule;
-pub use shape::Place;
+pub use shape::ChunkLocation;
 pub use simulate::{Hop, Pace, simulate};

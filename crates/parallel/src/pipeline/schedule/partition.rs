@@ -1,6 +1,6 @@
 //! Cuts the model's layers into stages by cost.
 
-use super::{Place, Result, ScheduleError};
+use super::{ChunkLocation, Result, ScheduleError};
 use std::ops::Range;
 
 /// Sums of squares this close are called equal, so that rounding does not choose between equal partitions.
@@ -129,7 +129,8 @@ pub fn assign(
             needed: format!("{num_stages} stages x {num_chunks} chunks, at least 1"),
         });
     }
-    let at = |stage, chunk| ranges[Place { stage, chunk }.virtual_stage(num_stages)].clone();
+    let at =
+        |stage, chunk| ranges[ChunkLocation { stage, chunk }.virtual_stage(num_stages)].clone();
     Ok((0..num_stages)
         .map(|stage| (0..num_chunks).map(|chunk| at(stage, chunk)).collect())
         .collect())

@@ -1,7 +1,9 @@
 //! Finds every action in a stage's list, and sees to it that the right ones are there, once, in an order that respects
 //! what each needs on its own stage.
 
-use super::{Action, Pass, Place, Result, Schedule, ScheduleError, action::Role, shape::Shape};
+use super::{
+    Action, ChunkLocation, Pass, Result, Schedule, ScheduleError, action::Role, shape::Shape,
+};
 
 const NOWHERE: usize = usize::MAX;
 
@@ -83,7 +85,7 @@ impl Positions {
                 "a micro-batch below {num_micro_batches} and a chunk below {num_chunks}"
             ));
         }
-        let at = Place {
+        let at = ChunkLocation {
             stage: self.stage,
             chunk,
         };
@@ -120,7 +122,7 @@ impl Positions {
         let stage = self.stage;
         let mut due = self
             .shape
-            .actions(Place { stage, chunk }, pass, micro_batch);
+            .actions(ChunkLocation { stage, chunk }, pass, micro_batch);
         match due.find(|action| self.table[self.slot(*action)] == NOWHERE) {
             None => Ok(()),
             Some(action) => {

@@ -1,6 +1,6 @@
 //! The schedule itself: a list of actions for each stage.
 
-use super::{Action, Pass, Place, Result, shape::Shape};
+use super::{Action, ChunkLocation, Pass, Result, shape::Shape};
 use serde::{Deserialize, Serialize};
 
 /// For each stage the actions that it does, one after the other.
@@ -57,7 +57,7 @@ impl Schedule {
             tasks
                 .flat_map(|t| {
                     shape.actions(
-                        Place {
+                        ChunkLocation {
                             stage,
                             chunk: t.chunk,
                         },

@@ -9,26 +9,26 @@ const MAX_PASSES: usize = 1 << 22;
 
 /// Where a virtual stage lives: chunk `chunk` of stage `stage`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct ChunkLocation {
     /// Index along the Pipeline axis.
     pub stage: usize,
     /// Index among the model chunks of that stage.
     pub chunk: usize,
 }
 
-impl Place {
+impl ChunkLocation {
     /// The place of a virtual stage: stages take turns, so that chunk 0 of all stages comes before chunk 1 of any.
     ///
     /// # Panics
     /// If `num_stages` is zero.
-    pub fn of_virtual_stage(virtual_stage: usize, num_stages: usize) -> Place {
-        Place {
+    pub fn of_virtual_stage(virtual_stage: usize, num_stages: usize) -> ChunkLocation {
+        ChunkLocation {
             stage: virtual_stage % num_stages,
             chunk: virtual_stage / num_stages,
         }
     }
 
-    /// The inverse of [`Place::of_virtual_stage`].
+    /// The inverse of [`ChunkLocation::of_virtual_stage`].
     pub fn virtual_stage(self, num_stages: usize) -> usize {
         self.chunk * num_stages + self.stage
     }
@@ -73,18 +73,18 @@ impl Shape {
     }
 
     /// Where the input of this pass comes from: `None` at the start of the pass.
-    pub fn source(self, at: Place, pass: Pass) -> Option<Place> {
+    pub fn source(self, at: ChunkLocation, pass: Pass) -> Option<ChunkLocation> {
         let here = at.virtual_stage(self.num_stages);
         let there = match pass {
             Pass::Forward => here.checked_sub(1)?,
             Pass::Backward => here + 1,
         };
         (there < self.num_stages * self.num_chunks)
-            .then(|| Place::of_virtual_stage(there, self.num_stages))
+            .then(|| ChunkLocation::of_virtual_stage(there, self.num_stages))
     }
 
     /// Where the output of this pass goes: `None` at its end.
-    pub fn target(self, at: Place, pass: Pass) -> Option<Place> {
+    pub fn target(self, at: ChunkLocation, pass: Pass) -> Option<ChunkLocation> {
         self.source(at, pass.reverse())
     }
 
@@ -98,7 +98,7 @@ impl Shape {
     }
 
     /// The receive before this pass, if its input comes from another stage.
-    pub fn receive(self, at: Place, pass: Pass, micro_batch: usize) -> Option<Action> {
+    pub fn receive(self, at: ChunkLocation, pass: Pass, micro_batch: usize) -> Option<Action> {
         let source = self
             .source(at, pass)
             .filter(|source| source.stage != at.stage)?;
@@ -111,7 +111,7 @@ impl Shape {
     }
 
     /// The send after this pass, if its output goes to another stage.
-    pub fn send(self, at: Place, pass: Pass, micro_batch: usize) -> Option<Action> {
+    pub fn send(self, at: ChunkLocation, pass: Pass, micro_batch: usize) -> Option<Action> {
         let target = self
             .target(at, pass)
             .filter(|target| target.stage != at.stage)?;
@@ -126,7 +126,7 @@ impl Shape {
     /// All actions of one pass at one place, in the order in which they must happen there.
     pub fn actions(
         self,
-        at: Place,
+        at: ChunkLocation,
         pass: Pass,
         micro_batch: usize,
     ) -> impl Iterator<Item = Action> {
@@ -141,7 +141,7 @@ impl Shape {
     /// The other end of a message: the stage, and what that stage must do. `None` for a computation.
     pub fn counterpart(self, stage: usize, action: Action) -> Option<(usize, Action)> {
         let (at, pass) = (
-            Place {
+            ChunkLocation {
                 stage,
                 chunk: action.chunk(),
             },
@@ -161,7 +161,7 @@ impl Shape {
     /// What must come before this action on the same stage.
     pub fn needs(self, stage: usize, action: Action) -> impl Iterator<Item = Action> {
         let (at, pass, micro_batch) = (
-            Place {
+            ChunkLocation {
                 stage,
                 chunk: action.chunk(),
             },
@@ -195,18 +195,21 @@ mod tests {
     fn places_round_trip() {
         for virtual_stage in 0..24 {
             assert_eq!(
-                Place::of_virtual_stage(virtual_stage, 4).virtual_stage(4),
+                ChunkLocation::of_virtual_stage(virtual_stage, 4).virtual_stage(4),
                 virtual_stage
             );
         }
-        assert_eq!(Place::of_virtual_stage(6, 4), Place { stage: 2, chunk: 1 });
+        assert_eq!(
+            ChunkLocation::of_virtual_stage(6, 4),
+            ChunkLocation { stage: 2, chunk: 1 }
+        );
     }
 
     #[test]
     fn messages_wrap_from_the_last_stage_to_the_first() {
         let shape = Shape::new("test", 3, 2, 1).unwrap();
         let send = shape
-            .send(Place { stage: 2, chunk: 0 }, Pass::Forward, 0)
+            .send(ChunkLocation { stage: 2, chunk: 0 }, Pass::Forward, 0)
             .unwrap();
         assert_eq!(
             send,
@@ -228,7 +231,7 @@ mod tests {
     #[test]
     fn one_stage_hands_over_without_messages() {
         let shape = Shape::new("test", 1, 3, 1).unwrap();
-        let at = Place { stage: 0, chunk: 1 };
+        let at = ChunkLocation { stage: 0, chunk: 1 };
         assert_eq!(shape.actions(at, Pass::Forward, 0).count(), 1);
         let needs: Vec<_> = shape
             .needs(

@@ -1,7 +1,8 @@
 //! Runs the message-driven policy on all stages in virtual time, and writes down what it did as a schedule.
 
 use super::{
-    Decision, MessageDriven, Pass, Place, Ready, Result, Schedule, program::Task, shape::Shape,
+    ChunkLocation, Decision, MessageDriven, Pass, Ready, Result, Schedule, program::Task,
+    shape::Shape,
 };
 use std::{
     cmp::Reverse,
@@ -160,7 +161,10 @@ impl<D: FnMut(Hop) -> u64> World<D> {
         let end = now.saturating_add(duration);
         self.stages[stage].free_at = end;
         self.wakes.push(Reverse((end, stage)));
-        if let Some(target) = self.shape.target(Place { stage, chunk: 0 }, task.pass) {
+        if let Some(target) = self
+            .shape
+            .target(ChunkLocation { stage, chunk: 0 }, task.pass)
+        {
             let hop = Hop {
                 pass: task.pass,
                 micro_batch: task.micro_batch,

@@ -24,10 +24,10 @@ use saved::Saved;
 /// on a machine that has only the checkpoint.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(into = "Saved", try_from = "Saved")]
-pub struct Tokenizer(Kind);
+pub struct Tokenizer(TokenizerKind);
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum TokenizerKind {
     Bytes,
     Characters(CharacterTable),
     Json(JsonTokenizer),
@@ -40,12 +40,12 @@ const NUM_BYTES: usize = 256;
 impl Tokenizer {
     /// Each byte of the text is a token; reads any text, in any language.
     pub fn bytes() -> Tokenizer {
-        Tokenizer(Kind::Bytes)
+        Tokenizer(TokenizerKind::Bytes)
     }
 
     /// Each character that occurs in `documents` is a token, numbered in the order of Unicode.
     pub fn characters(documents: &[String]) -> Tokenizer {
-        Tokenizer(Kind::Characters(CharacterTable::of(documents)))
+        Tokenizer(TokenizerKind::Characters(CharacterTable::of(documents)))
     }
 
     /// The tokenizer of a `tokenizer.json` file of the `tokenizers` library, given by its content.
@@ -56,12 +56,14 @@ impl Tokenizer {
     /// # Errors
     /// [`super::Error::Tokenizer`] when the content describes no tokenizer, or the feature `tokenizers` is off.
     pub fn json(name: &str, content: &str) -> Result<Tokenizer> {
-        Ok(Tokenizer(Kind::Json(JsonTokenizer::parse(name, content)?)))
+        Ok(Tokenizer(TokenizerKind::Json(JsonTokenizer::parse(
+            name, content,
+        )?)))
     }
 
     /// Numbers are tokens already; text is numbers with spaces between. For token files without a tokenizer.
     pub fn ids(vocabulary_size: usize) -> Tokenizer {
-        Tokenizer(Kind::Ids { vocabulary_size })
+        Tokenizer(TokenizerKind::Ids { vocabulary_size })
     }
 
     /// The tokens of `text`.
@@ -71,10 +73,10 @@ impl Tokenizer {
     /// or for text that is no number; [`super::Error::TokenRange`] for a number outside the vocabulary.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         match &self.0 {
-            Kind::Bytes => Ok(text.bytes().map(u32::from).collect()),
-            Kind::Characters(table) => table.encode(text),
-            Kind::Json(json) => json.encode(text),
-            Kind::Ids { vocabulary_size } => ids::encode(text, *vocabulary_size),
+            TokenizerKind::Bytes => Ok(text.bytes().map(u32::from).collect()),
+            TokenizerKind::Characters(table) => table.encode(text),
+            TokenizerKind::Json(json) => json.encode(text),
+            TokenizerKind::Ids { vocabulary_size } => ids::encode(text, *vocabulary_size),
         }
     }
 
@@ -83,30 +85,30 @@ impl Tokenizer {
     /// Bytes that make no character, and tokens that a character table does not have, become U+FFFD.
     pub fn decode(&self, tokens: &[u32]) -> String {
         match &self.0 {
-            Kind::Bytes => decode_bytes(tokens),
-            Kind::Characters(table) => table.decode(tokens),
-            Kind::Json(json) => json.decode(tokens),
-            Kind::Ids { .. } => ids::decode(tokens),
+            TokenizerKind::Bytes => decode_bytes(tokens),
+            TokenizerKind::Characters(table) => table.decode(tokens),
+            TokenizerKind::Json(json) => json.decode(tokens),
+            TokenizerKind::Ids { .. } => ids::decode(tokens),
         }
     }
 
     /// All tokens are below this.
     pub fn vocabulary_size(&self) -> usize {
         match &self.0 {
-            Kind::Bytes => NUM_BYTES,
-            Kind::Characters(table) => table.len(),
-            Kind::Json(json) => json.vocabulary_size(),
-            Kind::Ids { vocabulary_size } => *vocabulary_size,
+            TokenizerKind::Bytes => NUM_BYTES,
+            TokenizerKind::Characters(table) => table.len(),
+            TokenizerKind::Json(json) => json.vocabulary_size(),
+            TokenizerKind::Ids { vocabulary_size } => *vocabulary_size,
         }
     }
 
     /// What reports call it: `bytes`, `characters`, `ids` or the name of its file.
     pub fn name(&self) -> &str {
         match &self.0 {
-            Kind::Bytes => "bytes",
-            Kind::Characters(_) => "characters",
-            Kind::Json(json) => json.name(),
-            Kind::Ids { .. } => "ids",
+            TokenizerKind::Bytes => "bytes",
+            TokenizerKind::Characters(_) => "characters",
+            TokenizerKind::Json(json) => json.name(),
+            TokenizerKind::Ids { .. } => "ids",
         }
     }
 
@@ -117,7 +119,7 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_documents(&self, documents: &[String]) -> Result<Tokens> {
-        if let Kind::Bytes = self.0 {
+        if let TokenizerKind::Bytes = self.0 {
             return Ok(Tokens::from_bytes(documents.join(SEPARATOR).into_bytes()));
         }
         let mut tokens = Vec::new();
@@ -132,11 +134,11 @@ impl Tokenizer {
 
     fn push_separator(&self, tokens: &mut Vec<u32>) -> Result<()> {
         match &self.0 {
-            Kind::Json(JsonTokenizer {
+            TokenizerKind::Json(JsonTokenizer {
                 document_end: Some(end),
                 ..
             }) => tokens.push(*end),
-            Kind::Ids { .. } => {}
+            TokenizerKind::Ids { .. } => {}
             _ => tokens.extend(self.encode(SEPARATOR)?),
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CharacterTable, JsonTokenizer, Kind, Tokenizer};
+use super::{CharacterTable, JsonTokenizer, Tokenizer, TokenizerKind};
 use crate::data::{Error, Result};
 
 /// What is written down: all that rebuilding takes.
@@ -21,15 +21,15 @@ pub(super) enum Saved {
 impl From<Tokenizer> for Saved {
     fn from(tokenizer: Tokenizer) -> Saved {
         match tokenizer.0 {
-            Kind::Bytes => Saved::Bytes,
-            Kind::Characters(table) => Saved::Characters {
+            TokenizerKind::Bytes => Saved::Bytes,
+            TokenizerKind::Characters(table) => Saved::Characters {
                 table: table.text(),
             },
-            Kind::Json(json) => Saved::Json {
+            TokenizerKind::Json(json) => Saved::Json {
                 name: json.name().to_owned(),
                 content: json.content().to_owned(),
             },
-            Kind::Ids { vocabulary_size } => Saved::Ids { vocabulary_size },
+            TokenizerKind::Ids { vocabulary_size } => Saved::Ids { vocabulary_size },
         }
     }
 }
@@ -40,12 +40,12 @@ impl TryFrom<Saved> for Tokenizer {
     fn try_from(saved: Saved) -> Result<Tokenizer> {
         match saved {
             Saved::Bytes => Ok(Tokenizer::bytes()),
-            Saved::Characters { table } => Ok(Tokenizer(Kind::Characters(
+            Saved::Characters { table } => Ok(Tokenizer(TokenizerKind::Characters(
                 CharacterTable::from_text(&table)?,
             ))),
-            Saved::Json { name, content } => Ok(Tokenizer(Kind::Json(JsonTokenizer::parse(
-                &name, &content,
-            )?))),
+            Saved::Json { name, content } => Ok(Tokenizer(TokenizerKind::Json(
+                JsonTokenizer::parse(&name, &content)?,
+            ))),
             Saved::Ids { vocabulary_size } => Ok(Tokenizer::ids(vocabulary_size)),
         }
     }

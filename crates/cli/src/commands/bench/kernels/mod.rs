@@ -189,7 +189,7 @@ fn measure(
         let line = Line::of(&case.name, case.family, dtype.name(), measured, copy_gbps);
         lines.push(match case.flop {
             None => line,
-            Some(flop) => line.of_products(flop / measured.seconds.median / 1e12),
+            Some(flop) => line.of_matmuls(flop / measured.seconds.median / 1e12),
         });
     }
     let [queued, finished] = launches::measure(device, repetitions)?;
@@ -249,7 +249,7 @@ impl Line {
     }
 
     // For operations that memory bandwidth does not limit.
-    fn of_products(self, tflop_per_s: f64) -> Line {
+    fn of_matmuls(self, tflop_per_s: f64) -> Line {
         Line {
             tflop_per_s: Some(rounded(tflop_per_s, 5)),
             share_of_copy: None,

@@ -83,7 +83,7 @@ fn a_line_of_json_has_what_its_kernel_has() {
         })
     );
     let attention =
-        json(&Line::of("attention 64", "attention", "bf16", measured, 5.0).of_products(1.5));
+        json(&Line::of("attention 64", "attention", "bf16", measured, 5.0).of_matmuls(1.5));
     assert_eq!(
         (attention.get("share_of_copy"), &attention["tflop_per_s"]),
         (None, &serde_json::json!(1.5))

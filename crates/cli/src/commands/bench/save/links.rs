@@ -1,7 +1,7 @@
 //! Times of collectives and messages for groups of every kind, with all sibling groups active at once.
 
 use super::{
-    super::links::{FULL, Kind, measure_links},
+    super::links::{FULL, GroupShape, measure_links},
     MOST_RANKS,
 };
 use crate::{failure::Outcome, ranks::Team};
@@ -13,7 +13,7 @@ pub(super) fn measure(driver: Driver, machine: &mut Machine) -> Outcome {
     let mut measured: Vec<Timed> = Vec::new();
     for ranks in [2, 4, 8].into_iter().filter(|ranks| *ranks <= MOST_RANKS) {
         let all = Team::new(ranks, 1).run(driver, move |world, device| {
-            measure_links(world, device, &Kind::all(ranks), FULL)
+            measure_links(world, device, &GroupShape::all(ranks), FULL)
         })?;
         measured.extend(all.into_iter().next().unwrap_or_default());
     }

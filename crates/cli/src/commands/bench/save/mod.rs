@@ -5,14 +5,14 @@
 //! collectives of groups of every kind with their siblings active (`links`); and the extra cost of these
 //! collectives in a training step whose ranks leave no core idle (`lateness`).
 
+mod gemms;
 mod kernels;
 mod lateness;
 mod links;
-mod products;
 mod step;
 
 use crate::{Registry, device, failure::Outcome, machine as host, output};
-use grid::machine::{Attention, Device, Launch, Links, Machine, Product, Quantity, product::Tile};
+use grid::machine::{Attention, Device, GemmModel, Launch, Links, Machine, Quantity, gemm::Tile};
 use std::{collections::BTreeMap, path::Path};
 
 /// The largest number of ranks in a job of one host for which groups are measured.
@@ -31,7 +31,7 @@ pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
         device::described(driver, 1)?
     ));
     let mut machine = unmeasured(path, cores);
-    products::measure(driver, cores, &mut machine)?;
+    gemms::measure(driver, cores, &mut machine)?;
     output::note("products: done");
     links::measure(driver, &mut machine)?;
     output::note("collectives and messages: done");
@@ -88,7 +88,7 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
         ),
         host_gbps: one(),
     };
-    let product = Product {
+    let product = GemmModel {
         efficiency: BTreeMap::from([("other".into(), one())]),
         units: Quantity::measured(1.0, "one thread per rank"),
         tiles: vec![Tile {

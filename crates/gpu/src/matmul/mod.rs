@@ -15,13 +15,13 @@ pub(crate) use choices::Choices;
 use crate::{
     context::{Context, vendor},
     kernels::Module,
-    lock::lock,
     lower,
     stream::{Core, GpuStream},
     table::{self, Address, Handle},
 };
 use choices::Choice;
-use fused::FusedProducts;
+use fused::FusedMatmuls;
+use hal::lock;
 use hal::{Batch, Blas, DType, Epilogue, Error, Gemm, Result, Stream};
 use std::{
     collections::HashMap,
@@ -41,7 +41,7 @@ struct Handles {
     context: Arc<Context>,
     by_stream: Mutex<HashMap<Handle, Handle>>,
     tuning: Option<Tuning>,
-    fused: Option<FusedProducts>,
+    fused: Option<FusedMatmuls>,
 }
 
 /// What choosing among ways to a product takes.
@@ -62,7 +62,7 @@ impl GpuBlas {
         tuning: Option<Tuning>,
         fuses: bool,
     ) -> Result<GpuBlas> {
-        let fused = fuses.then(|| FusedProducts::new(context));
+        let fused = fuses.then(|| FusedMatmuls::new(context));
         let shared = Handles {
             context: context.clone(),
             by_stream: Mutex::default(),

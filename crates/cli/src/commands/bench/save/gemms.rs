@@ -1,10 +1,10 @@
 //! Speeds of GEMMs of many shapes.
 
-use super::super::gemm::Product;
+use super::super::gemm::GemmShape;
 use crate::{failure::Outcome, numbers::Spread, ranks::Team};
 use grid::machine::{
     Machine, Quantity,
-    product::{Point, Variant},
+    gemm::{Point, Variant},
 };
 use hal::Driver;
 use std::time::Instant;
@@ -37,7 +37,7 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
                 seconds.push(begun.elapsed().as_secs_f64());
             }
             let tflops = product.flop() / Spread::of(&seconds).median / 1e12;
-            let Product { m, n, k, .. } = product;
+            let GemmShape { m, n, k, .. } = product;
             points.push(Point {
                 m,
                 n,
@@ -69,7 +69,7 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
 }
 
 // All shapes in f32. The other types scale like f32, so a few shapes are enough for them.
-fn products() -> Vec<(Product, Variant, DType)> {
+fn products() -> Vec<(GemmShape, Variant, DType)> {
     let variants = [
         (Transpose::None, Variant::Nn),
         (Transpose::Second, Variant::Nt),
@@ -87,7 +87,7 @@ fn products() -> Vec<(Product, Variant, DType)> {
                 for &k in sizes {
                     let shapes = variants.map(|(transpose, variant)| {
                         (
-                            Product {
+                            GemmShape {
                                 what: "",
                                 transpose,
                                 m,

@@ -5,7 +5,7 @@ use hal::Counts;
 
 /// What one of several gathers or reduce-scatters takes and gives.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts<'a> {
+pub struct UnevenShards<'a> {
     /// What this rank gives.
     pub send: &'a Tensor,
     /// What it gets.

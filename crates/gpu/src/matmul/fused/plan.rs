@@ -20,7 +20,7 @@ use std::{
 
 /// Descriptions of the product and of A, B and C, and an algorithm.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct MatmulPlan {
     product: Object,
     matrices: [Object; 3],
     found: Found,
@@ -35,7 +35,7 @@ pub(super) fn make(
     lt: &Lt,
     handle: &Object,
     shape: &Shape,
-) -> Outcome<Option<Plan>> {
+) -> Outcome<Option<MatmulPlan>> {
     let [m, n, k] = shape.sizes();
     let stored = |transposed: bool, rows, columns| {
         if transposed {
@@ -63,7 +63,7 @@ pub(super) fn make(
     let matrices = [matrix(0)?, matrix(1)?, matrix(2)?];
     let product = product(context, lt, shape)?;
     let found = find(context, lt, handle, &product, &matrices)?;
-    Ok(found.map(|found| Plan {
+    Ok(found.map(|found| MatmulPlan {
         product,
         matrices,
         found,
@@ -219,7 +219,7 @@ fn set<T: Copy>(
     lt.check(set.name, status)
 }
 
-impl Plan {
+impl MatmulPlan {
     /// Queues the product.
     ///
     /// # Safety

@@ -20,7 +20,7 @@ mod tests;
 
 use crate::element::Element;
 use crate::pool::Pool;
-use blocked::{Factor, Product};
+use blocked::{BlockedMatmul, Factor};
 use call::{Strided, multiply};
 use hal::{DType, Error, Gemm, Matrix, Result};
 use half::{bf16, f16};
@@ -105,7 +105,7 @@ unsafe fn double(args: &Gemm, pool: &Pool) {
 /// # Safety
 /// As [`gemm()`], of factors of type `T` and a result of type `C`.
 unsafe fn single<T: Element<Acc = f32>, C: Element<Acc = f32>>(args: &Gemm, pool: &Pool) {
-    let product = Product::<T, C> {
+    let product = BlockedMatmul::<T, C> {
         sizes: [args.m, args.n, args.k],
         a: Factor::left(args.a, args.n),
         b: Factor::right(args.b, args.m),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// The speed of GEMMs on a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Product {
+pub struct GemmModel {
     /// Fraction of the advertised peak that a very large GEMM reaches, by element type; `other` applies to
     /// types not named.
     pub efficiency: BTreeMap<String, Quantity>,
@@ -93,7 +93,7 @@ pub struct Point {
 
 /// A GEMM whose time is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProductShape<'a> {
+pub struct GemmShape<'a> {
     /// Rows of the result.
     pub m: usize,
     /// Columns of the result.
@@ -108,17 +108,17 @@ pub struct ProductShape<'a> {
     pub bytes: usize,
 }
 
-impl ProductShape<'_> {
+impl GemmShape<'_> {
     /// Floating-point operations.
     pub fn flop(&self) -> f64 {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64
     }
 }
 
-impl Product {
+impl GemmModel {
     /// Seconds on an otherwise idle device. `tuned` takes the fastest variant and counts no cost for
     /// transposing.
-    pub fn seconds(&self, shape: &ProductShape<'_>, device: &Device, tuned: bool) -> f64 {
+    pub fn seconds(&self, shape: &GemmShape<'_>, device: &Device, tuned: bool) -> f64 {
         if let Some(rate) = self.measured(shape) {
             return shape.flop() / (rate * self.in_step.as_ref().map_or(1.0, |share| share.value));
         }
@@ -127,7 +127,7 @@ impl Product {
         (shape.flop() / rate).max(memory)
     }
 
-    fn modelled(&self, shape: &ProductShape<'_>, device: &Device, tuned: bool) -> f64 {
+    fn modelled(&self, shape: &GemmShape<'_>, device: &Device, tuned: bool) -> f64 {
         let peak = device.peak(shape.dtype) * self.efficiency_of(shape.dtype);
         let k = shape.k as f64;
         let depth = k / (k + self.half_depth.value);
@@ -148,7 +148,7 @@ impl Product {
     }
 
     // Fraction of the multiprocessors' time that goes into the result, with the best of the tiles.
-    fn tiling(&self, shape: &ProductShape<'_>) -> f64 {
+    fn tiling(&self, shape: &GemmShape<'_>) -> f64 {
         let share = |tile: &Tile| {
             let tiles = shape.m.div_ceil(tile.rows) * shape.n.div_ceil(tile.columns);
             let waves = (tiles as f64 / self.units.value).ceil();
@@ -158,7 +158,7 @@ impl Product {
         self.tiles.iter().map(share).fold(1e-3, f64::max).min(1.0)
     }
 
-    fn variant_speed(&self, shape: &ProductShape<'_>) -> f64 {
+    fn variant_speed(&self, shape: &GemmShape<'_>) -> f64 {
         let size = shape.m.max(shape.n);
         let applies = |speed: &&VariantSpeed| speed.variant == shape.variant && size >= speed.from;
         self.variants
@@ -170,7 +170,7 @@ impl Product {
 
     // Interpolated from the measured shapes; those whose three sizes are nearest in proportion have the most
     // weight.
-    fn measured(&self, shape: &ProductShape<'_>) -> Option<f64> {
+    fn measured(&self, shape: &GemmShape<'_>) -> Option<f64> {
         let away = |a: usize, b: usize| (a.max(1) as f64 / b.max(1) as f64).ln().powi(2);
         let distance = |point: &Point| {
             let other = if point.variant == shape.variant {

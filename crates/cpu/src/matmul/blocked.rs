@@ -54,7 +54,7 @@ impl<T: Element> Factor<T> {
 }
 
 /// The product of factors of type `T`, summed in f32, into a result of type `C`.
-pub(super) struct Product<T, C> {
+pub(super) struct BlockedMatmul<T, C> {
     /// m, n, k.
     pub(super) sizes: [usize; 3],
     pub(super) a: Factor<T>,
@@ -64,7 +64,7 @@ pub(super) struct Product<T, C> {
     pub(super) beta: f32,
 }
 
-impl<T: Element<Acc = f32>, C: Element<Acc = f32>> Product<T, C> {
+impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
     /// Computes it.
     ///
     /// # Safety

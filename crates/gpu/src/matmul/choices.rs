@@ -1,7 +1,7 @@
 //! Which way each product goes: read from a file, or timed in the first step, agreed by all ranks and written to it.
 
 use super::{named::Named, variant::Variant};
-use crate::lock::lock;
+use hal::lock;
 use hal::{Error, Gemm, Result};
 use std::{
     collections::BTreeMap,
@@ -14,11 +14,11 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Choices {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<ChoicesState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ChoicesState {
     // Whether products that are not known yet are timed. Until all ranks have agreed none is chosen, so what a step
     // computes depends on what was agreed alone.
     is_timing: bool,
@@ -41,13 +41,13 @@ impl Choices {
     /// [`Error::Invalid`] for a file that cannot be read or does not hold choices.
     pub(crate) fn open(path: &Path) -> Result<Choices> {
         let state = match fs::read_to_string(path) {
-            Ok(text) => State {
+            Ok(text) => ChoicesState {
                 is_timing: false,
                 by_product: parse(&text, &path.display().to_string())?,
             },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => State {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => ChoicesState {
                 is_timing: true,
-                ..State::default()
+                ..ChoicesState::default()
             },
             Err(error) => return Err(unusable(path, &error)),
         };

@@ -1,6 +1,6 @@
 //! Products that end with a bias and GELU, by the libraries that can do so.
 //!
-//! Which of them the library takes is asked before anything is queued ([`FusedProducts::takes`]); what it does not take
+//! Which of them the library takes is asked before anything is queued ([`FusedMatmuls::takes`]); what it does not take
 //! is done by kernels after the product. [`shape`] is what decides, [`plan`] what the library is told, [`object`] what it
 //! gives out.
 
@@ -11,13 +11,13 @@ mod shape;
 use super::layout;
 use crate::{
     context::{Context, vendor},
-    lock::lock,
     stream::Core,
     table::{ColumnMajor, Fault, Lt, Outcome},
 };
+use hal::lock;
 use hal::{Epilogue, Error, Gemm, Result};
 use object::Object;
-use plan::Plan;
+use plan::MatmulPlan;
 use shape::Shape;
 use std::{
     collections::HashMap,
@@ -29,21 +29,21 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// One device's products with an epilogue.
 #[derive(Debug)]
-pub(super) struct FusedProducts {
+pub(super) struct FusedMatmuls {
     context: Arc<Context>,
-    state: Mutex<State>,
+    state: Mutex<CachedPlans>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CachedPlans {
     // `None` for what the library does not take.
-    plans: HashMap<Shape, Option<Plan>>,
+    plans: HashMap<Shape, Option<MatmulPlan>>,
     handle: Option<Object>,
 }
 
-impl FusedProducts {
-    pub(super) fn new(context: &Arc<Context>) -> FusedProducts {
-        FusedProducts {
+impl FusedMatmuls {
+    pub(super) fn new(context: &Arc<Context>) -> FusedMatmuls {
+        FusedMatmuls {
             context: context.clone(),
             state: Mutex::default(),
         }
@@ -67,7 +67,7 @@ impl FusedProducts {
     /// Queues the product with its epilogue.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for one that [`takes`](FusedProducts::takes) refuses; [`Error::OutOfMemory`] of the
+    /// [`Error::Unsupported`] for one that [`takes`](FusedMatmuls::takes) refuses; [`Error::OutOfMemory`] of the
     /// workspace; [`Error::Vendor`].
     ///
     /// # Safety
@@ -107,10 +107,10 @@ impl FusedProducts {
         &self,
         lt: &Lt,
         shape: &Shape,
-        work: impl FnOnce(&Object, &Plan) -> Outcome<T>,
+        work: impl FnOnce(&Object, &MatmulPlan) -> Outcome<T>,
     ) -> Result<Option<T>> {
         let mut state = lock(&self.state);
-        let State { plans, handle } = &mut *state;
+        let CachedPlans { plans, handle } = &mut *state;
         let outcome = self.context.outcome(|_| {
             let handle = match handle {
                 Some(handle) => handle,
