@@ -8,11 +8,11 @@ use std::{fmt, sync::Arc};
 
 /// One rank's end of a process group.
 ///
-/// Every operation is collective: all ranks of the group must make the same calls in the same order. It is queued on
-/// the stream given; the host waits only where the stream is the host's own.
+/// Every operation is collective: all ranks of the group must make the same calls in the same order. Operations
+/// are queued on the given stream, and the host waits only if the stream is the host's own.
 ///
-/// In checked mode the ranks compare their calls on the host before each one is queued, and a difference is
-/// [`Error::Mismatch`] on every rank instead of a hang or spoilt numbers.
+/// In checked mode the ranks compare their calls on the host before each is queued. A difference is
+/// [`Error::Mismatch`] on every rank, instead of a hang or corrupt numbers.
 pub struct Communicator {
     hal: Box<dyn hal::Communicator>,
     device: DeviceKey,
@@ -26,8 +26,8 @@ impl Communicator {
     /// Joins a group on `device`; `checked` is the group's host exchange, for checked mode.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a rank that is no member; [`Error::Timeout`] naming the ranks that did not come;
-    /// [`Error::Aborted`].
+    /// [`Error::Invalid`] for a rank that is not a member; [`Error::Timeout`] naming the ranks that did not
+    /// arrive; [`Error::Aborted`].
     pub fn join(
         device: &Device,
         join: Join,
@@ -70,7 +70,7 @@ impl Communicator {
         self.run(stream, &mut args, &[Collective::AllReduce { buffer, op }])
     }
 
-    /// Gives rank i the sum of the i-th parts of all `send`; `counts` are the parts' sizes in elements.
+    /// Rank i receives the sum of the i-th parts of all `send`; `counts` holds the parts' sizes in elements.
     ///
     /// # Errors
     /// [`Error::Invalid`] when lengths or types do not fit; as [`all_reduce`](Communicator::all_reduce).
@@ -85,7 +85,8 @@ impl Communicator {
         self.reduce_scatters(stream, &[UnevenShards { send, recv, counts }], op)
     }
 
-    /// Several of [`reduce_scatter`](Communicator::reduce_scatter) that progress together, on tensors of their own.
+    /// Several [`reduce_scatter`](Communicator::reduce_scatter) that progress together, each on its own
+    /// tensors.
     ///
     /// # Errors
     /// As [`reduce_scatter`](Communicator::reduce_scatter).
@@ -111,7 +112,7 @@ impl Communicator {
         self.run(stream, &mut args, &calls)
     }
 
-    /// Gives every rank the concatenation of all `send`; `counts` are the parts' sizes in elements.
+    /// Every rank receives the concatenation of all `send`; `counts` holds the parts' sizes in elements.
     ///
     /// # Errors
     /// As [`reduce_scatter`](Communicator::reduce_scatter).
@@ -125,7 +126,7 @@ impl Communicator {
         self.all_gathers(stream, &[UnevenShards { send, recv, counts }])
     }
 
-    /// Several of [`all_gather`](Communicator::all_gather) that progress together, on tensors of their own.
+    /// Several [`all_gather`](Communicator::all_gather) that progress together, each on its own tensors.
     ///
     /// # Errors
     /// As [`all_gather`](Communicator::all_gather).
@@ -145,7 +146,7 @@ impl Communicator {
         self.run(stream, &mut args, &calls)
     }
 
-    /// Gives every rank the elements of `root`, in place.
+    /// Every rank receives the elements of `root`, in place.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a root outside the group; as [`all_reduce`](Communicator::all_reduce).
@@ -156,10 +157,11 @@ impl Communicator {
         self.run(stream, &mut args, &[Collective::Broadcast { buffer, root }])
     }
 
-    /// Gives rank j the j-th part of `send` of every rank, in the order of ranks.
+    /// Rank j receives the j-th part of every rank's `send`, in the order of ranks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the tensors differ in length or type, overlap, or do not divide by the number of ranks.
+    /// [`Error::Invalid`] if the tensors differ in length or type, overlap, or do not divide by the number of
+    /// ranks.
     pub fn all_to_all(&self, stream: &Stream, send: &Tensor, recv: &Tensor) -> Result<()> {
         let fits = send.num_elements() == recv.num_elements()
             && send.dtype() == recv.dtype()
@@ -226,7 +228,7 @@ impl Communicator {
         self.run(stream, &mut args, &[send, recv])
     }
 
-    /// Queues a point that the stream passes once every rank's stream has reached it.
+    /// Queues a point that the stream passes once the streams of all ranks have reached it.
     ///
     /// # Errors
     /// As [`all_reduce`](Communicator::all_reduce).
@@ -234,7 +236,7 @@ impl Communicator {
         self.run(stream, &mut Arguments::default(), &[Collective::Barrier])
     }
 
-    // Queues calls whose lengths, types and ranks were checked, made of these arguments.
+    // Runs calls made of these arguments, whose lengths, types and ranks have been checked.
     fn run(
         &self,
         stream: &Stream,
@@ -256,9 +258,10 @@ impl Communicator {
         check_apart(name, calls)?;
         self.compare(calls)?;
         stream.queue(name, arguments, |stream| {
-            // SAFETY: the operands are the tensors of `arguments` (asserted above), which are live, and whose storage keeps
-            // their memory until the stream has passed this work; lengths, types and ranks were checked by the caller,
-            // devices and overlap above; `queue` waits for other users of the memory.
+            // SAFETY: the operands are the tensors of `arguments` (asserted above). They are live, and their
+            // storage keeps the memory until the stream has passed this work. The caller has checked lengths,
+            // types and ranks; devices and overlap are checked above; `queue` waits for other users of the
+            // memory.
             unsafe { self.hal.run(stream, calls) }
         })
     }
@@ -326,7 +329,7 @@ impl Communicator {
         Err(self.refuse(operation, format!("{whole:?} and {part:?}"), needed))
     }
 
-    // The part may lie in its own place of the whole.
+    // The part may lie at its own place within the larger tensor.
     fn check_place(
         &self,
         operation: &str,
@@ -367,8 +370,9 @@ impl Communicator {
     }
 }
 
-// Calls that progress together: what one writes is apart from all that the others use. Within one call what is read may
-// lie in what is written, or the other way round, as its own check allows; the longer of the two then counts as written.
+// In calls that progress together, what one call writes is disjoint from everything that the others use. Within
+// one call, an input may lie inside an output or the reverse, as far as its own check allows; the longer of the
+// two then counts as written.
 fn check_apart(operation: &str, calls: &[Collective]) -> Result<()> {
     if calls.len() < 2 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A device as one rank drives it: its streams, products, kernels and memory.
+//! A device as one rank drives it: its streams, GEMMs, kernels and memory.
 
 use crate::{
     MemoryKind, MemoryUse, Stream, StreamKind, memory::Allocator, recording::Notes, trace::Tracer,
@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-/// Tells the open devices of a process apart: the same one may be opened twice, under one id.
+/// Distinguishes the open devices of a process, because one device may be opened twice under one id.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceKey {
     serial: u64,
@@ -28,10 +28,10 @@ impl DeviceKey {
         DeviceKey { serial, id }
     }
 
-    /// Refuses what belongs to another device.
+    /// Refuses an object of another device.
     ///
     /// # Errors
-    /// [`Error::Invalid`], saying of which device it is.
+    /// [`Error::Invalid`], naming that device.
     #[inline]
     pub(crate) fn owns(self, operation: &str, what: &str, other: DeviceKey) -> Result<()> {
         if self.serial == other.serial {
@@ -54,7 +54,7 @@ impl DeviceKey {
 pub struct Device(pub(crate) Rc<Inner>);
 
 pub(crate) struct Inner {
-    // Dropped in this order: streams finish their work before the memory that it uses is given back.
+    // Dropped in this order: streams finish their work before the memory that it uses is freed.
     pub(crate) compute: RefCell<Option<Stream>>,
     pub(crate) blas: Arc<dyn hal::Blas>,
     pub(crate) kernels: Arc<dyn hal::Kernels>,
@@ -69,10 +69,10 @@ pub(crate) struct Inner {
 }
 
 impl Device {
-    /// Takes over a vendor's device and makes its compute stream.
+    /// Wraps a vendor's device and makes its compute stream.
     ///
     /// # Errors
-    /// [`Error::Vendor`] when a stream, the products' handle or the kernels cannot be made.
+    /// [`Error::Vendor`] if a stream, the GEMM handle or the kernels cannot be made.
     pub fn new(hal: Arc<dyn hal::Device>) -> Result<Device> {
         let device = Device(Rc::new(Inner {
             compute: RefCell::new(None),
@@ -98,7 +98,7 @@ impl Device {
         self.0.hal.id()
     }
 
-    /// What the device can do.
+    /// The capabilities of the device.
     pub fn capabilities(&self) -> &hal::Capabilities {
         self.0.hal.capabilities()
     }
@@ -108,7 +108,7 @@ impl Device {
         self.capabilities().dtypes.contains(&dtype)
     }
 
-    /// The stream on which all products and kernels run.
+    /// The stream on which all GEMMs and kernels run.
     pub fn compute(&self) -> Stream {
         self.0
             .compute
@@ -117,7 +117,7 @@ impl Device {
             .expect("a device has its compute stream from `new` on")
     }
 
-    /// Makes another stream; `name` stands in traces.
+    /// Makes another stream; `name` appears in traces.
     ///
     /// # Errors
     /// [`Error::Vendor`].
@@ -126,17 +126,18 @@ impl Device {
         Ok(Stream::new(queue, name, self.0.key))
     }
 
-    /// The vendor's device, to join groups with.
+    /// The vendor's device, for joining groups.
     pub fn hal(&self) -> &Arc<dyn hal::Device> {
         &self.0.hal
     }
 
-    /// Lets all ranks go the same way to each product from now on: the one that the lowest rank which timed it has found.
+    /// Makes all ranks use the same variant of each GEMM from now on: the one found by the lowest rank that
+    /// timed it.
     ///
-    /// Collective over the ranks of `exchange`. Nothing happens where products have one way only.
+    /// Collective over the ranks of `exchange`. Does nothing if GEMMs have only one variant.
     ///
     /// # Errors
-    /// Those of the exchange; [`Error::Invalid`] when the choices cannot be kept.
+    /// Those of the exchange; [`Error::Invalid`] if the choices cannot be saved.
     pub fn agree_on_matmuls(&self, exchange: &dyn Exchange) -> Result<()> {
         let Some(own) = self.0.blas.choices() else {
             return Ok(());
@@ -149,17 +150,17 @@ impl Device {
         self.0.blas.choose(&text, exchange.rank() == 0)
     }
 
-    /// Bytes in use, cached, and at the peak, in all and by kind.
+    /// Bytes in use, cached, and at the peak, in total and by kind.
     pub fn memory_use(&self) -> MemoryUse {
         self.0.memory.usage()
     }
 
-    /// Starts a new peak from what is in use now.
+    /// Restarts the peak from the memory in use now.
     pub fn reset_peak_memory(&self) {
         self.0.memory.reset_peak();
     }
 
-    /// Runs `work`; the memory that tensors take in it counts as `kind`, for as long as they hold it.
+    /// Runs `work`; memory that tensors allocate in it counts as `kind` for as long as they hold it.
     pub fn allocating<T>(&self, kind: MemoryKind, work: impl FnOnce() -> T) -> T {
         let before = self.0.allocating.replace(kind);
         let result = work();
@@ -200,10 +201,11 @@ impl Device {
 }
 
 impl Drop for Inner {
-    /// Waits for the compute stream: a handle to it may outlast the device, and with it queued work on the device's memory.
+    /// Waits for the compute stream, because a handle to it, and queued work on the device's memory, may
+    /// outlive the device.
     fn drop(&mut self) {
         if let Some(compute) = self.compute.get_mut() {
-            // A stream that failed runs nothing any more, and has said so to whoever asked.
+            // A failed stream runs nothing more, and has already reported its failure.
             let _ = compute.synchronize();
         }
     }

@@ -1,20 +1,21 @@
-//! The safe shell over the seam: what algorithms are written against.
+//! The safe shell over the seam, against which algorithms are written.
 //!
-//! Concrete types without a parameter for the vendor: [`Device`], [`Stream`], [`Tensor`], [`Communicator`], and the
-//! autograd tape in [`autograd`]. Everything is checked here, once, in release builds too: lengths, devices, element
-//! types, overlap.
+//! It has concrete types without a parameter for the vendor: [`Device`], [`Stream`], [`Tensor`],
+//! [`Communicator`], and the autograd tape in [`autograd`]. Everything is checked here, once, in release builds
+//! too: lengths, devices, element types, overlap.
 //!
 //! # Ordering and memory
-//! A tensor's storage remembers which streams use it. Work queued on another stream waits for them by itself, and
-//! memory returns to the allocator's cache together with the events that must pass before it is used again. So no safe
-//! code can read what is still being written, or free what queued work still uses; overlap comes from queueing on
-//! another stream and from not touching the result too early.
+//! A tensor's storage remembers which streams use it. Work queued on another stream waits for them
+//! automatically. Memory returns to the allocator's cache together with the events that must pass before its
+//! next use. So no safe code can read data that is still being written, or free memory that queued work still
+//! uses. To overlap, queue work on another stream and do not touch the result too early.
 //!
 //! # Threads
-//! A rank is one thread, and a device's objects stay on it (they are not `Send`): what another thread needs goes
+//! A rank is one thread, and a device's objects stay on it (they are not `Send`). Data for another thread goes
 //! through the host.
 //!
-//! Read in this order: `device`, `stream`, `memory_use`, `memory`, `storage`, `tensor`, [`ops`], `recording`, `communicator`, [`autograd`].
+//! Read in this order: `device`, `stream`, `memory_use`, `memory`, `storage`, `tensor`, [`ops`], `recording`,
+//! `communicator`, [`autograd`].
 
 pub mod autograd;
 mod communicator;

@@ -1,4 +1,4 @@
-//! The caching allocator: freed blocks are kept by size and used again, in the order of streams.
+//! The caching allocator: it keeps freed blocks by size and reuses them in the order of streams.
 
 use crate::{Event, MemoryKind, MemoryUse, Stream};
 use hal::{Error, RawBuffer, Result};
@@ -26,17 +26,17 @@ struct PoolState {
 // Free blocks by size; each with the events that must pass before its next use.
 type Free = BTreeMap<usize, Vec<(RawBuffer, Vec<Event>)>>;
 
-// The blocks that were taken since a recording began, and those of them that are free.
+// The blocks taken since a recording began, and those of them that are free.
 #[derive(Default)]
 struct Private {
     taken: HashSet<u64>,
     free: Free,
 }
 
-// A block may be used for a request if at most this share of it is wasted.
+// A block may serve a request if at most this fraction of it is wasted.
 const WASTE: usize = 8;
 
-// Sizes are rounded so that requests that differ a little share blocks: to 1/8 of the next lower power of two.
+// Sizes are rounded to 1/8 of the next lower power of two, so that slightly different requests share blocks.
 fn rounded(bytes: usize) -> usize {
     let bytes = bytes.max(256);
     let step = (bytes.next_power_of_two() / 16).max(256);
@@ -51,7 +51,7 @@ impl Allocator {
         }
     }
 
-    /// A block of at least `bytes`, and whether it was used before. Work on `stream` may use it at once.
+    /// A block of at least `bytes`, and whether it is reused. Work on `stream` may use it at once.
     pub(crate) fn take(
         &self,
         bytes: usize,
@@ -78,7 +78,7 @@ impl Allocator {
         Ok((block, reused))
     }
 
-    // Puts a cached block back whose uses `take` could not wait for.
+    // Returns a cached block for whose uses `take` could not wait.
     fn refuse(&self, block: RawBuffer, events: Vec<Event>) {
         let mut state = self.state.borrow_mut();
         match events.iter().all(|event| event.is_complete().is_ok()) {
@@ -94,7 +94,7 @@ impl Allocator {
         }
     }
 
-    /// Takes a block back, which was taken as that kind, to be used again after `events`.
+    /// Returns a block that was taken as this kind, for reuse after `events`.
     pub(crate) fn give_back(&self, block: RawBuffer, kind: MemoryKind, events: Vec<Event>) {
         let mut state = self.state.borrow_mut();
         state.leave(kind, block.bytes);
@@ -106,12 +106,12 @@ impl Allocator {
         free.entry(block.bytes).or_default().push((block, events));
     }
 
-    /// From now on blocks are taken for a recording: what is free of them is given to nobody else.
+    /// From now on blocks are taken for a recording, and its free blocks go to nobody else.
     pub(crate) fn begin_private(&self) {
         self.state.borrow_mut().private = Some(Private::default());
     }
 
-    /// Ends that. Gives the free blocks, which stay in use until [`release`](Allocator::release).
+    /// Ends that state, and returns the free blocks, which stay in use until [`release`](Allocator::release).
     pub(crate) fn end_private(&self) -> Vec<RawBuffer> {
         let mut state = self.state.borrow_mut();
         let private = state.private.take().unwrap_or_default();
@@ -128,7 +128,7 @@ impl Allocator {
         blocks
     }
 
-    /// Takes the blocks of a recording back. Nothing but the compute stream uses them.
+    /// Takes back the blocks of a recording. Only the compute stream uses them.
     pub(crate) fn release(&self, blocks: Vec<RawBuffer>) {
         blocks
             .into_iter()
@@ -143,11 +143,12 @@ impl Allocator {
         self.state.borrow_mut().usage.reset_peak();
     }
 
-    // One retry with the cache emptied; then the error, with what the cache and the tensors hold.
+    // Retries once with the cache emptied; then returns the error, with what the cache and the tensors hold.
     fn fresh(&self, bytes: usize, stream: &Stream) -> Result<RawBuffer> {
         match self.device.allocate(bytes) {
             Err(Error::OutOfMemory { .. }) => {
-                // Blocks come without events for their uses on this stream: it orders their next uses, but not their end.
+                // Blocks have no events for their uses on this stream: the stream orders their next uses, but
+                // does not reveal their end.
                 stream.synchronize()?;
                 self.empty_cache();
                 self.device
@@ -163,7 +164,7 @@ impl Allocator {
         for (block, events) in free.into_values().flatten() {
             let mut state = self.state.borrow_mut();
             state.usage.cached -= block.bytes;
-            // All of them, whatever the first says.
+            // Waits for all of them, even if the first fails.
             let failed = events
                 .iter()
                 .filter(|event| event.synchronize().is_err())
@@ -172,8 +173,9 @@ impl Allocator {
                 state.lose(block);
                 continue;
             }
-            // SAFETY: the block came from `allocate`, is in no list any more, and its last uses are over: the caller has
-            // waited for the compute stream, or that has ended, and the events of the others have passed.
+            // SAFETY: the block came from `allocate` and is in no list any more. Its last uses are over: the
+            // caller has waited for the compute stream, or that stream has ended, and the events of the others
+            // have passed.
             unsafe { self.device.deallocate(block) }
         }
     }
@@ -206,12 +208,12 @@ impl Allocator {
     }
 }
 
-// A free block for a request, out of the list.
+// Removes a free block for a request from the list.
 fn fitting(free: &mut Free, bytes: usize) -> Option<(RawBuffer, Vec<Event>)> {
     let (_, blocks) = free
         .range_mut(bytes..=bytes + bytes / WASTE)
         .find(|(_, blocks)| !blocks.is_empty())?;
-    // The last freed is the one most likely still in the processor's caches, unless its events are still open.
+    // The block freed last is most likely still in the processor's caches, unless its events are still open.
     let ready = |(_, events): &(RawBuffer, Vec<Event>)| {
         events
             .iter()
@@ -232,12 +234,12 @@ impl PoolState {
         Some(found)
     }
 
-    // A block whose uses have an unknown end is neither used again nor unmapped; it counts as a buffer from now on.
+    // A block whose uses have no known end is neither reused nor unmapped; from now on it counts as a buffer.
     fn lose(&mut self, block: RawBuffer) {
         self.enter(MemoryKind::Buffers, block.bytes);
     }
 
-    // What each kind that holds anything holds.
+    // The bytes that each kind holds, without empty kinds.
     fn by_kind(&self) -> Vec<(&'static str, usize)> {
         let kinds = MemoryKind::ALL
             .into_iter()

@@ -1,8 +1,9 @@
-//! How much memory tensors hold, in all and by what they are for.
+//! The memory that tensors hold, in total and by purpose.
 
-/// What a tensor's memory is for.
+/// The purpose of a tensor's memory.
 ///
-/// Memory counts as what [`Device::allocating`](crate::Device::allocating) said when it was taken, else as activations.
+/// Memory counts as the kind set by [`Device::allocating`](crate::Device::allocating) when it was allocated,
+/// otherwise as activations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemoryKind {
     /// Parameters in the compute type.
@@ -45,9 +46,10 @@ impl MemoryKind {
 pub struct KindUse {
     /// Held now.
     pub in_use: usize,
-    /// The most that this kind held at a time, whatever the others then held.
+    /// The most that this kind held at one time, regardless of the others.
     pub peak: usize,
-    /// Held when all kinds together first held the most; over the kinds this adds up to [`MemoryUse::peak`].
+    /// Held when all kinds together first reached their maximum; summed over the kinds this is
+    /// [`MemoryUse::peak`].
     pub at_peak: usize,
 }
 
@@ -56,16 +58,16 @@ pub struct KindUse {
 pub struct MemoryUse {
     /// Held by live tensors.
     pub in_use: usize,
-    /// The most that live tensors held at a time.
+    /// The most that live tensors held at one time.
     pub peak: usize,
     /// Freed, and kept for the next tensor of that size.
     pub cached: usize,
-    /// The same by what the tensors are for, in the order of [`MemoryKind::ALL`].
+    /// The same by the tensors' purpose, in the order of [`MemoryKind::ALL`].
     pub by_kind: [KindUse; 5],
 }
 
 impl MemoryUse {
-    /// What tensors of that kind hold.
+    /// The bytes that tensors of that kind hold.
     pub const fn of(&self, kind: MemoryKind) -> KindUse {
         self.by_kind[kind as usize]
     }

@@ -1,16 +1,16 @@
-//! Whether work that runs at once keeps out of its own way.
+//! Whether concurrent work accesses disjoint memory.
 
 use hal::{Error, RawSlice, Result};
 
-/// Refuses pieces of memory of which one is written and shares a byte with another.
+/// Refuses pieces of memory if a written one shares a byte with another.
 ///
 /// # Errors
 /// [`Error::Invalid`] with the two that overlap.
 pub(crate) fn disjoint(operation: &str, pieces: &mut Vec<(RawSlice, bool)>) -> Result<()> {
     pieces.retain(|(slice, _)| slice.len > 0);
     pieces.sort_unstable_by_key(|(slice, _)| slice.addr);
-    // In the order of addresses, a piece must begin after the end of every written one before it, and a written one
-    // after the end of all.
+    // In the order of addresses, a piece must begin after the end of every written piece before it, and a
+    // written piece after the end of all pieces before it.
     let (mut last, mut last_written): (Option<RawSlice>, Option<RawSlice>) = (None, None);
     for &(slice, written) in &*pieces {
         let before = if written { last } else { last_written };
@@ -60,7 +60,7 @@ mod tests {
         assert!(!check(&[(0, 4, true), (8, 4, false)]));
         assert!(!check(&[(0, 4, false), (8, 4, true)]));
         assert!(!check(&[(0, 4, true), (0, 4, true)]));
-        // A long piece that is read reaches over a short written one to the next written one.
+        // A long piece that is read extends over a short written one to the next written one.
         assert!(!check(&[(0, 100, false), (400, 1, true), (8, 1, true)]));
         assert!(check(&[(0, 4, true), (8, 0, true), (16, 4, true)]));
     }

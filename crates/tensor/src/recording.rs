@@ -1,8 +1,9 @@
 //! Work that is recorded once and queued many times.
 //!
-//! A step of many small kernels can keep the host busier than the device. Recorded, it is queued in one call. What a
-//! recording writes and reads lies where it lay when it was recorded, so it holds on to all of that: the tensors that its
-//! work uses, and the memory that came and went meanwhile, which nobody else gets.
+//! A step of many small kernels can keep the host busier than the device. Recorded, it is queued in one call. A
+//! recording reads and writes at the addresses it used when it was recorded, so it holds all of that memory:
+//! the tensors that its work uses, and the memory allocated and freed during the recording, which nobody else
+//! receives.
 
 use crate::{Arguments, Device, Stream, storage::Storage};
 use hal::{Error, RawBuffer, Result};
@@ -21,25 +22,26 @@ pub struct Recording {
     blocks: Vec<RawBuffer>,
 }
 
-/// What is noted while work is recorded.
+/// Notes taken while work is recorded.
 #[derive(Default)]
 pub(crate) struct Notes {
-    // Memory that was there before, as far as the work uses it, and memory that it takes.
+    // Memory that existed before and that the work uses, and memory that it allocates.
     used: RefCell<HashMap<*const Storage, Rc<Storage>>>,
     made: RefCell<HashMap<*const Storage, Weak<Storage>>>,
 }
 
 impl Device {
-    /// Runs `work` once, which makes what it needs, and then records it: its results are where each
+    /// Runs `work` once, so that everything it needs exists, and then records it. Its results are where each
     /// [replay](Recording::replay) leaves them.
     ///
-    /// Within `work` only operations on tensors may be queued, all on the compute stream; nothing may be copied from or to
-    /// the host. Numbers that operations take by value, such as a learning rate, stay as they were. Work that is recorded
-    /// must take the same memory in every run; so it has best run before.
+    /// Within `work`, only operations on tensors may be queued, all on the compute stream. Nothing may be
+    /// copied from or to the host. Numbers that operations take by value, such as a learning rate, keep their
+    /// recorded value. Recorded work must allocate the same memory in every run, so it is best to run it
+    /// before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] on a device that records nothing, within another recording or while a trace is taken, and for
-    /// work that cannot be recorded; the failure of `work`.
+    /// [`Error::Invalid`] on a device that cannot record, within another recording or while a trace is taken,
+    /// and for work that cannot be recorded; the failure of `work`.
     pub fn record<T, E: From<Error>>(
         &self,
         mut work: impl FnMut() -> Result<T, E>,
@@ -80,7 +82,7 @@ impl Device {
             result = Some(work());
             match &result {
                 Some(Ok(_)) => Ok(()),
-                // Said in full below.
+                // The full error is made below.
                 _ => Err(Error::invalid(
                     "recorded work",
                     "its failure",
@@ -101,7 +103,7 @@ impl Device {
         }
     }
 
-    /// Fails while work is recorded: what the host copies would be copied once, and not in each replay.
+    /// Fails while work is recorded, because a copy by the host would happen once and not in each replay.
     pub(crate) fn not_recorded(&self, operation: &str) -> Result<()> {
         match self.0.recorded.borrow().is_some() {
             true => Err(Error::invalid(
@@ -115,7 +117,7 @@ impl Device {
 }
 
 impl Notes {
-    /// Notes that work on `stream` uses these tensors.
+    /// Records that work on `stream` uses these tensors.
     pub(crate) fn use_of(
         &self,
         name: &str,
@@ -146,14 +148,14 @@ impl Notes {
         Ok(())
     }
 
-    /// Notes a tensor's memory that was taken meanwhile.
+    /// Records a tensor's memory allocated during the recording.
     pub(crate) fn make(&self, storage: &Rc<Storage>) {
         self.made
             .borrow_mut()
             .insert(Rc::as_ptr(storage), Rc::downgrade(storage));
     }
 
-    // All memory that replays touch, but for what came and went.
+    // All memory that replays touch, except memory allocated and freed during the recording.
     fn storages(&self) -> Vec<Rc<Storage>> {
         let made = self
             .made
@@ -174,8 +176,8 @@ impl Recording {
         self.storages
             .iter()
             .try_for_each(|storage| storage.order_after(&compute, true))?;
-        // SAFETY: the recording holds all memory that its work uses: the tensors', and the blocks that came and went, which
-        // only the compute stream uses, in the order of its queue.
+        // SAFETY: the recording holds all memory that its work uses: that of the tensors, and the blocks
+        // allocated and freed meanwhile, which only the compute stream uses, in the order of its queue.
         let outcome = unsafe { self.hal.launch(compute.hal()) };
         for storage in &self.storages {
             storage.note_use(&compute, None, true, outcome.is_ok());

@@ -1,11 +1,11 @@
-//! Sizes of shapes, counted without wrapping.
+//! Sizes of shapes, computed without overflow.
 
 use hal::{DType, Error, Result};
 
-/// The elements of a tensor of that shape, which must be addressable.
+/// The number of elements in a tensor of that shape, which must be addressable.
 ///
-/// A dim of size 0 counts as 1 in the limit, so the product of any dims of an accepted shape fits a `usize`: a stride,
-/// a number of rows, an offset.
+/// A dim of size 0 counts as 1 for this limit, so the product of any dims of an accepted shape fits a `usize`:
+/// a stride, a number of rows, an offset.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a shape of 2^63 bytes or more.
@@ -23,10 +23,10 @@ pub(crate) fn num_elements(operation: &str, shape: &[usize], dtype: DType) -> Re
     }
 }
 
-/// The product of sizes that an operation was given.
+/// The product of sizes passed to an operation.
 ///
 /// # Errors
-/// [`Error::Invalid`] when it does not fit.
+/// [`Error::Invalid`] if it overflows.
 pub(crate) fn product(operation: &str, sizes: &[usize]) -> Result<usize> {
     let product = sizes
         .iter()

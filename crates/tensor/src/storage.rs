@@ -17,8 +17,8 @@ pub(crate) struct Storage {
 #[derive(Debug)]
 struct Use {
     stream: Stream,
-    // None: a use of the main stream, whose event is recorded when another stream asks for it; or one that could not be
-    // recorded yet.
+    // `None` for a use of the main stream, whose event is recorded when another stream needs it, or for a use
+    // that could not be recorded yet.
     event: Option<Event>,
     wrote: bool,
 }
@@ -27,7 +27,8 @@ impl Storage {
     pub(crate) fn new(device: &Device, bytes: usize) -> Result<Storage> {
         let (compute, kind) = (device.compute(), device.0.allocating.get());
         let (block, reused) = device.0.memory.take(bytes, kind, &compute)?;
-        // A reused block counts as written by the compute stream: another stream must not overtake its earlier users.
+        // A reused block counts as written by the compute stream, so that another stream cannot overtake its
+        // earlier users.
         let uses = if reused {
             vec![Use {
                 stream: compute,
@@ -61,9 +62,10 @@ impl Storage {
             .any(|earlier| !earlier.stream.is(stream))
     }
 
-    /// Makes `stream` wait for the other streams' uses: for writers, and before a write for readers too.
+    /// Makes `stream` wait for the other streams' uses: always for writers, and before a write also for
+    /// readers.
     ///
-    /// The uses stay noted, also when one of the waits is refused.
+    /// The uses stay recorded, even if one of the waits is refused.
     pub(crate) fn order_after(&self, stream: &Stream, write: bool) -> Result<()> {
         let mut uses = self.uses.borrow_mut();
         for earlier in uses
@@ -80,9 +82,9 @@ impl Storage {
         Ok(())
     }
 
-    /// Remembers that `stream` has queued a use, which ends at `event`.
+    /// Records that `stream` has queued a use, which ends at `event`.
     ///
-    /// A write that was queued behind all the other streams' uses takes their place; one that `succeeded` was.
+    /// A write that was queued after the uses of all other streams replaces them, if it `succeeded`.
     pub(crate) fn note_use(
         &self,
         stream: &Stream,
@@ -115,13 +117,13 @@ impl Drop for Storage {
     fn drop(&mut self) {
         let mut events = Vec::new();
         for earlier in self.uses.get_mut().drain(..) {
-            // Uses of the main stream need no event: the block is next used on that stream, or after it.
+            // Uses of the main stream need no event, because the block is next used on that stream or after it.
             match earlier.event {
                 Some(event) => events.push(event),
                 None if earlier.stream.is_main() => {}
                 None => match earlier.stream.record() {
                     Ok(event) => events.push(event),
-                    // When the use ends cannot be known any more, so the block stays in use for ever.
+                    // The end of the use can no longer be known, so the block stays in use forever.
                     Err(_) => return,
                 },
             }

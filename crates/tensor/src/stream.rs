@@ -1,4 +1,4 @@
-//! Queues of work and events, with the waits that tensors ask for.
+//! Queues of work and events, with the waits that tensors require.
 
 use crate::{Arguments, device::DeviceKey, trace};
 use hal::Result;
@@ -121,10 +121,10 @@ impl Stream {
         self.0.device
     }
 
-    /// Queues `work` that uses these tensors, after all work of other streams that it depends on.
+    /// Queues `work` that uses these tensors, after all work of other streams on which it depends.
     ///
-    /// On other streams than the device's own an event is recorded behind the work, so that later users of the tensors
-    /// wait for just this; on that one it is left until somebody needs it.
+    /// On streams other than the device's own, an event is recorded after the work, so that later users of the
+    /// tensors wait for exactly this work. On the device's own stream, recording waits until somebody needs it.
     pub(crate) fn queue(
         &self,
         name: &'static str,
@@ -156,7 +156,7 @@ impl Stream {
         Ok(())
     }
 
-    // Work that failed may have been queued in part, so it counts as a use; but it takes no earlier one's place.
+    // Failed work may have been queued in part, so it counts as a use, but it replaces no earlier use.
     fn note(&self, arguments: &Arguments<'_>, outcome: Result<()>) -> Result<()> {
         let event = match self.0.main {
             true => Ok(None),

@@ -27,7 +27,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor whose elements are whatever the memory held: write it before reading it.
+    /// A tensor with uninitialised elements: write it before reading it.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::Unsupported`] for an element type that the device lacks.
@@ -67,7 +67,7 @@ impl Tensor {
     /// A tensor of these elements.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when their number is not that of the shape; as [`empty`](Tensor::empty).
+    /// [`Error::Invalid`] if their number does not match the shape; as [`empty`](Tensor::empty).
     pub fn from_slice<T: Scalar>(
         device: &Device,
         shape: &[usize],
@@ -125,7 +125,8 @@ impl Tensor {
         })
     }
 
-    /// Copies numbers from the host, rounded to the tensor's float type; to 16 bits through f32, as kernels round.
+    /// Copies numbers from the host, rounded to the tensor's float type; 16-bit types are rounded through f32,
+    /// as in kernels.
     ///
     /// # Errors
     /// As [`upload`](Tensor::upload).
@@ -156,7 +157,8 @@ impl Tensor {
     /// Copies the elements to the host, after all work that writes them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another type than the tensor's; [`Error::NoValues`] on a device whose buffers hold none.
+    /// [`Error::Invalid`] for another type than the tensor's; [`Error::NoValues`] on a device whose buffers
+    /// hold no values.
     pub fn to_vec<T: Scalar>(&self) -> Result<Vec<T>> {
         if T::DTYPE != self.dtype {
             return Err(Error::invalid(
@@ -310,7 +312,7 @@ impl Tensor {
         &self.storage
     }
 
-    // Private to this module: operations get addresses from `Arguments`.
+    // Private to this module, because operations obtain addresses from `Arguments`.
     fn raw(&self) -> RawSlice {
         let addr = self.storage.block().addr + (self.offset * self.dtype.bytes()) as u64;
         RawSlice {

@@ -1,7 +1,7 @@
 //! Spans of work on streams, for a timeline of a step.
 //!
-//! While tracing is on, every piece of queued work is put between two events. Their times are read when the spans are
-//! collected, so the device is not held up meanwhile.
+//! While tracing is on, every piece of queued work is enclosed by two events. Their times are read when the
+//! spans are collected, so tracing does not delay the device.
 
 use crate::{Device, Event, Stream};
 use hal::Result;
@@ -31,7 +31,7 @@ pub fn start(device: &Device) {
     *device.0.tracer.borrow_mut() = Some(Tracer::default());
 }
 
-/// Stops recording and gives the spans, after all their work has run.
+/// Stops recording and returns the spans, after all their work has run.
 ///
 /// # Errors
 /// The failure of a stream.

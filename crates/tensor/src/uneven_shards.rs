@@ -3,13 +3,13 @@
 use crate::Tensor;
 use hal::Counts;
 
-/// What one of several gathers or reduce-scatters takes and gives.
+/// The arguments of one of several gathers or reduce-scatters.
 #[derive(Clone, Copy, Debug)]
 pub struct UnevenShards<'a> {
-    /// What this rank gives.
+    /// This rank's input.
     pub send: &'a Tensor,
     /// What it gets.
     pub recv: &'a Tensor,
-    /// Elements of each rank's part of the larger one.
+    /// Number of elements of each rank's part of the larger tensor.
     pub counts: &'a Counts,
 }

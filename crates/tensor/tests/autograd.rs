@@ -1,4 +1,4 @@
-//! The tape: gradients against finite differences, sums over several uses, what is recorded and what is not.
+//! The tape: gradients against finite differences, sums over several uses, and which operations are recorded.
 
 use fascicle_tensor::{
     DType, Device, Result, Tensor, Var,
@@ -63,7 +63,7 @@ fn gradients_agree_with_finite_differences() {
 fn a_value_used_three_times_gets_the_sum_and_shared_gradients_stay_whole() {
     let device = device();
     let (x, gradient) = Var::tracked(vector(&device, &[2.0]));
-    // x + x hands one gradient to both uses: adding the third in place must not spoil it.
+    // x + x passes one gradient to both uses; adding the third in place must not corrupt it.
     let out = x.add(&x).unwrap().add(&x).unwrap();
     let seed = vector(&device, &[1.0]);
     backward(vec![(out, seed.clone())]).unwrap();

@@ -1,4 +1,4 @@
-//! Kernels that a program brings itself, on the CPU and on the simulated device's terms.
+//! Custom kernels on the CPU and on a simulated device.
 
 use fascicle_tensor::{
     DType, Device, Error, Result, Tensor,
@@ -11,7 +11,7 @@ fn device() -> Device {
     Device::new(cpu::open(cpu::Options::default()).unwrap()).unwrap()
 }
 
-/// `y = factor * x + y`, and in `count` how many elements there were.
+/// `y = factor * x + y`; also writes the number of elements to `count`.
 fn scaled_sum() -> Arc<CustomKernel> {
     Arc::new(CustomKernel::new("scaled_sum").on_host(|args| {
         let (x, y, count) = (
@@ -121,7 +121,7 @@ fn an_operand_is_what_the_launch_says() {
     refused("wrong: number 0, U64(1), needs a double", |args| {
         args.f64(0).map(drop)
     });
-    // A refusal does not end the stream.
+    // A refused launch does not end the stream.
     assert_eq!(y.to_vec::<f32>(), Ok(vec![0.0; 4]));
 }
 

@@ -1,4 +1,4 @@
-//! What the allocator tells of memory by kind, and what it says when memory runs out.
+//! The allocator's report of memory by kind, and its error when memory runs out.
 
 use fascicle_tensor::{DType, Device, MemoryKind, Result, Tensor};
 
@@ -11,7 +11,7 @@ fn device(memory_bytes: Option<usize>) -> Result<Device> {
     })?)
 }
 
-/// A tensor of so many bytes, which is also the size of its block.
+/// A tensor of `bytes` bytes, which is also the size of its block.
 fn tensor(device: &Device, bytes: usize) -> Result<Tensor> {
     Tensor::zeros(device, DType::F32, &[bytes / 4])
 }
@@ -31,7 +31,7 @@ fn memory_counts_as_the_innermost_kind_until_it_is_freed() -> Result<()> {
     assert_eq!(in_use(&device, MemoryKind::Weights), 64 * KIB);
     assert_eq!(in_use(&device, MemoryKind::Buffers), 16 * KIB);
     assert_eq!(in_use(&device, MemoryKind::Activations), 32 * KIB);
-    // A view keeps the block, and freeing it in another scope takes it from the kind that it was.
+    // A view keeps the block. Freeing the view in another scope subtracts the block from its original kind.
     let view = weights.rows(0, 4)?;
     drop(weights);
     assert_eq!(in_use(&device, MemoryKind::Weights), 64 * KIB);
@@ -55,7 +55,7 @@ fn a_cached_block_takes_the_kind_of_its_next_use() -> Result<()> {
     let usage = device.memory_use();
     assert_eq!((usage.cached, usage.peak), (0, 64 * KIB));
     assert_eq!(usage.of(MemoryKind::Weights).in_use, 64 * KIB);
-    // The peak was first reached by the activation, and a reset asks again.
+    // The activation reached the peak first; a reset measures again.
     assert_eq!(usage.of(MemoryKind::Activations).at_peak, 64 * KIB);
     device.reset_peak_memory();
     assert_eq!(device.memory_use().at_peak(), [64 * KIB, 0, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! Operations for authors of models: each gradient against finite differences in f64, and bad input refused.
+//! Operations for model authors: each gradient against finite differences in f64, and errors for bad input.
 
 use fascicle_tensor::{DType, Device, Result, Tensor, Var, autograd::backward, ops};
 
@@ -13,7 +13,7 @@ fn numbers(count: usize, seed: f64) -> Vec<f64> {
 
 type Function = fn(&[Var]) -> Result<Var>;
 
-/// The weighted sum of what `function` gives, so that every element of its result has a gradient of its own.
+/// A weighted sum of the results of `function`, so that every element has its own gradient.
 fn value(device: &Device, shapes: &[&[usize]], inputs: &[Vec<f64>], function: Function) -> f64 {
     let var = |(shape, numbers): (&&[usize], &Vec<f64>)| {
         Var::constant(Tensor::from_slice(device, shape, numbers).unwrap())

@@ -207,8 +207,8 @@ fn join(world: &World, device: &Device) -> Result<Communicator> {
     Communicator::join(device, join, None)
 }
 
-// The ranks' calls differ, so the stream fails behind the use; when its end cannot be waited for, the memory stays out of
-// circulation.
+// The ranks' calls differ, so the stream fails after the use. The end of that use cannot be determined, so the
+// memory stays out of circulation.
 #[test]
 fn memory_behind_a_failed_stream_is_not_used_again() {
     let options = local::Options::new(2).with_timeout(Duration::from_secs(20));
@@ -222,7 +222,7 @@ fn memory_behind_a_failed_stream_is_not_used_again() {
         let tensor = Tensor::full(&device, DType::F32, &[1000], 1.0)?;
         let part = tensor.rows(0, 500 + world.rank())?;
         group.all_reduce(&stream, &part, ReduceOp::Sum)?;
-        // Twice: the first refusal keeps the use.
+        // Twice, because the first refusal must keep the use recorded.
         for _ in 0..2 {
             assert!(matches!(tensor.fill(0.0), Err(Error::Mismatch { .. })));
         }

@@ -1,4 +1,5 @@
-//! Work on several streams: the shell waits where one reads what another writes, and keeps memory until it is unused.
+//! Work on several streams: the shell waits if one reads what another writes, and keeps memory until it is
+//! unused.
 
 use bootstrap::{World, local};
 use fascicle_tensor::{Communicator, DType, Device, ReduceOp, Result, StreamKind, Tensor, ops};
@@ -35,7 +36,7 @@ fn two_ranks(body: impl Fn(&World, &Device, &Communicator) -> Result<()> + Send 
     run.unwrap_or_else(|failure| panic!("{}", failure.report()));
 }
 
-// Rank 1 comes late, so that on rank 0 the collective is still open when its result is asked for.
+// Rank 1 is late, so that on rank 0 the collective is still running when its result is requested.
 fn late(world: &World) {
     if world.rank() == 1 {
         std::thread::sleep(Duration::from_millis(50));
@@ -80,7 +81,7 @@ fn a_tensor_dropped_while_in_use_keeps_its_memory_until_then() {
             late(world);
             group.all_gather(&stream, &part, &whole, &hal::Counts::Even(500))?;
             drop(part);
-            // Would get the memory of `part`, and spoil it, if that were free already.
+            // This would receive the memory of `part`, and corrupt it, if that memory were already free.
             let other = Tensor::full(device, DType::F32, &[500], -1.0)?;
             assert_eq!(whole.to_vec::<f32>()?, [round as f32; 1000]);
             assert_eq!(other.to_vec::<f32>()?, [-1.0; 500]);

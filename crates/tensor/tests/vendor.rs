@@ -1,4 +1,4 @@
-//! A vendor that this workspace does not know: it has a name, implements the seam's traits, and hands in its driver.
+//! A vendor unknown to this workspace: it has a name, implements the seam's traits, and passes in its driver.
 
 use fascicle_tensor::{DType, Device, Error, Result, Tensor, ops};
 use hal::{
@@ -13,7 +13,7 @@ const MINE: VendorId = VendorId::new("mine");
 #[derive(Debug)]
 struct Mine(Arc<dyn hal::Device>);
 
-// SAFETY: all but the name is the CPU's own answer.
+// SAFETY: apart from the name, all answers are the CPU's own.
 unsafe impl hal::Device for Mine {
     fn id(&self) -> DeviceId {
         DeviceId {
@@ -31,7 +31,7 @@ unsafe impl hal::Device for Mine {
         self.0.allocate(bytes)
     }
     unsafe fn deallocate(&self, buffer: RawBuffer) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.deallocate(buffer) }
     }
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {

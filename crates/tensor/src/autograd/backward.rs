@@ -8,13 +8,13 @@ use crate::{Tensor, ops};
 use hal::{Error, Result};
 use std::{collections::BTreeMap, rc::Rc};
 
-/// Runs gradients back from `roots`, each with the gradient of its value, to all leaves.
+/// Propagates gradients from `roots`, each with the gradient of its value, to all leaves.
 ///
 /// Every node runs once, after all gradients of its outputs have arrived.
 ///
 /// # Errors
-/// [`Error::Invalid`] when a gradient has not the size of its value, or the tape was already run back; whatever an
-/// operation's own backward reports.
+/// [`Error::Invalid`] if a gradient and its value differ in size, or a backward pass has already used the tape;
+/// whatever an operation's own backward reports.
 pub fn backward(roots: Vec<(Var, Tensor)>) -> Result<()> {
     let mut pending = Pending::default();
     for (root, gradient) in roots {
@@ -48,7 +48,8 @@ pub fn backward(roots: Vec<(Var, Tensor)>) -> Result<()> {
     Ok(())
 }
 
-// Nodes whose gradients have begun to arrive, by number: inputs always have smaller numbers than their users.
+// Nodes whose gradients have begun to arrive, by number: inputs always have smaller numbers than the nodes that
+// use them.
 #[derive(Default)]
 struct Pending(BTreeMap<u64, (Rc<Node>, Gradients)>);
 
@@ -69,7 +70,7 @@ impl Pending {
     }
 }
 
-// Adds in place where nobody else holds one of the two.
+// Adds in place if nobody else holds one of the two.
 fn accumulate(sum: Tensor, gradient: Tensor) -> Result<Tensor> {
     let (into, other) = match (sum.is_unshared(), gradient.is_unshared()) {
         (true, _) => (sum, gradient),

@@ -1,4 +1,4 @@
-//! Differentiable operations that move elements, and products of many matrices.
+//! Differentiable operations that move elements, and batched matmuls.
 
 use super::Var;
 use crate::{
@@ -41,7 +41,7 @@ impl Var {
         ))
     }
 
-    /// The values one behind the other along a dim.
+    /// Concatenates the values along a dim.
     ///
     /// # Errors
     /// [`Error::Invalid`](hal::Error::Invalid) for none, and when types or other dims differ.
@@ -59,8 +59,8 @@ impl Var {
         }))
     }
 
-    /// The rows of this value where `mask` is not 0, and those of `other` elsewhere. No gradient flows to a row that is
-    /// not taken, whatever number it holds.
+    /// The rows of this value where `mask` is not 0, and those of `other` elsewhere. No gradient flows to a row
+    /// that was not selected, whatever value it holds.
     ///
     /// # Shapes
     /// `mask`: u32, one element for each row, which is a run of the last dim.
@@ -106,7 +106,7 @@ impl Var {
         ))
     }
 
-    /// The products of the matrices that the last two dims of both hold, one for each index of the dims before.
+    /// The matmuls of the matrices in the last two dims of both, one for each index of the leading dims.
     ///
     /// # Shapes
     /// As [`matmul_batched`](fn@ops::matmul_batched), without `First`: .. x m x k by .. x k x n, or by .. x n x k.

@@ -7,12 +7,12 @@ use std::{
     rc::Rc,
 };
 
-/// One gradient for each tensor, none where no gradient flows.
+/// One gradient per tensor, `None` where no gradient flows.
 pub type Gradients = Vec<Option<Tensor>>;
 
 pub(crate) type Backward = Box<dyn FnOnce(Gradients) -> Result<Gradients>>;
 
-/// Which output of which node a tensor is.
+/// The node, and the index of its output, that produced a tensor.
 #[derive(Clone)]
 pub(crate) struct NodeOutput {
     pub(crate) node: Rc<Node>,
@@ -24,11 +24,11 @@ pub(crate) struct Node {
     pub(crate) name: &'static str,
     pub(crate) inputs: RefCell<Vec<Option<NodeOutput>>>,
     pub(crate) num_outputs: usize,
-    // Taken by the backward pass, so that what it saved is freed at once.
+    // Taken by the backward pass, so that the saved tensors are freed at once.
     pub(crate) backward: RefCell<Option<Backward>>,
 }
 
-// What a dropped node held, until the outermost drop of this thread lets go of it.
+// What a dropped node held, until the outermost drop on this thread releases it.
 type Remains = (Vec<Option<NodeOutput>>, Option<Backward>);
 
 thread_local! {
@@ -37,10 +37,11 @@ thread_local! {
 }
 
 impl Drop for Node {
-    /// Lets go of the tape behind this node one by one: a chain of a million nodes is deeper than the stack.
+    /// Releases the tape behind this node iteratively, because a chain of a million nodes is deeper than the
+    /// stack.
     fn drop(&mut self) {
         let mut remains = Some((self.inputs.take(), self.backward.take()));
-        // While a thread ends its store may be gone; then `remains` is dropped here.
+        // While a thread ends, its store may already be gone; then `remains` is dropped here.
         let is_outermost = REMAINS.try_with(|all| {
             all.borrow_mut().extend(remains.take());
             !DROPPING.replace(true)
@@ -55,7 +56,7 @@ impl Drop for Node {
     }
 }
 
-// Also when what an operation saved panics as it is dropped.
+// Also runs if something that an operation saved panics in its drop.
 struct Reset;
 
 impl Drop for Reset {

@@ -1,4 +1,5 @@
-//! Differentiable operations along rows, which are runs of the last dim: sums, softmax, a row or a number for all.
+//! Differentiable operations along rows, which are runs of the last dim: sums, softmax, and operations with one
+//! row or one number for all rows.
 
 use super::Var;
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 use hal::{Error, Result};
 
 impl Var {
-    /// The sum of the last dim, of which one element remains.
+    /// The sum over the last dim, which keeps one element.
     ///
     /// # Errors
     /// [`Error::Invalid`] for integers and for a tensor without dims.
@@ -24,7 +25,7 @@ impl Var {
         ))
     }
 
-    /// The only element of the last dim, `columns` times.
+    /// Repeats the single element of the last dim `columns` times.
     ///
     /// # Errors
     /// [`Error::Invalid`] when the last dim has another number of elements.
@@ -52,7 +53,7 @@ impl Var {
         self.softmax_or_log(false)
     }
 
-    /// The logarithm of the softmax over the last dim, exact also where the softmax itself rounds to 0.
+    /// The logarithm of the softmax over the last dim, accurate even where the softmax itself rounds to 0.
     ///
     /// # Errors
     /// As [`softmax`](Var::softmax).
@@ -75,7 +76,7 @@ impl Var {
     /// Adds `row` to every row.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is not as long as a row, or of another type.
+    /// [`Error::Invalid`] if it is not as long as a row, or has another type.
     pub fn add_row(&self, row: &Var) -> Result<Var> {
         let (x, shape) = (self.tensor(), row.tensor().shape().to_vec());
         let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
@@ -113,12 +114,12 @@ impl Var {
         self.mul_expanded(row, "mul_row", row_of(row.tensor())?)
     }
 
-    /// `factor * self`, with a factor that is itself a value of one element.
+    /// `factor * self`, where the factor is itself a value of one element.
     ///
     /// # Cost
     /// As [`mul_row`](Var::mul_row).
     /// # Errors
-    /// [`Error::Invalid`] when `factor` has another number of elements or another type.
+    /// [`Error::Invalid`] if `factor` has another number of elements or another type.
     pub fn scale_by(&self, factor: &Var) -> Result<Var> {
         ops::holds(
             "scale_by",
@@ -130,7 +131,7 @@ impl Var {
         self.mul_expanded(factor, "scale_by", factor.tensor().reshape(&[1, 1])?)
     }
 
-    // Multiplies by `other`, seen as the small matrix `seen` that is repeated to the size of all rows.
+    // Multiplies by `other`, viewed as the small matrix `seen` and repeated to the size of all rows.
     fn mul_expanded(&self, other: &Var, name: &'static str, seen: Tensor) -> Result<Var> {
         let x = self.tensor().clone();
         let sizes = [x.num_rows(), x.columns()];
@@ -145,7 +146,7 @@ impl Var {
             move |d_out| {
                 let d_x = product(&d_out, &ops::expand(&seen, &sizes)?)?;
                 let sum = || {
-                    // One number is the sum of a single column.
+                    // The gradient of a single number is the sum of a single column.
                     let columns = seen.num_elements();
                     let all = product(&d_out, &x)?
                         .reshape(&[x.num_elements() / columns.max(1), columns])?;
@@ -156,7 +157,7 @@ impl Var {
         ))
     }
 
-    /// The sum over dim `dim`, which is not the last one and goes away.
+    /// The sum over dim `dim`, which must not be the last one and is removed.
     ///
     /// # Cost
     /// A transposed copy, here and in backward.
@@ -184,7 +185,7 @@ fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     ops::binary(BinaryOp::Mul, a, b)
 }
 
-// Summed in the accumulator's type, given in that of `x`.
+// Summed in the accumulator type, returned in the type of `x`.
 fn column_sum(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let sum = Tensor::zeros(x.device(), x.dtype().accumulator(), shape)?;
     ops::column_sum_into(x, &sum)?;

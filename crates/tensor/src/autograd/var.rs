@@ -17,7 +17,7 @@ pub struct Var {
 pub struct Gradient(Rc<RefCell<Option<Tensor>>>);
 
 impl Gradient {
-    /// Takes the gradient out; `None` while no backward pass has reached the tensor.
+    /// Takes the gradient; `None` if no backward pass has reached the tensor.
     pub fn take(&self) -> Option<Tensor> {
         self.0.borrow_mut().take()
     }
@@ -32,7 +32,7 @@ impl Var {
         }
     }
 
-    /// A tensor whose gradient is wanted, and where it will arrive.
+    /// A tensor whose gradient is wanted, with the place where it will arrive.
     pub fn tracked(tensor: Tensor) -> (Var, Gradient) {
         let gradient = Gradient::default();
         let cell = gradient.clone();
@@ -43,7 +43,7 @@ impl Var {
         (var, gradient)
     }
 
-    /// A tensor whose gradient is handed to `arrived`, once in a backward pass.
+    /// A tensor whose gradient is passed to `arrived`, once per backward pass.
     pub fn leaf(tensor: Tensor, arrived: impl FnOnce(Tensor) -> Result<()> + 'static) -> Var {
         let device = tensor.device().clone();
         let take = move |mut gradients: Gradients| {
@@ -57,10 +57,10 @@ impl Var {
         }
     }
 
-    /// Records an operation: `outputs` were computed from `inputs`, and `backward` turns one gradient for each output
-    /// into one for each input.
+    /// Records an operation: `outputs` were computed from `inputs`, and `backward` turns one gradient per
+    /// output into one per input.
     ///
-    /// Nothing is recorded where no input wants a gradient, unless `keeps` says that the operation has parameters of
+    /// Records nothing if no input wants a gradient, unless `keeps` states that the operation has parameters of
     /// its own that do; and nothing within [`Device::without_gradients`].
     pub fn record(
         name: &'static str,
@@ -120,7 +120,7 @@ impl Var {
         self.tensor
     }
 
-    /// Whether a backward pass would reach something from here.
+    /// Whether a backward pass from here would reach anything.
     pub fn wants_gradient(&self) -> bool {
         self.place.is_some()
     }

@@ -14,7 +14,7 @@ pub use hal::kernel::{AttentionDropout, AttentionShape};
 /// # Shapes
 /// `q` and the result: (sequences * sequence) x (heads * head_size). `k`, `v`: ... x (kv_heads * head_size).
 /// # Errors
-/// [`Error::Invalid`] when a tensor has another size or type than the shape says.
+/// [`Error::Invalid`] if a tensor's size or type does not match the shape.
 pub fn attention(
     shape: AttentionShape,
     q: &Tensor,
@@ -38,7 +38,7 @@ pub fn attention(
     Ok((out, log_sum_exp))
 }
 
-/// What the forward pass of an attention leaves for its backward pass.
+/// Results of the forward pass of attention that its backward pass needs.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names of the forward pass")]
 pub struct Saved {
@@ -52,7 +52,7 @@ pub struct Saved {
 /// Gradients of [`attention`](fn@attention): of q, k and v.
 ///
 /// # Errors
-/// [`Error::Invalid`] when a tensor has another size or type than the shape says.
+/// [`Error::Invalid`] if a tensor's size or type does not match the shape.
 pub fn attention_backward(
     shape: AttentionShape,
     saved: &Saved,
@@ -137,7 +137,7 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
         .map_or(Ok(()), |dropout| check_dropout(shape, &dropout))
 }
 
-// The weights held here lie within the numbered ones, and the last of those has a number.
+// The local weights lie within the global numbering, and the last global weight has a number.
 fn check_dropout(shape: &AttentionShape, dropout: &AttentionDropout) -> Result<()> {
     let heads = dropout.first_head.checked_add(shape.heads);
     let sequences = dropout.first_sequence.checked_add(shape.sequences);
@@ -159,12 +159,13 @@ fn check_dropout(shape: &AttentionShape, dropout: &AttentionDropout) -> Result<(
     }
 }
 
-/// Turns the heads of `x` by their positions; `backward` turns the other way.
+/// Rotates the heads of `x` by their positions; `backward` rotates in the opposite direction.
 ///
 /// # Shapes
 /// `x` and the result: (sequences * sequence) x (heads * head_size).
 /// # Errors
-/// [`Error::Invalid`] when rows are no multiple of `sequence`, columns none of `head_size`, or that is odd.
+/// [`Error::Invalid`] if the number of rows is not a multiple of `sequence`, the number of columns is not a
+/// multiple of `head_size`, or `head_size` is odd.
 pub fn rope(
     x: &Tensor,
     sequence: usize,

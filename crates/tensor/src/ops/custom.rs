@@ -1,4 +1,4 @@
-//! Kernels that a program brings itself, on tensors.
+//! Custom kernels, supplied by a program, on tensors.
 
 use super::launch;
 use crate::{Arguments, Tensor};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub use hal::kernel::{CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode};
 
-/// A launch of a [`CustomKernel`], put together operand by operand; operands are numbered in that order.
+/// A launch of a [`CustomKernel`], assembled operand by operand; operands are numbered in that order.
 ///
 /// ```
 /// use fascicle_tensor::{Device, ops::{CustomKernel, custom}, Tensor};
@@ -33,7 +33,7 @@ pub struct Custom<'a> {
     elements: Option<usize>,
 }
 
-/// Begins a launch of a program's own kernel.
+/// Begins a launch of a custom kernel.
 pub fn custom<'a>(kernel: &Arc<CustomKernel>) -> Custom<'a> {
     Custom {
         kernel: kernel.clone(),
@@ -45,17 +45,17 @@ pub fn custom<'a>(kernel: &Arc<CustomKernel>) -> Custom<'a> {
 }
 
 impl<'a> Custom<'a> {
-    /// An operand that the kernel reads.
+    /// Adds an operand that the kernel reads.
     pub fn read(self, tensor: &'a Tensor) -> Self {
         self.operand(tensor, Access::Read)
     }
 
-    /// An operand that the kernel overwrites.
+    /// Adds an operand that the kernel overwrites.
     pub fn write(self, tensor: &'a Tensor) -> Self {
         self.operand(tensor, Access::Write)
     }
 
-    /// An operand that the kernel reads and writes.
+    /// Adds an operand that the kernel reads and writes.
     pub fn update(self, tensor: &'a Tensor) -> Self {
         self.operand(tensor, Access::ReadWrite)
     }
@@ -66,7 +66,7 @@ impl<'a> Custom<'a> {
         self
     }
 
-    /// How many elements the kernel computes; as many as its first written operand has, where this is not said.
+    /// Sets the number of elements that the kernel computes; by default that of its first written operand.
     pub fn elements(mut self, elements: usize) -> Self {
         self.elements = Some(elements);
         self

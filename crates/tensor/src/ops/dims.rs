@@ -1,4 +1,4 @@
-//! Dims of tensors in another order, repeated, cut and joined.
+//! Permutes, repeats, cuts and joins dims of tensors.
 
 use super::{launch, layout, same_type};
 use crate::{Arguments, Tensor};
@@ -27,7 +27,7 @@ pub(crate) fn inverse(order: &[usize]) -> Vec<usize> {
     (0..order.len()).filter_map(place).collect()
 }
 
-/// A copy of `shape`, in which dims of one element are repeated.
+/// Expands `x` to `shape` in a copy, repeating dims of one element.
 ///
 /// # Errors
 /// [`Error::Invalid`] when another dim differs, and for more than four runs of dims that are alike.
@@ -64,7 +64,7 @@ pub fn slice(x: &Tensor, dim: usize, start: usize, count: usize) -> Result<Tenso
     .reshape(&shape)
 }
 
-/// The tensors one behind the other along a dim.
+/// Concatenates the tensors along a dim.
 ///
 /// # Errors
 /// [`Error::Invalid`] for none, and when types or other dims differ.
@@ -101,8 +101,8 @@ pub fn concat(parts: &[&Tensor], dim: usize) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Zeros of `size` indices along a dim, but `x` from `start` on: the gradient of [`slice`](fn@slice).
-///
+/// Zeros with `size` indices along a dim, with `x` copied in from `start` on: the gradient of
+/// [`slice`](fn@slice).
 /// # Errors
 /// [`Error::Invalid`] when they do not lie within the dim.
 pub(crate) fn place(x: &Tensor, dim: usize, start: usize, size: usize) -> Result<Tensor> {
@@ -118,7 +118,7 @@ pub(crate) fn place(x: &Tensor, dim: usize, start: usize, size: usize) -> Result
     Ok(out)
 }
 
-/// A row of `classes` numbers for each id: 1 at the id and 0 elsewhere; zeros for ids from `classes` on.
+/// A row of `classes` numbers per id: 1 at the id and 0 elsewhere; all zeros for ids of at least `classes`.
 ///
 /// # Shapes
 /// `ids`: u32. The result: ids x classes.
@@ -131,7 +131,7 @@ pub fn one_hot(ids: &Tensor, classes: usize, dtype: DType) -> Result<Tensor> {
     super::embedding(&identity, ids, 0)
 }
 
-// Elements before, of and after a dim.
+// Number of elements before, along and after a dim.
 fn around(operation: &str, x: &Tensor, dim: usize) -> Result<[usize; 3]> {
     let shape = x.shape();
     if dim >= shape.len() {
@@ -142,7 +142,7 @@ fn around(operation: &str, x: &Tensor, dim: usize) -> Result<[usize; 3]> {
     Ok([elements(outer), shape[dim], elements(inner)])
 }
 
-// A tensor without elements may have dims of any size.
+// If a tensor has no elements, its dims may have any size.
 fn elements(dims: &[usize]) -> usize {
     dims.iter().fold(1, |all, size| all.saturating_mul(*size))
 }
@@ -175,7 +175,7 @@ fn strided(operation: &str, x: &Tensor, sizes: &[usize], strides: &[usize]) -> R
     Ok(out)
 }
 
-// Neighbouring dims that one step walks through are one; those of one element are none.
+// Merges neighbouring dims that a single stride traverses, and drops dims of one element.
 fn merged(sizes: &[usize], strides: &[usize]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (&size, &stride) in sizes.iter().zip(strides).filter(|(size, _)| **size != 1) {

@@ -13,7 +13,7 @@ use hal::{
 
 pub use hal::kernel::{BinaryOp, Region, UnaryOp};
 
-/// The tensor in another float type; the very same tensor when it has that type already.
+/// The tensor in another float type; the same tensor if it already has that type.
 ///
 /// # Errors
 /// [`Error::Invalid`] for integers.
@@ -123,7 +123,7 @@ pub fn unary_into(op: UnaryOp, x: &Tensor, out: &Tensor) -> Result<()> {
     launch(&mut args, kernel)
 }
 
-/// `d_out * op'(x)`; written over `d_out` where nobody else holds it.
+/// `d_out * op'(x)`; overwrites `d_out` if nobody else holds it.
 ///
 /// # Errors
 /// [`Error::Invalid`] for other lengths or types.
@@ -161,7 +161,7 @@ pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Gradients of [`swiglu`]: of gate and of up.
+/// Gradients of [`swiglu`] with respect to gate and up.
 ///
 /// # Errors
 /// As [`swiglu`].
@@ -185,7 +185,7 @@ pub fn swiglu_backward(gate: &Tensor, up: &Tensor, d_out: &Tensor) -> Result<(Te
 /// Adds `bias` to every row of `x`, in place.
 ///
 /// # Errors
-/// [`Error::Invalid`] when the bias is not as long as a row, or of another type.
+/// [`Error::Invalid`] if the bias is not as long as a row, or has another type.
 pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<()> {
     float("add_bias", x)?;
     super::holds("add_bias", "bias", bias, x.columns(), x.dtype())?;
@@ -226,8 +226,8 @@ pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
     launch(&mut args, Kernel::ColumnSum(kernel))
 }
 
-/// Drops elements by the draws for their global indices and scales the others; its own gradient, with the same key.
-///
+/// Drops elements according to the draws for their global indices, and scales the others. With the same key, it
+/// is its own gradient.
 /// # Errors
 /// [`Error::Invalid`] when the region has other sizes than `x`, or the probability is not in [0, 1).
 pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result<Tensor> {
@@ -259,7 +259,7 @@ pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result
     Ok(out)
 }
 
-// Whether the region holds that many elements, all of them with a global index.
+// Whether the region holds that many elements, all with a global index.
 fn is_numbered(region: &Region, elements: usize) -> bool {
     let columns = region.first_column.checked_add(region.columns);
     let rows = region.first_row.checked_add(region.rows);

@@ -1,4 +1,4 @@
-//! Look-up in a table whose rows may be cut in shards.
+//! Look-up in a table whose rows may be sharded.
 
 use super::{float, holds, launch};
 use crate::{Arguments, Tensor, shape::product};

@@ -1,4 +1,4 @@
-//! Moving blocks of columns, and whole tensors.
+//! Moves blocks of columns, and full tensors.
 
 use super::{launch, same_length, same_type};
 use crate::{Arguments, Tensor};
@@ -17,7 +17,7 @@ pub fn columns(x: &Tensor, start: usize, count: usize) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Overwrites columns of `x` from `start` on by those of `part`.
+/// Overwrites the columns of `x` from `start` on with those of `part`.
 ///
 /// # Errors
 /// [`Error::Invalid`] when they do not lie within the dim, or rows or types differ.
@@ -62,7 +62,7 @@ pub fn copy(src: &Tensor, dst: &Tensor) -> Result<()> {
     })
 }
 
-/// Overwrites the elements `(i, i)` of a square matrix by those of `column`.
+/// Overwrites the elements `(i, i)` of a square matrix with those of `column`.
 pub(super) fn diagonal(matrix: &Tensor, column: &Tensor) -> Result<()> {
     block(column, 0, 1, matrix, 0, matrix.columns() + 1, 1)
 }

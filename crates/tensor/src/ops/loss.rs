@@ -1,4 +1,4 @@
-//! Cross-entropy over a vocabulary that may be cut in shards.
+//! Cross-entropy over a vocabulary that may be sharded.
 
 use super::{float, holds, launch};
 use crate::{Arguments, Tensor, shape::product};
@@ -7,7 +7,7 @@ use hal::{
     kernel::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics},
 };
 
-/// Where the local columns of logits lie within the vocabulary.
+/// The position of the local columns of logits within the vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VocabularyShard {
     /// Global index of the first local column.
@@ -80,7 +80,7 @@ pub fn combine(
     Ok((log_sum_exp, loss))
 }
 
-/// Overwrites `logits` by their gradient.
+/// Overwrites `logits` with their gradient.
 ///
 /// # Shapes
 /// As [`statistics`] and [`combine`]; `d_loss`: one element of the accumulator type.

@@ -1,8 +1,10 @@
-//! Operations on tensors, queued on the device's compute stream; each checks its arguments and allocates its result.
+//! Operations on tensors, queued on the device's compute stream; each checks its arguments and allocates its
+//! result.
 //!
-//! These have no gradients: [`autograd`](crate::autograd) and the layers are built on them. One file for each family
-//! of the seam's kernels: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention), [`loss`],
-//! [`embedding`](mod@embedding), [`optimiser`], [`layout`], [`dims`], [`rows`]; and [`custom`](fn@custom), for kernels that a program brings itself.
+//! These have no gradients: [`autograd`](crate::autograd) and the layers build on them. Each family of the
+//! seam's kernels has a file: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention),
+//! [`loss`], [`embedding`](mod@embedding), [`optimiser`], [`layout`], [`dims`], [`rows`]; and
+//! [`custom`](fn@custom) is for custom kernels.
 
 pub mod attention;
 mod custom;
@@ -30,21 +32,22 @@ pub use rows::{row_sum, select_rows, softmax, softmax_backward};
 use crate::{Arguments, Tensor};
 use hal::{DType, Error, Kernel, Result};
 
-/// Queues a kernel whose sizes and types the caller has checked, made of these arguments.
+/// Queues a kernel made of these arguments, whose sizes and types the caller has checked.
 ///
 /// # Errors
-/// [`Error::Invalid`] for tensors of several devices, and where one that is written overlaps another.
+/// [`Error::Invalid`] for tensors of several devices, and if a written one overlaps another.
 pub(crate) fn launch(arguments: &mut Arguments<'_>, kernel: Kernel) -> Result<()> {
     arguments.name(kernel.name(), |visit| kernel.operands(visit));
     arguments.check_overlap(kernel.name())?;
-    // Nothing to write is nothing to do, whatever the other sizes say.
+    // With nothing to write there is nothing to do, whatever the other sizes are.
     let Some(device) = arguments.device().filter(|_| arguments.written_bytes() > 0) else {
         return Ok(());
     };
     device.compute().queue(kernel.name(), arguments, |stream| {
-        // SAFETY: the kernel's operands are the tensors of `arguments` (asserted above), which are live and on this
-        // device; their storage keeps the memory until the stream has passed this kernel, and other streams were waited
-        // for; types and lengths were checked by the operation that made the kernel, overlap above.
+        // SAFETY: the kernel's operands are the tensors of `arguments` (asserted above), which are live and on
+        // this device. Their storage keeps the memory until the stream has passed this kernel, and `queue`
+        // waited for other streams. The operation that made the kernel checked types and lengths; overlap is
+        // checked above.
         unsafe { device.0.kernels.launch(stream, &kernel) }
     })
 }

@@ -1,4 +1,4 @@
-//! LayerNorm and RMSNorm, in the steps between which statistics are combined over ranks.
+//! LayerNorm and RMSNorm, in steps between which statistics are combined over ranks.
 
 use super::{float, holds, launch, same_length, same_type};
 use crate::{Arguments, Tensor, shape::product};
@@ -9,7 +9,7 @@ use hal::{
 
 pub use hal::kernel::{NormKind, NormShape};
 
-/// Sizes of a norm of the last dim of `x`, which is a shard of a row of `global_columns`.
+/// Sizes of a norm over the last dim of `x`, which is a shard of a row of `global_columns`.
 pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) -> NormShape {
     NormShape {
         kind,
@@ -39,7 +39,7 @@ pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// The moments of whole rows from those of all shards.
+/// The moments of full rows, from those of all shards.
 ///
 /// # Shapes
 /// `parts`: shards x rows x 2. The result: rows x 2.
@@ -101,7 +101,8 @@ pub fn normalize(
     Ok(out)
 }
 
-/// The row sums that the gradient needs, to be summed over shards; adds to the gradients of gain and bias.
+/// The row sums that the gradient needs, still to be summed over shards; adds to the gradients of gain and
+/// bias.
 ///
 /// # Shapes
 /// `d_out`: rows x columns. `d_gain`, `d_bias`: columns, of the accumulator type. The result: rows x 2.

@@ -1,4 +1,4 @@
-//! Updates of many tensors at once, with the gradients' norm and its check left on the device.
+//! Updates of many tensors at once; the norm of the gradients and its check stay on the device.
 
 use super::{holds, launch};
 use crate::{Arguments, Device, Tensor};
@@ -42,7 +42,7 @@ pub fn clip_scale(
     Ok(out)
 }
 
-/// A tensor to update and what belongs to it; all are equally long.
+/// A tensor to update, with its state; all are equally long.
 #[derive(Clone, Debug)]
 pub struct Update {
     /// Master weights.
@@ -51,7 +51,7 @@ pub struct Update {
     pub gradients: Tensor,
     /// State of the optimiser: two moments for AdamW, at most one velocity for SGD.
     pub state: Vec<Tensor>,
-    /// Copy of the weights in the compute type, where it differs.
+    /// Copy of the weights in the compute type, if it differs.
     pub compute: Option<Tensor>,
     /// Weight decay of this tensor.
     pub weight_decay: f64,

@@ -1,4 +1,4 @@
-//! Sums of rows, softmax, and rows by a mask.
+//! Sums of rows, softmax, and selection of rows by a mask.
 
 use super::{float, holds, launch, same_length, same_type};
 use crate::{Arguments, Tensor};
@@ -7,7 +7,7 @@ use hal::{
     kernel::{self, SelectRows},
 };
 
-/// The sum of the last dim, of which one element remains.
+/// The sum over the last dim, which keeps one element.
 ///
 /// # Errors
 /// [`Error::Invalid`](hal::Error::Invalid) for integers, and for a tensor without dims.

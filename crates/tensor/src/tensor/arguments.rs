@@ -1,6 +1,7 @@
-//! The tensors that work takes, and what it does to each: told by the operands that the work itself names.
+//! The tensors that work takes, and how it accesses each, as listed by the work's own operands.
 //!
-//! Only here a tensor becomes an address, so a kernel cannot name memory that the shell does not order and keep.
+//! A tensor becomes an address only here, so a kernel cannot name memory that the shell does not order and
+//! keep.
 
 use super::Tensor;
 use crate::overlap;
@@ -9,7 +10,7 @@ use hal::{Access, Error, Operand, RawBuffer, RawSlice, Result};
 /// The tensors of one piece of work, in the order in which they were taken.
 #[derive(Default)]
 pub(crate) struct Arguments<'a> {
-    // Nearly all kernels have few, and launching them allocates nothing.
+    // Almost all kernels have few arguments, so launching them allocates nothing.
     few: [Option<Argument<'a>>; FEW],
     num_few: usize,
     more: Vec<Argument<'a>>,
@@ -21,13 +22,13 @@ const FEW: usize = 10;
 struct Argument<'a> {
     tensor: &'a Tensor,
     slice: RawSlice,
-    // None until the work has named it.
+    // `None` until the work has named it.
     access: Option<Access>,
     in_place: bool,
 }
 
 impl<'a> Arguments<'a> {
-    /// Tensors of work that is no kernel, and what it does to each.
+    /// Tensors of work that is not a kernel, and how it accesses each.
     pub(crate) fn used<const N: usize>(tensors: [(&'a Tensor, Access); N]) -> Arguments<'a> {
         let mut all = Arguments::default();
         for (tensor, access) in tensors {
@@ -42,7 +43,7 @@ impl<'a> Arguments<'a> {
         self.push(tensor, tensor.raw(), None)
     }
 
-    /// Takes a tensor where there is one.
+    /// Takes a tensor, if there is one.
     pub(crate) fn take_some(&mut self, tensor: Option<&'a Tensor>) -> Option<RawSlice> {
         tensor.map(|tensor| self.take(tensor))
     }
@@ -69,10 +70,10 @@ impl<'a> Arguments<'a> {
         slice
     }
 
-    /// Learns from the work's own operands what is done to each tensor.
+    /// Learns from the work's own operands how it accesses each tensor.
     ///
     /// # Panics
-    /// When the operands are not the tensors that were taken: a bug of the operation.
+    /// If the operands are not the tensors that were taken: a bug of the operation.
     pub(crate) fn name(&mut self, work: &str, operands: impl FnOnce(&mut dyn FnMut(Operand))) {
         let mut next = 0;
         operands(&mut |operand| {
@@ -95,7 +96,7 @@ impl<'a> Arguments<'a> {
         );
     }
 
-    // Operations take tensors in the order of operands, so the search is for exceptions.
+    // Operations take tensors in the order of operands, so a search is rarely needed.
     fn find(&mut self, index: usize, slice: &RawSlice) -> Option<&mut Argument<'a>> {
         let is_there = |argument: &Argument<'a>| argument.slice == *slice;
         let expected = match index.checked_sub(self.num_few) {
@@ -119,7 +120,7 @@ impl<'a> Arguments<'a> {
         self.few[..self.num_few].iter().flatten().chain(&self.more)
     }
 
-    /// The tensors, with what is done to them.
+    /// The tensors, and how the work accesses them.
     #[inline]
     pub(crate) fn uses(&self) -> impl Iterator<Item = (&'a Tensor, Access)> {
         self.all().map(|argument| {
@@ -147,7 +148,7 @@ impl<'a> Arguments<'a> {
         written.map(|argument| argument.slice.bytes()).sum()
     }
 
-    /// Refuses a written operand that overlaps another one, unless it takes that one's place as the work allows.
+    /// Refuses a written operand that overlaps another one, unless it replaces that one as the work allows.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the two.

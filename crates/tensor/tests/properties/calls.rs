@@ -304,7 +304,7 @@ pub const ALL: &[(&str, Call)] = &[
             true => Tensor::zeros(send.device(), send.dtype(), send.shape())?,
             false => recv,
         };
-        // A message that differs in length ends the group, which the rest of the program wants to use.
+        // A message of mismatched length would end the group, which the rest of the program needs.
         if send.num_elements() != recv.num_elements() || send.dtype() != recv.dtype() {
             return Err(Error::invalid(
                 "send_recv",
@@ -367,7 +367,7 @@ fn forget(world: &mut World, step: &Step) -> Result<()> {
     Ok(())
 }
 
-/// A new tensor of that shape, or any.
+/// A new tensor of that shape, or any existing one.
 fn typed(world: &World, step: &Step, dtype: DType, shape: &[usize]) -> Result<Tensor> {
     match step.fits() {
         true => Tensor::full(&world.devices[0], dtype, shape, 0.25),

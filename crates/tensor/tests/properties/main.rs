@@ -1,6 +1,6 @@
-//! Every public operation, on shapes, types, views, devices, streams and orders that nobody would choose: each ends in a
-//! value or in an error. A panic fails the test; what reaches other memory is for Miri and the sanitizers, under which
-//! `ci/sanitizers.sh` runs this.
+//! Every public operation, with shapes, types, views, devices, streams and orders that no sane caller would
+//! choose. Each call must return a value or an error. A panic fails the test. Miri and the sanitizers detect
+//! accesses to other memory; `ci/sanitizers.sh` runs this test under them.
 
 mod calls;
 mod world;
@@ -8,7 +8,7 @@ mod world;
 use proptest::{prelude::*, test_runner::Config};
 use world::{Step, World};
 
-/// Sizes: mostly small, so that many calls fit; some that wrap in products.
+/// Sizes: mostly small, so that many calls fit; some overflow in products.
 fn size() -> impl Strategy<Value = usize> {
     prop_oneof![
         12 => 0usize..9,
@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-// Under an interpreter or a sanitizer few cases tell as much as is to be had; elsewhere they take some seconds.
+// Under an interpreter or a sanitizer, few cases must suffice; elsewhere the cases take some seconds.
 fn cases() -> Config {
     let default = if cfg!(miri) { 4 } else { 400 };
     let named = std::env::var("FASCICLE_TEST_CASES");
@@ -77,7 +77,7 @@ proptest! {
     }
 }
 
-/// Most calls must succeed somewhere, or the property says little.
+/// Most calls must succeed somewhere, otherwise the property shows little.
 #[test]
 fn each_call_succeeds_somewhere() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};

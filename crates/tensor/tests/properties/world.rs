@@ -1,4 +1,4 @@
-//! What a random program works on: two devices with streams and groups, and the tensors that it has so far.
+//! The state of a random program: two devices with streams and groups, and the tensors made so far.
 
 use crate::calls::ALL;
 use fascicle_tensor::{
@@ -6,7 +6,7 @@ use fascicle_tensor::{
 };
 use std::time::Duration;
 
-/// One call, with all that any call might need.
+/// One call, with every argument that any call might need.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub call: u8,
@@ -61,11 +61,11 @@ impl World {
         }
     }
 
-    /// Makes a call; which it was, and whether it succeeded.
+    /// Makes a call; returns which one it was, and whether it succeeded.
     pub fn take(&mut self, step: &Step) -> (usize, bool) {
         let call = usize::from(step.call) % ALL.len();
         let outcome = (ALL[call].1)(self, step);
-        // An error has a text; what it says is others' concern.
+        // The error must format; other tests check its text.
         let done = outcome.map_err(|error| error.to_string()).is_ok();
         for all in [self.tensors.len(), self.vars.len(), self.events.len()] {
             if all > MOST {
@@ -77,7 +77,7 @@ impl World {
         (call, done)
     }
 
-    /// Reads all tensors back: what was queued has run.
+    /// Reads all tensors back, which requires that all queued work has run.
     pub fn read_everything(&self) {
         for tensor in &self.tensors {
             let read = match tensor.dtype() {
@@ -128,7 +128,7 @@ impl Step {
         &self.sizes[..usize::from(self.choices[1]) % 5]
     }
 
-    /// Whether a call gets arguments that fit each other, rather than any.
+    /// Whether a call receives arguments that fit each other, or any arguments.
     pub fn fits(&self) -> bool {
         self.choices[2].is_multiple_of(2)
     }

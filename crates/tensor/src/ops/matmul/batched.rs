@@ -1,4 +1,4 @@
-//! Many products of one shape in one call.
+//! Many matmuls of one shape in one call.
 
 use super::{Transpose, run};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result};
 
-/// The products of the matrices that the last two dims of `a` and `b` hold, one for each index of the dims before.
+/// The matmuls of the matrices in the last two dims of `a` and `b`, one for each index of the leading dims.
 ///
 /// # Shapes
 /// `None`: .. x m x k, .. x k x n. `First`: .. x k x m, .. x k x n. `Second`: .. x m x k, .. x n x k. The result is
@@ -63,7 +63,7 @@ pub fn matmul_batched(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Te
     Ok(out)
 }
 
-// The dims that count matrices, and those of one.
+// The dims that count matrices, and those of one matrix.
 fn split(tensor: &Tensor) -> Result<(&[usize], [usize; 2])> {
     match tensor.shape() {
         [outer @ .., rows, columns] => Ok((outer, [*rows, *columns])),

@@ -1,7 +1,7 @@
-//! Products with what follows them: a bias, an activation.
+//! Matmuls with an epilogue: a bias, an activation.
 //!
-//! Where the device's library can do it within the product, the result goes through memory once. Elsewhere the same is
-//! done by kernels.
+//! If the device's library can apply the epilogue within the GEMM, the result passes through memory once.
+//! Otherwise kernels do the same work.
 
 use super::{Transpose, run, shape, single};
 use crate::{
@@ -36,8 +36,8 @@ pub fn matmul_bias(a: &Tensor, b: &Tensor, transpose: Transpose, bias: &Tensor) 
     Ok(out)
 }
 
-/// GELU (by its tanh approximation) of [`matmul`](super::matmul()) plus `bias`, and the sum that went into it, which the
-/// gradient needs.
+/// GELU (by its tanh approximation) of [`matmul`](super::matmul()) plus `bias`, together with that sum, which
+/// the gradient needs.
 ///
 /// # Shapes
 /// As there; `bias`: n, of the type of `a`.
@@ -72,7 +72,7 @@ pub fn matmul_gelu(
     Ok((out, sum))
 }
 
-// The product alone, into `out`.
+// The matmul alone, into `out`.
 fn plain(a: &Tensor, b: &Tensor, transpose: Transpose, out: &Tensor) -> Result<()> {
     let mut args = Arguments::default();
     let gemm = single(&mut args, a, b, transpose, out, [1.0, 0.0])?;

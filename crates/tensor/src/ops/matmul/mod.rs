@@ -1,4 +1,4 @@
-//! Matrix products: of two matrices here, of many at once ([`batched`]), and with what follows them ([`epilogue`]).
+//! Matmuls: of two matrices here, of many at once ([`batched`]), and with an epilogue ([`epilogue`]).
 
 pub mod batched;
 pub mod epilogue;
@@ -10,7 +10,7 @@ use super::{float, same_type};
 use crate::{Arguments, Tensor, shape::product};
 use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result};
 
-/// Which factors a product takes transposed.
+/// Which factors a matmul takes transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transpose {
     /// A B.
@@ -21,7 +21,7 @@ pub enum Transpose {
     Second,
 }
 
-/// The product of two matrices; all dims of `a` and `b` but the last count as rows.
+/// The matrix product of `a` and `b`; all dims except the last count as rows.
 ///
 /// # Shapes
 /// `None`: m x k, k x n. `First`: k x m, k x n. `Second`: m x k, n x k. The result is m x n, of the type of `a`.
@@ -35,7 +35,7 @@ pub fn matmul(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Tensor> {
     Ok(out)
 }
 
-/// `out = alpha * product + beta * out`; `out` has the type of the factors or its accumulator.
+/// `out = alpha * a b + beta * out`; `out` has the type of the factors or its accumulator.
 ///
 /// # Shapes
 /// As [`matmul`](fn@matmul); `out` holds m x n elements.
@@ -65,7 +65,7 @@ pub fn matmul_into(
     run(&mut args, &gemm)
 }
 
-// Of the result: the rows keep the dims that they have in `a`.
+// The shape of the result: rows keep the dims that they have in `a`.
 fn shape(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Vec<usize>> {
     let (m, n, _) = sizes(a, b, transpose)?;
     Ok(match transpose {
@@ -97,7 +97,7 @@ fn sizes(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<(usize, usize, 
     }
 }
 
-// The product of two matrices, whose sizes are checked here.
+// A matmul of two matrices, whose sizes are checked here.
 fn single<'a>(
     args: &mut Arguments<'a>,
     a: &'a Tensor,
@@ -126,7 +126,7 @@ fn single<'a>(
     })
 }
 
-// Queues a product whose sizes and types the caller has checked, made of these arguments.
+// Queues a GEMM made of these arguments, whose sizes and types the caller has checked.
 fn run(arguments: &mut Arguments<'_>, gemm: &Gemm) -> Result<()> {
     arguments.name("matmul", |visit| gemm.operands(visit));
     arguments.check_overlap("matmul")?;
@@ -134,8 +134,8 @@ fn run(arguments: &mut Arguments<'_>, gemm: &Gemm) -> Result<()> {
         return Ok(());
     };
     device.compute().queue("matmul", arguments, |stream| {
-        // SAFETY: the operands are the tensors of `arguments` (asserted above), live and kept by their storage; what is
-        // written overlaps nothing (checked above); the callers have checked all else.
+        // SAFETY: the operands are the tensors of `arguments` (asserted above), live and kept by their storage;
+        // what is written overlaps nothing (checked above); the callers have checked everything else.
         unsafe { device.0.blas.gemm(stream, gemm) }
     })
 }
