@@ -9,16 +9,16 @@ use hal::{
 };
 use std::sync::Arc;
 
-/// What one rank gets of this machine.
+/// One rank's share of this machine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads that the rank computes with, its own included.
+    /// Threads with which the rank computes, including its own.
     pub threads: usize,
-    /// Bytes that it may allocate; by default what the machine has available.
+    /// Bytes that it may allocate; defaults to what the machine has available.
     pub memory_bytes: Option<usize>,
     /// Its number among the ranks of this host.
     pub ordinal: usize,
-    /// How it reaches the other ranks when they are processes; `None` while they are threads of this one.
+    /// How it reaches the other ranks if they are processes; `None` if they are threads of this one.
     pub transport: Option<Arc<dyn Transport>>,
 }
 
@@ -34,11 +34,11 @@ impl Default for Options {
     }
 }
 
-/// Opens the device of one rank. Ranks are threads of one process, or processes with a transport between them; each
-/// opens its own.
+/// Opens the device of one rank. Ranks are threads of one process, or processes with a transport between them;
+/// each rank opens its own device.
 ///
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) for a number of threads that cannot be had.
+/// [`Error::Invalid`](hal::Error::Invalid) for an impossible number of threads.
 pub fn open(options: Options) -> Result<Arc<dyn Device>> {
     let id = DeviceId {
         vendor: VendorId::CPU,
@@ -85,12 +85,13 @@ struct Host {
     memory: Allocator,
     pool: Arc<Pool>,
     transport: Option<Arc<dyn Transport>>,
-    // Until the device is dropped its rank counts among those that want a processor.
+    // Until the device is dropped, its rank counts among those that need a processor.
     _running: Running,
 }
 
-// SAFETY: the id is that of the options; the allocator hands out memory of the stated size, aligned to 64 bytes and
-// disjoint from every other; streams, kernels, products and communicators touch only what their arguments name.
+// SAFETY: the id is that of the options. The allocator returns memory of the stated size, aligned to 64 bytes
+// and disjoint from all other memory. Streams, kernels, GEMMs and communicators touch only what their arguments
+// name.
 unsafe impl Device for Host {
     fn id(&self) -> DeviceId {
         self.id
@@ -109,7 +110,7 @@ unsafe impl Device for Host {
     }
 
     unsafe fn deallocate(&self, buffer: RawBuffer) {
-        // SAFETY: the caller vouches for the same: from this device, once, out of use.
+        // SAFETY: the caller guarantees the same: from this device, once, out of use.
         unsafe { self.memory.deallocate(buffer) }
     }
 
@@ -144,7 +145,7 @@ unsafe impl Device for Host {
     }
 }
 
-/// Kernels and products on a rank's threads.
+/// Kernels and GEMMs on a rank's threads.
 #[derive(Debug)]
 struct HostKernels {
     pool: Arc<Pool>,
@@ -153,7 +154,7 @@ struct HostKernels {
 // SAFETY: `execute` touches only the memory that the kernel names.
 unsafe impl Kernels for HostKernels {
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()> {
-        // SAFETY: the caller vouches for the kernel's slices until it has run.
+        // SAFETY: the caller guarantees the kernel's slices until it has run.
         unsafe { HostStream::of(stream)?.launch(kernel, &self.pool, kernels::execute) }
     }
 }
@@ -161,7 +162,7 @@ unsafe impl Kernels for HostKernels {
 // SAFETY: `gemm` touches only the three matrices.
 unsafe impl Blas for HostKernels {
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()> {
-        // SAFETY: the caller vouches for the three matrices until the product has run.
+        // SAFETY: the caller guarantees the three matrices until the GEMM has run.
         unsafe { HostStream::of(stream)?.launch(gemm, &self.pool, matmul::gemm) }
     }
 }

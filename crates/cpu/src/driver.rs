@@ -3,7 +3,7 @@
 use crate::{Options, machine, open};
 use hal::{Driver, Probe, VendorId};
 
-/// The processor of this machine, which is always there.
+/// The processor of this machine, which always exists.
 pub fn driver() -> Driver {
     Driver {
         vendor: VendorId::CPU,

@@ -87,7 +87,7 @@ element!(bf16, f32, widen_bf16, narrow_bf16, |x| narrow_bf16(
     round_to_odd(x)
 ));
 
-// An inexact result gets an odd last digit, so that rounding it again to a shorter type is as good as rounding once.
+// An inexact result gets an odd last digit, so that rounding it again to a shorter type equals rounding once.
 #[inline(always)]
 fn round_to_odd(x: f64) -> f32 {
     let near = x as f32;
@@ -114,8 +114,8 @@ fn narrow_bf16(x: f32) -> bf16 {
     bf16::from_bits(if x.is_nan() { quiet_nan } else { rounded })
 }
 
-// The exponent is corrected by a multiplication, which is exact and gets denormals right; `half` asks the processor for
-// its conversion one element at a time, which no loop can vectorise.
+// A multiplication corrects the exponent; it is exact, and denormals come out right. `half` asks the processor
+// for its conversion one element at a time, which no loop can vectorise.
 #[inline(always)]
 fn widen_f16(x: f16) -> f32 {
     const TWO_TO_112: f32 = f32::from_bits((127 + 112) << 23);
@@ -221,7 +221,8 @@ fn exp_f32(x: f32) -> f32 {
     p * two_to(half) * two_to(power - half)
 }
 
-// By exp where that keeps its digits, by the Taylor polynomial of degree 11 near 0; both are computed, so that loops vectorise.
+// Uses exp where that keeps enough digits, and the Taylor polynomial of degree 11 near 0. Both are computed, so
+// that loops vectorise.
 #[inline(always)]
 fn tanh_f32(x: f32) -> f32 {
     let far = 1.0 - 2.0 / (exp_f32(x + x) + 1.0);
@@ -277,7 +278,8 @@ mod tests {
         }
     }
 
-    // Just above the middle of two neighbours: a detour over f32 lands on the middle and would round to even.
+    // Just above the middle of two neighbours: a conversion through f32 would land on the middle and round to
+    // even.
     #[test]
     fn f64_rounds_once() {
         let middle = 1.0 + 2f64.powi(-8);

@@ -1,10 +1,12 @@
-//! The reference vendor: SIMD kernels, products, collectives between threads of one process.
+//! The reference vendor: SIMD kernels, GEMMs, and collectives between threads of one process.
 //!
-//! The host is the device. [`open`] gives a rank its share of the machine; ranks are threads of one process, or
-//! processes that bring a transport, and each opens its own. Read in this order: [`device`], [`memory`], [`stream`] and [`collectives`] (how ranks work together);
-//! [`pool`], [`element`] and [`view`] (what all kernels stand on); [`kernels`], [`product`] and [`attention`].
+//! The host is the device. [`open`] gives a rank its share of the machine. Ranks are threads of one process, or
+//! processes that supply a transport, and each opens its own device. Read in this order: [`device`],
+//! [`memory`], [`stream`] and [`collectives`] (how ranks work together); [`pool`], [`element`] and [`view`]
+//! (the basis of all kernels); [`kernels`], [`product`] and [`attention`].
 //!
-//! Results do not depend on the number of threads, nor on which thread came first: the same ranks give the same bits.
+//! Results do not depend on the number of threads, nor on which thread arrived first: the same ranks give the
+//! same bits.
 
 #![allow(
     rustdoc::private_intra_doc_links,

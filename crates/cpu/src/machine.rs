@@ -1,4 +1,4 @@
-//! What this machine has: memory, and its processor's name.
+//! Properties of this machine: memory, and its processor's name.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub(crate) fn available_bytes() -> usize {
     control_group_bytes().map_or(machine, |group| group.min(machine))
 }
 
-/// The processor's name, as the system tells it.
+/// The processor's name, as the system reports it.
 pub(crate) fn processor() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = cpuinfo
@@ -61,7 +61,7 @@ fn physical_bytes() -> usize {
     isize::MAX as usize
 }
 
-// The least that any control group above this process leaves, in either version of the interface.
+// The smallest limit that remains in any control group above this process, in either version of the interface.
 fn control_group_bytes() -> Option<usize> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = |line: &str| {

@@ -1,4 +1,5 @@
-//! The memory of one rank: host memory with a limit, so that too large a tensor is an error and not a killed process.
+//! The memory of one rank: host memory with a limit, so that a tensor that is too large causes an error instead
+//! of a killed process.
 
 use crate::machine;
 use hal::lock;
@@ -10,14 +11,15 @@ use std::sync::{Mutex, OnceLock};
 
 const ALIGN: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
-// From this size on the system is asked what it has, and memory comes from it directly, in huge pages.
+// From this size on, memory comes directly from the system, in huge pages, and the system's available memory is
+// checked.
 const LARGE: usize = 2 << 20;
 const NUM_LARGEST: usize = 5;
 
 /// Bytes that all ranks of this process hold. The system counts memory as used only once it is touched.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// Hands out memory up to a limit and knows what is out.
+/// Returns memory up to a limit, and tracks what is in use.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     device: DeviceId,
@@ -28,12 +30,12 @@ pub(crate) struct Allocator {
 #[derive(Debug, Default)]
 struct Live {
     bytes: usize,
-    // How many buffers of which size.
+    // The number of buffers of each size.
     sizes: BTreeMap<usize, usize>,
 }
 
 impl Allocator {
-    /// An allocator with that limit, by default what the machine has available.
+    /// An allocator with that limit, which defaults to what the machine has available.
     pub(crate) fn new(device: DeviceId, limit: Option<usize>) -> Allocator {
         Allocator {
             device,
@@ -53,8 +55,8 @@ impl Allocator {
 
     /// Reserves memory, aligned to 64 bytes and filled with zeros.
     ///
-    /// The zeros are for soundness, not for callers: whoever reads before writing gets a wrong number, and no more.
-    ///
+    /// The zeros are for soundness, not for callers: a caller that reads before it writes gets a wrong number,
+    /// and nothing worse.
     /// # Errors
     /// [`Error::OutOfMemory`] beyond the limit or what the machine has.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
@@ -71,10 +73,10 @@ impl Allocator {
         })
     }
 
-    /// Gives memory back.
+    /// Frees memory.
     ///
     /// # Safety
-    /// `buffer` came from this allocator, is given back once, and nothing uses it any more.
+    /// `buffer` came from this allocator, is freed once, and nothing uses it any more.
     pub(crate) unsafe fn deallocate(&self, buffer: RawBuffer) {
         let mut live = lock(&self.live);
         live.bytes -= buffer.bytes;
@@ -84,7 +86,7 @@ impl Allocator {
         live.sizes.retain(|_, count| *count > 0);
         drop(live);
         HELD.fetch_sub(buffer.bytes, Ordering::Relaxed);
-        // SAFETY: the caller vouches that the memory came from `reserve` with this size and is out of use.
+        // SAFETY: the caller guarantees that the memory came from `reserve` with this size and is out of use.
         unsafe { release(buffer.addr as *mut u8, buffer.bytes) };
     }
 
@@ -121,7 +123,7 @@ impl Allocator {
     }
 }
 
-/// What the machine had available when this process first asked.
+/// The memory that the machine had available when this process first checked.
 fn machine_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(machine::available_bytes)
@@ -148,10 +150,10 @@ fn reserve(bytes: usize) -> Option<*mut u8> {
 /// `memory` came from `reserve` with this size and is out of use.
 unsafe fn release(memory: *mut u8, bytes: usize) {
     if is_mapped(bytes) {
-        // SAFETY: the caller vouches that this is a mapping of `map`.
+        // SAFETY: the caller guarantees that this is a mapping of `map`.
         unsafe { unmap(memory, whole_pages(bytes)) };
     } else if let Some(layout) = layout(bytes) {
-        // SAFETY: the caller vouches that `reserve` took it from the allocator with this very layout.
+        // SAFETY: the caller guarantees that `reserve` allocated it with this same layout.
         unsafe { std::alloc::dealloc(memory, layout) };
     }
 }
@@ -164,7 +166,7 @@ fn whole_pages(bytes: usize) -> usize {
     bytes.next_multiple_of(HUGE_PAGE)
 }
 
-/// A mapping of whole huge pages, cut out of one that is a page longer.
+/// A mapping of complete huge pages, cut out of one that is a page longer.
 #[cfg(all(unix, not(miri)))]
 fn map(bytes: usize) -> Option<*mut u8> {
     let wanted = whole_pages(bytes);
@@ -183,10 +185,10 @@ fn map(bytes: usize) -> Option<*mut u8> {
     let memory = start.wrapping_add(head);
     // SAFETY: the pages before the cut belong to the mapping just made, which nothing uses yet.
     unsafe { unmap(start, head) };
-    // SAFETY: as above, for the pages behind the cut.
+    // SAFETY: as above, for the pages after the cut.
     unsafe { unmap(memory.wrapping_add(wanted), HUGE_PAGE - head) };
     #[cfg(target_os = "linux")]
-    // SAFETY: advice on a mapping of ours; it changes the pages' size and no content. Refused advice does no harm.
+    // SAFETY: advice on our own mapping; it changes the pages' size and no content. Refused advice is harmless.
     unsafe {
         libc::madvise(memory.cast(), wanted, libc::MADV_HUGEPAGE)
     };
@@ -203,7 +205,8 @@ fn map(_bytes: usize) -> Option<*mut u8> {
 #[cfg(all(unix, not(miri)))]
 unsafe fn unmap(memory: *mut u8, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the caller vouches for the range. The call fails only for ranges that are none, and then does nothing.
+        // SAFETY: the caller guarantees the range. The call fails only for an invalid range, and then does
+        // nothing.
         unsafe { libc::munmap(memory.cast(), bytes) };
     }
 }

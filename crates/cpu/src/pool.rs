@@ -3,7 +3,7 @@
 use hal::{Error, Result};
 use std::ops::Range;
 
-/// The threads that one rank computes with: the calling one alone, or a pool of several.
+/// The threads of one rank: the calling one alone, or a pool of several.
 #[derive(Debug)]
 pub(crate) struct Pool {
     threads: usize,
@@ -11,10 +11,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool of `threads` threads; one means the caller's own.
+    /// A pool of `threads` threads; one thread means the caller's own.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for zero threads or when the system refuses to start them.
+    /// [`Error::Invalid`] for zero threads, or if the system refuses to start them.
     pub(crate) fn new(threads: usize) -> Result<Pool> {
         let refuse = |reason: String| {
             Error::invalid(
@@ -52,9 +52,11 @@ impl Pool {
         }
     }
 
-    /// Splits `0..len` into one range a thread, each of at least `grain` items (but the last), and runs `work` on each.
+    /// Splits `0..len` into one range per thread, each of at least `grain` items (except the last), and runs
+    /// `work` on each.
     ///
-    /// Where the cuts lie never changes a result, only who computes it: kernels write disjoint outputs per item.
+    /// The splits never change a result, only which thread computes it: kernels write disjoint outputs per
+    /// item.
     pub(crate) fn split(&self, len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
         let parts = (len / grain.max(1)).clamp(1, self.threads);
         if parts == 1 {

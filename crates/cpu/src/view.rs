@@ -1,4 +1,4 @@
-//! From the seam's addresses to Rust slices.
+//! Converts the seam's addresses to Rust slices.
 
 use bytemuck::Pod;
 use hal::RawSlice;
@@ -12,7 +12,7 @@ pub(crate) unsafe fn read<'a, T: Pod>(raw: RawSlice) -> &'a [T] {
     if raw.len == 0 {
         return &[];
     }
-    // SAFETY: the caller vouches for address, length, type and the absence of writers; `T: Pod` takes any bits.
+    // SAFETY: the caller guarantees address, length, type and the absence of writers; `T: Pod` takes any bits.
     unsafe { std::slice::from_raw_parts(raw.addr as *const T, raw.len) }
 }
 
@@ -25,6 +25,6 @@ pub(crate) unsafe fn write<'a, T: Pod>(raw: RawSlice) -> &'a mut [T] {
     if raw.len == 0 {
         return &mut [];
     }
-    // SAFETY: the caller vouches for address, length, type and exclusiveness; `T: Pod` takes any bits.
+    // SAFETY: the caller guarantees address, length, type and exclusiveness; `T: Pod` takes any bits.
     unsafe { std::slice::from_raw_parts_mut(raw.addr as *mut T, raw.len) }
 }

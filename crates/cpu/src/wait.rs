@@ -1,4 +1,5 @@
-//! How a thread of this vendor waits for another: it spins while a processor is free, yields a little, then sleeps.
+//! How a thread of this vendor waits for another: it spins while a processor is free, yields briefly, then
+//! sleeps.
 
 use hal::lock;
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
@@ -8,15 +9,16 @@ use std::time::{Duration, Instant};
 /// The longest sleep of a thread that also watches for an abort.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 
-// Spinning answers fastest, but holds the processor: if the peer waits for that very one, only yielding lets it come.
+// Spinning reacts fastest, but occupies the processor. If the peer waits for that processor, only yielding lets
+// it run.
 const SPIN: Duration = Duration::from_micros(3);
-// A thread that sleeps costs its waker a system call and itself a wake-up, some 10 us each; waiting awake for about as
-// long as both is never much worse than either choice made with foresight.
+// Waking a sleeping thread costs the waker a system call and the sleeper a wake-up, some 10 us each. Staying
+// awake for about as long as both is never much worse than the better choice made with foresight.
 const AWAKE: Duration = Duration::from_micros(40);
-// With fewer processors than threads, so many times.
+// The number of yields if there are fewer processors than threads.
 const YIELDS: usize = 3;
 
-/// Threads of this process that want a processor now; more than there are means that spinning steals time.
+/// Threads of this process that need a processor now; if they outnumber the processors, spinning steals time.
 static RUNNING: AtomicIsize = AtomicIsize::new(0);
 
 /// Counts threads as running until it is dropped.
@@ -24,7 +26,7 @@ static RUNNING: AtomicIsize = AtomicIsize::new(0);
 pub(crate) struct Running(isize);
 
 impl Running {
-    /// `threads` more that run.
+    /// Counts `threads` more running threads.
     pub(crate) fn more(threads: usize) -> Running {
         Running::change(threads as isize)
     }
@@ -51,10 +53,10 @@ fn processor_is_free() -> bool {
     RUNNING.load(Ordering::Relaxed) <= processors() as isize
 }
 
-/// Tells waiting threads that something has changed; what, they look up themselves.
+/// Notifies waiting threads that something has changed; they check for themselves what it was.
 ///
-/// A waiter reads [`seen`](Signal::seen), looks whether what it waits for is there, and only then waits, so a change in
-/// between is not lost.
+/// A waiter reads [`seen`](Signal::seen), checks whether its condition holds, and only then waits, so that no
+/// change in between is lost.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Signal {
@@ -70,17 +72,18 @@ impl Signal {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Tells of a change.
+    /// Announces a change.
     pub(crate) fn raise(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        // Sequentially consistent with the sleeper's own pair: it counts itself, then looks for changes.
+        // Sequentially consistent with the sleeper's own pair: the sleeper counts itself first, then checks for
+        // changes.
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             drop(lock(&self.lock));
             self.wake.notify_all();
         }
     }
 
-    /// Waits for a change after `seen`, at most about `limit`; whether there was one.
+    /// Waits for a change after `seen`, for at most about `limit`; returns whether there was one.
     pub(crate) fn wait(&self, seen: u64, limit: Duration) -> bool {
         let start = Instant::now();
         self.spin(seen, start) || self.give_way(seen, start) || self.sleep(seen, limit)

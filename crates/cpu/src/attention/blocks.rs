@@ -1,12 +1,12 @@
-//! Which pieces of the causal triangle are computed, and the memory for them.
+//! The pieces of the causal triangle that are computed, and the memory for them.
 
 use super::{BLOCK, GROUP};
 use std::ops::Range;
 
 /// The pieces of a block of `count` queries from `start` on: rows counted from `start`, and keys.
 ///
-/// Keys before the block meet all its rows, [`BLOCK`] keys at a time; on the diagonal each [`GROUP`] of rows meets the
-/// keys from `start` up to its own last one. Pieces of the first keys come first.
+/// Keys before the block meet all its rows, [`BLOCK`] keys at a time. On the diagonal, each [`GROUP`] of rows
+/// meets the keys from `start` up to its own last one. Pieces with the first keys come first.
 #[inline(always)]
 pub(super) fn pieces(
     start: usize,
@@ -21,7 +21,7 @@ pub(super) fn pieces(
     before.chain(diagonal)
 }
 
-/// Hands out the parts of a thread's memory, one after another.
+/// Hands out parts of a thread's memory, one after another.
 pub(super) struct ScratchSlices<'a, R>(pub(super) &'a mut [R]);
 
 impl<'a, R> ScratchSlices<'a, R> {

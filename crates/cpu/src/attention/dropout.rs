@@ -1,4 +1,4 @@
-//! Which weights dropout keeps.
+//! The attention weights that dropout keeps.
 
 use super::BLOCK;
 use crate::element::Real;
@@ -15,7 +15,7 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// The mask of head `head` of sequence `sequence`, both counted among those held here.
+    /// The mask of head `head` of sequence `sequence`, both counted among the local ones.
     pub(super) fn of(shape: &AttentionShape, sequence: usize, head: usize) -> Option<Self> {
         let dropout = shape.dropout?;
         let sequence_index = (dropout.first_sequence + sequence) * dropout.global_heads;

@@ -47,7 +47,7 @@ impl<T: Element> Queries<'_, T> {
     /// As [`super::forward()`]; nobody else uses the outputs of this head.
     unsafe fn of(args: &AttentionForward, sequence: usize, head: usize) -> Self {
         let shape = &args.shape;
-        // SAFETY: the caller vouches for the slices.
+        // SAFETY: the caller guarantees the slices.
         let rows = |memory| unsafe { Head::of(memory, shape, shape.heads, sequence, head) };
         Queries {
             q: rows(args.q),
@@ -105,12 +105,13 @@ impl<'a, R> Scratch<'a, R> {
     }
 }
 
-/// Elements from one row of scores to the next: not a power of two, so that rows fall into different sets of a cache.
+/// Elements from one row of scores to the next: not a power of two, so that rows map to different sets of a
+/// cache.
 fn score_step(shape: &AttentionShape) -> usize {
     padded(shape.sequence) + GROUP
 }
 
-/// Some of the tasks, on one thread; made only by [`run`], whose caller vouches for the slices.
+/// Some of the tasks, on one thread; made only by [`run`], whose caller guarantees the slices.
 struct Forward<'a, T: Element> {
     args: &'a AttentionForward,
     tasks: Range<usize>,
@@ -126,7 +127,7 @@ impl<T: Element<Acc: Lanes>> WithSimd for Forward<'_, T> {
             let task = Task::of(&self.args.shape, index);
             self.lay_out_keys_and_values(task);
             for head in task.heads(&self.args.shape) {
-                // SAFETY: `run`'s caller vouches for the slices; no other task has this query head.
+                // SAFETY: `run`'s caller guarantees the slices; no other task has this query head.
                 let queries = unsafe { Queries::<T>::of(self.args, task.sequence, head) };
                 self.head(simd, queries);
             }
@@ -138,7 +139,7 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
     #[inline(always)]
     fn lay_out_keys_and_values(&mut self, task: Task) {
         let (args, shape) = (self.args, &self.args.shape);
-        // SAFETY: `run`'s caller vouches for both slices, which nobody writes.
+        // SAFETY: `run`'s caller guarantees both slices, which nobody writes.
         let [k, v] = [args.k, args.v].map(|memory| unsafe {
             Head::<T>::of(memory, shape, shape.kv_heads, task.sequence, task.kv_head)
         });
@@ -214,7 +215,8 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
         }
     }
 
-    /// Turns the scores of a query, in row `row`, into weights; returns what they are yet to be divided by.
+    /// Turns the scores of a query, in row `row`, into weights; returns the sum by which they must still be
+    /// divided.
     #[inline(always)]
     fn weights(&mut self, head: &mut Queries<T>, query: usize, row: usize) -> T::Acc {
         let (count, step) = (query + 1, score_step(&self.args.shape));

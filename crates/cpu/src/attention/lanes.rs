@@ -5,15 +5,15 @@ use crate::matmul::transpose::transpose;
 use bytemuck::Pod;
 use pulp::Simd;
 
-/// A number of which a vector register holds several.
+/// A number type of which a vector register holds several.
 pub(super) trait Lanes: Real {
     /// A register of them.
     type Vector<S: Simd>: Pod;
 
-    /// The slice as whole vectors.
+    /// The slice as complete vectors.
     fn vectors<S: Simd>(slice: &[Self]) -> &[Self::Vector<S>];
 
-    /// The slice as whole vectors, to write.
+    /// The mutable slice as complete vectors.
     fn vectors_mut<S: Simd>(slice: &mut [Self]) -> &mut [Self::Vector<S>];
 
     /// A vector of one number.

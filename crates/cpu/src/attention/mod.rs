@@ -1,9 +1,9 @@
 //! Causal self-attention, block by block.
 //!
-//! Read in this order: [`place`] finds a head's rows in memory; [`pack`] lays them out as the products need them;
-//! [`blocks`] says which pieces of the triangle are computed; [`lanes`] is what the products need of a vector;
-//! [`multiply`] is the product of blocks; [`softmax`] turns scores into weights, which [`dropout`] thins out;
-//! [`forward()`] and [`backward()`] are the two passes.
+//! Read in this order: [`place`] finds a head's rows in memory; [`pack`] lays them out for the matmuls;
+//! [`blocks`] lists the pieces of the triangle to compute; [`lanes`] has the vector operations that matmuls
+//! need; [`multiply`] multiplies blocks; [`softmax`] turns scores into weights, and [`dropout`] drops some of
+//! them; [`forward()`] and [`backward()`] are the two passes.
 //!
 //! A task is one key and value head of one sequence, with all query heads that read it: its keys and values are laid
 //! out once, and the gradients of several query heads add up in the order of the heads. Tasks write to disjoint places
@@ -45,7 +45,7 @@ const GROUP: usize = 16;
 /// # Errors
 /// [`Error::Invalid`] for elements that are not floats.
 pub(crate) unsafe fn forward(args: &AttentionForward, pool: &Pool) -> Result<()> {
-    // SAFETY: the caller vouches for the slices; each arm reads them as the type found in them.
+    // SAFETY: the caller guarantees the slices; each arm reads them as the type found in them.
     unsafe {
         match args.q.dtype {
             DType::F64 => forward::run::<f64>(args, pool),

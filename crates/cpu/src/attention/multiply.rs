@@ -1,4 +1,4 @@
-//! The product of two small blocks that lie in the cache.
+//! Multiplies two small blocks that lie in the cache.
 
 use super::lanes::Lanes;
 use pulp::{Simd, WithSimd};
@@ -32,7 +32,7 @@ pub(super) struct Multiply<'a, R> {
     pub(super) left: Left<'a, R>,
     pub(super) right: Right<'a, R>,
     pub(super) depth: usize,
-    /// Whether to add to what `out` holds.
+    /// Whether to add to the content of `out`.
     pub(super) add: bool,
 }
 
@@ -78,7 +78,8 @@ struct Tiles<'a, R: Lanes, S: Simd> {
 }
 
 impl<R: Lanes, S: Simd> Tiles<'_, R, S> {
-    // Columns outside: a strip of the right factor stays in the first-level cache while the rows go by.
+    // Columns are the outer loop, so that a strip of the right factor stays in the first-level cache while the
+    // rows pass.
     #[inline(always)]
     fn all(mut self, rows: usize, vectors: usize, width: usize) {
         let mut column = 0;

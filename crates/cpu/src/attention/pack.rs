@@ -1,4 +1,4 @@
-//! A head's rows as accumulators, in the layouts that the products read.
+//! A head's rows as accumulators, in the layouts that the matmuls read.
 
 use super::{BLOCK, GROUP, lanes::Lanes, place::Head};
 use crate::element::{Element, Real};
@@ -15,9 +15,10 @@ pub(super) fn panels_len(rows: usize, len: usize) -> usize {
     rows.next_multiple_of(BLOCK) * padded(len)
 }
 
-/// Copies rows from `start` on into `to`, as many as it holds: rows of `padded(len)` accumulators, times `scale`.
+/// Copies rows from `start` on into `to`, as many as fit: rows of `padded(len)` accumulators, multiplied by
+/// `scale`.
 ///
-/// What lies beyond the head's last row and beyond a row's end becomes 0.
+/// Everything beyond the head's last row and beyond the end of a row becomes 0.
 #[inline(always)]
 pub(super) fn rows<T: Element>(head: &Head<T>, start: usize, scale: T::Acc, to: &mut [T::Acc]) {
     for (row, to) in to.chunks_exact_mut(padded(head.len())).enumerate() {
@@ -46,7 +47,8 @@ pub(super) fn panels<R: Lanes>(rows: &[R], len: usize, to: &mut [R]) {
     }
 }
 
-/// Rounds rows of `padded(len)` accumulators, each times its `scale`, into the head's rows from `start` on.
+/// Rounds rows of `padded(len)` accumulators, each multiplied by its `scale`, into the head's rows from `start`
+/// on.
 #[inline(always)]
 pub(super) fn unpack<T: Element>(
     from: &mut [T::Acc],

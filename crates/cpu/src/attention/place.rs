@@ -1,4 +1,4 @@
-//! Where a head's rows lie.
+//! The position of a head's rows in memory.
 
 use hal::{RawSlice, kernel::AttentionShape};
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ impl Task {
         shape.sequences * shape.kv_heads
     }
 
-    /// The task of that index.
+    /// The task with that index.
     pub(super) fn of(shape: &AttentionShape, index: usize) -> Self {
         Task {
             sequence: index / shape.kv_heads,
@@ -105,7 +105,7 @@ impl<'a, T> Head<'a, T> {
             "row {row} of a head of {} tokens",
             self.rows
         );
-        // SAFETY: `of` was promised that the row is there, and that nobody else writes it.
+        // SAFETY: the caller of `of` guaranteed that the row exists, and that nobody else writes to it.
         unsafe { std::slice::from_raw_parts(self.first.wrapping_add(row * self.step), self.len) }
     }
 

@@ -1,11 +1,12 @@
-//! Rows of scores to rows of weights.
+//! Turns rows of scores into rows of weights.
 
 use super::{GROUP, lanes::Lanes};
 
 /// Turns the scores of a row into weights that are not yet divided by their sum.
 ///
-/// The first `count` scores count; the others, up to the row's end, become weights of 0. The row's length is a
-/// multiple of [`GROUP`]. Returns the largest score and the sum of the weights, which are exp(score - largest).
+/// Only the first `count` scores are used; the others, up to the row's end, become weights of 0. The row's
+/// length is a multiple of [`GROUP`]. Returns the largest score and the sum of the weights, which are exp(score
+/// - largest).
 #[inline(always)]
 pub(super) fn exponentials<R: Lanes>(row: &mut [R], count: usize) -> (R, R) {
     row[count..].fill(R::LOWEST);
@@ -33,8 +34,8 @@ fn largest<R: Lanes>(row: &[R]) -> R {
 
 /// Turns the scores of a row into weights, and the gradients of the weights into those of the scores.
 ///
-/// The first `count` of each count; the others become 0. `keep` is what each weight is multiplied by after the
-/// softmax (dropout); `scores` becomes the weights times `keep`.
+/// Uses the first `count` of each; the others become 0. `keep` is the factor of each weight after the softmax
+/// (dropout); `scores` becomes the weights times `keep`.
 #[inline(always)]
 pub(super) fn gradients<R: Lanes>(
     scores: &mut [R],

@@ -14,7 +14,7 @@ pub(super) unsafe fn perform(calls: &[Collective], counts: &Counts, range: Range
         let send = cut(given(&calls[rank]), &local);
         let start = counts.before(rank) + local.start;
         for call in calls {
-            // SAFETY: the caller vouches for the `send`, which nobody writes, and for this range of every `recv`.
+            // SAFETY: the caller guarantees the `send`, which nobody writes, and for this range of every `recv`.
             unsafe { copy(send, taken(call).part(start, local.len())) };
         }
     }

@@ -8,6 +8,6 @@ use std::ops::Range;
 /// That of [`call::perform`](super::call::perform); the range of every buffer belongs to this call alone.
 pub(super) unsafe fn perform(calls: &[Collective], op: ReduceOp, range: Range<usize>) {
     let buffers: Vec<RawSlice> = calls.iter().map(|call| cut(given(call), &range)).collect();
-    // SAFETY: the caller vouches that these ranges are live and touched by nobody else.
+    // SAFETY: the caller guarantees that these ranges are live and touched by nobody else.
     unsafe { reduce(op, &buffers, &buffers) };
 }

@@ -18,7 +18,7 @@ pub(super) unsafe fn perform(calls: &[Collective], range: Range<usize>) {
         for (from, local) in parts(&Counts::Even(part), size, range) {
             let send = given(&calls[from]).part(to * part + local.start, local.len());
             let recv = cut(taken(&calls[to]).part(from * part, part), &local);
-            // SAFETY: the caller vouches for the `send`, which nobody writes, and for this range of the `recv`.
+            // SAFETY: the caller guarantees the `send`, which nobody writes, and for this range of the `recv`.
             unsafe { copy(send, recv) };
         }
     }

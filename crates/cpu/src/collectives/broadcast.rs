@@ -12,7 +12,7 @@ use std::ops::Range;
 pub(super) unsafe fn perform(calls: &[Collective], root: usize, range: Range<usize>) {
     let source = cut(given(&calls[root]), &range);
     for call in calls {
-        // SAFETY: the caller vouches for the root's buffer, which nobody writes, and for this range of the others.
+        // SAFETY: the caller guarantees the root's buffer, which nobody writes, and for this range of the others.
         unsafe { copy(source, cut(given(call), &range)) };
     }
 }

@@ -1,13 +1,13 @@
-//! What the rounds need to know of a call: how much work it makes, and how a part of it is done.
+//! The work of a call: how much there is, and how a part of it is done.
 
 use super::{all_gather, all_reduce, all_to_all, broadcast, message, reduce_scatter};
 use hal::{Collective, Counts, RawSlice};
 use std::ops::Range;
 
-/// Elements that one piece of work covers, in bytes: long enough to pay for taking it, short enough to share out.
+/// Bytes that one piece of work covers: long enough to pay for taking it, short enough to distribute.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Elements to go through, and how many of them make a piece.
+/// Number of elements to process, and how many of them make a piece.
 pub(super) fn work(calls: &[Collective]) -> (usize, usize) {
     let Some(buffer) = calls[0].buffer() else {
         return (0, 1);
@@ -26,7 +26,7 @@ pub(super) fn work(calls: &[Collective]) -> (usize, usize) {
 /// nobody else accesses what belongs to this range.
 pub(super) unsafe fn perform(calls: &[Collective], range: Range<usize>) {
     match &calls[0] {
-        // SAFETY: passed on from the caller, as in all arms.
+        // SAFETY: guaranteed by the caller, as in all arms.
         Collective::AllReduce { op, .. } => unsafe { all_reduce::perform(calls, *op, range) },
         Collective::ReduceScatter { counts, op, .. } => {
             // SAFETY: as above.
@@ -48,7 +48,7 @@ pub(super) unsafe fn perform(calls: &[Collective], range: Range<usize>) {
     }
 }
 
-/// What the member gives.
+/// The member's input.
 pub(super) fn given(call: &Collective) -> RawSlice {
     match call {
         Collective::ReduceScatter { send, .. }
@@ -58,7 +58,7 @@ pub(super) fn given(call: &Collective) -> RawSlice {
     }
 }
 
-/// What the member gets.
+/// The member's output.
 pub(super) fn taken(call: &Collective) -> RawSlice {
     match call {
         Collective::ReduceScatter { recv, .. }
@@ -73,7 +73,8 @@ fn in_place(call: &Collective) -> RawSlice {
         .expect("a bug: a barrier has no buffer and no work")
 }
 
-/// Splits a range of concatenated parts: each rank whose part it meets, with the range within that part.
+/// Splits a range of concatenated parts: each rank whose part the range overlaps, with the range within that
+/// part.
 pub(super) fn parts(
     counts: &Counts,
     size: usize,

@@ -1,4 +1,4 @@
-//! The seam's communicator: numbers calls when they are made, and runs them on a stream.
+//! The seam's communicator: it numbers calls when they are made, and runs them on a stream.
 
 use super::group::{Counters, Key, Ticket};
 use super::member::{Member, Run};
@@ -29,7 +29,8 @@ impl HostCommunicator {
         self.member.clone()
     }
 
-    // Of a call that `Collective::check` has passed. Calls keep their numbers on whichever stream they run, so members need not use their streams alike.
+    // The ticket of a call that `Collective::check` has accepted. Calls keep their numbers on whichever stream
+    // they run, so members need not use their streams alike.
     fn ticket(&self, call: &Collective) -> Ticket {
         let rank = self.member.rank;
         let mut counters = self.counters.borrow_mut();
@@ -65,8 +66,9 @@ fn next(counter: &mut u64) -> u64 {
     *counter - 1
 }
 
-// SAFETY: rank and size are those that the group was joined with. A round works on the buffers of its own calls alone,
-// between the arrival of all members, each within its stream, and the end that all of them wait for there.
+// SAFETY: rank and size are those with which the group was joined. A round works only on the buffers of its own
+// calls. It does so after all members have arrived, each within its stream, and before the end, for which all
+// of them wait there.
 unsafe impl Communicator for HostCommunicator {
     fn rank(&self) -> usize {
         self.member.rank
@@ -83,7 +85,7 @@ unsafe impl Communicator for HostCommunicator {
             .try_for_each(|call| call.check(self.size()))?;
         let tickets = collectives.iter().map(|call| self.ticket(call)).collect();
         let run = Run::new(self.member.clone(), tickets);
-        // SAFETY: the caller vouches for the buffers until the work has run, which is until `execute` returns.
+        // SAFETY: the caller guarantees the buffers until the work has run, which is until `execute` returns.
         stream.submit(move || unsafe { run.execute() })
     }
 }

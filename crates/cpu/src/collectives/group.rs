@@ -1,7 +1,8 @@
 //! A process group: its members, and the rounds that are gathering.
 //!
-//! All that decides whether a round takes place is under one lock: coming, withdrawing, leaving, failing. So a round
-//! either has everyone, and then all stay until its work is done, or it has failed, and then for everyone.
+//! One lock covers everything that decides whether a round takes place: arriving, withdrawing, leaving,
+//! failing. So either all members arrive at a round and stay until its work is done, or the round fails for
+//! all.
 
 use super::round::{Progress, Round};
 use crate::wait::Signal;
@@ -10,7 +11,7 @@ use hal::{Collective, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Names a round: every member gives its calls the same numbers, whichever streams they run on.
+/// Names a round: every member gives its calls the same numbers, whatever streams they run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// All members join.
@@ -31,17 +32,17 @@ impl Key {
     }
 }
 
-/// One member's place in a round.
+/// One member's position in a round.
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
     pub(super) key: Key,
-    /// Its index among those who come to the round.
+    /// Its index among the members of the round.
     pub(super) place: usize,
     pub(super) call: Collective,
 }
 
 impl Ticket {
-    /// The call in words.
+    /// A description of the call.
     pub(super) fn describe(&self) -> String {
         if self.key == Key::Join {
             "join".into()
@@ -51,7 +52,7 @@ impl Ticket {
     }
 }
 
-/// How many calls a member has made of each kind.
+/// The number of calls of each kind that a member has made.
 #[derive(Clone, Debug)]
 pub(super) struct Counters {
     pub(super) collectives: u64,
@@ -71,7 +72,7 @@ impl Counters {
         }
     }
 
-    // Whether a member with these final counts comes to a round, if it is asked there.
+    // Whether a member with these final counts arrives at a round in which it takes part.
     fn include(&self, rank: usize, key: Key) -> bool {
         match key {
             Key::Join => true,
@@ -84,7 +85,7 @@ impl Counters {
     }
 }
 
-/// What the members of a group share.
+/// State shared by the members of a group.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) label: String,
@@ -98,7 +99,7 @@ pub(super) struct Group {
 struct GroupState {
     gathering: BTreeMap<Key, Gathering>,
     joined: Vec<bool>,
-    // The final counts of those who have left.
+    // The final counts of members that have left.
     left: BTreeMap<usize, Counters>,
     present: usize,
     failed: Option<Error>,
@@ -136,12 +137,12 @@ impl Group {
         self.members.len()
     }
 
-    /// What tells a member that something of its rounds has changed.
+    /// Notifies a member that one of its rounds has changed.
     pub(super) fn signal(&self, rank: usize) -> &Signal {
         &self.signals[rank]
     }
 
-    /// Lets a rank in; whether it is the first time.
+    /// Admits a rank; returns whether it is the first time.
     pub(super) fn admit(&self, rank: usize) -> bool {
         let mut state = lock(&self.state);
         let first = !std::mem::replace(&mut state.joined[rank], true);
@@ -149,13 +150,13 @@ impl Group {
         first
     }
 
-    /// A member comes to a round. The last one compares the calls and begins the work.
+    /// A member arrives at a round. The last one compares the calls and starts the work.
     ///
-    /// The round of a group that has failed has ended with that failure.
+    /// If the group has failed, the round has ended with that failure.
     ///
     /// # Safety
-    /// The call's buffers have the lengths that the operation asks for, and until the round has ended they are live and
-    /// in nobody else's use.
+    /// The call's buffers have the lengths that the operation requires. Until the round has ended they are
+    /// live, and nobody else uses them.
     pub(super) unsafe fn come(&self, ticket: &Ticket) -> Arc<Round> {
         let mut state = lock(&self.state);
         if let Some(gone) = self.gone(&state, ticket.key) {
@@ -177,14 +178,14 @@ impl Group {
         gathering.calls[ticket.place] = Some(ticket.call.clone());
         let round = gathering.round.clone();
         if gathering.calls.iter().all(Option::is_some) {
-            // SAFETY: every member has come, each with the promise that this function asks for.
+            // SAFETY: every member has arrived, each with the guarantee that this function requires.
             unsafe { self.complete(&mut state, ticket) };
         }
         round
     }
 
     /// # Safety
-    /// Everyone has come to the ticket's round, with the promise of [`come`](Group::come).
+    /// All members have arrived at the ticket's round, with the guarantee of [`come`](Group::come).
     unsafe fn complete(&self, state: &mut GroupState, ticket: &Ticket) {
         let Some(gathering) = state.gathering.get_mut(&ticket.key) else {
             return;
@@ -197,7 +198,7 @@ impl Group {
         if let Some(error) = self.mismatch(ticket.key, &calls) {
             return self.fail_all(state, error);
         }
-        // SAFETY: the caller vouches for all members' buffers; the calls agree, as just compared.
+        // SAFETY: the caller guarantees all members' buffers; the calls agree, as just compared.
         let pieces = unsafe { gathering.round.begin(calls) }.pieces();
         state.gathering.remove(&ticket.key);
         self.call_helpers(ticket, pieces);
@@ -224,7 +225,7 @@ impl Group {
         })
     }
 
-    // Work for one is done before the others would be awake: they are told when it has ended.
+    // Work for one thread is done before the others would be awake, so they are notified when it has ended.
     fn call_helpers(&self, ticket: &Ticket, pieces: usize) {
         let num_places = self.num_places(ticket.key);
         let others = (1..num_places)
@@ -238,7 +239,7 @@ impl Group {
             .for_each(|rank| self.signals[rank].raise());
     }
 
-    /// Does pieces of a round's work, for `rank`, and says how far it is.
+    /// Does pieces of a round's work for `rank`, and returns the round's progress.
     pub(super) fn advance(&self, rank: usize, key: Key, round: &Round) -> Progress {
         round.help(self.members[rank], || {
             self.ranks(key).for_each(|rank| self.signals[rank].raise())
@@ -246,7 +247,8 @@ impl Group {
         round.progress()
     }
 
-    /// Ends a round that is still gathering, and with it the group. `error` is given the world ranks that have not come.
+    /// Ends a round that is still gathering, and with it the group. `error` receives the world ranks that have
+    /// not arrived.
     pub(super) fn withdraw(&self, key: Key, error: impl FnOnce(Vec<usize>) -> Error) {
         let mut state = lock(&self.state);
         let Some(gathering) = state.gathering.get(&key) else {
@@ -263,12 +265,12 @@ impl Group {
         self.fail_all(&mut state, error(missing));
     }
 
-    /// Ends every round that is still gathering, and all later ones. The first failure stays.
+    /// Ends every round that is still gathering, and all later ones. The first failure is kept.
     pub(super) fn fail(&self, error: Error) {
         self.fail_all(&mut lock(&self.state), error);
     }
 
-    /// A member leaves after so many calls; whether it was the last one.
+    /// A member leaves after `counters` calls; returns whether it was the last one.
     pub(super) fn leave(&self, rank: usize, counters: Counters) -> bool {
         let mut state = lock(&self.state);
         state.left.insert(rank, counters);
@@ -291,7 +293,7 @@ impl Group {
         self.signals.iter().for_each(Signal::raise);
     }
 
-    // A rank that is asked to the round and has left before.
+    // A rank that takes part in the round and has left before.
     fn gone(&self, state: &GroupState, key: Key) -> Option<usize> {
         let mut left = state
             .left
@@ -325,7 +327,7 @@ impl Group {
         }
     }
 
-    // Ranks that are asked to the round, by place.
+    // The ranks that take part in the round, in the order of places.
     fn ranks(&self, key: Key) -> impl Iterator<Item = usize> {
         (0..self.num_places(key)).map(move |place| self.rank_at(key, place))
     }

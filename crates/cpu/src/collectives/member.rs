@@ -1,4 +1,4 @@
-//! One rank's part in its group: it comes to the rounds of a call, and waits until all have ended.
+//! One rank's part in its group: it arrives at the rounds of a call, and waits until all have ended.
 
 use super::{
     group::{Group, Ticket, ended},
@@ -24,8 +24,8 @@ impl Member {
         self.group.members[self.rank]
     }
 
-    // The job ends because of the rank that the group lost, and not of whoever noticed first: that one's own account of
-    // what happened, a panic or an error, may still be on its way.
+    // Attributes the end of the job to the rank that the group lost, not to the rank that noticed first. The
+    // lost rank's own report, a panic or an error, may still be on its way.
     fn blame(&self, error: &Error) {
         if let Error::Aborted { rank, reason } = error {
             self.abort.raise(*rank, reason.clone());
@@ -62,12 +62,12 @@ impl Run {
         Run { member, tickets }
     }
 
-    /// Comes to all rounds, works on whichever can go on, and returns once all have ended: then no peer touches the
-    /// buffers any more.
+    /// Arrives at all rounds, works on whichever can progress, and returns once all have ended, when no peer
+    /// touches the buffers any more.
     ///
     /// # Safety
-    /// The buffers have the lengths that the operations ask for, and until this function returns they are live and in
-    /// nobody else's use.
+    /// The buffers have the lengths that the operations require. Until this function returns they are live, and
+    /// nobody else uses them.
     ///
     /// # Errors
     /// The first failure among the rounds.
@@ -75,7 +75,7 @@ impl Run {
         self.member.fail_if_aborted();
         let start = Instant::now();
         let tickets = std::mem::take(&mut self.tickets);
-        // SAFETY: the caller vouches for the buffers until this function returns, which is after all rounds have ended.
+        // SAFETY: the caller guarantees the buffers until this function returns, which is after all rounds have ended.
         let come = |ticket: &Ticket| unsafe { self.member.group.come(ticket) };
         let rounds: Vec<Arc<Round>> = tickets.iter().map(come).collect();
         loop {
@@ -95,7 +95,7 @@ impl Run {
         }
     }
 
-    // The outcome, once all rounds have ended: while others wait for their members, those that have them go on.
+    // The outcome, once all rounds have ended. While some rounds wait for members, complete ones progress.
     fn advance(&self, tickets: &[Ticket], rounds: &[Arc<Round>]) -> Option<Result<()>> {
         let Member { group, rank, .. } = &*self.member;
         let mut outcomes = Some(Ok(()));
@@ -137,7 +137,7 @@ impl Run {
 }
 
 impl Drop for Run {
-    // A stream that has failed drops its jobs. The others would wait for this rank in vain.
+    // A failed stream drops its jobs, and the others would wait for this rank in vain.
     fn drop(&mut self) {
         if let Some(ticket) = self.tickets.first() {
             let (call, number) = (ticket.describe(), ticket.key.sequence());

@@ -1,4 +1,4 @@
-//! `send` and `recv`: a round of two, in which the first member's buffer is copied to the second's.
+//! `send` and `recv`: a round of two members, in which the first member's buffer is copied to the second's.
 
 use super::{
     call::{given, taken},
@@ -10,6 +10,6 @@ use std::ops::Range;
 /// # Safety
 /// That of [`call::perform`](super::call::perform), with the sender's call first and the receiver's second.
 pub(super) unsafe fn perform(calls: &[Collective], range: Range<usize>) {
-    // SAFETY: the caller vouches for the message, which nobody writes, and for this range of where it goes.
+    // SAFETY: the caller guarantees the message, which nobody writes, and for this range of where it goes.
     unsafe { copy(cut(given(&calls[0]), &range), cut(taken(&calls[1]), &range)) };
 }

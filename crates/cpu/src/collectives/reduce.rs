@@ -1,4 +1,5 @@
-//! Reducing equally long slices of several ranks, element by element, always in the order in which they are given.
+//! Reduces equally long slices of several ranks, element by element, always in the order in which they are
+//! given.
 
 use crate::element::Element;
 use crate::view;
@@ -6,19 +7,20 @@ use bytemuck::Pod;
 use hal::{DType, RawSlice, ReduceOp};
 use half::{bf16, f16};
 
-// Elements held in accumulators at a time: they stay in the first-level cache next to the slices they come from.
+// Elements held in accumulators at a time: they stay in the first-level cache next to their source slices.
 const BLOCK: usize = 2048;
 
-/// Writes the reduction of `sources` to every one of `outs`, which may be among the sources.
+/// Writes the reduction of `sources` to every slice of `outs`, which may be among the sources.
 ///
-/// Sixteen-bit floats are reduced in f32 and rounded once. The largest or smallest of numbers among which is a NaN is NaN.
-/// Integers wrap.
+/// Sixteen-bit floats are reduced in f32 and rounded once. The maximum or minimum of numbers that include a NaN
+/// is NaN. Integers wrap.
 ///
 /// # Safety
-/// All slices have one length and type; they are live host memory; nobody writes a source or accesses an out meanwhile.
+/// All slices have one length and type and are live host memory; nobody else writes to a source or accesses an
+/// output meanwhile.
 pub unsafe fn reduce(op: ReduceOp, sources: &[RawSlice], outs: &[RawSlice]) {
     match sources[0].dtype {
-        // SAFETY: passed on from the caller, as in all arms; the type is the slices' own.
+        // SAFETY: guaranteed by the caller, as in all arms; the type is the slices' own.
         DType::F64 => unsafe { reduce_as::<f64>(op, sources, outs) },
         // SAFETY: as above.
         DType::F32 => unsafe { reduce_as::<f32>(op, sources, outs) },
@@ -42,7 +44,7 @@ unsafe fn reduce_as<T: Addend>(op: ReduceOp, sources: &[RawSlice], outs: &[RawSl
         let block = BLOCK.min(len - start);
         let acc = &mut room[..block];
         for (index, source) in sources.iter().enumerate() {
-            // SAFETY: the caller vouches for the source, which nobody writes before `acc` is complete.
+            // SAFETY: the caller guarantees the source, which nobody writes before `acc` is complete.
             let addend = unsafe { view::read::<T>(source.part(start, block)) };
             if index == 0 {
                 each(addend, acc, |_, x| x.widen())
@@ -51,7 +53,7 @@ unsafe fn reduce_as<T: Addend>(op: ReduceOp, sources: &[RawSlice], outs: &[RawSl
             }
         }
         for out in outs {
-            // SAFETY: the caller vouches for the out, and no source is viewed any more.
+            // SAFETY: the caller guarantees the output, and no source is viewed any more.
             each(
                 acc,
                 unsafe { view::write::<T>(out.part(start, block)) },
@@ -82,9 +84,9 @@ fn each<A: Pod, B: Pod>(from: &[A], to: &mut [B], combine: impl Fn(B, A) -> B) {
     );
 }
 
-/// An element that ranks can reduce.
+/// An element type that ranks can reduce.
 trait Addend: Pod {
-    /// What reductions are held in.
+    /// The type in which reductions are held.
     type Acc: Number;
     fn widen(self) -> Self::Acc;
     fn narrow(acc: Self::Acc) -> Self;
@@ -135,7 +137,7 @@ macro_rules! number {
 
 macro_rules! float {
     ($type:ty) => {
-        // `a` stays when it wins or is NaN; a NaN `b` never loses.
+        // `a` stays if it wins or is NaN; a NaN `b` never loses.
         number!(
             $type,
             |a, b| a + b,

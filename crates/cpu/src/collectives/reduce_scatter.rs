@@ -24,7 +24,7 @@ pub(super) unsafe fn perform(
             .map(|call| given(call).part(start, local.len()))
             .collect();
         let recv = cut(taken(&calls[rank]), &local);
-        // SAFETY: the caller vouches for all `send`s, which nobody writes, and for this range of the `recv`.
+        // SAFETY: the caller guarantees all `send`s, which nobody writes, and for this range of the `recv`.
         unsafe { reduce(op, &sends, &[recv]) };
     }
 }

@@ -1,4 +1,4 @@
-//! How the members of a group find it: a table of the process, from ids to groups that have members.
+//! How the members of a group find it: a process-wide table from ids to groups with members.
 
 use super::communicator::HostCommunicator;
 use super::group::{Counters, Group, Key, Ticket};
@@ -18,7 +18,7 @@ pub(crate) fn create_group() -> GroupId {
     GroupId([mark(std::process::id()), number.to_le_bytes().into()].concat())
 }
 
-// What ids of a process begin with.
+// The prefix of a process's ids.
 fn mark(process: u32) -> Vec<u8> {
     [b"cpu".as_slice(), &process.to_le_bytes()].concat()
 }
@@ -26,8 +26,8 @@ fn mark(process: u32) -> Vec<u8> {
 /// Joins a group; returns once all its ranks have.
 ///
 /// # Errors
-/// [`Error::Invalid`] for an id of another process, or a rank that joins twice; [`Error::Mismatch`] when ranks name
-/// different members; [`Error::Timeout`] and [`Error::Aborted`].
+/// [`Error::Invalid`] for an id of another process, or a rank that joins twice; [`Error::Mismatch`] if ranks
+/// name different members; [`Error::Timeout`] and [`Error::Aborted`].
 pub(crate) fn join(join: Join) -> Result<Box<dyn Communicator>> {
     check(&join)?;
     let group = admit(&join)?;
@@ -69,7 +69,7 @@ fn check(join: &Join) -> Result<()> {
     Ok(())
 }
 
-// The group of that id, new for the first who comes.
+// The group with that id; the first member to arrive creates it.
 fn admit(join: &Join) -> Result<Arc<Group>> {
     let mut groups = lock(&GROUPS);
     let new = || Arc::new(Group::new(join.label.clone(), join.members.clone()));
@@ -99,7 +99,7 @@ fn different_members(group: &Group, join: &Join) -> Error {
     }
 }
 
-/// A member leaves for good; the last one takes the group out of the table.
+/// A member leaves for good; the last one removes the group from the table.
 pub(super) fn leave(member: &Member, counters: Counters) {
     let mut groups = lock(&GROUPS);
     if member.group.leave(member.rank, counters) {

@@ -1,4 +1,4 @@
-//! One collective of a group: from the first member that comes to the last piece of work.
+//! One collective of a group: from the first arrival of a member to the last piece of work.
 
 use super::call;
 use hal::{Collective, Error, Result};
@@ -6,29 +6,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the members of a round share. It has an outcome once all have come, or once it is clear that they will not.
+/// State shared by the members of a round. The round has an outcome once all have arrived, or once it is clear
+/// that they will not.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     outcome: OnceLock<Result<Work>>,
 }
 
-/// How far a round is.
+/// The progress of a round.
 #[derive(Debug, PartialEq)]
 pub(super) enum Progress {
-    /// Not everyone has come; a member may still withdraw.
+    /// Some members have not arrived; a member may still withdraw.
     Gathering,
-    /// Pieces are in other members' hands, and nobody may leave.
+    /// Other members are working on pieces, and nobody may leave.
     Working,
     /// Nobody touches the members' buffers any more.
     Ended(Result<()>),
 }
 
 impl Round {
-    /// Ends the gathering with everyone's calls, which agree.
+    /// Ends the gathering with the calls of all members, which agree.
     ///
     /// # Safety
-    /// The calls are those of all members, their buffers have the lengths that the operation asks for, and until the
-    /// round has ended they are live and in nobody else's use.
+    /// The calls are those of all members, and their buffers have the lengths that the operation requires.
+    /// Until the round has ended they are live, and nobody else uses them.
     pub(super) unsafe fn begin(&self, calls: Vec<Collective>) -> &Work {
         self.outcome
             .get_or_init(|| Ok(Work::new(calls)))
@@ -50,7 +51,7 @@ impl Round {
         self.outcome.get().is_none()
     }
 
-    /// Does pieces of work as long as there are any; `last` is called when this call ends the last one.
+    /// Does pieces of work as long as there are any; calls `last` if this call ends the last one.
     pub(super) fn help(&self, world_rank: usize, last: impl FnOnce()) {
         if let Some(Ok(work)) = self.outcome.get()
             && work.help(world_rank)
@@ -59,7 +60,7 @@ impl Round {
         }
     }
 
-    /// How far the round is.
+    /// The progress of the round.
     pub(super) fn progress(&self) -> Progress {
         match self.outcome.get() {
             None => Progress::Gathering,
@@ -70,7 +71,7 @@ impl Round {
     }
 }
 
-/// Everyone's calls, and the pieces of work that they make. Whoever takes a piece does it on all buffers.
+/// The calls of all members, and the pieces of their work. A thread that takes a piece does it on all buffers.
 #[derive(Debug)]
 pub(super) struct Work {
     calls: Vec<Collective>,
@@ -81,7 +82,7 @@ pub(super) struct Work {
     next: AtomicUsize,
     // Pieces that have not ended.
     left: AtomicUsize,
-    // World rank of a member that panicked over a piece.
+    // World rank of a member that panicked while working on a piece.
     broken: OnceLock<usize>,
 }
 
@@ -106,7 +107,7 @@ impl Work {
         self.pieces
     }
 
-    /// Takes and does pieces until none is left to take; whether the very last to end was among them.
+    /// Takes and does pieces until none is left to take; returns whether it ended the very last one.
     fn help(&self, world_rank: usize) -> bool {
         let mut ended_last = false;
         while let Some(piece) = self.take() {
@@ -116,7 +117,7 @@ impl Work {
     }
 
     fn take(&self) -> Option<usize> {
-        // Looking first keeps those who only wait from writing to a line that workers share.
+        // Reading first keeps threads that only wait from writing to a cache line that workers share.
         let free = self.next.load(Ordering::Relaxed) < self.pieces;
         let piece = if free {
             self.next.fetch_add(1, Ordering::Relaxed)
@@ -129,9 +130,9 @@ impl Work {
     fn perform(&self, piece: usize, world_rank: usize) -> bool {
         let start = piece * self.piece;
         let range = start..self.elements.min(start + self.piece);
-        // SAFETY: `Round::begin` was promised live buffers of these lengths until the round has ended, which it has not
-        // before this piece has; `take` hands out every piece once, and pieces of one round share no output. The calls
-        // agree: `Group` compares them before it begins a round.
+        // SAFETY: the caller of `Round::begin` guaranteed live buffers of these lengths until the round has
+        // ended, which does not happen before this piece ends. `take` hands out every piece once, and pieces of
+        // one round share no output. The calls agree, because `Group` compares them before it begins a round.
         let work = || unsafe { call::perform(&self.calls, range) };
         // A panic must not unwind from here: peers may still work on buffers that unwinding would free.
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
@@ -140,7 +141,7 @@ impl Work {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    // Acquires what all pieces have written, for members who read it next, and who free what was read.
+    // Acquires what all pieces have written, for members that read it next or free what was read.
     fn is_done(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0
     }

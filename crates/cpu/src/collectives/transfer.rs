@@ -13,7 +13,7 @@ pub(super) unsafe fn copy(src: RawSlice, dst: RawSlice) {
         "a bug: copy of {src:?} to {dst:?}"
     );
     if src.addr != dst.addr && src.len > 0 {
-        // SAFETY: the caller vouches for both regions, and the sizes are equal (checked above).
+        // SAFETY: the caller guarantees both regions, and the sizes are equal (checked above).
         unsafe {
             std::ptr::copy_nonoverlapping(src.addr as *const u8, dst.addr as *mut u8, src.bytes())
         };

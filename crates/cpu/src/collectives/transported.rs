@@ -1,4 +1,4 @@
-//! Groups of ranks that are processes: the transport moves the bytes, this vendor's streams say when.
+//! Groups of ranks that are processes: the transport moves the bytes, and this vendor's streams decide when.
 
 use crate::stream::{HostStream, cancelled};
 use hal::{Collective, Communicator, Join, Result, Stream, Transfer, Transport};
@@ -24,8 +24,8 @@ struct Transported {
     transfer: Box<dyn Transfer>,
 }
 
-// SAFETY: rank and size are those that the group was joined with; the transfer touches only the memory of its calls,
-// while their work runs at its place in the stream.
+// SAFETY: rank and size are those with which the group was joined; the transfer touches only the memory of its
+// calls, while their work runs at its place in the stream.
 unsafe impl Communicator for Transported {
     fn rank(&self) -> usize {
         self.rank
@@ -37,7 +37,7 @@ unsafe impl Communicator for Transported {
 
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()> {
         let stream = HostStream::of(stream)?;
-        // SAFETY: the caller vouches for the buffers until the work has run on the stream, which drops it otherwise.
+        // SAFETY: the caller guarantees the buffers until the work has run on the stream, which drops it otherwise.
         let work = unsafe { self.transfer.prepare(collectives) }?;
         stream.submit(move || work(&cancelled))
     }

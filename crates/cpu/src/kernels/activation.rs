@@ -14,14 +14,14 @@ use hal::{
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn unary(args: &Unary, pool: &Pool) -> Result<()> {
     dispatch!("unary", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, out] = unsafe { Shared::<T>::all([args.x, args.out]) };
         apply(args.op, x, out, pool);
         Ok(())
     })
 }
 
-// Generic: on a concrete f32, `tanh` and `exp` would be the standard library's, which do not vectorise.
+// Generic, because on a concrete f32 `tanh` and `exp` would be the standard library's, which do not vectorise.
 fn apply<T: Element>(op: UnaryOp, x: Shared<T>, out: Shared<T>, pool: &Pool) {
     match op {
         UnaryOp::Gelu => map(
@@ -87,7 +87,7 @@ fn apply<T: Element>(op: UnaryOp, x: Shared<T>, out: Shared<T>, pool: &Pool) {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn unary_backward(args: &UnaryBackward, pool: &Pool) -> Result<()> {
     dispatch!("unary_backward", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, d_out, d_x] = unsafe { Shared::<T>::all([args.x, args.d_out, args.d_x]) };
         apply_backward(args.op, [x, d_out], d_x, pool);
         Ok(())
@@ -159,7 +159,7 @@ fn apply_backward<T: Element>(op: UnaryOp, inputs: [Shared<T>; 2], d_x: Shared<T
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn swiglu(args: &Swiglu, pool: &Pool) -> Result<()> {
     dispatch!("swiglu", args.gate.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [gate, up, out] = unsafe { Shared::<T>::all([args.gate, args.up, args.out]) };
         map(pool, [gate, up], [out], #[inline(always)] |[gate, up]| [gate * gate.sigmoid() * up]);
         Ok(())
@@ -170,7 +170,7 @@ pub(super) unsafe fn swiglu(args: &Swiglu, pool: &Pool) -> Result<()> {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn swiglu_backward(args: &SwigluBackward, pool: &Pool) -> Result<()> {
     dispatch!("swiglu_backward", args.gate.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [gate, up, d_out, d_gate, d_up] =
             unsafe { Shared::<T>::all([args.gate, args.up, args.d_out, args.d_gate, args.d_up]) };
         map(pool, [gate, up, d_out], [d_gate, d_up], #[inline(always)] |[gate, up, d]| {
@@ -217,7 +217,7 @@ fn sigmoid_slope<A: Real>(x: A) -> A {
     s * (A::ONE - s)
 }
 
-// A NaN stays NaN: an overflow must not be hidden.
+// A NaN stays NaN, because an overflow must not be hidden.
 #[inline(always)]
 fn relu<A: Real>(x: A) -> A {
     if x < A::ZERO { A::ZERO } else { x }

@@ -10,17 +10,17 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Elements that are worth a thread of their own.
+/// Number of elements that justify an additional thread.
 pub(crate) const GRAIN: usize = 16_384;
 
-/// The fewest rows of `columns` elements that are worth a thread of their own.
+/// The fewest rows of `columns` elements that justify an additional thread.
 pub(crate) fn grain_of_rows(columns: usize) -> usize {
     GRAIN / columns.max(1) + 1
 }
 
-/// Runs `work` on parts of `0..len`, one a thread, each compiled for the processor's own vectors.
+/// Runs `work` on parts of `0..len`, one per thread, each compiled for the processor's own vectors.
 ///
-/// `work`, and what it calls, must be `#[inline(always)]`.
+/// `work`, and everything it calls, must be `#[inline(always)]`.
 #[inline(always)]
 pub(crate) fn split(pool: &Pool, len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
     pool.split(len, grain, |range| {
@@ -31,7 +31,7 @@ pub(crate) fn split(pool: &Pool, len: usize, grain: usize, work: impl Fn(Range<u
     });
 }
 
-/// Runs `body(start, len)` on `range` in blocks; only the last may be short.
+/// Runs `body(start, len)` on `range` in blocks; only the last may be shorter.
 #[inline(always)]
 pub(crate) fn blocks(range: Range<usize>, mut body: impl FnMut(usize, usize)) {
     let whole = range.start + range.len() / BLOCK * BLOCK;
@@ -45,7 +45,7 @@ pub(crate) fn blocks(range: Range<usize>, mut body: impl FnMut(usize, usize)) {
     }
 }
 
-/// Computes `outputs[..][i] = f(inputs[..][i])` for every i; an output may be the memory of an input.
+/// Computes `outputs[..][i] = f(inputs[..][i])` for every i; an output may share the memory of an input.
 #[inline(always)]
 pub(crate) fn map<T: Element, const I: usize, const O: usize>(
     pool: &Pool,
@@ -73,7 +73,7 @@ pub(crate) fn map<T: Element, const I: usize, const O: usize>(
     );
 }
 
-// Plain loops in what follows: the iterators and maps of arrays stay calls, compiled without vectors.
+// Plain loops from here on: the iterators and maps of arrays remain calls, compiled without vectors.
 
 /// One block of every input.
 #[inline(always)]
@@ -90,7 +90,7 @@ fn load<T: Element, const I: usize>(
     read
 }
 
-/// `f` of every position of the blocks `read`.
+/// Applies `f` at every position of the blocks `read`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "as above")]
 pub(crate) fn zip<A: Real, const I: usize, const O: usize>(

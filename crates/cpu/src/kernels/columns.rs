@@ -1,4 +1,4 @@
-//! Bias and its gradient: what runs down the columns of a matrix.
+//! Bias and its gradient: operations along the columns of a matrix.
 
 use super::{
     block::{blocks, grain_of_rows, split},
@@ -19,7 +19,7 @@ use std::ops::Range;
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn add_bias(args: &AddBias, pool: &Pool) -> Result<()> {
     dispatch!("add_bias", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, bias] = unsafe { Shared::<T>::all([args.x, args.bias]) };
         add_to_rows(x, bias, args.rows, args.columns, pool);
         Ok(())
@@ -69,14 +69,14 @@ pub(super) fn add_block<T: Element>(
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn column_sum(args: &ColumnSum, pool: &Pool) -> Result<()> {
     dispatch!("column_sum", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let x = unsafe { Shared::<T>::new(args.x) };
         let partials = column_sums(x, args.rows, args.columns, pool);
         if args.out.dtype == args.x.dtype {
-            // SAFETY: passed on from the caller; the type is the slice's own.
+            // SAFETY: guaranteed by the caller; the type is the slice's own.
             partials.add_to(unsafe { Shared::<T>::new(args.out) }, 0, pool);
         } else {
-            // SAFETY: passed on from the caller, whose other choice is the accumulator.
+            // SAFETY: guaranteed by the caller, whose other choice is the accumulator.
             partials.add_to(unsafe { Shared::<<T as Element>::Acc>::new(args.out) }, 0, pool);
         }
         Ok(())
@@ -108,8 +108,8 @@ fn column_sums<T: Element>(
 
 /// Sums over the rows of a matrix, first within parts of fixed size, then over the parts in order.
 ///
-/// The parts depend on the number of rows alone, so threads share the work without changing a bit of the result; and
-/// long sums in f32 lose less than they would in one chain.
+/// The parts depend only on the number of rows, so threads share the work without changing a bit of the result.
+/// Long sums in f32 also lose less precision than in a single chain.
 pub(super) struct Partials<A> {
     values: Vec<A>,
     rows: usize,
@@ -132,7 +132,8 @@ impl<A: Real> Partials<A> {
         }
     }
 
-    /// Lets `body(rows, sums)` add the rows of every part to that part's sums (`sums` runs of `columns` elements).
+    /// Makes `body(rows, sums)` add the rows of every part to that part's sums (`sums` runs of `columns`
+    /// elements).
     #[inline(always)]
     pub(super) fn compute(&mut self, pool: &Pool, body: impl Fn(Range<usize>, Shared<A>) + Sync) {
         let (rows, rows_of_part, width) = (self.rows, self.rows_of_part, self.columns * self.sums);

@@ -2,7 +2,7 @@
 
 use hal::{DType, DeviceId, Error, VendorId};
 
-/// Runs `$body` with `$T` as the float type that `$dtype` names; any other type is refused.
+/// Runs `$body` with `$T` as the float type that `$dtype` names; refuses any other type.
 macro_rules! dispatch {
     ($operation:expr, $dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -32,7 +32,7 @@ macro_rules! dispatch_accumulator {
 
 pub(crate) use {dispatch, dispatch_accumulator};
 
-/// The error for an element type that a kernel does not take, or for a kernel without a function.
+/// The error for an element type that a kernel does not accept, or for a kernel without a function.
 #[cold]
 pub(crate) fn unsupported(operation: &str, dtype: impl Into<Option<DType>>) -> Error {
     let device = DeviceId {

@@ -1,4 +1,4 @@
-//! Dropout by the generator that every vendor shares.
+//! Dropout with the generator that every vendor shares.
 
 use super::{
     block::{GRAIN, split},
@@ -20,7 +20,7 @@ use std::ops::Range;
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn dropout(args: &Dropout, pool: &Pool) -> Result<()> {
     dispatch!("dropout", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, out] = unsafe { Shared::<T>::all([args.x, args.out]) };
         drop_elements(x, out, args, pool);
         Ok(())
@@ -62,7 +62,7 @@ fn drop_elements<T: Element>(x: Shared<T>, out: Shared<T>, args: &Dropout, pool:
     );
 }
 
-/// The same elements as one row, when local rows follow each other in the global matrix.
+/// The same elements as one row, if local rows are contiguous in the global matrix.
 fn merge_rows(region: Region) -> Region {
     if region.columns == region.global_columns && region.first_column == 0 {
         let first_column = region.first_row * region.global_columns;
@@ -83,8 +83,8 @@ fn threshold(probability: f64) -> u32 {
     (probability * 16_777_216.0).ceil() as u32
 }
 
-/// Runs `body(local index, global index, len)` on the local elements of `range`, cut where rows end and where a block of
-/// global indices begins.
+/// Runs `body(local index, global index, len)` on the local elements of `range`, split at the ends of rows and
+/// at the starts of blocks of global indices.
 #[inline(always)]
 fn pieces(region: Region, range: Range<usize>, body: impl Fn(usize, u64, usize)) {
     let mut local = range.start;
@@ -96,7 +96,7 @@ fn pieces(region: Region, range: Range<usize>, body: impl Fn(usize, u64, usize))
         while local < end {
             let room = BLOCK - (global % BLOCK as u64) as usize;
             let len = room.min(end - local);
-            // Apart, so that the whole block is compiled with its length as a constant.
+            // Separate, so that the full block is compiled with its length as a constant.
             if len == BLOCK {
                 body(local, global, BLOCK)
             } else {
@@ -139,7 +139,8 @@ fn words(key: Key, block: u64) -> [u32; BLOCK] {
     words
 }
 
-// Words are kept in the lower halves of u64, with anything in the upper ones: that is how vector products take and give them.
+// Words are kept in the lower halves of u64, with anything in the upper halves, because vector multiplications
+// take and return them this way.
 #[inline(always)]
 fn round(counter: [[u64; QUADS]; 4], key: [u32; 2]) -> [[u64; QUADS]; 4] {
     let mut next = [[0u64; QUADS]; 4];

@@ -1,4 +1,4 @@
-//! Fill, cast, scaled sum, the four operations.
+//! Fill, cast, scaled sum, and the four arithmetic operations.
 
 use super::{
     block::{GRAIN, blocks, map, split, zip},
@@ -20,17 +20,17 @@ use hal::{
 pub(super) unsafe fn fill(args: &Fill, pool: &Pool) -> Result<()> {
     match args.out.dtype {
         DType::I32 => {
-            // SAFETY: passed on from the caller; the type is the slice's own.
+            // SAFETY: guaranteed by the caller; the type is the slice's own.
             unsafe { set_all(args.out, args.value as i32, pool) };
             Ok(())
         }
         DType::U32 => {
-            // SAFETY: passed on from the caller; the type is the slice's own.
+            // SAFETY: guaranteed by the caller; the type is the slice's own.
             unsafe { set_all(args.out, args.value as u32, pool) };
             Ok(())
         }
         float => dispatch!("fill", float, T => {
-            // SAFETY: passed on from the caller; the type is the slice's own.
+            // SAFETY: guaranteed by the caller; the type is the slice's own.
             unsafe { set_all(args.out, T::nearest(args.value), pool) };
             Ok(())
         }),
@@ -40,7 +40,7 @@ pub(super) unsafe fn fill(args: &Fill, pool: &Pool) -> Result<()> {
 /// # Safety
 /// `out` is live memory of elements of type `T` that nothing else uses.
 unsafe fn set_all<T: Pod + Send + Sync>(out: RawSlice, value: T, pool: &Pool) {
-    // SAFETY: passed on from the caller; the threads get disjoint parts.
+    // SAFETY: guaranteed by the caller; the threads get disjoint parts.
     let out = unsafe { Shared::<T>::new(out) };
     pool.split(out.len(), GRAIN, |range| {
         // SAFETY: the ranges are disjoint, and nothing else uses the memory.
@@ -52,9 +52,9 @@ unsafe fn set_all<T: Pod + Send + Sync>(out: RawSlice, value: T, pool: &Pool) {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn cast(args: &Cast, pool: &Pool) -> Result<()> {
     dispatch!("cast", args.x.dtype, X => dispatch!("cast", args.out.dtype, Y => {
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let x = unsafe { Shared::<X>::new(args.x) };
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let out = unsafe { Shared::<Y>::new(args.out) };
         convert(x, out, pool);
         Ok(())
@@ -75,9 +75,9 @@ fn convert<X: Element, Y: Element>(x: Shared<X>, out: Shared<Y>, pool: &Pool) {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn axpby(args: &Axpby, pool: &Pool) -> Result<()> {
     dispatch!("axpby", args.x.dtype, X => dispatch!("axpby", args.y.dtype, Y => {
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let x = unsafe { Shared::<X>::new(args.x) };
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let y = unsafe { Shared::<Y>::new(args.y) };
         let (alpha, beta) = (Real::of(args.alpha), Real::of(args.beta));
         if args.beta == 0.0 { scale(x, y, alpha, pool) } else { scaled_sum(x, y, alpha, beta, pool) }
@@ -85,7 +85,7 @@ pub(super) unsafe fn axpby(args: &Axpby, pool: &Pool) -> Result<()> {
     }))
 }
 
-// Apart from `scaled_sum`: the old `y` may be anything, NaN included.
+// Separate from `scaled_sum`, because the old `y` may be anything, including NaN.
 fn scale<X: Element, Y: Element>(x: Shared<X>, y: Shared<Y>, alpha: Y::Acc, pool: &Pool) {
     split(
         pool,
@@ -142,7 +142,7 @@ fn scaled_sum<X: Element, Y: Element>(
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn binary(args: &Binary, pool: &Pool) -> Result<()> {
     dispatch!("binary", args.a.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [a, b, out] = unsafe { Shared::<T>::all([args.a, args.b, args.out]) };
         match args.op {
             BinaryOp::Add => map(pool, [a, b], [out], #[inline(always)] |[a, b]| [a + b]),

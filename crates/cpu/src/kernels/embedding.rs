@@ -12,7 +12,7 @@ use hal::{
     kernel::{EmbeddingBackward, EmbeddingForward},
 };
 
-/// The row of the table held here that `id` names, if it is one.
+/// The local row of the table that `id` names, if it is held here.
 #[inline(always)]
 fn local_row(id: u32, first_row: usize, table_rows: usize) -> Option<usize> {
     (id as usize)
@@ -24,9 +24,9 @@ fn local_row(id: u32, first_row: usize, table_rows: usize) -> Option<usize> {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn embedding_forward(args: &EmbeddingForward, pool: &Pool) -> Result<()> {
     dispatch!("embedding_forward", args.table.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [table, out] = unsafe { Shared::<T>::all([args.table, args.out]) };
-        // SAFETY: passed on from the caller, which gives ids as u32.
+        // SAFETY: guaranteed by the caller, which passes ids as u32.
         let ids = unsafe { Shared::<u32>::new(args.ids) };
         look_up(args, table, ids, out, pool);
         Ok(())
@@ -61,18 +61,18 @@ fn look_up<T: Element>(
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn embedding_backward(args: &EmbeddingBackward, pool: &Pool) -> Result<()> {
     dispatch!("embedding_backward", args.d_out.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let d_out = unsafe { Shared::<T>::new(args.d_out) };
-        // SAFETY: passed on from the caller, which gives ids as u32.
+        // SAFETY: guaranteed by the caller, which passes ids as u32.
         let ids = unsafe { Shared::<u32>::new(args.ids) };
-        // SAFETY: passed on from the caller, which gives the gradient in the accumulator type.
+        // SAFETY: guaranteed by the caller, which passes the gradient in the accumulator type.
         let d_table = unsafe { Shared::new(args.d_table) };
         scatter(args, d_out, ids, d_table, pool);
         Ok(())
     })
 }
 
-// Threads share the columns, not the ids: an id may come twice, and its rows are added in order.
+// Threads share the columns, not the ids, because an id may occur twice, and its rows are added in order.
 fn scatter<T: Element>(
     args: &EmbeddingBackward,
     d_out: Shared<T>,

@@ -1,4 +1,4 @@
-//! Copies of blocks of matrices, of dims of tensors, and of rows by a mask.
+//! Copies of blocks of matrices, of dims of tensors, and of rows selected by a mask.
 
 use super::{block::grain_of_rows, memory::Shared};
 use crate::pool::Pool;
@@ -12,11 +12,11 @@ use hal::{
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn copy_2d(args: &Copy2d, pool: &Pool) -> Result<()> {
     match args.src.dtype.bytes() {
-        // SAFETY: passed on from the caller; any bits of that size are a u64.
+        // SAFETY: guaranteed by the caller; any bits of that size are a u64.
         8 => unsafe { copy_rows::<u64>(args, pool) },
-        // SAFETY: passed on from the caller; any bits of that size are a u32.
+        // SAFETY: guaranteed by the caller; any bits of that size are a u32.
         4 => unsafe { copy_rows::<u32>(args, pool) },
-        // SAFETY: passed on from the caller; any bits of that size, which is 2 now, are a u16.
+        // SAFETY: guaranteed by the caller; any bits of that size, which is 2 now, are a u16.
         _ => unsafe { copy_rows::<u16>(args, pool) },
     }
     Ok(())
@@ -25,7 +25,7 @@ pub(super) unsafe fn copy_2d(args: &Copy2d, pool: &Pool) -> Result<()> {
 /// # Safety
 /// As for [`execute`](super::execute); `T` is as large as the elements.
 unsafe fn copy_rows<T: Pod + Send + Sync>(args: &Copy2d, pool: &Pool) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let [src, dst] = unsafe { Shared::<T>::all([args.src, args.dst]) };
     let dense = args.columns == args.src_leading && args.columns == args.dst_leading;
     let (rows, columns) = if dense {
@@ -48,11 +48,11 @@ unsafe fn copy_rows<T: Pod + Send + Sync>(args: &Copy2d, pool: &Pool) {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn copy_strided(args: &CopyStrided, pool: &Pool) -> Result<()> {
     match args.src.dtype.bytes() {
-        // SAFETY: passed on from the caller; any bits of that size are a u64.
+        // SAFETY: guaranteed by the caller; any bits of that size are a u64.
         8 => unsafe { copy_steps::<u64>(args, pool) },
-        // SAFETY: passed on from the caller; any bits of that size are a u32.
+        // SAFETY: guaranteed by the caller; any bits of that size are a u32.
         4 => unsafe { copy_steps::<u32>(args, pool) },
-        // SAFETY: passed on from the caller; any bits of that size, which is 2 now, are a u16.
+        // SAFETY: guaranteed by the caller; any bits of that size, which is 2 now, are a u16.
         _ => unsafe { copy_steps::<u16>(args, pool) },
     }
     Ok(())
@@ -61,7 +61,7 @@ pub(super) unsafe fn copy_strided(args: &CopyStrided, pool: &Pool) -> Result<()>
 /// # Safety
 /// As for [`execute`](super::execute); `T` is as large as the elements.
 unsafe fn copy_steps<T: Pod + Send + Sync>(args: &CopyStrided, pool: &Pool) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let [src, dst] = unsafe { Shared::<T>::all([args.src, args.dst]) };
     let [_, second, third, columns] = args.sizes;
     let [a, b, c, step] = args.strides;
@@ -86,11 +86,11 @@ unsafe fn copy_steps<T: Pod + Send + Sync>(args: &CopyStrided, pool: &Pool) {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn select_rows(args: &SelectRows, pool: &Pool) -> Result<()> {
     match args.out.dtype.bytes() {
-        // SAFETY: passed on from the caller; any bits of that size are a u64.
+        // SAFETY: guaranteed by the caller; any bits of that size are a u64.
         8 => unsafe { select::<u64>(args, pool) },
-        // SAFETY: passed on from the caller; any bits of that size are a u32.
+        // SAFETY: guaranteed by the caller; any bits of that size are a u32.
         4 => unsafe { select::<u32>(args, pool) },
-        // SAFETY: passed on from the caller; any bits of that size, which is 2 now, are a u16.
+        // SAFETY: guaranteed by the caller; any bits of that size, which is 2 now, are a u16.
         _ => unsafe { select::<u16>(args, pool) },
     }
     Ok(())
@@ -99,11 +99,11 @@ pub(super) unsafe fn select_rows(args: &SelectRows, pool: &Pool) -> Result<()> {
 /// # Safety
 /// As for [`execute`](super::execute); `T` is as large as the elements, and its zero bits are the number 0.
 unsafe fn select<T: Pod + Send + Sync>(args: &SelectRows, pool: &Pool) {
-    // SAFETY: passed on from the caller, which gives the mask as u32.
+    // SAFETY: guaranteed by the caller, which passes the mask as u32.
     let mask = unsafe { Shared::<u32>::new(args.mask) };
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let [a, b] = [args.a, args.b].map(|side| side.map(|side| unsafe { Shared::<T>::new(side) }));
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let out = unsafe { Shared::<T>::new(args.out) };
     pool.split(args.rows, grain_of_rows(args.columns), |rows| {
         for row in rows {

@@ -18,7 +18,7 @@ use hal::{
 /// The target of a row without loss.
 const NO_TARGET: u32 = u32::MAX;
 
-/// Columns whose maximum and sum are taken while they are in the nearest cache.
+/// Number of columns whose maximum and sum are computed while they are in the nearest cache.
 const CHUNK: usize = 2048;
 
 /// The local columns that are not padding.
@@ -37,11 +37,11 @@ fn local_target(target: u32, first_column: usize, columns: usize) -> Option<usiz
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn softmax_statistics(args: &SoftmaxStatistics, pool: &Pool) -> Result<()> {
     dispatch!("softmax_statistics", args.logits.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let logits = unsafe { Shared::<T>::new(args.logits) };
-        // SAFETY: passed on from the caller, which gives targets as u32.
+        // SAFETY: guaranteed by the caller, which passes targets as u32.
         let targets = unsafe { Shared::<u32>::new(args.targets) };
-        // SAFETY: passed on from the caller, which gives statistics of the accumulator type.
+        // SAFETY: guaranteed by the caller, which passes statistics in the accumulator type.
         let statistics = unsafe { Shared::new(args.statistics) };
         statistics_of_rows(args, logits, targets, statistics, pool);
         Ok(())
@@ -77,7 +77,7 @@ fn statistics_of_rows<T: Element>(
     );
 }
 
-/// Maximum and sum of exp(x - maximum), chunk by chunk: a new maximum scales what was summed before.
+/// Maximum and sum of exp(x - maximum), chunk by chunk: a new maximum rescales the sum so far.
 #[inline(always)]
 fn max_and_sum<T: Element>(x: Shared<T>) -> (T::Acc, T::Acc) {
     let (mut max, mut sum) = (T::Acc::LOWEST, T::Acc::ZERO);
@@ -106,9 +106,9 @@ fn max_and_sum<T: Element>(x: Shared<T>) -> (T::Acc, T::Acc) {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn combine_softmax(args: &CombineSoftmax) -> Result<()> {
     dispatch_accumulator!("softmax_combine", args.parts.dtype, A => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [parts, log_sum_exp, loss] = unsafe { Shared::<A>::all([args.parts, args.log_sum_exp, args.loss]) };
-        // SAFETY: passed on from the caller, which gives targets as u32.
+        // SAFETY: guaranteed by the caller, which passes targets as u32.
         let targets = unsafe { Shared::<u32>::new(args.targets) };
         let mut sum = 0.0;
         for row in 0..args.rows {
@@ -127,7 +127,7 @@ fn combine_row<A: Real>(args: &CombineSoftmax, parts: Shared<A>, row: usize) -> 
     let max = (0..args.shards)
         .map(|shard| part(shard, 0))
         .fold(f64::NEG_INFINITY, f64::max);
-    // A shard without columns has the maximum -inf; taken from a maximum of -inf it would give NaN.
+    // A shard without columns has the maximum -inf; subtracting a maximum of -inf from it would give NaN.
     let share = |shard| {
         if part(shard, 1) == 0.0 {
             0.0
@@ -149,11 +149,11 @@ pub(super) unsafe fn cross_entropy_backward(
     pool: &Pool,
 ) -> Result<()> {
     dispatch!("cross_entropy_backward", args.logits.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let logits = unsafe { Shared::<T>::new(args.logits) };
-        // SAFETY: passed on from the caller, which gives targets as u32.
+        // SAFETY: guaranteed by the caller, which passes targets as u32.
         let targets = unsafe { Shared::<u32>::new(args.targets) };
-        // SAFETY: passed on from the caller, which gives these of the accumulator type.
+        // SAFETY: guaranteed by the caller, which passes these in the accumulator type.
         let [log_sum_exp, d_loss] = unsafe { Shared::all([args.log_sum_exp, args.d_loss]) };
         gradients_of_rows(args, logits, targets, log_sum_exp, d_loss.get(0), pool);
         Ok(())
@@ -187,7 +187,7 @@ fn gradients_of_rows<T: Element>(
     );
 }
 
-// The target's element is computed apart, from its logit, so that it is rounded once.
+// The target's element is computed separately, from its logit, so that it is rounded once.
 #[inline(always)]
 fn gradient_of_row<T: Element>(
     logits: Shared<T>,

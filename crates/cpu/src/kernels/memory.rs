@@ -1,17 +1,18 @@
-//! Memory that several threads work on, each on elements of its own.
+//! Memory on which several threads work, each on its own elements.
 
 use crate::element::{Element, Real};
 use bytemuck::Pod;
 use hal::RawSlice;
 use std::ops::Range;
 
-/// Elements that a kernel converts and computes at once: whole vectors of every width, short enough for registers.
+/// Elements that a kernel converts and computes at once: complete vectors of every width, few enough for
+/// registers.
 pub(crate) const BLOCK: usize = 32;
 
-/// A kernel's argument: elements at an address, without a claim that nobody else looks at them.
+/// A kernel's argument: elements at an address, without a claim that nobody else accesses them.
 ///
-/// An output may be the very memory of an input, so kernels that allow it hold no Rust reference to either; they read a
-/// block, compute, and write a block.
+/// An output may share the memory of an input, so kernels that allow this hold no Rust reference to either.
+/// They read a block, compute, and write a block.
 pub(crate) struct Shared<T> {
     start: *mut T,
     len: usize,
@@ -25,7 +26,7 @@ impl<T> Clone for Shared<T> {
 
 impl<T> Copy for Shared<T> {}
 
-// SAFETY: it is an address; `new` makes its caller answer for who accesses what.
+// SAFETY: it is an address; `new` makes its caller responsible for all accesses.
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as for Send.
 unsafe impl<T: Send> Sync for Shared<T> {}
@@ -51,7 +52,8 @@ impl<T: Pod> Shared<T> {
     /// The elements of several arguments of one type.
     ///
     /// # Safety
-    /// As for [`Shared::new`], for each of them; an output that is the memory of an input is one memory.
+    /// As for [`Shared::new`], for each of them; an output that shares the memory of an input counts as one
+    /// memory.
     pub(crate) unsafe fn all<const N: usize>(arguments: [RawSlice; N]) -> [Self; N] {
         // SAFETY: passed on to the caller.
         arguments.map(|raw| unsafe { Self::new(raw) })
@@ -94,14 +96,14 @@ impl<T: Pod> Shared<T> {
     /// The element `index`.
     #[inline(always)]
     pub(crate) fn get(self, index: usize) -> T {
-        // SAFETY: `at` checks that it lies within the memory that `new` was given.
+        // SAFETY: `at` checks that it lies within the memory given to `new`.
         unsafe { self.at(index, 1).read() }
     }
 
     /// Writes the element `index`.
     #[inline(always)]
     pub(crate) fn set(self, index: usize, value: T) {
-        // SAFETY: `at` checks that it lies within the memory that `new` was given.
+        // SAFETY: `at` checks that it lies within the memory given to `new`.
         unsafe { self.at(index, 1).write(value) }
     }
 
@@ -113,7 +115,7 @@ impl<T: Pod> Shared<T> {
     pub(crate) unsafe fn part<'a>(self, range: Range<usize>) -> &'a [T] {
         match range.len() {
             0 => &[],
-            // SAFETY: `at` checks that they lie within the memory that `new` was given; the caller excludes writers.
+            // SAFETY: `at` checks that they lie within the memory given to `new`; the caller excludes writers.
             len => unsafe { std::slice::from_raw_parts(self.at(range.start, len), len) },
         }
     }
@@ -126,7 +128,7 @@ impl<T: Pod> Shared<T> {
     pub(crate) unsafe fn part_mut<'a>(self, range: Range<usize>) -> &'a mut [T] {
         match range.len() {
             0 => &mut [],
-            // SAFETY: `at` checks that they lie within the memory that `new` was given; the caller excludes others.
+            // SAFETY: `at` checks that they lie within the memory given to `new`; the caller excludes others.
             len => unsafe { std::slice::from_raw_parts_mut(self.at(range.start, len), len) },
         }
     }
@@ -139,7 +141,8 @@ fn outside(start: usize, len: usize, held: usize) -> ! {
 }
 
 impl<T: Element> Shared<T> {
-    /// `len` elements from `start` on, at most a block, as accumulators of kind `A`; the rest of the block is 0.
+    /// `len` elements from `start` on, at most a block, as accumulators of type `A`; the rest of the block is
+    /// 0.
     #[inline(always)]
     pub(crate) fn load<A: Real>(self, start: usize, len: usize) -> [A; BLOCK] {
         let mut block = [A::ZERO; BLOCK];
@@ -151,7 +154,7 @@ impl<T: Element> Shared<T> {
         block
     }
 
-    /// Converts `len` elements of `source` to those from `start` on, each rounded once.
+    /// Converts `len` elements of `source` into those from `start` on, each rounded once.
     #[inline(always)]
     pub(crate) fn convert<S: Element>(self, source: Shared<S>, start: usize, len: usize) {
         let (from, to) = (source.at(start, len), self.at(start, len));

@@ -1,8 +1,8 @@
-//! The reference kernels: what each computes is written in [`hal::kernel`], how is written here.
+//! The reference kernels: [`hal::kernel`] specifies what each computes, and this module how.
 //!
-//! [`simd`] compiles a loop for the processor's vectors, [`memory`] and [`block`] are the loop that every kernel runs,
-//! [`reduce`] the one order of every sum; then one file for each family. A result depends on sizes and on the processor's
-//! arithmetic, never on the number of threads: threads share outputs, not sums.
+//! [`simd`] compiles a loop for the processor's vectors, [`memory`] and [`block`] form the loop that every
+//! kernel runs, and [`reduce`] fixes the order of every sum. Then each family has a file. A result depends on
+//! sizes and on the processor's arithmetic, never on the number of threads: threads share outputs, not sums.
 
 mod activation;
 mod block;
@@ -31,9 +31,9 @@ use hal::{Kernel, Result, kernel::Custom};
 /// Runs a kernel to its end on the threads of `pool`.
 ///
 /// # Safety
-/// The contract of [`hal::Kernels::launch`], for host memory: every slice is live, has the type and length that the
-/// kernel's documentation asks for, overlaps others only where that allows it, and is used by nothing else meanwhile.
-///
+/// The contract of [`hal::Kernels::launch`], for host memory: every slice is live, has the type and length that
+/// the kernel's documentation requires, overlaps others only where that documentation allows it, and is used by
+/// nothing else meanwhile.
 /// # Errors
 /// [`hal::Error::Unsupported`] for an element type that the kernel does not take.
 pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
@@ -82,7 +82,7 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
 /// # Safety
 /// As for [`execute`].
 unsafe fn custom(args: &Custom) -> Result<()> {
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let outcome = unsafe { args.run_on_host() };
     outcome.unwrap_or_else(|| Err(dispatch::unsupported(args.kernel.name(), None)))
 }

@@ -19,9 +19,9 @@ use hal::{
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn moments(args: &Moments, pool: &Pool) -> Result<()> {
     dispatch!("norm_moments", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let x = unsafe { Shared::<T>::new(args.x) };
-        // SAFETY: passed on from the caller, which gives moments of the accumulator type.
+        // SAFETY: guaranteed by the caller, which passes moments in the accumulator type.
         let moments = unsafe { Shared::new(args.moments) };
         moments_of_rows(args.shape, x, moments, pool);
         Ok(())
@@ -79,14 +79,15 @@ fn centred_squares<T: Element>(x: Shared<T>, mean: T::Acc) -> T::Acc {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn combine_moments(args: &CombineMoments) -> Result<()> {
     dispatch_accumulator!("norm_combine", args.parts.dtype, A => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [parts, moments] = unsafe { Shared::<A>::all([args.parts, args.moments]) };
         (0..args.shape.rows).for_each(|row| combine_row(args, parts, moments, row));
         Ok(())
     })
 }
 
-// Shards are equally long, so the mean is the mean of means, and each shard's squares are moved from its own mean to that.
+// Shards are equally long, so the mean is the mean of means, and each shard's squares are shifted from its own
+// mean to that mean.
 fn combine_row<A: Real>(args: &CombineMoments, parts: Shared<A>, moments: Shared<A>, row: usize) {
     let part = |shard: usize| {
         let start = 2 * (shard * args.shape.rows + row);
@@ -117,11 +118,11 @@ pub(super) fn statistics<A: Real>(shape: NormShape, moments: Shared<A>, row: usi
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn normalize(args: &Normalize, pool: &Pool) -> Result<()> {
     dispatch!("normalize", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, gain, out] = unsafe { Shared::<T>::all([args.x, args.gain, args.out]) };
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let bias = args.bias.map(|bias| unsafe { Shared::<T>::new(bias) });
-        // SAFETY: passed on from the caller, which gives moments of the accumulator type.
+        // SAFETY: guaranteed by the caller, which passes moments in the accumulator type.
         let moments = unsafe { Shared::new(args.moments) };
         normalize_rows(args.shape, moments, [x, gain, out], bias, pool);
         Ok(())

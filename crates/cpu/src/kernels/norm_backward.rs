@@ -21,13 +21,13 @@ use hal::{
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn normalize_sums(args: &NormalizeSums, pool: &Pool) -> Result<()> {
     dispatch!("normalize_sums", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let inputs = unsafe { Shared::<T>::all([args.x, args.d_out, args.gain]) };
-        // SAFETY: passed on from the caller, which gives these of the accumulator type.
+        // SAFETY: guaranteed by the caller, which passes these in the accumulator type.
         let [moments, sums, d_gain] = unsafe { Shared::all([args.moments, args.sums, args.d_gain]) };
         let partials = sums_of_rows(args.shape, moments, inputs, sums, pool).add_to(d_gain, 0, pool);
         if let Some(d_bias) = args.d_bias {
-            // SAFETY: passed on from the caller, which gives it of the accumulator type.
+            // SAFETY: guaranteed by the caller, which passes it in the accumulator type.
             partials.add_to(unsafe { Shared::<<T as Element>::Acc>::new(d_bias) }, 1, pool);
         }
         Ok(())
@@ -60,9 +60,9 @@ fn sums_of_rows<T: Element>(
     partials
 }
 
-/// The sums of one row; adds the row to the sums of its columns, d_gain's before d_bias's in `part`.
+/// The sums of one row; also adds the row to the column sums in `part`, d_gain's before d_bias's.
 ///
-/// What fills up a short block counts for nothing: its d_out is 0.
+/// Padding of a short block does not contribute, because its d_out is 0.
 #[inline(always)]
 fn sums_of_row<T: Element>(
     (mean, rstd): (T::Acc, T::Acc),
@@ -99,9 +99,9 @@ fn sums_of_row<T: Element>(
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn normalize_backward(args: &NormalizeBackward, pool: &Pool) -> Result<()> {
     dispatch!("normalize_backward", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let arrays = unsafe { Shared::<T>::all([args.x, args.d_out, args.gain, args.d_x]) };
-        // SAFETY: passed on from the caller, which gives these of the accumulator type.
+        // SAFETY: guaranteed by the caller, which passes these in the accumulator type.
         let [moments, sums] = unsafe { Shared::all([args.moments, args.sums]) };
         gradient_of_rows(args.shape, moments, sums, arrays, pool);
         Ok(())
@@ -144,7 +144,7 @@ fn gradient_of_rows<T: Element>(
     );
 }
 
-/// Means of g and of g * xhat over the whole row; `Rms` has no mean to correct for.
+/// Means of g and of g * xhat over the full row; `Rms` has no mean to correct for.
 #[inline(always)]
 fn means<A: Real>(shape: NormShape, sums: Shared<A>, row: usize) -> (A, A) {
     let columns = A::of(shape.global_columns as f64);

@@ -14,12 +14,12 @@ use hal::{
     kernel::{AdamW, AdamWTensor, Sgd, SgdTensor},
 };
 
-/// The factor of all gradients; none when the update is to be skipped.
+/// The factor of all gradients; `None` if the update is to be skipped.
 ///
 /// # Safety
 /// `factor` is one live f64 that nothing writes to.
 unsafe fn factor(factor: RawSlice) -> Option<f64> {
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let factor = unsafe { Shared::<f64>::new(factor) }.get(0);
     (!factor.is_nan()).then_some(factor)
 }
@@ -27,7 +27,7 @@ unsafe fn factor(factor: RawSlice) -> Option<f64> {
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn adamw(args: &AdamW, pool: &Pool) -> Result<()> {
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let Some(factor) = (unsafe { factor(args.factor) }) else {
         return Ok(());
     };
@@ -36,7 +36,7 @@ pub(super) unsafe fn adamw(args: &AdamW, pool: &Pool) -> Result<()> {
             .compute
             .map_or(tensor.weights.dtype, |compute| compute.dtype);
         dispatch_accumulator!("adamw", tensor.weights.dtype, A => dispatch!("adamw", compute, C => {
-            // SAFETY: passed on from the caller; the types are the slices' own.
+            // SAFETY: guaranteed by the caller; the types are the slices' own.
             unsafe { adamw_tensor::<A, C>(args, tensor, factor, pool) };
             Ok(())
         }))
@@ -51,7 +51,7 @@ unsafe fn adamw_tensor<A: Real, C: Element>(
     factor: f64,
     pool: &Pool,
 ) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let state = unsafe {
         Shared::<A>::all([
             tensor.weights,
@@ -60,7 +60,7 @@ unsafe fn adamw_tensor<A: Real, C: Element>(
             tensor.second,
         ])
     };
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let compute = tensor
         .compute
         .map(|compute| unsafe { Shared::<C>::new(compute) });
@@ -72,7 +72,7 @@ unsafe fn adamw_tensor<A: Real, C: Element>(
     );
 }
 
-/// What every element of a tensor shares, rounded once.
+/// Values shared by all elements of a tensor, rounded once.
 #[derive(Clone, Copy)]
 struct AdamWNumbers<A> {
     factor: A,
@@ -100,7 +100,7 @@ impl<A: Real> AdamWNumbers<A> {
         }
     }
 
-    /// New weight, first and second moment, in the order of operations that PyTorch has.
+    /// New weight, first and second moment, in PyTorch's order of operations.
     #[inline(always)]
     fn update(self, weight: A, gradient: A, first: A, second: A) -> (A, A, A) {
         let gradient = self.factor * gradient;
@@ -166,7 +166,7 @@ fn write_compute<A: Real, C: Element>(
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn sgd(args: &Sgd, pool: &Pool) -> Result<()> {
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let Some(factor) = (unsafe { factor(args.factor) }) else {
         return Ok(());
     };
@@ -175,7 +175,7 @@ pub(super) unsafe fn sgd(args: &Sgd, pool: &Pool) -> Result<()> {
             .compute
             .map_or(tensor.weights.dtype, |compute| compute.dtype);
         dispatch_accumulator!("sgd", tensor.weights.dtype, A => dispatch!("sgd", compute, C => {
-            // SAFETY: passed on from the caller; the types are the slices' own.
+            // SAFETY: guaranteed by the caller; the types are the slices' own.
             unsafe { sgd_tensor::<A, C>(args, tensor, factor, pool) };
             Ok(())
         }))
@@ -190,13 +190,13 @@ unsafe fn sgd_tensor<A: Real, C: Element>(
     factor: f64,
     pool: &Pool,
 ) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let state = unsafe { Shared::<A>::all([tensor.weights, tensor.gradients]) };
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let velocity = tensor
         .velocity
         .map(|velocity| unsafe { Shared::<A>::new(velocity) });
-    // SAFETY: passed on from the caller.
+    // SAFETY: guaranteed by the caller.
     let compute = tensor
         .compute
         .map(|compute| unsafe { Shared::<C>::new(compute) });

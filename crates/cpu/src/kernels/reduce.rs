@@ -1,6 +1,6 @@
 //! Sums and maxima along a row, in lanes: element i goes to lane i % BLOCK, and the lanes are folded in halves.
 //!
-//! The order depends on the length alone, never on threads or on the processor.
+//! The order depends only on the length, never on threads or on the processor.
 
 use super::{
     block::blocks,
@@ -12,7 +12,7 @@ use std::ops::Range;
 /// One partial result for each position of a block.
 pub(crate) type Lanes<A> = [A; BLOCK];
 
-/// All lanes in one, by `combine`.
+/// Combines all lanes into one number with `combine`.
 #[inline(always)]
 pub(crate) fn fold<A: Real>(mut lanes: Lanes<A>, combine: impl Fn(A, A) -> A) -> A {
     let mut width = BLOCK;
@@ -52,7 +52,7 @@ pub(crate) fn sum<T: Element, A: Real>(x: Shared<T>, range: Range<usize>, f: imp
     total(lanes)
 }
 
-/// The largest element of `range`; minus infinity for none.
+/// The largest element of `range`; minus infinity if it is empty.
 #[inline(always)]
 pub(crate) fn max<T: Element>(x: Shared<T>, range: Range<usize>) -> T::Acc {
     let mut lanes = [T::Acc::LOWEST; BLOCK];

@@ -15,7 +15,7 @@ use hal::{Result, kernel::Rope};
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn rope(args: &Rope, pool: &Pool) -> Result<()> {
     dispatch!("rope", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, out] = unsafe { Shared::<T>::all([args.x, args.out]) };
         turn_rows(x, out, args, pool);
         Ok(())
@@ -53,7 +53,7 @@ fn turn_rows<T: Element>(x: Shared<T>, out: Shared<T>, args: &Rope, pool: &Pool)
     );
 }
 
-/// Turns the pairs (e, e + half) of the head that begins at `start`.
+/// Rotates the pairs (e, e + half) of the head that begins at `start`.
 #[inline(always)]
 fn turn_head<T: Element>(
     x: Shared<T>,
@@ -87,8 +87,8 @@ const FINE: usize = 64;
 
 /// Cosine and sine of every angle `position * frequency`, as products of two small tables in f64.
 ///
-/// Position p turns by as much as p - p % 64 and p % 64 together, so 64 + sequence / 64 rows of sines are enough, where a
-/// sine for each position would cost more than the rotation itself.
+/// Rotating by position p equals rotating by p - p % 64 and by p % 64. So 64 + sequence / 64 rows of sines
+/// suffice, where a sine for each position would cost more than the rotation itself.
 struct Turns {
     half: usize,
     fine: Vec<(f64, f64)>,

@@ -19,7 +19,7 @@ use hal::{
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn row_sum(args: &RowSum, pool: &Pool) -> Result<()> {
     dispatch!("row_sum", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, out] = unsafe { Shared::<T>::all([args.x, args.out]) };
         each_row(pool, args.rows, args.columns, #[inline(always)] |row| {
             let x = x.sub(row * args.columns, args.columns);
@@ -33,7 +33,7 @@ pub(super) unsafe fn row_sum(args: &RowSum, pool: &Pool) -> Result<()> {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn softmax(args: &Softmax, pool: &Pool) -> Result<()> {
     dispatch!("softmax", args.x.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, out] = unsafe { Shared::<T>::all([args.x, args.out]) };
         each_row(pool, args.rows, args.columns, #[inline(always)] |row| {
             let [x, out] = [x, out].map(|all| all.sub(row * args.columns, args.columns));
@@ -76,7 +76,7 @@ fn softmax_of_row<T: Element>(x: Shared<T>, out: Shared<T>, log: bool) {
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn softmax_backward(args: &SoftmaxBackward, pool: &Pool) -> Result<()> {
     dispatch!("softmax_backward", args.out.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slices' own.
+        // SAFETY: guaranteed by the caller; the type is the slices' own.
         let all = unsafe { Shared::<T>::all([args.out, args.d_out, args.d_x]) };
         each_row(pool, args.rows, args.columns, #[inline(always)] |row| {
             let [out, d_out, d_x] = all.map(|all| all.sub(row * args.columns, args.columns));

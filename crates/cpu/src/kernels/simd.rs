@@ -1,10 +1,11 @@
-//! Running a loop with the widest vectors that this processor has.
+//! Runs a loop with the widest vectors of this processor.
 //!
-//! The crate is built for any x86-64; plain Rust loops are compiled three times, and the processor is asked once.
+//! The crate is built for any x86-64; plain Rust loops are compiled three times, and the processor is queried
+//! once.
 
 /// Runs `work`, compiled for the processor's own vector instructions.
 ///
-/// What `work` calls must be `#[inline(always)]`, and so must `work` itself: a function that stays a call is compiled for
+/// `work` and everything it calls must be `#[inline(always)]`: a function that remains a call is compiled for
 /// the oldest processor, where `mul_add` is a call into the C library.
 #[inline]
 pub(crate) fn vectorise<R>(work: impl FnOnce() -> R) -> R {

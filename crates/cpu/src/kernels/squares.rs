@@ -12,7 +12,7 @@ use hal::{
     kernel::{ClipScale, SumSquares},
 };
 
-/// Elements whose squares make one partial sum; fixed, so that threads do not change the order.
+/// Number of elements whose squares form one partial sum; fixed, so that threads do not change the order.
 const PART: usize = 65_536;
 
 /// # Safety
@@ -27,13 +27,13 @@ pub(super) unsafe fn sum_squares(args: &SumSquares, pool: &Pool) -> Result<()> {
     let shared = unsafe { Shared::of(&mut sums) };
     pool.split(parts.len(), 1, |range| {
         for index in range {
-            // SAFETY: passed on from the caller: a part of a live slice that nothing writes to.
+            // SAFETY: guaranteed by the caller: a part of a live slice that nothing writes to.
             let sum = unsafe { squares_of(parts[index]) };
-            // No error is left to come: all types are floats, checked above.
+            // No error can occur here: all types are floats, checked above.
             shared.set(index, sum.unwrap_or(f64::NAN));
         }
     });
-    // SAFETY: passed on from the caller, which gives one f64.
+    // SAFETY: guaranteed by the caller, which passes one f64.
     let out = unsafe { Shared::<f64>::new(args.out) };
     out.set(0, out.get(0) + sums.iter().sum::<f64>());
     Ok(())
@@ -49,7 +49,7 @@ fn parts(slice: &RawSlice) -> impl Iterator<Item = RawSlice> + use<> {
 /// `part` is live, of the type it names, and nothing writes to it.
 unsafe fn squares_of(part: RawSlice) -> Result<f64> {
     dispatch!("sum_squares", part.dtype, T => {
-        // SAFETY: passed on from the caller; the type is the slice's own.
+        // SAFETY: guaranteed by the caller; the type is the slice's own.
         let x = unsafe { Shared::<T>::new(part) };
         Ok(squares(x))
     })
@@ -75,7 +75,7 @@ pub(super) unsafe fn clip_scale(args: &ClipScale) -> Result<()> {
     if args.sum_squares.dtype != DType::F64 {
         return Err(unsupported("clip_scale", args.sum_squares.dtype));
     }
-    // SAFETY: passed on from the caller; the type is checked above.
+    // SAFETY: guaranteed by the caller; the type is checked above.
     let [sum, out] = unsafe { Shared::<f64>::all([args.sum_squares, args.out]) };
     let sum = sum.get(0);
     let norm = args.gradient_scale * sum.sqrt();

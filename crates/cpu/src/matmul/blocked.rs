@@ -1,4 +1,4 @@
-//! A product in blocks whose operands are laid out anew where that pays.
+//! A GEMM in blocks, whose operands are copied to a better layout where that pays.
 
 use super::{
     call::{Strided, multiply},
@@ -12,12 +12,13 @@ use std::{any::TypeId, ops::Range};
 
 // A staged block has at most this many rows and columns: 1 MiB of f32, which the second-level cache about holds.
 const BLOCK: usize = 512;
-// Beyond a multiple of BLOCK, so that the rows of a staged block do not fall into the same sets of the cache.
+// Not a multiple of BLOCK, so that the rows of a staged block do not map to the same sets of the cache.
 const STRIDE: usize = BLOCK + 16;
 // Rows of a 16-bit result that are summed in f32 before they are rounded.
 const SUMMED_ROWS: usize = 2048;
-// A transposed f32 factor is staged when at least this many columns (for a) or rows (for b) of the other one meet it.
-// Measured: `gemm` packs a transposed a about as fast as we stage it, a transposed b up to ten times slower.
+// A transposed f32 factor is staged if it meets at least this many columns (for a) or rows (for b) of the other
+// factor. Measured: `gemm` packs a transposed a about as fast as we stage it, but a transposed b up to ten
+// times slower.
 const WORTH_STAGING_A: usize = 256;
 const WORTH_STAGING_B: usize = 2;
 
@@ -47,13 +48,13 @@ impl<T: Element> Factor<T> {
         }
     }
 
-    /// Length of a block's side when the whole side is `whole`.
+    /// Length of a block's side, if the full side has length `whole`.
     fn side(&self, whole: usize) -> usize {
         if self.staged { BLOCK } else { whole }
     }
 }
 
-/// The product of factors of type `T`, summed in f32, into a result of type `C`.
+/// A GEMM of factors of type `T`, summed in f32, into a result of type `C`.
 pub(super) struct BlockedMatmul<T, C> {
     /// m, n, k.
     pub(super) sizes: [usize; 3],
@@ -77,18 +78,18 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
                 row: self.c.row,
                 column: self.c.column,
             };
-            // SAFETY: `C` is f32; the caller vouches for the matrices.
+            // SAFETY: `C` is f32; the caller guarantees the matrices.
             return unsafe { self.sum(c, 0..m, 0..n, self.alpha, self.beta, pool) };
         }
         for rows in cuts(m, SUMMED_ROWS) {
             for columns in cuts(n, BLOCK) {
-                // SAFETY: the caller vouches for the matrices; the ranges lie within the result.
+                // SAFETY: the caller guarantees the matrices; the ranges lie within the result.
                 unsafe { self.sum_and_round(rows.clone(), columns, pool) };
             }
         }
     }
 
-    /// Computes `rows` x `columns` of the result in f32 memory of its own, then rounds it into the result.
+    /// Computes `rows` x `columns` of the result in separate f32 memory, then rounds it into the result.
     ///
     /// # Safety
     /// As [`run`](Self::run); the ranges lie within the result.
@@ -99,7 +100,7 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
                 row: STRIDE,
                 column: 1,
             };
-            // SAFETY: `sums` holds a row of STRIDE >= columns for each of `rows`; the caller vouches for the factors.
+            // SAFETY: `sums` holds a row of STRIDE >= columns for each of `rows`; the caller guarantees the factors.
             unsafe { self.sum(place, rows.clone(), columns.clone(), 1.0, 0.0, pool) };
             pulp::Arch::new().dispatch(|| {
                 for (row, sums) in rows.zip(sums.chunks_exact_mut(STRIDE)) {
@@ -123,7 +124,8 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
         narrow(sums, out);
     }
 
-    /// Computes `rows` x `columns` of the product into `out`, whose first element is that of the first row and column.
+    /// Computes `rows` x `columns` of the result into `out`, whose first element is that of the first row and
+    /// column.
     ///
     /// # Safety
     /// As [`multiply`]; the ranges lie within the factors.
@@ -145,7 +147,7 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
             for k in cuts(self.sizes[2], depth_side) {
                 let beta = if k.start == 0 { beta } else { 1.0 };
                 let b = self.b.place.from(k.start, columns.start + n.start);
-                // SAFETY: the block lies within b, which the caller vouches for.
+                // SAFETY: the block lies within b, which the caller guarantees.
                 let strip = |b| unsafe {
                     let a = self.a.place.from(rows.start, k.start);
                     let out = out.from(0, n.start);
@@ -157,7 +159,7 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
         }
     }
 
-    /// One strip of columns and of depth: all its rows, for a `b` that lies as `gemm` shall read it.
+    /// One strip of columns and of depth, with all its rows, for a `b` in the layout that `gemm` reads.
     ///
     /// # Safety
     /// As [`multiply`].
@@ -175,7 +177,7 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
         for rows in cuts(m, self.a.side(m)) {
             let sizes = [rows.len(), n, k];
             let out = out.from(rows.start, 0);
-            // SAFETY: the caller vouches for the matrices, of which these are parts.
+            // SAFETY: the caller guarantees the matrices, of which these are parts.
             let product = |a| unsafe { multiply(sizes, out, a, b, alpha, beta, pool) };
             // SAFETY: as above.
             unsafe { with_operand(&self.a, a.from(rows.start, 0), rows.len(), k, pool, product) };
@@ -183,8 +185,8 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
     }
 }
 
-/// Runs `work` on the block of `rows` x `columns` at `place`: on a copy when the factor is staged, else as it lies.
-///
+/// Runs `work` on the block of `rows` x `columns` at `place`: on a copy if the factor is staged, otherwise in
+/// place.
 /// # Safety
 /// The block is live memory that nobody writes.
 unsafe fn with_operand<T: Element<Acc = f32>>(
@@ -196,7 +198,7 @@ unsafe fn with_operand<T: Element<Acc = f32>>(
     work: impl FnOnce(Strided<f32>),
 ) {
     if !factor.staged {
-        // Only f32 is ever used as it lies (`Factor::of`).
+        // Only f32 is ever used in place (`Factor::of`).
         return work(Strided {
             data: place.data.cast(),
             row: place.row,
@@ -204,7 +206,7 @@ unsafe fn with_operand<T: Element<Acc = f32>>(
         });
     }
     with_scratch(rows * STRIDE, |block| {
-        // SAFETY: the caller vouches for the source; `block` has STRIDE >= columns elements for each row.
+        // SAFETY: the caller guarantees the source; `block` has STRIDE >= columns elements for each row.
         unsafe { stage(place, rows, columns, block, STRIDE, pool) };
         work(Strided {
             data: block.as_mut_ptr(),
@@ -214,7 +216,8 @@ unsafe fn with_operand<T: Element<Acc = f32>>(
     });
 }
 
-/// Cuts `0..len` into ranges of about equal length, none longer than `most`; a `len` of 0 is one empty range.
+/// Cuts `0..len` into ranges of about equal length, none longer than `most`; a `len` of 0 gives one empty
+/// range.
 fn cuts(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let parts = len.div_ceil(most.max(1)).max(1);
     let part = len.div_ceil(parts).next_multiple_of(16);

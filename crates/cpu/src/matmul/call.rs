@@ -3,10 +3,10 @@
 use crate::{element::Real, pool::Pool};
 use hal::Matrix;
 
-// Products of fewer multiplications than this take less time than waking another thread.
+// A GEMM with fewer multiplications than this takes less time than waking another thread.
 const WORTH_SHARING: usize = 1 << 20;
 
-/// Where a matrix lies: its first element, and the steps from a row and from a column to the next, in elements.
+/// The position of a matrix: its first element, and the steps between rows and between columns, in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strided<T> {
     pub(super) data: *mut T,
@@ -14,13 +14,13 @@ pub(super) struct Strided<T> {
     pub(super) column: usize,
 }
 
-// SAFETY: a place in memory is a plain value; whoever uses it vouches for what lies there.
+// SAFETY: an address is a plain value; its user guarantees the memory there.
 unsafe impl<T: Send> Send for Strided<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Strided<T> {}
 
 impl<T> Strided<T> {
-    /// The operand that the seam's matrix stands for, its transposition done by the steps.
+    /// The operand that the seam's matrix describes, with transposition expressed by the steps.
     pub(super) fn of(matrix: Matrix) -> Self {
         let (row, column) = if matrix.transposed {
             (1, matrix.leading)
@@ -70,7 +70,8 @@ pub(super) unsafe fn multiply<R: Real>(
     };
     let product = || {
         let (c, a, b) = (&c, &a, &b);
-        // SAFETY: the caller vouches for the three matrices; `gemm` calls the factor of the old result alpha.
+        // SAFETY: the caller guarantees the three matrices; the `gemm` crate calls the factor of the old result
+        // alpha.
         unsafe {
             gemm::gemm(
                 m,

@@ -1,12 +1,12 @@
-//! Matrix products, over the `gemm` crate.
+//! GEMMs, over the `gemm` crate.
 //!
-//! Read in this order: [`call`] is the one place that calls that crate; [`blocked`] cuts a product into blocks, so that
-//! transposed and 16-bit operands can be laid out anew, block by block, where its kernel reads them fastest; [`stage`]
-//! does so; [`transpose`] is the SIMD transpose, [`convert`] turns rows of one element type into another, [`scratch`]
-//! holds each thread's spare memory.
+//! Read in this order: [`call`] is the only place that calls that crate. [`blocked`] cuts a GEMM into blocks,
+//! so that transposed and 16-bit operands can be copied, block by block, into the layout that its kernel reads
+//! fastest. [`stage`] does this copy. [`transpose`] is the SIMD transpose, [`convert`] converts rows between
+//! element types, and [`scratch`] holds each thread's spare memory.
 //!
-//! Cuts depend on the sizes alone, and `gemm` shares out columns and rows but never a sum over k: a product has the
-//! same bits on any number of threads.
+//! The blocks depend only on the sizes, and `gemm` distributes columns and rows but never a sum over k. So a
+//! GEMM has the same bits on any number of threads.
 
 mod blocked;
 mod call;
@@ -25,7 +25,7 @@ use call::{Strided, multiply};
 use hal::{DType, Error, Gemm, Matrix, Result};
 use half::{bf16, f16};
 
-/// Computes the products of a batch, one after another.
+/// Computes the GEMMs of a batch, one after another.
 ///
 /// # Safety
 /// As [`hal::Blas::gemm`]: the matrices are live host memory that holds their shapes, and `c` overlaps neither input.
@@ -48,16 +48,16 @@ pub(crate) unsafe fn gemm(args: &Gemm, pool: &Pool) -> Result<()> {
             c: place(args.c, c),
             ..*args
         };
-        // SAFETY: the caller vouches for the matrices of the whole batch.
+        // SAFETY: the caller guarantees the matrices of the full batch.
         unsafe { one_of(&one, pool) }?;
     }
     Ok(())
 }
 
-// Safety: as for `gemm`, of the one product that the three matrices are.
+// Safety: as for `gemm`, for the single GEMM of these three matrices.
 unsafe fn one_of(args: &Gemm, pool: &Pool) -> Result<()> {
     let types = (args.a.data.dtype, args.b.data.dtype, args.c.data.dtype);
-    // SAFETY: the caller vouches for the matrices; each arm reads them as the types found in them.
+    // SAFETY: the caller guarantees the matrices; each arm reads them as the types found in them.
     unsafe {
         match types {
             (DType::F64, DType::F64, DType::F64) => double(args, pool),
@@ -79,14 +79,14 @@ unsafe fn one_of(args: &Gemm, pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// A product of f64 matrices as they lie.
+/// A GEMM of f64 matrices in their stored layout.
 ///
 /// # Safety
 /// As [`gemm()`], of f64.
 unsafe fn double(args: &Gemm, pool: &Pool) {
     let [a, b] = [args.a, args.b].map(Strided::<f64>::of);
     let c = Strided::of(args.c);
-    // SAFETY: the caller vouches for the three matrices.
+    // SAFETY: the caller guarantees the three matrices.
     unsafe {
         multiply(
             [args.m, args.n, args.k],
@@ -100,7 +100,7 @@ unsafe fn double(args: &Gemm, pool: &Pool) {
     }
 }
 
-/// A product held in f32.
+/// A GEMM summed in f32.
 ///
 /// # Safety
 /// As [`gemm()`], of factors of type `T` and a result of type `C`.
@@ -113,6 +113,6 @@ unsafe fn single<T: Element<Acc = f32>, C: Element<Acc = f32>>(args: &Gemm, pool
         alpha: args.alpha as f32,
         beta: args.beta as f32,
     };
-    // SAFETY: the caller vouches for the three matrices.
+    // SAFETY: the caller guarantees the three matrices.
     unsafe { product.run(pool) }
 }

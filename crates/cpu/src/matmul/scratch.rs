@@ -13,9 +13,10 @@ thread_local! {
     static SPARE: Cell<Vec<Vec<Line>>> = const { Cell::new(Vec::new()) };
 }
 
-/// Runs `work` on `len` numbers of any value, which start on a cache line.
+/// Runs `work` on `len` numbers of arbitrary value, which start on a cache line.
 ///
-/// The memory goes back to this thread's store, so that the next kernel need not ask the system for it. Calls nest.
+/// The memory returns to this thread's store, so that the next kernel need not request it from the system.
+/// Calls may nest.
 pub(crate) fn with_scratch<R: Real, O>(len: usize, work: impl FnOnce(&mut [R]) -> O) -> O {
     let mut store = SPARE.take();
     let mut lines = store.pop().unwrap_or_default();

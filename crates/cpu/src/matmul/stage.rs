@@ -1,10 +1,10 @@
-//! Laying a block of a factor out anew: row by row, in f32.
+//! Copies a block of a factor to a new layout: row by row, in f32.
 
 use super::{call::Strided, convert::widen, scratch::with_scratch, transpose::transpose};
 use crate::{element::Element, pool::Pool};
 use std::{any::TypeId, ops::Range};
 
-// Stored rows that one thread takes at least.
+// The fewest stored rows that one thread takes.
 const GRAIN: usize = 64;
 // Stored rows that are widened before they are transposed.
 const WIDENED_ROWS: usize = 16;
@@ -31,7 +31,7 @@ pub(super) unsafe fn stage<T: Element<Acc = f32>>(
         column: 1,
     };
     if from.column == 1 {
-        // SAFETY: each range of rows reads its own and writes its own, all within what the caller vouches for.
+        // SAFETY: each range of rows reads and writes only its own rows, all within what the caller guarantees.
         pool.split(rows, GRAIN, |rows| unsafe {
             copy_rows(from, rows, columns, to)
         });
@@ -57,7 +57,7 @@ unsafe fn copy_rows<T: Element<Acc = f32>>(
         for row in rows {
             // SAFETY: `from` has a row of `columns` elements here.
             let source = unsafe { std::slice::from_raw_parts(from.from(row, 0).data, columns) };
-            // SAFETY: `to` has one, too, which is ours alone.
+            // SAFETY: `to` has one, too, which nobody else uses.
             let target = unsafe { std::slice::from_raw_parts_mut(to.from(row, 0).data, columns) };
             widen(source, target);
         }
@@ -79,7 +79,7 @@ unsafe fn transpose_rows<T: Element<Acc = f32>>(
             from.from(0, columns.start).data.cast(),
             to.from(0, columns.start).data,
         );
-        // SAFETY: `T` is f32; the caller vouches for both places.
+        // SAFETY: `T` is f32; the caller guarantees both places.
         return unsafe { transpose(source, from.column, columns.len(), len, target, to.row) };
     }
     with_scratch(WIDENED_ROWS * len, |wide| {
@@ -97,7 +97,7 @@ unsafe fn transpose_rows<T: Element<Acc = f32>>(
             };
             // SAFETY: `count` stored rows of `len` elements lie there, and `wide` has room for as many.
             unsafe { copy_rows(stored, 0..count, len, wide) };
-            // SAFETY: as above; the caller vouches for `to`.
+            // SAFETY: as above; the caller guarantees `to`.
             unsafe { transpose(wide.data, len, count, len, to.from(0, start).data, to.row) };
         }
     });

@@ -10,7 +10,7 @@ fn raw<T>(values: &mut [T], dtype: DType) -> RawSlice {
     }
 }
 
-/// Values in [-0.5, 0.5) that differ from place to place.
+/// Values in [-0.5, 0.5) that differ from position to position.
 fn values<T: Element>(len: usize, seed: u64) -> Vec<T> {
     let key = hal::random::Key { seed, sequence: 0 };
     (0..len as u64)
@@ -26,7 +26,7 @@ struct Case {
     threads: usize,
 }
 
-/// The matrices of a case as they are stored, each row followed by a few elements that do not belong to it.
+/// The matrices of a case as stored, with each row followed by a few elements that do not belong to it.
 struct Stored<T, C> {
     a: Vec<T>,
     b: Vec<T>,
@@ -97,7 +97,7 @@ fn run<T: Element, C: Element>(case: &Case, dtypes: [DType; 2]) -> Vec<C> {
     c.chunks(n + 1).flat_map(|row| row[..n].to_vec()).collect()
 }
 
-// Half the distance from 1 to the next number, of the type that the result is rounded to.
+// Half the distance from 1 to the next number, for the type to which the result is rounded.
 fn unit_of(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 2f64.powi(-53),
@@ -107,7 +107,7 @@ fn unit_of(dtype: DType) -> f64 {
     }
 }
 
-/// The exact result, and how far each number of it may be off when results are rounded to `unit`.
+/// The exact result, and the permitted error of each number if results are rounded to `unit`.
 fn reference<T: Element, C: Element>(case: &Case, unit: f64) -> Vec<(f64, f64)> {
     let Stored { a, b, c, leading } = stored::<T, C>(case);
     let [m, n, k] = case.sizes;

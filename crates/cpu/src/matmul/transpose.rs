@@ -18,10 +18,10 @@ pub(crate) unsafe fn transpose(
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx") {
         (full_rows, full_columns) = (rows / 8 * 8, columns / 8 * 8);
-        // SAFETY: AVX is there, as just found; the caller vouches for the memory.
+        // SAFETY: AVX is available, as just checked; the caller guarantees the memory.
         unsafe { avx::squares(from, from_step, full_rows, full_columns, to, to_step) };
     }
-    // SAFETY: the caller vouches for the memory; this is what the squares left over of each row.
+    // SAFETY: the caller guarantees the memory; these are the columns that the squares left over in each row.
     unsafe {
         singly(
             from,
@@ -32,7 +32,7 @@ pub(crate) unsafe fn transpose(
             to_step,
         )
     };
-    // SAFETY: as above; these are the rows that they left over.
+    // SAFETY: as above; these are the rows that the squares left over.
     unsafe { singly(from, from_step, full_rows..rows, 0..columns, to, to_step) };
 }
 
@@ -50,7 +50,7 @@ unsafe fn singly(
 ) {
     for row in rows {
         for column in columns.clone() {
-            // SAFETY: the caller vouches for both places.
+            // SAFETY: the caller guarantees both places.
             unsafe { *to.add(column * to_step + row) = *from.add(row * from_step + column) };
         }
     }
@@ -77,7 +77,7 @@ mod avx {
             for column in (0..columns).step_by(8) {
                 let from = from.wrapping_add(row * from_step + column);
                 let to = to.wrapping_add(column * to_step + row);
-                // SAFETY: the square lies within what the caller vouches for.
+                // SAFETY: the square lies within what the caller guarantees.
                 unsafe { square(from, from_step, to, to_step) };
             }
         }
@@ -88,7 +88,7 @@ mod avx {
     #[inline]
     #[target_feature(enable = "avx")]
     unsafe fn square(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-        // SAFETY: the caller vouches for 8 elements in each of the 8 rows.
+        // SAFETY: the caller guarantees 8 elements in each of the 8 rows.
         let rows: [__m256; 8] =
             std::array::from_fn(|row| unsafe { _mm256_loadu_ps(from.add(row * from_step)) });
         for (row, values) in transposed(rows).into_iter().enumerate() {
@@ -97,7 +97,7 @@ mod avx {
         }
     }
 
-    /// Exchanges single elements, then pairs, then halves.
+    /// Swaps single elements, then pairs, then halves.
     #[inline]
     #[target_feature(enable = "avx")]
     fn transposed(rows: [__m256; 8]) -> [__m256; 8] {

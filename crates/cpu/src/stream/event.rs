@@ -1,4 +1,4 @@
-//! Points in streams, and the clock that dates them.
+//! Points in streams, and the clock for their times.
 
 use crate::wait::Signal;
 use hal::{Error, Event, Result};
@@ -6,7 +6,7 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Microseconds since the process first asked, so that the clocks of all ranks agree.
+/// Microseconds since the first call in this process, so that the clocks of all ranks agree.
 pub(crate) fn now_us() -> f64 {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     EPOCH.get_or_init(Instant::now).elapsed().as_secs_f64() * 1e6
@@ -52,7 +52,7 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    /// Tells everyone that the stream is here, and whether it had failed before.
+    /// Records that the stream has reached this point and whether it had failed before, and wakes all waiters.
     pub(super) fn pass(&self, outcome: Result<()>) {
         let first = self.passed.set((now_us(), outcome)).is_ok();
         debug_assert!(first, "a bug: a stream passed the same point twice");
@@ -87,8 +87,8 @@ impl Marker {
 #[derive(Debug)]
 pub(super) struct QueueEvent(pub(super) Arc<Marker>);
 
-// SAFETY: the worker passes the marker after everything queued before it, or once the stream has failed and none of that
-// will run.
+// SAFETY: the worker passes the marker after everything queued before it, or once the stream has failed and
+// none of that work will run.
 unsafe impl Event for QueueEvent {
     fn as_any(&self) -> &dyn Any {
         self

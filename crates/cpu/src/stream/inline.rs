@@ -7,7 +7,7 @@ use std::sync::Mutex;
 /// Runs one piece of work at a time and remembers the first failure.
 #[derive(Debug, Default)]
 pub(super) struct Inline {
-    // Held while work runs: two threads that share the stream take turns.
+    // Held while work runs, so that two threads sharing the stream take turns.
     failed: Mutex<Option<Error>>,
 }
 
@@ -15,7 +15,8 @@ impl Inline {
     /// Runs `work`, unless something failed before.
     ///
     /// # Errors
-    /// The earlier failure, or that of `work`. A refusal of the call itself (invalid, unsupported) is not remembered.
+    /// The earlier failure, or that of `work`. A refusal of the call itself (invalid, unsupported) is not
+    /// stored.
     pub(super) fn run(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut failed = lock(&self.failed);
         if let Some(error) = &*failed {

@@ -1,8 +1,8 @@
-//! Streams of the host: [`inline`] runs work on the calling thread, [`queue`] on a thread of its own.
+//! Streams of the host: [`inline`] runs work on the calling thread, [`queue`] on a separate thread.
 //!
-//! The host is the device, so a compute stream has nothing to gain from a queue: a call has run when it returns. A
-//! communication stream runs beside it on a worker thread, so that collectives overlap with compute. [`event`] marks
-//! points in either.
+//! The host is the device, so a compute stream gains nothing from a queue: a call has run when it returns. A
+//! communication stream runs on a worker thread, so that collectives overlap with compute. [`event`] marks
+//! points in either kind.
 
 mod event;
 mod inline;
@@ -65,10 +65,10 @@ impl HostStream {
         }
     }
 
-    /// Runs or queues a kernel or product; its arguments are copied only when they must outlive the call.
+    /// Runs or queues a kernel or GEMM; its arguments are copied only if they must outlive the call.
     ///
     /// # Safety
-    /// What `work` asks for holds until the work has run.
+    /// The requirements of `work` hold until the work has run.
     ///
     /// # Errors
     /// As [`submit`](HostStream::submit).
@@ -79,11 +79,11 @@ impl HostStream {
         work: unsafe fn(&A, &Pool) -> Result<()>,
     ) -> Result<()> {
         match &self.engine {
-            // SAFETY: the caller vouches for what `work` asks.
+            // SAFETY: the caller guarantees the requirements of `work`.
             Engine::Inline(inline) => inline.run(|| unsafe { work(arguments, pool) }),
             Engine::Queue(queue) => {
                 let (arguments, pool) = (arguments.clone(), pool.clone());
-                // SAFETY: the caller vouches for what `work` asks until the job has run.
+                // SAFETY: the caller guarantees the requirements of `work` until the job has run.
                 queue.submit(Box::new(move || unsafe { work(&arguments, &pool) }))
             }
         }
@@ -97,8 +97,8 @@ impl HostStream {
     }
 }
 
-// SAFETY: both engines run jobs one after another in the order of submission; events are made by the engine at the
-// point that they mark; the id is the one that the stream was made with.
+// SAFETY: both engines run jobs one after another in the order of submission; the engine makes events at the
+// point that they mark; the id is the one with which the stream was made.
 unsafe impl Stream for HostStream {
     fn device_id(&self) -> DeviceId {
         self.device
@@ -117,7 +117,7 @@ unsafe impl Stream for HostStream {
 
     unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()> {
         self.submit(move || {
-            // SAFETY: the caller vouches for both regions until the copy has run, for equal sizes and no overlap.
+            // SAFETY: the caller guarantees both regions until the copy has run, for equal sizes and no overlap.
             unsafe {
                 std::ptr::copy_nonoverlapping(src.addr as *const u8, dst.addr as *mut u8, src.bytes)
             };
@@ -127,7 +127,7 @@ unsafe impl Stream for HostStream {
 
     unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()> {
         let write = move |src: &[u8]| {
-            // SAFETY: the caller vouches that `dst` is live until the copy has run and holds exactly `src.len()` bytes.
+            // SAFETY: the caller guarantees that `dst` is live until the copy has run and holds exactly `src.len()` bytes.
             unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), dst.addr as *mut u8, src.len()) };
             Ok(())
         };
@@ -141,7 +141,7 @@ unsafe impl Stream for HostStream {
     }
 
     unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()> {
-        // SAFETY: the caller vouches that `src` is live and holds exactly `dst.len()` bytes; order in the stream keeps
+        // SAFETY: the caller guarantees that `src` is live and holds exactly `dst.len()` bytes; order in the stream keeps
         // writers away.
         let bytes = move || unsafe { host_bytes(src) };
         match &self.engine {
@@ -176,7 +176,7 @@ unsafe impl Stream for HostStream {
         if let Some(QueueEvent(marker)) = event.downcast_ref() {
             match &self.engine {
                 Engine::Queue(queue) if marker.outcome().is_none() => queue.wait(marker.clone()),
-                // A point passed long ago, or a stream that is the host's own.
+                // A point passed long ago, or a stream that runs inline on the host.
                 _ => marker.until_passed().and_then(|()| self.check()),
             }
         } else if event.is::<Passed>() {
@@ -201,7 +201,7 @@ unsafe fn host_bytes<'a>(buffer: RawBuffer) -> &'a [u8] {
     if buffer.bytes == 0 {
         return &[];
     }
-    // SAFETY: the caller vouches for the region; the allocator hands it out initialised.
+    // SAFETY: the caller guarantees the region; the allocator hands it out initialised.
     unsafe { std::slice::from_raw_parts(buffer.addr as *const u8, buffer.bytes) }
 }
 

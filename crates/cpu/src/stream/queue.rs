@@ -1,4 +1,4 @@
-//! Work that runs in order on a thread of its own.
+//! Work that runs in order on a separate thread.
 
 use super::event::{Marker, Passed, QueueEvent, panicked};
 use crate::wait::{POLL, Running, Signal};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A piece of work; it owns all it needs, or the submitter vouches for it.
+/// A piece of work; it owns everything it needs, or the submitter guarantees it.
 pub(super) type Job = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// A queue and its worker, which starts with the first job and ends when the queue is dropped.
@@ -33,7 +33,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct QueueState {
     steps: VecDeque<Step>,
-    // A step has been taken out and has not ended.
+    // A step has been taken from the queue and has not ended.
     busy: bool,
     closed: bool,
     failed: Option<Error>,
@@ -84,7 +84,7 @@ impl Queue {
         self.push(Step::Run(job))
     }
 
-    /// Lets later jobs wait for a point in another stream.
+    /// Makes later jobs wait for a point in another stream.
     ///
     /// # Errors
     /// As [`submit`](Queue::submit).
@@ -92,7 +92,7 @@ impl Queue {
         self.push(Step::Wait(marker))
     }
 
-    /// Marks the point reached.
+    /// Marks the point that the queue has reached.
     pub(super) fn record(&self) -> Arc<dyn Event> {
         let mut state = lock(&self.shared.state);
         if state.steps.is_empty() && !state.busy {
@@ -144,8 +144,8 @@ impl Queue {
 }
 
 impl Drop for Queue {
-    // What is queued still runs, as on every vendor. A rank that unwinds from a panic ends its waits instead: the peers
-    // that it waits for may be waiting for the abort that follows the panic.
+    // Queued work still runs, as on every vendor. A rank that unwinds from a panic ends its waits instead,
+    // because the peers for which it waits may be waiting for the abort that follows the panic.
     fn drop(&mut self) {
         lock(&self.shared.state).closed = true;
         self.shared
@@ -155,7 +155,7 @@ impl Drop for Queue {
         if let Some(worker) = lock(&self.worker).take()
             && worker.thread().id() != std::thread::current().id()
         {
-            // The worker catches panics of jobs, so joining tells nothing more.
+            // The worker catches panics of jobs, so joining reports nothing new.
             let _ = worker.join();
         }
     }
@@ -197,7 +197,7 @@ impl Shared {
     }
 
     fn run(&self, job: Job) -> Result<()> {
-        // The job is consumed and its failure recorded, so no broken state of it is seen again.
+        // The job is consumed and its failure recorded, so its broken state is never seen again.
         catch_unwind(AssertUnwindSafe(job))
             .unwrap_or_else(|panic| Err(panicked(self.device, &*panic)))
     }
@@ -236,7 +236,7 @@ thread_local! {
     static CANCELLED: OnceCell<Arc<Shared>> = const { OnceCell::new() };
 }
 
-/// Whether the calling thread works for a stream whose owner unwinds from a panic and cannot wait.
+/// Whether the calling thread works for a stream whose owner is unwinding from a panic and cannot wait.
 pub(crate) fn cancelled() -> bool {
     CANCELLED.with(|queue| {
         queue

@@ -1,4 +1,5 @@
-//! Calls that differ, ranks that do not come, leave or end the job: everyone hears, and says who.
+//! Mismatched calls, and ranks that do not arrive, that leave, or that end the job: every rank learns of it,
+//! and the error names the rank.
 
 use crate::harness::{Buffer, Group, Rank};
 use hal::{Collective, Counts, DType, Error, ReduceOp, Result, StreamKind};
@@ -12,7 +13,7 @@ fn reduce(buffer: &Buffer) -> Collective {
     }
 }
 
-// On rank 0 by its compute stream, on the others by their queue.
+// On rank 0 on its compute stream, on the others on their queue.
 fn run_one(rank: &Rank, call: Collective, buffers: &[&Buffer]) -> Result<()> {
     let kind = if rank.rank == 0 {
         StreamKind::Compute
@@ -238,7 +239,7 @@ fn a_rank_that_leaves_ends_the_wait_for_it() {
             reason: reason.into(),
         });
         assert_eq!(results, [left.clone(), Ok(()), left]);
-        // Whoever notices first, it is the rank that left that the job ends for.
+        // Whichever rank notices first, the job ends because of the rank that left.
         assert_eq!(group.abort.raised(), Some((11, reason)));
     }
 }

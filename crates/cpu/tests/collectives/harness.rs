@@ -1,4 +1,4 @@
-//! Ranks as threads, and buffers of theirs.
+//! Ranks as threads, with their buffers.
 
 use hal::{
     AbortSignal, Collective, Communicator, DType, Device, GroupId, Join, RawBuffer, RawSlice,
@@ -24,7 +24,7 @@ impl Rank {
         }
     }
 
-    /// A buffer of that content.
+    /// A buffer with that content.
     pub fn buffer(&self, dtype: DType, content: &[u8]) -> Buffer {
         let raw = self.device.allocate(content.len()).unwrap();
         let buffer = Buffer {
@@ -42,7 +42,7 @@ impl Rank {
         self.buffer(dtype, &vec![0; len * dtype.bytes()])
     }
 
-    /// Runs collectives; `buffers` are what they use, alive until the caller has waited for the stream.
+    /// Runs collectives; `buffers` are the ones they use, alive until the caller has waited for the stream.
     pub fn run(
         &self,
         stream: &dyn Stream,
@@ -62,7 +62,7 @@ impl Rank {
                 .filter_map(Collective::buffer)
                 .all(|slice| known(&slice))
         );
-        // SAFETY: the tests give buffers of the right lengths and keep them until the stream has passed.
+        // SAFETY: the tests pass buffers of the right lengths and keep them until the stream has passed.
         unsafe { self.communicator.run(stream, calls) }
     }
 
@@ -73,7 +73,7 @@ impl Rank {
     }
 }
 
-/// Memory that is given back when dropped.
+/// Memory that is freed when dropped.
 pub struct Buffer {
     device: Arc<dyn Device>,
     raw: RawBuffer,
@@ -101,7 +101,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: from this device, once; tests drop buffers when their stream has passed.
+        // SAFETY: from this device, once; tests drop buffers after their stream has passed.
         unsafe { self.device.deallocate(self.raw) };
     }
 }
@@ -130,7 +130,7 @@ impl Group {
         self
     }
 
-    /// World ranks are 10 more than ranks, so that a test sees one taken for the other.
+    /// World ranks are 10 more than ranks, so that a test notices if one is mistaken for the other.
     pub fn join(&self, rank: usize) -> Join {
         Join {
             id: self.id.clone(),

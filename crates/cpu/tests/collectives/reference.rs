@@ -1,9 +1,9 @@
-//! Content of buffers, and what serial arithmetic makes of it.
+//! Content of buffers, and the results of serial arithmetic on it.
 
 use hal::{DType, ReduceOp, random::Key};
 use half::{bf16, f16};
 
-/// Random content for `rank`, the same whenever it is asked for.
+/// Random content for `rank`, the same for every call.
 pub fn content(dtype: DType, len: usize, rank: usize, salt: u64) -> Vec<u8> {
     let key = Key {
         seed: 3,

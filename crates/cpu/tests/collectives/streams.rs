@@ -1,4 +1,4 @@
-//! Two streams of one communicator, groups of calls, and ranks that come when they like.
+//! Two streams of one communicator, groups of calls, and ranks that arrive at arbitrary times.
 
 use crate::harness::{Group, Rank};
 use crate::reference::{content, reduced};
@@ -80,8 +80,8 @@ fn ranks_may_use_different_streams_for_the_same_call() {
     });
 }
 
-// Rank 0 receives and reduces in one call. The others may do the two in either order, since within one call nothing
-// waits for anything else.
+// Rank 0 receives and reduces in one call. The others may do the two in either order, because within one call
+// nothing waits for anything else.
 #[test]
 fn nothing_in_one_call_waits_for_the_rest() {
     Group::new(3).timeout_ms(20_000).run(|rank| {

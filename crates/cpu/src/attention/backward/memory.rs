@@ -1,4 +1,4 @@
-//! What the backward pass reads, and the memory it computes in.
+//! The inputs of the backward pass, and the memory in which it computes.
 
 use super::super::{
     BLOCK,
@@ -26,7 +26,7 @@ impl<T: Element> Queries<'_, T> {
     /// As [`super::super::backward()`]; nobody else uses the gradient of this head.
     pub(super) unsafe fn of(args: &AttentionBackward, sequence: usize, head: usize) -> Self {
         let shape = &args.shape;
-        // SAFETY: the caller vouches for the slices.
+        // SAFETY: the caller guarantees the slices.
         let rows = |memory| unsafe { Head::of(memory, shape, shape.heads, sequence, head) };
         Queries {
             q: rows(args.q),
@@ -42,7 +42,7 @@ impl<T: Element> Queries<'_, T> {
 
 /// A thread's memory.
 pub(super) struct Scratch<'a, R> {
-    // The keys of the sequence, as rows and as panels, its values as panels, and the gradients of both as rows.
+    // The keys of the sequence, as rows and as panels; its values as panels; and the gradients of both as rows.
     pub(super) keys: &'a mut [R],
     pub(super) key_panels: &'a mut [R],
     pub(super) value_panels: &'a mut [R],
@@ -103,10 +103,10 @@ impl<'a, R> Scratch<'a, R> {
     }
 }
 
-/// What the gradients of a block's scores need to know of each query.
+/// Values needed per query for the gradients of a block's scores.
 pub(super) struct Rows<R> {
     pub(super) log_sum_exp: [R; BLOCK],
-    // The sum over a row of output times its gradient: that of weight times its gradient.
+    // The sum over a row of output times its gradient, which equals the sum of weight times its gradient.
     pub(super) delta: [R; BLOCK],
 }
 

@@ -1,4 +1,4 @@
-//! The backward pass; [`memory`] is what it reads and where it computes.
+//! The backward pass; [`memory`] holds its inputs and its working memory.
 
 mod memory;
 
@@ -36,7 +36,7 @@ pub(super) unsafe fn run<T: Element<Acc: Lanes>>(args: &AttentionBackward, pool:
     });
 }
 
-/// Some of the tasks, on one thread; made only by [`run`], whose caller vouches for the slices.
+/// Some of the tasks, on one thread; made only by [`run`], whose caller guarantees the slices.
 struct Backward<'a, T: Element> {
     args: &'a AttentionBackward,
     tasks: Range<usize>,
@@ -52,7 +52,7 @@ impl<T: Element<Acc: Lanes>> WithSimd for Backward<'_, T> {
             let task = Task::of(&self.args.shape, index);
             self.lay_out_keys_and_values(task);
             for head in task.heads(&self.args.shape) {
-                // SAFETY: `run`'s caller vouches for the slices; no other task has this query head.
+                // SAFETY: `run`'s caller guarantees the slices; no other task has this query head.
                 let queries = unsafe { Queries::<T>::of(self.args, task.sequence, head) };
                 self.head(simd, queries);
             }
@@ -65,7 +65,7 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
     #[inline(always)]
     fn lay_out_keys_and_values(&mut self, task: Task) {
         let (args, shape, scratch) = (self.args, &self.args.shape, &mut self.scratch);
-        // SAFETY: `run`'s caller vouches for both slices, which nobody writes.
+        // SAFETY: `run`'s caller guarantees both slices, which nobody writes.
         let [k, v] = [args.k, args.v].map(|memory| unsafe {
             Head::<T>::of(memory, shape, shape.kv_heads, task.sequence, task.kv_head)
         });
@@ -80,7 +80,7 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
     #[inline(always)]
     fn write_keys_and_values(&mut self, task: Task) {
         let (args, shape) = (self.args, &self.args.shape);
-        // SAFETY: `run`'s caller vouches for both slices; no other task has this key and value head.
+        // SAFETY: `run`'s caller guarantees both slices; no other task has this key and value head.
         let [mut d_k, mut d_v] = [args.d_k, args.d_v].map(|memory| unsafe {
             Head::<T>::of(memory, shape, shape.kv_heads, task.sequence, task.kv_head)
         });
@@ -217,7 +217,7 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
         }
     }
 
-    /// Adds a piece's share to the gradients of queries, keys and values.
+    /// Adds a piece's contribution to the gradients of queries, keys and values.
     #[inline(always)]
     fn sum_gradients<S: Simd>(&mut self, simd: S, piece: &Piece) {
         let (len, scratch) = (padded(self.args.shape.head_size), &mut self.scratch);

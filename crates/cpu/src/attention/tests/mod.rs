@@ -73,7 +73,7 @@ fn raw<T>(values: &mut [T], dtype: DType) -> RawSlice {
     }
 }
 
-/// Both passes on elements of type `T`, from outputs that hold NaN before.
+/// Both passes on elements of type `T`, with outputs that held NaN before.
 fn run<T: Element>(
     shape: &AttentionShape,
     inputs: &Values,
@@ -144,7 +144,8 @@ fn outputs(values: &Values) -> [(&str, &[f64]); 5] {
     ]
 }
 
-/// Compares with the reference; the tolerance is `relative` of the largest number of each output, at least 1.
+/// Compares with the reference; the tolerance is `relative` times the largest number of each output, at least
+/// 1.
 fn check<T: Element>(shape: &AttentionShape, dtype: DType, relative: f64) {
     let inputs = inputs::<T>(shape);
     let found = run::<T>(shape, &inputs, dtype, 1);
@@ -152,7 +153,7 @@ fn check<T: Element>(shape: &AttentionShape, dtype: DType, relative: f64) {
     reference::forward(shape, &mut expected);
     reference::backward(shape, &mut expected);
     for ((name, found), (_, expected)) in outputs(&found).into_iter().zip(outputs(&expected)) {
-        // Gradients of a lone token are 0, from differences of numbers of about 1.
+        // Gradients of a single token are 0, computed as differences of numbers of about 1.
         let largest = expected.iter().fold(1.0f64, |a, b| a.max(b.abs()));
         for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
             let error = (found - expected).abs();
@@ -212,7 +213,7 @@ fn dropout_uses_the_documented_indices_in_both_passes() {
 fn dropout_zeroes_exactly_the_weights_that_the_generator_names() {
     let shape = with_dropout(shape(2, 70, [2, 2, 80]), 0.4);
     let mut inputs = inputs::<f64>(&shape);
-    // Values that are rows of an identity (as far as the head reaches) turn outputs into weights.
+    // Values that are rows of an identity (as far as the head size allows) turn outputs into weights.
     for (index, v) in inputs.v.iter_mut().enumerate() {
         let (token, e) = (index / (2 * 80) % 70, index % 80);
         *v = if token == e { 1.0 } else { 0.0 };

@@ -1,8 +1,8 @@
-//! Attention by its definition, in f64, with the whole matrix of weights.
+//! Attention by its definition, in f64, with the full matrix of weights.
 
 use hal::kernel::AttentionShape;
 
-/// Inputs, outputs and gradients in f64, laid out as the kernels have them.
+/// Inputs, outputs and gradients in f64, laid out as in the kernels.
 #[derive(Clone, Default)]
 pub(super) struct Values {
     pub(super) q: Vec<f64>,
@@ -27,7 +27,7 @@ fn place(
     ((sequence * shape.sequence + token) * heads + head) * shape.head_size
 }
 
-/// What the documentation says of dropout, one index at a time.
+/// Dropout as documented, one index at a time.
 pub(super) fn keep(
     shape: &AttentionShape,
     sequence: usize,

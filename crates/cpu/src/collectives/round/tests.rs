@@ -1,20 +1,20 @@
 //! Every order in which two or three members can go through the steps of their calls, one after another.
 //!
-//! A step is what happens at once: coming, withdrawing and leaving (under the group's lock), taking a piece, doing it. A
-//! member that finds nothing to do is blocked until its signal has changed, so a wake-up that is missing shows as a
-//! schedule in which nobody can go on.
+//! A step is atomic: arriving, withdrawing and leaving (under the group's lock), taking a piece, doing it. A
+//! member that finds nothing to do is blocked until its signal has changed, so a missing wake-up appears as a
+//! schedule in which nobody can continue.
 
 use super::*;
 use crate::collectives::group::{Counters, Group, Key, Ticket};
 use hal::{DType, RawSlice, ReduceOp};
 use std::sync::Arc;
 
-/// What a member does next.
+/// The next operation of a member.
 #[derive(Clone)]
 enum Op {
     /// Collectives of one call.
     Call(Vec<Asked>),
-    /// The same, by a member that may lose its patience whenever it finds nothing to do.
+    /// The same, by a member that may give up whenever it finds nothing to do.
     Impatient(Vec<Asked>),
     Leave,
 }
@@ -22,7 +22,7 @@ enum Op {
 #[derive(Clone, Copy)]
 enum Asked {
     Barrier,
-    /// Of so many elements.
+    /// A reduction of this many elements.
     Reduce(usize),
     Send(usize),
     Recv(usize),
@@ -35,7 +35,7 @@ struct Player {
     buffer: Vec<u32>,
     tickets: Vec<Ticket>,
     rounds: Vec<Arc<Round>>,
-    // What it has seen of its signal before it looked for something to do; nothing until then.
+    // The value of its signal that it saw before it looked for something to do; `None` until then.
     seen: Option<u64>,
     // It found nothing.
     blocked: bool,
@@ -100,7 +100,7 @@ impl Player {
         }
     }
 
-    // Takes a piece of the first round that has one; without any, the call ends or blocks.
+    // Takes a piece of the first round that has one; if there is none, the call ends or blocks.
     fn look(&mut self) {
         let take = |round: &Arc<Round>| round.outcome.get()?.as_ref().ok()?.take();
         self.piece = self
@@ -211,9 +211,9 @@ impl Player {
     }
 }
 
-/// Runs every schedule of the programs; gives what each member heard, in each schedule.
+/// Runs every schedule of the programs, and passes to `check` what each member observed in each schedule.
 fn explore(programs: &[&[Op]], mut check: impl FnMut(&[Player])) -> usize {
-    // The choice at each step, and how many there were.
+    // The choice at each step, and the number of choices there.
     let mut schedule: Vec<(usize, usize)> = vec![];
     for count in 1.. {
         check(&play(programs, &mut schedule));
@@ -263,7 +263,7 @@ fn play(programs: &[&[Op]], schedule: &mut Vec<(usize, usize)>) -> Vec<Player> {
     players
 }
 
-// Whoever has just left a call may free its buffers, so no piece of its rounds is in anybody's hands.
+// A member that has just left a call may free its buffers, so nobody works on a piece of its rounds.
 fn nobody_works_for(players: &[Player], calls: usize, left: usize) {
     for (key, _) in &players[left].outcomes[calls..] {
         let works = |player: &Player| {

@@ -41,7 +41,7 @@ fn unary_matches_its_formula() {
     }
 }
 
-// Far from 0 nothing may become NaN.
+// Far from 0, no result may become NaN.
 #[test]
 fn unary_saturates() {
     for dtype in FLOATS {

@@ -55,7 +55,7 @@ fn column_sum_adds_to_either_type() {
     }
 }
 
-// A chain of 2^20 additions of 0.1 in f32 would be off by 1e-2; parts and lanes keep the sum.
+// A chain of 2^20 additions of 0.1 in f32 would be off by 1e-2; parts and lanes keep the sum accurate.
 #[test]
 fn long_column_sums_keep_their_digits() {
     let rows = 1 << 20;

@@ -61,7 +61,7 @@ fn dropout_draws_by_global_index() {
     }
 }
 
-// The global index no longer fits 32 bits, let alone the block's number times four.
+// The global index no longer fits in 32 bits, let alone the block number times four.
 #[test]
 fn dropout_numbers_elements_beyond_32_bits() {
     let region = Region {

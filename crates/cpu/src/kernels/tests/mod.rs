@@ -24,7 +24,7 @@ const COLUMNS: [usize; 4] = [1, 7, 17, 33];
 
 const GUARD: usize = 64;
 
-/// Elements in memory, between guards that nobody may write to.
+/// Elements in memory, between guards to which nothing may write.
 struct Memory {
     words: Vec<u64>,
     len: usize,
@@ -48,7 +48,7 @@ macro_rules! with_type {
     }};
 }
 
-/// An integer that converts as the float types do.
+/// An integer that converts like the float types.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Int<T>(T);
@@ -140,7 +140,7 @@ impl Drop for Memory {
 
 /// Runs a kernel on fresh copies of `memories` with 1, 2, 3 and 5 threads; all must leave the same bits.
 ///
-/// Gives back what the memories hold then.
+/// Returns the final content of the memories.
 fn run(memories: &[(DType, Vec<f64>)], kernel: impl Fn(&[RawSlice]) -> Kernel) -> Vec<Vec<f64>> {
     let results: Vec<Vec<Memory>> = [1, 2, 3, 5]
         .map(|threads| run_on(threads, memories, &kernel))
@@ -172,12 +172,12 @@ fn run_on(
     memories
 }
 
-/// `values` as `dtype` holds them.
+/// `values` as represented in `dtype`.
 fn rounded(dtype: DType, values: &[f64]) -> Vec<f64> {
     Memory::new(dtype, values).values()
 }
 
-/// Numbers in [-2, 2), as `dtype` holds them.
+/// Numbers in [-2, 2), as represented in `dtype`.
 fn random(dtype: DType, len: usize, seed: u64) -> Vec<f64> {
     let key = Key { seed, sequence: 0 };
     let values: Vec<f64> = (0..len as u64)
@@ -186,7 +186,7 @@ fn random(dtype: DType, len: usize, seed: u64) -> Vec<f64> {
     rounded(dtype, &values)
 }
 
-/// Numbers that are whole and below `bound`, for ids.
+/// Integers below `bound`, for ids.
 fn random_ids(bound: usize, len: usize, seed: u64) -> Vec<f64> {
     let key = Key { seed, sequence: 1 };
     (0..len as u64)
@@ -204,8 +204,8 @@ fn unit(dtype: DType) -> f64 {
     }
 }
 
-/// Demands that each number lies within `slack` roundings of its expectation; roundings of intermediate results of about
-/// 1 in the accumulator count as well.
+/// Requires that each number lies within `slack` roundings of its expected value. Roundings of intermediate
+/// results of about 1 in the accumulator count as well.
 #[track_caller]
 fn assert_close(dtype: DType, found: &[f64], expected: &[f64], slack: f64) {
     assert_eq!(found.len(), expected.len());

@@ -156,7 +156,7 @@ fn normalize_applies_gain_and_bias() {
     }
 }
 
-/// What both kernels of the backward pass give: sums, d_gain, d_bias, d_x.
+/// The results of both kernels of the backward pass: sums, d_gain, d_bias, d_x.
 struct Gradients {
     sums: Vec<f64>,
     d_gain: Vec<f64>,
@@ -245,7 +245,7 @@ fn backward_is_the_derivative() {
             dot(&reference(shape, &x, &gain, bias), &d_out)
         });
         assert_gradient(&found.d_gain, &by_gain);
-        // One column is all mean: its gradient is 0 up to what rstd = 300 makes of roundings.
+        // A single column equals its mean, so its gradient is 0, up to roundings multiplied by rstd = 300.
         if columns > 1 {
             assert_gradient(&found.d_x, &by_x);
         }

@@ -59,7 +59,7 @@ fn softmax_matches_its_formula() {
             assert_close(dtype, &found, &softmax(&x, columns, log), 32.0);
         }
     }
-    // Large numbers overflow nothing.
+    // Large numbers cause no overflow.
     let large = run_softmax(DType::F64, &[1000.0, 1000.0, -1000.0], 3, false);
     assert_eq!(large, [0.5, 0.5, 0.0]);
 }
@@ -146,7 +146,7 @@ fn rows_are_chosen_by_a_mask() {
     }
 }
 
-// Functions of positive numbers alone, which the other tests of unary functions do not ask for.
+// Functions defined only for positive numbers, which the other tests of unary functions skip.
 #[test]
 fn logarithm_and_root_match_their_formulas() {
     type Formula = fn(f64) -> f64;
