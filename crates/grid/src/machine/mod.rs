@@ -2,7 +2,7 @@
 //!
 //! A [`Machine`] is read from a TOML file in `crates/grid/machines/`, or from one that `fascicle bench --save`
 //! wrote. Read in this order: [`quantity`] (a number, its class and its source), [`device`] (memory, peaks,
-//! kernels, launches), [`product`] (the speed of a GEMM by shape), [`links`] (bandwidths and latencies),
+//! kernels, launches), [`gemm`] (the speed of a GEMM by shape), [`links`] (bandwidths and latencies),
 //! [`route`] (the placement of a group on the nodes, and the cost of a collective there), and [`crowding`]
 //! (ranks that share a host's cores).
 

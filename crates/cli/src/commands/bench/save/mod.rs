@@ -1,7 +1,7 @@
 //! `fascicle bench --save`: a description of this machine, for the planner.
 //!
 //! Everything is measured with one rank per core at work, because that is the load of a job. The measurements
-//! are GEMMs of many shapes ([`products`]); kernels and attention inside a training step ([`kernels`]);
+//! are GEMMs of many shapes ([`gemms`]); kernels and attention inside a training step ([`kernels`]);
 //! collectives of groups of every kind with their siblings active (`links`); and the extra cost of these
 //! collectives in a training step whose ranks leave no core idle (`lateness`).
 
