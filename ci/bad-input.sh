@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Bad input gets one sentence with the numbers in it, and its exit status; nothing is overwritten.
+# Bad input produces a one-sentence error with the numbers and the right exit status, and overwrites nothing.
 set -euo pipefail
 fascicle=$PWD/target/release/fascicle
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
 
-# expect STATUS TEXT COMMAND...: the command exits with STATUS and says TEXT on stderr.
+# expect STATUS TEXT COMMAND...: the command exits with STATUS and prints TEXT on stderr.
 expect() {
   local status=$1 text=$2; shift 2
   local found=0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets simulated steps of the default model beside measured ones on this machine, over many grids.
+# Compares simulated steps of the default model with measured ones on this machine, over many grids.
 #
 # Usage: ci/check-simulator.sh [MACHINE-FILE]   without a file this machine is measured first, for a minute
 # Prints both times and their ratio for every grid, the median error and the rank correlation (Spearman). Grids are

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 headers=$(realpath -m "${1:-target/headers}")
 mkdir -p "$headers"
 
-# Makes folder $1 by the command that follows, once: a folder that an earlier run has finished is kept.
+# Makes folder $1 once, by the command that follows: a folder completed by an earlier run is kept.
 once() {
   local folder=$headers/$1
   [ -d "$folder" ] && return
@@ -28,8 +28,9 @@ cuda_12() {
     'nvidia-cuda-cccl-cu12==12.8.*' 'nvidia-cublas-cu12==12.8.*' 'nvidia-nccl-cu12==2.27.*'
 }
 
-# Unpacks packages of a Debian suite, whichever suite this machine has: apt is given lists and folders of its own. It must
-# not read what is installed either, or it looks for an installed version that the suite does not offer.
+# Unpacks packages of a Debian suite, whatever suite this machine has: apt gets its own lists and folders. It must
+# not read the list of installed packages either, or it looks for an installed version that the suite does not
+# offer.
 debian() {
   local suite=$1 out=$2 uri
   uri=$(awk '/^URIs:/ { print $2; exit }' /etc/apt/sources.list.d/*.sources 2> /dev/null || true)
@@ -59,7 +60,7 @@ once rocm-experimental rocm_experimental
 export FASCICLE_CUDA_HEADERS=$headers/cuda-12:$headers/cuda-13
 export FASCICLE_ROCM_HEADERS=$headers/rocm-trixie/root/usr/include:$headers/rocm-sid/root/usr/include
 export FASCICLE_ROCM_HEADERS=$FASCICLE_ROCM_HEADERS:$headers/rocm-experimental/root/usr/include
-# As ci/test.sh has built them.
+# With the packages that ci/test.sh built.
 source ci/mpi-setup.sh
 cargo test -q "${workspace[@]}" --test declarations -- --nocapture 2>&1 | grep -v '^warning' | tee "$headers/log"
 found=$(grep -c 'declarations agree' "$headers/log" || true)

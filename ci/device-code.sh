@@ -14,7 +14,7 @@ kernels=crates/gpu/kernels
 nvcc_version='13.0.*'
 mkdir -p "$out"
 
-# Not hot: what computes in f64, and attention without matrix units, which holds its tiles in shared memory.
+# Not hot: kernels that compute in f64, and attention without matrix units, which holds its tiles in shared memory.
 may_spill='_f64$|_f64_|_attention_(forward|backward_queries|backward_keys)_(f32|bf16|f16)$'
 
 # Debian packages; the lists of a fresh machine may be empty or old.
@@ -28,7 +28,7 @@ find_nvcc() {
   if command -v nvcc; then return; fi
   local venv=${FASCICLE_NVCC_VENV:-/tmp/venv-nvcc}
   if ! compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc" > /dev/null; then
-    # Debian's Python comes without what makes a folder of packages.
+    # Debian's Python lacks the module that creates virtual environments.
     python3 -m venv "$venv" > /dev/null 2>&1 || { install python3-venv && python3 -m venv --clear "$venv"; }
     local wheels=()
     for part in cuda-nvcc cuda-runtime cuda-crt cuda-cccl nvvm; do wheels+=("nvidia-$part==$nvcc_version"); done
@@ -45,7 +45,8 @@ find_hipcc() {
   command -v hipcc
 }
 
-# One line a kernel from what ptxas says: name, registers, spilled bytes, shared memory without the dynamic part.
+# One line per kernel from the output of ptxas: name, registers, spilled bytes, shared memory without the dynamic
+# part.
 cuda_table() {
   awk '
     /Compiling entry function/ { split($0, part, "\047"); name = part[2]; spilled = 0 }
@@ -57,8 +58,8 @@ cuda_table() {
     }' "$1"
 }
 
-# The same from the remarks of clang; registers are those of vectors, AGPRs included. Arrays that did not become registers
-# count as spilled.
+# The same from clang's remarks. Registers are vector registers, including AGPRs. Arrays that did not become
+# registers count as spilled.
 hip_table() {
   awk '
     { value = $0; sub(/ \[-Rpass.*/, "", value); sub(/.*: */, "", value) }
@@ -69,7 +70,7 @@ hip_table() {
     /LDS Size/ { print name, registers, spilled, value }' "$1"
 }
 
-# Prints a table and complains about kernels that spill.
+# Prints a table, and fails if a kernel spills.
 report() {
   local what=$1 table=$2
   printf '\n%s\n' "$what"
@@ -81,7 +82,7 @@ report() {
   if [ -n "$spilling" ]; then printf '%s: these spill:\n%s\n' "$what" "$spilling" >&2; return 1; fi
 }
 
-# Compiles for one architecture; the compiler's report goes beside the object.
+# Compiles for one architecture; the compiler's report is stored beside the object.
 compile_cuda() {
   "$nvcc" -std=c++17 -O3 -cubin "-arch=sm_$1" -Xptxas -v "-I$kernels" kernels-cuda/kernels.cu -o "$out/sm_$1.cubin" \
     > "$out/sm_$1.log" 2>&1 && cuda_table "$out/sm_$1.log" > "$out/sm_$1.txt"

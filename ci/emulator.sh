@@ -20,7 +20,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 fail() { printf 'emulator: %s\n' "$1" >&2; [ -f "$dir/log" ] && tail -n 40 "$dir/log" >&2; exit 1; }
 
-# The same packages as ci/test.sh, so that what it built serves here.
+# The same packages as in ci/test.sh, so that its build is reused here.
 source ci/mpi-setup.sh
 vendors=("${workspace[@]}" --features fascicle/cuda,fascicle/rocm)
 cargo test "${vendors[@]}" --test vendors --test vendors_failing --no-run \
@@ -31,7 +31,7 @@ tests=$(executable 'vendors-[0-9a-f]+')
 failures=$(executable 'vendors_failing-[0-9a-f]+')
 fascicle=$(dirname "$(dirname "$tests")")/fascicle
 
-# Runs some of the tests; one that is skipped would say so.
+# Runs some of the tests; a skipped test would report it.
 check() {
   local what=$1
   shift
@@ -52,7 +52,7 @@ fi
 "$failures" > "$dir/log" 2>&1 || fail 'a failing call'
 printf 'emulator: each call of both vendors fails well\n'
 
-# The program: what it says of vendors, training, and how it ends without a device.
+# The program: its report of vendors, training, and how it ends without a device.
 folder=$(ls -td "$(dirname "$fascicle")"/emulator/*/cuda-13-hip-6.4 | head -n 1)
 export FASCICLE_CUDA_PATH=$folder FASCICLE_CUDA_OBJECT=$folder/libcuda.so.1
 export FASCICLE_ROCM_PATH=$folder FASCICLE_ROCM_OBJECT=$folder/libcuda.so.1
@@ -88,7 +88,7 @@ for vendor in cuda rocm; do
 done
 printf 'emulator: the program trains on both vendors, and ends well without a device\n'
 
-# A program that uses the library takes the devices that it is told to take.
+# A program that uses the library chooses the devices named for it.
 for vendor in cuda rocm; do
   FASCICLE_VENDOR=$vendor "$(dirname "$fascicle")/examples/05_tensor_parallel" > "$dir/log" 2>&1 || fail "launch on $vendor"
   status=0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every numbered example runs; each asserts its own result.
 set -euo pipefail
-# As ci/test.sh has built them.
+# With the packages that ci/test.sh built.
 source ci/mpi-setup.sh
 cargo build --quiet "${workspace[@]}" --bin fascicle --examples
 for source in examples/[0-9]*.rs; do

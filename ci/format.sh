@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Every file is as rustfmt leaves it.
+# Every file is formatted by rustfmt.
 set -euo pipefail
 cargo fmt --all -- --check

@@ -41,7 +41,7 @@ measured=(gemm torch-gemm kernels torch-attention collectives-staged collectives
 for model in 1.3b 124m; do
   measured+=("step-$model" "step-$model-timed-products" "torch-step-$model-eager" "torch-step-$model-compiled")
 done
-# What an earlier run measured is no result of this one.
+# Measurements of an earlier run are not results of this one.
 for name in "${measured[@]}" targets; do rm -f "$out/$name.json"; done
 export FASCICLE_VENDOR=$vendor
 program() { "$kit/fascicle" "$@"; }
@@ -64,7 +64,8 @@ if ! $rehearse && grep -qE "\"vendor\":\"$vendor\"[^}]*kernels: none in this bui
   fail "$kit has no kernels for $vendor: build it where there is nvcc or hipcc, or name them in FASCICLE_${vendor^^}_OBJECT"
 fi
 
-# Runs a check by a name; its output goes to NAME.log, and how it went into the results. The others go on after a failure.
+# Runs a check under a name. Its output goes to NAME.log and its outcome into the results. Other checks continue
+# after a failure.
 results=() failed=0
 note() {
   printf 'gpu: %-28s %s in %s s\n' "$1" "$2" "$3"
@@ -76,7 +77,8 @@ check() {
   "$@" > "$out/$name.log" 2>&1 || { outcome=failed; failed=1; tail -n 20 "$out/$name.log" >&2; }
   note "$name" "$outcome" $((SECONDS - start))
 }
-# A benchmark prints JSON objects, a line each, which go to NAME.json; a size that does not run here is no failure of the rest.
+# A benchmark prints JSON objects, one per line, into NAME.json; a size that does not run here does not fail the
+# others.
 measure() {
   local name=$1 start=$SECONDS outcome=measured
   shift
@@ -84,7 +86,8 @@ measure() {
   note "$name" "$outcome" $((SECONDS - start))
 }
 
-# Several ranks on one device: with staged collectives always, with NCCL where its version takes them (2.30.3 and later).
+# Several ranks on one device: always with staged collectives, and with NCCL if its version allows it (2.30.3 and
+# later).
 if $rehearse; then parity=("parity::${vendor}_staged::matrix_units"); else parity=("parity::$vendor::" "parity::${vendor}_staged"); fi
 check contract tests "contract::$vendor"
 check parity tests "${parity[@]}"
@@ -107,7 +110,8 @@ else
   printf 'gpu: no compute-sanitizer here: the kernels are not checked for stray accesses\n'
 fi
 
-# Products, kernels and a step of GPT 1.3B, and a step that fits any device; once more with the fastest ways to products.
+# GEMMs, kernels and a step of GPT 1.3B, and a step that fits any device; then once more with the fastest GEMM
+# variants.
 product=(--tokens 8192 --hidden 2048 --vocabulary 51200)
 heads=(--heads 16 --context 2048)
 large=(--layers 24 --hidden 2048 --heads 16 --context 2048 --vocabulary 51200 --batch 4)
@@ -123,7 +127,8 @@ with_choices() { FASCICLE_PRODUCTS=$out/products.txt program "$@"; }
 staged() { FASCICLE_COLLECTIVES=staged program "$@"; }
 separate() { FASCICLE_EPILOGUES=separate program "$@"; }
 
-# PyTorch computes the same in turn with us, so that a device that slows down slows both; rehearsed on the processor.
+# PyTorch computes the same, alternating with us, so that a device that slows down slows both; rehearsed on the
+# processor.
 python=${PYTHON:-python3} torch_on=cuda
 if $rehearse; then torch_on=cpu; fi
 has_torch() {
@@ -131,7 +136,7 @@ has_torch() {
 }
 if has_torch; then peers=true; else peers=false; fi
 $peers || printf 'gpu: no PyTorch with a device here (%s): nothing is measured beside ours\n' "$python"
-# Takes the sizes of a model as the program does, whose word for the width is another.
+# Takes the sizes of a model like the program, which uses another word for the width.
 beside() {
   local name=$1
   shift
@@ -153,13 +158,13 @@ measure step-1.3b-timed-products with_choices bench step "${large[@]}" --precisi
 beside step-124m-eager step "${small[@]}"
 measure step-124m program bench step "${small[@]}" --precision bf16 --json
 beside step-124m-compiled step "${small[@]}" --compile
-# What bias and GELU within products are worth, and at which size a recorded step pays.
+# The benefit of bias and GELU within GEMMs, and the size at which a recorded step pays.
 measure step-1.3b-separate separate bench step "${large[@]}" --precision bf16 --json
 measure step-124m-graph program bench step "${small[@]}" --precision bf16 --graph --json
 measure step-tiny program bench step "${tiny[@]}" --precision bf16 --json
 measure step-tiny-graph program bench step "${tiny[@]}" --precision bf16 --graph --json
 
-# A target that is missed is said, and is no failure of a check.
+# A missed target is reported, and is not a failure of a check.
 if "$python" ci/peers/gpu_ratios.py "$out" --peak-tflops "${FASCICLE_PEAK_TFLOPS:-989}" > "$out/targets.log" 2>&1; then
   sed 's/^/gpu: /' "$out/targets.log"
   if $rehearse; then printf 'gpu: rehearsed: these ratios tell nothing but that they are computed\n'; fi

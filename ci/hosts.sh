@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Several hosts on one machine, for checks that source this: network namespaces, joined by a bridge, each with a host
-# name of its own, which is how MPI tells hosts apart. They share processors, memory and files. Needs root and iproute2.
+# Several hosts on one machine, for checks that source this file: network namespaces, joined by a bridge, each with
+# its own host name, by which MPI distinguishes hosts. They share processors, memory and files. Needs root and
+# iproute2.
 set -euo pipefail
 for tool in ip tc sysctl pgrep hostname unshare; do
   command -v "$tool" >/dev/null && continue
@@ -8,13 +9,13 @@ for tool in ip tc sysctl pgrep hostname unshare; do
   DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq iproute2 procps hostname util-linux >/dev/null
   break
 done
-# Interfaces have at most 15 letters, and two runs of a check must not meet.
+# Interface names have at most 15 characters, and two runs of a check must not collide.
 hosts_name=fc$(($$ % 10000))
 hosts_net=10.$((64 + $$ % 64)).$(($$ / 64 % 256))
 hosts_agent=$(mktemp)
 
-# hosts_try: whether this container lets anyone make a host. If not, says so and ends the check, as a failure where
-# FASCICLE_REQUIRE names `hosts`.
+# hosts_try: whether this container allows the creation of hosts. If not, it reports this and ends the check, as a
+# failure if FASCICLE_REQUIRE names `hosts`.
 hosts_try() {
   local name=$hosts_name-0 reason
   reason=$({ ip netns add "$name" && ip link add "$name-v" type veth peer name net netns "$name" &&
@@ -41,10 +42,10 @@ hosts_up() {
     ip -n "$name" addr add "$hosts_net.$host/24" dev net
     ip -n "$name" link set net up
     ip -n "$name" link set lo up
-    # A connection over a cut link is given up in seconds; the system's default is a quarter of an hour.
+    # A connection over a cut link is abandoned within seconds; the system's default is a quarter of an hour.
     ip netns exec "$name" sysctl -qw net.ipv4.tcp_retries2=3
   done
-  # What mpirun starts its helpers on other hosts with, in the place of ssh: the address, then the command.
+  # The command with which mpirun starts its helpers on other hosts, instead of ssh: the address, then the command.
   cat >"$hosts_agent" <<AGENT
 #!/bin/sh
 host=$hosts_name-\${1##*.}
@@ -57,10 +58,10 @@ AGENT
 hosts_names() { ip netns list 2>/dev/null | grep -oE "^$hosts_name-[0-9]+" || true; }
 
 hosts_down() {
-  # Also what a cut link has kept from ending.
+  # This also ends processes that a cut link kept alive.
   for host in $(hosts_names); do
     ip netns pids "$host" | xargs -r kill -KILL || true
-    # A namespace outlives its name while one of its connections ends; its cable need not.
+    # A namespace outlives its name while one of its connections ends, but its cable need not.
     ip link del "$host-v" || true
     ip netns del "$host" || true
   done
@@ -68,7 +69,7 @@ hosts_down() {
   rm -f "$hosts_agent"
 }
 
-# hosts_slow RATE: what leaves each host does so no faster.
+# hosts_slow RATE: limits the outgoing rate of each host.
 hosts_slow() {
   for host in $(hosts_names); do
     ip netns exec "$host" tc qdisc replace dev net root tbf rate "$1" burst 32kb latency 2s

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Killed at random moments while it writes checkpoints, a run always leaves the last whole one loadable, and goes on.
+# A run killed at random moments while it writes checkpoints always leaves the last complete one loadable, and can
+# be resumed.
 set -euo pipefail
 fascicle=$PWD/target/release/fascicle
 rounds=${1:-50}

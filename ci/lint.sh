@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# No warning of the compiler or of clippy, in any target of any crate; and no unsafe code above the shell.
+# No warning from the compiler or clippy, in any target of any crate, and no unsafe code above the shell.
 set -euo pipefail
 cargo clippy --quiet --workspace --all-targets -- -D warnings
 allowed='^crates/(hal|tensor|cpu|sim|gpu|cuda|rocm|rccl-sys|emulator|mpi)/|^tests/outside/src/vendor\.rs:|^crates/(train/src/data/source/token_file|checkpoint/src/map)\.rs:'

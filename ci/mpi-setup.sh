@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs Open MPI and what binding it needs, where they are missing, and says what ci/test.sh builds. Sourced by it, and by
-# the checks behind it that use its build.
+# Installs Open MPI and what its binding needs, where they are missing, and lists the packages that ci/test.sh
+# builds. Sourced by ci/test.sh, and by the checks that reuse its build.
 set -euo pipefail
 mpi_missing() {
   local tool
@@ -17,11 +17,12 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unus
 # The program gives each rank its share of the processors; mpirun would leave one to all threads of a rank.
 export OMPI_MCA_hwloc_base_binding_policy=none
 
-# What ci/test.sh builds too: with other packages or features cargo would compile most of them once more.
+# The packages that ci/test.sh builds too: with other packages or features, cargo would compile most of them again.
 workspace=(--workspace --features fascicle/mpi,fascicle/testing,fascicle-mpi/link)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
 fascicle=$target/fascicle
-# mpi_build: the program, the numbered examples, $test, which needs several processes, and $unit, the crate's own tests.
+# mpi_build builds the program, the numbered examples, $test, which needs several processes, and $unit, the crate's
+# own tests.
 mpi_build() {
   local examples=() source built
   for source in examples/0*.rs; do examples+=(--example "$(basename "$source" .rs)"); done

@@ -8,7 +8,8 @@ dir=$(mktemp -d)
 trap 'jobs -p | xargs -r kill 2>/dev/null; rm -rf "$dir"' EXIT
 run() { timeout --kill-after=10 90 mpirun -n "$@"; }
 fail() { printf 'mpi: %s\n' "$1" >&2; [ -f "$dir/log" ] && cat "$dir/log" >&2; exit 1; }
-# The job's log says that, it ended with that status, in time, and left no process behind.
+# Checks that the job's log contains the text, that it ended with the status and in time, and that no process is
+# left.
 ended() {
   [ "$status" -eq "$1" ] || fail "status $status, needs $1"
   grep -qE "$2" "$dir/log" || fail "the log does not say: $2"
@@ -19,12 +20,12 @@ ended() {
 "$unit" --quiet >"$dir/log" 2>&1 || fail 'unit tests'
 how=collectives
 for ranks in 1 2 3 4; do run "$ranks" "$test" collectives; done
-# Messages of a length that cuts every collective of this test into many.
+# Messages of a length that splits every collective of this test into many.
 run 3 -x FASCICLE_MPI_LONGEST_MESSAGE=1000 "$test" collectives
 run 2 "$test" overlap
 ci/mpi-parity.sh --quick
 
-# Each asserts its own result.
+# Each example asserts its own result.
 for ranks in 2 4; do
   for source in examples/0*.rs; do
     name=$(basename "$source" .rs)
@@ -57,11 +58,11 @@ train 2 --grid data=4 --steps 20 --out "$dir/refused" "${small[@]}" >"$dir/log" 
 ended 2 'found 4, needs 2'
 [ "$(grep -c 'found 4, needs 2' "$dir/log")" -eq 1 ] || fail 'said more than once'
 
-# Threads and processes alike compare calls, also between stages that share a table.
+# Threads and processes alike compare calls, even between stages that share a table.
 train 4 --grid x=2,pipeline=2 --steps 4 --out "$dir/checked" --set parallel.checked=true --set parallel.timeout_s=20 \
   "${small[@]}" >"$dir/log" 2>&1 || fail 'checked mode does not train'
 
-# A rank that is killed, and one that is stopped: all end, one tells, the checkpoint is whole.
+# A rank is killed, and one is stopped: all end, one reports, and the checkpoint is intact.
 for signal in KILL STOP; do
   status=0
   train 4 --grid x=2,z=2 --steps 1000000 --out "$dir/$signal" --set parallel.timeout_s=3 "${small[@]}" \

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Part of ci/multi-host.sh --slow: two hosts of two ranks each, with 25 Mbit/s between them, once with the tensor axis
-# between them and once within each, and as the program chooses; the planner's prediction for the same machine beside.
+# Part of ci/multi-host.sh --slow: two hosts of two ranks each, with 25 Mbit/s between them. Runs once with the
+# tensor axis between the hosts, once with it inside each host, and once in the order that the program chooses. The
+# planner's prediction for the same machine is printed beside each.
 set -euo pipefail
 hosts_slow 25mbit
-# Of a frame's 1514 bytes, 1448 are the program's: 25 Mbit/s are 2.989 MB/s.
+# A frame of 1514 bytes carries 1448 bytes of the program's data: 25 Mbit/s are 2.989 MB/s.
 quantity() { printf 's/^%s = { value = [0-9.]*/%s = { value = %s/;' "$1" "$1" "$2"; }
 sed -e 's/^name = .*/name = "two-hosts"/;s/^nodes = .*/nodes = 2/;s/^devices_per_node = .*/devices_per_node = 2/' \
   -e 's/^devices_per_nic = .*/devices_per_nic = 2/' -e "$(quantity injection_gbps 0.002989)" \

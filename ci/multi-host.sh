@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Training across hosts gives one host's losses, and a host whose link is cut ends the job, which goes on on one host.
-# `--slow` measures instead what the order of axes is worth where hosts are far apart, beside what was predicted.
+# Training across hosts gives the losses of one host. If a host's link is cut, the job ends and can be resumed on
+# one host. `--slow` instead measures the benefit of the order of axes for hosts with a slow link, and compares it
+# with the prediction.
 set -euo pipefail
 source ci/mpi-setup.sh
 source ci/hosts.sh
@@ -28,7 +29,7 @@ for case in '2 2 x=2,z=2' '4 1 y=2,data=2' '2 2 pipeline=2,x=2'; do
   printf 'multi-host: %s on %s hosts: the losses of one host\n' "$grid" "$hosts"
 done
 
-# Which axis lies inside a host and which across, by links that are measured on the spot.
+# Which axis lies inside a host and which across, with links measured on the spot.
 hosts_run 2 2 "$fascicle" train --grid x=2,data=2 --explain "${small[@]}" >"$dir/log" 2>&1 || fail 'does not explain a step'
 for said in '^x=2: ranks 0, 1, inside a node$' '^data=2: ranks 0, 2, across 2 nodes$' 'expected times by links measured just now$' \
   '^  all_reduce +gradients .*a ring sends'; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Every package that is published can be built from what it packs: nothing reaches outside of it, and each carries the
-# licences. The packages are made as `cargo publish` makes them, unpacked into a workspace of their own, and checked there
-# with all features but MPI's, with examples and those tests that are packed. Cargo's own verification does not serve
-# here: it takes four times as long, and it keeps the packages of one version from one run to the next.
+# Every published package builds from its packaged files, reaches nothing outside them, and carries the licences.
+# The packages are made as `cargo publish` makes them, unpacked into their own workspace, and checked there with all
+# features except MPI's, with their examples and packaged tests. Cargo's own verification is unsuitable here: it
+# takes four times as long, and it keeps the packages of one version from one run to the next.
 set -euo pipefail
 target=${CARGO_TARGET_DIR:-$PWD/target}
 packed=$target/package unpacked=$target/unpacked

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The planner keeps its promises: time, memory, what it says, and how far its predictions are off.
+# The planner keeps its promises: time, memory, its output, and the errors of its predictions.
 set -euo pipefail
-# As ci/test.sh has built them.
+# With the packages that ci/test.sh built.
 source ci/mpi-setup.sh
 cargo build --quiet "${workspace[@]}" --bin fascicle --examples
 built=$target
@@ -32,7 +32,8 @@ if "$built/fascicle" plan --machine perlmutter --devices 16 --model gpt-40b --bu
 fi
 grep -Eq 'does not fit 16 devices.*the smallest count that does is [0-9]+' "$out/error" || { cat "$out/error"; exit 1; }
 
-# One simulated step of the 40B model on 4096 devices: less than 2 s and 500 MB, read from the kernel's own account.
+# One simulated step of the 40B model on 4096 devices takes less than 2 s and 500 MB, by the kernel's own
+# accounting.
 python3 - "$built/fascicle" <<'P'
 import resource, subprocess, sys, time
 grid = "x=4,y=1,z=16,data=64".split()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's first command: the default run reaches the promised loss; resumed on another grid it goes on.
+# The README's first command: the default run reaches the promised loss, and continues when resumed on another grid.
 set -euo pipefail
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

@@ -16,7 +16,8 @@ checks=("$@")
 skip() { printf 'sanitizers: skipped %s: %s\n' "$1" "$2"; }
 
 library=$(rustc +nightly --print sysroot 2> /dev/null)/lib/rustlib/src/rust/library || true
-# The standard library is built with the sanitizer too: otherwise what it does between threads would look like races.
+# The standard library is built with the sanitizer too, because otherwise its thread synchronisation would look like
+# races.
 sanitized() {
   local sanitizer=$1
   shift

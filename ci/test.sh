@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The README's test command, with MPI compiled in, so that the checks behind it find everything built. That the workspace
-# compiles without is ci/lint.sh's part.
+# The README's test command, with MPI compiled in, so that later checks find everything built. ci/lint.sh checks
+# that the workspace compiles without MPI.
 set -euo pipefail
 source ci/mpi-setup.sh
 cargo test "${workspace[@]}"

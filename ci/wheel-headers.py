@@ -95,7 +95,7 @@ def main():
         archive, count = zipfile.ZipFile(Remote(address)), 0
         for member in archive.infolist():
             _, there, inner = member.filename.partition("/include/")
-            # Of the C++ library, which has thousands of files, others include `nv/` alone.
+            # Files of the C++ library, which has thousands; other headers include only `nv/`.
             inner = inner.removeprefix("cccl/")
             wanted = inner.startswith("nv/") if "-cccl" in requirement else inner.endswith((".h", ".hpp"))
             if there and wanted and not member.is_dir():

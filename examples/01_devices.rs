@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     assert_eq!(sum.to_vec::<f32>()?, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5]);
     println!("{a:?} + {b:?} = {:?}", sum.to_vec::<f32>()?);
 
-    // Mistakes are found before anything runs, with the numbers that explain them.
+    // Mistakes are found before anything runs, and the error has the numbers that explain them.
     let short = Tensor::zeros(&device, DType::F32, &[5])?;
     println!(
         "and a mistake: {}",

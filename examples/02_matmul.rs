@@ -1,4 +1,4 @@
-//! Products and gradients: a linear function, its loss, and the gradient of its weight by the tape.
+//! Matmuls and gradients: a linear function, its loss, and the gradient of its weight from the tape.
 //!
 //! `cargo run --release --example 02_matmul`
 
@@ -13,7 +13,7 @@ fn main() -> Result<()> {
     let x = Tensor::from_slice(&device, &[2, 3], &[1.0f64, 0.0, 2.0, 0.0, 1.0, 1.0])?;
     let w = Tensor::from_slice(&device, &[3, 2], &[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0])?;
 
-    // An operation of one's own: its value, and how the gradient of the value becomes that of its input.
+    // A custom operation: its value, and how the gradient of the value becomes that of its input.
     let (weight, gradient) = Var::tracked(w.clone());
     let y = ops::matmul(&x, &w, Transpose::None)?;
     assert_eq!(y.to_vec::<f64>()?, [11.0, 14.0, 8.0, 10.0]);

@@ -1,4 +1,4 @@
-//! The grid: which ranks stand on which axis, and what a grid that does not fit is told.
+//! The grid: which ranks lie on which axis, and the error for a grid that does not fit.
 //!
 //! `cargo run --release --example 04_grid`
 

@@ -1,5 +1,5 @@
-//! 3D tensor parallelism: a linear layer on x=2,y=2,z=2 gives what it gives on one rank, and moves the bytes that the
-//! formulas say. Where mpirun has started another number of ranks, y takes them all.
+//! 3D tensor parallelism: a linear layer on x=2,y=2,z=2 computes the same result as on one rank, and moves exactly
+//! the bytes that the formulas predict. If mpirun started another number of ranks, y takes them all.
 //!
 //! `cargo run --release --example 05_tensor_parallel`
 

@@ -1,4 +1,4 @@
-//! Pipelining: schedules are data. Print them, check them, compare what they keep alive and how long they idle.
+//! Pipelining: schedules are data. Print them, check them, and compare their live activations and idle times.
 //!
 //! `cargo run --release --example 06_pipeline_1f1b`
 

@@ -1,5 +1,5 @@
-//! Data parallelism: four replicas with a quarter of the batch each end with the gradients of the whole batch. Under
-//! mpirun there are as many replicas as processes.
+//! Data parallelism: four replicas, each with a quarter of the batch, end with the gradients of the full batch.
+//! Under mpirun there are as many replicas as processes.
 //!
 //! `cargo run --release --example 07_data_parallel`
 
@@ -28,7 +28,7 @@ fn gradient_norm(replicas: usize) -> Result<f64> {
                 builder.linear_transposed("down", 16, 8)?,
             ))
         })?;
-        // A replica holds its own rows of the batch; the step knows how many there are in all.
+        // A replica holds its own rows of the batch; the step knows the total number.
         let rows = BATCH / context.degree(Axis::Data);
         let first = context.index(Axis::Data) * rows;
         let numbers: Vec<f64> = (first * 4..(first + rows) * 4)

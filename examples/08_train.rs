@@ -1,5 +1,5 @@
-//! Training from a program of one's own: a configuration, data, a grid, and the summary of the run; on four threads, or on
-//! as many processes as mpirun has started.
+//! Training from your own program: a configuration, data, a grid, and the summary of the run. It runs on four
+//! threads, or on as many processes as mpirun started.
 //!
 //! `cargo run --release --example 08_train`
 

@@ -1,5 +1,6 @@
-//! A model of one's own, trained on any grid by the same lines: a classifier with a gated layer written by hand, cut into
-//! three segments. No backward is written anywhere; the library inserts what the layouts need, and says so.
+//! Your own model, trained on any grid by the same lines: a classifier with a hand-written gated layer, cut into
+//! three segments. There is no backward code; the library inserts the redistributions that the layouts need, and
+//! lists them.
 //!
 //! `cargo run --release --example 09_your_own_model`
 
@@ -99,7 +100,7 @@ impl Batches for Waves {
     }
 }
 
-/// Losses of five steps of gradient descent, and what the library inserted.
+/// Losses of five steps of gradient descent, and the report of what the library inserted.
 fn losses(context: &Context) -> train::Result<(Vec<f64>, String)> {
     let options = Options {
         batch: BATCH,
@@ -133,7 +134,7 @@ fn main() -> train::Result<()> {
         "x=2,z=2,pipeline=2",
     ] {
         let degrees: Degrees = grid.parse()?;
-        // Under mpirun the number of ranks is given.
+        // Under mpirun the number of ranks is fixed.
         if launch::num_processes().is_some_and(|ranks| degrees.world_size().ok() != Some(ranks)) {
             continue;
         }

@@ -1,5 +1,6 @@
-//! A residual network with a loss of its own, written from operations: no backward anywhere. Trained on rings of points to
-//! a stated accuracy, with the same losses on every grid; saved on one grid and resumed on another.
+//! A residual network with its own loss, written from operations without any backward code. It is trained on rings
+//! of points to a stated accuracy, with the same losses on every grid, and saved on one grid and resumed on
+//! another.
 //!
 //! `cargo run --release --example 10_residual_classifier`
 
@@ -130,7 +131,7 @@ fn steps(trainer: &mut Trainer, until: usize) -> train::Result<Vec<f64>> {
     Ok(losses)
 }
 
-/// The share of this rank's rows whose class is the likeliest.
+/// The fraction of this rank's rows whose most likely class is correct.
 fn accuracy(trainer: &Trainer) -> train::Result<f64> {
     let (mut right, mut rows) = (0.0, 0.0);
     let batch = trainer.batch(&FromFn(rings))?;
@@ -160,7 +161,7 @@ fn main() -> train::Result<()> {
         &serial,
         &serial,
     );
-    assert!(accuracy > 0.95, "the rings are told apart");
+    assert!(accuracy > 0.95, "the rings are distinguished");
     for grid in [
         "x=2",
         "pipeline=2",
@@ -174,7 +175,7 @@ fn main() -> train::Result<()> {
             same(grid, &seen[0].0, &serial);
         }
     }
-    // Half of the steps on one grid, and the rest on another.
+    // Half of the steps on one grid, the rest on another.
     let folder = std::env::temp_dir().join(format!("fascicle-rings-{}", std::process::id()));
     let to = folder.clone();
     let first = on("x=2,pipeline=2", move |context| {

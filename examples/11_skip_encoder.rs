@@ -1,5 +1,5 @@
-//! A denoising encoder whose skip connections cross pipeline stages: what the first stage keeps for the last one goes there
-//! once, past the stages between, and under every schedule the losses are those of one rank.
+//! A denoising encoder whose skip connections cross pipeline stages. What the first stage keeps for the last one is
+//! sent there once, past the stages between them, and under every schedule the losses equal those of one rank.
 //!
 //! `cargo run --release --example 11_skip_encoder`
 
@@ -16,14 +16,14 @@ const LENGTH: usize = 32;
 const BATCH: usize = 16;
 const STEPS: usize = 60;
 
-/// Segments: input, two halvings, two at the bottom, two doublings, output.
+/// Segments: input, two that halve the length, two at the bottom, two that double it, output.
 pub(crate) struct Encoder {
     layers: Vec<Linear>,
 }
 
 impl Encoder {
     pub(crate) fn new(builder: &Builder) -> Result<Encoder> {
-        // What each segment's layer reads and gives; those after a skip read it too.
+        // The input and output sizes of each segment's layer; layers after a skip read the skip too.
         let sizes = [
             (32, 32),
             (32, 32),
@@ -44,7 +44,7 @@ impl Encoder {
     }
 }
 
-/// The mean of every two neighbours of a signal.
+/// The mean of each pair of neighbours in a signal.
 fn halved(x: &DTensor) -> Result<DTensor> {
     let length = x.features() / 2;
     x.reshape(&[length, 2])?.mean_features()?.reshape(&[length])
@@ -55,7 +55,7 @@ impl Model for Encoder {
         self.layers.len()
     }
 
-    // All alike: a pipeline of four gets two of them on each stage.
+    // All segments cost the same, so a pipeline of four stages gets two on each stage.
     fn cost(&self, _segment: usize) -> Option<f64> {
         Some(1.0)
     }
@@ -167,8 +167,9 @@ fn main() -> train::Result<()> {
         };
         same(&format!("{grid}, {schedule}"), &seen[0].0, &serial);
         if grid == "pipeline=4" {
-            // Elements of a row that each stage sends, forward and back: x to neighbours, skip2 between the second stage and
-            // the third; and skip1 between the first and the last, once and not by way of those in the middle.
+            // Elements per row that each stage sends, forward and back: x to its neighbours, skip2 between the
+            // second and third stages, and skip1 between the first and the last, once and not through the stages in
+            // the middle.
             let (x, skip1, skip2) = ([16, 8, 32], 32, 16);
             let elements = [
                 x[0] + skip1,

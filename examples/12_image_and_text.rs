@@ -1,5 +1,6 @@
-//! Two inputs and two outputs: an image tower and a text tower that learn which of several captions fits an image, and a
-//! class of the image besides. Towers are segments in sequence, joined by wires; the objective adds two losses.
+//! Two inputs and two outputs: an image tower and a text tower learn which of several captions fits an image, and
+//! also the class of the image. The towers are segments in sequence, connected by wires; the objective adds two
+//! losses.
 //!
 //! `cargo run --release --example 12_image_and_text`
 
@@ -44,7 +45,7 @@ impl Pair {
     }
 }
 
-/// Every vector with length 1.
+/// Scales every vector to length 1.
 fn unit(x: &DTensor) -> Result<DTensor> {
     x.div(
         &x.square()?
@@ -116,7 +117,7 @@ impl Model for Pair {
     }
 }
 
-/// Images of a class with noise, each with captions of which one is of that class; the same for every grid.
+/// Images of a class with noise, each with captions of which one belongs to that class; the same for every grid.
 pub(crate) fn pairs(step: u64, rows: std::ops::Range<usize>) -> train::Result<Rows> {
     let key = Key::new(5, "pairs", step);
     let draw = |row: usize, place: usize| key.word((row * 1000 + place) as u64) as usize;
@@ -127,7 +128,7 @@ pub(crate) fn pairs(step: u64, rows: std::ops::Range<usize>) -> train::Result<Ro
         shape + 0.2 * key.normal((row * 1000 + 100 + i) as u64)
     };
     let token = |row: usize, i: usize| {
-        // The caption that fits has words of its class, each other one those of another class.
+        // The matching caption has words of its class, and each other caption has those of another class.
         let other = (i / TOKENS + CAPTIONS - fits(row)) % CAPTIONS;
         let of_class = (class(row) + other) % CLASSES;
         (of_class * (VOCABULARY / CLASSES) + draw(row, 500 + i) % (VOCABULARY / CLASSES)) as u32
@@ -174,7 +175,7 @@ fn train(context: &Context) -> train::Result<Vec<f64>> {
 fn main() -> train::Result<()> {
     let serial = on("x=1", train)?.expect("one rank").swap_remove(0);
     same("serial", &serial, &serial);
-    // By chance it would be ln 3 + ln 4 / 2.
+    // Chance level is ln 3 + ln 4 / 2.
     assert!(
         serial[0] > 1.0 && serial[STEPS - 1] < 0.15,
         "it learns: {serial:?}"

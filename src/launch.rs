@@ -1,4 +1,4 @@
-//! Running the ranks of a grid: as threads of this program, or, where `mpirun` or `srun` started it, as its processes.
+//! Runs the ranks of a grid as threads of this program, or as its processes if `mpirun` or `srun` started it.
 
 use crate::registry;
 use bootstrap::{Failure, Processes, World};
@@ -10,13 +10,13 @@ use tensor::Device;
 
 pub use job::Job;
 
-/// A job over the vendors and launchers that this build carries: the devices are those of the vendor that
-/// `FASCICLE_VENDOR` names (`cuda`, `rocm`, `cpu`), or of the first that has one here.
+/// A job over the vendors and launchers in this build. Its devices are those of the vendor named in
+/// `FASCICLE_VENDOR` (`cuda`, `rocm`, `cpu`), or of the first vendor with a device here.
 pub fn job() -> Job {
     Job::new(registry::drivers()).processes(registry::processes())
 }
 
-/// Runs `body` once for each rank of `grid`, and gives what the ranks returned: [`Job::run`] of [`job`](fn@job).
+/// Runs `body` once per rank of `grid`, and returns the results: [`Job::run`] of [`job`](fn@job).
 ///
 /// # Errors
 /// As there.
@@ -48,28 +48,28 @@ where
     job().ranks(number).run_ranks(body)
 }
 
-/// The number of ranks, where `mpirun` or `srun` has decided it; `None` where ranks are threads, of any number.
+/// The number of ranks, if `mpirun` or `srun` has fixed it; `None` if ranks are threads, of any number.
 pub fn num_processes() -> Option<usize> {
     started()
         .and_then(|processes| processes.join().ok())
         .map(|place| place.size)
 }
 
-/// Whether this process is the one that prints and tidies up for all.
+/// Whether this process is the one that prints and cleans up for all.
 pub fn is_first() -> bool {
     started()
         .and_then(|processes| processes.join().ok())
         .is_none_or(|place| place.rank == 0)
 }
 
-/// Prints a line; of several processes, only the first one does.
+/// Prints a line, from the first process only.
 pub fn say(line: &str) {
     if is_first() {
         println!("{line}");
     }
 }
 
-// The processes that this one belongs to, if it does.
+// The processes of this process's job, if it has any.
 fn started() -> Option<&'static dyn Processes> {
     registry::processes().filter(|_| bootstrap::detect().processes.is_some())
 }

@@ -1,7 +1,7 @@
 //! Fascicle trains neural networks that do not fit one accelerator.
 //!
-//! 3D tensor parallelism, pipelining and hybrid data parallelism are written once, over a seam that each vendor
-//! implements. This crate re-exports the parts; [`prelude`] is what most programs need.
+//! 3D tensor parallelism, pipelining and hybrid data parallelism are each written once, over a seam that each
+//! vendor implements. This crate re-exports the parts; [`prelude`] is what most programs need.
 //!
 //! ```
 //! use fascicle::prelude::*;

@@ -3,7 +3,7 @@
 use hal::Driver;
 use train::Families;
 
-/// The vendors that this build carries, the preferred ones first.
+/// The vendors in this build, the preferred ones first.
 pub fn drivers() -> Vec<Driver> {
     vec![
         #[cfg(feature = "cuda")]
@@ -14,7 +14,7 @@ pub fn drivers() -> Vec<Driver> {
     ]
 }
 
-/// The families of models that a configuration can name; [`Families::with`] adds one's own.
+/// The families of models that a configuration can name; [`Families::with`] adds your own.
 pub fn families() -> Families {
     families::families()
 }

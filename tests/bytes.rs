@@ -1,8 +1,8 @@
 //! The bytes that linear layers move equal the published formulas, exactly, on every grid.
 //!
-//! Per layer of k inputs and n outputs, m rows a data replica (arXiv:2305.13525; a transposed layer swaps X and Y):
-//! all-gather of W over Z k n / (Gx Gy), in forward and again in backward; all-reduce of Y over Y m n / (Gz Gx);
-//! all-reduce of dX over X m k / (Gz Gy); reduce-scatter of dW over Z k n / (Gx Gy).
+//! Per layer of k inputs and n outputs, with m rows per data replica (arXiv:2305.13525; a transposed layer swaps X
+//! and Y): all-gather of W over Z k n / (Gx Gy), in forward and again in backward; all-reduce of Y over Y m n / (Gz
+//! Gx); all-reduce of dX over X m k / (Gz Gy); reduce-scatter of dW over Z k n / (Gx Gy).
 
 use families::GptFamily;
 use grid::{Axis, Degrees, factorisations};
@@ -21,7 +21,7 @@ struct Expected {
 }
 
 impl Expected {
-    /// Layers that read the same k inputs: the gradient of those is reduced once.
+    /// Layers that read the same k inputs; the gradient of these inputs is reduced once.
     fn add(
         &mut self,
         transposed: bool,
@@ -74,7 +74,8 @@ fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
     sum
 }
 
-// Calls and bytes of linear layers by the formulas that `train --explain` prints and the order of axes follows.
+// Calls and bytes of linear layers, by the formulas that `train --explain` prints and the `auto` order of axes
+// uses.
 fn linear_by_formula(config: &Config, axis: Axis, operation: Operation) -> (u64, u64) {
     let all = train::placement::volumes(config).unwrap();
     let kind = (axis, operation, Subject::Linear);
@@ -93,7 +94,7 @@ fn check(mut config: Config) {
     for grid in [1, 2, 4, 8].into_iter().flat_map(factorisations) {
         config.parallel.grid = grid;
         let expected = expected(&config, grid, gpt(&config).layers);
-        // Every rank of a stage moves the same, and stages together move what the model does.
+        // Every rank of a stage moves the same bytes, and the stages together move the bytes of the model.
         let mut found = Expected::default();
         for counters in train(&config).counters {
             let bytes = |axis, operation| counters.get(axis, operation, Subject::Linear).bytes;

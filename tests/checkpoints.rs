@@ -1,4 +1,4 @@
-//! Checkpoints: saved on one grid and loaded on every other; resumed bit for bit; whole or not there at all.
+//! Checkpoints: saved on one grid and loaded on every other; resumed bit for bit; complete or absent.
 
 use grid::{Degrees, factorisations};
 use parallel::Context;
@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc};
 use testkit::{config, edit_gpt, fixed_batch, ranks};
 use train::{Config, config::Precision};
 
-/// Steps `from..to`, after loading what `resume` holds and before saving to `dir`; the losses.
+/// Runs steps `from..to`, after loading `resume` and before saving to `dir`; returns the losses.
 fn steps(
     config: &Config,
     from: u64,

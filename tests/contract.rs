@@ -1,4 +1,4 @@
-//! The contract suite on every vendor that this build carries.
+//! The contract suite on every vendor in this build.
 
 mod cpu_vendor {
     fn open(ordinal: usize) -> hal::Result<std::sync::Arc<dyn hal::Device>> {

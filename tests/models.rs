@@ -1,5 +1,5 @@
-//! The examples' models, which are not GPT: on every grid of up to 8 ranks, and planned for Frontier.
-// Each example is a program, and brings its helper.
+//! The examples' models other than GPT, on every grid of up to 8 ranks, and planned for Frontier.
+// Each example is a program and includes its helper.
 #![allow(clippy::duplicate_mod)]
 
 #[allow(dead_code)]
@@ -19,7 +19,7 @@ use fascicle::{
 };
 use testing::{Check, Report, check};
 
-// Each has fewer segments than 8 stages: those grids are told as skipped, and no other.
+// Each model has fewer than 8 segments, so exactly the grids with too many stages are reported as skipped.
 fn passes(what: &str, report: &Report, num_segments: usize) {
     println!("{what}: {report}");
     assert!(

@@ -1,4 +1,4 @@
-//! Jobs of several nodes: where ranks sit, and collectives that go inside each node, across, and back.
+//! Jobs on several nodes: the placement of ranks, and collectives that run inside each node, across, and back.
 
 use grid::{Axis, AxisOrder, Degrees, Grid};
 use hal::Counts;
@@ -14,7 +14,7 @@ const TWO_AND_SIX: [usize; 8] = [1, 0, 0, 1, 0, 0, 0, 0];
 
 type Results = [Vec<f64>; 3];
 
-// What every rank gets from the three collectives along `axis`, and how many of them went in two levels.
+// The results of the three collectives along `axis` on every rank, and the number of them that ran in two levels.
 fn collectives(
     degrees: &'static str,
     axis: Axis,
@@ -36,7 +36,7 @@ fn collectives(
             .group(axis, Purpose::Main)?
             .expect("an axis with ranks");
         let (me, size, stream) = (group.rank(), group.size(), device.compute());
-        // Quarters, which sums of eight hold exactly even in 16 bits.
+        // Quarters, whose sums of eight are exact even in 16 bits.
         let number = |place: usize| (place * 7 % 13) as f64 * 0.25 + me as f64;
         let numbers = |range: std::ops::Range<usize>| range.map(number).collect::<Vec<_>>();
         let (total, own, before) = (counts.total(size), counts.of(me), counts.before(me));
@@ -110,7 +110,7 @@ fn both_forms_of_a_collective_give_the_same() {
 
 #[test]
 fn groups_that_no_two_levels_fit_stay_flat() {
-    // Inside a node, one rank on each node, and nodes of unlike size.
+    // Inside a node, one rank per node, and nodes of different sizes.
     let cases: [(&str, Axis, &[usize]); 3] = [
         ("x=4,data=2", Axis::X, &TWO_OF_FOUR),
         ("x=4,data=2", Axis::Data, &TWO_OF_FOUR),
@@ -187,7 +187,7 @@ fn a_machine_decides_which_form_runs() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("slow_to_start.toml");
     std::fs::write(&path, slow_to_start.to_toml()).unwrap();
-    // Three starts in place of one cost more than the shorter way across.
+    // Three start-up costs instead of one exceed the gain from the shorter path.
     assert_eq!(on(&path.to_string_lossy()), 0);
     assert!(on("laptop") > 0, "a slow network is crossed by fewer bytes");
 }

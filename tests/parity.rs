@@ -1,9 +1,10 @@
 //! The serial program is the oracle: every grid gives its losses and gradients.
 //!
-//! Sums over shards are taken in another order than the serial program's, so results differ by rounding alone. In f64
-//! losses, norms and gradients are compared over ten steps. In f32 losses are, and gradients at equal weights: later
-//! ones are those of other weights, because AdamW divides by the size of a gradient and so makes a whole step of what
-//! rounding leaves in one that is zero (that of a key's bias, which softmax does not see).
+//! Sums over shards are taken in another order than in the serial program, so results differ only by rounding. In
+//! f64, losses, norms and gradients are compared over ten steps. In f32, losses are compared, and gradients at
+//! equal weights. Later gradients belong to different weights, because AdamW divides by the size of a gradient. It
+//! thus makes a full step from the rounding in a gradient that is zero, such as that of a key's bias, which softmax
+//! does not see.
 
 use families::GptFamily;
 use grid::{Degrees, factorisations};

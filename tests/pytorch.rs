@@ -1,4 +1,4 @@
-//! An outside reference: PyTorch's logits, losses and gradients for the same weights, from tests/fixtures/make.py.
+//! An external reference: PyTorch's logits, losses and gradients for the same weights, from tests/fixtures/make.py.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -15,8 +15,8 @@ use train::{Config, checkpoint::PlainFile, config::Precision, optimiser::RateSch
 
 type Tensors = BTreeMap<String, Vec<f64>>;
 
-/// A reference's tensors under our names: matrices of linear layers are stored out x in by PyTorch (but not by GPT-2's
-/// own layers), and GPT-2 keeps queries, keys and values in one.
+/// A reference's tensors under our names. PyTorch stores matrices of linear layers as out x in (except in GPT-2's
+/// own layers), and GPT-2 keeps queries, keys and values in one matrix.
 fn ours(file: &PlainFile, prefix: &str, family: GptFamily) -> Tensors {
     let mut tensors = Tensors::new();
     for name in file.names() {
@@ -188,7 +188,7 @@ fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Fo
     }
 }
 
-/// The model's logits on one rank, of all tokens.
+/// The model's logits for all tokens, on one rank.
 fn logits(config: Config, weights: Tensors, ids: Vec<u32>) -> Vec<f64> {
     let shared = Arc::new((config, weights, ids));
     let results = ranks(1, move |world, device| {
@@ -311,7 +311,7 @@ fn check(name: &str, family: GptFamily) {
                 .zip(theirs)
                 .map(|(a, b)| (a - b).abs())
                 .fold(0.0, f64::max);
-            // A key bias has no gradient but rounding.
+            // A key bias has only rounding as its gradient.
             let scale = largest(theirs).max(1e-2);
             assert!(
                 apart <= 1e-4 * scale,

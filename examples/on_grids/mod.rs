@@ -1,9 +1,10 @@
-//! Runs one program on several grids: shared by the examples that compare losses.
+//! Runs one program on several grids; shared by the examples that compare losses.
 
 use fascicle::{launch, prelude::*, train};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// What every rank of a grid such as `x=2,pipeline=2` gives; `None` where mpirun started another number of processes.
+/// The results of all ranks of a grid such as `x=2,pipeline=2`; `None` if mpirun started another number of
+/// processes.
 pub fn on<T: Serialize + DeserializeOwned + Send + 'static>(
     grid: &str,
     body: impl Fn(&Context) -> train::Result<T> + Send + Sync + 'static,
@@ -20,7 +21,7 @@ pub fn on<T: Serialize + DeserializeOwned + Send + 'static>(
 /// Prints the last of these losses.
 ///
 /// # Panics
-/// When one of them is not that of the serial program.
+/// If one of them differs from the serial program's.
 pub fn same(what: &str, losses: &[f64], serial: &[f64]) {
     assert_eq!(losses.len(), serial.len(), "{what}");
     for (step, (found, expected)) in losses.iter().zip(serial).enumerate() {

@@ -1,53 +1,54 @@
-//! The chapter `docs/predictions.md`, written by the program that it is about.
+//! The chapter `docs/predictions.md`, written by the program that it describes.
 
 use crate::{Result, improvements, point::Point, report, rows, rows::Row, simulate};
 use plan::{Outcome, Preset, Request, search};
 use std::{fmt::Write, time::Duration};
 
-/// Where the improvements are shown: AxoNN's largest published runs on either machine.
+/// The runs on which the improvements are shown: AxoNN's largest published run on each machine.
 const IMPROVED: [(&str, usize, &str); 2] = [
     ("perlmutter", 4096, "gpt-40b"),
     ("frontier", 16_384, "gpt-160b"),
 ];
 
-const BEGINNING: &str = "# Predictions, and how far off they are
+const BEGINNING: &str = "# Predictions and their errors
 
 Written by `cargo run --release --example weak_scaling -- --report --write docs/predictions.md`; do not edit.
 
-Every number below is a training step of the real program on the simulated vendor, with a machine's description from
-`crates/grid/machines/`: physical constants with their sources, the same for every run, and no factor for any of them.
-What is published, with its settings and sources, is in `examples/weak_scaling/published.toml`.
+Every number below comes from a training step of the real program on the simulated vendor. The machine descriptions are in
+`crates/grid/machines/`. They hold physical constants with their sources, are the same for every run, and have no
+run-specific factors. The published figures, with their settings and sources, are in
+`examples/weak_scaling/published.toml`.
 
 ## Published steps
 
-AxoNN's runs computed every layer again, overlapped collectives in backward alone, reduced gradients after it, tensor by
-tensor, and had no pipeline. Their grids are not published: the best one that the planner finds stands for them.
+AxoNN's runs recomputed every layer, overlapped collectives only in backward, reduced gradients after it, tensor by tensor,
+and had no pipeline. Their grids are not published, so the best grid that the planner finds stands for them.
 
 ";
 
 const MISSES: &str = "
-Two kinds of run are further off than the others. Of Alps one step is published and neither its batch nor its grid; its
-6,144 devices divide the batch that is assumed here only if an axis of tensor parallelism has a factor of 3 and spans nodes.
-MT-NLG's steps took longer than Megatron-LM's with the same sizes on the same machine (529.6B above), which are met: what made
-them so is not known here, and attention that stores its scores, as theirs did, is not in the machine's description.
+Two kinds of run have larger errors than the others. For Alps, one step is published, without its batch or its grid. Its
+6,144 devices divide the batch that we assume only if a tensor-parallel axis has a factor of 3 and spans nodes. MT-NLG's steps
+took longer than those of Megatron-LM with the same sizes on the same machine (529.6B above), which we predict well. We do not
+know why they took longer. MT-NLG's attention stored its scores, which the machine description does not model.
 ";
 
 const IMPROVEMENTS: &str = "
 ## What each improvement buys
 
-From the published settings to this library's defaults, one switch after the other; each line keeps those above it, and
-the planner chooses grid and micro-batches anew. Percent of peak is quoted as the field does: computing layers again counts
-as work, so it can fall while the step gets faster; the column beside it counts the model's own work alone.
+The tables go from the published settings to this library's defaults, one switch at a time. Each line keeps the switches
+above it, and the planner chooses grid and micro-batches again. Percent of peak follows the field's convention: recomputation
+counts as work, so the percentage can fall while the step gets faster. The column beside it counts only the model's own work.
 
 ";
 
 const TABLES: &str = "
 ## Weak scaling
 
-AxoNN's table of models, 16.8M tokens a batch. `--simulate --machine NAME` draws the plot of each.
+These are the models of AxoNN's table, with 16.8M tokens per batch. `--simulate --machine NAME` draws the plot of each machine.
 ";
 
-/// The chapter, from the report's lines and what is simulated for it.
+/// The chapter, made from the report's lines and from simulations.
 ///
 /// # Errors
 /// Those of the planner.
@@ -65,7 +66,7 @@ pub fn text(lines: &[report::Line], budget: Duration) -> Result<String> {
     Ok(text)
 }
 
-// What it is worth to choose a product's variant by timing, where that matters most.
+// The benefit of choosing a GEMM's variant by timing, where it matters most.
 fn tuning(budget: Duration) -> Result<String> {
     let row = Row::new("frontier", 32_768, "gpt-320b");
     let tuned = row.request(Preset::PublishedAxonn, budget)?;
@@ -83,11 +84,11 @@ fn tuning(budget: Duration) -> Result<String> {
     let (fastest, avoiding) = (best(&tuned)?, best(&written)?);
     let same = plan::simulate(&written, &fastest.candidate, false)?;
     Ok(format!(
-        "\n### Variants of products\n\nA gradient of weights is a product with its left factor transposed. On MI250X that \
-         variant is slow at large sizes, and AxoNN chose the fastest by timing. All other numbers here take the fastest; \
-         `fascicle plan --untuned` takes products as they are written. {} on {} devices of Frontier, published settings: \
-         {:.1} s a batch with the fastest ({}), {:.1} s as written on that grid, and {:.1} s as written on a grid that \
-         keeps products below those sizes ({}).\n",
+        "\n### GEMM variants\n\nThe gradient of a weight is a GEMM whose left factor is transposed. On MI250X that \
+         variant is slow at large sizes, and AxoNN chose the fastest variant by timing. All other numbers here use the \
+         fastest variant; `fascicle plan --untuned` runs GEMMs as they are written. {} on {} devices of Frontier, published settings: \
+         {:.1} s per batch with the fastest ({}), {:.1} s as written on that grid, and {:.1} s as written on a grid that \
+         keeps GEMMs below those sizes ({}).\n",
         row.model,
         row.devices,
         fastest.step_s,
@@ -100,7 +101,7 @@ fn tuning(budget: Duration) -> Result<String> {
 
 fn table(machine: &str, budget: Duration) -> Result<String> {
     let mut text = String::from(
-        "| devices | model | published settings: s a batch | % of peak | our settings: s a batch | % of peak | our grid |\n\
+        "| devices | model | published settings: s per batch | % of peak | our settings: s per batch | % of peak | our grid |\n\
          |---:|---|---:|---:|---:|---:|---|\n",
     );
     for row in rows::rows(machine)? {

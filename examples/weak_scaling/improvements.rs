@@ -1,24 +1,25 @@
-//! What each improvement over the published settings buys: switched on one after the other, with the best grid each time.
+//! The benefit of each improvement over the published settings, switched on one after the other, with the best grid
+//! each time.
 
 use crate::{Result, point::Point, report::grid, rows::Row};
 use fascicle::parallel::{Hierarchical, Overlap};
 use plan::{Candidate, Outcome, Preset, Request, report::shares, search, simulate};
 use std::{fmt::Write, time::Duration};
 
-/// An improvement, and the request with it and all before it.
+/// An improvement, and the request with it and all improvements before it.
 type Rung = (&'static str, fn(Request) -> Request);
 
 const RUNGS: [Rung; 8] = [
     ("published settings", published),
     ("weights gathered ahead in forward too", gathered_ahead),
-    ("gradients reduced in buckets, behind backward", bucketed),
+    ("gradients reduced in buckets, during backward", bucketed),
     ("collectives in two levels over nodes", two_levels),
-    ("gathered weights kept where memory allows", kept),
+    ("gathered weights kept if memory allows", kept),
     (
-        "layers computed again only where memory asks for it",
+        "layers recomputed only if memory requires it",
         recomputed_where_needed,
     ),
-    ("optimiser's state shared over Data", sharded),
+    ("optimiser's state sharded over Data", sharded),
     ("pipeline allowed", staged),
 ];
 
@@ -93,7 +94,7 @@ fn staged(request: Request) -> Request {
 pub fn section(row: &Row, budget: Duration) -> Result<String> {
     let request = row.request(Preset::Ours, budget)?;
     let mut text = format!(
-        "### {} on {} devices of {}\n\n| with | s a batch | gain | % of peak | % without recomputation | grid |\n\
+        "### {} on {} devices of {}\n\n| with | s per batch | gain | % of peak | % without recomputation | grid |\n\
          |---|---:|---:|---:|---:|---|\n",
         request.model_name, row.devices, request.machine.title
     );
@@ -125,7 +126,7 @@ pub fn section(row: &Row, budget: Duration) -> Result<String> {
     Ok(text)
 }
 
-// A switch is only used where it helps, so what was best before it is a candidate too.
+// A switch is used only where it helps, so the best candidate before it remains a candidate.
 fn best(request: &Request, before: Option<&Candidate>) -> Result<Outcome> {
     let found = search(request)?
         .best
@@ -166,7 +167,7 @@ fn rest(request: &Request, outcome: &Outcome) -> String {
     )
 }
 
-// Seconds that the model's own work takes at the advertised peak: no recomputation.
+// Seconds that the model's own work takes at the advertised peak, without recomputation.
 fn useful_s(request: &Request, outcome: &Outcome) -> f64 {
     let without = Candidate {
         recompute: false,
@@ -176,7 +177,7 @@ fn useful_s(request: &Request, outcome: &Outcome) -> f64 {
         / request.flop(outcome.candidate.recompute)
 }
 
-/// What a step loses, the largest first: compute below the advertised peak, and all that is not compute.
+/// The losses of a step, largest first: compute below the advertised peak, and everything other than compute.
 fn losses(request: &Request, outcome: &Outcome) -> Vec<(String, f64)> {
     let is_work = |what: &str| matches!(what, "products" | "attention");
     let (work, other): (Vec<_>, Vec<_>) = shares(outcome)
@@ -185,7 +186,7 @@ fn losses(request: &Request, outcome: &Outcome) -> Vec<(String, f64)> {
     let computed: f64 = work.iter().map(|share| share.seconds).sum();
     let below = computed - useful_s(request, outcome);
     let mut losses = vec![(
-        "products and attention below the advertised peak".to_owned(),
+        "GEMMs and attention below the advertised peak".to_owned(),
         below,
     )];
     losses.extend(other.into_iter().map(|share| (share.what, share.seconds)));
@@ -201,8 +202,8 @@ fn against(published: &Point, outcome: &Outcome) -> String {
         ..
     } = published;
     format!(
-        "\nAxoNN reports {pflops:.1} Pflop/s here ({percent_of_peak:.0} % of peak), {step_s:.2} s a batch. With all of the \
-         above a batch takes {:.2} s, {:.0} % less, at {:.1} Pflop/s.\n",
+        "\nAxoNN reports {pflops:.1} Pflop/s here ({percent_of_peak:.0} % of peak), {step_s:.2} s per batch. With all of the \
+         above, a batch takes {:.2} s, {:.0} % less, at {:.1} Pflop/s.\n",
         outcome.step_s,
         gain_percent(*step_s, outcome.step_s),
         outcome.flops / 1e15
@@ -212,8 +213,7 @@ fn against(published: &Point, outcome: &Outcome) -> String {
 fn held_back(request: &Request, outcome: &Outcome) -> String {
     let share = |seconds: f64| 100.0 * seconds / outcome.step_s;
     let losses = losses(request, outcome);
-    let mut text =
-        String::from("\nWhat the step then loses, and what holds it back most comes first:");
+    let mut text = String::from("\nThe remaining losses of the step, largest first:");
     for (what, seconds) in losses.iter().filter(|(_, seconds)| share(*seconds) >= 0.5) {
         let _ = write!(text, " {what} {seconds:.2} s ({:.1} %);", share(*seconds));
     }

@@ -1,4 +1,4 @@
-//! Weak scaling: a model that grows with the machine, simulated, measured, and set beside what others published.
+//! Weak scaling: a model that grows with the machine, simulated, measured, and compared with published results.
 //!
 //! ```text
 //! cargo run --release --example weak_scaling -- --simulate --machine perlmutter
@@ -6,9 +6,10 @@
 //! cargo run --release --example weak_scaling -- --report
 //! ```
 //!
-//! `perlmutter.sbatch` and `frontier.sbatch` measure a row on the machine itself. Points gather in the folder of `--out`,
-//! with a table and the plot beside them; a later run adds to them. Read in this order: `rows`, `point`, `points`,
-//! `table`, `plot`; then `simulate`, `team`, `measure`; then `published`, `report`, `improvements`, `chapter`.
+//! `perlmutter.sbatch` and `frontier.sbatch` measure a row on the machine itself. Points accumulate in the folder
+//! of `--out`, with a table and the plot beside them; a later run adds to them. Read in this order: `rows`,
+//! `point`, `points`, `table`, `plot`; then `simulate`, `team`, `measure`; then `published`, `report`,
+//! `improvements`, `chapter`.
 
 #![forbid(unsafe_code)]
 
@@ -33,18 +34,18 @@ use std::{error::Error, fs, path::PathBuf, process::ExitCode, time::Duration};
 /// The result of this program's parts.
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Time of a batch on more and more devices.
+/// Time per batch on growing numbers of devices.
 #[derive(Parser, Debug)]
 struct Arguments {
     #[command(flatten)]
     mode: Mode,
-    /// perlmutter, frontier, alps, laptop, or a machine's file
+    /// perlmutter, frontier, alps, laptop, or the file of a machine description
     #[arg(long, value_name = "NAME|FILE", default_value = "perlmutter")]
     machine: String,
-    /// Only the row of so many devices
+    /// Only the row with this number of devices
     #[arg(long, value_name = "N")]
     devices: Option<usize>,
-    /// With --devices: another model than the table's
+    /// With --devices: a model other than the table's
     #[arg(long, value_name = "NAME", requires = "devices")]
     model: Option<String>,
     /// Only these settings: ours, or published-axonn

@@ -1,4 +1,4 @@
-//! The plot people know: time of a batch over devices, with the percent of peak at every point.
+//! The customary plot: time per batch over devices, with the percent of peak at every point.
 
 use crate::{
     Result,
@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 const SIZE: (u32, u32) = (960, 600);
 const SCALE: f32 = 2.0;
 
-/// The points of one origin and settings, and how they are drawn.
+/// The points of one origin and settings, and their style.
 struct Series<'a> {
     title: &'static str,
     colour: RGBColor,
@@ -25,11 +25,12 @@ struct Series<'a> {
     points: Vec<&'a Point>,
 }
 
-/// Where a point's label lies: pixels to the right of its mark and below it, and which end of the text is there. Series
-/// that lie close have theirs on different sides.
+/// The position of a point's label: pixels to the right of its mark and below it, and which end of the text is
+/// there. Series that lie close together have their labels on different sides.
 type Label = (i32, i32, HPos);
 
-/// Title, origin, settings, colour (readable for the colour-blind), whether a line joins them, where labels lie.
+/// Title, origin, settings, colour (readable for the colour-blind), whether a line joins the points, label
+/// position.
 type Style = (&'static str, PointKind, &'static str, RGBColor, bool, Label);
 
 const STYLES: [Style; 4] = [
@@ -131,7 +132,7 @@ fn draw(svg: &mut String, machine: &str, points: &[Point]) -> Result<()> {
 fn axes(chart: &mut Chart<'_, '_>, ticks: usize, points: &[Point]) -> Result<()> {
     let mut mesh = chart.configure_mesh();
     mesh.x_desc("devices")
-        .y_desc("seconds a batch")
+        .y_desc("seconds per batch")
         .axis_desc_style(("sans-serif", 18));
     mesh.label_style(("sans-serif", 16))
         .light_line_style(WHITE)
@@ -140,7 +141,7 @@ fn axes(chart: &mut Chart<'_, '_>, ticks: usize, points: &[Point]) -> Result<()>
     mesh.x_labels(ticks)
         .x_label_formatter(&|exponent| devices(*exponent))
         .draw()?;
-    // Counts between the ticks have a label of their own below the axis.
+    // Counts between the ticks have their own label below the axis.
     let style = ("sans-serif", 16)
         .into_font()
         .color(&BLACK)
@@ -193,7 +194,7 @@ fn draw_series(chart: &mut Chart<'_, '_>, series: Series<'_>) -> Result<()> {
     Ok(())
 }
 
-// The axis of devices is drawn over exponents of 2, so that a doubling is always as far.
+// The axis of devices shows exponents of 2, so that each doubling has the same width.
 fn place(point: &Point) -> (f64, f64) {
     ((point.devices as f64).log2(), point.step_s)
 }
@@ -207,7 +208,7 @@ fn devices(exponent: f64) -> String {
     }
 }
 
-// From 0 seconds, and with room beside the outermost points for their labels.
+// From 0 seconds, with room for labels beside the outermost points.
 fn frame(points: &[Point]) -> (Range<f64>, Range<f64>) {
     let exponents = points.iter().map(|point| place(point).0);
     let (low, high) = exponents.fold((f64::INFINITY, 0.0_f64), |(low, high), x| {
@@ -217,7 +218,7 @@ fn frame(points: &[Point]) -> (Range<f64>, Range<f64>) {
     (low - 0.4..high + 0.4, 0.0..longest * 1.2)
 }
 
-/// An SVG as PNG. Its text is set in a font that the program carries: a compute node may have none.
+/// Renders an SVG as PNG. Its text uses a font that the program carries, because a compute node may have none.
 ///
 /// # Errors
 /// Those of the renderer.
@@ -254,7 +255,7 @@ mod tests {
         for word in [
             "Weak scaling on perlmutter",
             "devices",
-            "seconds a batch",
+            "seconds per batch",
             "45 %",
             "512",
             "1024",

@@ -1,4 +1,4 @@
-//! A point of the plot: how long a step takes on so many devices, and how it is run there.
+//! A point of the plot: the time of a step on a number of devices, and how it is run there.
 
 use crate::{Result, rows::Row};
 use plan::{Candidate, Outcome, Request};
@@ -31,32 +31,32 @@ pub struct Point {
     pub kind: PointKind,
     /// Seconds of a batch.
     pub step_s: f64,
-    /// Of the whole job.
+    /// Of the full job.
     pub pflops: f64,
     /// Of the advertised peak.
     pub percent_of_peak: f64,
-    /// On the fullest rank, where it is known.
+    /// On the fullest rank, if known.
     pub memory_gib: Option<f64>,
-    /// How it is run, where it is known.
+    /// How it is run, if known.
     pub run: Option<Run>,
 }
 
-/// A candidate in the words of a configuration.
+/// A candidate in the terms of a configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Ranks along each axis.
     pub grid: String,
     /// Axes, fastest varying first.
     pub order: String,
-    /// Micro-batches of a replica.
+    /// Micro-batches per replica.
     pub micro_batches: usize,
-    /// Whether layers are computed again in backward.
+    /// Whether layers are recomputed in backward.
     pub recompute: bool,
     /// Name of the pipeline's schedule.
     pub schedule: String,
-    /// Whether the optimiser's state is shared over Data.
+    /// Whether the optimiser's state is sharded over Data.
     pub sharded_optimiser: bool,
-    /// Whether gathered weights stay from forward to backward.
+    /// Whether gathered weights are kept from forward to backward.
     pub keep_gathered: bool,
 }
 
@@ -89,7 +89,7 @@ impl Point {
         }
     }
 
-    /// What the simulated vendor said of a row.
+    /// The simulated vendor's result for a row.
     pub fn simulated(row: &Row, request: &Request, outcome: &Outcome) -> Point {
         let memory_gib = Some(outcome.memory() as f64 / f64::from(1 << 30));
         let point = Point::new(
@@ -105,7 +105,7 @@ impl Point {
         }
     }
 
-    /// Whether a newer `other` takes this one's place.
+    /// Whether a newer `other` replaces this one.
     pub fn is_same_as(&self, other: &Point) -> bool {
         let key = |point: &Point| {
             (
@@ -136,7 +136,7 @@ impl Run {
     /// The candidate that these words describe.
     ///
     /// # Errors
-    /// Words of an edited file that name no grid, order or schedule.
+    /// If the text of an edited file names no valid grid, order or schedule.
     pub fn candidate(&self) -> Result<Candidate> {
         Ok(Candidate {
             degrees: self.grid.parse()?,

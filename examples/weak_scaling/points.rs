@@ -1,4 +1,4 @@
-//! The points of a machine in a folder: as JSON that later runs add to, as a table and as the plot.
+//! The points of a machine in a folder: as JSON that later runs extend, as a table and as the plot.
 
 use crate::{
     Result, plot,
@@ -10,12 +10,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The file that a machine's points are kept in.
+/// The file that stores a machine's points.
 fn file(dir: &Path, machine: &str) -> PathBuf {
     dir.join(format!("{machine}.json"))
 }
 
-/// The points that are there already; none where there is no file yet.
+/// The existing points; empty if there is no file yet.
 ///
 /// # Errors
 /// A file that cannot be read, or that holds no points.
@@ -28,7 +28,7 @@ pub fn read(dir: &Path, machine: &str) -> Result<Vec<Point>> {
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
-/// Adds points to the machine's file, newer ones in place of older ones, and draws table and plot anew.
+/// Adds points to the machine's file, where newer ones replace older ones, and regenerates table and plot.
 ///
 /// # Errors
 /// Files that cannot be written.
@@ -55,7 +55,7 @@ fn merged(mut points: Vec<Point>, new: Vec<Point>) -> Vec<Point> {
     points
 }
 
-/// The plan that a run of `devices` is to follow: the simulated one with this library's settings.
+/// The plan that a run on `devices` follows: the simulated one with this library's settings.
 pub fn planned(points: &[Point], devices: usize) -> Option<&Point> {
     let ours = |point: &&Point| point.kind == PointKind::Simulated && point.settings == "ours";
     points

@@ -1,4 +1,4 @@
-//! What others measured: `published.toml`, and the request that repeats each of its runs.
+//! Published measurements: `published.toml`, and the request that repeats each of its runs.
 
 use crate::{
     Result,
@@ -25,11 +25,11 @@ pub struct Published {
     pub machine: String,
     /// Devices of the job.
     pub devices: usize,
-    /// What the figure counts.
+    /// The quantity that the figure measures.
     pub unit: Unit,
     /// The figure.
     pub value: f64,
-    /// How far off a prediction may be.
+    /// The permitted error of a prediction.
     pub within_percent: Option<f64>,
     /// Where it was published.
     pub source: String,
@@ -47,17 +47,17 @@ pub struct Published {
     gather_wide: bool,
 }
 
-/// What a published figure counts.
+/// The quantity that a published figure measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Pflop/s of the whole job.
+    /// Pflop/s of the full job.
     Pflops,
     /// Of the advertised peak.
     PercentOfPeak,
     /// Tflop/s of one device.
     TflopsPerDevice,
-    /// Seconds of a step.
+    /// Seconds per step.
     StepS,
 }
 
@@ -81,14 +81,14 @@ fn bf16() -> Precision {
 /// All published steps.
 ///
 /// # Errors
-/// A line of the file that cannot be.
+/// An invalid line of the file.
 pub fn all() -> Result<Vec<Published>> {
     let file: File = toml::from_str(POINTS).map_err(|error| format!("published.toml: {error}"))?;
     Ok(file.point)
 }
 
 impl Published {
-    /// What the planner is asked to repeat this run.
+    /// The request to the planner that repeats this run.
     ///
     /// # Errors
     /// Names that do not exist.
@@ -178,13 +178,13 @@ impl Published {
 }
 
 impl Unit {
-    /// The unit in words.
+    /// The unit as text.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Pflops => "Pflop/s",
             Unit::PercentOfPeak => "% of peak",
-            Unit::TflopsPerDevice => "Tflop/s a device",
-            Unit::StepS => "s a step",
+            Unit::TflopsPerDevice => "Tflop/s per device",
+            Unit::StepS => "s per step",
         }
     }
 }

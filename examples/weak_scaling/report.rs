@@ -1,4 +1,4 @@
-//! The report of errors: every published step, predicted.
+//! The report of errors: a prediction for every published step.
 
 use crate::{
     Result,
@@ -37,12 +37,12 @@ pub fn lines(budget: Duration) -> Result<Vec<Line>> {
 }
 
 impl Line {
-    /// How far the prediction lies above the published figure, in percent of it.
+    /// The difference between the prediction and the published figure, in percent of the latter.
     pub fn error_percent(&self) -> f64 {
         100.0 * (self.predicted / self.published.value - 1.0)
     }
 
-    /// Whether the prediction is as near as it has to be.
+    /// Whether the prediction is as close as required.
     pub fn holds(&self) -> bool {
         self.published
             .within_percent
@@ -108,7 +108,7 @@ fn summary(lines: &[Line]) -> String {
     )
 }
 
-/// The names of the lines that are too far off.
+/// The names of the lines whose error is too large.
 pub fn broken(lines: &[Line]) -> Vec<String> {
     let broken = lines.iter().filter(|line| !line.holds());
     broken

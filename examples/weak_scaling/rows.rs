@@ -1,4 +1,4 @@
-//! The rows of the table: which model on how many devices of which machine.
+//! The rows of the table: a model, a number of devices and a machine.
 
 use crate::Result;
 use fascicle::families::{GptConfig, families};
@@ -7,7 +7,7 @@ use fascicle::train::config::Precision;
 use plan::{Preset, Request};
 use std::time::Duration;
 
-/// One row: a model that is as much larger than the one before as the machine is.
+/// One row: its model grows in proportion to the machine.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The machine's name or file.
@@ -46,7 +46,7 @@ const PUBLISHED: [(&str, &[(usize, &str)]); 3] = [
     ),
 ];
 
-/// The first rows at a size for a laptop, with the grid of each: Z and Data grow, as widths divide by no more.
+/// The first rows at laptop size, with the grid of each: Z and Data grow, because widths are not divisible by more.
 const TOY: [(usize, &str, &str); 4] = [
     (1, "5b", "x=1"),
     (2, "10b", "data=2"),
@@ -54,18 +54,18 @@ const TOY: [(usize, &str, &str); 4] = [
     (8, "40b", "z=2,data=4"),
 ];
 
-/// A toy model is so many times narrower, in width and in heads' size, than the one it is named after.
+/// A toy model is this many times narrower, in width and head size, than the model after which it is named.
 const NARROWER: usize = 32;
 
-/// What a toy is called: after its model.
+/// Prefix of a toy's name, followed by its model.
 const TOY_PREFIX: &str = "toy-gpt-";
 
-/// Machines with rows of their own.
+/// Machines with their own rows.
 pub fn machines() -> Vec<&'static str> {
     PUBLISHED.iter().map(|(machine, _)| *machine).collect()
 }
 
-/// The rows of a machine. A machine without published runs gets the toys that its devices can hold.
+/// The rows of a machine. A machine without published runs gets the toys that fit on its devices.
 ///
 /// # Errors
 /// Those of the machine's file.
@@ -96,7 +96,7 @@ pub fn rows(machine: &str) -> Result<Vec<Row>> {
 }
 
 impl Row {
-    /// A row of one's own.
+    /// A row with the given values.
     pub fn new(machine: &str, devices: usize, model: &str) -> Row {
         Row {
             machine: machine.into(),
@@ -106,7 +106,7 @@ impl Row {
         }
     }
 
-    /// What the planner is asked for this row.
+    /// The request to the planner for this row.
     ///
     /// # Errors
     /// Unknown machines and models, by name.

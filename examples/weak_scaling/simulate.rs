@@ -1,13 +1,14 @@
-//! Rows on the simulated vendor: the planner's best for each.
+//! Rows on the simulated vendor: the planner's best candidate for each.
 
 use crate::{Result, point::Point, published, rows::Row};
 use plan::{Error, Preset, search};
 use std::time::Duration;
 
-/// The best way to run a row under each of the settings. What no device count of the machine can hold is told and left out.
+/// The best way to run a row under each of the settings. Rows that no device count of the machine can hold are
+/// reported and left out.
 ///
 /// # Errors
-/// Names and numbers that cannot be.
+/// Invalid names and numbers.
 pub fn row(row: &Row, settings: &[Preset], budget: Duration) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for preset in settings {

@@ -3,11 +3,11 @@
 use crate::point::{Point, Run};
 use std::fmt::Write;
 
-/// One line for each point, in the order of devices.
+/// One line per point, in the order of devices.
 pub fn text(points: &[Point]) -> String {
     let mut text = format!(
         "{:>8}  {:<14} {:<10} {:<16} {:>10} {:>11} {:>7} {:>10}  run\n",
-        "devices", "model", "", "settings", "s a batch", "Pflop/s", "% peak", "memory"
+        "devices", "model", "", "settings", "s/batch", "Pflop/s", "% peak", "memory"
     );
     for point in points {
         let memory = point
@@ -32,7 +32,7 @@ pub fn text(points: &[Point]) -> String {
     text
 }
 
-// Toys reach thousand-millionths of what the machines do.
+// Toys reach a billionth of a machine's speed.
 fn pflops(pflops: f64) -> String {
     if pflops < 0.1 {
         format!("{pflops:.2e}")
@@ -41,7 +41,7 @@ fn pflops(pflops: f64) -> String {
     }
 }
 
-/// How a point is run, in a few words.
+/// A short description of how a point is run.
 pub fn how(run: &Run) -> String {
     let mut words = vec![run.grid.clone(), format!("order {}", run.order)];
     words.push(format!("{} micro-batches", run.micro_batches));

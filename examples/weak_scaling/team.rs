@@ -1,4 +1,4 @@
-//! The ranks of a measured step, on the first vendor that this build carries and that finds a device.
+//! The ranks of a measured step, on the first vendor in this build that finds a device.
 
 use crate::Result;
 use fascicle::bootstrap::{self, World, local, processes};
@@ -10,10 +10,10 @@ use std::time::Duration;
 /// How long a rank waits for the others: joining thousands of processes takes a while.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The number of processes that `mpirun` or `srun` started, this one among them; `None` without them.
+/// The number of processes that `mpirun` or `srun` started, including this one; `None` without them.
 ///
 /// # Errors
-/// What keeps the launcher's library from starting.
+/// Whatever keeps the launcher's library from starting.
 pub fn started() -> Result<Option<usize>> {
     let Some(processes) = launcher() else {
         return Ok(None);
@@ -25,10 +25,10 @@ fn launcher() -> Option<&'static dyn bootstrap::Processes> {
     registry::processes().filter(|_| bootstrap::detect().processes.is_some())
 }
 
-/// Runs `body` on every rank and gives what the ranks of this process returned.
+/// Runs `body` on every rank and returns the results of the ranks of this process.
 ///
 /// # Errors
-/// The first rank's failure; that no vendor finds a device.
+/// The first failure of a rank; if no vendor finds a device.
 pub fn run<T: Send + 'static>(
     ranks: usize,
     body: impl Fn(&World, &Device) -> train::Result<T> + Send + Sync + 'static,

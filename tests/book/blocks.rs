@@ -4,8 +4,8 @@ use crate::pages::{Block, blocks, pages, read};
 use fascicle::{registry, train::Config};
 use std::{collections::BTreeMap, process::Command};
 
-/// The blocks whose fence says `language`, with the page and line of each. A second word after a comma says that a block
-/// is something else than the usual: `toml,manifest` is no configuration.
+/// The blocks whose fence names `language`, with the page and line of each. A second word after a comma marks an
+/// unusual block: `toml,manifest` is not a configuration.
 fn written(language: &str) -> Vec<(String, Block)> {
     let others = ["README.md", "CONTRIBUTING.md"].map(str::to_owned);
     let all = pages().into_iter().chain(others);
@@ -24,7 +24,7 @@ fn every_configuration_can_be_read_and_fits_itself() {
     let configurations = written("toml");
     assert!(!configurations.is_empty());
     for (place, block) in configurations {
-        // A manifest of cargo is no configuration, and GitHub colours nothing behind a comma.
+        // A cargo manifest is not a configuration, but GitHub ignores highlighting with a comma.
         if block.text.starts_with("[dependencies]") {
             continue;
         }
@@ -38,7 +38,7 @@ fn every_configuration_can_be_read_and_fits_itself() {
     }
 }
 
-/// The words of a command line behind the program's name, up to what the shell takes for itself.
+/// The words of a command line after the program's name, up to anything that the shell interprets.
 fn words(line: &str) -> Option<Vec<String>> {
     let line = line.split(" #").next().unwrap();
     let mut words = line
@@ -66,7 +66,7 @@ impl Program {
         })
     }
 
-    /// What a command line names and the program does not have.
+    /// The first thing that a command line names and the program does not have.
     fn unknown(&mut self, words: &[String]) -> Option<String> {
         let is_name = |word: &&String| word.chars().all(|letter| letter.is_ascii_lowercase());
         let mut subcommand = words.first().filter(is_name)?.clone();
@@ -75,7 +75,7 @@ impl Program {
         }
         if let Some(second) = words.get(1).filter(is_name) {
             let longer = format!("{subcommand} {second}");
-            // `bench` and `checkpoint` have subcommands, which their usage announces.
+            // `bench` and `checkpoint` have subcommands, as their usage shows.
             if self.help(&subcommand).contains("<COMMAND>") {
                 match self.help(&longer).is_empty() {
                     true => return Some(longer),

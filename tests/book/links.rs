@@ -52,7 +52,7 @@ fn plain(path: &Path) -> PathBuf {
         })
 }
 
-/// What is wrong with a link of that page, if anything is.
+/// What is wrong with a link of that page, if anything.
 fn fault(page: &str, text: &str, link: &str) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;

@@ -1,4 +1,4 @@
-//! The pages of the manual, and what stands in their blocks of code.
+//! The pages of the manual, and the content of their code blocks.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -23,14 +23,14 @@ pub fn pages() -> Vec<String> {
     pages
 }
 
-/// A block of code: what stands behind its opening fence, the number of its first line, its text.
+/// A code block: the text after its opening fence, the number of its first line, its content.
 pub struct Block {
     pub info: String,
     pub line: usize,
     pub text: String,
 }
 
-/// The blocks of code of a page, and the page without them.
+/// The code blocks of a page, and the page without them.
 pub fn blocks(page: &str) -> (Vec<Block>, String) {
     let (mut blocks, mut prose) = (Vec::<Block>::new(), String::new());
     let mut open = false;

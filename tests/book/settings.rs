@@ -1,4 +1,4 @@
-//! `docs/settings.md` is made from the structures that the parser fills.
+//! `docs/settings.md` is generated from the structs that the parser fills.
 
 use crate::pages::{read, root};
 use fascicle::{
@@ -11,7 +11,7 @@ const PAGE: &str = "docs/settings.md";
 const RENEW: &str = "cargo test --test book -- --ignored renew_the_settings";
 const BEGIN: &str = "<!-- The tables below are made from the code";
 
-/// The part of the page that is made: everything from `BEGIN` on.
+/// The generated part of the page: everything from `BEGIN` on.
 fn tables() -> String {
     let mut page = format!("{BEGIN}: {RENEW} -->\n");
     for (table, keys) in Config::keys() {
@@ -30,7 +30,7 @@ fn tables() -> String {
     page
 }
 
-/// The tables `[model]`, each once, with the families that take it.
+/// The tables `[model]`, each once, with the families that accept it.
 fn models() -> Vec<(Vec<String>, Vec<Key>)> {
     let mut tables: Vec<(Vec<String>, Vec<Key>)> = Vec::new();
     for (family, keys) in registry::families().keys() {

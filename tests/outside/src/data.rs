@@ -1,16 +1,15 @@
-//! Data of one's own: rows by their number, the same on every grid.
+//! Custom data: rows by their number, the same on every grid.
 
 use crate::model::FEATURES;
 use fascicle::{prelude::*, train};
 use std::ops::Range;
 
-/// Waves, and a number that follows from them.
+/// Waves, and a number derived from them.
 pub struct Waves;
 
 fn rows(first: u64, rows: Range<usize>) -> Rows {
-    let number = |row: usize, feature: usize| {
-        ((first as usize + row) * FEATURES + feature) as f64 * 0.37
-    };
+    let number =
+        |row: usize, feature: usize| ((first as usize + row) * FEATURES + feature) as f64 * 0.37;
     let row = |row: usize| (0..FEATURES).map(move |feature| number(row, feature).sin());
     let features: Vec<f64> = rows.clone().flat_map(row).collect();
     let wanted: Vec<f64> = features

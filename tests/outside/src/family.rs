@@ -1,4 +1,4 @@
-//! A family of one's own, which a configuration names as it names the library's.
+//! A custom family, which a configuration names like the library's own.
 
 use crate::{
     data::Waves,
@@ -53,7 +53,11 @@ impl Architecture for Sizes {
 
     fn columns(&self) -> Vec<(String, Vec<usize>, Values)> {
         vec![
-            ("features".into(), vec![FEATURES], vec![0.0f64; FEATURES].into()),
+            (
+                "features".into(),
+                vec![FEATURES],
+                vec![0.0f64; FEATURES].into(),
+            ),
             ("wanted".into(), vec![1], vec![0.0f64].into()),
         ]
     }

@@ -1,4 +1,4 @@
-//! A layer of one's own: an activation whose kernels this crate brings, forward and backward.
+//! A custom layer: an activation with its own kernels, forward and backward.
 
 use fascicle::{
     prelude::*,
@@ -29,7 +29,7 @@ static SOFTSIGN_BACKWARD: LazyLock<Arc<CustomKernel>> = LazyLock::new(|| {
     Arc::new(kernel)
 });
 
-/// The activation of a tensor of any layout: it acts on each element by itself.
+/// The activation, for a tensor of any layout, because it acts on each element separately.
 pub fn softsign(x: &DTensor) -> Result<DTensor> {
     let input = x.tensor().clone();
     let like = |tensor: &Tensor| Tensor::empty(tensor.device(), tensor.dtype(), tensor.shape());

@@ -1,7 +1,8 @@
-//! A program of somebody else's: everything that can be one's own is, and no file of the library was edited for it.
+//! A program outside the library: everything that can be customised is, and no file of the library was edited for
+//! it.
 //!
-//! It proves its model on every grid of up to 8 ranks, trains it by a configuration on its own vendor, saves on one grid and
-//! resumes on another, and asks the planner for a grid on Frontier.
+//! It proves its model on every grid of up to 8 ranks, trains it from a configuration on its own vendor, saves on
+//! one grid and resumes on another, and asks the planner for a grid on Frontier.
 
 mod data;
 mod family;
@@ -13,7 +14,11 @@ mod vendor;
 use data::Waves;
 use family::Residuals;
 use fascicle::{
-    Result, grid::machine::Machine, job, parallel::Context, registry, testing,
+    Result,
+    grid::machine::Machine,
+    job,
+    parallel::Context,
+    registry, testing,
     train::{Config, Trainer, trainer::StepDone},
 };
 use model::Residual;
@@ -33,7 +38,11 @@ const CONFIG: &str = r#"
 "#;
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let report = testing::check(|builder| Residual::new(builder, 6), Waves, &testing::Check::default())?;
+    let report = testing::check(
+        |builder| Residual::new(builder, 6),
+        Waves,
+        &testing::Check::default(),
+    )?;
     println!("{report}");
 
     let families = registry::families().with(Residuals);
@@ -44,17 +53,27 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let first = losses(&config, "x=2,z=2,pipeline=2", Some(6), Some(dir.clone()))?;
     let second = losses(&config, "y=2,data=2", None, Some(dir.clone()))?;
     for (found, wanted) in first.iter().chain(&second).zip(&uninterrupted) {
-        assert!((found - wanted).abs() <= 1e-9 * wanted.abs(), "{found}, needs {wanted}");
+        assert!(
+            (found - wanted).abs() <= 1e-9 * wanted.abs(),
+            "{found}, needs {wanted}"
+        );
     }
-    assert!(uninterrupted[11] < uninterrupted[0] / 4.0, "it learns: {uninterrupted:?}");
+    assert!(
+        uninterrupted[11] < uninterrupted[0] / 4.0,
+        "it learns: {uninterrupted:?}"
+    );
     println!("saved on x=2,z=2,pipeline=2, resumed on y=2,data=2: losses {uninterrupted:.4?}");
-    println!("{} kernels on {}", vendor::LAUNCHES.load(Ordering::Relaxed), vendor::COUNTING.name());
+    println!(
+        "{} kernels on {}",
+        vendor::LAUNCHES.load(Ordering::Relaxed),
+        vendor::COUNTING.name()
+    );
     std::fs::remove_dir_all(&dir)?;
 
     let plan = fascicle::plan::plan(config.model.clone(), &Machine::find("frontier")?, 64)?;
     let best = &plan.best[0];
     println!(
-        "on 64 GCDs of Frontier: grid {}, {:.1} us a step, the best of {} grids",
+        "on 64 GCDs of Frontier: grid {}, {:.1} us per step, the best of {} grids",
         best.candidate.degrees,
         best.step_s * 1e6,
         plan.best.len()
@@ -62,29 +81,36 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Losses of the steps up to `until`, or to the last, of the run in `dir`, on the vendor of this crate.
-fn losses(config: &Config, grid: &str, until: Option<u64>, dir: Option<PathBuf>) -> Result<Vec<f64>> {
+/// Losses of the steps up to `until`, or to the last step, of the run in `dir`, on this crate's vendor.
+fn losses(
+    config: &Config,
+    grid: &str,
+    until: Option<u64>,
+    dir: Option<PathBuf>,
+) -> Result<Vec<f64>> {
     let job = job().drivers([vendor::driver()]).grid(grid)?;
     let config = config.clone();
-    let mut ranks = job.settings(config.settings()).run(move |context: &Context| {
-        let build = |builder: &fascicle::nn::Builder| config.model.build(builder);
-        let options = config.trainer_options();
-        let mut trainer = Trainer::new(context, build, Lion { rate: 0.02 }, options)?;
-        if let Some(dir) = dir.as_ref().filter(|dir| dir.exists()) {
-            trainer.resume(dir)?;
-        }
-        let data = config.model.batches().expect("the family brings its data");
-        let mut losses = Vec::new();
-        let mut note = |_: &mut Trainer, done: &StepDone| -> Result<()> {
-            losses.push(done.result.loss);
-            Ok(())
-        };
-        trainer.fit(&*data, until.unwrap_or(config.training.steps), &mut note)?;
-        assert!(trainer.validate(&*data)?.is_finite());
-        if let Some(dir) = &dir {
-            trainer.save(dir)?;
-        }
-        Ok::<_, fascicle::Error>(losses)
-    })?;
+    let mut ranks = job
+        .settings(config.settings())
+        .run(move |context: &Context| {
+            let build = |builder: &fascicle::nn::Builder| config.model.build(builder);
+            let options = config.trainer_options();
+            let mut trainer = Trainer::new(context, build, Lion { rate: 0.02 }, options)?;
+            if let Some(dir) = dir.as_ref().filter(|dir| dir.exists()) {
+                trainer.resume(dir)?;
+            }
+            let data = config.model.batches().expect("the family brings its data");
+            let mut losses = Vec::new();
+            let mut note = |_: &mut Trainer, done: &StepDone| -> Result<()> {
+                losses.push(done.result.loss);
+                Ok(())
+            };
+            trainer.fit(&*data, until.unwrap_or(config.training.steps), &mut note)?;
+            assert!(trainer.validate(&*data)?.is_finite());
+            if let Some(dir) = &dir {
+                trainer.save(dir)?;
+            }
+            Ok::<_, fascicle::Error>(losses)
+        })?;
     Ok(ranks.swap_remove(0))
 }

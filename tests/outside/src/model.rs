@@ -1,4 +1,4 @@
-//! A model of one's own: a residual network whose first features skip to its head, and a loss of its own.
+//! A custom model: a residual network whose first features skip to its head, with its own loss.
 
 use crate::layer::softsign;
 use fascicle::{
@@ -44,7 +44,7 @@ impl Model for Residual {
     fn routes(&self) -> Vec<Route> {
         let last = self.num_segments() - 1;
         let chain = (0..=last).map(|segment| Route::new("x", segment, segment + 1));
-        // With a single block the head follows right behind: the skip is then a wire like any other.
+        // With a single block, the head follows directly, and the skip is a wire like any other.
         chain.chain([Route::new("skip", 0, last)]).collect()
     }
 

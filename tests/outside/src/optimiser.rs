@@ -1,4 +1,4 @@
-//! An optimiser of one's own: the sign of a running mean, with the kernel that applies it.
+//! A custom optimiser: the sign of a running mean, with the kernel that applies it.
 
 use fascicle::{
     tensor::ops::{CustomKernel, custom},
@@ -25,7 +25,7 @@ static LION: LazyLock<Arc<CustomKernel>> = LazyLock::new(|| {
         for ((weight, mean), gradient) in weights.iter_mut().zip(means).zip(gradients) {
             let gradient = gradient * factor;
             let direction = 0.9 * *mean + 0.1 * gradient;
-            // Smooth around zero, where the sign of rounding errors would differ between grids.
+            // Smooth around zero, where the signs of rounding errors would differ between grids.
             *weight -= rate * (direction * 1e3).tanh();
             *mean = 0.99 * *mean + 0.01 * gradient;
         }

@@ -1,4 +1,5 @@
-//! A vendor of one's own: the reference vendor's devices under another name, which counts what is launched on them.
+//! A custom vendor: the reference vendor's devices under another name, with a count of the kernels launched on
+//! them.
 
 use fascicle::hal::{
     Blas, Capabilities, Communicator, Device, DeviceId, Driver, Event, GroupId, Join, Kernel,
@@ -15,10 +16,10 @@ use std::{
 /// The vendor's name.
 pub const COUNTING: VendorId = VendorId::new("counting");
 
-/// Kernels that its devices have been given.
+/// Number of kernels that its devices have launched.
 pub static LAUNCHES: AtomicUsize = AtomicUsize::new(0);
 
-/// The vendor, as a program carries it.
+/// The vendor, as a program registers it.
 pub fn driver() -> Driver {
     Driver {
         vendor: COUNTING,
@@ -40,7 +41,7 @@ fn open(options: OpenOptions) -> Result<Arc<dyn Device>> {
 #[derive(Debug)]
 struct Counting(Arc<dyn Device>);
 
-// SAFETY: all but the name is the inner device's own answer.
+// SAFETY: apart from the name, all answers are the inner device's own.
 unsafe impl Device for Counting {
     fn id(&self) -> DeviceId {
         renamed(self.0.id())
@@ -59,7 +60,7 @@ unsafe impl Device for Counting {
     }
 
     unsafe fn deallocate(&self, buffer: RawBuffer) {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.deallocate(buffer) }
     }
 
@@ -87,11 +88,11 @@ unsafe impl Device for Counting {
 #[derive(Debug)]
 struct Counted(Arc<dyn Kernels>);
 
-// SAFETY: the inner vendor's kernels, which read and write what the arguments name.
+// SAFETY: these are the inner vendor's kernels, which read and write only what the arguments name.
 unsafe impl Kernels for Counted {
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()> {
         LAUNCHES.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.launch(stream, kernel) }
     }
 }
@@ -99,7 +100,7 @@ unsafe impl Kernels for Counted {
 #[derive(Debug)]
 struct Renamed(Arc<dyn Stream>);
 
-// SAFETY: the inner stream under the device's name; the vendor's objects find their own stream by `as_any`.
+// SAFETY: this is the inner stream under the device's name; the vendor's objects find their own stream by `as_any`.
 unsafe impl Stream for Renamed {
     fn device_id(&self) -> DeviceId {
         renamed(self.0.device_id())
@@ -114,17 +115,17 @@ unsafe impl Stream for Renamed {
     }
 
     unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()> {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.copy(dst, src) }
     }
 
     unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()> {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.upload(dst, src) }
     }
 
     unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()> {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.download(dst, src) }
     }
 
