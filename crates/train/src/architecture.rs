@@ -1,8 +1,8 @@
-//! What is known of a model before it is built, and the registry of families that a configuration can name.
+//! The description of a model before it is built, and the registry of families that a configuration can name.
 //!
-//! An [`Architecture`] is sizes and choices: it builds the model anywhere, on devices or for the planner. A [`Family`] reads
-//! one from the table `[model]` of a configuration; [`Families`] finds the family by the table's key `family`. Programs
-//! bring families of their own beside those of the library.
+//! An [`Architecture`] is sizes and choices; it builds the model anywhere, on devices or for the planner. A
+//! [`Family`] reads one from the table `[model]` of a configuration. [`Families`] finds the family by the
+//! table's key `family`. Programs add their own families to those of the library.
 
 use crate::{
     Error, Result,
@@ -35,15 +35,15 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// Those of its layers.
     fn build(&self, builder: &Builder) -> parallel::Result<Box<dyn Model>>;
 
-    /// The columns that one row of its batches has, with zeros for values: for the planner, which needs their shapes.
+    /// The columns of one row of its batches, with zeros for values; the planner needs their shapes.
     fn columns(&self) -> Vec<(String, Vec<usize>, Values)>;
 
-    /// What its sizes ask of a grid, but for batch, micro-batches and stages.
+    /// The demands of its sizes on a grid, without batch, micro-batches and stages.
     fn demands(&self) -> Demands {
         Demands::default()
     }
 
-    /// What is wrong with the sizes.
+    /// Checks the sizes.
     ///
     /// # Errors
     /// [`Error::Config`] in one sentence.
@@ -51,12 +51,14 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Flop of a row, forward and backward, by the family's own count; `None` takes that of its matmuls and attention.
+    /// Flop per row, forward and backward, by the family's own count; `None` uses that of its matmuls and
+    /// attention.
     fn flop_per_row(&self) -> Option<f64> {
         None
     }
 
-    /// Flop of a row in an iteration, as published speeds count them: with recomputation the second forward is work too.
+    /// Flop per row and iteration as published speeds count them: with recomputation, the second forward counts
+    /// as work.
     fn published_flop_per_row(&self, recompute: bool) -> Option<f64> {
         Some(self.flop_per_row()? * if recompute { 4.0 / 3.0 } else { 1.0 })
     }
@@ -71,26 +73,27 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The same for a vocabulary of so many tokens, where that was left open.
+    /// The same architecture for a vocabulary of this many tokens, if its own was left open.
     fn with_vocabulary(&self, _vocabulary: usize) -> Option<ModelConfig> {
         None
     }
 
-    /// Batches of its own, for a model that does not read text.
+    /// Its own batches, for a model that does not read text.
     fn batches(&self) -> Option<Arc<dyn Batches>> {
         None
     }
 
-    /// Itself, for those that know its type.
+    /// Itself, for callers that know its type.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Sizes of a model that reads sequences of tokens from columns `inputs` and `targets`, and gives a wire `logits`.
+/// Sizes of a model that reads sequences of tokens from columns `inputs` and `targets`, and outputs a wire
+/// `logits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub context: usize,
-    /// Number of tokens; 0 leaves it to the tokenizer.
+    /// Vocabulary size; 0 leaves it to the tokenizer.
     pub vocabulary: usize,
 }
 
@@ -104,12 +107,12 @@ impl ModelConfig {
         ModelConfig(Arc::new(architecture))
     }
 
-    /// The architecture, if it is of that type.
+    /// The architecture, if it has that type.
     pub fn get<A: Architecture + 'static>(&self) -> Option<&A> {
         self.0.as_any().downcast_ref()
     }
 
-    /// The same after `edit`, if it is of that type.
+    /// The same after `edit`, if the architecture has that type.
     ///
     /// # Errors
     /// [`Error::Config`] for an architecture of another type.
@@ -131,7 +134,7 @@ impl ModelConfig {
 }
 
 impl ModelConfig {
-    /// Rows of its batches that hold nothing, for where only their shapes count.
+    /// Rows of its batches without values, where only their shapes matter.
     pub fn blank_rows(&self, rows: usize) -> Rows {
         let columns = self.columns().into_iter();
         columns.fold(Rows::new(), |blank, (name, shape, values)| {
@@ -169,7 +172,7 @@ impl Serialize for ModelConfig {
 
 /// A family of architectures, which reads one from a configuration.
 pub trait Family: Send + Sync {
-    /// Its name, as the key `family` of the table `[model]` says it.
+    /// Its name, as the key `family` of the table `[model]` spells it.
     fn name(&self) -> &str;
 
     /// Reads the table `[model]` of a whole configuration in TOML, all keys of which have defaults: [`model_of`] does that
@@ -187,18 +190,18 @@ pub trait Family: Send + Sync {
         Vec::new()
     }
 
-    /// Names of models that the field knows, such as those of published runs.
+    /// Names of well-known models, such as those of published runs.
     fn models(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The model of one of these names.
+    /// The model with one of these names.
     fn model(&self, _name: &str) -> Option<ModelConfig> {
         None
     }
 }
 
-/// The table `[model]` of a configuration as a value of that type; the default where there is no such table.
+/// The table `[model]` of a configuration as a value of that type; the default if there is no such table.
 ///
 /// # Errors
 /// Those of the reader, with their places in the whole document.
@@ -213,17 +216,17 @@ pub fn model_of<T: DeserializeOwned + Default>(
     Ok(document.model.unwrap_or_default())
 }
 
-/// The families that a program knows, the default one first.
+/// The families of a program, the default one first.
 #[derive(Clone)]
 pub struct Families(Arc<[Arc<dyn Family>]>);
 
 impl Families {
-    /// These families; the first is that of a configuration that names none.
+    /// These families; the first is used by a configuration that names none.
     pub fn new(families: impl IntoIterator<Item = Arc<dyn Family>>) -> Families {
         Families(families.into_iter().collect())
     }
 
-    /// The same with a family of one's own.
+    /// Adds your own family.
     pub fn with(&self, family: impl Family + 'static) -> Families {
         let family: Arc<dyn Family> = Arc::new(family);
         Families(self.0.iter().cloned().chain([family]).collect())
@@ -242,20 +245,20 @@ impl Families {
             .collect()
     }
 
-    /// The names of models that the families know.
+    /// The names of models in all families.
     pub fn models(&self) -> Vec<String> {
         self.0.iter().flat_map(|family| family.models()).collect()
     }
 
-    /// The model of that name.
+    /// The model with that name.
     pub fn model(&self, name: &str) -> Option<ModelConfig> {
         self.0.iter().find_map(|family| family.model(name))
     }
 
-    /// A model with these keys in place of its own; without one, the default of its family.
+    /// A model with these keys replaced; if there is no model, the default of its family.
     ///
     /// # Errors
-    /// [`Error::Config`] for a key that its family does not have, and a value that it does not take.
+    /// [`Error::Config`] for a key that its family does not have, or a value that it does not accept.
     pub fn edited(
         &self,
         model: Option<&ModelConfig>,

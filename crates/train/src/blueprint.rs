@@ -1,4 +1,4 @@
-//! An architecture made of a function: for a model that no configuration names.
+//! An architecture made from a function, for a model that no configuration names.
 
 use crate::{Architecture, ModelConfig, Result, batches::Values};
 use grid::Demands;
@@ -8,8 +8,8 @@ use std::{any::Any, fmt, sync::Arc};
 
 type Build = dyn Fn(&Builder) -> parallel::Result<Box<dyn Model>> + Send + Sync;
 
-/// An architecture made of a function that builds the model, and the columns of its batches: what the planner needs to
-/// know of a model of one's own.
+/// An architecture made from a function that builds the model, and the columns of its batches: what the planner
+/// needs for your own model.
 ///
 /// ```
 /// # use fascicle_train as train;
@@ -45,7 +45,7 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// The architecture of that name, whose models this function builds.
+    /// The architecture with that name, whose models this function builds.
     pub fn new<M: Model + 'static>(
         name: &str,
         build: impl Fn(&Builder) -> parallel::Result<M> + Send + Sync + 'static,
@@ -59,15 +59,15 @@ impl Blueprint {
         }
     }
 
-    /// The same with one more column of its batches: its name, the shape of a row, and one row of values, of which only the
-    /// type and the number count.
+    /// Adds a column of its batches: its name, the shape of a row, and one row of values, of which only the
+    /// type and number matter.
     pub fn column(mut self, name: &str, row_shape: &[usize], row: impl Into<Values>) -> Blueprint {
         self.columns
             .push((name.into(), row_shape.to_vec(), row.into()));
         self
     }
 
-    /// The same with what its sizes ask of a grid.
+    /// Sets the demands of its sizes on a grid.
     pub fn demands(self, demands: Demands) -> Blueprint {
         Blueprint { demands, ..self }
     }

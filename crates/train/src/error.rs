@@ -1,4 +1,4 @@
-//! What can end a run.
+//! Errors that end a run.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The configuration asks for something that cannot be.
+    /// The configuration asks for something impossible.
     #[error("{0}")]
     Config(String),
     /// A device, a collective or a layer failed.
@@ -18,10 +18,10 @@ pub enum Error {
     /// The grid does not fit.
     #[error(transparent)]
     Grid(#[from] grid::Error),
-    /// The data is at fault.
+    /// The data is faulty.
     #[error(transparent)]
     Data(#[from] crate::data::Error),
-    /// A checkpoint is at fault.
+    /// A checkpoint is faulty.
     #[error(transparent)]
     Checkpoint(#[from] crate::checkpoint::Error),
     /// Records could not be written or read.
@@ -32,17 +32,17 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's own word.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The loss or the gradients are no longer numbers.
+    /// The loss or the gradients are not finite.
     #[error(
         "step {step}: {what} is {value}, first in micro-batch {micro_batch}; first bad tensor: {tensor}"
     )]
     Diverged {
         /// Number of the step, from 1 as in the records.
         step: u64,
-        /// The loss or the gradients' norm.
+        /// Which is not finite: the loss or the norm of the gradients.
         what: &'static str,
         /// Its value.
         value: f64,
@@ -54,7 +54,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the user asked for something that cannot be, before anything was run.
+    /// Whether the user asked for something impossible, found before anything ran.
     pub fn is_usage(&self) -> bool {
         matches!(self, Error::Config(_) | Error::Grid(_))
     }

@@ -1,6 +1,6 @@
 //! Text from a checkpoint, on any grid.
 //!
-//! Each token runs the whole window through the model again; keys and values are not kept between tokens.
+//! Each token runs the full window through the model again; keys and values are not kept between tokens.
 
 use crate::{
     Config, Error, Families, Result,
@@ -25,15 +25,16 @@ use tensor::{Device, Tensor};
 /// What to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The text to go on from.
+    /// The text to continue.
     pub prompt: String,
     /// Number of tokens to add.
     pub tokens: usize,
-    /// Flattens (above 1) or sharpens (below 1) the choice; 0 takes the likeliest token.
+    /// Values above 1 flatten the distribution over tokens, values below 1 sharpen it; 0 takes the most likely
+    /// token.
     pub temperature: f64,
-    /// Only the likeliest so many are considered; 0 means all.
+    /// Only the `top_k` most likely tokens are considered; 0 considers all.
     pub top_k: usize,
-    /// Seed of the draws.
+    /// Seed of the random draws.
     pub seed: u64,
 }
 
@@ -49,7 +50,7 @@ impl Default for Request {
     }
 }
 
-/// The configuration and tokenizer that a checkpoint was written with.
+/// The configuration and tokenizer stored in a checkpoint.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] or [`Error::Config`] when the checkpoint cannot be read.
@@ -64,10 +65,10 @@ pub fn described(reader: &Reader, families: &Families) -> Result<(Config, Tokeni
     Ok((config, tokenizer))
 }
 
-/// The configuration that a checkpoint was written with.
+/// The configuration stored in a checkpoint.
 ///
 /// # Errors
-/// [`Error::Config`] for a checkpoint of a program that keeps none.
+/// [`Error::Config`] for a checkpoint of a program that stores none.
 pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
     let config = stored(reader)?.config;
     if config.is_null() {
@@ -79,10 +80,10 @@ pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
     Config::from_json(config, families)
 }
 
-/// Goes on from the prompt, on this rank of the configuration's grid; every rank gives the same text.
+/// Continues the prompt, on this rank of the configuration's grid; every rank returns the same text.
 ///
 /// # Errors
-/// [`Error::Data`] for a prompt that the tokenizer does not know; those of checkpoint, layers and collectives.
+/// [`Error::Data`] for a prompt that the tokenizer cannot encode; those of checkpoint, layers and collectives.
 pub fn generate(
     world: &World,
     device: &Device,
@@ -143,7 +144,7 @@ fn inference(context: &Context, config: &Config) -> Result<Pipeline> {
     )?)
 }
 
-// The logits after the last token, on every rank: those of the last stage, given to the others on the host.
+// The logits after the last token, on every rank: the last stage sends them to the others through the host.
 fn next_logits(pipeline: &Pipeline, ids: &[u32], text: Text) -> Result<Vec<f64>> {
     let context = pipeline.context();
     let window = &ids[ids.len().saturating_sub(text.context)..];

@@ -1,11 +1,11 @@
 //! Training: from a model and batches, or from a configuration, to a trained model and back.
 //!
-//! For a program of one's own: [`trainer`] (steps, validation, checkpoints of any model), [`batches`] (which rows a step
-//! reads), [`optimiser`] (how weights follow their gradients). For the program `fascicle`, which is built on these:
-//! [`config`] (what a run is asked to be), [`architecture`] (the model in a configuration, and the families that it can
-//! name), [`placement`] (where ranks sit), [`data`] (text), [`run`] (a run from beginning to end), [`metrics`] (records,
-//! plots, traces), [`generate`](mod@generate) (text from a checkpoint). Nothing here names a vendor or a model: devices are
-//! opened, and families registered, by whoever runs a rank.
+//! For your own program: [`trainer`] (steps, validation, checkpoints of any model), [`batches`] (the rows that
+//! a step reads), [`optimiser`] (how weights follow their gradients). For the program `fascicle`, which builds
+//! on these: [`config`] (the configuration of a run), [`architecture`] (the model in a configuration, and the
+//! families that it can name), [`placement`] (the placement of ranks), [`data`] (text), [`run`] (a complete
+//! run), [`metrics`] (records, plots, traces), [`generate`](mod@generate) (text from a checkpoint). Nothing
+//! here names a vendor or a model: the caller that runs a rank opens devices and registers families.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Which rows of the global batch are this rank's.
+//! The rows of the global batch that belong to this rank.
 
 use super::{Batches, Rows};
 use crate::{Error, Result};
@@ -7,14 +7,14 @@ use parallel::{Batch, Context};
 use std::ops::Range;
 use tensor::DType;
 
-/// How the global batch is cut: over Data, then in micro-batches, then over Z. Each piece is a run of rows.
+/// How the global batch is cut: over Data, then into micro-batches, then over Z. Each piece is a run of rows.
 ///
-/// Where counts do not divide, the first pieces have one row more: no row is left out.
+/// Where counts do not divide, the first pieces have one row more, so that no row is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowCut {
     /// Rows of the global batch.
     pub batch: usize,
-    /// Micro-batches of a replica.
+    /// Micro-batches per replica.
     pub micro_batches: usize,
 }
 
@@ -36,7 +36,7 @@ impl RowCut {
         )
     }
 
-    /// That every rank gets a row of every micro-batch.
+    /// Checks that every rank gets a row of every micro-batch.
     ///
     /// # Errors
     /// [`Error::Config`] with the counts.
@@ -86,7 +86,7 @@ impl RowCut {
         self.cut(context, dtype, 0, |rows| data.validation(index, rows))
     }
 
-    /// This rank's rows, from a function that gives any rows of the global batch.
+    /// This rank's rows, from a function that returns any rows of the global batch.
     ///
     /// # Errors
     /// Those of `rows` and of the device.

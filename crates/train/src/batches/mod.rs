@@ -1,7 +1,8 @@
-//! Batches: which rows a step reads, whatever the grid.
+//! Batches: the rows that a step reads, whatever the grid.
 //!
-//! [`Batches`] answers for any rows of a global batch, so that each rank asks for its own and the order depends on neither
-//! the grid nor the ranks. [`Rows`] are columns on the host; [`RowCut`] says which rows are a rank's, and uploads them.
+//! [`Batches`] returns any rows of a global batch, so that each rank requests its own and the order depends on
+//! neither the grid nor the ranks. [`Rows`] are columns on the host; [`RowCut`] selects a rank's rows and
+//! uploads them.
 
 mod cut;
 mod rows;
@@ -12,8 +13,8 @@ pub use rows::{Rows, Values};
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// Where training and validation rows come from. A pure function of its arguments: the same rows in the same order for
-/// every grid, and after a resume.
+/// The source of training and validation rows. A pure function of its arguments: the same rows in the same
+/// order for every grid, and after a resume.
 pub trait Batches: Send + Sync {
     /// The rows at these indices of the global batch of training step `step`, counted from 0.
     ///
@@ -31,13 +32,13 @@ pub trait Batches: Send + Sync {
         )))
     }
 
-    /// Batches of a validation.
+    /// Number of batches per validation.
     fn num_validation_batches(&self) -> usize {
         0
     }
 }
 
-/// Batches from a function that gives the rows of a training step.
+/// Batches from a function that returns the rows of a training step.
 pub struct FromFn<F>(pub F);
 
 impl<F: Fn(u64, Range<usize>) -> Result<Rows> + Send + Sync> Batches for FromFn<F> {

@@ -4,19 +4,19 @@ use parallel::MicroBatch;
 use std::ops::Range;
 use tensor::{DType, Device, Error, Result, Tensor};
 
-/// Numbers of a column.
+/// The values of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Floats, rounded to the type that the model computes in.
+    /// Floats, rounded to the type in which the model computes.
     Floats(Vec<f32>),
-    /// Floats of twice the length, likewise.
+    /// Floats of double length, rounded likewise.
     Doubles(Vec<f64>),
-    /// Ids, labels, targets: u32 on the device too.
+    /// Ids, labels, targets: also u32 on the device.
     Ids(Vec<u32>),
 }
 
 impl Values {
-    /// The same values so many times, one after the other.
+    /// The same values repeated `times` times.
     pub(crate) fn repeated(&self, times: usize) -> Values {
         match self {
             Values::Floats(values) => Values::Floats(values.repeat(times)),
@@ -62,7 +62,7 @@ impl Rows {
         Rows::default()
     }
 
-    /// The same with one more column, of which each row has this shape.
+    /// Adds a column whose rows have this shape.
     pub fn with(mut self, name: &str, row_shape: &[usize], values: impl Into<Values>) -> Rows {
         self.0
             .push((name.to_owned(), row_shape.to_vec(), values.into()));
@@ -72,7 +72,7 @@ impl Rows {
     /// The rows on a device, floats as `dtype`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a column has not as many values as the rows need; [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] if a column does not have as many values as the rows need; [`Error::OutOfMemory`].
     pub fn upload(&self, device: &Device, dtype: DType, rows: Range<usize>) -> Result<MicroBatch> {
         let mut batch = MicroBatch::new(rows.clone());
         for (name, row_shape, values) in &self.0 {

@@ -1,16 +1,16 @@
-//! Tokens with their name and vocabulary: what a data set is cut from.
+//! Tokens with their name and vocabulary, from which a data set is cut.
 
 use std::ops::Range;
 
 use super::{Content, Error, Result, Tokenizer, Tokens};
 
-/// Files below this size are checked whole when opened; larger ones as they are read.
+/// Files below this size are checked completely when opened, larger ones as they are read.
 const CHECK_WHOLE_BELOW_TOKENS: usize = 1 << 27;
 
-/// Tokens looked at in one go by the check.
+/// Number of tokens that the check reads at once.
 const CHECK_TOKENS: usize = 1 << 16;
 
-/// A row of tokens that belong to one vocabulary.
+/// A sequence of tokens of one vocabulary.
 #[derive(Debug)]
 pub struct Corpus {
     name: String,
@@ -22,8 +22,8 @@ pub struct Corpus {
 impl Corpus {
     /// Tokenises `content`, or takes its tokens as they are.
     ///
-    /// Tokens are compared with the vocabulary here, except in files of more than 2^27 tokens: reading those through
-    /// would delay the start by minutes, so their tokens are compared as they are read.
+    /// Tokens are compared with the vocabulary here, except in files of more than 2^27 tokens: reading those
+    /// completely would delay the start by minutes, so their tokens are compared as they are read.
     ///
     /// # Errors
     /// Those of [`Tokenizer::encode`]; [`Error::TokenRange`] for a token outside the vocabulary; [`Error::Empty`].
@@ -60,7 +60,7 @@ impl Corpus {
         &self.name
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
@@ -75,12 +75,12 @@ impl Corpus {
         self.vocabulary_size
     }
 
-    /// Files of a folder left out because they were not UTF-8.
+    /// Files of a folder that were left out because they were not UTF-8.
     pub fn num_skipped(&self) -> usize {
         self.num_skipped
     }
 
-    /// Appends the tokens of `range` to `out`, compared with the vocabulary.
+    /// Appends the tokens of `range` to `out`, after comparing them with the vocabulary.
     ///
     /// # Errors
     /// [`Error::TokenRange`] with the first token outside it.

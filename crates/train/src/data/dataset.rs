@@ -7,20 +7,20 @@ use super::{
     Corpus, Error, Order, OrderMode, Result, Source, Tokenizer, TokenizerChoice, validation_start,
 };
 
-/// How a corpus is cut and in which order it is read.
+/// How a corpus is cut, and the order in which it is read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Tokens of a sequence.
     pub context: usize,
-    /// Share of the tokens, at the end, that is kept for validation: above 0, below 1.
+    /// Fraction of the tokens, at the end, that is kept for validation: above 0, below 1.
     pub validation_fraction: f64,
-    /// How training sequences are picked.
+    /// How training sequences are chosen.
     pub order: OrderMode,
     /// The seed of the order.
     pub seed: u64,
-    /// Sequences in a step, over all ranks and micro-batches.
+    /// Sequences per step, over all ranks and micro-batches.
     pub global_batch: usize,
-    /// Batches in one validation; they are spread evenly over the validation part.
+    /// Batches per validation, spread evenly over the validation part.
     pub validation_batches: usize,
 }
 
@@ -45,7 +45,7 @@ impl Default for Settings {
 pub struct Batch {
     /// The tokens that the model reads.
     pub inputs: Vec<u32>,
-    /// For each of them, the token that follows it.
+    /// For each input token, the token that follows it.
     pub targets: Vec<u32>,
 }
 
@@ -67,7 +67,7 @@ struct Part {
 }
 
 impl Dataset {
-    /// Reads `source` and makes the tokenizer that `choice` asks for.
+    /// Reads `source` and makes the tokenizer that `choice` requests.
     ///
     /// # Errors
     /// Those of [`Source::read`], [`TokenizerChoice::build`], [`Corpus::new`] and [`Dataset::split`].
@@ -85,7 +85,7 @@ impl Dataset {
     /// Cuts `corpus` by position: the first part trains, the rest validates.
     ///
     /// # Errors
-    /// [`Error::Setting`] for settings without sense; [`Error::TooShort`] when a part cannot hold one sequence.
+    /// [`Error::Setting`] for invalid settings; [`Error::TooShort`] if a part cannot hold one sequence.
     pub fn split(corpus: Corpus, settings: &Settings) -> Result<Dataset> {
         check_fraction(settings.validation_fraction)?;
         let cut =
@@ -105,7 +105,7 @@ impl Dataset {
         )
     }
 
-    /// Takes two corpora, as `train.bin` and `val.bin`; the validation fraction is not used.
+    /// Takes two corpora, such as `train.bin` and `val.bin`; ignores the validation fraction.
     ///
     /// # Errors
     /// As [`Dataset::split`], and [`Error::Setting`] when their vocabularies differ.
@@ -153,10 +153,12 @@ impl Dataset {
         })
     }
 
-    /// The sequences at `range` of the global batch of `step`: the same whatever the pieces it is asked for in.
+    /// The sequences at `range` of the global batch of `step`: the same, whatever the pieces in which they are
+    /// requested.
     ///
     /// # Errors
-    /// [`Error::BatchRange`] when `range` leaves the global batch; [`Error::TokenRange`] from a large token file.
+    /// [`Error::BatchRange`] if `range` exceeds the global batch; [`Error::TokenRange`] from a large token
+    /// file.
     pub fn batch(&self, step: u64, range: Range<usize>) -> Result<Batch> {
         self.check_range("batch", &range)?;
         self.training.batch(
@@ -167,7 +169,7 @@ impl Dataset {
 
     /// The sequences at `range` of validation batch `batch_index`: the same in every validation.
     ///
-    /// Batches past the settings' number begin again.
+    /// Batches beyond the configured number start again from the first.
     ///
     /// # Errors
     /// As [`Dataset::batch`].
@@ -200,7 +202,7 @@ impl Dataset {
         self.validation.range.len()
     }
 
-    /// Batches in one validation.
+    /// Batches per validation.
     pub fn validation_batches(&self) -> usize {
         self.validation_batches
     }
@@ -215,7 +217,7 @@ impl Dataset {
         &self.order
     }
 
-    /// How often the training tokens have been gone through after `steps`; in random order, on average.
+    /// Number of passes over the training tokens after `steps` steps; in random order, on average.
     pub fn epochs(&self, steps: u64) -> f64 {
         steps as f64 * self.order.global_batch as f64 / self.order.num_windows() as f64
     }
@@ -265,7 +267,7 @@ fn check_lengths(training: &Part, validation: &Part, context: usize) -> Result<(
     if counts.0.min(counts.1) >= needed {
         return Ok(());
     }
-    // Of two files the short one is named; of one file there is but one name.
+    // With two files, names the short one; with one file there is only one name.
     let short = if counts.0 < needed {
         training
     } else {

@@ -1,4 +1,4 @@
-//! What can go wrong with data, each in one sentence with its numbers.
+//! Data errors, each one sentence with its numbers.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 /// The result of this module's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A fault of the data or of the settings that describe it.
+/// A fault of the data or of its settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The path leads nowhere.
+    /// The path does not exist.
     #[error("data: {} does not exist", path.display())]
     Missing {
         /// The path as given.
@@ -19,11 +19,11 @@ pub enum Error {
     /// The operating system refused.
     #[error("data: {operation} {}: {source}", path.display())]
     Io {
-        /// What was tried, such as `reading`.
+        /// The attempted operation, such as `reading`.
         operation: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's own word.
+        /// The system's error.
         source: io::Error,
     },
     /// There is nothing in it.
@@ -38,19 +38,19 @@ pub enum Error {
         folder.display()
     )]
     NoFiles {
-        /// The folder searched, with those below it.
+        /// The folder searched, including its subfolders.
         folder: PathBuf,
-        /// The extensions looked for, as a sentence shows them.
+        /// The extensions searched for, as formatted in the message.
         extensions: String,
         /// Files of these extensions that were not UTF-8.
         skipped: usize,
     },
-    /// A text is no UTF-8.
+    /// A text is not UTF-8.
     #[error("data: {name} is not UTF-8 at byte {position}")]
     InvalidUtf8 {
         /// The file or embedded text.
         name: String,
-        /// The first byte that fits no character.
+        /// The position of the first invalid byte.
         position: usize,
     },
     /// A part cannot hold one sequence.
@@ -63,14 +63,14 @@ pub enum Error {
         name: String,
         /// All tokens.
         found: usize,
-        /// Those of the training part.
+        /// Tokens in the training part.
         training: usize,
-        /// Those of the validation part.
+        /// Tokens in the validation part.
         validation: usize,
-        /// What each part must hold: the context and one more.
+        /// The minimum for each part: the context plus one.
         needed: usize,
     },
-    /// A token is no entry of the vocabulary.
+    /// A token is outside the vocabulary.
     #[error(
         "data: {name}: token {token} at position {position} is outside the vocabulary of {vocabulary_size}"
     )]
@@ -96,7 +96,7 @@ pub enum Error {
         /// The name of the token type.
         dtype: &'static str,
     },
-    /// A `.bin` file does not say how wide its tokens are.
+    /// A `.bin` file does not state the size of its tokens.
     #[error("data: {} may hold u16 or u32 tokens: set the token type", path.display())]
     TokenTypeUnknown {
         /// The token file.
@@ -122,24 +122,24 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
-    /// A setting has no meaning.
+    /// A setting is invalid.
     #[error("data: {setting} is {found}, needs {needed}")]
     Setting {
         /// The setting's name.
         setting: &'static str,
         /// Its value.
         found: String,
-        /// The values that make sense.
+        /// The valid values.
         needed: &'static str,
     },
-    /// A batch was asked for places that it does not have.
+    /// A request exceeds the batch.
     #[error(
         "data: {operation}: sequences {start}..{end} asked for, the global batch holds {global_batch}"
     )]
     BatchRange {
         /// The call.
         operation: &'static str,
-        /// First place asked for.
+        /// First index requested.
         start: usize,
         /// One past the last.
         end: usize,
@@ -149,7 +149,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps the system's error on `path`; a path that is not there gets the plainer [`Error::Missing`].
+    /// Wraps the system's error on `path`; a missing path becomes the simpler [`Error::Missing`].
     pub(crate) fn io(
         operation: &'static str,
         path: impl Into<PathBuf>,

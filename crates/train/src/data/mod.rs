@@ -1,11 +1,11 @@
 //! Data: from a path to the batches of a step.
 //!
-//! Read in this order: [`Source`] (where the text or the tokens lie), [`Tokenizer`] (text to numbers and back),
-//! [`Tokens`] and [`Corpus`] (the numbers, in memory or mapped), [`Order`] (which sequence is at which place of
-//! which step), [`Dataset`] (the batches). [`TokenizerChoice`] is what a configuration file says.
+//! Read in this order: [`Source`] (where the text or the tokens are), [`Tokenizer`] (text to numbers and back),
+//! [`Tokens`] and [`Corpus`] (the numbers, in memory or mapped), [`Order`] (the order of sequences over steps),
+//! [`Dataset`] (the batches). [`TokenizerChoice`] is the tokenizer setting of a configuration file.
 //!
-//! Nothing here knows of ranks or grids: a rank asks for its range of the global batch and gets the same sequences
-//! whatever the grid, so a run may be resumed on another one.
+//! Nothing here knows of ranks or grids: a rank requests its range of the global batch and receives the same
+//! sequences whatever the grid, so a run may be resumed on another grid.
 //!
 //! Not done yet: reading ahead on another thread, mixing several sources by weight.
 

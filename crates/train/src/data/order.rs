@@ -1,4 +1,4 @@
-//! Which sequence is at which place of which step.
+//! The position of each sequence in the steps.
 
 use std::str::FromStr;
 
@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::permutation::Permutation;
 use super::{Error, random};
 
-/// How training sequences are picked.
+/// How training sequences are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OrderMode {
-    /// Each sequence starts anywhere, drawn anew: sequences overlap, and some tokens come more often than others.
+    /// Each sequence starts at a random position: sequences overlap, and some tokens occur more often than
+    /// others.
     #[default]
     Random,
-    /// Windows lie side by side, and each epoch goes through all of them once, in an order of its own.
+    /// Windows lie side by side, and each epoch visits each of them once, in its own order.
     Epoch,
 }
 
@@ -34,25 +35,25 @@ impl FromStr for OrderMode {
     }
 }
 
-/// The order of the training part: a pure function of its fields, the step and the place in the global batch.
+/// The order of the training part: a pure function of its fields, the step and the index in the global batch.
 ///
-/// Ranks, grids and micro-batches do not enter, so every grid sees the same sequences in the same places.
-/// In epoch mode the size of the global batch does enter: the places of all steps are counted through.
+/// Ranks, grids and micro-batches do not matter, so every grid sees the same sequences at the same positions.
+/// In epoch mode the size of the global batch does matter, because positions are counted through all steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
-    /// How sequences are picked.
+    /// How sequences are chosen.
     pub mode: OrderMode,
     /// The seed of the order; weights and dropout have their own keys.
     pub seed: u64,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub context: usize,
     /// Tokens of the training part, at least `context + 1`.
     pub length: usize,
-    /// Sequences in a step.
+    /// Sequences per step.
     pub global_batch: usize,
 }
 
-/// Keeps the draws of the two modes apart under one seed.
+/// Separates the draws of the two modes under one seed.
 const RANDOM_KEY: u64 = 1;
 const EPOCH_KEY: u64 = 2;
 
@@ -70,12 +71,12 @@ impl Order {
         }
     }
 
-    /// Windows side by side in the training part; the last needs one more token for its last target.
+    /// Number of adjacent windows in the training part; the last needs one more token for its last target.
     pub fn num_windows(&self) -> usize {
         (self.length - 1) / self.context
     }
 
-    /// Which window epoch mode puts there.
+    /// The window at that position in epoch mode.
     fn window(&self, step: u64, index: usize) -> usize {
         let place = u128::from(step) * self.global_batch as u128 + index as u128;
         let windows = self.num_windows() as u128;
@@ -88,9 +89,11 @@ impl Order {
     }
 }
 
-/// The first token of validation sequence `sequence` out of `total`, spread evenly over a part of `length` tokens.
+/// The first token of validation sequence `sequence` out of `total`, spread evenly over a part of `length`
+/// tokens.
 ///
-/// Sequences past `total` begin again. They do not overlap as long as `total` windows fit side by side.
+/// Sequences beyond `total` start again from the first. They do not overlap as long as `total` windows fit side
+/// by side.
 pub fn validation_start(sequence: usize, total: usize, context: usize, length: usize) -> usize {
     let last_start = (length - context - 1) as u128;
     let place = (sequence % total.max(1)) as u128;

@@ -5,10 +5,10 @@ use super::random;
 /// Enough for the four halves' worth of mixing that a balanced network needs, with two to spare.
 const NUM_ROUNDS: u64 = 6;
 
-/// A seeded permutation of `0..length`, computed place by place in constant memory.
+/// A seeded permutation of `0..length`, computed index by index in constant memory.
 ///
-/// A Feistel network permutes the next even power of two; what lands outside the length is sent through again
-/// until it lands inside, which takes fewer than four passes on average.
+/// A Feistel network permutes the next even power of two. A result outside the length passes through the
+/// network again until it is inside, which takes fewer than four passes on average.
 ///
 /// # Source
 /// Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA 2002), the cycle-walking cipher.
@@ -31,7 +31,7 @@ impl Permutation {
         }
     }
 
-    /// Where `index` goes.
+    /// The image of `index`.
     ///
     /// # Panics
     /// When `index` is not below the length: the caller's bug.
@@ -108,7 +108,8 @@ mod tests {
                     .count()
             })
             .sum();
-        // A random permutation has one on average, so 20 here; 60 would be nine standard deviations off.
+        // A random permutation has one fixed point on average, so 20 here; 60 would be nine standard deviations
+        // away.
         assert!(fixed < 60, "{fixed}");
     }
 }

@@ -1,4 +1,4 @@
-//! A counter-based generator: a number is a function of its key, not of what was drawn before.
+//! A counter-based generator: a number is a function of its key, not of earlier draws.
 //!
 //! # Source
 //! The idea: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). The mixing step: the finaliser
@@ -23,7 +23,7 @@ pub(super) fn word(key: &[u64]) -> u64 {
 
 /// The random number below `bound` that belongs to `key`; `bound` is at least 1.
 ///
-/// Takes the high half of a product: off from uniform by less than `bound` / 2^64.
+/// Takes the high half of a product, which deviates from uniform by less than `bound` / 2^64.
 pub(super) fn below(bound: usize, key: &[u64]) -> usize {
     let product = u128::from(word(key)) * bound as u128;
     (product >> 64) as usize
@@ -51,7 +51,7 @@ mod tests {
     fn numbers_fill_the_bound_evenly() {
         let mut counts = [0usize; 10];
         (0..10_000).for_each(|draw| counts[below(10, &[7, draw])] += 1);
-        // 1000 expected, standard deviation 30: five of them.
+        // 1000 expected, standard deviation 30; the bound is five of them.
         assert!(
             counts.iter().all(|count| count.abs_diff(1000) < 150),
             "{counts:?}"

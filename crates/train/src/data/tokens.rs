@@ -1,4 +1,4 @@
-//! A long row of tokens, kept as small as it came.
+//! A long sequence of tokens, stored as compactly as it was received.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use super::source::TokenType;
 pub struct Tokens(Store);
 
 enum Store {
-    /// One byte a token, for the byte tokenizer: text costs what it holds.
+    /// One byte per token, for the byte tokenizer, so that text takes no more than its size.
     Bytes(Vec<u8>),
     Ids(Vec<u32>),
-    /// A file of little-endian tokens, whole by construction.
+    /// A file of little-endian tokens, complete by construction.
     Mapped {
         map: Mmap,
         dtype: TokenType,
@@ -32,12 +32,12 @@ impl Tokens {
         Tokens(Store::Ids(ids))
     }
 
-    /// Tokens of a mapped file, whose length the caller has checked to be whole tokens.
+    /// Tokens of a mapped file; the caller has checked that its length is a whole number of tokens.
     pub(super) fn from_map(map: Mmap, dtype: TokenType) -> Tokens {
         Tokens(Store::Mapped { map, dtype })
     }
 
-    /// How many there are.
+    /// The number of tokens.
     pub fn len(&self) -> usize {
         match &self.0 {
             Store::Bytes(bytes) => bytes.len(),

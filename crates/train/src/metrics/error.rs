@@ -1,4 +1,4 @@
-//! What can go wrong with the files of a run.
+//! Errors of the files of a run.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,27 +13,27 @@ pub enum Error {
     /// The operating system refused.
     #[error("metrics: {operation} {}: {source}", path.display())]
     Io {
-        /// What was tried, such as `writing`.
+        /// The attempted operation, such as `writing`.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's own word.
+        /// The system's error.
         source: io::Error,
     },
-    /// A line before the last is no record.
+    /// A line other than the last is not a record.
     #[error("metrics: {} line {line}: {reason}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What the line lacks.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// There is nothing to draw.
     #[error("metrics: loss plot {}: none of {num_records} records has a finite loss", path.display())]
     NothingToPlot {
-        /// The plot that was asked for.
+        /// The requested plot.
         path: PathBuf,
         /// Records handed in.
         num_records: usize,
@@ -46,7 +46,7 @@ pub enum Error {
         /// Its word.
         reason: String,
     },
-    /// A time that is no number, or a length below zero.
+    /// A time that is not a number, or a negative length.
     #[error(
         "trace: `{name}` on rank {rank} starts at {start_us} us and lasts {duration_us} us, needs finite times and \
          a duration of at least 0"
@@ -61,14 +61,14 @@ pub enum Error {
         /// Its duration.
         duration_us: f64,
     },
-    /// A rank has more streams, or there are more ranks, than a trace can tell apart.
+    /// A rank has more streams, or there are more ranks, than a trace can distinguish.
     #[error(
         "trace: stream {stream_index} of rank {rank}: a trace holds {max_streams} streams on {max_ranks} ranks"
     )]
     TooManyStreams {
         /// The rank.
         rank: usize,
-        /// The stream's place among those of its rank.
+        /// The stream's index among those of its rank.
         stream_index: usize,
         /// Streams a rank may have.
         max_streams: usize,

@@ -1,8 +1,8 @@
-//! Metrics: what a run leaves behind to be read, by people and by programs.
+//! Metrics: the files that a run leaves for people and programs.
 //!
 //! Read in this order: [`Record`] (one step), [`MetricsWriter`] and [`read`] (`metrics.jsonl`), [`loss_plot`]
-//! (`loss.svg`), [`Throughput`] (the numbers of the progress bar), [`trace`] (`trace.json`, which stream did what
-//! when). Nothing here measures: the trainer hands in the numbers.
+//! (`loss.svg`), [`Throughput`] (the numbers of the progress bar), [`trace`] (`trace.json`, the activity of
+//! each stream over time). Nothing here measures: the trainer passes in the numbers.
 
 mod error;
 #[cfg(feature = "plots")]

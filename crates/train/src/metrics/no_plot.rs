@@ -1,4 +1,4 @@
-//! Stands in for `plot` in a build without the feature `plots`.
+//! Replaces `plot` in a build without the feature `plots`.
 
 use std::path::Path;
 

@@ -8,16 +8,16 @@ use plotters::prelude::*;
 
 use super::{Error, Record, Result};
 
-/// Pixels of the whole plot.
+/// Pixels of the full plot.
 const SIZE: (u32, u32) = (960, 540);
 
-/// Points of the training line; a longer run is averaged, as more would only fill the file.
+/// Points of the training line; a longer run is averaged, because more points would only enlarge the file.
 const MAX_POINTS: usize = 1500;
 
-/// Marks of the validation line; of more, only some are drawn.
+/// Marks of the validation line; if there are more, only some are drawn.
 const MAX_MARKS: usize = 150;
 
-/// Readable for the colour-blind, and in grey.
+/// Readable for the colour-blind, and in greyscale.
 const TRAINING: RGBColor = RGBColor(0x56, 0xB4, 0xE9);
 const VALIDATION: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
 
@@ -70,18 +70,18 @@ impl Curves {
         }
     }
 
-    /// The ranges of steps and losses that hold every point, or nothing without one.
+    /// The ranges of steps and losses that contain every point; `None` if there are none.
     fn frame(&self) -> Option<(Range<f64>, Range<f64>)> {
         let points = || self.training.iter().flatten().chain(&self.validation);
         let steps = range(points().map(|point| point.0))?;
         let losses = range(points().map(|point| point.1))?;
-        // Room above and below, so that no line runs along the frame.
+        // Space above and below, so that no line coincides with the frame.
         let room = (losses.end - losses.start) * 0.05;
         Some((steps, losses.start - room..losses.end + room))
     }
 }
 
-/// The validation losses, thinned from the end so that the last one always stays.
+/// The validation losses, thinned from the end so that the last one always remains.
 fn validation(records: &[Record]) -> Vec<Point> {
     let points = records
         .iter()
@@ -93,7 +93,7 @@ fn validation(records: &[Record]) -> Vec<Point> {
         .collect()
 }
 
-/// The middle of a few records.
+/// The mean of a few records.
 fn mean(records: &[Record]) -> Point {
     let (count, middle) = (records.len() as f64, &records[records.len() / 2]);
     (
@@ -102,7 +102,7 @@ fn mean(records: &[Record]) -> Point {
     )
 }
 
-/// From the least to the greatest; never empty, as an axis cannot be.
+/// From the smallest to the largest; never empty, because an axis cannot be.
 fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
@@ -175,7 +175,7 @@ fn legend((x, y): (i32, i32), style: ShapeStyle) -> PathElement<(i32, i32)> {
     PathElement::new(vec![(x, y), (x + 20, y)], style)
 }
 
-/// As many digits as tell labels apart.
+/// As many digits as needed to distinguish labels.
 fn label(loss: f64) -> String {
     match loss.abs() {
         size if size == 0.0 || (0.01..10_000.0).contains(&size) => format!("{loss:.3}")

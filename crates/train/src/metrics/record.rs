@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Error, Result};
 
-/// What is known of one step.
+/// The record of one step.
 ///
-/// JSON has no word for NaN and infinity: such a number is written as `null` and read back as NaN.
+/// JSON cannot represent NaN and infinity: such a number is written as `null` and read as NaN.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The step.
@@ -17,26 +17,26 @@ pub struct Record {
     /// Mean training loss over the step's tokens, in nats.
     #[serde(deserialize_with = "number_or_nan")]
     pub loss: f64,
-    /// Norm of the whole gradient, before clipping.
+    /// Norm of the full gradient, before clipping.
     #[serde(deserialize_with = "number_or_nan")]
     pub grad_norm: f64,
     /// Learning rate.
     #[serde(deserialize_with = "number_or_nan")]
     pub lr: f64,
-    /// Tokens of all ranks in a second.
+    /// Tokens per second, over all ranks.
     #[serde(deserialize_with = "number_or_nan")]
     pub tokens_per_s: f64,
-    /// Seconds that the step took.
+    /// Duration of the step in seconds.
     #[serde(deserialize_with = "number_or_nan")]
     pub step_s: f64,
-    /// Validation loss, on the steps that validate.
+    /// Validation loss, on steps with a validation.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "some_number_or_nan"
     )]
     pub val_loss: Option<f64>,
-    /// The factor on the loss in half precision.
+    /// The loss scale in half precision.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -49,7 +49,7 @@ fn number_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Res
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
-/// Called only when the field is there, so a `null` is a number that was not finite.
+/// Called only if the field is present, so a `null` is a number that was not finite.
 fn some_number_or_nan<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<f64>, D::Error> {
@@ -58,10 +58,10 @@ fn some_number_or_nan<'de, D: Deserializer<'de>>(
 
 /// Reads `metrics.jsonl`.
 ///
-/// A last line without its end is left out: the run may be writing it, or was killed while it did.
+/// Ignores an incomplete last line: the run may be writing it, or was killed while it did.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be read; [`Error::Line`] for a whole line that is no record.
+/// [`Error::Io`] if the file cannot be read; [`Error::Line`] for a complete line that is not a record.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let text = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
     whole_lines(&text)
@@ -70,7 +70,7 @@ pub fn read(path: &Path) -> Result<Vec<Record>> {
         .collect()
 }
 
-/// The lines that have their end, without it.
+/// The complete lines, without their line ends.
 pub(super) fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n')
         .filter_map(|line| line.strip_suffix(b"\n"))

@@ -1,14 +1,14 @@
-//! Speed and time left, steady enough to read.
+//! Speed and remaining time, smoothed for readability.
 
 use std::time::Duration;
 
-/// How much of the past a new step leaves: about the last twenty steps count.
+/// The fraction of the past that remains after a new step: about the last twenty steps count.
 const KEPT_SHARE: f64 = 0.95;
 
-/// Smoothed tokens a second, and the time left.
+/// Smoothed tokens per second, and the remaining time.
 ///
-/// Both are ratios of sums that forget the past at the same rate, so the first step counts in full and a slow step
-/// weighs by its time.
+/// Both are ratios of sums that forget the past at the same rate, so the first step counts fully and a slow
+/// step has the weight of its time.
 #[derive(Debug, Clone)]
 pub struct Throughput {
     steps_left: u64,
@@ -28,7 +28,7 @@ impl Throughput {
         }
     }
 
-    /// Takes in a step of `tokens` tokens, over all ranks, that took `elapsed`.
+    /// Adds a step of `tokens` tokens, over all ranks, that took `elapsed`.
     pub fn update(&mut self, tokens: u64, elapsed: Duration) {
         self.steps_left = self.steps_left.saturating_sub(1);
         self.steps = self.steps * KEPT_SHARE + 1.0;
@@ -36,7 +36,7 @@ impl Throughput {
         self.seconds = self.seconds * KEPT_SHARE + elapsed.as_secs_f64();
     }
 
-    /// Tokens a second over the last steps; 0 before the first.
+    /// Tokens per second over the last steps; 0 before the first.
     pub fn tokens_per_s(&self) -> f64 {
         if self.seconds > 0.0 {
             self.tokens / self.seconds
@@ -45,7 +45,7 @@ impl Throughput {
         }
     }
 
-    /// How long the remaining steps will take at this speed; unknown before the first.
+    /// The duration of the remaining steps at this speed; unknown before the first.
     pub fn time_left(&self) -> Option<Duration> {
         if self.steps == 0.0 {
             return None;

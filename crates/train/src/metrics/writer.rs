@@ -1,4 +1,4 @@
-//! `metrics.jsonl`: one JSON object a line.
+//! `metrics.jsonl`: one JSON object per line.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::record::{parse, whole_lines};
 use super::{Error, Record, Result};
 
-/// Appends records to a file; each is in the system's hands when [`MetricsWriter::write`] returns.
+/// Appends records to a file; each has been passed to the system when [`MetricsWriter::write`] returns.
 #[derive(Debug)]
 pub struct MetricsWriter {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub struct MetricsWriter {
 }
 
 impl MetricsWriter {
-    /// Begins a new file; an old one of that name is emptied.
+    /// Begins a new file; an existing file of that name is truncated.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -27,13 +27,14 @@ impl MetricsWriter {
         })
     }
 
-    /// Goes on with the file of a run that is resumed after `step`.
+    /// Continues the file of a run that is resumed after `step`.
     ///
-    /// Lines of later steps, and a last line without its end, are cut off: the run writes them again. What remains is
-    /// as if the run had never been interrupted. Without a file, a new one is begun.
+    /// Lines of later steps, and an incomplete last line, are removed, because the run writes them again. The
+    /// remaining file is as if the run had never been interrupted. If there is no file, a new one is created.
     ///
     /// # Errors
-    /// [`Error::Line`] for a whole line that is no record: the file is left as it was. [`Error::Io`].
+    /// [`Error::Line`] for a complete line that is not a record, in which case the file is left unchanged.
+    /// [`Error::Io`].
     pub fn resume(path: &Path, step: u64) -> Result<MetricsWriter> {
         let kept = match fs::read(path) {
             Ok(text) => kept_bytes(path, &text, step)?,
@@ -60,7 +61,7 @@ impl MetricsWriter {
     }
 }
 
-/// How long the part up to `step` is; steps only grow, so it is a prefix.
+/// The length of the part up to `step`; step numbers only grow, so it is a prefix.
 fn kept_bytes(path: &Path, text: &[u8], step: u64) -> Result<u64> {
     let mut kept = 0;
     for (index, line) in whole_lines(text).enumerate() {

@@ -1,8 +1,8 @@
 //! Optimisers: how weights follow their gradients.
 //!
-//! An [`Optimiser`] says what it keeps for each weight and updates pieces of flat buffers. The grid's norms, clipping, the
-//! scale of the loss and the sharding of its state over replicas are the library's. [`AdamW`] and [`Sgd`] are here;
-//! [`Rate`] is a learning rate over the course of a run.
+//! An [`Optimiser`] declares the state that it keeps for each weight, and updates pieces of flat buffers. The
+//! library handles norms over the grid, clipping, the loss scale and sharding of the state over replicas.
+//! [`AdamW`] and [`Sgd`] are here; [`Rate`] is a learning rate over the course of a run.
 
 mod adamw;
 mod rate;
@@ -19,16 +19,16 @@ use tensor::{Device, Tensor};
 
 /// How weights follow their gradients.
 pub trait Optimiser: fmt::Debug {
-    /// Its name, by which a checkpoint is told from that of another one.
+    /// Its name, by which checkpoints of different optimisers are distinguished.
     fn name(&self) -> &'static str;
 
-    /// Number of state tensors that it keeps for each weight, in the accumulator type and zero at first.
+    /// Number of state tensors that it keeps for each weight, in the accumulator type and initially zero.
     fn num_states(&self) -> usize;
 
     /// The learning rate of a step, counted from 0.
     fn rate(&self, step: u64) -> f64;
 
-    /// The decay of those weights that decay, unless their group has its own.
+    /// The decay of weights that decay, unless their group has its own.
     fn weight_decay(&self) -> f64 {
         0.0
     }
@@ -45,12 +45,12 @@ pub trait Optimiser: fmt::Debug {
 pub struct UpdateCall<'a> {
     /// The device that holds them.
     pub device: &'a Device,
-    /// Pieces of parameters: weights, gradients, state, and the copy in the compute type where there is one.
+    /// Pieces of parameters: weights, gradients, state, and the copy in the compute type if there is one.
     pub pieces: &'a [Update],
-    /// Two f64: what gradients are multiplied by, and their norm. The factor is NaN where the update must be skipped.
+    /// Two f64: the factor for gradients, and their norm. The factor is NaN if the update must be skipped.
     pub factor: &'a Tensor,
     /// The learning rate.
     pub rate: f64,
-    /// Number of this update, from 1; skipped ones do not count.
+    /// Number of this update, from 1; skipped updates do not count.
     pub number: u64,
 }

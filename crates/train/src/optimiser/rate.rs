@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RateSchedule {
-    /// Down to the lowest rate by half a cosine.
+    /// Half a cosine down to the lowest rate.
     #[default]
     Cosine,
-    /// Down to the lowest rate along a line.
+    /// A straight line down to the lowest rate.
     Linear,
     /// As it is.
     Constant,
@@ -53,7 +53,7 @@ impl Rate {
         }
     }
 
-    /// The same with so many steps in which it grows from 0 first.
+    /// Adds this many steps in which the rate first grows from 0.
     pub const fn warm_up(self, warmup_steps: u64) -> Rate {
         Rate {
             warmup_steps,

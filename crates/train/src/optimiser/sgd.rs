@@ -4,12 +4,12 @@ use super::{Optimiser, Rate, UpdateCall};
 use parallel::Result;
 use tensor::ops::optimiser;
 
-/// Stochastic gradient descent, with momentum if that is not 0.
+/// Stochastic gradient descent, with momentum unless it is 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sgd {
     /// Learning rate.
     pub rate: Rate,
-    /// Share of the velocity that stays.
+    /// Fraction of the velocity that is kept.
     pub momentum: f64,
     /// Decay of matrices.
     pub weight_decay: f64,

@@ -1,4 +1,4 @@
-//! Seconds that a step's traffic takes on a machine, axis by axis.
+//! Seconds that the traffic of a step takes on a machine, axis by axis.
 
 use grid::{
     Axis, Grid, Mapping,
@@ -6,12 +6,12 @@ use grid::{
 };
 use parallel::{Hierarchical, Operation};
 
-/// What prices traffic: a machine's links, and whether collectives may go over its nodes in two levels.
+/// The basis of prices: a machine's links, and whether collectives may cross its nodes in two levels.
 #[derive(Clone, Copy, Debug)]
 pub struct Pricing<'a> {
     /// The machine.
     pub machine: &'a Machine,
-    /// Which form of collectives runs.
+    /// The form of collectives that runs.
     pub hierarchical: Hierarchical,
 }
 
@@ -25,7 +25,7 @@ impl Pricing<'_> {
             Operation::Broadcast => Costed::Broadcast,
             Operation::AllToAll => Costed::AllToAll,
             Operation::Send => Costed::Message,
-            // The sender's time is the message's.
+            // The message is charged to the sender.
             Operation::Recv => return 0.0,
         };
         let (flat, levels) = (
@@ -39,7 +39,7 @@ impl Pricing<'_> {
         }
     }
 
-    /// Seconds of `calls` collectives over `bytes` together.
+    /// Seconds of `calls` collectives with `bytes` in total.
     pub fn all(&self, operation: Operation, calls: u64, bytes: u64, route: Route) -> f64 {
         match calls {
             0 => 0.0,
@@ -48,7 +48,7 @@ impl Pricing<'_> {
     }
 }
 
-/// The way of a collective on `axis`; of messages, the way between neighbours that are furthest apart.
+/// The route of a collective on `axis`; for messages, the route between the neighbours that are furthest apart.
 pub fn route(grid: &Grid, mapping: &Mapping, axis: Axis) -> Route {
     mapping.span(grid, axis).widest
 }

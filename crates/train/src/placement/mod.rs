@@ -1,8 +1,9 @@
-//! Where the ranks of a job sit: which order of axes costs least on its nodes, and what cannot be helped.
+//! The placement of a job's ranks: the order of axes that costs least on its nodes, and the splits that no
+//! order avoids.
 //!
-//! Read in this order: [`volumes`](mod@volumes) (bytes of a step on each axis, by formula), [`cost`](mod@cost) (their
-//! seconds on a machine), [`order`](mod@order) (the cheapest order of axes), [`warning`](mod@warning) (a chatty axis
-//! that the nodes split all the same).
+//! Read in this order: [`volumes`](mod@volumes) (bytes per step on each axis, by formula), [`cost`](mod@cost)
+//! (their seconds on a machine), [`order`](mod@order) (the cheapest order of axes), [`warning`](mod@warning)
+//! (an axis with much traffic that the nodes split nevertheless).
 
 pub mod cost;
 pub mod order;

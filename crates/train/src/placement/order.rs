@@ -5,15 +5,15 @@ use crate::{Config, Result};
 use grid::{Axis, AxisOrder, Grid, Mapping, machine::Machine};
 use std::collections::HashSet;
 
-// The machine whose links stand for those of a job of which nothing is known: only that nodes are further apart than
-// the ranks of one of them.
+// The machine whose links stand for those of an unknown job: it is known only that nodes are further apart than
+// the ranks within one.
 const UNKNOWN: &str = "laptop";
 
-// Of traffic that may run beside compute so much is felt, because it takes bandwidth and is not always hidden.
+// The fraction of overlappable traffic that counts, because it takes bandwidth and is not always hidden.
 const FELT_OF_HIDDEN: f64 = 0.3;
 
-/// The order of `config`'s axes that costs least where `nodes` holds the node of each rank; the default order on one node.
-///
+/// The order of `config`'s axes that costs least if `nodes` holds the node of each rank; on one node, the
+/// default order.
 /// # Errors
 /// [`Error::Grid`](crate::Error::Grid) when the degrees have no product.
 pub fn best_order(
@@ -53,7 +53,7 @@ pub fn best_order(
     let mut best = (default, seconds(default)?);
     for order in distinct(config) {
         let cost = seconds(order)?;
-        // Of orders that cost the same the one nearest to the default stays.
+        // Among orders of equal cost, the one nearest to the default is kept.
         if cost < best.1 * (1.0 - 1e-9) {
             best = (order, cost);
         }
@@ -61,7 +61,7 @@ pub fn best_order(
     Ok(best.0)
 }
 
-// Orders in which the axes that have ranks lie differently.
+// Orders that differ in the placement of axes with more than one rank.
 fn distinct(config: &Config) -> Vec<AxisOrder> {
     let degrees = config.parallel.grid;
     let mut seen = HashSet::new();

@@ -1,11 +1,11 @@
-//! Which pipeline stage holds which parameter, without running the model.
+//! The pipeline stage that holds each parameter, found without running the model.
 
 use crate::{Config, Result};
 use grid::Degrees;
 use parallel::{model::Cut, work::dry_context};
 use std::collections::BTreeMap;
 
-/// The stage that holds each parameter on a grid of these degrees, by name; of several that share one, the first.
+/// The stage that holds each parameter on a grid of these degrees, by name; if several share it, the first.
 ///
 /// # Errors
 /// Those of the model; [`Error::Parallel`](crate::Error::Parallel) for more parts than segments.

@@ -1,9 +1,10 @@
 //! Bytes that a training step moves on each axis, by formula.
 //!
-//! A layer of k inputs and n outputs over m rows of a data replica: W is gathered over Z in each forward and in backward,
-//! k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many; Y is all-reduced over the axis that the layer reads,
-//! m n / (Gz Gemits); dX over the axis that it emits, m k / (Gz Greads). Gradients of a shard are all-reduced over Data
-//! once a step, and each micro-batch passes m h / (Gz Gy) elements between stages, forward and back.
+//! For a layer of k inputs and n outputs over m rows of a data replica: W is gathered over Z in each forward
+//! and in backward, k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many elements; Y is all-reduced
+//! over the axis that the layer reads, m n / (Gz Gemits) elements; dX over the axis that it emits, m k / (Gz
+//! Greads). Gradients of a shard are all-reduced over Data once per step. Each micro-batch passes m h / (Gz Gy)
+//! elements between stages, forward and back.
 //!
 //! # Source
 //! Singh et al., arXiv:2305.13525, section on the communication model; extended to pipelines.
@@ -16,7 +17,7 @@ use parallel::{
     work::{LinearWork, Work},
 };
 
-/// One kind of traffic on one axis, as all stages together have it on one rank each.
+/// One kind of traffic on one axis: the total of all stages, on one rank of each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Volume {
     /// The axis.
@@ -27,13 +28,13 @@ pub struct Volume {
     pub subject: Subject,
     /// Number of collectives or messages.
     pub calls: u64,
-    /// Bytes of the whole buffers, all calls together.
+    /// Bytes of the whole buffers, over all calls.
     pub bytes: u64,
     /// Whether they may run beside compute.
     pub hidden: bool,
 }
 
-/// The traffic of a step's layers, gradients and stages. Norms, the loss and clipping move next to nothing.
+/// The traffic of a step's layers, gradients and stages. Norms, the loss and clipping move a negligible amount.
 ///
 /// # Errors
 /// [`Error::Parallel`](crate::Error::Parallel) for more parts of a pipeline than segments.
@@ -68,7 +69,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    // Of a data replica.
+    // Rows per data replica.
     fn rows(&self) -> usize {
         self.config.training.batch / self.degrees.data.max(1)
     }

@@ -1,12 +1,11 @@
-//! A chatty axis that the nodes split all the same, in one sentence.
+//! A one-sentence warning about an axis with much traffic that the nodes split nevertheless.
 
 use super::volumes;
 use crate::{Config, Result};
 use grid::{Axis, Grid, Mapping};
 use hal::error::Bytes;
 
-/// A warning where the axis that moves most bytes which nothing hides has groups on more than one node.
-///
+/// A warning if the axis that moves the most bytes which nothing hides has groups on more than one node.
 /// # Errors
 /// As [`volumes`](fn@volumes).
 pub fn warning(config: &Config, grid: &Grid, mapping: &Mapping) -> Result<Option<String>> {
@@ -39,7 +38,7 @@ fn warning_of(exposed: &[(Axis, u64)], grid: &Grid, mapping: &Mapping) -> Option
     ))
 }
 
-// Bytes on each axis that cannot run beside compute.
+// Bytes on each axis that cannot overlap with compute.
 fn exposed(config: &Config) -> Result<Vec<(Axis, u64)>> {
     let volumes = volumes(config)?;
     let of = |axis: Axis| {

@@ -1,6 +1,7 @@
-//! A whole run of the program: a configuration, data and a folder in; records, checkpoints and a summary out.
+//! A complete run of the program: a configuration, data and a folder in; records, checkpoints and a summary
+//! out.
 //!
-//! [`run`](fn@run) trains on one rank; an [`Observer`] is told of its progress, and a [`Stop`] ends it early.
+//! [`run`](fn@run) trains on one rank. An [`Observer`] receives its progress, and a [`Stop`] ends it early.
 
 mod observer;
 #[allow(

@@ -1,4 +1,4 @@
-//! Who is told of a run's progress, and who may end it.
+//! Who observes a run's progress, and what may end it.
 
 use crate::{metrics::Record, trainer::PeakMemory};
 use serde::{Deserialize, Serialize};
@@ -7,42 +7,42 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Told of a run's progress, on rank 0.
+/// Receives a run's progress, on rank 0.
 pub trait Observer: Send + Sync {
     /// The run begins.
     fn started(&self, _started: &Started) {}
     /// A step is done.
     fn step(&self, _record: &Record) {}
-    /// A checkpoint is whole.
+    /// A checkpoint is complete.
     fn checkpoint(&self, _path: &std::path::Path) {}
 }
 
-/// What is known when a run begins.
+/// The facts known when a run begins.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// The step that comes first: 0, or where a resumed run goes on.
+    /// The first step: 0, or the step at which a resumed run continues.
     pub first_step: u64,
     /// Steps in all.
     pub num_steps: u64,
-    /// Weights of the model.
+    /// Number of weights of the model.
     pub num_parameters: usize,
-    /// Tokens to train on and to validate on, where the data is text.
+    /// Numbers of training and validation tokens, if the data is text.
     pub num_tokens: Option<[usize; 2]>,
-    /// Tokens of a step; where the data is no text, rows.
+    /// Tokens per step; if the data is not text, rows per step.
     pub tokens_per_step: usize,
 }
 
-/// Asks a run to end after the step that it is in, with a checkpoint.
+/// Asks a run to end after its current step, with a checkpoint.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicBool);
 
 impl Stop {
-    /// Asks for it. May be called from a signal handler.
+    /// Asks the run to stop. May be called from a signal handler.
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked for.
+    /// Whether the run was asked to stop.
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -51,18 +51,18 @@ impl Stop {
 /// How a run ended; the same on every rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Steps done in all.
+    /// Number of steps done in all.
     pub steps: u64,
     /// Loss of the last step.
     pub loss: f64,
-    /// Validation loss after it.
+    /// Validation loss after the last step.
     pub validation_loss: f64,
     /// Wall-clock seconds of training in this run, validation and checkpoints included.
     pub seconds: f64,
-    /// Whether it was asked to end early.
+    /// Whether the run was asked to end early.
     pub stopped: bool,
     /// The last checkpoint.
     pub checkpoint: Option<PathBuf>,
-    /// The most that tensors held on the device that held the most.
+    /// The most that tensors held on any one device.
     pub peak: PeakMemory,
 }

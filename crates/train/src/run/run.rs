@@ -1,4 +1,4 @@
-//! A whole run on one rank: steps, records, validation, checkpoints, a clean stop.
+//! A complete run on one rank: steps, records, validation, checkpoints, a clean stop.
 
 use super::{Observer, Started, Stop, Summary, trace};
 use crate::{
@@ -16,22 +16,22 @@ use std::{
 };
 use tensor::Device;
 
-/// What a run is made of besides its ranks.
+/// The inputs of a run besides its ranks.
 #[derive(Clone)]
 pub struct Run {
-    /// What it is asked to be.
+    /// The configuration of the run.
     pub config: Config,
     /// The data, shared by all ranks.
     pub data: Arc<dyn Batches>,
-    /// Tokens to train on and to validate on, where the data is text.
+    /// Numbers of training and validation tokens, if the data is text.
     pub num_tokens: Option<[usize; 2]>,
-    /// How text becomes tokens, where the data is text.
+    /// How text becomes tokens, if the data is text.
     pub tokenizer: Option<Tokenizer>,
     /// The run's folder.
     pub dir: PathBuf,
     /// The checkpoint to resume from.
     pub resume: Option<PathBuf>,
-    /// The step of which trace.json shows every piece of work, if any.
+    /// The step whose work trace.json shows completely, if any.
     pub trace_step: Option<u64>,
 }
 
@@ -181,23 +181,23 @@ fn is_due(step: u64, every: u64) -> bool {
 }
 
 impl Run {
-    /// Makes the run's folder with its configuration; refuses one that holds a run already, unless that is resumed.
-    ///
+    /// Creates the run's folder with its configuration; refuses a folder that already holds a run, unless that
+    /// run is resumed.
     /// # Errors
-    /// [`Error::Config`] for a folder in use; [`Error::File`] when it cannot be written.
+    /// [`Error::Config`] for a folder in use; [`Error::File`] if it cannot be written.
     pub fn prepare(&self) -> Result<()> {
         let config = self.dir.join("config.toml");
         if self.resume.is_none() && self.dir.join("metrics.jsonl").exists() {
             let dir = self.dir.display();
             return Err(Error::Config(format!(
-                "{dir}: holds a run already; needs another --out, or --resume {dir}"
+                "{dir}: already holds a run, needs another --out, or --resume {dir}"
             )));
         }
         std::fs::create_dir_all(self.dir.join("checkpoints")).map_err(Error::file(&self.dir))?;
         std::fs::write(&config, self.config.to_toml()?).map_err(Error::file(&config))
     }
 
-    // What a checkpoint keeps of the run.
+    // What a checkpoint stores about the run.
     fn attached(&self) -> Result<Attached> {
         let refuse = |error: serde_json::Error| Error::Config(format!("checkpoint: {error}"));
         Ok(Attached {
@@ -228,7 +228,7 @@ impl Run {
         }
     }
 
-    // Of a model that reads no text, rows.
+    // For a model that reads no text, rows.
     fn tokens_per_step(&self) -> usize {
         let per_row = self.config.model.text().map_or(1, |text| text.context);
         self.config.training.batch * per_row

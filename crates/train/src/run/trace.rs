@@ -1,4 +1,4 @@
-//! trace.json of a step: what every rank's streams did.
+//! trace.json of a step: the activity of every rank's streams.
 
 use crate::{Error, Result, metrics};
 use bootstrap::Launcher;
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes trace.json from the spans of a step on all ranks that run: each writes its own, and rank 0 puts them together.
+/// Writes trace.json from the spans of a step on all running ranks: each writes its own, and rank 0 joins them.
 pub(super) fn write(context: &Context, dir: &Path, step: u64) -> Result<()> {
     let (rank, ahead_us) = (context.world().rank(), clock_ahead_us(context)?);
     let part = format!("trace-{rank}.json");
@@ -29,7 +29,7 @@ pub(super) fn write(context: &Context, dir: &Path, step: u64) -> Result<()> {
     writer.finish()?;
     let mut parts = context.world().everyone().all_gather(part.as_bytes())?;
     if rank == 0 {
-        // A rank that stands for others is told once for each of them.
+        // A rank that stands for others appears once for each of them.
         let mut seen = HashSet::new();
         parts.retain(|part| seen.insert(part.clone()));
         let path = |part: &Vec<u8>| dir.join(&*String::from_utf8_lossy(part));
@@ -42,8 +42,8 @@ pub(super) fn write(context: &Context, dir: &Path, step: u64) -> Result<()> {
     Ok(())
 }
 
-// By how much the clock of this rank's device is ahead of rank 0's: processes have clocks of their own. All look at
-// them as they leave a barrier, of which the messages' time is the error.
+// How far the clock of this rank's device is ahead of rank 0's, because processes have separate clocks. All
+// ranks read their clocks as they leave a barrier; the error is the travel time of its messages.
 fn clock_ahead_us(context: &Context) -> Result<f64> {
     let world = context.world();
     if world.launcher() == Launcher::Local {

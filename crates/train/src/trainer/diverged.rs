@@ -1,11 +1,12 @@
-//! Which numbers went wrong first.
+//! Finds which numbers were the first to become non-finite.
 
 use super::Trainer;
 use crate::{Error, Result};
 use parallel::data::Part;
 use tensor::Tensor;
 
-/// The error for a loss or norm that is not finite. Collective: every rank calls it, and all give the same.
+/// The error for a loss or norm that is not finite. Collective: every rank calls it, and all return the same
+/// error.
 pub(super) fn report(
     trainer: &Trainer,
     step: u64,
@@ -57,7 +58,7 @@ fn first_bad(trainer: &Trainer, part: Part, word: &str) -> Result<Option<String>
     Ok(found.map(|(name, value)| format!("{word} of {name} holds {value} on rank {rank}")))
 }
 
-// What the first rank that found something found.
+// The finding of the first rank that found something.
 fn agree(trainer: &Trainer, found: Option<String>) -> Result<Option<String>> {
     let all = trainer
         .context

@@ -9,14 +9,14 @@ use std::time::Instant;
 pub struct StepDone {
     /// What it gave.
     pub result: StepResult,
-    /// Wall-clock seconds on this rank, with the making of its batch.
+    /// Wall-clock seconds on this rank, including the making of its batch.
     pub seconds: f64,
-    /// Whether it is the last one: of all, or because a rank asked to stop.
+    /// Whether it is the last step, either of all or because a rank asked to stop.
     pub is_last: bool,
 }
 
-/// What is called around the steps of [`Trainer::fit`], on every rank. Calls may run collectives, such as a validation or
-/// a checkpoint, as long as all ranks do. A closure is called after each step.
+/// Callbacks around the steps of [`Trainer::fit`], on every rank. They may run collectives, such as a
+/// validation or a checkpoint, as long as all ranks do. A closure is called after each step.
 pub trait Callback {
     /// Before a step.
     ///
@@ -26,7 +26,7 @@ pub trait Callback {
         Ok(())
     }
 
-    /// Whether the loop is to end with the step that has just been done. Asked for on one rank, it ends on all of them.
+    /// Whether the loop is to end after the step just done. A request on one rank ends it on all.
     fn wants_stop(&mut self) -> bool {
         false
     }
@@ -45,8 +45,8 @@ impl<F: FnMut(&mut Trainer, &StepDone) -> Result<()>> Callback for F {
 }
 
 impl Trainer {
-    /// Trains until `steps` steps are done in all, or until `callback` stops it on any rank; gives the last step, if there was
-    /// one. Collective.
+    /// Trains until `steps` steps are done in all, or until `callback` stops it on any rank; returns the last
+    /// step, if there was one. Collective.
     ///
     /// # Errors
     /// Those of the steps, of the data and of `callback`.

@@ -1,8 +1,9 @@
-//! Training any model, step by step.
+//! Trains any model, step by step.
 //!
-//! [`Trainer`] is one rank's model, parameters and optimiser; `options` says how its steps run; `scale` adapts the loss scale
-//! in f16; `recorded` queues a step in one call; `diverged` finds what went wrong; `save` moves parameters to and from
-//! checkpoints; `fit` is a loop of steps with callbacks; `peak` gives the most memory taken.
+//! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts
+//! the loss scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number;
+//! `save` moves parameters to and from checkpoints; `fit` is a loop of steps with callbacks; `peak` reports the
+//! peak memory.
 
 mod diverged;
 mod fit;

@@ -4,28 +4,29 @@ use crate::config::Precision;
 use parallel::pipeline::ScheduleKind;
 use std::collections::BTreeMap;
 
-/// How a trainer runs its steps. What runs beside what is part of the context's [`Settings`](parallel::Settings).
+/// How a trainer runs its steps. What overlaps with what is part of the context's
+/// [`Settings`](parallel::Settings).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Rows of the global batch.
     pub batch: usize,
-    /// Micro-batches that each replica's share of it is cut into.
+    /// Micro-batches into which each replica's share of the batch is cut.
     pub micro_batches: usize,
-    /// The types that the model computes in.
+    /// The types in which the model computes.
     pub precision: Precision,
-    /// How micro-batches go through pipeline stages.
+    /// How micro-batches pass through pipeline stages.
     pub schedule: ScheduleKind,
-    /// Drop activations in forward and compute them again in backward.
+    /// Drop activations in forward and recompute them in backward.
     pub recompute: bool,
-    /// Share the optimiser's state over Data (ZeRO stage 1).
+    /// Shard the optimiser's state over Data (ZeRO stage 1).
     pub sharded_optimiser: bool,
-    /// Largest norm of the gradients; 0 means any.
+    /// Largest norm of the gradients; 0 means no limit.
     pub clip_norm: f64,
     /// Initial scale of the loss in f16.
     pub loss_scale: f64,
-    /// Record forward and backward in the second step, and queue them in one call from then on.
+    /// Record forward and backward in the second step, and queue the recording in one call from then on.
     pub graph: bool,
-    /// What parameters of named groups have of their own.
+    /// The options of named groups of parameters.
     pub groups: BTreeMap<String, GroupOptions>,
 }
 
@@ -46,12 +47,12 @@ impl Default for Options {
     }
 }
 
-/// What the parameters of a group have of their own.
+/// The options of a group of parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupOptions {
     /// Factor on the learning rate.
     pub rate_factor: f64,
-    /// Weight decay of those that decay, in place of the optimiser's.
+    /// Weight decay of parameters that decay, instead of the optimiser's.
     pub weight_decay: Option<f64>,
 }
 

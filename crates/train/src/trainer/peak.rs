@@ -1,23 +1,23 @@
-//! The most memory that a run took, and what for.
+//! The peak memory of a run, by purpose.
 
 use crate::Result;
 use bootstrap::World;
 use serde::{Deserialize, Serialize};
 use tensor::{Device, MemoryKind};
 
-/// The most that tensors held at a time, on the rank where that was the most.
+/// The most that tensors held at one time, on the rank with the highest peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakMemory {
-    /// That rank; of several, the first.
+    /// That rank; if there are several, the first.
     pub rank: usize,
     /// Bytes in all.
     pub bytes: usize,
-    /// What they were for, in the order of [`MemoryKind::ALL`].
+    /// The peak by purpose, in the order of [`MemoryKind::ALL`].
     pub by_kind: [usize; 5],
 }
 
 impl PeakMemory {
-    /// The largest peak of all ranks. Collective: every rank calls it with its device, and all give the same.
+    /// The largest peak of all ranks. Collective: every rank calls it with its device, and all return the same.
     ///
     /// # Errors
     /// Those of the exchange.
@@ -50,7 +50,7 @@ impl PeakMemory {
         }
     }
 
-    /// The kinds that held anything, by name.
+    /// The kinds with any bytes, by name.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let kinds = MemoryKind::ALL.into_iter().zip(self.by_kind);
         kinds

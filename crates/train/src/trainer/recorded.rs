@@ -1,15 +1,15 @@
 //! Forward and backward of a step, recorded once and queued in one call.
 //!
-//! A model so small that the device waits for the host gains by that. What a step computes with by value is the same in
-//! every step: there is no dropout, and the scale of the loss is read from memory. The update is queued as ever: its
-//! learning rate changes.
+//! This helps a model so small that the device waits for the host. All values that a step takes by value are
+//! the same in every step: there is no dropout, and the loss scale is read from memory. The update is queued as
+//! usual, because its learning rate changes.
 
 use super::{Options, Trainer, trainer::Computed};
 use crate::{Error, Result};
 use parallel::{Batch, Context};
 use tensor::{Recording, Tensor, ops};
 
-/// Refuses recorded steps on a device that records nothing, and on several ranks.
+/// Refuses recorded steps on a device that cannot record, and on several ranks.
 ///
 /// # Errors
 /// [`Error::Config`] with the device or the number of ranks.
@@ -26,7 +26,7 @@ pub(super) fn check(context: &Context, options: &Options) -> Result<()> {
         let found = format!("{}, which records no work", context.device().id());
         return refuse(found, "a CUDA or ROCm device");
     }
-    // Collectives run on streams of their own, which are not recorded.
+    // Collectives run on separate streams, which are not recorded.
     match context.world().size() {
         1 => Ok(()),
         ranks => refuse(format!("{ranks} ranks"), "1 rank"),
@@ -34,7 +34,7 @@ pub(super) fn check(context: &Context, options: &Options) -> Result<()> {
 }
 
 impl Trainer {
-    // The first step runs as it is: it makes what the later ones need, and times matmuls.
+    // The first step runs without recording: it makes what later steps need, and times matmuls.
     pub(super) fn recorded_or_not(&mut self, batch: &Batch) -> Result<Computed> {
         if !(self.options.graph && self.has_agreed) {
             return self.gradients(batch);
@@ -53,18 +53,18 @@ impl Trainer {
 #[derive(Debug)]
 pub(super) struct Recorded {
     recording: Recording,
-    // Where the recorded work reads its rows and the scale of the loss.
+    // The memory from which the recorded work reads its rows and the loss scale.
     batch: Batch,
     d_loss: Tensor,
     computed: Computed,
 }
 
 impl Recorded {
-    /// Records a step on batches of the shape of this one.
+    /// Records a step on batches with the shape of this one.
     ///
     /// # Errors
-    /// [`Error::Config`] for a model that draws random masks: each replay would draw the same;
-    /// [`Error::Parallel`] where the device records nothing; those of the step.
+    /// [`Error::Config`] for a model that draws random masks, because each replay would draw the same ones;
+    /// [`Error::Parallel`] if the device cannot record; those of the step.
     pub(super) fn new(trainer: &Trainer, batch: &Batch) -> Result<Recorded> {
         if trainer.parameters().draws_masks() {
             let found = "a model that draws random masks";
@@ -94,8 +94,8 @@ impl Recorded {
         })
     }
 
-    /// Runs the step on this batch: afterwards the parameters hold its gradients. Gives what
-    /// [`Trainer::gradients`] gives.
+    /// Runs the step on this batch; afterwards the parameters hold its gradients. Returns the same as
+    /// [`Trainer::gradients`].
     ///
     /// # Errors
     /// [`Error::Parallel`] for a batch of other columns or shapes than the recorded one; those of the device.

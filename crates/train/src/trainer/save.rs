@@ -1,4 +1,4 @@
-//! Parameters and optimiser state to checkpoints and back.
+//! Saves parameters and optimiser state to checkpoints, and loads them.
 
 use super::{Trainer, scale::LossScale};
 use crate::{
@@ -15,10 +15,10 @@ use std::{
 };
 use tensor::DType;
 
-/// Checkpoints that [`Trainer::save`] keeps.
+/// Number of checkpoints that [`Trainer::save`] keeps.
 const KEPT: usize = 3;
 
-/// What a program keeps in a checkpoint beside the trainer's own.
+/// What a program stores in a checkpoint beside the trainer's own data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attached {
     /// The model's configuration.
@@ -36,14 +36,14 @@ pub(crate) struct Stored {
     pub(crate) config: Value,
     #[serde(default)]
     pub(crate) tokenizer: Value,
-    /// The optimiser's updates so far.
+    /// The number of updates of the optimiser so far.
     num_updates: u64,
     loss_scale: LossScale,
     #[serde(default)]
     optimiser: Option<String>,
 }
 
-/// The parts that are stored, each under a prefix of its own.
+/// The parts that are stored, each under its own prefix.
 fn parts(num_states: usize) -> Vec<(String, Part)> {
     let states = (0..num_states).map(|index| (format!("state{index}/"), Part::State(index)));
     let weights = [("weights/".to_owned(), Part::Weights)];
@@ -59,8 +59,8 @@ struct Owned {
 }
 
 impl Trainer {
-    /// Writes a checkpoint of the steps done so far into `dir`, and keeps the three newest. Collective: every rank writes what
-    /// it alone, or it first, holds.
+    /// Writes a checkpoint of the steps done so far into `dir`, and keeps the three newest. Collective: every
+    /// rank writes the shards that it alone, or it first, holds.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] on every rank when one of them cannot write; nothing that was whole before is touched.
@@ -106,8 +106,9 @@ impl Trainer {
         Ok(path)
     }
 
-    /// Takes the weights of a file of whole tensors, such as an exported checkpoint, where each has the name of a parameter,
-    /// with or without `weights/` in front. `others` are names that the file may have besides; state of an optimiser is left.
+    /// Loads the weights from a file of full tensors, such as an exported checkpoint. Each tensor has the name
+    /// of a parameter, with or without the prefix `weights/`. `others` are additional names that the file may
+    /// have; optimiser state is left unchanged.
     ///
     /// # Errors
     /// [`Error::Config`] for a parameter that the file lacks or holds in another shape, and a tensor that the model lacks.
@@ -152,8 +153,8 @@ impl Trainer {
         })
     }
 
-    /// Resumes from a checkpoint, or from the newest one in a folder: weights, the optimiser's state, and the step that comes
-    /// next. Any grid may have written it. Collective.
+    /// Resumes from a checkpoint, or from the newest one in a folder: weights, the optimiser's state, and the
+    /// number of the next step. Any grid may have written it. Collective.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] when it is damaged; [`Error::Config`] when its tensors are not those of this model and optimiser,
@@ -184,10 +185,10 @@ impl Trainer {
     }
 }
 
-/// That a checkpoint holds just the parts of these parameters, each of its shape.
+/// Checks that a checkpoint holds exactly the parts of these parameters, each with its shape.
 ///
 /// # Errors
-/// [`Error::Config`] with the first names that one side has alone, or the two shapes.
+/// [`Error::Config`] with the first names that only one side has, or the two shapes.
 pub(crate) fn check_names(
     parameters: &[Parameter],
     reader: &Reader,
@@ -239,7 +240,7 @@ fn check_shape(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<(
     }
 }
 
-/// The numbers of this rank's shard of a parameter, as stored under a prefix.
+/// The values of this rank's shard of a parameter, as stored under a prefix.
 fn read(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<Vec<f64>> {
     check_shape(reader, prefix, parameter)?;
     Ok(reader.read_f64(&format!("{prefix}{}", parameter.name()), parameter.index())?)
@@ -250,10 +251,10 @@ pub(crate) fn read_weights(reader: &Reader, parameter: &Parameter) -> Result<Vec
     read(reader, "weights/", parameter)
 }
 
-/// What a checkpoint holds besides tensors.
+/// The contents of a checkpoint besides tensors.
 ///
 /// # Errors
-/// [`Error::Config`] when it was written by another program.
+/// [`Error::Config`] if another program wrote it.
 pub(crate) fn stored(reader: &Reader) -> Result<Stored> {
     let value = reader.sections().trainer.clone();
     serde_json::from_value(value).map_err(|error| {
@@ -316,7 +317,8 @@ impl Owned {
     }
 }
 
-// Of the ranks that hold the same shard the first one writes it; of two stages that share a table, the first.
+// Among ranks that hold the same shard, the first one writes it; between two stages that share a table, the
+// first stage.
 fn owns(trainer: &Trainer, parameter: &Parameter) -> bool {
     let context = &trainer.context;
     let first_copy = trainer.parameters().is_first_copy(parameter);
@@ -340,7 +342,7 @@ fn encode(record: ShardRecord) -> std::result::Result<String, String> {
     serde_json::to_string(&record).map_err(|error| error.to_string())
 }
 
-// What rank 0 has, on every rank; its failure is everybody's.
+// The text of rank 0, on every rank; a failure there is a failure everywhere.
 fn shared(context: &Context, own: std::result::Result<String, String>) -> Result<String> {
     Ok(agreed(context, own)?.swap_remove(0))
 }

@@ -1,6 +1,7 @@
-//! The scale of the loss in f16: gradients stay above the smallest half, and steps that overflow are skipped.
+//! The loss scale in f16: it keeps gradients above the smallest half-precision number, and steps that overflow
+//! are skipped.
 
-/// A scale that halves when gradients overflow and doubles after a long run without.
+/// A scale that halves when gradients overflow, and doubles after a long run without overflow.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct LossScale {
     pub(crate) value: f64,
@@ -33,7 +34,7 @@ impl LossScale {
         self.adapts
     }
 
-    /// Takes note of whether a step's gradients were finite; every rank knows the same norm, so all agree.
+    /// Records whether a step's gradients were finite; every rank knows the same norm, so all agree.
     pub(crate) fn update(&mut self, finite: bool) {
         if !self.adapts {
             return;

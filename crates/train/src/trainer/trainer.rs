@@ -31,17 +31,17 @@ pub struct Trainer {
     pub(super) optimiser: Box<dyn Optimiser>,
     pub(super) options: Options,
     pub(super) loss_scale: LossScale,
-    /// The step that comes next.
+    /// The number of the next step.
     pub(super) next_step: u64,
-    /// Updates that were not skipped: the step number that AdamW corrects its moments by.
+    /// Number of updates that were not skipped: the step number with which AdamW corrects its moments.
     pub(super) num_updates: u64,
-    // Whether all ranks go the same ways to matmuls by now.
+    // Whether all ranks have agreed on the variants of matmuls.
     pub(super) has_agreed: bool,
-    // Forward and backward, recorded in the second step where that is asked for.
+    // Forward and backward, recorded in the second step if requested.
     pub(super) recorded: Option<Recorded>,
 }
 
-/// What a step gave; the same on every rank.
+/// The result of a step; the same on every rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepResult {
     /// Number of the step, from 0.
@@ -56,7 +56,7 @@ pub struct StepResult {
     pub loss_scale: f64,
 }
 
-/// What forward and backward of a batch gave.
+/// The results of forward and backward of a batch.
 #[derive(Debug)]
 pub struct Computed {
     /// The gradients, summed over all replicas.
@@ -70,11 +70,10 @@ pub struct Computed {
 impl Trainer {
     /// Builds this rank's part of a model, with its initial values. Collective.
     ///
-    /// `build` is ordinary code that asks the builder for layers, the same for every grid.
-    ///
+    /// `build` is ordinary code that requests layers from the builder, the same for every grid.
     /// # Errors
     /// Those of `build`; [`Error::Config`] for options that do not fit the grid or the device;
-    /// [`Error::Parallel`] when sizes do not fit or memory does not suffice.
+    /// [`Error::Parallel`] if sizes do not fit or memory does not suffice.
     pub fn new<M: Model + 'static>(
         context: &Context,
         build: impl FnOnce(&Builder) -> parallel::Result<M>,
@@ -84,7 +83,7 @@ impl Trainer {
         Trainer::boxed(context, build, Box::new(optimiser), options)
     }
 
-    /// As [`new`](Trainer::new), with an optimiser that is known at run time.
+    /// As [`new`](Trainer::new), with an optimiser chosen at run time.
     ///
     /// # Errors
     /// As there.
@@ -151,17 +150,17 @@ impl Trainer {
         &self.options
     }
 
-    /// The scale of the loss, where it adapts.
+    /// The loss scale, if it adapts.
     pub fn adapted_loss_scale(&self) -> Option<f64> {
         self.loss_scale.adapts().then_some(self.loss_scale.value)
     }
 
-    /// The step that comes next, from 0.
+    /// The number of the next step, from 0.
     pub fn next_step(&self) -> u64 {
         self.next_step
     }
 
-    /// Weights of the whole model, a shared one's counted once.
+    /// Number of weights of the full model; a shared weight counts once.
     pub fn num_parameters(&self) -> usize {
         let elements = |parameter: &Parameter| parameter.global_shape().iter().product::<usize>();
         self.pipeline.declared().iter().map(elements).sum()
@@ -180,7 +179,7 @@ impl Trainer {
         self.options.precision.dtype()
     }
 
-    /// This rank's rows of the step that comes next.
+    /// This rank's rows of the next step.
     ///
     /// # Errors
     /// Those of the data and of the device.
@@ -202,7 +201,7 @@ impl Trainer {
         )
     }
 
-    /// As [`gradients`](Trainer::gradients), times the element of `d_loss`.
+    /// As [`gradients`](Trainer::gradients), multiplied by the element of `d_loss`.
     pub(super) fn gradients_of(&self, batch: &Batch, d_loss: &Tensor) -> Result<Computed> {
         let (gradients, losses) = self.pipeline.train(batch, d_loss)?;
         Ok(Computed {
@@ -244,7 +243,7 @@ impl Trainer {
         Ok(result)
     }
 
-    // The first step may have timed matmuls; later ones go the ways that all ranks have agreed on.
+    // The first step may have timed matmuls; later steps use the variants on which all ranks agreed.
     fn agree_once(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.has_agreed, true) {
             let everyone = self.context.world().everyone();
@@ -279,7 +278,7 @@ impl Trainer {
         })
     }
 
-    // On a device without values there is nothing to report, and nothing depends on it.
+    // On a device without values there is nothing to report, and nothing depends on the number.
     fn number(&self, tensor: &Tensor) -> Result<f64> {
         match self.context.device().capabilities().holds_values {
             true => Ok(tensor.item()?),
@@ -332,7 +331,8 @@ impl Trainer {
         self.number(&self.mean(losses.iter())?)
     }
 
-    /// What the model gives to its objective, for each micro-batch, on the last stage; nothing on the others. Collective.
+    /// The inputs of the model's objective, for each micro-batch, on the last stage; nothing on the others.
+    /// Collective.
     ///
     /// # Errors
     /// Those of layers and collectives.
@@ -340,7 +340,7 @@ impl Trainer {
         Ok(self.pipeline.evaluate(batch, |_, _, wires| Ok(wires))?)
     }
 
-    // The sum of micro-batches' losses over all ranks that hold different rows; other stages than the last add nothing.
+    // The sum of micro-batch losses over all ranks that hold different rows; only the last stage contributes.
     fn mean<'a>(&self, losses: impl Iterator<Item = &'a Tensor>) -> Result<Tensor> {
         let context = &self.context;
         let sum = Tensor::zeros(context.device(), self.dtype().accumulator(), &[1])?;
@@ -357,7 +357,7 @@ impl Trainer {
     }
 }
 
-// A group that no parameter belongs to is a misspelt name.
+// A group without parameters is a misspelt name.
 fn check_groups(options: &Options, parameters: &[Parameter]) -> Result<()> {
     for name in options.groups.keys() {
         if !parameters

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::{Content, TokenType, Tokens};
 
-/// Tokens that are their own positions, so a batch shows where it was read.
+/// Tokens equal to their positions, so a batch shows where it was read.
 fn positions(length: usize) -> Corpus {
     let tokens = Tokens::from_ids((0..length as u32).collect());
     Corpus::new(
@@ -88,7 +88,7 @@ fn seeds_and_steps_differ() {
 #[test]
 fn an_epoch_reads_every_training_token_once() {
     let data = Dataset::split(positions(108), &settings(4, 5, OrderMode::Epoch)).unwrap();
-    // 81 of 108 tokens train: 20 windows of 4, 4 steps of 5.
+    // 81 of 108 tokens are for training: 20 windows of 4, 4 steps of 5.
     let mut inputs: Vec<u32> = (0..4)
         .flat_map(|step| data.batch(step, 0..5).unwrap().inputs)
         .collect();

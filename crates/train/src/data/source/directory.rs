@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use super::Text;
 use crate::data::{Error, Result};
 
-/// Reads every file below `folder` whose extension is listed, sorted by name within each folder.
+/// Reads every file below `folder` that has a listed extension, sorted by name within each folder.
 ///
-/// Left out: hidden files and folders, folders whose name begins with `target`, links (they may lead in circles), and
-/// files that are not UTF-8, which are counted.
+/// Leaves out hidden files and folders, folders whose name begins with `target`, links (they may form cycles),
+/// and files that are not UTF-8, which are counted.
 pub(super) fn read(folder: &Path, extensions: &[String]) -> Result<Text> {
     let mut text = Text {
         name: folder.display().to_string(),
@@ -49,7 +49,7 @@ fn files(folder: &Path, extensions: &[String]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A folder's entries by name: the system lists them in any order, which would make runs differ.
+/// A folder's entries by name, because the system lists them in any order, which would make runs differ.
 fn sorted_entries(folder: &Path) -> Result<Vec<DirEntry>> {
     let wrap = |error| Error::io("listing", folder, error);
     let mut entries: Vec<DirEntry> = fs::read_dir(folder)
@@ -60,7 +60,7 @@ fn sorted_entries(folder: &Path) -> Result<Vec<DirEntry>> {
     Ok(entries)
 }
 
-/// Build output and hidden folders hold nothing that a person wrote.
+/// Build output and hidden folders contain nothing written by a person.
 fn skips_folder(name: &str) -> bool {
     name.starts_with('.') || name.starts_with("target")
 }

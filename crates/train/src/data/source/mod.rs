@@ -1,4 +1,5 @@
-//! Where data lies, and how it is read: `directory` for folders of text, `token_file` for rows of numbers.
+//! Where data is stored, and how it is read: `directory` for folders of text, `token_file` for files of
+//! numbers.
 
 mod directory;
 mod token_file;
@@ -9,39 +10,39 @@ use std::path::{Path, PathBuf};
 use super::{Error, Result, Tokens};
 pub use token_file::TokenType;
 
-/// A place that holds text or tokens.
+/// A source of text or tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// One file of UTF-8 text.
     TextFile(PathBuf),
-    /// The text files of a folder and those below it, in sorted order; one document a file.
+    /// The text files of a folder and its subfolders, in sorted order; each file is one document.
     Directory {
         /// The folder.
         path: PathBuf,
         /// Extensions to read, without the dot.
         extensions: Vec<String>,
     },
-    /// A file of little-endian numbers without a header, mapped and not read whole.
+    /// A file of little-endian numbers without a header, mapped instead of read completely.
     ///
-    /// Whoever runs the program promises that the file is neither truncated nor rewritten while it is mapped.
+    /// The user of the program promises that the file is neither truncated nor rewritten while it is mapped.
     TokenFile {
         /// The file.
         path: PathBuf,
-        /// How wide a token is.
+        /// The size of a token.
         dtype: TokenType,
     },
     /// Text built into the program.
     Embedded(Vec<u8>),
 }
 
-/// What a source holds.
+/// The content of a source.
 #[derive(Debug)]
 pub enum Content {
-    /// Text, still to be tokenised.
+    /// Text, not yet tokenised.
     Text(Text),
     /// Numbers already.
     Tokens {
-        /// Where they come from, for messages.
+        /// Their origin, for messages.
         name: String,
         /// The numbers.
         tokens: Tokens,
@@ -51,22 +52,23 @@ pub enum Content {
 /// The text of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// Where it comes from, for messages.
+    /// Its origin, for messages.
     pub name: String,
-    /// One entry a file.
+    /// One entry per file.
     pub documents: Vec<String>,
-    /// Files left out because they were not UTF-8.
+    /// Files that were left out because they were not UTF-8.
     pub num_skipped: usize,
 }
 
 impl Source {
-    /// Tells from `path` what kind of source it is.
+    /// Detects the kind of source from `path`.
     ///
     /// A folder is a [`Source::Directory`] over `extensions`. A file is a [`Source::TokenFile`] when `dtype` is given
     /// or its extension is `u16` or `u32`, and text otherwise.
     ///
     /// # Errors
-    /// [`Error::Missing`] without such a path; [`Error::TokenTypeUnknown`] for a `.bin` file without `dtype`.
+    /// [`Error::Missing`] if the path does not exist; [`Error::TokenTypeUnknown`] for a `.bin` file without
+    /// `dtype`.
     pub fn detect(path: &Path, extensions: &[String], dtype: Option<TokenType>) -> Result<Source> {
         let metadata = fs::metadata(path).map_err(|error| Error::io("reading", path, error))?;
         let path = path.to_path_buf();
@@ -85,7 +87,7 @@ impl Source {
         }
     }
 
-    /// What messages call this source.
+    /// The name of this source in messages.
     pub fn name(&self) -> String {
         match self {
             Source::TextFile(path)

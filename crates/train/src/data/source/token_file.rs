@@ -1,4 +1,4 @@
-//! Files of little-endian numbers without a header, as nanoGPT's and Megatron's tools write them.
+//! Files of little-endian numbers without a header, as written by nanoGPT's and Megatron's tools.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Error, Result, Tokens};
 
-/// How wide a token is in a file.
+/// The size of a token in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenType {
@@ -20,7 +20,7 @@ pub enum TokenType {
 }
 
 impl TokenType {
-    /// Bytes of one token.
+    /// Bytes per token.
     pub fn bytes(self) -> usize {
         match self {
             TokenType::U16 => 2,
@@ -36,12 +36,12 @@ impl TokenType {
         }
     }
 
-    /// The type that a file's extension names, if it names one.
+    /// The type that a file's extension names, if any.
     pub(super) fn of_extension(path: &Path) -> Option<TokenType> {
         path.extension()?.to_str()?.parse().ok()
     }
 
-    /// Appends the tokens that `bytes` hold; a torn token at the end is the caller's bug and is left out.
+    /// Appends the tokens in `bytes`; an incomplete token at the end is the caller's bug and is left out.
     pub(crate) fn extend_into(self, bytes: &[u8], out: &mut Vec<u32>) {
         match self {
             TokenType::U16 => {
@@ -82,7 +82,7 @@ pub(super) fn open(path: &Path, dtype: TokenType) -> Result<Tokens> {
     let file = File::open(path).map_err(wrap)?;
     check_length(path, file.metadata().map_err(wrap)?.len(), dtype)?;
     let map = map(&file).map_err(wrap)?;
-    // The file may have grown or shrunk between the two looks; what is mapped is what counts.
+    // The file may have grown or shrunk between the two checks; the mapped length counts.
     check_length(path, map.len() as u64, dtype)?;
     Ok(Tokens::from_map(map, dtype))
 }
@@ -107,9 +107,9 @@ fn check_length(path: &Path, bytes: u64, dtype: TokenType) -> Result<()> {
 
 #[allow(unsafe_code)]
 fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: a map must not change or shrink while it is read. That the file is not truncated or rewritten while
-    // mapped is the promise on `Source::TokenFile`. The map is read-only and private to `Tokens`, whose reads copy
-    // the bytes out and take any bit pattern as a number.
+    // SAFETY: a map must not change or shrink while it is read. The promise on `Source::TokenFile` states that
+    // the file is not truncated or rewritten while mapped. The map is read-only and private to `Tokens`, whose
+    // reads copy the bytes out and accept any bit pattern as a number.
     unsafe { Mmap::map(file) }
 }
 

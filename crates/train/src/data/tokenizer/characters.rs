@@ -1,16 +1,16 @@
-//! One token for each character that a text uses.
+//! One token for each character of a text.
 
 use std::collections::BTreeSet;
 
 use super::SEPARATOR;
 use crate::data::{Error, Result};
 
-/// Distinct characters in the order of Unicode; a character's place is its token.
+/// Distinct characters in the order of Unicode; a character's index is its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CharacterTable(Vec<char>);
 
 impl CharacterTable {
-    /// The characters of `documents`, and of what stands between them when there are several.
+    /// The characters of `documents`, and of the separator if there are several documents.
     pub(super) fn of(documents: &[String]) -> CharacterTable {
         let separator = if documents.len() > 1 { SEPARATOR } else { "" };
         let characters: BTreeSet<char> = documents
@@ -21,7 +21,7 @@ impl CharacterTable {
         CharacterTable(characters.into_iter().collect())
     }
 
-    /// The table that [`CharacterTable::text`] wrote down.
+    /// The table written by [`CharacterTable::text`].
     pub(super) fn from_text(text: &str) -> Result<CharacterTable> {
         let characters: Vec<char> = text.chars().collect();
         if characters.windows(2).all(|pair| pair[0] < pair[1]) {

@@ -1,4 +1,4 @@
-//! The tokenizer that a configuration asks for.
+//! The tokenizer that a configuration requests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::Tokenizer;
 use crate::data::{Content, Error, Result};
 
-/// Which tokenizer to make; the character table and the file are read only when it is made.
+/// The tokenizer to make; the character table and the file are read only when it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenizerChoice {
-    /// One token a byte.
+    /// One token per byte.
     #[default]
     Bytes,
-    /// One token a character, by the characters of the data.
+    /// One token per character, using the characters of the data.
     Characters,
     /// A `tokenizer.json` file.
     File(PathBuf),
@@ -24,7 +24,7 @@ pub enum TokenizerChoice {
 }
 
 impl TokenizerChoice {
-    /// Makes the tokenizer, for `content` where it depends on it.
+    /// Makes the tokenizer, using `content` if it depends on the data.
     ///
     /// # Errors
     /// [`Error::Setting`] for characters without text, or an empty vocabulary; [`Error::Missing`], [`Error::Io`] and

@@ -1,8 +1,8 @@
-//! Numbers written out: the text form of tokens that have no tokenizer.
+//! Numbers written as text: the text form of tokens without a tokenizer.
 
 use crate::data::{Error, Result};
 
-/// Reads numbers with white space between them.
+/// Parses numbers separated by white space.
 pub(super) fn encode(text: &str, vocabulary_size: usize) -> Result<Vec<u32>> {
     text.split_whitespace()
         .enumerate()
@@ -21,7 +21,7 @@ pub(super) fn encode(text: &str, vocabulary_size: usize) -> Result<Vec<u32>> {
         .collect()
 }
 
-/// Writes tokens with a space between them.
+/// Writes tokens separated by spaces.
 pub(super) fn decode(tokens: &[u32]) -> String {
     tokens
         .iter()
@@ -31,8 +31,7 @@ pub(super) fn decode(tokens: &[u32]) -> String {
 }
 
 fn no_number(word: &str) -> Error {
-    let reason =
-        format!("{word:?} is no token number, and the run has no tokenizer that could read text");
+    let reason = format!("{word:?} is not a token number, and the run has no tokenizer for text");
     Error::Tokenizer {
         name: "ids".into(),
         reason,
@@ -53,7 +52,7 @@ mod tests {
     fn other_text_and_large_numbers_are_refused() {
         let error = encode("3 four", 10).unwrap_err().to_string();
         assert!(
-            error.starts_with("data: tokenizer ids: \"four\" is no token number"),
+            error.starts_with("data: tokenizer ids: \"four\" is not a token number"),
             "{error}"
         );
         let error = encode("3 10", 10).unwrap_err().to_string();

@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use crate::data::{Error, Result};
 
-/// Long texts are cut after a line end into pieces of at most this size: the library keeps many times the text in
-/// memory while it works, and it works on several pieces at once.
+/// Long texts are split after a line end into pieces of at most this size: the library holds many times the
+/// text in memory while it works, and it works on several pieces at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Pieces given to the library at a time, which bounds the memory.
+/// Pieces given to the library at a time, which limits the memory.
 const PIECES_AT_ONCE: usize = 32;
 
-/// Names under which known tokenizers keep their end of text.
+/// Names under which known tokenizers store their end of text.
 const DOCUMENT_ENDS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
 
-/// A tokenizer with the text that it was read from.
+/// A tokenizer with the text from which it was read.
 #[derive(Clone)]
 pub(super) struct JsonTokenizer {
     name: String,
     content: Arc<str>,
     tokenizer: Arc<tokenizers::Tokenizer>,
     vocabulary_size: usize,
-    /// The token that ends a document, where the vocabulary has one.
+    /// The token that ends a document, if the vocabulary has one.
     pub(super) document_end: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ impl JsonTokenizer {
             .with_truncation(None)
             .map_err(|error| fault(name, &error))?;
         tokenizer.with_padding(None);
-        // The largest token and not their number: a vocabulary may have holes.
+        // The largest token instead of their number, because a vocabulary may have holes.
         let last = tokenizer.get_vocab(true).into_values().max();
         let vocabulary_size =
             last.ok_or_else(|| fault(name, &"its vocabulary is empty"))? as usize + 1;
@@ -76,7 +76,8 @@ impl JsonTokenizer {
     }
 
     pub(super) fn decode(&self, tokens: &[u32]) -> String {
-        // The library leaves out tokens that it does not know; an error can only come from its decoder's own rules.
+        // The library leaves out tokens that it does not know; an error can come only from its decoder's own
+        // rules.
         self.tokenizer
             .decode(tokens, false)
             .unwrap_or_else(|_| char::REPLACEMENT_CHARACTER.to_string())
@@ -100,7 +101,8 @@ fn fault(name: &str, reason: &dyn fmt::Display) -> Error {
     }
 }
 
-/// Cuts `text` into pieces of at most `limit` bytes (4 or more, a character's length), after a line end if there is one.
+/// Splits `text` into pieces of at most `limit` bytes (at least 4, the longest character), after a line end if
+/// there is one.
 fn pieces(text: &str, limit: usize) -> Vec<&str> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     while rest.len() > limit {
@@ -117,7 +119,7 @@ fn pieces(text: &str, limit: usize) -> Vec<&str> {
     pieces
 }
 
-/// The last place up to `limit` that does not split a character.
+/// The last position up to `limit` that does not split a character.
 fn character_boundary(text: &str, limit: usize) -> usize {
     (0..=limit)
         .rev()
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Words of three letters, whole; small enough to read.
+    /// Words of three letters; small enough to read.
     const WORDS: &str = r#"{
         "version": "1.0",
         "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},

@@ -20,8 +20,8 @@ use saved::Saved;
 
 /// Turns text into tokens and back.
 ///
-/// Serialises with all that it needs (a character table, the whole of a tokenizer file), so a checkpoint rebuilds it
-/// on a machine that has only the checkpoint.
+/// It serialises with everything it needs (a character table, the full content of a tokenizer file), so a
+/// machine that has only the checkpoint can rebuild it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(into = "Saved", try_from = "Saved")]
 pub struct Tokenizer(TokenizerKind);
@@ -38,7 +38,7 @@ enum TokenizerKind {
 const NUM_BYTES: usize = 256;
 
 impl Tokenizer {
-    /// Each byte of the text is a token; reads any text, in any language.
+    /// Each byte of the text is a token; accepts any text, in any language.
     pub fn bytes() -> Tokenizer {
         Tokenizer(TokenizerKind::Bytes)
     }
@@ -50,18 +50,19 @@ impl Tokenizer {
 
     /// The tokenizer of a `tokenizer.json` file of the `tokenizers` library, given by its content.
     ///
-    /// `name` is for messages. Truncation and padding that the file asks for are turned off: they serve batches of
+    /// `name` is for messages. Truncation and padding in the file are turned off: they serve batches of
     /// questions and would cut training text.
     ///
     /// # Errors
-    /// [`super::Error::Tokenizer`] when the content describes no tokenizer, or the feature `tokenizers` is off.
+    /// [`super::Error::Tokenizer`] if the content does not describe a tokenizer, or the feature `tokenizers` is
+    /// off.
     pub fn json(name: &str, content: &str) -> Result<Tokenizer> {
         Ok(Tokenizer(TokenizerKind::Json(JsonTokenizer::parse(
             name, content,
         )?)))
     }
 
-    /// Numbers are tokens already; text is numbers with spaces between. For token files without a tokenizer.
+    /// Numbers are already tokens; text is numbers separated by spaces. For token files without a tokenizer.
     pub fn ids(vocabulary_size: usize) -> Tokenizer {
         Tokenizer(TokenizerKind::Ids { vocabulary_size })
     }
@@ -82,7 +83,7 @@ impl Tokenizer {
 
     /// The text of `tokens`.
     ///
-    /// Bytes that make no character, and tokens that a character table does not have, become U+FFFD.
+    /// Bytes that do not form a character, and tokens outside a character table, become U+FFFD.
     pub fn decode(&self, tokens: &[u32]) -> String {
         match &self.0 {
             TokenizerKind::Bytes => decode_bytes(tokens),
@@ -102,7 +103,7 @@ impl Tokenizer {
         }
     }
 
-    /// What reports call it: `bytes`, `characters`, `ids` or the name of its file.
+    /// The name in reports: `bytes`, `characters`, `ids` or the name of its file.
     pub fn name(&self) -> &str {
         match &self.0 {
             TokenizerKind::Bytes => "bytes",
@@ -114,7 +115,8 @@ impl Tokenizer {
 
     /// The tokens of several documents in a row.
     ///
-    /// Between two documents stands the file's end-of-text token where the tokenizer has one, else a line end.
+    /// Two documents are separated by the file's end-of-text token if the tokenizer has one, otherwise by a
+    /// line end.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
@@ -145,11 +147,12 @@ impl Tokenizer {
     }
 }
 
-/// Stands between documents where no token was made for it.
+/// Separates documents if there is no token for it.
 const SEPARATOR: &str = "\n";
 
 fn decode_bytes(tokens: &[u32]) -> String {
-    // 0xFF begins no UTF-8 character, so a token that is no byte decodes to U+FFFD like any other stray byte.
+    // 0xFF begins no UTF-8 character, so a token that is not a byte decodes to U+FFFD like any other invalid
+    // byte.
     let bytes: Vec<u8> = tokens
         .iter()
         .map(|&token| u8::try_from(token).unwrap_or(0xFF))

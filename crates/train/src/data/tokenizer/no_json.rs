@@ -1,4 +1,4 @@
-//! Stands in for `json` in a build without the feature `tokenizers`: every file is refused.
+//! Replaces `json` in a build without the feature `tokenizers`, and refuses every file.
 
 use crate::data::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! A tokenizer as a checkpoint keeps it.
+//! A tokenizer as stored in a checkpoint.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{CharacterTable, JsonTokenizer, Tokenizer, TokenizerKind};
 use crate::data::{Error, Result};
 
-/// What is written down: all that rebuilding takes.
+/// Everything needed to rebuild the tokenizer.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(super) enum Saved {
@@ -52,7 +52,8 @@ impl TryFrom<Saved> for Tokenizer {
 }
 
 impl Tokenizer {
-    /// Writes the tokenizer to `path` as JSON, beside it first and then renamed, so no torn file is ever found.
+    /// Writes the tokenizer to `path` as JSON, first to a file beside it and then by a rename, so that no
+    /// incomplete file exists.
     ///
     /// # Errors
     /// [`Error::Io`] when the system refuses.
@@ -63,10 +64,10 @@ impl Tokenizer {
         fs::rename(&aside, path).map_err(|error| Error::io("writing", path, error))
     }
 
-    /// Reads what [`Tokenizer::save`] wrote.
+    /// Reads a file written by [`Tokenizer::save`].
     ///
     /// # Errors
-    /// [`Error::Missing`], [`Error::Io`], or [`Error::Tokenizer`] when the file describes none.
+    /// [`Error::Missing`], [`Error::Io`], or [`Error::Tokenizer`] if the file does not describe one.
     pub fn load(path: &Path) -> Result<Tokenizer> {
         let json = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
         serde_json::from_slice(&json).map_err(|error| fault(path, &error))

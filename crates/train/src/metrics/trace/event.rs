@@ -13,13 +13,14 @@ const MAX_STREAMS: usize = 64;
 /// Ranks that a trace may have.
 const MAX_RANKS: usize = 1 << 24;
 
-/// Above every process number: Perfetto takes a thread whose number is that of a process for its main thread.
+/// Above every process number, because Perfetto treats a thread whose number equals that of a process as its
+/// main thread.
 const FIRST_THREAD: usize = MAX_RANKS + 1;
 
-/// The place of a stream: its process and thread numbers.
+/// The identity of a stream: its process and thread numbers.
 ///
-/// Process 0 is the idle task to viewers, so ranks begin at 1. Thread numbers differ over all ranks, as Perfetto
-/// looks names of threads up by them alone.
+/// Viewers treat process 0 as the idle task, so ranks begin at 1. Thread numbers are unique over all ranks,
+/// because Perfetto looks up thread names by thread number alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lane {
     pid: usize,
@@ -48,7 +49,7 @@ impl Lane {
     }
 }
 
-/// An event; fields that its kind does not have are left out.
+/// An event; fields that its kind does not have are omitted.
 #[derive(Debug, Serialize)]
 pub(super) struct Event<'a> {
     ph: &'static str,
@@ -67,7 +68,7 @@ pub(super) struct Event<'a> {
     args: Args<'a>,
 }
 
-/// What stands beside an event.
+/// Additional data of an event.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Args<'a> {
@@ -112,7 +113,7 @@ pub(super) fn complete(lane: Lane, span: &Span) -> Event<'_> {
     }
 }
 
-/// The tail of an arrow. Viewers join the two ends by number, name and category.
+/// The start of an arrow. Viewers join the two ends by number, name and category.
 pub(super) fn flow_start(lane: Lane, end: &FlowEnd) -> Event<'static> {
     Event {
         id: Some(end.id.number()),
@@ -120,7 +121,7 @@ pub(super) fn flow_start(lane: Lane, end: &FlowEnd) -> Event<'static> {
     }
 }
 
-/// The head of an arrow, at the span around its time and not at the next to begin.
+/// The end of an arrow, bound to the span around its time instead of the next one to begin.
 pub(super) fn flow_finish(lane: Lane, end: &FlowEnd) -> Event<'static> {
     Event {
         id: Some(end.id.number()),

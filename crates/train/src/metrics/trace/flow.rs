@@ -2,17 +2,17 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Ties the two ends of a message together.
+/// Connects the two ends of a message.
 ///
-/// Both ranks compute it on their own from what both know.
+/// Both ranks compute it independently from what both know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlowId(u64);
 
-/// Viewers written in JavaScript keep whole numbers only below 2^53.
+/// Viewers written in JavaScript represent integers exactly only below 2^53.
 const ID_MASK: u64 = (1 << 53) - 1;
 
 impl FlowId {
-    /// The message that is number `sequence` from rank `sender` to rank `receiver`.
+    /// The message with number `sequence` from rank `sender` to rank `receiver`.
     ///
     /// The same in every process of one program; two messages get the same id with a chance of 1 in 2^53.
     pub fn new(sender: usize, receiver: usize, sequence: u64) -> FlowId {
@@ -21,13 +21,13 @@ impl FlowId {
         FlowId(hasher.finish() & ID_MASK)
     }
 
-    /// The number that the file holds.
+    /// The number written to the file.
     pub(super) fn number(self) -> u64 {
         self.0
     }
 }
 
-/// Where an arrow begins or ends: at a time within a span of that stream.
+/// One end of an arrow: a time within a span of that stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowEnd {
     /// The message.

@@ -10,13 +10,13 @@ use super::TraceWriter;
 use super::writer::{FOOT, HEAD};
 use crate::metrics::{Error, Result};
 
-/// Writes the events of all `inputs` to `output`, a line at a time.
+/// Writes the events of all `inputs` to `output`, one per line.
 ///
-/// The inputs are files of [`TraceWriter`] on one clock, each rank in one of them. An input whose process was killed
-/// is taken as far as it goes.
+/// The inputs are files of [`TraceWriter`] on one clock, each rank in one of them. An input whose process was
+/// killed is read as far as it is complete.
 ///
 /// # Errors
-/// [`Error::Line`] for a line, other than a file's last, that is no event; [`Error::Io`].
+/// [`Error::Line`] for a line, other than a file's last, that is not an event; [`Error::Io`].
 pub fn merge<P: AsRef<Path>>(inputs: &[P], output: &Path) -> Result<()> {
     let mut writer = TraceWriter::create(output)?;
     inputs
@@ -37,7 +37,7 @@ fn append(input: &Path, writer: &mut TraceWriter) -> Result<()> {
         let Some(event) = event(&line) else { continue };
         match serde_json::from_slice::<IgnoredAny>(event) {
             Ok(_) => writer.raw(event)?,
-            // Torn: the process was killed while it wrote.
+            // Incomplete, because the process was killed while writing.
             Err(_) if lines.peek().is_none() => {}
             Err(error) => return Err(no_event(input, index + 1, &error)),
         }
@@ -45,7 +45,7 @@ fn append(input: &Path, writer: &mut TraceWriter) -> Result<()> {
     Ok(())
 }
 
-/// The event on a line, if it is not the line before or after them.
+/// The event on a line, unless it is the line before or after all events.
 fn event(line: &[u8]) -> Option<&[u8]> {
     let line = line.trim_ascii();
     let line = line.strip_suffix(b",").unwrap_or(line);

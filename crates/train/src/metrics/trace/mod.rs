@@ -1,4 +1,5 @@
-//! `trace.json`: which stream of which rank did what when, for <https://ui.perfetto.dev> and `chrome://tracing`.
+//! `trace.json`: the activity of every stream of every rank over time, for <https://ui.perfetto.dev> and
+//! `chrome://tracing`.
 //!
 //! A rank is drawn as a process, a stream as a thread of it, a [`Span`] as a bar, and a message as an arrow from the
 //! span that sends to the span that receives ([`FlowEnd`]). [`TraceWriter`] writes events as they come; [`merge()`]

@@ -1,4 +1,4 @@
-//! Something that took time.
+//! A piece of work with a duration.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ pub struct Span {
     pub stream: String,
     /// What was done.
     pub name: String,
-    /// When, in microseconds on a clock that all ranks of the trace share.
+    /// Start, in microseconds on a clock that all ranks of the trace share.
     pub start_us: f64,
     /// How long.
     pub duration_us: f64,
-    /// More about it, such as bytes or the micro-batch.
+    /// Additional data, such as bytes or the micro-batch.
     pub args: BTreeMap<String, Arg>,
 }
 
-/// A number or a word beside a span.
+/// A number or a text attached to a span.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Arg {
@@ -75,7 +75,7 @@ impl From<usize> for Arg {
 }
 
 impl From<f64> for Arg {
-    /// JSON has no word for NaN and infinity: such a number becomes text.
+    /// JSON cannot represent NaN and infinity, so such a number becomes text.
     fn from(number: f64) -> Arg {
         if number.is_finite() {
             Arg::Number(number)

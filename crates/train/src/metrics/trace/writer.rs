@@ -1,4 +1,4 @@
-//! Writes events to a file as they come.
+//! Writes events to a file as they arrive.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,22 +15,22 @@ pub(super) const HEAD: &str = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 /// The line after them.
 pub(super) const FOOT: &str = "]}";
 
-/// A trace file, one event a line; in memory are only the names of streams.
+/// A trace file, one event per line; only the names of streams are held in memory.
 ///
-/// Events may come in any order and from any rank. Call [`TraceWriter::finish`] to learn of write errors; a writer
-/// that is dropped closes the file as well as it can.
+/// Events may arrive in any order and from any rank. Call [`TraceWriter::finish`] to learn of write errors; a
+/// writer that is dropped closes the file as well as it can.
 #[derive(Debug)]
 pub struct TraceWriter {
     path: PathBuf,
     out: BufWriter<File>,
-    /// For each rank its streams and their places.
+    /// For each rank, its streams and their identities.
     streams: BTreeMap<usize, BTreeMap<String, Lane>>,
     is_first: bool,
     is_closed: bool,
 }
 
 impl TraceWriter {
-    /// Begins a file; an old one of that name is emptied.
+    /// Begins a file; an existing file of that name is truncated.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -72,7 +72,7 @@ impl TraceWriter {
         self.event(&event::complete(lane, span))
     }
 
-    /// Adds the beginning of an arrow, in the span that sends.
+    /// Adds the start of an arrow, in the span that sends.
     ///
     /// # Errors
     /// As [`TraceWriter::span`].
@@ -98,7 +98,7 @@ impl TraceWriter {
         self.close()
     }
 
-    /// Adds an event that is JSON already.
+    /// Adds an event that is already JSON.
     pub(super) fn raw(&mut self, json: &[u8]) -> Result<()> {
         let separator: &[u8] = if self.is_first { b"\n" } else { b",\n" };
         self.is_first = false;
@@ -124,7 +124,7 @@ impl TraceWriter {
         self.lane(end.rank, &end.stream)
     }
 
-    /// The place of a stream; the first use names it, and its rank.
+    /// The identity of a stream; the first use also writes its name and that of its rank.
     fn lane(&mut self, rank: usize, stream: &str) -> Result<Lane> {
         let known = self.streams.get(&rank);
         if let Some(lane) = known.and_then(|streams| streams.get(stream)) {
@@ -163,7 +163,7 @@ impl TraceWriter {
 impl Drop for TraceWriter {
     fn drop(&mut self) {
         if !self.is_closed {
-            // Nobody is left to tell of an error; `finish` tells.
+            // Nobody is left to receive an error here; `finish` reports it.
             let _ = self.close();
         }
     }
@@ -279,7 +279,7 @@ mod tests {
             if key != "other" {
                 prop_assert_eq!(&found["args"][&key], &Value::from(value));
             }
-            // serde_json reads numbers to within a unit in the last place.
+            // serde_json parses numbers to within a unit in the last place.
             prop_assert!((found["ts"].as_f64().unwrap() - start).abs() <= start.abs() * f64::EPSILON);
         }
     }
