@@ -5,3 +5,25 @@ mod first_model {}
 
 #[doc = include_str!("../docs/semantics.md")]
 mod semantics {}
+
+#[doc = include_str!("../docs/extending.md")]
+mod extending {}
+
+#[doc = include_str!("../docs/data.md")]
+mod data {}
+
+#[doc = include_str!("../docs/grids.md")]
+mod grids {}
+
+#[doc = include_str!("../docs/pipelines.md")]
+mod pipelines {}
+
+#[doc = include_str!("../docs/checkpoints.md")]
+mod checkpoints {}
+
+#[cfg(feature = "plan")]
+#[doc = include_str!("../docs/planner.md")]
+mod planner {}
+
+#[doc = include_str!("../docs/errors.md")]
+mod errors {}
