@@ -1,4 +1,4 @@
-//! Where a model's code gets its layers from.
+//! The source of layers for a model's code.
 
 use crate::layers::{Embedding, Linear, Norm};
 use grid::{Axis, Layout};
@@ -12,9 +12,10 @@ use parallel::{
 };
 use std::{cell::RefCell, rc::Rc};
 
-/// Declares layers and their parameters, under names that nest, for the segments of a model.
+/// Declares layers and their parameters, under nested names, for the segments of a model.
 ///
-/// Every rank declares the whole model; parameters get memory only on the pipeline stages that hold their segments.
+/// Every rank declares the full model; parameters get memory only on the pipeline stages that hold their
+/// segments.
 #[derive(Clone)]
 pub struct Builder {
     scope: Scope,
@@ -22,10 +23,10 @@ pub struct Builder {
     parameters: Rc<RefCell<Vec<Parameter>>>,
 }
 
-/// Choices for a linear layer.
+/// Options of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearOptions {
-    /// Which axis it reads and which it emits.
+    /// The axis that it reads and the one that it emits.
     pub kind: LinearKind,
     /// Whether there is a bias.
     pub bias: bool,
@@ -58,7 +59,7 @@ impl Builder {
         &self.scope.context
     }
 
-    /// The same builder, whose names begin with `name` and a dot.
+    /// The same builder, with names that start with `name` and a dot.
     pub fn scope(&self, name: &str) -> Builder {
         Builder {
             prefix: format!("{}{name}.", self.prefix),
@@ -66,29 +67,29 @@ impl Builder {
         }
     }
 
-    /// The same builder, whose layers belong to that segment of the model.
+    /// The same builder, with layers that belong to that segment of the model.
     pub fn segment(&self, segment: usize) -> Builder {
         let mut builder = self.clone();
         builder.scope.segment = segment;
         builder
     }
 
-    /// The same builder, whose parameters belong to the group of that name: a trainer may give it a learning rate and
-    /// a weight decay of its own.
+    /// The same builder, with parameters in the group of that name, which may have its own learning rate and
+    /// weight decay in a trainer.
     pub fn group(&self, name: &str) -> Builder {
         let mut builder = self.clone();
         builder.scope.group = Some(name.into());
         builder
     }
 
-    /// The same builder, whose parameters stay as they are: they get no gradient and no optimiser state.
+    /// The same builder, with parameters that are not trained: they have no gradient and no optimiser state.
     pub fn frozen(&self) -> Builder {
         let mut builder = self.clone();
         builder.scope.frozen = true;
         builder
     }
 
-    /// Says that the builder's segment uses this parameter too.
+    /// Declares that the builder's segment also uses this parameter.
     pub fn share(&self, parameter: &Parameter) {
         parameter.share_with(self.scope.segment);
     }
@@ -101,8 +102,9 @@ impl Builder {
         self.linear_with(name, in_features, out_features, LinearOptions::default())
     }
 
-    /// A linear layer with bias that reads features cut by X, as [`linear`](Builder::linear) emits them, and emits
-    /// features cut by Y: layers of the two kinds in turn need no change of layout between them.
+    /// A linear layer with bias that reads features cut by X, as [`linear`](Builder::linear) emits them, and
+    /// emits features cut by Y. Layers that alternate between the two kinds need no change of layout between
+    /// them.
     ///
     /// # Errors
     /// As [`linear`](Builder::linear).
@@ -147,13 +149,13 @@ impl Builder {
         Ok(Linear::new(layer))
     }
 
-    /// The linear layer over a table of out x in, such as a head that shares the embedding's.
+    /// A linear layer over a table of out x in, such as a head that shares the embedding's table.
     pub fn linear_over(&self, table: &Embedding) -> Linear {
         self.share(&table.table);
         Linear::new(ops::Linear::over_table(&table.table))
     }
 
-    /// A LayerNorm over features that Y cuts, as those of a residual stream.
+    /// A LayerNorm over features cut by Y, like those of a residual stream.
     ///
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) from the declaration.
@@ -201,7 +203,7 @@ impl Builder {
         self.table(name, rows, Rows::Vocabulary, hidden, init)
     }
 
-    /// A look-up table of positions, which every rank of X holds.
+    /// A look-up table of positions, of which every rank of X holds a copy.
     ///
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) from the declaration.
@@ -229,7 +231,7 @@ impl Builder {
         Ok(Embedding { table })
     }
 
-    /// A parameter of a layer of one's own.
+    /// A parameter of a custom layer.
     ///
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) when the layout does not fit the shape.
@@ -247,8 +249,9 @@ impl Builder {
         Ok(parameter)
     }
 
-    /// A parameter of one dim that every rank holds whole, for [`DTensor::add_row`](parallel::DTensor::add_row) and
-    /// [`DTensor::mul_row`](parallel::DTensor::mul_row) on features of any layout.
+    /// A parameter of one dim of which every rank holds a full copy, for
+    /// [`DTensor::add_row`](parallel::DTensor::add_row) and [`DTensor::mul_row`](parallel::DTensor::mul_row) on
+    /// features of any layout.
     ///
     /// # Errors
     /// [`Error::Invalid`](parallel::Error::Invalid) for 0 features.

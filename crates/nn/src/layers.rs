@@ -1,4 +1,4 @@
-//! Layers that a model is made of.
+//! The layers of a model.
 
 use parallel::{
     DTensor, Parameter, Pass, Result,
@@ -28,12 +28,12 @@ impl Linear {
     /// Applies the layer to the last dim of `x`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](parallel::Error::Invalid) when its features are not what the layer reads.
+    /// [`Error::Invalid`](parallel::Error::Invalid) if its features do not match the layer's input.
     pub fn forward(&self, x: &DTensor) -> Result<DTensor> {
         Ok(ops::linear(x, &[&self.0])?.swap_remove(0))
     }
 
-    /// Applies the layer and GELU (by its tanh approximation), within the product where the device can.
+    /// Applies the layer and GELU (by its tanh approximation), within the GEMM if the device supports it.
     ///
     /// # Errors
     /// As [`forward`](Linear::forward).
@@ -61,7 +61,7 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// Normalises every row of `x` by the statistics of its whole features.
+    /// Normalises every row of `x` by the statistics of its full features.
     ///
     /// # Errors
     /// Those of the collectives.
@@ -77,7 +77,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// The rows with these ids, which are this rank's, of type u32.
+    /// The rows with these ids, which belong to this rank and have type u32.
     ///
     /// # Errors
     /// Those of the collectives.

@@ -1,8 +1,9 @@
 //! Layers, and the builder that declares them.
 //!
-//! A model is ordinary code: it asks a [`Builder`] for layers and applies them to [`DTensor`]s. The same function
-//! builds the serial model on a grid of one rank and the parallel one on any other; where a layer reads another layout
-//! than the one before emits, the library inserts the collective and notes it in the context's report.
+//! A model is ordinary code: it requests layers from a [`Builder`] and applies them to [`DTensor`]s. The same
+//! function builds the serial model on a grid of one rank and the parallel model on any other grid. Where a
+//! layer reads a layout other than the one emitted before it, the library inserts the collective and records it
+//! in the context's report.
 //!
 //! Read in this order: `builder`, `layers`, `model`.
 

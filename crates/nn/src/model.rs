@@ -6,20 +6,20 @@ use parallel::{
     data::{ParameterSet, SetOptions},
 };
 
-/// What a function built, with the memory of its parameters.
+/// The result of a build function, with the memory of its parameters.
 #[derive(Clone, Debug)]
 pub struct Assembled<M> {
-    /// What the function gave.
+    /// The value that the function returned.
     pub module: M,
     /// Its parameters on this rank.
     pub parameters: ParameterSet,
 }
 
-/// Builds layers for this rank's place on its grid, and gives all of them memory.
+/// Builds layers for this rank's place on its grid, and allocates memory for all of them.
 ///
-/// `build` is ordinary code that asks the builder for layers; it is the same for every grid. Layers cut their
-/// parameters by the grid's axes; no rank ever holds more than its shard, and every grid starts from the same values.
-/// A model that is to be pipelined or trained by a trainer implements [`Model`](parallel::Model) instead.
+/// `build` is ordinary code that requests layers from the builder; it is the same for every grid. Layers cut
+/// their parameters by the grid's axes. No rank ever holds more than its shard, and every grid starts from the
+/// same values. A model for a pipeline or a trainer implements [`Model`](parallel::Model) instead.
 ///
 /// # Errors
 /// Those of `build`; [`Error::OutOfMemory`](parallel::Error::OutOfMemory).

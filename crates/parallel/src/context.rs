@@ -1,4 +1,4 @@
-//! What one rank knows: its place on the grid, its device, its streams and groups.
+//! The view of one rank: its place on the grid, its device, its streams and groups.
 
 use crate::{
     Counters, Settings,
@@ -32,7 +32,7 @@ struct Inner {
     machine: OnceCell<Arc<Machine>>,
     device: Device,
     settings: Settings,
-    // Asked for by every collective, so found without hashing a name or listing members.
+    // Every collective needs its stream, so streams are found without hashing a name or listing members.
     streams: [OnceCell<Stream>; Lane::COUNT],
     axes: [[OnceCell<Rc<Group>>; Purpose::COUNT]; Axis::ALL.len()],
     groups: RefCell<HashMap<(String, Purpose), Rc<Group>>>,
@@ -41,7 +41,7 @@ struct Inner {
 }
 
 impl Context {
-    /// The view of this rank of `world` on `grid`, at the position that its node gives it. Collective.
+    /// The view of this rank of `world` on `grid`, at the position that follows from its node. Collective.
     ///
     /// # Errors
     /// [`Error::Invalid`] when the grid has another number of ranks than the world; those of the exchange of places.
@@ -82,19 +82,19 @@ impl Context {
         &self.0.grid
     }
 
-    /// Which rank sits at which position of the grid.
+    /// The placement of ranks on the grid.
     pub fn mapping(&self) -> &Mapping {
         &self.0.mapping
     }
 
-    /// World ranks that differ from this one on no axis but these, in the order of the group.
+    /// World ranks that differ from this one only on these axes, in the order of the group.
     pub fn members(&self, axes: &[Axis]) -> Vec<usize> {
         self.0
             .mapping
             .members(&self.0.grid, self.0.world.rank(), axes)
     }
 
-    /// Says on which machine this runs; the first time counts. Every rank must say the same.
+    /// Sets the machine on which this runs; only the first call counts. Every rank must set the same machine.
     pub fn describe_machine(&self, machine: Arc<Machine>) {
         self.0.machine.get_or_init(|| machine);
     }
@@ -134,7 +134,7 @@ impl Context {
         self.0.counters.borrow().clone()
     }
 
-    /// Counts from zero again.
+    /// Resets all counts to zero.
     pub fn reset_counters(&self) {
         self.0.counters.borrow_mut().reset();
     }
@@ -147,22 +147,22 @@ impl Context {
             .add(axis, operation, subject, bytes);
     }
 
-    /// What the library decided by itself, such as changes of layout.
+    /// The library's own decisions, such as changes of layout.
     pub fn report(&self) -> Report {
         self.0.report.borrow().clone()
     }
 
-    /// Notes a change of layout.
+    /// Records a change of layout.
     pub(crate) fn note_redistribution(&self, redistribution: Redistribution) {
         self.0.report.borrow_mut().note(redistribution);
     }
 
-    /// Notes a collective in two levels.
+    /// Records a collective in two levels.
     pub(crate) fn note_levels(&self, axis: Axis, operation: Operation) {
         self.0.report.borrow_mut().note_levels(axis, operation);
     }
 
-    /// The communication stream for this, made at its first use.
+    /// The communication stream for this lane, made on first use.
     pub(crate) fn stream(&self, lane: Lane) -> Result<Stream> {
         let slot = &self.0.streams[lane as usize];
         if let Some(stream) = slot.get() {
@@ -175,16 +175,16 @@ impl Context {
         Ok(slot.get_or_init(|| stream).clone())
     }
 
-    /// Memory for what a collective or a message brings, counted as that.
+    /// Memory for the result of a collective or a message, counted as a buffer.
     pub(crate) fn buffer(&self, dtype: DType, shape: &[usize]) -> Result<Tensor> {
         let device = self.device();
         device.allocating(MemoryKind::Buffers, || Tensor::empty(device, dtype, shape))
     }
 
-    /// This rank's group along `axis`; `None` when the axis has one rank. Made, collectively, at its first use.
+    /// This rank's group along `axis`; `None` if the axis has one rank. Created collectively on first use.
     ///
     /// # Errors
-    /// [`Error::Timeout`] naming the ranks that did not come; [`Error::Aborted`].
+    /// [`Error::Timeout`] naming the ranks that did not arrive; [`Error::Aborted`].
     pub fn group(&self, axis: Axis, purpose: Purpose) -> Result<Option<Rc<Group>>> {
         if self.degree(axis) == 1 {
             return Ok(None);
@@ -199,7 +199,7 @@ impl Context {
         Ok(Some(slot.get_or_init(|| group).clone()))
     }
 
-    /// The group of these ranks, which lie along `axis`. Made, collectively, at its first use.
+    /// The group of these ranks, which lie along `axis`. Created collectively on first use.
     ///
     /// # Errors
     /// As [`group`](Context::group).
@@ -219,7 +219,7 @@ impl Context {
         Ok(group)
     }
 
-    /// The host exchange of the ranks that share this rank's coordinates on all axes but `axes`.
+    /// The host exchange of the ranks whose coordinates differ from this rank's only on `axes`.
     ///
     /// # Errors
     /// [`Error::Invalid`].

@@ -30,7 +30,7 @@ impl Operation {
         }
     }
 
-    /// Bytes that a ring of `ranks` sends from each rank for a whole buffer of `bytes`.
+    /// Bytes that each rank sends in a ring of `ranks` for a whole buffer of `bytes`.
     pub fn ring_bytes(self, bytes: u64, ranks: usize) -> f64 {
         let share = (ranks as f64 - 1.0) / ranks as f64;
         bytes as f64
@@ -43,7 +43,7 @@ impl Operation {
     }
 }
 
-/// What a collective is about: a layer's own traffic, which the published formulas count, or the rest.
+/// The subject of a collective: a layer's own traffic, which the published formulas count, or other traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// Weights, activations and gradients of linear layers.
@@ -62,7 +62,7 @@ pub enum Subject {
     Pipeline,
     /// Changes of layout.
     Layout,
-    /// What a model or a trainer moves by collectives of its own.
+    /// Traffic of a model's or trainer's own collectives.
     Other,
 }
 
@@ -71,7 +71,8 @@ pub enum Subject {
 pub struct Count {
     /// Number of collectives.
     pub calls: u64,
-    /// Bytes of the whole buffers: what all ranks of the group together hold of it after a gather or before a scatter.
+    /// Bytes of the whole buffers: what all ranks of the group together hold after a gather or before a
+    /// scatter.
     pub bytes: u64,
 }
 
@@ -80,7 +81,7 @@ pub struct Count {
 pub struct Counters(BTreeMap<(Axis, Operation, Subject), Count>);
 
 impl Counters {
-    /// Notes one collective on a whole buffer of `bytes`.
+    /// Records one collective on a whole buffer of `bytes`.
     pub fn add(&mut self, axis: Axis, operation: Operation, subject: Subject, bytes: usize) {
         let count = self.0.entry((axis, operation, subject)).or_default();
         count.calls += 1;

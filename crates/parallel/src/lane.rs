@@ -1,6 +1,7 @@
-//! The streams of a rank beside its compute stream.
+//! The streams of a rank in addition to its compute stream.
 
-/// What a communication stream carries. Each has its own, so that work of one never queues behind another's.
+/// The traffic of a communication stream. Each kind has its own stream, so that work of one never queues behind
+/// another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// All-reduces of dX (OAR).
@@ -13,9 +14,9 @@ pub(crate) enum Lane {
     Reduce,
     /// Activations to the next stage.
     SendActivations,
-    /// Activations from the stage before.
+    /// Activations from the previous stage.
     RecvActivations,
-    /// Gradients to the stage before.
+    /// Gradients to the previous stage.
     SendGradients,
     /// Gradients from the next stage.
     RecvGradients,

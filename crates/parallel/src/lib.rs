@@ -1,10 +1,10 @@
 //! 3D tensor parallelism, pipelining and data parallelism, written once over the safe shell: no vendor, no unsafe.
 //!
-//! Read in this order: [`mapping`] (who sits where), [`context`] (what one rank knows),
-//! [`group`](mod@group) (collectives along an axis, counted),
-//! [`parameter`] (global names, layouts, shards), [`Pass`] (where in the run a forward is), [`layers`] (their parallel
-//! operations), [`data`] (gradient buckets, sharded optimiser state, norms, a step's order of calls), [`model`] (segments,
-//! the wires between them, an objective), [`pipeline`] (schedules and the engine that runs them).
+//! Read in this order: [`mapping`] (the placement of ranks), [`context`] (the view of one rank),
+//! [`group`](mod@group) (counted collectives along an axis), [`parameter`] (global names, layouts, shards),
+//! [`Pass`] (the position of a forward in the run), [`layers`] (their parallel operations), [`data`] (gradient
+//! buckets, sharded optimiser state, norms, the order of calls in a step), [`model`] (segments, the wires
+//! between them, an objective), [`pipeline`] (schedules and the engine that runs them).
 //!
 //! An **axis** is a direction of the grid of ranks, a **dim** a dimension of a tensor. With every degree 1 the same
 //! code is the serial program: no collective runs, nothing is copied.

@@ -1,16 +1,16 @@
-//! Which rank sits at which position of the grid: from where all ranks of the job are.
+//! The placement of ranks on the grid, computed from the nodes of all ranks of the job.
 
 use crate::{Error, Positions, Result};
 use bootstrap::World;
 use grid::{Grid, Mapping};
 
-/// Who tells, on which node it is, and how many ranks that node has.
+/// The rank that reports, its node, and the number of ranks on that node.
 type RankOnNode = [usize; 3];
 
 /// The node of each rank. Collective where there are several nodes.
 ///
 /// # Errors
-/// Those of the exchange; [`Error::Invalid`] when what a rank tells of itself is no place.
+/// Those of the exchange; [`Error::Invalid`] if a rank's report is not a valid place.
 pub fn nodes(world: &World) -> Result<Vec<usize>> {
     if world.num_nodes() == 1 {
         return Ok(vec![0; world.size()]);
@@ -28,7 +28,7 @@ pub fn nodes(world: &World) -> Result<Vec<usize>> {
     let is_told_by_itself = |(rank, place): (usize, &RankOnNode)| place[0] == rank;
     match places.iter().enumerate().all(is_told_by_itself) {
         true => Ok(places.iter().map(|place| place[1]).collect()),
-        // A few ranks stand for all others, of a job that fills its nodes in order.
+        // A few ranks stand for all others, in a job that fills its nodes in order.
         false => {
             let per_node = places
                 .iter()
@@ -54,7 +54,7 @@ fn place(bytes: &[u8]) -> Result<RankOnNode> {
         .map_err(|_| Error::invalid("places of ranks", found(), "rank, node and local size"))
 }
 
-/// Who sits where on `grid`. Collective where there are several nodes.
+/// The placement of ranks on `grid`. Collective if there are several nodes.
 ///
 /// # Errors
 /// As [`nodes`].

@@ -1,7 +1,7 @@
 //! Parameters: a global name, a global shape, a layout; and this rank's shard.
 //!
-//! From the layout alone follow the axes that a gradient must be summed over, the weight of a shard in a global norm,
-//! its slice of a checkpoint and its slice of the initial values.
+//! The layout alone determines the axes over which a gradient must be summed, the weight of a shard in a global
+//! norm, its slice of a checkpoint and its slice of the initial values.
 
 use crate::{
     Context, DTensor, Pass, Purpose,
@@ -28,16 +28,16 @@ pub enum Init {
     Uniform(f64),
 }
 
-/// What the parameters of a part of a model have in common.
+/// Properties shared by the parameters of a part of a model.
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// This rank's context.
     pub context: Context,
     /// The segment of the model that uses them.
     pub segment: usize,
-    /// Name of the group with a learning rate and weight decay of its own, if they belong to one.
+    /// Name of the group with its own learning rate and weight decay, if they belong to one.
     pub group: Option<Rc<str>>,
-    /// Whether they stay as they are: no gradient, no optimiser state.
+    /// Whether they are frozen: no gradient, no optimiser state.
     pub frozen: bool,
 }
 
@@ -70,14 +70,14 @@ struct Inner {
     home: OnceCell<Home>,
 }
 
-/// Where the set of parameters has put one.
+/// Where the parameter set has stored a parameter.
 #[derive(Debug)]
 pub(crate) struct Home {
     /// The same for all parameters of a set.
     pub(crate) set: Rc<()>,
-    /// Number of the parameter within the set.
+    /// Index of the parameter within the set.
     pub(crate) index: usize,
-    /// Number of its bucket.
+    /// Index of its bucket.
     pub(crate) bucket: usize,
     /// Views into the bucket's flat buffers.
     pub(crate) value: Tensor,
@@ -88,8 +88,8 @@ impl Parameter {
     /// Declares a parameter: nothing is allocated yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a dim of 0 elements, a layout with another number of dims than the shape, and one that cuts
-    /// by an axis that cannot cut weights.
+    /// [`Error::Invalid`] for a dim of 0 elements, a layout and a shape with different numbers of dims, and a
+    /// layout that cuts by an axis that cannot cut weights.
     pub fn declare(
         scope: &Scope,
         name: &str,
@@ -120,12 +120,12 @@ impl Parameter {
         &self.0.name
     }
 
-    /// Shape of the whole.
+    /// Shape of the full parameter.
     pub fn global_shape(&self) -> &[usize] {
         &self.0.global_shape
     }
 
-    /// Which axes cut which dims.
+    /// The axes that cut its dims.
     pub fn layout(&self) -> &Layout {
         &self.0.layout
     }
@@ -145,27 +145,28 @@ impl Parameter {
         self.0.index.num_elements()
     }
 
-    /// Whether weight decay acts on it.
+    /// Whether weight decay applies to it.
     pub fn decays(&self) -> bool {
         self.0.decays
     }
 
-    /// Name of the group with a learning rate and weight decay of its own, if it belongs to one.
+    /// Name of the group with its own learning rate and weight decay, if it belongs to one.
     pub fn group(&self) -> Option<&str> {
         self.0.group.as_deref()
     }
 
-    /// Whether it stays as it is: no gradient, no optimiser state.
+    /// Whether it is frozen: no gradient, no optimiser state.
     pub fn is_frozen(&self) -> bool {
         self.0.frozen
     }
 
-    /// The segments of the model that use it, in the order in which they were named.
+    /// The segments of the model that use it, in the order of their declaration.
     pub fn segments(&self) -> Vec<usize> {
         self.0.segments.borrow().clone()
     }
 
-    /// Has another segment use it too: stages that hold these segments each hold a copy, and their gradients are summed.
+    /// Declares another segment that uses it. Each stage that holds one of these segments has a copy, and the
+    /// gradients of the copies are summed.
     pub fn share_with(&self, segment: usize) {
         let mut segments = self.0.segments.borrow_mut();
         if !segments.contains(&segment) {
@@ -173,7 +174,7 @@ impl Parameter {
         }
     }
 
-    /// Whether the two are handles of one parameter.
+    /// Whether both are handles of one parameter.
     pub fn is(&self, other: &Parameter) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
@@ -181,13 +182,13 @@ impl Parameter {
     /// The shard's values, in the compute type.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a parameter that this rank has no memory for: one that is not yet part of a set, or that
-    /// belongs to segments of other stages.
+    /// [`Error::Invalid`] for a parameter without memory on this rank: one that is not yet part of a set, or
+    /// that belongs to segments of other stages.
     pub fn value(&self) -> Result<Tensor> {
         Ok(self.home("value")?.value.clone())
     }
 
-    /// The shard's gradient, in the accumulator type; added to by backward passes.
+    /// The shard's gradient, in the accumulator type; backward passes add to it.
     ///
     /// # Errors
     /// As [`value`](Parameter::value); for a frozen parameter, and in a set made for inference.
@@ -212,10 +213,10 @@ impl Parameter {
         })
     }
 
-    /// Gives the parameter its memory.
+    /// Assigns the parameter its memory.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for one that has memory already.
+    /// [`Error::Invalid`] if it already has memory.
     pub(crate) fn settle(&self, home: Home) -> Result<()> {
         self.0.home.set(home).map_err(|_| {
             let operation = format!("parameter {}", self.0.name);
@@ -223,13 +224,13 @@ impl Parameter {
         })
     }
 
-    /// Where its set has put it.
+    /// Where its set has stored it.
     pub(crate) fn settled(&self) -> Option<&Home> {
         self.0.home.get()
     }
 
-    /// The axes over which the gradient must still be summed after backward: those that split the batch and do not
-    /// cut the parameter. An axis that cuts it was summed by a reduce-scatter.
+    /// The axes over which the gradient must still be summed after backward: those that split the batch and do
+    /// not cut the parameter. For an axis that cuts it, a reduce-scatter has done the sum.
     pub fn sum_axes(&self) -> Vec<Axis> {
         [Axis::Z, Axis::Data]
             .into_iter()
@@ -257,16 +258,17 @@ impl Parameter {
             .collect()
     }
 
-    /// The shard as a differentiable value beside `x`, for layers that a user writes of plain operations.
+    /// The shard as a differentiable value for use with `x`, in layers that a user writes from plain
+    /// operations.
     ///
-    /// Its gradient is added to the parameter's. Where an axis cuts the features of `x` and not the parameter, every rank
-    /// along it sees a part of the parameter's uses, and their gradients are summed first.
+    /// Its gradient is added to the parameter's. If an axis cuts the features of `x` but not the parameter,
+    /// every rank along it sees part of the parameter's uses, and their gradients are summed first.
     ///
     /// # Cost
     /// That sum: an all-reduce of the shard.
     /// # Errors
-    /// [`Error::Invalid`] for a parameter that Z cuts, which [`block`](Parameter::block) gives, and for one that is cut
-    /// by an axis that does not cut the features of `x`.
+    /// [`Error::Invalid`] for a parameter that Z cuts, which [`block`](Parameter::block) returns, and for one
+    /// cut by an axis that does not cut the features of `x`.
     pub fn var(&self, x: &DTensor) -> Result<Var> {
         let (pass, context) = (x.pass().clone(), x.context());
         let cut_by = |axis: &Axis| self.0.layout.cuts(*axis).is_some() && context.degree(*axis) > 1;
@@ -302,7 +304,7 @@ impl Parameter {
         }))
     }
 
-    /// The block that the ranks of Z hold together, for a layer of one's own; without ranks on Z, the shard itself.
+    /// The block that the ranks of Z hold together, for a custom layer; without ranks on Z, the shard itself.
     ///
     /// # Shapes
     /// Rows of all shards of Z x columns of this rank's.
@@ -314,11 +316,11 @@ impl Parameter {
         gather::gather(pass, self, Subject::Linear)
     }
 
-    /// Adds a gradient to the parameter's, for a layer of one's own whose weight Z may cut.
+    /// Adds a gradient to the parameter's, for a custom layer whose weight Z may cut.
     ///
-    /// `into(target, beta)` computes the gradient of the whole [`block`](Parameter::block) and stores `beta * target`
-    /// plus it in `target`: the gradient itself without ranks on Z, else a block of type `dtype`, which is then
-    /// reduce-scattered.
+    /// `into(target, beta)` computes the gradient of the full [`block`](Parameter::block) and stores `beta *
+    /// target` plus it in `target`. Without ranks on Z the target is the gradient itself; otherwise it is a
+    /// block of type `dtype`, which is then reduce-scattered.
     ///
     /// # Errors
     /// Those of `into` and of the collective; [`Error::Invalid`] outside a training step.
@@ -343,7 +345,7 @@ impl Parameter {
         layout.local_shape(&self.0.global_shape, context.grid(), context.coordinates())
     }
 
-    /// Elements of that block which each rank of axis Z holds: runs of its rows.
+    /// Elements of that block that each rank of axis Z holds: runs of its rows.
     pub(crate) fn block_counts(&self, context: &Context) -> Counts {
         let block = self.block_shape(context);
         let (ranks, columns) = (
@@ -382,7 +384,7 @@ fn check(name: &str, shape: &[usize], layout: &Layout) -> Result<()> {
             "as many dims",
         );
     }
-    // Replicas along Data hold whole weights, and stages are cut by segments.
+    // Replicas along Data hold full weights, and stages are cut by segments.
     if let Some(axis) = [Axis::Data, Axis::Pipeline]
         .into_iter()
         .find(|axis| layout.cuts(*axis).is_some())
@@ -392,7 +394,7 @@ fn check(name: &str, shape: &[usize], layout: &Layout) -> Result<()> {
             "cuts by x, y and z alone",
         );
     }
-    // A block is gathered by putting the shards of Z one behind the other, so Z cuts rows, after all other axes.
+    // A block is gathered by concatenating the shards of Z, so Z cuts rows, after all other axes.
     let z_is_innermost = layout.dims()[0].last() == Some(&Axis::Z);
     match layout.cuts(Axis::Z).is_none() || z_is_innermost {
         true => Ok(()),

@@ -1,9 +1,9 @@
-//! A pass through a model: where in the run it is, and what its layers may use.
+//! A pass through a model: its position in the run, and the resources that its layers may use.
 //!
-//! A [`Pass`] is handed down with the data: every [`DTensor`](crate::DTensor) carries the pass that it belongs to, so a
-//! layer finds its mode, its rows and the weights on their way to it without looking anything up. Passes come from
-//! a [`TrainingStep`](crate::data::TrainingStep) or an [`Evaluation`](crate::data::Evaluation), which share what the
-//! micro-batches of one batch have in common.
+//! A [`Pass`] travels with the data: every [`DTensor`](crate::DTensor) carries the pass to which it belongs. So
+//! a layer finds its mode, its rows and the weights in flight without any look-up. Passes come from a
+//! [`TrainingStep`](crate::data::TrainingStep) or an [`Evaluation`](crate::data::Evaluation), which hold the
+//! state shared by the micro-batches of one batch.
 
 use crate::{
     Context, Parameter,
@@ -20,7 +20,7 @@ use std::{
 };
 use tensor::{Error, Result, Tensor};
 
-/// What a pass is for.
+/// The purpose of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Forward and backward; dropout acts.
@@ -29,28 +29,28 @@ pub enum Mode {
     Evaluation,
 }
 
-/// One micro-batch on its way through the model on this rank. Cloning clones the handle.
+/// One micro-batch as it passes through the model on this rank. Cloning clones the handle.
 #[derive(Clone)]
 pub struct Pass {
     shared: Rc<Shared>,
     rows: (usize, usize),
     is_backward: bool,
-    // Where a model's work is being counted.
+    // The ledger, if the model's work is being counted.
     ledger: Option<Rc<Ledger>>,
 }
 
-/// What all passes over one batch share.
+/// State shared by all passes over one batch.
 pub(crate) struct Shared {
     pub(crate) context: Context,
     pub(crate) mode: Mode,
     pub(crate) step: u64,
-    // Counts the steps of the set: a later one has cleared the gradients of this one.
+    // Counts the steps of the set: a later step has cleared the gradients of this one.
     pub(crate) number: u64,
     pub(crate) num_rows: usize,
     pub(crate) parameters: Option<ParameterSet>,
     pub(crate) gatherer: RefCell<Gatherer>,
     pub(crate) scatterer: RefCell<Scatterer>,
-    // Until the batch is done: what comes later would be added to gradients that are already reduced.
+    // True until the batch is done; later addends would go to gradients that are already reduced.
     pub(crate) is_open: Cell<bool>,
 }
 
@@ -98,7 +98,7 @@ impl Pass {
         &self.shared.context
     }
 
-    /// What the pass is for.
+    /// The purpose of the pass.
     pub fn mode(&self) -> Mode {
         self.shared.mode
     }
@@ -118,12 +118,13 @@ impl Pass {
         self.rows.0..self.rows.1
     }
 
-    /// Rows of the global batch, on all ranks and in all micro-batches: means are taken over them.
+    /// Rows of the global batch, on all ranks and in all micro-batches; means are taken over them.
     pub fn num_rows(&self) -> usize {
         self.shared.num_rows
     }
 
-    /// Key of the random draws of the operation called `name`, the same on every grid: for masks of one's own.
+    /// Key of the random draws of the operation called `name`, the same on every grid; use it for your own
+    /// masks.
     pub fn key(&self, name: &str) -> Key {
         if let Some(set) = self
             .shared
@@ -136,12 +137,12 @@ impl Pass {
         Key::new(self.context().settings().seed, name, self.step())
     }
 
-    /// Whether this is the backward half, or what it computes again.
+    /// Whether this is the backward half, including recomputation.
     pub(crate) fn is_backward(&self) -> bool {
         self.is_backward
     }
 
-    /// The same pass, whose layers note what they do.
+    /// The same pass, with layers that record their work.
     pub(crate) fn with_ledger(&self, ledger: Rc<Ledger>) -> Pass {
         Pass {
             ledger: Some(ledger),
@@ -149,7 +150,7 @@ impl Pass {
         }
     }
 
-    /// Where work is being counted.
+    /// The ledger in which work is being counted.
     pub(crate) fn ledger(&self) -> Option<&Ledger> {
         self.ledger.as_deref()
     }
@@ -170,11 +171,11 @@ impl Pass {
         &self.shared.scatterer
     }
 
-    /// Where an addend to the gradient of `parameter` belongs.
+    /// The tensor to which an addend to the gradient of `parameter` is added.
     ///
     /// # Errors
-    /// [`Error::Invalid`] in a pass that evaluates, after the end of its step, and for a parameter of another set or
-    /// without a gradient.
+    /// [`Error::Invalid`] in an evaluation pass, after the end of its step, and for a parameter of another set
+    /// or without a gradient.
     pub(crate) fn gradient_of(&self, parameter: &Parameter) -> Result<Tensor> {
         let refuse = |found: &str, needed: &str| {
             let operation = format!("gradient of {}", parameter.name());
@@ -199,7 +200,7 @@ impl Pass {
         }
     }
 
-    /// Notes that an addend has been queued into the gradient of `parameter`.
+    /// Records that an addend has been queued into the gradient of `parameter`.
     pub(crate) fn gradient_added(&self, parameter: &Parameter) -> Result<()> {
         match &self.shared.parameters {
             Some(set) => set.note(parameter),

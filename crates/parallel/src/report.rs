@@ -1,4 +1,4 @@
-//! What the library decided by itself, for `--explain`.
+//! The library's own decisions, for `--explain`.
 
 use crate::Operation;
 use grid::Axis;
@@ -7,13 +7,13 @@ use std::{collections::BTreeMap, fmt};
 /// A change of layout that the library inserted between two layers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Redistribution {
-    /// The layer that asked for it.
+    /// The layer that requested it.
     pub place: String,
-    /// The axis that cut the features before; `None` when they were whole.
+    /// The axis that cut the features before; `None` if they were not cut.
     pub from: Option<Axis>,
     /// The axis that cuts them after.
     pub to: Option<Axis>,
-    /// Bytes of the whole features, held by one rank after its gather; 0 when a cut alone sufficed.
+    /// Bytes of the full features, held by one rank after its gather; 0 if a local cut sufficed.
     pub gathered_bytes: usize,
 }
 
@@ -25,7 +25,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What has been noted since `before`.
+    /// The decisions recorded since `before`.
     pub fn since(&self, before: &Report) -> Report {
         fn newer<K: Ord + Clone>(
             now: &BTreeMap<K, usize>,
@@ -43,22 +43,22 @@ impl Report {
         }
     }
 
-    /// Notes a change of layout.
+    /// Records a change of layout.
     pub fn note(&mut self, redistribution: Redistribution) {
         *self.redistributions.entry(redistribution).or_default() += 1;
     }
 
-    /// Notes a collective that went inside each node, across by aligned ranks, and back.
+    /// Records a collective that ran inside each node, across nodes by aligned ranks, and back.
     pub fn note_levels(&mut self, axis: Axis, operation: Operation) {
         *self.levels.entry((axis, operation)).or_default() += 1;
     }
 
-    /// How many collectives of a kind went over nodes in two levels.
+    /// Number of collectives of a kind that crossed nodes in two levels.
     pub fn in_levels(&self, axis: Axis, operation: Operation) -> usize {
         self.levels.get(&(axis, operation)).copied().unwrap_or(0)
     }
 
-    /// The changes of layout, each with how often it ran.
+    /// The changes of layout, each with the number of times it ran.
     pub fn redistributions(&self) -> impl Iterator<Item = (&Redistribution, usize)> {
         self.redistributions
             .iter()

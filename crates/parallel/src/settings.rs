@@ -1,19 +1,19 @@
-//! Choices that change how a step runs, and not what it computes.
+//! Choices that change how a step runs, but not its results.
 
 use serde::{Deserialize, Serialize};
 
-/// Which collectives run beside compute. The results are the same with each on or off.
+/// The collectives that run beside compute. The results are the same with each on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// OAR: the all-reduce of dX runs beside the product dW.
+    /// OAR: the all-reduce of dX runs beside the GEMM for dW.
     pub all_reduce: bool,
-    /// ORS: the reduce-scatter of dW runs behind the backward of earlier layers.
+    /// ORS: the reduce-scatter of dW overlaps the backward of earlier layers.
     pub reduce_scatter: bool,
     /// OAG: the all-gather of the next layer's weights runs beside the current layer.
     pub all_gather: bool,
-    /// OAG covers the first forward too, and not only the backward with what it computes again.
+    /// OAG also covers the first forward, and not only the backward with its recomputation.
     pub all_gather_forward: bool,
-    /// The all-reduce of gradients over Data runs, bucket by bucket, behind the last backward.
+    /// The all-reduce of gradients over Data overlaps the last backward, bucket by bucket.
     pub data: bool,
 }
 
@@ -36,11 +36,12 @@ impl Overlap {
     };
 }
 
-/// Whether collectives of a group that spans nodes go inside each node, across by aligned ranks, and back.
+/// Whether collectives of a group that spans nodes run inside each node, across nodes by aligned ranks, and
+/// back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hierarchical {
-    /// Where that is faster: by the machine's description, or for large buffers where none is known.
+    /// Where that is faster: by the machine's description, or for large buffers if there is none.
     #[default]
     Auto,
     /// Wherever a group allows it.
@@ -49,34 +50,35 @@ pub enum Hierarchical {
     Off,
 }
 
-/// Which rank sits at which position of the grid, in a job of several nodes.
+/// The placement of ranks on the grid, in a job with several nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Positions {
     /// Neighbours on the grid share a node wherever the nodes' sizes allow it.
     #[default]
     ByNode,
-    /// Each rank sits at the position of its own number, as the launcher has dealt them.
+    /// Each rank sits at the position of its own number, in the order of the launcher.
     ByRank,
 }
 
-/// Choices that change how a step runs, and not what it computes.
+/// Choices that change how a step runs, but not its results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Which collectives run beside compute.
+    /// The collectives that run beside compute.
     pub overlap: Overlap,
     /// Bytes of gathered weights that may wait for their use.
     pub gather_budget: usize,
     /// Keep gathered weights from a layer's forward to its backward instead of gathering them again.
     pub keep_gathered: bool,
-    /// Weights of a 16-bit type travel in their accumulator's type and are rounded where they are used: twice the bytes,
-    /// as in systems that keep f32 parameters under an automatic cast. For comparison with those.
+    /// Gather weights of a 16-bit type in their accumulator type, and round them where they are used. This
+    /// doubles the bytes, as in systems that keep f32 parameters under automatic casting, and serves for
+    /// comparison with those.
     pub gather_wide: bool,
     /// Largest bucket of gradients, in bytes.
     pub bucket_bytes: usize,
-    /// How collectives go over nodes.
+    /// How collectives cross nodes.
     pub hierarchical: Hierarchical,
-    /// Which rank sits at which position of the grid.
+    /// The placement of ranks on the grid.
     pub positions: Positions,
     /// Compare the ranks' calls before each collective.
     pub checked: bool,

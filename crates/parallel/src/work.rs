@@ -1,7 +1,8 @@
-//! What a model does for each row: counted by running it once, on a device that computes nothing.
+//! The work of a model per row, counted by running it once on a device that computes nothing.
 //!
-//! Layers know which axis cuts what they compute, also where that axis has one rank. So one pass over one row on one rank
-//! says what every grid will compute and move: the planner's estimates, the order of axes and `--explain` follow from it.
+//! Layers know which axis cuts their work, even if that axis has one rank. So one pass over one row on one rank
+//! determines what every grid will compute and move. The planner's estimates, the order of axes and `--explain`
+//! follow from it.
 
 use crate::{
     Context, Parameter, Settings,
@@ -13,29 +14,30 @@ use grid::{Axis, AxisOrder, Degrees, Grid};
 use std::{cell::RefCell, ops::Range, rc::Rc};
 use tensor::{DType, Device, Error, Result};
 
-/// Linear layers that read the same features, such as queries, keys and values: the gradient of those is reduced once.
+/// Linear layers that read the same features, such as queries, keys and values; the gradient of these features
+/// is reduced once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinearWork {
     /// Features that they read.
     pub inputs: usize,
     /// Features that each of them emits.
     pub outputs: Vec<usize>,
-    /// The axis that they contract over.
+    /// The axis over which they contract.
     pub reads: Axis,
-    /// The axis that they emit over.
+    /// The axis over which they emit.
     pub emits: Axis,
-    /// Vectors of features in each row of the batch, such as the tokens of a sequence.
+    /// Vectors of features per row of the batch, such as the tokens of a sequence.
     pub vectors: usize,
 }
 
-/// What one segment does for each row of the batch, forward.
+/// The work of one segment per row of the batch, forward.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SegmentWork {
     /// Its linear layers.
     pub linear: Vec<LinearWork>,
     /// Flop of attention, cut over X.
     pub attention_flop: f64,
-    /// Elements that elementwise operations and norms give: those cut over X, over Y, and whole.
+    /// Elements that elementwise operations and norms output: those cut over X, cut over Y, and uncut.
     pub elements: [usize; 3],
     /// Elements of its parameters; a shared one counts in the first segment that uses it.
     pub parameters: usize,
@@ -52,28 +54,28 @@ pub struct WireWork {
     pub from: usize,
     /// The segments that use it.
     pub to: Vec<usize>,
-    /// Elements for each row of the batch.
+    /// Elements per row of the batch.
     pub elements: usize,
     /// The axis that cuts them.
     pub cut: Option<Axis>,
 }
 
-/// What a model does for each row of the batch.
+/// The work of a model per row of the batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
     /// By segment.
     pub segments: Vec<SegmentWork>,
-    /// What flows between them.
+    /// The wires between them.
     pub wires: Vec<WireWork>,
     /// Runs of segments that recomputation treats as one.
     pub recomputed: Vec<Range<usize>>,
 }
 
-/// What a pass counts where it is asked to.
+/// What a pass counts, if counting is requested.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(RefCell<SegmentWork>);
 
-/// The context of one rank on a device that computes nothing: to build a model there and look at it.
+/// The context of one rank on a device that computes nothing, for building a model there and inspecting it.
 ///
 /// # Errors
 /// None that a user can cause.
@@ -107,7 +109,7 @@ impl Ledger {
 }
 
 impl Work {
-    /// Counts the work of a model that `build` declares on the context that it is given, for rows with these columns.
+    /// Counts the work of a model that `build` declares on the given context, for rows with these columns.
     ///
     /// # Cost
     /// The host's part of one forward pass; nothing is computed and no memory is taken.
@@ -161,8 +163,8 @@ impl Work {
         self.segments.iter().map(|segment| segment.parameters).sum()
     }
 
-    /// The wires that cross from part to part where the model is cut in these stages, each once for every part that it
-    /// goes to.
+    /// The wires that cross between parts if the model is cut into these stages, each once for every part that
+    /// receives it.
     ///
     /// # Errors
     /// [`Error::Invalid`] for more parts than segments.
@@ -184,8 +186,8 @@ impl Work {
         Ok(crossing)
     }
 
-    /// Flop of a row's matmuls and attention, forward and backward, by the count that published figures use: 6 for each
-    /// weight and vector; attention's full square, half of which a causal one never computes.
+    /// Flop per row of matmuls and attention, forward and backward, as published figures count them: 6 per
+    /// weight and vector, and attention's full square, half of which causal attention never computes.
     pub fn flop_per_row(&self) -> f64 {
         let linear = |work: &LinearWork| {
             6.0 * (work.vectors * work.inputs) as f64 * work.outputs.iter().sum::<usize>() as f64
@@ -198,7 +200,7 @@ impl Work {
 }
 
 impl Ledger {
-    /// What has been counted since the last time.
+    /// The work counted since the last call.
     pub(crate) fn take(&self) -> SegmentWork {
         std::mem::take(&mut *self.0.borrow_mut())
     }

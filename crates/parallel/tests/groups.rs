@@ -1,4 +1,4 @@
-//! Collectives along an axis that a model's author calls: numbers, and the bytes that are counted for them.
+//! Collectives along an axis that a model's author calls: their results, and the bytes counted for them.
 
 mod common;
 

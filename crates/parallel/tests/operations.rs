@@ -1,5 +1,5 @@
-//! Operations for authors of models: values and gradients on every grid are those of one rank, and gradients on one rank
-//! those of finite differences.
+//! Operations for model authors: values and gradients on every grid equal those of one rank, and gradients on
+//! one rank match finite differences.
 
 use bootstrap::{World, local};
 use fascicle_parallel::{
@@ -13,7 +13,7 @@ use tensor::{DType, Device, Tensor, Var, autograd::backward};
 
 const ROWS: usize = 4;
 
-/// What an operation is given.
+/// The inputs of an operation.
 struct Given {
     x: DTensor,
     y: DTensor,
@@ -104,7 +104,7 @@ fn numbers(count: usize, seed: f64) -> Vec<f64> {
     (0..count).map(number).collect()
 }
 
-/// Numbers of the inputs and parameters of a case.
+/// Values of the inputs and parameters of a case.
 fn given_numbers(case: &Case) -> Vec<Vec<f64>> {
     let of_row = |shape: &[usize]| ROWS * shape.iter().product::<usize>();
     let parameters = case.parameters.iter().map(|(features, _)| *features);
@@ -113,7 +113,8 @@ fn given_numbers(case: &Case) -> Vec<Vec<f64>> {
     counts.map(|(i, count)| numbers(count, i as f64)).collect()
 }
 
-/// What a rank sees: its loss, its rows of the result and of the inputs' gradients, its pieces of the parameters' ones.
+/// The results of a rank: its loss, its rows of the result and of the inputs' gradients, its pieces of the
+/// parameters' gradients.
 #[derive(Debug)]
 struct Seen {
     rows: Range<usize>,

@@ -1,4 +1,5 @@
-//! A training step called in a wrong order is an error that says so, and never other numbers.
+//! A training step whose calls come in a wrong order causes an error that names the fault, and never other
+//! numbers.
 
 mod common;
 
@@ -56,7 +57,7 @@ fn whole_step(set: &ParameterSet, number: u64, weights: &[&Parameter]) -> Result
     step.finish()
 }
 
-/// The error that `body` gives on one rank reads so.
+/// The error that `body` returns on one rank contains this text.
 fn refuses(text: &str, body: impl Fn(&Context) -> Result<()> + Send + Sync + 'static) {
     let found = on("x=1", body)
         .remove(0)
@@ -179,7 +180,7 @@ fn data_and_pipeline_cut_no_parameter() {
     }
 }
 
-/// A step that was given up, an evaluation between, two sets in turn: none disturbs the next step's gradients.
+/// An abandoned step, an evaluation in between, two sets in turn: none affects the next step's gradients.
 #[test]
 fn a_step_that_was_given_up_leaves_nothing_behind() {
     let seen = on("data=2", |context| {
@@ -199,12 +200,12 @@ fn a_step_that_was_given_up_leaves_nothing_behind() {
         Ok((w.gradient()?.to_f64()?, other.gradient()?.to_f64()?))
     });
     for found in seen {
-        // A mean over 2 rows of 4 numbers, each with the gradient 1 of its product with 1.
+        // A mean over 2 rows of 4 numbers, each with gradient 1 from its product with 1.
         assert_eq!(found.unwrap(), (vec![0.25; 4], vec![0.25; 4]));
     }
 }
 
-/// A frozen weight acts, keeps its value and costs neither gradient nor state.
+/// A frozen weight takes effect, keeps its value and has neither gradient nor state.
 #[test]
 fn a_frozen_weight_stays_as_it_is() {
     on("x=1", |context| {

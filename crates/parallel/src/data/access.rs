@@ -1,22 +1,22 @@
-//! Reading and writing single parameters: initial values, checkpoints, tests.
+//! Reads and writes single parameters, for initial values, checkpoints and tests.
 
 use super::{ParameterSet, bucket::Bucket};
 use crate::Parameter;
 use tensor::{Error, Result, Tensor};
 
-/// What belongs to a parameter.
+/// The tensors of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// Its weights, in the accumulator type.
     Weights,
-    /// A state tensor of the optimiser, by its number.
+    /// A state tensor of the optimiser, by its index.
     State(usize),
     /// Its gradient.
     Gradient,
 }
 
 impl ParameterSet {
-    /// Sets every parameter to its initial values. Without values on the device there is nothing to draw them for.
+    /// Sets every parameter to its initial values. On a device without values there is nothing to set.
     pub(super) fn initialise(&self) -> Result<()> {
         if !self.0.context.device().capabilities().holds_values {
             return Ok(());
@@ -32,9 +32,9 @@ impl ParameterSet {
         Ok(())
     }
 
-    /// Calls `visit` with the numbers that this rank's shard of each parameter has in `part`, in the order of buckets.
+    /// Calls `visit` with the values of `part` in this rank's shard of each parameter, in the order of buckets.
     ///
-    /// Collective where the state is sharded: every rank must call it.
+    /// Collective if the state is sharded: every rank must call it.
     ///
     /// # Errors
     /// [`Error::NoValues`] on a device without values; those of the collectives and of `visit`.
@@ -52,10 +52,10 @@ impl ParameterSet {
         Ok(())
     }
 
-    /// Sets `part` of each parameter to what `numbers` gives for its shard.
+    /// Sets `part` of each parameter to the values that `numbers` returns for its shard.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when their number is not that of the shard; those of `numbers`.
+    /// [`Error::Invalid`] if their number does not match the shard; those of `numbers`.
     pub fn write<E: From<Error>>(
         &self,
         part: Part,
@@ -72,7 +72,7 @@ impl ParameterSet {
         Ok(())
     }
 
-    // Frozen parameters have weights alone.
+    // Frozen parameters have only weights.
     fn buckets_with(&self, part: Part) -> impl Iterator<Item = &Bucket> {
         let is_trained = |bucket: &&Bucket| !bucket.parameters.iter().any(Parameter::is_frozen);
         self.0

@@ -9,21 +9,21 @@ use tensor::{DType, MemoryKind, ReduceOp, Result, Stream, Tensor};
 // Parameters start at multiples of this many elements, so that vector loads of each are aligned.
 const ALIGNMENT: usize = 16;
 
-/// Parameters whose gradients are summed over the same axes, one behind the other in memory.
+/// Parameters whose gradients are summed over the same axes, contiguous in memory.
 #[derive(Debug)]
 pub(super) struct Bucket {
     pub(super) parameters: Vec<Parameter>,
-    /// Where each parameter lies in the flat buffers.
+    /// The position of each parameter in the flat buffers.
     pub(super) places: Vec<Range<usize>>,
-    /// World ranks of other pipeline stages that hold the same parameter, this rank included.
+    /// World ranks of other pipeline stages that hold the same parameter, including this rank.
     pub(super) tied: Option<Vec<usize>>,
     pub(super) sum_axes: Vec<Axis>,
     pub(super) values: Tensor,
-    /// Weights in the accumulator type, for `range`; the values themselves where they have that type.
+    /// Weights in the accumulator type, for `range`; the values themselves if they have that type.
     pub(super) master: Option<Tensor>,
     pub(super) gradients: Option<Tensor>,
     pub(super) state: Vec<Tensor>,
-    /// What this rank updates: all, or its share over Data.
+    /// The range that this rank updates: all, or its shard over Data.
     pub(super) range: Range<usize>,
     counts: Counts,
 }
@@ -46,7 +46,7 @@ impl Bucket {
         } else {
             1
         };
-        // Shares of one length: vendors have their fast collectives for those alone.
+        // Shards of equal length, because vendors have fast collectives only for those.
         let len = places
             .last()
             .map_or(0, |place| place.end)
@@ -66,7 +66,7 @@ impl Bucket {
                 context.index(Axis::Data)
             },
         );
-        // Frozen parameters have a class, and so buckets, of their own.
+        // Frozen parameters have their own class and therefore their own buckets.
         let trains = options.trains && !parameters.iter().any(Parameter::is_frozen);
         let num_states = if trains { options.num_states } else { 0 };
         let separate = options.dtype != accumulator && trains;
@@ -105,7 +105,8 @@ impl Bucket {
         })
     }
 
-    /// Queues the sum of the gradients over all replicas; with sharded state, only this rank's range of it is whole.
+    /// Queues the sum of the gradients over all replicas; with sharded state, only this rank's range of it is
+    /// complete.
     pub(super) fn reduce(&self, context: &Context, stream: &Stream) -> Result<()> {
         let Some(gradients) = &self.gradients else {
             return Ok(());
@@ -137,7 +138,7 @@ impl Bucket {
         self.reduce_tied(context, stream)
     }
 
-    // The copies on two stages each hold the gradient of their own use; both take the sum.
+    // The copies on two stages each hold the gradient of their own use; both receive the sum.
     fn reduce_tied(&self, context: &Context, stream: &Stream) -> Result<()> {
         let (Some(members), Some(gradients)) = (&self.tied, &self.gradients) else {
             return Ok(());
@@ -148,7 +149,7 @@ impl Bucket {
         group.all_reduce(context, Subject::Gradients, stream, &own, ReduceOp::Sum)
     }
 
-    /// Gives every replica the values that the others have updated.
+    /// Sends every replica the values that the others have updated.
     pub(super) fn gather_values(&self, context: &Context) -> Result<()> {
         if !self.is_sharded() {
             return Ok(());
@@ -168,7 +169,7 @@ impl Bucket {
         )
     }
 
-    /// The whole of a tensor of which every replica holds its range.
+    /// The full tensor of which every replica holds its range.
     pub(super) fn whole(&self, context: &Context, part: &Tensor) -> Result<Tensor> {
         if !self.is_sharded() {
             return Ok(part.clone());
@@ -196,7 +197,7 @@ impl Bucket {
         }
     }
 
-    /// Whether replicas hold the optimiser's state in shares.
+    /// Whether replicas hold the optimiser's state in shards.
     pub(super) fn is_sharded(&self) -> bool {
         self.range.len() < self.values.num_elements()
     }

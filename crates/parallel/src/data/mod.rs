@@ -1,9 +1,10 @@
-//! Data parallelism: all parameters of a rank in flat buffers, their gradients reduced in buckets behind backward.
+//! Data parallelism: all parameters of a rank in flat buffers, with gradients reduced in buckets during the
+//! backward pass.
 //!
-//! `bucket` is one flat buffer of values, gradients and optimiser state, and its reduction; [`ParameterSet`] holds all
-//! of a rank and decides when a bucket is final; `step` is a training step on it, from the first pass to the update, in
-//! which no call can be forgotten or come in another order; `norm` gives the global norm; `access` reads and writes
-//! single parameters, for initial values and checkpoints.
+//! `bucket` is one flat buffer of values, gradients and optimiser state, with its reduction. [`ParameterSet`]
+//! holds all buckets of a rank and decides when a bucket is final. `step` is a training step on the set, from
+//! the first pass to the update, in which no call can be forgotten or reordered. `norm` computes the global
+//! norm. `access` reads and writes single parameters, for initial values and checkpoints.
 
 mod access;
 mod bucket;

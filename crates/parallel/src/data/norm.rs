@@ -1,4 +1,4 @@
-//! The norm of all gradients, each element counted once.
+//! The norm of all gradients, with each element counted once.
 
 use super::{ParameterSet, bucket::Bucket};
 use crate::{Purpose, counters::Subject};
@@ -8,7 +8,7 @@ use tensor::{DType, ReduceOp, Result, Tensor, ops::optimiser};
 impl ParameterSet {
     /// The sum of the squares of all gradients of the model: one f64, the same on every rank.
     ///
-    /// A shard counts on one of the ranks that hold it; a tied parameter on the first stage that has it.
+    /// A shard counts on one of the ranks that hold it; a tied parameter counts on the first stage that has it.
     ///
     /// # Cost
     /// One pass over the gradients held here; one number reduced over each axis.
@@ -24,7 +24,7 @@ impl ParameterSet {
         optimiser::sum_squares(&counted.iter().collect::<Vec<_>>(), &sum)?;
         let compute = context.device().compute();
         for axis in Axis::ALL {
-            // Without sharded state, replicas along Data hold the same gradients and count the same.
+            // Without sharded state, replicas along Data hold and count the same gradients.
             if axis == Axis::Data && !self.0.options.sharded {
                 continue;
             }

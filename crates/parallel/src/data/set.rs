@@ -1,4 +1,4 @@
-//! All parameters of a rank, and the moment at which a bucket's gradients are final.
+//! All parameters of a rank, and when the gradients of a bucket are final.
 
 use super::bucket::Bucket;
 use crate::{
@@ -14,21 +14,21 @@ use std::{
 };
 use tensor::{DType, Error, Result};
 
-/// What the buffers are for.
+/// The purpose of the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetOptions {
     /// Type of values and activations.
     pub dtype: DType,
     /// Whether there are gradients.
     pub trains: bool,
-    /// State tensors of the optimiser for each weight.
+    /// State tensors of the optimiser per weight.
     pub num_states: usize,
-    /// Whether replicas along Data share the optimiser's state (ZeRO stage 1).
+    /// Whether replicas along Data shard the optimiser's state (ZeRO stage 1).
     pub sharded: bool,
 }
 
 impl SetOptions {
-    /// Values only, to run a model forward.
+    /// Only values, for running a model forward.
     pub const fn inference(dtype: DType) -> SetOptions {
         SetOptions {
             dtype,
@@ -39,12 +39,12 @@ impl SetOptions {
     }
 }
 
-/// A parameter that several pipeline stages hold a copy of.
+/// A parameter of which several pipeline stages hold a copy.
 #[derive(Clone, Debug)]
 pub struct Tied {
     /// The parameter.
     pub parameter: Parameter,
-    /// World ranks that hold it, first the one whose copy counts in norms and checkpoints.
+    /// World ranks that hold it, starting with the one whose copy counts in norms and checkpoints.
     pub members: Vec<usize>,
 }
 
@@ -57,22 +57,22 @@ pub(super) struct Inner {
     pub(super) parameters: Vec<Parameter>,
     pub(super) buckets: Vec<Bucket>,
     pub(super) options: SetOptions,
-    // Its address is the set's identity.
+    // Its address identifies the set.
     token: Rc<()>,
     progress: RefCell<Progress>,
-    // Which weights the last pass of each mode asked for, in order.
+    // The weights that the last pass of each mode requested, in order.
     orders: RefCell<[Rc<[Request]>; 2]>,
-    // Whether a pass has asked for random masks.
+    // Whether a pass has requested random masks.
     draws_masks: Cell<bool>,
-    // Steps begun so far, so that what an earlier one left behind is known as such.
+    // Number of steps begun so far, by which results of an earlier step are recognised.
     pub(super) steps_begun: Cell<u64>,
 }
 
-// How far the gradients of the current step have come; lists are by number of the parameter.
+// The progress of the gradients in the current step; lists are indexed by parameter.
 #[derive(Default)]
 struct Progress {
     addends: Vec<u64>,
-    // Addends that each parameter gets in a step, learnt from the first one.
+    // Number of addends that each parameter receives per step, learnt from the first step.
     expected: Option<Vec<u64>>,
     reduces_early: bool,
     reduced: Vec<bool>,
@@ -82,7 +82,8 @@ impl ParameterSet {
     /// Allocates values, gradients and state for `parameters`, and sets the initial values.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for two parameters of one name, and for one that is part of another set; [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for two parameters with one name, and for one that belongs to another set;
+    /// [`Error::OutOfMemory`].
     pub fn allocate(
         context: &Context,
         parameters: Vec<Parameter>,
@@ -133,12 +134,12 @@ impl ParameterSet {
         &self.0.parameters
     }
 
-    /// What the buffers are for.
+    /// The purpose of the buffers.
     pub fn options(&self) -> &SetOptions {
         &self.0.options
     }
 
-    /// Whether this rank's copy of a parameter is the one that counts: of stages that share it, the first's.
+    /// Whether this rank's copy of a parameter is the one that counts: the first of the stages that share it.
     pub fn is_first_copy(&self, parameter: &Parameter) -> bool {
         let home = parameter.settled().filter(|_| self.holds(parameter));
         let members = home.and_then(|home| self.0.buckets[home.bucket].tied.as_ref());
@@ -154,19 +155,19 @@ impl ParameterSet {
         self.0.draws_masks.get()
     }
 
-    /// Whether the parameter is one of this set.
+    /// Whether the parameter belongs to this set.
     pub fn holds(&self, parameter: &Parameter) -> bool {
         parameter
             .settled()
             .is_some_and(|home| Rc::ptr_eq(&home.set, &self.0.token))
     }
 
-    /// The weights that the last pass of this mode asked for, in order.
+    /// The weights that the last pass of this mode requested, in order.
     pub(super) fn order(&self, mode: Mode) -> Rc<[Request]> {
         self.0.orders.borrow()[mode as usize].clone()
     }
 
-    /// Remembers that order for the next pass.
+    /// Stores that order for the next pass.
     pub(super) fn learn_order(&self, mode: Mode, asked: Vec<Request>) {
         if !asked.is_empty() {
             self.0.orders.borrow_mut()[mode as usize] = asked.into();
@@ -191,7 +192,7 @@ impl ParameterSet {
         Ok(())
     }
 
-    /// Ends the backward passes of a step: reduces what is not yet reduced, in the order of buckets.
+    /// Ends the backward passes of a step: reduces the buckets that are not yet reduced, in their order.
     pub(super) fn reduce_all(&self, pass: &Pass) -> Result<()> {
         scatter::settle(pass, 0)?;
         self.0.progress.borrow_mut().reduces_early = false;
@@ -219,8 +220,8 @@ impl ParameterSet {
         Ok(())
     }
 
-    /// Notes an addend that has been queued into the gradient of a parameter of this set; reduces its bucket once the
-    /// last addend of its last parameter is there.
+    /// Records an addend that has been queued into the gradient of a parameter of this set, and reduces the
+    /// parameter's bucket once the last addend of its last parameter is there.
     pub(crate) fn note(&self, parameter: &Parameter) -> Result<()> {
         let Some(home) = parameter.settled() else {
             return Ok(());
@@ -239,7 +240,8 @@ impl ParameterSet {
             let index = parameter.settled().map_or(0, |home| home.index);
             progress.addends[index] >= expected[index]
         };
-        // A table that stages share waits for the other stage's backward, and whatever is queued behind it would too.
+        // A table that stages share waits for the other stage's backward, and so would everything queued after
+        // it.
         let all_final = bucket.tied.is_none() && bucket.parameters.iter().all(is_final);
         drop(progress);
         match all_final {
@@ -281,7 +283,7 @@ fn check_names(parameters: &[Parameter]) -> Result<()> {
     }
 }
 
-// Parameters that are reduced over the same ranks, each with its number.
+// Parameters that are reduced over the same ranks, each with its index.
 struct Class {
     tie: Option<Vec<usize>>,
     axes: Vec<Axis>,
@@ -289,7 +291,7 @@ struct Class {
     parameters: Vec<(Parameter, usize)>,
 }
 
-// Last declared first: the order in which backward ends.
+// Last declared first, which is the order in which backward finishes them.
 fn classes(parameters: &[Parameter], tied: &[Tied]) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     for (index, parameter) in parameters.iter().enumerate().rev() {

@@ -1,7 +1,9 @@
-//! A training step on a set of parameters, from the first pass to the update; and a batch that is only evaluated.
+//! A training step on a set of parameters, from the first pass to the update; and a batch that is only
+//! evaluated.
 //!
-//! Each call hands out what the next one needs, so that none can be forgotten: a [`TrainingStep`] gives passes, and
-//! [`finish`](TrainingStep::finish) its [`Gradients`], which alone can [`update`](Gradients::update) the weights.
+//! Each call returns what the next one needs, so that none can be forgotten: a [`TrainingStep`] returns passes,
+//! and [`finish`](TrainingStep::finish) returns its [`Gradients`], which alone can
+//! [`update`](Gradients::update) the weights.
 
 use super::{ParameterSet, SetOptions, UpdateRule};
 use crate::{Mode, Pass, layers::gather::Gatherer, pass::Shared};
@@ -13,7 +15,7 @@ use std::{
 };
 use tensor::{Error, Result, Tensor, ops::optimiser::Update};
 
-/// A training step under way: gradients are being added up.
+/// A training step in progress: gradients are being accumulated.
 pub struct TrainingStep {
     shared: Rc<Shared>,
     set: ParameterSet,
@@ -93,7 +95,7 @@ impl ParameterSet {
 }
 
 impl TrainingStep {
-    /// The pass of these rows of the global batch, those that this rank holds of a micro-batch.
+    /// The pass of these rows of the global batch, which are this rank's rows of a micro-batch.
     ///
     /// # Errors
     /// [`Error::Invalid`] when they do not lie within the batch.
@@ -101,11 +103,10 @@ impl TrainingStep {
         Pass::new(&self.shared, rows)
     }
 
-    /// Ends the step's backward passes: afterwards all gradients are summed over the replicas. Collective.
-    ///
+    /// Ends the step's backward passes. Afterwards all gradients are summed over the replicas. Collective.
     /// # Errors
-    /// [`Error::Invalid`] when another step has begun on this set meanwhile, and when a parameter was used more or less
-    /// often than in the first step; those of the collectives.
+    /// [`Error::Invalid`] if another step has begun on this set meanwhile, and if a parameter was used more or
+    /// less often than in the first step; those of the collectives.
     pub fn finish(self) -> Result<Gradients> {
         let number = self.shared.number;
         check_current(&self.set, number)?;
@@ -140,7 +141,7 @@ impl Drop for Evaluation {
 }
 
 impl Gradients {
-    /// The gradients that a replay of the step has left, where forward and backward were recorded.
+    /// The gradients left by a replay of the step, if forward and backward were recorded.
     pub fn replayed(&self) -> Gradients {
         Gradients {
             set: self.set.clone(),
@@ -150,7 +151,8 @@ impl Gradients {
 
     /// The sum of the squares of all gradients of the model: one f64, the same on every rank. Collective.
     ///
-    /// A shard counts on one of the ranks that hold it; a shared parameter on the first stage that has it.
+    /// A shard counts on one of the ranks that hold it; a shared parameter counts on the first stage that has
+    /// it.
     ///
     /// # Cost
     /// One pass over the gradients held here; one number reduced over each axis.
@@ -161,8 +163,9 @@ impl Gradients {
         self.set.gradient_sum_squares()
     }
 
-    /// Hands `update` the pieces of all parameters that this rank updates, by the factor on the learning rate that `rule`
-    /// gives them; with sharded state every replica then gets the values that the others have updated. Collective.
+    /// Passes `update` the pieces of all parameters that this rank updates, grouped by the learning-rate factor
+    /// that `rule` assigns. With sharded state, every replica then receives the values that the others have
+    /// updated. Collective.
     ///
     /// # Errors
     /// [`Error::Invalid`] when another step has begun meanwhile; those of `update` and of the collectives.

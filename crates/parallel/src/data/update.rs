@@ -1,4 +1,4 @@
-//! What an optimiser takes: the pieces of all buckets that this rank updates.
+//! The input of an optimiser: the pieces of all buckets that this rank updates.
 
 use super::ParameterSet;
 use crate::Parameter;
@@ -7,15 +7,15 @@ use tensor::{Result, Tensor, ops::optimiser::Update};
 /// How a parameter is updated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UpdateRule {
-    /// Factor on the learning rate.
+    /// Factor of the learning rate.
     pub rate_factor: f64,
     /// Weight decay.
     pub weight_decay: f64,
 }
 
 impl ParameterSet {
-    // One piece for each parameter of which this rank updates a part, by the factor on its rate; factors in the order in
-    // which they first come.
+    // One piece for each parameter of which this rank updates a part, grouped by the factor of its rate;
+    // factors in the order of their first occurrence.
     pub(super) fn updates(
         &self,
         rule: impl Fn(&Parameter) -> UpdateRule,
@@ -63,7 +63,7 @@ impl ParameterSet {
         Ok(updates)
     }
 
-    // With sharded state, gives every replica the values that the others have updated.
+    // With sharded state, sends every replica the values that the others have updated.
     pub(super) fn end_update(&self) -> Result<()> {
         let mut buckets = self
             .0

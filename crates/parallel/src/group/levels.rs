@@ -1,8 +1,8 @@
-//! Collectives of a group that spans nodes, in two levels: inside each node, and across by aligned ranks.
+//! Collectives of a group that spans nodes, in two levels: inside each node, and across nodes by aligned ranks.
 //!
-//! With p members on each of m nodes, rank l of a node talks to ranks l of the others about the l-th share only, so that
-//! each byte leaves a node once and all of its ranks send at the same time. Sums are added in another order than in the
-//! flat form and so differ from it by rounding; gathers are the same bit by bit.
+//! With p members on each of m nodes, rank l of a node communicates only about the l-th shard with the ranks l
+//! of the other nodes. So each byte leaves a node once, and all of its ranks send at the same time. Sums are
+//! added in another order than in the flat form, so they differ from it by rounding; gathers are bit-identical.
 
 use super::{Purpose, join};
 use crate::{Context, Hierarchical, counters::Operation};
@@ -14,23 +14,25 @@ use hal::Counts;
 use std::cell::OnceCell;
 use tensor::{Communicator, ReduceOp, Result, Stream, Tensor, UnevenShards};
 
-// From here on transfer outweighs the two or three starts, where no description of the machine tells better.
+// From this size on, transfer outweighs the two or three start-up costs, if no machine description gives a
+// better limit.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// How a group of p members on each of m nodes is cut in two levels.
+/// How a group of p members on each of m nodes is cut into two levels.
 #[derive(Debug)]
 pub(super) struct Levels {
     label: String,
     purpose: Purpose,
     route: Route,
-    // World ranks of this rank's node, and those that have its place on the others.
+    // World ranks of this rank's node, and the ranks at its place on the other nodes.
     inside: Vec<usize>,
     across: Vec<usize>,
     communicators: OnceCell<(Communicator, Communicator)>,
 }
 
 impl Levels {
-    /// The levels of a group, if it has any: several nodes, with as many members on each, one node after the other.
+    /// The levels of a group, if it has any. It must span several nodes, with equally many members on each, one
+    /// node after the other.
     pub(super) fn of(
         context: &Context,
         label: &str,
@@ -63,7 +65,7 @@ impl Levels {
         })
     }
 
-    /// Whether a collective of `elements` in `bytes` goes this way. All members come to the same answer.
+    /// Whether a collective of `elements` in `bytes` runs in levels. All members compute the same answer.
     pub(super) fn suit(
         &self,
         context: &Context,
@@ -91,7 +93,7 @@ impl Levels {
         chosen && elements >= self.inside.len()
     }
 
-    // Made, collectively, at the first use.
+    // Created collectively on first use.
     fn communicators(&self, context: &Context) -> Result<&(Communicator, Communicator)> {
         if let Some(made) = self.communicators.get() {
             return Ok(made);
@@ -111,7 +113,7 @@ impl Levels {
         Ok(self.communicators.get_or_init(|| (inside, across)))
     }
 
-    /// Reduce-scatter inside, all-reduce of the share across, all-gather inside.
+    /// Reduce-scatter inside, all-reduce of the shard across, all-gather inside.
     pub(super) fn all_reduce(
         &self,
         context: &Context,
@@ -129,7 +131,7 @@ impl Levels {
         inside.all_gather(stream, &own, &flat, &counts)
     }
 
-    /// The parts of aligned ranks across, then every node's block inside, each straight to its place.
+    /// The parts of aligned ranks across, then every node's block inside, each directly to its place.
     pub(super) fn all_gather(
         &self,
         context: &Context,
@@ -187,11 +189,11 @@ impl Levels {
     }
 }
 
-// The whole tensor by nodes, and the parts of aligned ranks.
+// The full tensor by nodes, and the parts of aligned ranks.
 struct Blocks {
     // For each node, the counts of its members' parts.
     inside: Vec<Counts>,
-    // For each node, the part of the member with this rank's place.
+    // For each node, the part of the member at this rank's place.
     aligned: Counts,
     per_node: usize,
 }
@@ -216,7 +218,7 @@ impl Blocks {
         }
     }
 
-    // For each node its aligned part, its block of the whole, and the counts of that block.
+    // For each node, its aligned part, its block of the full tensor, and the counts of that block.
     fn pieces(&self, aligned: &Tensor, whole: &Tensor) -> Result<Vec<(Tensor, Tensor, Counts)>> {
         let mut start = 0;
         let piece = |(node, counts): (usize, &Counts)| {
@@ -237,7 +239,7 @@ fn flat(tensor: &Tensor) -> Result<Tensor> {
     tensor.reshape(&[tensor.num_elements()])
 }
 
-// Vendors have their fast collectives for equal parts.
+// Vendors have fast collectives for equal parts.
 fn counts(list: Vec<usize>) -> Counts {
     match list.iter().all(|count| *count == list[0]) {
         true => Counts::Even(list[0]),

@@ -1,7 +1,7 @@
 //! Collectives along an axis, with their bytes counted.
 //!
-//! A group that spans nodes has two forms of each collective: the flat one, and the one in two levels of `levels`. What
-//! is counted is the same: what the collective means, not the way it goes.
+//! A group that spans nodes has two forms of each collective: the flat one, and the one in two levels of
+//! `levels`. Both count the same bytes: those of the collective itself, whatever its route.
 
 mod levels;
 mod purpose;
@@ -26,7 +26,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Joins the group of `members`: the first, or the rank that stands for it, makes its id and sends it to the others.
+    /// Joins the group of `members`: the first member, or the rank that stands for it, creates the id and sends
+    /// it to the others.
     pub(crate) fn join(
         context: &Context,
         label: &str,
@@ -49,7 +50,7 @@ impl Group {
         })
     }
 
-    // The two levels, where this collective is to go by them.
+    // The two levels, if this collective is to use them.
     fn levels(
         &self,
         context: &Context,
@@ -100,7 +101,7 @@ impl Group {
         }
     }
 
-    /// Gives every rank the concatenation of all `part` in `whole`; `counts` are the parts' elements.
+    /// Every rank receives the concatenation of all `part` in `whole`; `counts` holds the parts' elements.
     ///
     /// # Errors
     /// As [`all_reduce`](Group::all_reduce).
@@ -125,7 +126,7 @@ impl Group {
         }
     }
 
-    /// Gives rank i the sum of the i-th parts of all `whole` in `part`; `counts` are the parts' elements.
+    /// Rank i receives the sum of the i-th parts of all `whole` in `part`; `counts` holds the parts' elements.
     ///
     /// # Errors
     /// As [`all_reduce`](Group::all_reduce).
@@ -152,7 +153,7 @@ impl Group {
         }
     }
 
-    /// Gives every rank the elements of rank `root` of the group, in place.
+    /// Every rank receives the elements of rank `root` of the group, in place.
     ///
     /// # Errors
     /// As [`all_reduce`](Group::all_reduce); [`Error::Invalid`](crate::Error::Invalid) for a root outside the group.
@@ -168,7 +169,7 @@ impl Group {
         self.communicator.broadcast(stream, tensor, root)
     }
 
-    /// Gives rank j of the group the j-th part of every rank's `send`, in the order of ranks.
+    /// Rank j of the group receives the j-th part of every rank's `send`, in the order of ranks.
     ///
     /// # Errors
     /// As [`all_reduce`](Group::all_reduce); [`Error::Invalid`](crate::Error::Invalid) for tensors that differ in length
@@ -185,7 +186,7 @@ impl Group {
         self.communicator.all_to_all(stream, send, recv)
     }
 
-    /// Reduces plain numbers of the host over the group, in place: metrics, counts, votes.
+    /// Reduces plain host numbers over the group, in place: metrics, counts, votes.
     ///
     /// # Cost
     /// A copy to the device, the collective, and a copy back, for which the host waits.
@@ -238,7 +239,8 @@ impl Group {
     }
 }
 
-/// Joins the group of `members`: the first, or the rank that stands for it, makes its id and sends it to the others.
+/// Joins the group of `members`: the first member, or the rank that stands for it, creates the id and sends it
+/// to the others.
 fn join(
     context: &Context,
     label: &str,

@@ -1,9 +1,10 @@
-//! What communicators are for.
+//! The purposes of communicators.
 
-/// What a group's communicator is for. Each purpose has its own, so that work of one never queues behind another's.
+/// The purpose of a group's communicator. Each purpose has its own, so that work of one never queues behind
+/// another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
-    /// Collectives that their caller needs at once, and OAR.
+    /// Collectives whose result the caller needs at once, and OAR.
     Main,
     /// Gathers of weights (OAG).
     Gather,

@@ -1,4 +1,5 @@
-//! Attention on the grid: heads (and the groups of query heads that share a key) live on X, so it runs locally.
+//! Attention on the grid: heads (and the groups of query heads that share a key) are cut over X, so it runs
+//! locally.
 
 use super::DTensor;
 use grid::Axis;
@@ -10,16 +11,16 @@ use tensor::{
     },
 };
 
-/// Sizes and choices of an attention layer.
+/// Options of an attention layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionOptions {
     /// Name, which keys the random draws of dropout.
     pub name: String,
-    /// Tokens in a sequence.
+    /// Tokens per sequence.
     pub sequence: usize,
     /// Elements of a head.
     pub head_size: usize,
-    /// Share of attention weights that are dropped while training.
+    /// Fraction of attention weights dropped in training.
     pub dropout: f64,
 }
 
@@ -41,7 +42,7 @@ pub fn attention(
     let (q, k, v) = (q?, k?, v?);
     let shape = local_shape(options, &q, &k)?;
     if let Some(ledger) = q.pass().ledger() {
-        // Scores and their weighted sum, of the half that a causal mask leaves.
+        // Scores and their weighted sum, for the half that a causal mask leaves.
         let pairs = shape.sequences * shape.heads * shape.sequence * shape.sequence;
         ledger.attention(2.0 * (pairs * shape.head_size) as f64);
     }
@@ -114,12 +115,13 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
     })
 }
 
-/// Rotary positions of the heads of `x`, whose rows are tokens of whole sequences.
+/// Rotary positions of the heads of `x`, whose rows are tokens of complete sequences.
 ///
 /// # Shapes
 /// `x` and the result: tokens x (heads/X * head_size).
 /// # Errors
-/// [`Error::Invalid`] when features are no whole number of even heads, or rows no whole number of sequences.
+/// [`Error::Invalid`] if the features are not a whole number of even heads, or the rows not a whole number of
+/// sequences.
 pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result<DTensor> {
     let out = ops::rope(x.tensor(), sequence, head_size, base, false)?;
     let var = Var::record_one("rope", &[x.var()], out, false, move |d_out| {

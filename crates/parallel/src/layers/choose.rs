@@ -1,12 +1,12 @@
-//! Rows by a mask, rows by their ids, and ids as rows.
+//! Selects rows by a mask or by ids, and turns ids into rows.
 
 use super::DTensor;
 use crate::Pass;
 use tensor::{DType, Error, Result, Tensor, Var, ops};
 
 impl DTensor {
-    /// This value where `mask` is not 0, and `other` elsewhere. No gradient flows to what is not taken, whatever number
-    /// it holds.
+    /// This value where `mask` is not 0, and `other` elsewhere. No gradient flows to values that were not
+    /// selected, whatever they hold.
     ///
     /// # Shapes
     /// `mask`: u32, one element for each vector of features held here: rows x inner. `other`: as `self`, whose layout it
@@ -20,7 +20,7 @@ impl DTensor {
         Ok(self.like(self.var().select(mask, other.var())?))
     }
 
-    /// Of each row the vectors with these ids; zeros for ids from `n` on.
+    /// The vectors of each row with these ids; zeros for ids of at least `n`.
     ///
     /// # Shapes
     /// `self`: rows x n x features, cut or whole. `ids`: rows x k, u32. The result: rows x k x features, of the same
@@ -47,7 +47,7 @@ impl DTensor {
         self.with_features(var, self.features(), self.cut())
     }
 
-    /// A constant with a vector for each id: 1 at the id and 0 elsewhere; zeros for ids from `classes` on.
+    /// A constant with a vector per id: 1 at the id and 0 elsewhere; all zeros for ids of at least `classes`.
     ///
     /// # Shapes
     /// `ids`: rows x inner, u32. The result: rows x inner x classes, whole.

@@ -1,10 +1,10 @@
-//! The dims of an activation: reshaped, permuted, cut, joined and summed. Dim 0 counts rows, which stay where they are.
+//! The dims of an activation: reshaped, permuted, cut, joined and summed. Dim 0 counts rows, which never move.
 
 use super::DTensor;
 use tensor::{Error, Result, Var};
 
 impl DTensor {
-    /// The same elements of every row under another shape, whose last dim counts features.
+    /// The same elements of every row in another shape, whose last dim counts features.
     ///
     /// # Shapes
     /// `inner`: the dims behind the rows. With as many features as before the layout stays; otherwise the features become
@@ -113,7 +113,7 @@ impl DTensor {
         first.with_features(var, features, cut)
     }
 
-    /// The sum over a dim between rows and features, which goes away: of the tokens of a text, say.
+    /// The sum over a dim between rows and features, which is removed; for example over the tokens of a text.
     ///
     /// # Cost
     /// A transposed copy, here and in backward.
@@ -153,7 +153,7 @@ impl DTensor {
         shape.get(1..shape.len().saturating_sub(1)).unwrap_or(&[])
     }
 
-    // Whether a dim counts features; an error where it counts rows, or is none.
+    // Whether a dim counts features; an error if it counts rows or does not exist.
     fn is_last(&self, operation: &str, dim: usize) -> Result<bool> {
         let dims = self.tensor().shape().len();
         match dim > 0 && dim < dims {

@@ -1,4 +1,5 @@
-//! Dropout whose draws belong to global elements, so that replicas agree and every grid drops the same.
+//! Dropout whose draws belong to global elements, so that replicas agree and every grid drops the same
+//! elements.
 
 use super::DTensor;
 use tensor::{
@@ -7,7 +8,7 @@ use tensor::{
 };
 
 impl DTensor {
-    /// Drops elements with this probability and scales the others, while training; `name` keys the draws.
+    /// In training, drops elements with this probability and scales the others; `name` keys the draws.
     ///
     /// `rows_per_sequence` is the number of rows that one sequence (or sample) has.
     ///

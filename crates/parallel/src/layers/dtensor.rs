@@ -5,9 +5,9 @@ use grid::{Axis, Layout};
 use std::fmt;
 use tensor::{Error, Result, Tensor, Var, ops::UnaryOp};
 
-/// An activation: rows (sequences, samples) cut over Data and Z, features cut over one axis or whole.
+/// An activation: rows (sequences, samples) cut over Data and Z, and features cut over one axis or not at all.
 ///
-/// The first dim counts rows held here, the last one features held here. Ranks along an axis that cuts neither hold
+/// The first dim counts local rows, and the last one local features. Ranks along an axis that cuts neither hold
 /// the same elements.
 #[derive(Clone)]
 pub struct DTensor {
@@ -18,7 +18,7 @@ pub struct DTensor {
 }
 
 impl DTensor {
-    /// Input data: whole features of this rank's rows.
+    /// Input data: full features of this rank's rows.
     pub fn input(pass: &Pass, tensor: Tensor) -> DTensor {
         let features = tensor.columns();
         DTensor {
@@ -32,7 +32,7 @@ impl DTensor {
     /// A value whose last dim is this rank's piece of `features`, cut by `cut`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the piece has not the size that the cut gives it.
+    /// [`Error::Invalid`] if the size of the piece does not match the cut.
     pub fn new(pass: &Pass, var: Var, features: usize, cut: Option<Axis>) -> Result<DTensor> {
         if let Some(axis) = cut.filter(|axis| !matches!(axis, Axis::X | Axis::Y)) {
             return Err(Error::invalid(
@@ -61,22 +61,22 @@ impl DTensor {
         })
     }
 
-    /// The value held here, with its place on the tape.
+    /// The local value, with its place on the tape.
     pub fn var(&self) -> &Var {
         &self.var
     }
 
-    /// The value held here, taken out; what holds no other handle to it may then overwrite its memory.
+    /// Takes the local value; if no other handle to it exists, its memory may then be overwritten.
     pub fn into_var(self) -> Var {
         self.var
     }
 
-    /// The tensor held here.
+    /// The local tensor.
     pub fn tensor(&self) -> &Tensor {
         self.var.tensor()
     }
 
-    /// The pass that it belongs to.
+    /// The pass to which it belongs.
     pub fn pass(&self) -> &Pass {
         &self.pass
     }
@@ -86,17 +86,17 @@ impl DTensor {
         self.pass.context()
     }
 
-    /// Size of the whole last dim.
+    /// Size of the full last dim.
     pub fn features(&self) -> usize {
         self.features
     }
 
-    /// The axis that cuts the features; `None` when every rank holds them whole.
+    /// The axis that cuts the features; `None` if every rank holds them in full.
     pub fn cut(&self) -> Option<Axis> {
         self.cut
     }
 
-    /// Global index of the first feature held here.
+    /// Global index of the first local feature.
     pub fn first_feature(&self) -> usize {
         let shard = |axis| {
             grid::shard_range(
@@ -116,7 +116,7 @@ impl DTensor {
         Layout::cut(dims).expect("X or Y beside Data and Z cut once each")
     }
 
-    /// The same value in another pass over the same rows: that of its backward half.
+    /// The same value in another pass over the same rows: the backward half of this pass.
     pub(crate) fn in_pass(&self, pass: &Pass) -> DTensor {
         DTensor {
             pass: pass.clone(),
@@ -148,7 +148,7 @@ impl DTensor {
         }
     }
 
-    /// `self + other`; `other` takes the layout of `self` first, where it differs.
+    /// `self + other`; first changes `other` to the layout of `self` if they differ.
     ///
     /// # Errors
     /// [`Error::Invalid`] when the shapes differ.

@@ -1,11 +1,11 @@
-//! Look-up tables on the grid: rows over X (and Z, as any weight), hidden features over Y.
+//! Look-up tables on the grid: rows over X (and Z, like any weight), hidden features over Y.
 
 use super::{DTensor, gather, scatter};
 use crate::{Init, Parameter, Pass, Purpose, counters::Subject, parameter::Scope};
 use grid::{Axis, Layout, shard_range};
 use tensor::{ReduceOp, Result, Tensor, Var, ops};
 
-/// What the rows of a table stand for.
+/// The meaning of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// Tokens: cut over X, and never gathered over it.
@@ -14,8 +14,8 @@ pub enum Rows {
     Positions,
 }
 
-/// Declares a table of `rows` x `hidden`; hidden features are cut over Y, rows over Z as those of any weight.
-///
+/// Declares a table of `rows` x `hidden`. Hidden features are cut over Y, and rows over Z like those of any
+/// weight.
 /// # Errors
 /// [`Error::Invalid`](crate::Error::Invalid) from the declaration.
 pub fn declare(

@@ -36,7 +36,7 @@ impl DTensor {
         self.sum_features()?.scale(1.0 / self.features() as f64)
     }
 
-    /// The only feature of every row as `features` equal ones, cut by `cut`.
+    /// Repeats the single feature of every row `features` times, cut by `cut`.
     ///
     /// # Shapes
     /// `self`: rows x inner x 1, whole. The result: rows x inner x features, of that layout.
@@ -68,7 +68,7 @@ impl DTensor {
         self.with_features(var, features, cut)
     }
 
-    /// The only feature of every row as many times as `other` has features, cut as those are.
+    /// Repeats the single feature of every row as many times as `other` has features, cut like those.
     ///
     /// # Cost
     /// As [`expand_features`](DTensor::expand_features).
@@ -78,7 +78,7 @@ impl DTensor {
         self.expand_features(other.features(), other.cut())
     }
 
-    /// The softmax over the features, which become whole.
+    /// The softmax over the features, which are gathered first.
     ///
     /// # Cost
     /// An all-gather of the features where an axis cuts them; none in the operation itself.
@@ -89,7 +89,7 @@ impl DTensor {
         Ok(x.like(x.var().softmax()?))
     }
 
-    /// The logarithm of the softmax over the features, exact also where the softmax rounds to 0.
+    /// The logarithm of the softmax over the features, accurate even where the softmax rounds to 0.
     ///
     /// # Cost
     /// As [`softmax`](DTensor::softmax).
@@ -121,7 +121,7 @@ impl DTensor {
         Ok(x.like(runs.softmax()?.reshape(&shape)?))
     }
 
-    /// The same value; whole unless each rank of the axis that cuts it holds a whole number of `runs`.
+    /// The same value; gathered unless each rank of the axis that cuts it holds a whole number of `runs`.
     pub(crate) fn in_runs(&self, runs: usize, place: &str) -> Result<DTensor> {
         let degree = self.cut().map_or(1, |axis| self.context().degree(axis));
         match runs.is_multiple_of(degree) {

@@ -1,19 +1,20 @@
-//! Gathering weights over Z, ahead of their use where that is asked for (OAG).
+//! Gathers weights over Z, ahead of their use if requested (OAG).
 //!
-//! The order in which a pass asks for weights is learnt from the pass before of the same kind, not from the order in
-//! which layers were made; it covers first and recomputed forward and backward alike. The next gathers are issued on a
-//! stream of their own before the current weight is used, as far ahead as a budget of bytes allows. Decisions depend
-//! on the sequence of requests alone, which is the same on all ranks of Z, so their collectives stay in step.
+//! The order in which a pass requests weights is learnt from the previous pass of the same kind, not from the
+//! order in which layers were made. It covers first forward, recomputed forward and backward alike. The next
+//! gathers are issued on a separate stream before the current weight is used, as far ahead as a budget of bytes
+//! allows. Decisions depend only on the sequence of requests, which is the same on all ranks of Z, so their
+//! collectives stay in step.
 
 use crate::{Parameter, Pass, Purpose, counters::Subject, lane::Lane};
 use grid::Axis;
 use std::{collections::VecDeque, rc::Rc};
 use tensor::{DType, Result, Tensor, ops};
 
-/// A weight, and what its traffic counts as.
+/// A weight, and the subject of its traffic.
 pub(crate) type Request = (Parameter, Subject);
 
-/// What a pass asks for, what the one before of its kind asked for, and what is on its way.
+/// The requests of a pass, those of the previous pass of its kind, and the gathers in flight.
 #[derive(Default)]
 pub(crate) struct Gatherer {
     expected: Rc<[Request]>,
@@ -23,7 +24,7 @@ pub(crate) struct Gatherer {
 }
 
 impl Gatherer {
-    /// Expects the weights that the last pass of the same kind asked for, in its order.
+    /// Expects the weights that the last pass of the same kind requested, in its order.
     pub(crate) fn expecting(expected: Rc<[Request]>) -> Gatherer {
         Gatherer {
             expected,
@@ -31,13 +32,13 @@ impl Gatherer {
         }
     }
 
-    /// What the pass has asked for; nothing is on its way any more.
+    /// The requests of the pass; no gather is in flight any more.
     pub(crate) fn finish(&mut self) -> Vec<Request> {
         self.ahead.clear();
         std::mem::take(&mut self.asked)
     }
 
-    // Notes a request; whether the pass still follows the learnt order.
+    // Records a request; returns whether the pass still follows the learnt order.
     fn note(&mut self, parameter: &Parameter, subject: Subject) -> bool {
         let expected = self.expected.get(self.asked.len());
         self.astray |= expected.is_none_or(|expected| !expected.0.is(parameter));
@@ -48,7 +49,7 @@ impl Gatherer {
         !self.astray
     }
 
-    // The gather after those on their way, if it fits the budget; at least one is always ahead.
+    // The gather after those in flight, if it fits the budget; at least one is always ahead.
     fn next(&self, budget: usize) -> Option<Request> {
         let next = self.expected.get(self.asked.len() + self.ahead.len())?;
         let waiting: usize = self.ahead.iter().map(Tensor::bytes).sum();
@@ -86,7 +87,7 @@ pub(crate) fn gather(pass: &Pass, parameter: &Parameter, subject: Subject) -> Re
     narrowed(block, dtype)
 }
 
-// A block that travelled in the accumulator's type, in the type of its use.
+// A block that was gathered in the accumulator type, converted to the type of its use.
 fn narrowed(block: Tensor, dtype: DType) -> Result<Tensor> {
     if block.dtype() == dtype {
         Ok(block)
@@ -95,7 +96,7 @@ fn narrowed(block: Tensor, dtype: DType) -> Result<Tensor> {
     }
 }
 
-// Issues the gathers that come next, as far as the budget goes.
+// Issues the next gathers, as far as the budget allows.
 fn issue_ahead(pass: &Pass) -> Result<()> {
     let budget = pass.context().settings().gather_budget;
     loop {

@@ -14,9 +14,9 @@ use tensor::{
 
 /// The loss of this rank's rows: its share of a mean over the global batch.
 ///
-/// One element of the accumulator type, of which the sum over all micro-batches and over the ranks of Data and Z is the
-/// loss of the batch. Losses are made by functions that divide by the rows of the *global* batch, so that every grid and
-/// every number of micro-batches gives the same gradients.
+/// One element of the accumulator type; summed over all micro-batches and over the ranks of Data and Z, it is
+/// the loss of the batch. The functions that make losses divide by the rows of the *global* batch, so that
+/// every grid and every number of micro-batches gives the same gradients.
 #[derive(Clone, Debug)]
 pub struct Loss {
     var: Var,
@@ -36,7 +36,7 @@ impl Loss {
         Loss::sum(values, 1.0 / count as f64)
     }
 
-    /// `scale` times the sum of all elements of `values`, for a mean of one's own: divide by
+    /// `scale` times the sum of all elements of `values`, for your own kind of mean: divide by
     /// [`Pass::num_rows`](crate::Pass::num_rows), not by the rows of this rank.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Loss {
         let total = scaled(&sum, scale)?;
         let (shape, dtype) = (x.shape().to_vec(), x.dtype());
         let var = Var::record_one("sum", &[values.var()], total, false, move |d_loss| {
-            // Every element's gradient is the same number, which only the device knows.
+            // All elements have the same gradient, a number that only the device knows.
             let d_each = ops::cast(&scaled(&d_loss, scale)?, dtype)?;
             let d_values = Tensor::zeros(d_each.device(), dtype, &shape)?;
             ops::add_bias(&column(&d_values)?, &d_each)?;
@@ -75,7 +75,7 @@ impl Loss {
         })
     }
 
-    /// The loss with a weight.
+    /// The loss multiplied by a weight.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -90,7 +90,7 @@ impl Loss {
         &self.var
     }
 
-    /// The value, taken out.
+    /// Takes the value.
     pub fn into_var(self) -> Var {
         self.var
     }
@@ -112,7 +112,7 @@ impl DTensor {
     }
 }
 
-// Runs of features that a row of the pass has: the tokens of a sequence.
+// Runs of features per row of the pass: the tokens of a sequence.
 fn inner(values: &DTensor) -> Result<usize> {
     let (rows, tensor) = (values.pass().rows().len(), values.tensor());
     let is_whole = tensor.shape().len() >= 2 && rows > 0 && tensor.shape()[0] == rows;
@@ -182,7 +182,7 @@ fn row_statistics(context: &Context, local: Tensor) -> Result<(Tensor, usize)> {
     Ok((parts, group.size()))
 }
 
-// The gradient takes the logits' memory, unless somebody else still reads them.
+// The gradient reuses the memory of the logits, unless something else still reads them.
 fn unshared(values: Tensor) -> Result<Tensor> {
     if values.is_unshared() {
         return Ok(values);
@@ -192,7 +192,7 @@ fn unshared(values: Tensor) -> Result<Tensor> {
     Ok(copy)
 }
 
-/// The whole logits of one row, for sampling: `vocabulary` numbers on the host of every rank of X.
+/// The full logits of one row, for sampling: `vocabulary` numbers on the host of every rank of X.
 ///
 /// # Shapes
 /// `logits`: 1 x vocabulary/X.

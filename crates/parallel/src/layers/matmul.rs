@@ -1,10 +1,10 @@
-//! Products of two activations, row by row and head by head.
+//! Matmuls of two activations, row by row and head by head.
 
 use super::DTensor;
 use tensor::{Error, Result, Var};
 
 impl DTensor {
-    /// For each row and head the product of two matrices: weights by values.
+    /// For each row and head, the matmul of two matrices: weights by values.
     ///
     /// # Shapes
     /// `self`: rows x m x (heads * k). `other`: rows x k x (heads * n). The result: rows x m x (heads * n), with
@@ -60,7 +60,7 @@ impl DTensor {
         self.with_features(out, heads * n, a.cut())
     }
 
-    // Whole for a single head: its features are contracted over.
+    // Gathered for a single head, because the matmul contracts its features.
     fn in_heads(&self, heads: usize) -> Result<DTensor> {
         match heads {
             1 => self.whole("matmul"),

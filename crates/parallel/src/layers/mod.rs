@@ -1,8 +1,9 @@
 //! The layers' parallel operations: 3D tensor parallelism.
 //!
-//! Activations are [`DTensor`]s: sequences cut over Data and Z, features cut over Y or X or whole. A **normal** layer
-//! reads features cut by Y and emits features cut by X, a **transposed** one the other way round, so that layers which
-//! alternate need no redistribution. Weights are cut over both, and their rows once more over Z.
+//! Activations are [`DTensor`]s: sequences cut over Data and Z, and features cut over Y, over X or not at all.
+//! A **normal** layer reads features cut by Y and emits features cut by X; a **transposed** layer reads X and
+//! emits Y, so that alternating layers need no redistribution. Weights are cut over both axes, and their rows
+//! once more over Z.
 //!
 //! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`,
 //! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `recompute`; then what authors of models write layers of:

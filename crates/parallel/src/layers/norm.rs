@@ -1,4 +1,4 @@
-//! LayerNorm and RMSNorm over features that an axis cuts: statistics are those of the whole row.
+//! LayerNorm and RMSNorm over features that an axis cuts; the statistics are those of the full row.
 
 use super::DTensor;
 use crate::{Parameter, Pass, Purpose, counters::Subject};
@@ -53,8 +53,8 @@ pub fn norm(
     Ok(x.like(var))
 }
 
-// Moments of the shards are gathered and combined in the order of ranks, which keeps their accuracy: a sum of squares
-// over shards would lose it where the mean is large.
+// Moments of the shards are gathered and combined in the order of ranks, which keeps their accuracy. A sum of
+// squares over shards would lose it where the mean is large.
 fn row_moments(pass: &Pass, shape: NormShape, x: &Tensor, axis: Option<Axis>) -> Result<Tensor> {
     let context = pass.context();
     let local = norm::moments(shape, x)?;
@@ -119,7 +119,8 @@ impl Saved {
         norm::backward(self.shape, &self.x, &self.moments, &gain, d_out, &sums)
     }
 
-    // The kernel sums for gain and bias in any case; for a frozen one into memory that nobody reads.
+    // The kernel always computes the sums for gain and bias; for a frozen parameter they go into memory that
+    // nobody reads.
     fn gradient(&self, parameter: &Parameter) -> Result<Tensor> {
         match parameter.is_frozen() {
             false => self.pass.gradient_of(parameter),

@@ -1,14 +1,15 @@
-//! Activation recomputation: what a part of a model computes is dropped in forward and computed again in backward.
+//! Activation recomputation: the results of a part of a model are dropped in forward and recomputed in
+//! backward.
 
 use super::DTensor;
 use crate::Pass;
 use std::rc::Rc;
 use tensor::{Result, Var, autograd};
 
-/// What is computed again: a function of the tensors that enter, shared by the two passes.
+/// The recomputed code: a function of the incoming tensors, shared by the two passes.
 pub type Block = Rc<dyn Fn(&Pass, Vec<DTensor>) -> Result<Vec<DTensor>>>;
 
-/// Applies `block`, keeping only what enters it for the backward pass.
+/// Applies `block`, and keeps only its inputs for the backward pass.
 ///
 /// # Cost
 /// The block's forward a second time, with its collectives, when backward reaches it.

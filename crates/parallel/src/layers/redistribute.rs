@@ -1,4 +1,4 @@
-//! Changing which axis cuts the features.
+//! Changes the axis that cuts the features.
 
 use super::DTensor;
 use crate::{Context, Purpose, counters::Subject, report::Redistribution};
@@ -7,7 +7,7 @@ use hal::Counts;
 use tensor::{Result, Tensor, Var, ops};
 
 impl DTensor {
-    /// The same value with its features cut by `to`, or whole; `place` names who asks, for the report.
+    /// The same value with its features cut by `to`, or in full; `place` names the caller in the report.
     ///
     /// # Cost
     /// Nothing where the layout is that already. From an axis of several ranks, an all-gather of the features over it;
@@ -40,7 +40,7 @@ impl DTensor {
         DTensor::new(&pass, var, features, to)
     }
 
-    /// The whole features on every rank.
+    /// The full features on every rank.
     ///
     /// # Errors
     /// As [`redistribute`](DTensor::redistribute).
@@ -67,7 +67,7 @@ fn moved(
     ops::columns(&whole, shard.start, shard.len())
 }
 
-// Shards of columns arrive one behind the other and are then put side by side.
+// Shards of columns arrive one after the other and are then placed side by side.
 fn gathered(context: &Context, x: &Tensor, features: usize, axis: Axis) -> Result<Tensor> {
     let Some(group) = context.group(axis, Purpose::Main)? else {
         return Ok(x.clone());

@@ -1,4 +1,4 @@
-//! Parameters that meet every row: a row of them, or a single number.
+//! Parameters that apply to every row: a row, or a single number.
 
 use super::DTensor;
 use crate::Parameter;
@@ -52,7 +52,7 @@ impl DTensor {
         Ok(self.like(self.var().scale_by(&factor.var(self)?)?))
     }
 
-    // This value cut as the parameter is, and the part of the parameter that meets it here.
+    // This value with the cut of the parameter, and the part of the parameter that applies to it here.
     fn beside_row(&self, row: &Parameter) -> Result<(DTensor, Var)> {
         if row.global_shape() != [self.features()] {
             let needed = format!("one dim of {} features", self.features());

@@ -1,4 +1,4 @@
-//! Summing weight gradients over Z, behind the backward of earlier layers where that is asked for (ORS).
+//! Sums weight gradients over Z, overlapping the backward of earlier layers if requested (ORS).
 
 use crate::{Parameter, Pass, Purpose, counters::Subject, lane::Lane};
 use grid::Axis;
@@ -11,12 +11,12 @@ pub(crate) struct Scatterer {
     pending: VecDeque<(Parameter, Tensor)>,
 }
 
-// So many reduce-scatters may be on their way before the oldest is added to its gradient. A fixed number and not "those
-// that are complete", so that all ranks add, and hand gradients to buckets, in the same order.
+// Number of reduce-scatters that may be in flight before the oldest is added to its gradient. A fixed number,
+// not "those that are complete", so that all ranks add, and hand gradients to buckets, in the same order.
 const DEPTH: usize = 4;
 
-/// Adds the sum over Z of `block`, a gradient for the whole block of `parameter`, to this rank's shard of the gradient.
-///
+/// Adds the sum over Z of `block`, a gradient for the full block of `parameter`, to this rank's shard of the
+/// gradient.
 /// # Cost
 /// A reduce-scatter of the block over Z. With ORS it runs behind what follows.
 /// # Errors
@@ -40,7 +40,7 @@ fn scatter(pass: &Pass, parameter: &Parameter, subject: Subject, block: Tensor) 
     settle(pass, if behind { DEPTH } else { 0 })
 }
 
-/// Adds the oldest shards to their gradients until at most `left` are on their way.
+/// Adds the oldest shards to their gradients until at most `left` are in flight.
 ///
 /// # Errors
 /// Those of the collectives that end here.
@@ -61,8 +61,8 @@ pub(crate) fn settle(pass: &Pass, left: usize) -> Result<()> {
 
 /// Adds `block`, a gradient computed in the accumulator type by `into`, to the gradient of `parameter`.
 ///
-/// Without ranks on Z, `into` adds straight to the gradient; otherwise it fills a block of its own. A frozen parameter
-/// takes nothing.
+/// Without ranks on Z, `into` adds directly to the gradient; otherwise it fills a separate block. A frozen
+/// parameter receives nothing.
 pub(crate) fn accumulate(
     pass: &Pass,
     parameter: &Parameter,

@@ -12,7 +12,7 @@ pub struct MicroBatch {
 }
 
 impl MicroBatch {
-    /// Rows of these indices within the global batch, without a column yet.
+    /// Rows with these indices within the global batch, without columns yet.
     pub fn new(rows: Range<usize>) -> MicroBatch {
         MicroBatch {
             rows: (rows.start, rows.end),
@@ -20,7 +20,7 @@ impl MicroBatch {
         }
     }
 
-    /// The same with one more column.
+    /// Adds a column.
     ///
     /// # Errors
     /// [`Error::Invalid`] when its first dim is not the number of rows, and for a second column of that name.
@@ -53,7 +53,7 @@ impl MicroBatch {
     /// The column of that name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the names that there are.
+    /// [`Error::Invalid`] with the existing names.
     pub fn tensor(&self, name: &str) -> Result<&Tensor> {
         let found = self.columns.iter().find(|(other, _)| other == name);
         found.map(|(_, tensor)| tensor).ok_or_else(|| {
@@ -63,7 +63,7 @@ impl MicroBatch {
         })
     }
 
-    /// The column of that name as the input of a layer.
+    /// The column with that name, as the input of a layer.
     ///
     /// # Errors
     /// As [`tensor`](MicroBatch::tensor).
@@ -99,6 +99,6 @@ pub struct Batch {
     pub step: u64,
     /// Rows of the global batch, on all ranks.
     pub num_rows: usize,
-    /// The micro-batches, as many on every rank.
+    /// The micro-batches; every rank has the same number.
     pub micro_batches: Vec<MicroBatch>,
 }

@@ -1,4 +1,4 @@
-//! Which segments each pipeline stage holds, and what crosses from one part to another.
+//! The segments that each pipeline stage holds, and the wires that cross between parts.
 
 use super::{Model, Route};
 use crate::{
@@ -25,23 +25,23 @@ pub(crate) struct Wire {
     pub(crate) to: Vec<usize>,
 }
 
-/// What flows from one part to a later one.
+/// The wires from one part to a later one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The part that sends.
     pub from: usize,
     /// The part that receives.
     pub to: usize,
-    /// The numbers of the wires, each once however many segments of the receiving part use it.
+    /// The indices of the wires, each once however many segments of the receiving part use it.
     pub wires: Vec<usize>,
 }
 
 impl Cut {
-    /// Cuts a model so that the largest cost of a part is least.
+    /// Cuts a model so that the largest cost of a part is minimal.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more parts than segments, a cost that is no number from 0, and routes that do not go from
-    /// a segment to a later one or that give a segment two wires of one name.
+    /// [`Error::Invalid`] for more parts than segments, a cost that is negative or not a number, and routes
+    /// that do not lead from a segment to a later one or that give a segment two wires with one name.
     pub fn new(
         model: &dyn Model,
         parameters: &[Parameter],
@@ -62,7 +62,8 @@ impl Cut {
         })
     }
 
-    /// The segments of each part, so that the largest cost of a part is least; chunk 0 of all stages comes first.
+    /// The segments of each part, so that the largest cost of a part is minimal; chunk 0 of all stages comes
+    /// first.
     ///
     /// # Errors
     /// [`Error::Invalid`] for more parts than segments.
@@ -78,10 +79,10 @@ impl Cut {
         Ok((0..num_chunks).flat_map(chunk).collect())
     }
 
-    /// What each segment costs per row: by the model's own word, or two flop for each element of a weight matrix.
+    /// The cost per row of each segment: as the model declares it, or two flop per element of a weight matrix.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a model without segments, and a cost that is no number from 0.
+    /// [`Error::Invalid`] for a model without segments, and a cost that is negative or not a number.
     pub fn costs(model: &dyn Model, parameters: &[Parameter]) -> Result<Vec<f64>> {
         let counted = |segment: usize| -> f64 {
             let of_segment = parameters.iter().filter(|parameter| {
@@ -144,7 +145,7 @@ impl Cut {
         self.parts.last().map_or(0, |part| part.end)
     }
 
-    /// Whether a part is the last one, at whose end the objective stands.
+    /// Whether a part is the last one, which ends with the objective.
     pub fn is_last(&self, part: usize) -> bool {
         part + 1 == self.parts.len()
     }
@@ -153,20 +154,20 @@ impl Cut {
         &self.wires[number]
     }
 
-    /// The numbers of the wires that enter a segment.
+    /// The indices of the wires that enter a segment.
     pub(crate) fn entering(&self, segment: usize) -> impl Iterator<Item = usize> {
         let enters =
             move |(number, wire): (usize, &Wire)| wire.to.contains(&segment).then_some(number);
         self.wires.iter().enumerate().filter_map(enters)
     }
 
-    /// The numbers of the wires that a segment makes.
+    /// The indices of the wires that a segment makes.
     pub(crate) fn leaving(&self, segment: usize) -> impl Iterator<Item = usize> {
         let leaves = move |(number, wire): (usize, &Wire)| (wire.from == segment).then_some(number);
         self.wires.iter().enumerate().filter_map(leaves)
     }
 
-    /// What crosses from part to part, in the order of senders and then of receivers.
+    /// The links between parts, in the order of senders and then of receivers.
     pub fn links(&self) -> &[Link] {
         &self.links
     }

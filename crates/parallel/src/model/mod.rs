@@ -1,7 +1,7 @@
-//! What a model is to the library: a sequence of segments, the wires between them, and an objective at the end.
+//! The library's view of a model: a sequence of segments, the wires between them, and an objective at the end.
 //!
-//! Read in this order: [`Model`] (what a model says of itself), `batch` (the rows that it reads), `wires` (what flows
-//! between segments), `cut` (which segments each pipeline stage holds, and what crosses from one to another).
+//! Read in this order: [`Model`] (what a model declares), `batch` (the rows that it reads), `wires` (the
+//! tensors between segments), `cut` (the segments that each pipeline stage holds, and the wires between parts).
 
 mod batch;
 mod cut;
@@ -17,27 +17,29 @@ use tensor::Result;
 
 /// A model as a sequence of segments, between any two of which a pipeline may cut it.
 ///
-/// Every rank builds the whole model, which costs nothing: a parameter gets memory only on the stages whose segments use
-/// it. A segment is ordinary code over [`DTensor`](crate::DTensor)s; backward passes, messages between stages,
-/// recomputation and the reduction of gradients are the library's.
+/// Every rank builds the full model, which costs nothing: a parameter gets memory only on the stages whose
+/// segments use it. A segment is ordinary code over [`DTensor`](crate::DTensor)s; the library provides backward
+/// passes, messages between stages, recomputation and the reduction of gradients.
 pub trait Model {
     /// Number of segments, at least 1.
     fn num_segments(&self) -> usize;
 
-    /// What a segment's forward costs per row, in flop or in any unit that all segments share: stages are cut so that the
-    /// most costly one costs least. `None`, the default, counts two flop for each element of its weight matrices.
+    /// The cost per row of a segment's forward, in flop or in any unit that all segments share. Stages are cut
+    /// so that the cost of the costliest one is minimal. `None`, the default, counts two flop per element of
+    /// its weight matrices.
     fn cost(&self, _segment: usize) -> Option<f64> {
         None
     }
 
-    /// What flows between segments, by default one wire called `x` from each segment to the next and to the objective.
+    /// The wires between segments; by default one wire called `x` from each segment to the next and to the
+    /// objective.
     fn routes(&self) -> Vec<Route> {
         (0..self.num_segments())
             .map(|segment| Route::new("x", segment, segment + 1))
             .collect()
     }
 
-    /// Runs a segment forward: takes the wires whose routes end in it, and gives those that begin in it.
+    /// Runs a segment forward: takes the wires whose routes end in it, and returns those that begin in it.
     ///
     /// # Errors
     /// Whatever a layer reports.
@@ -55,8 +57,8 @@ pub trait Model {
     /// Whatever a layer reports.
     fn objective(&self, pass: &Pass, batch: &MicroBatch, wires: Wires) -> Result<Loss>;
 
-    /// Runs of segments that recomputation treats as one, where it is switched on: only what enters a run is kept. By
-    /// default each segment by itself, but for the last one, whose backward comes right after its forward.
+    /// Runs of segments that recomputation, if enabled, treats as one: only the inputs of a run are kept. By
+    /// default each segment is its own run, except the last one, whose backward directly follows its forward.
     fn recomputed(&self) -> Vec<Range<usize>> {
         (0..self.num_segments().saturating_sub(1))
             .map(|segment| segment..segment + 1)

@@ -1,4 +1,4 @@
-//! What flows between the segments of a model.
+//! The tensors that flow between the segments of a model.
 
 use crate::DTensor;
 use std::borrow::Cow;
@@ -6,7 +6,7 @@ use tensor::{Error, Result};
 
 /// One wire: a tensor that one segment makes and another uses, however far apart they are.
 ///
-/// A tensor that several segments use has a route to each of them, under one name.
+/// A tensor that several segments use has a route to each of them, all with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Name; no two wires that enter a segment share it.
@@ -43,7 +43,7 @@ impl Wires {
         Wires::new().with(name, tensor)
     }
 
-    /// The same with one more wire; one of the same name is replaced.
+    /// Adds a wire; replaces one with the same name.
     pub fn with(mut self, name: impl Into<Cow<'static, str>>, tensor: DTensor) -> Wires {
         let name = name.into();
         self.0.retain(|(other, _)| *other != name);
@@ -51,10 +51,10 @@ impl Wires {
         self
     }
 
-    /// Takes the wire of that name out.
+    /// Takes the wire with that name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the names that there are.
+    /// [`Error::Invalid`] with the existing names.
     pub fn take(&mut self, name: &str) -> Result<DTensor> {
         match self.0.iter().position(|(other, _)| other == name) {
             Some(index) => Ok(self.0.remove(index).1),
@@ -77,12 +77,12 @@ impl Wires {
             .map(|(_, wire)| wire)
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All wires, in the order in which they were put.
+    /// All wires, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &DTensor)> {
         self.0.iter().map(|(name, tensor)| (&**name, tensor))
     }

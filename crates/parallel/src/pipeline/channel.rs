@@ -1,7 +1,9 @@
-//! What connects two parts on different stages: a communicator for each direction, and what flows over it.
+//! The connection between two parts on different stages: a communicator for each direction, and the wires that
+//! use it.
 //!
-//! Parts that follow one another on neighbouring stages share the communicator of their stages: the checker of schedules
-//! has compared both ends. A link that skips stages has its own, on which micro-batches alone count, and come in order.
+//! Consecutive parts on neighbouring stages share the communicator of their stages, because the checker of
+//! schedules has compared both ends. A link that skips stages has its own communicator, on which only
+//! micro-batches count, and arrive in order.
 
 use crate::{
     Context, DTensor, Group, MicroBatch, Purpose,
@@ -17,18 +19,18 @@ use tensor::{DType, Error, Event, Result, Tensor};
 /// This rank's end of a link.
 pub(super) struct Channel {
     forward: Rc<Group>,
-    // Where the model is trained.
+    // Present if the model is trained.
     backward: Option<Rc<Group>>,
     exchange: Arc<dyn Exchange>,
     skips: bool,
     learnt: RefCell<HashMap<Signature, Vec<WireSpec>>>,
 }
 
-/// What the shapes on wires depend on besides the number of rows: the shapes of the batch's columns, and whether the pass
-/// trains.
+/// Everything besides the number of rows that determines the shapes of wires: the shapes of the batch's
+/// columns, and whether the pass trains.
 pub(super) type Signature = (bool, Vec<Vec<usize>>);
 
-/// A wire as the receiver has to know it.
+/// A wire as the receiver must know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WireSpec {
     dtype: DType,
@@ -36,7 +38,7 @@ pub(super) struct WireSpec {
     shape: Vec<usize>,
     features: usize,
     cut: Option<Axis>,
-    /// Whether a gradient comes back.
+    /// Whether a gradient is sent back.
     pub(super) wants_gradient: bool,
 }
 
@@ -58,7 +60,8 @@ pub(super) fn signature(batch: &MicroBatch, trains: bool) -> Signature {
 }
 
 impl Channel {
-    /// Opens this rank's ends of all links, in one order on every rank: joining a group waits for its other member.
+    /// Opens this rank's ends of all links, in the same order on every rank, because joining a group waits for
+    /// its other member.
     pub(super) fn open_all(
         context: &Context,
         cut: &Cut,
@@ -94,12 +97,13 @@ impl Channel {
         }))
     }
 
-    /// Whether the shapes of what flows are known.
+    /// Whether the shapes of the wires are known.
     pub(super) fn knows(&self, signature: &Signature) -> bool {
         self.learnt.borrow().contains_key(signature)
     }
 
-    /// Queues the messages with the wires of a link; the first time their shapes go before them, between the hosts.
+    /// Queues the messages with the wires of a link; the first time, their shapes are sent before them, between
+    /// the hosts.
     pub(super) fn send(
         &self,
         context: &Context,
@@ -126,8 +130,8 @@ impl Channel {
         })
     }
 
-    /// Queues the receives of the wires of a link for so many rows. Work that reads them waits by itself; the event has
-    /// passed once they are there.
+    /// Queues the receives of the wires of a link for `rows` rows. Work that reads them waits automatically;
+    /// the event has passed once they have arrived.
     pub(super) fn recv(
         &self,
         context: &Context,
@@ -146,7 +150,7 @@ impl Channel {
         Ok((received, stream.record()?))
     }
 
-    /// Queues the messages with the gradients of a link's wires, of those that want one.
+    /// Queues the messages with the gradients of a link's wires, for those that want one.
     pub(super) fn send_gradients(
         &self,
         context: &Context,
@@ -159,7 +163,7 @@ impl Channel {
         })
     }
 
-    /// Queues the receives of the gradients of a link's wires, of those that want one.
+    /// Queues the receives of the gradients of a link's wires, for those that want one.
     pub(super) fn recv_gradients(
         &self,
         context: &Context,
@@ -226,7 +230,7 @@ fn agree(wires: &[(&str, &DTensor)], known: &[WireSpec], found: &[WireSpec]) -> 
 }
 
 impl WireSpec {
-    /// That of a wire which is about to be sent.
+    /// The specification of a wire that is about to be sent.
     ///
     /// # Errors
     /// [`Error::Invalid`] when its first dim is not the number of rows.
@@ -251,12 +255,12 @@ impl WireSpec {
         }
     }
 
-    /// Memory for the wire, or its gradient, of so many rows.
+    /// Memory for the wire, or its gradient, with this many rows.
     pub(super) fn buffer(&self, context: &Context, rows: usize) -> Result<Tensor> {
         context.buffer(self.dtype, &[&[rows], &self.shape[..]].concat())
     }
 
-    /// The received tensor as what it was when it was sent.
+    /// The received tensor, restored to what it was when it was sent.
     pub(super) fn wire(&self, pass: &crate::Pass, var: tensor::Var) -> Result<DTensor> {
         DTensor::new(pass, var, self.features, self.cut)
     }

@@ -1,7 +1,8 @@
 //! AxoNN's message-driven schedule: a stage acts on whichever message has arrived.
 //!
-//! The ranks of one stage compute together, so they must act in one order: the first of them watches the messages and
-//! (or the one that stands for it) tells the others. Replicas along Data are on their own until gradients are reduced.
+//! The ranks of one stage compute together, so they must act in one order: the first rank watches the messages,
+//! and it, or the rank that stands for it, informs the others. Replicas along Data are independent until
+//! gradients are reduced.
 
 use super::{
     schedule::{Decision, MessageDriven, Pass, Ready},
@@ -15,7 +16,7 @@ use std::{
 };
 use tensor::{Error, Event, Result};
 
-// How long the host sleeps between two looks at the messages.
+// How long the host sleeps between two checks for messages.
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Runs a step of `num_micro_batches`.
@@ -63,7 +64,7 @@ pub(super) fn run(stage: &mut Stage<'_>, in_flight: usize) -> Result<()> {
     Ok(())
 }
 
-// The next receives of each direction, queued before it is needed.
+// The next receives of each direction, queued before they are needed.
 #[derive(Default)]
 struct Inbox {
     index: usize,
@@ -109,7 +110,7 @@ impl Inbox {
     }
 }
 
-// The first rank of the stage decides; the others learn what it decided.
+// The first rank of the stage decides, and the others receive its decision.
 fn decide(
     stage: &Stage<'_>,
     policy: &mut MessageDriven,

@@ -1,4 +1,4 @@
-//! Carrying out a schedule on one stage.
+//! Executes a schedule on one stage.
 
 use super::{driven, plan::SchedulePlan, schedule::Action, stage::Stage};
 use grid::Axis;
@@ -18,8 +18,8 @@ pub(super) fn run(stage: &mut Stage<'_>, schedule: &SchedulePlan) -> Result<()> 
     }
 }
 
-// Receives are queued one pass ahead of their use, so that messages travel beside compute; the first of a link waits for
-// its turn, because the host has to learn from the sender what will come.
+// Receives are queued one pass ahead of their use, so that messages overlap with compute. The first receive of
+// a link waits for its turn, because the host must learn from the sender what will arrive.
 fn listed(stage: &mut Stage<'_>, actions: &[Action]) -> Result<()> {
     let mut received = 0;
     for (index, action) in actions.iter().enumerate() {
@@ -42,7 +42,7 @@ fn listed(stage: &mut Stage<'_>, actions: &[Action]) -> Result<()> {
     Ok(())
 }
 
-// Index of the pass after the one at `index`: receives before it may be queued now.
+// Index of the pass after the one at `index`; receives before it may be queued now.
 fn next_pass(actions: &[Action], index: usize) -> usize {
     let is_pass =
         |action: &Action| matches!(action, Action::Forward { .. } | Action::Backward { .. });

@@ -1,8 +1,8 @@
 //! Pipelining: schedules as data, and the engine that runs them.
 //!
-//! [`schedule`] makes and checks lists of actions; [`Pipeline`] is a model on its stages; `part` runs the segments of
-//! one part, `channel` moves wires between parts, and `stage` does both for a batch, in the order that `engine` reads from
-//! a list, or `driven` from the messages that arrive.
+//! [`schedule`] makes and checks lists of actions. [`Pipeline`] is a model on its stages. `part` runs the
+//! segments of one part, and `channel` moves wires between parts. `stage` does both for a batch, in the order
+//! that `engine` reads from a list, or that `driven` derives from the messages that arrive.
 
 mod channel;
 mod driven;

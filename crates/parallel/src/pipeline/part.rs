@@ -1,4 +1,4 @@
-//! Running the segments of one part, whose wires stay on this rank.
+//! Runs the segments of one part, whose wires stay on this rank.
 
 use crate::{
     DTensor, Pass,
@@ -14,11 +14,11 @@ use tensor::{Error, Result};
 pub(crate) struct Program {
     pub(crate) model: Rc<dyn Model>,
     pub(crate) cut: Rc<Cut>,
-    /// Runs of segments that are computed again in backward; none where recomputation is off.
+    /// Runs of segments that are recomputed in backward; empty if recomputation is off.
     pub(crate) recomputed: Rc<[Range<usize>]>,
 }
 
-/// Wires by number, while they are alive on this rank.
+/// Wires by index, while they are alive on this rank.
 #[derive(Default)]
 pub(super) struct Live(Vec<(usize, DTensor)>);
 
@@ -32,7 +32,7 @@ impl Live {
         found.map(|(_, tensor)| tensor).ok_or_else(|| missing(wire))
     }
 
-    // At its last use the tensor itself, so that what takes it may reuse its memory.
+    // At its last use it returns the tensor itself, so that the user may overwrite its memory.
     fn take(&mut self, wire: usize, is_last: bool) -> Result<DTensor> {
         if !is_last {
             return self.get(wire).cloned();
@@ -53,7 +53,8 @@ fn missing(wire: usize) -> Error {
 }
 
 impl Program {
-    /// Runs the segments of a part; afterwards the wires that it makes for later parts, and for the objective, are alive.
+    /// Runs the segments of a part; afterwards the wires that it makes for later parts, and for the objective,
+    /// are alive.
     pub(super) fn forward(
         &self,
         part: usize,
@@ -81,7 +82,7 @@ impl Program {
         Ok(())
     }
 
-    /// Runs all segments forward, and gives what each of them does and what flows between them.
+    /// Runs all segments forward, and returns the work of each and the wires between them.
     pub(crate) fn count(
         &self,
         pass: &Pass,
@@ -106,7 +107,7 @@ impl Program {
         Ok((segments, wires))
     }
 
-    /// The wires that enter the objective, taken out.
+    /// Takes the wires that enter the objective.
     pub(super) fn outputs(&self, live: &mut Live) -> Result<Wires> {
         let mut wires = Wires::new();
         for number in self.cut.entering(self.cut.num_segments()) {
@@ -126,13 +127,13 @@ impl Program {
         self.model.objective(pass, batch, wires)
     }
 
-    // The run of segments from `segment` on that is computed again, as far as this part holds it.
+    // The run of recomputed segments that starts at `segment`, as far as this part holds it.
     fn run_at(&self, segment: usize, end: usize) -> Option<Range<usize>> {
         let run = self.recomputed.iter().find(|run| run.contains(&segment))?;
         Some(segment..run.end.min(end))
     }
 
-    // Whether a wire is needed after this segment by what ends with the segments `held`, or made there for others.
+    // Whether a wire is still needed after this segment by the segments `held`, or is made there for others.
     fn is_needed_after(&self, wire: usize, segment: usize, held: &Range<usize>) -> bool {
         let wire = self.cut.wire(wire);
         let made_here = held.contains(&wire.from);

@@ -11,12 +11,12 @@ use grid::Axis;
 use std::{fmt, rc::Rc};
 use tensor::{Error, Result, Tensor};
 
-/// How a model is put on its stages.
+/// How a model is placed on its stages.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What the parameters' buffers are for.
+    /// The purpose of the parameters' buffers.
     pub set: SetOptions,
-    /// Whether activations are dropped in forward and computed again in backward.
+    /// Whether activations are dropped in forward and recomputed in backward.
     pub recompute: bool,
 }
 
@@ -31,7 +31,8 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Cuts a model whose parameters are `declared`, and gives those of this rank's stage their memory. Collective.
+    /// Cuts a model whose parameters are `declared`, and allocates memory for those of this rank's stage.
+    /// Collective.
     ///
     /// # Errors
     /// [`Error::Invalid`] as [`Cut::new`] and [`ParameterSet::allocate`] say, and for a parameter of a segment that the
@@ -100,29 +101,29 @@ impl Pipeline {
         &self.parameters
     }
 
-    /// The parameters of the whole model, most of which other stages hold.
+    /// The parameters of the full model, most of which other stages hold.
     pub fn declared(&self) -> &[Parameter] {
         &self.all_parameters
     }
 
-    /// Which segments each stage holds.
+    /// The segments that each stage holds.
     pub fn cut(&self) -> &Cut {
         &self.program.cut
     }
 
-    /// How micro-batches go through the stages.
+    /// How micro-batches pass through the stages.
     pub fn schedule(&self) -> &SchedulePlan {
         &self.schedule
     }
 
     /// Runs forward and backward of a batch. Collective.
     ///
-    /// `d_loss`, one element, is the gradient of the loss: 1, or the loss scale. Gives the gradients, summed over all
-    /// replicas, and the number and loss of each micro-batch, on the last stage.
+    /// `d_loss`, one element, is the gradient of the loss: 1, or the loss scale. Returns the gradients, summed
+    /// over all replicas, and on the last stage the index and loss of each micro-batch.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the batch has not as many micro-batches as the schedule, or a rank holds no row of one; those
-    /// of layers and messages.
+    /// [`Error::Invalid`] if the batch and the schedule have different numbers of micro-batches, or a rank
+    /// holds no row of one; those of layers and messages.
     pub fn train(
         &self,
         batch: &Batch,
@@ -149,10 +150,10 @@ impl Pipeline {
         Ok((step.finish()?, losses))
     }
 
-    /// Runs the micro-batches forward through all stages, and gives what `finish` makes of each one's wires on the last
-    /// stage, in order: its loss by [`Model::objective`], or the outputs themselves.
+    /// Runs the micro-batches forward through all stages. On the last stage, returns in order the result of
+    /// `finish` for the wires of each: its loss by [`Model::objective`], or the outputs themselves.
     ///
-    /// Each part takes all micro-batches before the stage's next part begins. Collective.
+    /// Each part processes all micro-batches before the stage's next part begins. Collective.
     ///
     /// # Errors
     /// [`Error::Invalid`] when a rank holds no row of a micro-batch; those of layers and messages.

@@ -1,18 +1,18 @@
-//! How the micro-batches of a step go through the stages.
+//! How the micro-batches of a step pass through the stages.
 
 use super::schedule::{self, Schedule, ScheduleKind};
 use tensor::{Error, Result};
 
-/// How the micro-batches of a step go through the stages.
+/// How the micro-batches of a step pass through the stages.
 #[derive(Clone, Debug)]
 pub enum SchedulePlan {
-    /// By a list of actions for every stage.
+    /// By a list of actions per stage.
     Listed(Schedule),
-    /// By the messages that arrive, with at most so many micro-batches in flight on a stage.
+    /// By the messages that arrive, with a limit on the micro-batches in flight on a stage.
     Driven {
-        /// Micro-batches of a step.
+        /// Micro-batches per step.
         num_micro_batches: usize,
-        /// Most that are forward and not yet backward on a stage.
+        /// The most that may be between forward and backward on a stage.
         in_flight: usize,
     },
 }
@@ -45,7 +45,7 @@ impl SchedulePlan {
         Ok(SchedulePlan::Listed(listed))
     }
 
-    /// Micro-batches of a step.
+    /// Micro-batches per step.
     pub fn num_micro_batches(&self) -> usize {
         match self {
             SchedulePlan::Listed(schedule) => schedule.num_micro_batches,
@@ -55,7 +55,7 @@ impl SchedulePlan {
         }
     }
 
-    /// Chunks of the model on a stage.
+    /// Chunks of the model per stage.
     pub fn num_chunks(&self) -> usize {
         match self {
             SchedulePlan::Listed(schedule) => schedule.num_chunks,

@@ -1,4 +1,4 @@
-//! What a stage does with a batch: passes of micro-batches through its parts, and the messages between stages.
+//! The work of a stage on a batch: passes of micro-batches through its parts, and the messages between stages.
 
 use super::{
     channel::{Signature, WireSpec, signature},
@@ -23,10 +23,10 @@ type Task = (usize, usize);
 /// Micro-batch and link.
 type Message = (usize, usize);
 
-/// By link, for each wire that enters a part where its gradient will arrive, if it wants one.
+/// By link, for each wire that enters a part, the place where its gradient will arrive, if it wants one.
 type Inputs = Vec<(usize, Vec<Option<(Gradient, WireSpec)>>)>;
 
-/// What is kept of a part's forward until its backward.
+/// State of a part's forward that is kept until its backward.
 #[derive(Default)]
 struct InFlight {
     inputs: Inputs,
@@ -35,11 +35,11 @@ struct InFlight {
     loss: Option<Var>,
 }
 
-/// One stage in the midst of a batch.
+/// One stage during a batch.
 pub(super) struct Stage<'a> {
     pub(super) pipeline: &'a Pipeline,
     batch: &'a Batch,
-    // One for each micro-batch.
+    // One pass per micro-batch.
     passes: Vec<Pass>,
     signatures: Vec<Signature>,
     d_loss: Option<&'a Tensor>,
@@ -50,7 +50,7 @@ pub(super) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// With `d_loss`, the gradient of the loss, the batch is trained on.
+    /// If there is `d_loss`, the gradient of the loss, the batch is used for training.
     pub(super) fn new(
         pipeline: &'a Pipeline,
         batch: &'a Batch,
@@ -73,7 +73,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Runs a part forward on what has been received, or handed over, for it.
+    /// Runs a part forward on the wires that were received, or handed over, for it.
     pub(super) fn forward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let (part, pass) = (self.part(chunk), self.passes[micro_batch].clone());
         let (mut live, inputs) = self.inputs(micro_batch, part)?;
@@ -96,7 +96,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Runs a part forward, and gives the wires of the model's objective to `finish` at its end.
+    /// Runs a part forward, and at the end passes the wires of the model's objective to `finish`.
     pub(super) fn evaluate<T>(
         &mut self,
         micro_batch: usize,
@@ -121,7 +121,7 @@ impl<'a> Stage<'a> {
         Ok(None)
     }
 
-    /// Runs a part backward from the gradients that have been received, or handed over, or from the loss.
+    /// Runs a part backward from the gradients that were received, or handed over, or from the loss.
     pub(super) fn backward(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let task = (micro_batch, chunk);
         let flight = self
@@ -136,7 +136,7 @@ impl<'a> Stage<'a> {
             for ((wire, number), gradient) in wires.into_iter().zip(numbers).zip(gradients) {
                 let Some(gradient) = gradient else { continue };
                 match roots.iter().position(|(other, ..)| other == number) {
-                    // Several later parts use the wire: their gradients are added in the order of the parts.
+                    // Several later parts use the wire; their gradients are added in the order of the parts.
                     Some(index) => roots[index].2 = ops::add(&roots[index].2, &gradient)?,
                     None => roots.push((*number, wire.into_var(), gradient)),
                 }
@@ -148,7 +148,7 @@ impl<'a> Stage<'a> {
         }
         autograd::backward(roots)?;
         for (link, gradients) in flight.inputs {
-            // For the message to the part before, or for that part itself where it is on this stage.
+            // For the message to the previous part, or for that part itself if it is on this stage.
             let taken = gradients.into_iter().map(|wanted| {
                 wanted
                     .map(|(gradient, spec)| self.taken(micro_batch, gradient, &spec))
@@ -170,7 +170,7 @@ impl<'a> Stage<'a> {
         Ok(zeros)
     }
 
-    /// Queues the messages with what a part has made for others.
+    /// Queues the messages with the wires that a part has made for others.
     pub(super) fn send_activations(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         let task = (micro_batch, chunk);
         let flight = self.in_flight.get(&task);
@@ -201,7 +201,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Queues the messages with the gradients of what entered a part.
+    /// Queues the messages with the gradients of the wires that entered a part.
     pub(super) fn send_gradients(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
         for link in self.links_into(self.part(chunk)) {
             let Some(channel) = &self.pipeline.channels[link] else {
@@ -215,8 +215,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Queues the receives of what enters a part from other stages, unless that was done before; the events have passed
-    /// once it is there.
+    /// Queues the receives of the wires that enter a part from other stages, unless this was done before; the
+    /// events have passed once the wires have arrived.
     pub(super) fn recv_activations(
         &mut self,
         micro_batch: usize,
@@ -239,7 +239,7 @@ impl<'a> Stage<'a> {
         Ok(events)
     }
 
-    /// Queues the receives of the gradients of what a part has made for other stages.
+    /// Queues the receives of the gradients of the wires that a part has made for other stages.
     pub(super) fn recv_gradients(
         &mut self,
         micro_batch: usize,
@@ -260,12 +260,13 @@ impl<'a> Stage<'a> {
         Ok(events)
     }
 
-    /// Whether the shapes of all that enters a part are known, so that it can be received ahead.
+    /// Whether the shapes of all wires that enter a part are known, so that they can be received ahead.
     pub(super) fn knows_inputs(&self, micro_batch: usize, chunk: usize) -> bool {
         self.knows(micro_batch, &self.links_into(self.part(chunk)))
     }
 
-    /// Whether the shapes of all that leaves a part are known, so that its gradients can be received ahead.
+    /// Whether the shapes of all wires that leave a part are known, so that their gradients can be received
+    /// ahead.
     pub(super) fn knows_outputs(&self, micro_batch: usize, chunk: usize) -> bool {
         self.knows(micro_batch, &self.links_out_of(self.part(chunk)))
     }
@@ -278,7 +279,7 @@ impl<'a> Stage<'a> {
         channels.all(|channel| channel.knows(signature))
     }
 
-    /// The micro-batches' losses, on the stage that has them, in the order in which they came.
+    /// The losses of the micro-batches, on the stage that has them, in the order of completion.
     pub(super) fn into_losses(self) -> Vec<(usize, Tensor)> {
         self.losses
     }
@@ -287,7 +288,7 @@ impl<'a> Stage<'a> {
         self.batch.micro_batches.len()
     }
 
-    // The wires that enter a part, and where their gradients will arrive.
+    // The wires that enter a part, and the places where their gradients will arrive.
     fn inputs(&mut self, micro_batch: usize, part: usize) -> Result<(Live, Inputs)> {
         let pass = &self.passes[micro_batch];
         let (mut live, mut all) = (Live::default(), Vec::new());
@@ -310,7 +311,7 @@ impl<'a> Stage<'a> {
         Ok((live, all))
     }
 
-    // What a part has made for others; what stays on this stage is handed over at once.
+    // The wires that a part has made for others; those that stay on this stage are handed over at once.
     fn leave(
         &mut self,
         micro_batch: usize,

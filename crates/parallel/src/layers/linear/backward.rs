@@ -9,18 +9,18 @@ use crate::{
 };
 use tensor::{ReduceOp, Result, Tensor, autograd::Gradients, ops, ops::Transpose};
 
-/// What the gradients are made of.
+/// The inputs from which the gradients are computed.
 pub(super) struct Saved {
     pass: Pass,
     layers: Vec<Linear>,
-    // The gathered weights, as far as they are kept.
+    // The gathered weights, if they are kept.
     blocks: Vec<Option<Tensor>>,
     x: Tensor,
     wants_input: bool,
 }
 
 impl Saved {
-    /// For layers that read `x`, whose weights are handed to [`keep`](Saved::keep) in their order.
+    /// For layers that read `x`, whose weights are passed to [`keep`](Saved::keep) in their order.
     pub(super) fn new(x: &DTensor, layers: &[&Linear]) -> Saved {
         Saved {
             pass: x.pass().backward(),
@@ -31,16 +31,16 @@ impl Saved {
         }
     }
 
-    /// Keeps the next layer's gathered weight, unless it is to be gathered again.
+    /// Keeps the next layer's gathered weight, unless it will be gathered again.
     pub(super) fn keep(&mut self, layer: &Linear, block: Tensor) {
         let context = self.pass.context();
         let keep = context.settings().keep_gathered || !layer.weight.is_scattered(context);
         self.blocks.push(keep.then_some(block));
     }
 
-    /// The gradients of the inputs; those of weights and biases are added to theirs.
+    /// The gradients of the inputs; those of weights and biases are added to their own.
     ///
-    /// dX comes first, so that its all-reduce can run beside the products dW (OAR).
+    /// dX comes first, so that its all-reduce can overlap with the GEMMs for dW (OAR).
     pub(super) fn backward(&self, gradients: &[Option<Tensor>]) -> Result<Gradients> {
         let d_x = if self.wants_input {
             self.input_gradient(gradients)?
@@ -87,7 +87,7 @@ impl Saved {
         Ok(sum)
     }
 
-    // The block's gradient travels over Z in the compute type and is added up in the accumulator.
+    // The block's gradient is reduced over Z in the compute type and added in the accumulator.
     fn weight_gradient(&self, layer: &Linear, d_y: &Tensor) -> Result<()> {
         let (pass, dtype) = (&self.pass, self.x.dtype());
         scatter::accumulate(

@@ -1,4 +1,4 @@
-//! Y = X W + b, and GELU of it.
+//! Y = X W + b, optionally with GELU.
 
 use super::{Linear, backward::Saved};
 use crate::{
@@ -70,7 +70,7 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     };
     let var = Var::record_one("linear_gelu", &[x.var()], out, true, move |d_out| {
         let d_sum = ops::unary_backward(UnaryOp::Gelu, &sum, d_out)?;
-        // Given up before the products ask for memory.
+        // Dropped before the GEMMs allocate memory.
         drop(sum);
         saved.backward(&[Some(d_sum)])
     });
@@ -80,7 +80,7 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     wrap(&pass, var, layer)
 }
 
-// With the bias, where no reduction follows.
+// With the bias, if no reduction follows.
 fn product(pass: &Pass, layer: &Linear, x: &Tensor, saved: &mut Saved) -> Result<Tensor> {
     let context = pass.context();
     let block = gather::gather(pass, &layer.weight, Subject::Linear)?;
@@ -95,7 +95,7 @@ fn product(pass: &Pass, layer: &Linear, x: &Tensor, saved: &mut Saved) -> Result
     Ok(out)
 }
 
-// The bias is added after the reduction, once; every rank of the contracted axis adds the same.
+// The bias is added once, after the reduction; every rank of the contracted axis adds the same.
 fn reduce(pass: &Pass, layer: &Linear, out: &Tensor) -> Result<()> {
     let context = pass.context();
     let Some(group) = context.group(layer.kind.reads(), Purpose::Main)? else {
@@ -131,7 +131,7 @@ fn note(x: &DTensor, layers: &[&Linear]) {
     });
 }
 
-// Said here, with the layer's name: the matmul below knows only this rank's shapes.
+// Checked here, with the layer's name, because the matmul below knows only this rank's shapes.
 fn reads(x: &DTensor, layer: &Linear) -> Result<()> {
     let (found, needed) = (x.features(), layer.in_features());
     match found == needed {

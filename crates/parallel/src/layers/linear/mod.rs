@@ -21,7 +21,7 @@ use crate::{Init, Parameter, parameter::Scope};
 use grid::{Axis, Layout};
 use tensor::{Result, ops::Transpose};
 
-/// Which axis a layer contracts over.
+/// The axis over which a layer contracts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinearKind {
     /// Reads features cut by Y, emits features cut by X.
@@ -56,7 +56,7 @@ impl LinearKind {
     }
 }
 
-/// How a weight lies in memory.
+/// How a weight is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// in x out: rows are input features.
@@ -66,7 +66,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    // How Y = X W takes the weight.
+    // The transposition of the weight in Y = X W.
     fn forward(self) -> Transpose {
         match self {
             Storage::InOut => Transpose::None,
@@ -74,7 +74,7 @@ impl Storage {
         }
     }
 
-    // How dX = dY W^T takes it.
+    // The transposition of the weight in dX = dY W^T.
     fn backward(self) -> Transpose {
         match self {
             Storage::InOut => Transpose::Second,
@@ -90,9 +90,9 @@ pub struct Linear {
     pub weight: Parameter,
     /// out, if there is one.
     pub bias: Option<Parameter>,
-    /// Which axis the layer contracts over.
+    /// The axis over which the layer contracts.
     pub kind: LinearKind,
-    /// How the weight lies in memory.
+    /// How the weight is stored.
     pub storage: Storage,
     /// Number of output features.
     pub out_features: usize,

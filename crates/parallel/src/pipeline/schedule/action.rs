@@ -1,4 +1,4 @@
-//! What a stage can do.
+//! The actions of a stage.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -22,7 +22,7 @@ impl Pass {
         }
     }
 
-    /// What its messages carry, in the singular.
+    /// The payload of its messages, in the singular.
     pub(super) fn payload(self) -> &'static str {
         match self {
             Pass::Forward => "activation",
@@ -40,14 +40,14 @@ impl fmt::Display for Pass {
     }
 }
 
-/// One entry of a stage's list. `chunk` is always a chunk of the stage that acts, `to` and `from` are stages.
+/// One entry of a stage's list. `chunk` is always a chunk of the acting stage, and `to` and `from` are stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "action")]
 #[allow(missing_docs)] // the fields are those of the sentence above, in every variant
 pub enum Action {
     /// Runs the chunk's layers.
     Forward { micro_batch: usize, chunk: usize },
-    /// Runs the chunk's layers backward; frees what its forward kept.
+    /// Runs the chunk's layers backward, and frees what its forward kept.
     Backward { micro_batch: usize, chunk: usize },
     /// Sends the output of the chunk's forward.
     SendActivation {
@@ -75,7 +75,7 @@ pub enum Action {
     },
 }
 
-/// The part that an action plays for its pass.
+/// The role of an action in its pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Receives the input, from a stage.
@@ -87,17 +87,17 @@ pub(super) enum Role {
 }
 
 impl Action {
-    /// The micro-batch it is about.
+    /// The micro-batch of the action.
     pub fn micro_batch(self) -> usize {
         self.parts().0
     }
 
-    /// The chunk of the acting stage that it is about.
+    /// The chunk of the action, on the acting stage.
     pub fn chunk(self) -> usize {
         self.parts().1
     }
 
-    /// The direction of the work that it belongs to: messages with activations belong to the forward pass.
+    /// The direction of the work to which it belongs: messages with activations belong to the forward pass.
     pub fn pass(self) -> Pass {
         match self {
             Action::Forward { .. }
@@ -109,7 +109,7 @@ impl Action {
         }
     }
 
-    /// The stage that it exchanges a message with, if any.
+    /// The stage with which it exchanges a message, if any.
     pub fn peer(self) -> Option<usize> {
         match self.role() {
             Role::Receive(peer) | Role::Send(peer) => Some(peer),

@@ -1,11 +1,11 @@
-//! Channels: one for each sender, receiver and direction. Messages have no labels on the wire, so both ends must agree
-//! about their order.
+//! Channels: one per sender, receiver and direction. Messages carry no labels, so both ends must agree on their
+//! order.
 
 use super::{Action, Pass, Result, Schedule, ScheduleError, action::Role, shape::Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The way of one kind of message between two neighbours.
+/// The path of one kind of message between two neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Channel {
     /// The sending stage.

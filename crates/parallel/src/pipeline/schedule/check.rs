@@ -1,4 +1,4 @@
-//! The checker: whether a list of actions is a schedule, and what it costs in memory.
+//! The checker: whether a list of actions is a valid schedule, and its memory cost.
 
 use super::{
     Action, Deadlock, Result, Schedule, ScheduleError,
@@ -7,17 +7,18 @@ use super::{
     positions::Positions,
 };
 
-/// What the checker found out about a good schedule.
+/// The checker's findings about a valid schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// For each stage the most chunk-forwards that were done and whose backward was not yet done.
+    /// For each stage, the largest number of chunk-forwards that were done and whose backward was not yet done.
     pub peak_live: Vec<usize>,
     /// Messages of both directions.
     pub num_messages: usize,
-    /// Where the stages would be stuck if each send held up its stage until it is received; `None` if they would not.
+    /// Where the stages would be stuck if each send blocked its stage until it is received; `None` if they
+    /// would not be.
     ///
-    /// Our engine queues its sends and does not mind. A program that issues blocking sends in the order of the list
-    /// does.
+    /// Our engine queues its sends, so this does not matter to it. It matters to a program that issues blocking
+    /// sends in the order of the list.
     pub stuck_if_sends_block: Option<Deadlock>,
 }
 
@@ -30,9 +31,9 @@ impl Report {
 
 /// Checks the rules that every schedule must keep.
 ///
-/// Each micro-batch goes forward and backward once through each chunk; each pass comes after what it reads; each
-/// receive has one send, in the same order at both ends of a channel; and the stages finish, where sends are queued
-/// for each neighbour and direction (each queue may itself block) and receives block.
+/// Each micro-batch passes forward and backward once through each chunk. Each pass comes after what it reads.
+/// Each receive has one send, in the same order at both ends of a channel. And the stages finish, where sends
+/// are queued for each neighbour and direction (each queue may itself block) and receives block.
 ///
 /// # Errors
 /// The first broken rule, with stage, action and micro-batch.
@@ -111,7 +112,7 @@ mod tests {
                 .is_safe_with_blocking_sends()
         );
         let report = check(&one_forward_one_backward(3, 4).unwrap()).unwrap();
-        // Stage 0 sends an activation to stage 1, which sends a gradient to stage 0: nobody receives.
+        // Stage 0 sends an activation to stage 1, which sends a gradient to stage 0, and neither receives.
         let stuck = report.stuck_if_sends_block.unwrap().to_string();
         assert!(
             stuck.starts_with("stage 0 waits at position 5 to send activation to stage 1"),

@@ -1,4 +1,4 @@
-//! What can be wrong with a schedule or with the wish for one.
+//! Errors of a schedule, or of a request for one.
 
 use super::{Action, Channel, Deadlock};
 
@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, ScheduleError>;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// Arguments that no schedule, partition or policy can be made for.
+    /// Arguments for which no schedule, partition or policy exists.
     #[error("{operation}: {found}, needed {needed}")]
     Invalid {
         /// The function that refused.
@@ -19,7 +19,7 @@ pub enum ScheduleError {
         /// What it takes.
         needed: String,
     },
-    /// A name that is no schedule.
+    /// A name that is not a schedule.
     #[error(
         "schedule: found `{found}`, needed gpipe, 1f1b, interleaved[:CHUNKS] or message-driven[:IN_FLIGHT], numbers from 1"
     )]
@@ -27,7 +27,8 @@ pub enum ScheduleError {
         /// The name.
         found: String,
     },
-    /// An action that this stage has no cause for: no such micro-batch or chunk, no message there, or another peer.
+    /// An action that this stage has no reason for: no such micro-batch or chunk, no message there, or another
+    /// peer.
     #[error("check: stage {stage}, position {index}: found {action}, needed {needed}")]
     Misplaced {
         /// The stage.
@@ -36,7 +37,7 @@ pub enum ScheduleError {
         index: usize,
         /// The action found.
         action: Action,
-        /// What would be right.
+        /// What would be correct.
         needed: String,
     },
     /// The same action twice.
@@ -46,12 +47,12 @@ pub enum ScheduleError {
         stage: usize,
         /// The action.
         action: Action,
-        /// Where it is first.
+        /// Its first position.
         first: usize,
-        /// Where it is again.
+        /// Its second position.
         second: usize,
     },
-    /// An action that is not there. For a message, `waiting` is the other stage and what it does in vain.
+    /// An action that is missing. For a message, `waiting` is the other stage and what it does in vain.
     #[error("check: stage {stage}: no {action}, needed once{}", for_whom(waiting))]
     Missing {
         /// The stage.
@@ -61,7 +62,7 @@ pub enum ScheduleError {
         /// The other end of the message.
         waiting: Option<(usize, Action)>,
     },
-    /// An action before one that it depends on, on the same stage.
+    /// An action before one on which it depends, on the same stage.
     #[error(
         "check: stage {stage}: {action} at position {index}, needed after {needs}, which is at {needs_index}"
     )]
@@ -72,12 +73,12 @@ pub enum ScheduleError {
         action: Action,
         /// Its position.
         index: usize,
-        /// What it depends on.
+        /// The action on which it depends.
         needs: Action,
-        /// The position of that.
+        /// The position of that action.
         needs_index: usize,
     },
-    /// A channel whose two ends disagree about the order of messages.
+    /// A channel whose two ends disagree on the order of messages.
     #[error(
         "check: {channel}, message {position}: sender does {sent}, receiver does {received}, needed the same message"
     )]
@@ -91,7 +92,7 @@ pub enum ScheduleError {
         /// The receiver's action.
         received: Action,
     },
-    /// Stages that wait for one another for ever.
+    /// Stages that wait for one another forever.
     #[error("check: deadlock, needed an order that finishes: {0}")]
     Deadlock(Deadlock),
 }

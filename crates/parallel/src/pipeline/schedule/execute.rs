@@ -1,4 +1,4 @@
-//! Runs a schedule in virtual time, to learn whether it finishes and when.
+//! Runs a schedule in virtual time, to find out whether it finishes and when.
 
 use super::{Action, Pass, Schedule, action::Role};
 use std::{collections::VecDeque, fmt};
@@ -6,9 +6,9 @@ use std::{collections::VecDeque, fmt};
 /// Whether a stage waits for its sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sends {
-    /// A send goes on a queue of its own for each neighbour and direction; the stage goes on.
+    /// A send goes to a queue for its neighbour and direction, and the stage continues.
     Queued,
-    /// A send holds up the stage until the other side has come to the receive.
+    /// A send blocks the stage until the other side has reached the receive.
     Blocking,
 }
 
@@ -34,14 +34,14 @@ pub struct Deadlock {
     pub stuck: Vec<Stuck>,
 }
 
-/// One stage that waits for ever.
+/// One stage that waits forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// The stage.
     pub stage: usize,
     /// Position in its list.
     pub index: usize,
-    /// What it cannot finish.
+    /// The action that it cannot finish.
     pub action: Action,
 }
 
@@ -66,9 +66,9 @@ impl fmt::Display for Deadlock {
     }
 }
 
-/// Runs a schedule whose actions are the right ones and whose channels agree about their order.
+/// Runs a schedule that has the right actions, and whose channels agree on their order.
 ///
-/// No message is compared here: with both facts established, the n-th send of a channel is the n-th receive.
+/// It compares no messages: with both facts established, the n-th send of a channel is the n-th receive.
 pub(super) fn execute(
     schedule: &Schedule,
     sends: Sends,
@@ -82,7 +82,7 @@ pub(super) fn execute(
         cost,
         stages,
     };
-    // Each stage goes as far as it can; when a whole round moves nobody, nobody ever moves again.
+    // Each stage runs as far as it can; if a full round advances none, none will ever advance.
     while (0..num_stages)
         .filter(|stage| machine.advance(*stage))
         .count()
@@ -108,7 +108,7 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Runs a stage until it waits or ends; tells whether it did anything.
+    /// Runs a stage until it waits or ends; returns whether it did anything.
     fn advance(&mut self, stage: usize) -> bool {
         let before = self.stages[stage].index;
         while self
@@ -165,7 +165,7 @@ impl Machine<'_> {
         true
     }
 
-    /// A blocking send: done only if the other stage stands at the receive, which is then done too.
+    /// A blocking send: done only if the other stage has reached the receive, which is then done too.
     fn meet(&mut self, stage: usize, to: usize, pass: Pass) -> bool {
         let waits = |action: Action| action.role() == Role::Receive(stage) && action.pass() == pass;
         if !self.current(to).is_some_and(waits) {

@@ -4,7 +4,7 @@ use super::{Result, Schedule, program::Task, shape::Shape};
 
 /// All micro-batches forward, then all backward in the same order.
 ///
-/// Every stage keeps the activations of all micro-batches; idle time is (p-1)/(m+p-1) of the whole.
+/// Every stage keeps the activations of all micro-batches. The idle fraction is (p-1)/(m+p-1).
 ///
 /// # Errors
 /// When a count is zero or absurdly large.

@@ -1,4 +1,4 @@
-//! How long stages stand idle.
+//! The idle time of stages.
 
 use super::{
     Result, Schedule, ScheduleError, check,
@@ -10,7 +10,7 @@ use super::{
 pub struct Idle {
     /// From the first pass to the end of the last.
     pub makespan_us: f64,
-    /// For each stage the part of that time in which it computes nothing, 0 to 1.
+    /// For each stage, the fraction of that time in which it computes nothing, 0 to 1.
     pub stages: Vec<f64>,
     /// The same over all stages.
     pub fraction: f64,
@@ -19,7 +19,7 @@ pub struct Idle {
 /// Measures the bubble: runs the schedule in virtual time with the given cost of one pass through one chunk.
 ///
 /// # Errors
-/// When the schedule breaks a rule, or the times are not finite numbers from 0 of which one is above 0.
+/// If the schedule breaks a rule, or the times are not finite and non-negative with at least one above 0.
 pub fn idle(schedule: &Schedule, forward_us: f64, backward_us: f64) -> Result<Idle> {
     let sound = |time: f64| time.is_finite() && time >= 0.0;
     if !(sound(forward_us) && sound(backward_us) && forward_us + backward_us > 0.0) {
@@ -41,7 +41,7 @@ pub fn idle(schedule: &Schedule, forward_us: f64, backward_us: f64) -> Result<Id
     Ok(summary(&spans))
 }
 
-/// When each pass of each stage runs.
+/// The time span of each pass of each stage.
 pub(super) fn spans(schedule: &Schedule, cost: Cost) -> Result<Vec<Vec<Span>>> {
     check(schedule)?;
     execute(schedule, Sends::Queued, cost).map_err(ScheduleError::Deadlock)

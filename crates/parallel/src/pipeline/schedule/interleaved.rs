@@ -5,16 +5,17 @@ use super::{
     program::Task, shape::Shape,
 };
 
-/// 1F1B over chunks: micro-batches go in groups of `num_stages` through chunk 0, then through chunk 1, and so on.
+/// 1F1B over chunks: micro-batches pass in groups of `num_stages` through chunk 0, then through chunk 1, and so
+/// on.
 ///
-/// Stage `index` keeps at most 2(p - index - 1) + (v-1)p + 1 activations of a chunk (or all v*m). Where m is a
-/// multiple of p, idle time is (p-1)/(v*m + p-1).
+/// Stage `index` keeps at most 2(p - index - 1) + (v-1)p + 1 activations of a chunk (or all v*m). If m is a
+/// multiple of p, the idle fraction is (p-1)/(v*m + p-1).
 ///
-/// The published order asks for m to be a multiple of p. Otherwise we lay out the next multiple and leave out the
-/// passes of micro-batches that do not exist: what remains keeps its order, so it depends on nothing later than
-/// before, and both the freedom from deadlock and the bound on activations carry over. (A shorter last group, the
-/// obvious other way, can deadlock when it is shorter than p - 2.) With one chunk this is 1F1B, which keeps fewer
-/// activations for the same idle time.
+/// The published order requires m to be a multiple of p. Otherwise we lay out the next multiple and leave out
+/// the passes of micro-batches that do not exist. The remaining passes keep their order, so no pass depends on
+/// anything later than before. Freedom from deadlock and the bound on activations both carry over. (The obvious
+/// alternative, a shorter last group, can deadlock if it is shorter than p - 2.) With one chunk this is 1F1B,
+/// which keeps fewer activations for the same idle time.
 ///
 /// # Errors
 /// When a count is zero or absurdly large.
@@ -37,12 +38,13 @@ pub fn interleaved(
     }))
 }
 
-/// Chunk-forwards before the first backward's turn. Each is answered by a backward one round later.
+/// Number of chunk-forwards before the first backward's turn. Each of them is answered by a backward one round
+/// later.
 pub(super) fn warm_up(shape: Shape, stage: usize) -> usize {
     2 * (shape.num_stages - stage - 1) + (shape.num_chunks - 1) * shape.num_stages
 }
 
-/// Micro-batch and chunk of every forward, the number of micro-batches rounded up to whole groups.
+/// Micro-batch and chunk of every forward, with the number of micro-batches rounded up to complete groups.
 fn order(shape: Shape) -> impl Iterator<Item = (usize, usize)> {
     let Shape {
         num_stages,
@@ -70,7 +72,7 @@ mod tests {
 
     #[test]
     fn two_stages_two_chunks() {
-        // By hand: stage 0 warms up with 4 chunk-forwards, stage 1 with 2; idle 2 of 10.
+        // Checked by hand: stage 0 warms up with 4 chunk-forwards, stage 1 with 2; idle 2 of 10.
         let expected = "\
 stage 0 | F0.0 F1.0 F0.1 F1.1 .    B0.1 .    B1.1 B0.0 B1.0
 stage 1 | .    F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0 .";

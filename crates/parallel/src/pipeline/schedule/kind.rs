@@ -1,4 +1,5 @@
-//! The choice of a schedule, as configurations and command lines name it, and what each one promises.
+//! The choice of a schedule, as named in configurations and on command lines, and the properties that each one
+//! promises.
 
 use super::{
     Pace, Result, Schedule, ScheduleError, gpipe, interleaved, interleaved::warm_up,
@@ -7,7 +8,7 @@ use super::{
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// Chunks of `interleaved` where no number is given.
+/// Chunks of `interleaved` if no number is given.
 const DEFAULT_CHUNKS: usize = 2;
 
 /// Which schedule; written `gpipe`, `1f1b`, `interleaved:2`, `message-driven` or `message-driven:4`.
@@ -16,15 +17,15 @@ const DEFAULT_CHUNKS: usize = 2;
 pub enum ScheduleKind {
     /// All forwards, then all backwards.
     GPipe,
-    /// Forwards and backwards in turn.
+    /// Alternating forwards and backwards.
     #[default]
     OneForwardOneBackward,
-    /// Forwards and backwards in turn over several chunks of the model on each stage.
+    /// Alternating forwards and backwards over several chunks of the model per stage.
     Interleaved {
-        /// Chunks of each stage.
+        /// Chunks per stage.
         chunks: usize,
     },
-    /// Whatever message has arrived is acted on.
+    /// A stage acts on whichever message has arrived.
     MessageDriven {
         /// Micro-batches that a stage may have in flight; by default the number of stages.
         in_flight: Option<usize>,
@@ -32,7 +33,7 @@ pub enum ScheduleKind {
 }
 
 impl ScheduleKind {
-    /// Model chunks that each stage must hold.
+    /// Number of model chunks that each stage must hold.
     pub fn num_chunks(self) -> usize {
         match self {
             ScheduleKind::Interleaved { chunks } => chunks,
@@ -80,8 +81,8 @@ impl ScheduleKind {
         Ok(bound.min(shape.num_chunks * num_micro_batches))
     }
 
-    /// Idle time over whole time of each stage, where a formula gives it: messages free, all passes of a direction
-    /// alike.
+    /// The idle fraction of each stage, if a formula gives it: messages take no time, and all passes of a
+    /// direction take equally long.
     ///
     /// `None` for a message-driven schedule, and for an interleaved one whose micro-batches do not fill whole groups.
     pub fn bubble(self, num_stages: usize, num_micro_batches: usize) -> Option<f64> {
@@ -96,8 +97,8 @@ impl ScheduleKind {
 
 /// Makes the schedule of that kind.
 ///
-/// A message-driven run decides as it goes; this gives the schedule that it follows where messages take no time and a
-/// backward takes twice as long as a forward.
+/// A message-driven run decides as it goes. This returns the schedule that it follows if messages take no time
+/// and a backward takes twice as long as a forward.
 ///
 /// # Errors
 /// When a count is zero or absurdly large.

@@ -5,13 +5,14 @@ use super::{Pass, Result, ScheduleError, shape::Shape};
 /// Which of the next messages, in each direction, has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// The activation of the next micro-batch to go forward. Not looked at on stage 0, whose input is the data.
+    /// The activation of the next micro-batch to run forward. Ignored on stage 0, whose input is the data.
     pub activation: bool,
-    /// The gradient of the next micro-batch to go backward. Not looked at on the last stage, which makes it itself.
+    /// The gradient of the next micro-batch to run backward. Ignored on the last stage, which computes it
+    /// itself.
     pub gradient: bool,
 }
 
-/// What a stage does next.
+/// The next action of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Run this pass of this micro-batch; the policy counts it as done.
@@ -22,17 +23,17 @@ pub enum Decision {
     Done,
 }
 
-/// The decisions of one stage: backward if its gradient is there, else forward if its activation is there and the
-/// number in flight is below the limit, else wait.
+/// The decisions of one stage: backward if its gradient has arrived, otherwise forward if its activation has
+/// arrived and the number in flight is below the limit, otherwise wait.
 ///
-/// Messages of one direction are taken in the order of micro-batches, so the order within a direction is the same in
-/// every run; only the mixture of the two directions depends on timing. Weight gradients are therefore added up in the
-/// same order in every run.
+/// Messages of one direction are taken in the order of micro-batches, so the order within a direction is the
+/// same in every run. Only the mixture of the two directions depends on timing. Weight gradients are therefore
+/// accumulated in the same order in every run.
 ///
-/// A limit smaller than the number of stages costs time but cannot deadlock, down to 1: take the oldest unfinished
-/// micro-batch. A stage that it has not reached forward has nothing in flight, as younger ones queue behind it; so some
-/// stage can always take it on, forward or backward. For the same reason limits may differ between stages; with
-/// `num_stages - stage` a stage keeps no more than under 1F1B.
+/// A limit smaller than the number of stages costs time but cannot deadlock, down to 1. To see this, take the
+/// oldest unfinished micro-batch. A stage that it has not reached in forward has nothing in flight, because
+/// younger ones queue behind it. So some stage can always run it, forward or backward. For the same reason
+/// limits may differ between stages; with `num_stages - stage`, a stage keeps no more than under 1F1B.
 ///
 /// # Source
 /// AxoNN (arXiv:2110.13005), on message-driven scheduling of inter-layer parallelism.
@@ -76,7 +77,7 @@ impl MessageDriven {
         })
     }
 
-    /// Decides, and counts a decision to run as carried out.
+    /// Decides, and counts a decision to run as executed.
     pub fn next(&mut self, ready: Ready) -> Decision {
         if self.num_backward == self.num_micro_batches {
             Decision::Done
@@ -91,7 +92,7 @@ impl MessageDriven {
         }
     }
 
-    /// Micro-batches that have gone forward here and not yet backward.
+    /// Number of micro-batches that have run forward here and not yet backward.
     pub fn num_in_flight(&self) -> usize {
         self.num_forward - self.num_backward
     }

@@ -1,10 +1,12 @@
-//! Pipeline schedules as data: who runs which pass of which micro-batch when, and which messages go where.
+//! Pipeline schedules as data: which stage runs which pass of which micro-batch when, and which messages it
+//! exchanges.
 //!
-//! A schedule is a list of actions for each stage, made by a pure function, printed, timed and checked without
-//! running a network. Read in this order: `action`, `shape` (virtual stages and neighbours), `program` (the list
-//! itself), one file for each schedule (`gpipe`, `one_forward_one_backward`, `interleaved`, `message_driven`),
-//! `kind` (the choice by name), then `check` with its parts (`positions`, `channels`, `execute`), `idle`, `text`,
-//! and `partition`, which cuts the layers into stages. It does not move data: that is the engine's work.
+//! A schedule is a list of actions for each stage, made by a pure function; it can be printed, timed and
+//! checked without running a network. Read in this order: `action`, `shape` (virtual stages and neighbours),
+//! `program` (the list itself), one file per schedule (`gpipe`, `one_forward_one_backward`, `interleaved`,
+//! `message_driven`), `kind` (the choice by name), then `check` with its parts (`positions`, `channels`,
+//! `execute`), `idle`, `text`, and `partition`, which cuts the layers into stages. This module does not move
+//! data; the engine does.
 
 mod action;
 mod channels;

@@ -1,10 +1,12 @@
-//! 1F1B with a flush: forwards and backwards take turns, so that few activations are kept.
+//! 1F1B with a flush: forwards and backwards alternate, so that few activations are kept.
 
 use super::{Result, Schedule, program::Task, shape::Shape};
 
-/// Warm-up of `stages - index - 1` forwards, then one forward and one backward in turn, then the rest of the backwards.
+/// Warm-up of `stages - index - 1` forwards, then alternating forwards and backwards, then the remaining
+/// backwards.
 ///
-/// Stage `index` keeps at most min(m, p - index) activations; idle time is that of GPipe, (p-1)/(m+p-1).
+/// Stage `index` keeps at most min(m, p - index) activations. The idle fraction is that of GPipe,
+/// (p-1)/(m+p-1).
 ///
 /// # Errors
 /// When a count is zero or absurdly large.
@@ -19,7 +21,8 @@ pub fn one_forward_one_backward(num_stages: usize, num_micro_batches: usize) -> 
     }))
 }
 
-/// `warm_up` forwards, then a forward and a backward in turn while there are forwards, then the remaining backwards.
+/// `warm_up` forwards, then alternating forwards and backwards while there are forwards, then the remaining
+/// backwards.
 pub(super) fn take_turns(
     mut forwards: impl Iterator<Item = Task>,
     mut backwards: impl Iterator<Item = Task>,

@@ -3,14 +3,15 @@
 use super::{ChunkLocation, Result, ScheduleError};
 use std::ops::Range;
 
-/// Sums of squares this close are called equal, so that rounding does not choose between equal partitions.
+/// Sums of squares this close count as equal, so that rounding does not decide between equal partitions.
 const EQUAL: f64 = 1e-12;
 
 /// Cuts items into contiguous, non-empty ranges whose largest sum is as small as possible.
 ///
-/// The largest sum is exact, not a heuristic. Among the partitions that reach it the one with the most even sums is
-/// taken (smallest sum of squares), and among equals the one with the shortest first range, then second, and so on:
-/// in a pipeline the first stages keep the most activations. Needs time in the order of parts x items^2.
+/// The largest sum is exact, not a heuristic. Among the partitions that reach it, the one with the most even
+/// sums is chosen (smallest sum of squares). Among equals, the one with the shortest first range is chosen,
+/// then the shortest second, and so on, because the first stages of a pipeline keep the most activations. The
+/// time is proportional to parts x items^2.
 ///
 /// # Errors
 /// When there are no parts, fewer items than parts, or a cost is negative, not finite or beyond reason.
@@ -62,7 +63,7 @@ struct Cuts {
 
 impl Cuts {
     /// Minimises a value built from the back: `join(sum of the first range, value of the rest)`. A longer first
-    /// range is taken only if it is better by more than `tolerance` of the value.
+    /// range is chosen only if it is better by more than `tolerance` of the value.
     fn find(costs: &[f64], parts: usize, tolerance: f64, join: impl Fn(f64, f64) -> f64) -> Cuts {
         let num_items = costs.len();
         let mut nothing = vec![(f64::INFINITY, num_items); num_items + 1];
@@ -78,7 +79,7 @@ impl Cuts {
         Cuts { table }
     }
 
-    /// The best first range from `start`: the shortest of those that are equally good.
+    /// The best first range from `start`: the shortest among those that are equally good.
     fn first_range(
         costs: &[f64],
         start: usize,
@@ -113,7 +114,7 @@ impl Cuts {
     }
 }
 
-/// Gives the ranges of all virtual stages to the stages: `result[stage][chunk]`.
+/// Distributes the ranges of all virtual stages over the stages: `result[stage][chunk]`.
 ///
 /// # Errors
 /// When the number of ranges is not stages x chunks, or that is zero.

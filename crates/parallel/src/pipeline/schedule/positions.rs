@@ -1,5 +1,5 @@
-//! Finds every action in a stage's list, and sees to it that the right ones are there, once, in an order that respects
-//! what each needs on its own stage.
+//! Finds every action in a stage's list, and checks that the right ones occur once each, in an order that
+//! respects their dependencies on the same stage.
 
 use super::{
     Action, ChunkLocation, Pass, Result, Schedule, ScheduleError, action::Role, shape::Shape,
@@ -18,7 +18,7 @@ impl Positions {
     /// Reads the list of one stage.
     ///
     /// # Errors
-    /// On an action that does not belong there, is there twice, or is missing.
+    /// For an action that does not belong there, occurs twice, or is missing.
     pub fn new(schedule: &Schedule, shape: Shape, stage: usize) -> Result<Positions> {
         let table = vec![NOWHERE; 6 * shape.num_chunks * shape.num_micro_batches];
         let mut positions = Positions {
@@ -34,7 +34,7 @@ impl Positions {
         Ok(positions)
     }
 
-    /// Whether each action of the list comes after what it needs on its own stage.
+    /// Checks that each action of the list comes after its dependencies on the same stage.
     pub fn check_order(&self, list: &[Action]) -> Result<()> {
         for (index, action) in list.iter().enumerate() {
             for needs in self.shape.needs(self.stage, *action) {
@@ -72,7 +72,8 @@ impl Positions {
         })
     }
 
-    /// The action as it should be: with the right peer, `None` where no message is due, or the bounds that it breaks.
+    /// The action as it should be: with the right peer, `None` if no message is due, or the bounds that it
+    /// violates.
     fn wanted(&self, action: Action) -> std::result::Result<Option<Action>, String> {
         let (micro_batch, chunk, pass) = (action.micro_batch(), action.chunk(), action.pass());
         let Shape {

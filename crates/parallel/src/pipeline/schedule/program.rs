@@ -3,18 +3,18 @@
 use super::{Action, ChunkLocation, Pass, Result, shape::Shape};
 use serde::{Deserialize, Serialize};
 
-/// For each stage the actions that it does, one after the other.
+/// The actions of each stage, one after the other.
 ///
-/// The lists are plain data: they may be read, printed, stored and changed. [`check`](super::check()) tells whether a
-/// list keeps the rules. Sends do not hold up their stage: each stage has a queue for each neighbour and direction;
-/// receives hold it up until the message is there.
+/// The lists are plain data: they may be read, printed, stored and changed. [`check`](super::check()) tests
+/// whether a list keeps the rules. Sends do not block their stage, because each stage has a queue for each
+/// neighbour and direction; receives block it until the message has arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Stages, the degree of the Pipeline axis.
+    /// Number of stages, the degree of the Pipeline axis.
     pub num_stages: usize,
-    /// Micro-batches of one training step.
+    /// Micro-batches per training step.
     pub num_micro_batches: usize,
-    /// Model chunks of each stage.
+    /// Model chunks per stage.
     pub num_chunks: usize,
     /// The list of each stage.
     pub stages: Vec<Vec<Action>>,
@@ -47,7 +47,8 @@ impl Task {
 }
 
 impl Schedule {
-    /// Puts each receive directly before the pass that reads it and each send directly after the pass that made it.
+    /// Puts each receive directly before the pass that reads it, and each send directly after the pass that
+    /// produces its data.
     pub(super) fn from_tasks<I>(shape: Shape, mut tasks: impl FnMut(usize) -> I) -> Schedule
     where
         I: IntoIterator<Item = Task>,
@@ -75,7 +76,7 @@ impl Schedule {
         }
     }
 
-    /// The counts, if a schedule can have them.
+    /// The counts, if they are valid for a schedule.
     pub(super) fn shape(&self, operation: &'static str) -> Result<Shape> {
         Shape::new(
             operation,

@@ -1,13 +1,13 @@
-//! Virtual stages: how chunks and stages follow one another, and which actions that asks of a stage.
+//! Virtual stages: the order of chunks and stages, and the actions that follow for a stage.
 
 use super::{Action, Pass, Result, ScheduleError, action::Role};
 use serde::{Deserialize, Serialize};
 
-/// Most passes that one schedule may hold in one direction. Far above any real run; it turns a mistyped number into an
-/// error before memory is asked for.
+/// The most passes that one schedule may hold in one direction. Far above any real run; it turns a mistyped
+/// number into an error before memory is allocated.
 const MAX_PASSES: usize = 1 << 22;
 
-/// Where a virtual stage lives: chunk `chunk` of stage `stage`.
+/// The location of a virtual stage: chunk `chunk` of stage `stage`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ChunkLocation {
     /// Index along the Pipeline axis.
@@ -17,7 +17,8 @@ pub struct ChunkLocation {
 }
 
 impl ChunkLocation {
-    /// The place of a virtual stage: stages take turns, so that chunk 0 of all stages comes before chunk 1 of any.
+    /// The location of a virtual stage: stages alternate, so that chunk 0 of all stages comes before chunk 1 of
+    /// any.
     ///
     /// # Panics
     /// If `num_stages` is zero.
@@ -34,7 +35,7 @@ impl ChunkLocation {
     }
 }
 
-/// The three counts that fix which actions a schedule consists of; only their order is a schedule's choice.
+/// The three counts that determine the actions of a schedule; a schedule chooses only their order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub num_stages: usize,
@@ -72,7 +73,7 @@ impl Shape {
         })
     }
 
-    /// Where the input of this pass comes from: `None` at the start of the pass.
+    /// The source of this pass's input: `None` at the start of the pass.
     pub fn source(self, at: ChunkLocation, pass: Pass) -> Option<ChunkLocation> {
         let here = at.virtual_stage(self.num_stages);
         let there = match pass {
@@ -83,12 +84,13 @@ impl Shape {
             .then(|| ChunkLocation::of_virtual_stage(there, self.num_stages))
     }
 
-    /// Where the output of this pass goes: `None` at its end.
+    /// The destination of this pass's output: `None` at its end.
     pub fn target(self, at: ChunkLocation, pass: Pass) -> Option<ChunkLocation> {
         self.source(at, pass.reverse())
     }
 
-    /// The stage that messages of this pass come from. One stage alone would be its own neighbour: it sends nothing.
+    /// The stage from which messages of this pass arrive. A single stage would be its own neighbour, and sends
+    /// nothing.
     pub fn sender(self, stage: usize, pass: Pass) -> usize {
         let step = match pass {
             Pass::Forward => self.num_stages - 1,
@@ -123,7 +125,7 @@ impl Shape {
         ))
     }
 
-    /// All actions of one pass at one place, in the order in which they must happen there.
+    /// All actions of one pass at one location, in their required order.
     pub fn actions(
         self,
         at: ChunkLocation,
@@ -138,7 +140,7 @@ impl Shape {
         receive.into_iter().chain([run]).chain(send)
     }
 
-    /// The other end of a message: the stage, and what that stage must do. `None` for a computation.
+    /// The other end of a message: the stage, and its action. `None` for a computation.
     pub fn counterpart(self, stage: usize, action: Action) -> Option<(usize, Action)> {
         let (at, pass) = (
             ChunkLocation {
@@ -158,7 +160,7 @@ impl Shape {
         ))
     }
 
-    /// What must come before this action on the same stage.
+    /// The actions that must come before this one on the same stage.
     pub fn needs(self, stage: usize, action: Action) -> impl Iterator<Item = Action> {
         let (at, pass, micro_batch) = (
             ChunkLocation {

@@ -1,4 +1,4 @@
-//! Runs the message-driven policy on all stages in virtual time, and writes down what it did as a schedule.
+//! Runs the message-driven policy on all stages in virtual time, and records its decisions as a schedule.
 
 use super::{
     ChunkLocation, Decision, MessageDriven, Pass, Ready, Result, Schedule, program::Task,
@@ -18,7 +18,7 @@ pub struct Pace {
     pub backward_us: u64,
 }
 
-/// One message, to be given a delay.
+/// One message, for which a delay is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hop {
     /// Forward for an activation, backward for a gradient.
@@ -31,10 +31,11 @@ pub struct Hop {
     pub to: usize,
 }
 
-/// The schedule that the message-driven policy follows when messages take the given time.
+/// The schedule that the message-driven policy follows if messages take the given times.
 ///
-/// `in_flight_limit` holds on every stage; by default it is the number of stages. Messages of one channel never
-/// overtake one another: each arrives no earlier than the one before it. The same delays give the same schedule.
+/// `in_flight_limit` applies to every stage; by default it is the number of stages. Messages of one channel
+/// never overtake one another: each arrives no earlier than the one before it. The same delays give the same
+/// schedule.
 ///
 /// # Errors
 /// When a count or the limit is zero, or a count is absurdly large.
@@ -64,7 +65,7 @@ pub fn simulate(
     }))
 }
 
-/// One stage: its policy, the arrival times of messages it has not used, and what it did so far.
+/// One stage: its policy, the arrival times of unused messages, and its work so far.
 struct Actor {
     policy: MessageDriven,
     free_at: u64,
@@ -80,7 +81,8 @@ struct Inbox {
 }
 
 impl Inbox {
-    /// Takes a message that would arrive at `at`, but not before the one in front of it; returns when it arrives.
+    /// Adds a message that would arrive at `at`, but not before the one in front of it; returns its arrival
+    /// time.
     fn post(&mut self, at: u64) -> u64 {
         self.latest = self.latest.max(at);
         self.arrivals.push_back(self.latest);
@@ -105,7 +107,7 @@ impl Actor {
         })
     }
 
-    /// Asks the policy, uses up the message it acts on, and notes the work.
+    /// Asks the policy, consumes the message on which it acts, and records the work.
     fn decide(&mut self, now: u64) -> Option<Task> {
         let ready = Ready {
             activation: self.activations.has_by(now),
@@ -137,14 +139,15 @@ struct World<D> {
     pace: Pace,
     delay_us: D,
     stages: Vec<Actor>,
-    /// Times at which a stage has cause to decide: it is free again, or a message came. Earliest first, then by stage.
+    /// Times at which a stage has reason to decide: it is free again, or a message arrived. Earliest first,
+    /// then by stage.
     wakes: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
 impl<D: FnMut(Hop) -> u64> World<D> {
     fn run(&mut self) {
         while let Some(Reverse((now, stage))) = self.wakes.pop() {
-            // A busy stage has a wake of its own for the moment it is free.
+            // A busy stage has its own wake-up for the moment when it is free.
             if self.stages[stage].free_at <= now
                 && let Some(task) = self.stages[stage].decide(now)
             {

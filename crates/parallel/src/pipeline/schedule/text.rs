@@ -1,4 +1,4 @@
-//! A schedule as a picture: one row for each stage, one column for each unit of time.
+//! A schedule as a text diagram: one row per stage, one column per unit of time.
 
 use super::{
     Action, Pass, Schedule,
@@ -16,10 +16,10 @@ const UNIT: Cost = Cost {
 impl Schedule {
     /// The timeline, at most `max_columns` characters wide if that leaves room for anything.
     ///
-    /// `F3` is the forward of micro-batch 3, `B3` its backward, `F3.1` the forward through chunk 1 where stages
-    /// hold several chunks; `.` is idle time. Forward and backward are drawn equally long. Where the picture is too
-    /// wide, its middle is left out, marked `~`. A schedule that breaks a rule is shown as bare lists, with the
-    /// rule.
+    /// `F3` is the forward of micro-batch 3, `B3` its backward, and `F3.1` the forward through chunk 1 if
+    /// stages hold several chunks; `.` is idle time. Forward and backward are drawn with equal length. If the
+    /// diagram is too wide, its middle is left out and marked `~`. A schedule that breaks a rule is shown as
+    /// bare lists, with the rule.
     pub fn to_text(&self, max_columns: usize) -> String {
         match idle::spans(self, UNIT) {
             Ok(spans) => Picture::new(self, &spans).draw(max_columns),
@@ -60,7 +60,7 @@ fn label(action: Action, num_chunks: usize) -> String {
     }
 }
 
-/// The cells of all rows, and the width of a cell and of the row's name.
+/// The cells of all rows, and the width of a cell and of a row's name.
 struct Picture {
     rows: Vec<Vec<String>>,
     cell_width: usize,
@@ -69,7 +69,7 @@ struct Picture {
 
 impl Picture {
     fn new(schedule: &Schedule, spans: &[Vec<Span>]) -> Picture {
-        // Unit costs: all times are whole numbers.
+        // With unit costs, all times are integers.
         let num_columns = spans
             .iter()
             .flatten()
@@ -115,7 +115,7 @@ impl Picture {
         row.trim_end().to_string()
     }
 
-    /// How many cells to draw from the front and from the back.
+    /// The number of cells to draw from the front and from the back.
     fn kept(&self, num_cells: usize, room: usize) -> (usize, usize) {
         let fits = room / (self.cell_width + 1);
         if fits >= num_cells {

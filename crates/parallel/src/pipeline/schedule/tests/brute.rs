@@ -1,15 +1,16 @@
-//! An executor that knows nothing of the checker: it moves labelled messages and sees whether all work gets done.
+//! An executor that knows nothing of the checker: it moves labelled messages and tests whether all work
+//! completes.
 
 use super::super::{Action, Schedule};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// What a message carries: true for an activation, the virtual stage that made it, its micro-batch.
+/// The content of a message: true for an activation, the virtual stage that made it, its micro-batch.
 type Label = (bool, usize, usize);
 
 #[derive(Default)]
 struct Stage {
     index: usize,
-    /// Inputs that are here and not used, and outputs that are here and not sent, by (virtual stage, micro-batch).
+    /// Unused inputs and unsent outputs, by (virtual stage, micro-batch).
     inputs: HashSet<(bool, usize, usize)>,
     outputs: HashSet<Label>,
     forward: HashSet<(usize, usize)>,
@@ -17,7 +18,7 @@ struct Stage {
     peak: usize,
 }
 
-/// Runs it; gives the peak of live chunk-forwards on each stage, or what went wrong.
+/// Runs it; returns the peak of live chunk-forwards on each stage, or the fault.
 pub fn run(schedule: &Schedule, blocking: bool) -> Result<Vec<usize>, String> {
     let mut stages: Vec<Stage> = (0..schedule.num_stages).map(|_| Stage::default()).collect();
     let mut wires: HashMap<(usize, usize, bool), VecDeque<Label>> = HashMap::new();
@@ -135,7 +136,7 @@ fn step(
     Ok(true)
 }
 
-/// Keeps the output for a send, or gives it to the next chunk where that is on the same stage.
+/// Keeps the output for a send, or passes it to the next chunk if that is on the same stage.
 fn hand_on(num_stages: usize, stage: &mut Stage, label: Label, next: usize) {
     if num_stages == 1 {
         stage.inputs.insert((label.0, next, label.2));
@@ -144,7 +145,7 @@ fn hand_on(num_stages: usize, stage: &mut Stage, label: Label, next: usize) {
     }
 }
 
-/// Whether the receiver has come to the receive, so that a blocking send would return.
+/// Whether the receiver has reached the receive, so that a blocking send would return.
 fn stands_at_receive(
     schedule: &Schedule,
     stages: &[Stage],

@@ -4,7 +4,7 @@ use super::super::{Action, Hop, Pace, Pass, Schedule, check, one_forward_one_bac
 use super::brute;
 use std::collections::HashMap;
 
-/// SplitMix64: delays that depend on the seed and on nothing else.
+/// SplitMix64: delays that depend only on the seed.
 struct Dice(u64);
 
 impl Dice {
@@ -93,7 +93,7 @@ fn each_message_is_given_a_delay_once_and_never_overtakes() {
         forward_us: 1,
         backward_us: 2,
     };
-    // Each message is faster than the one before it: without queues it would overtake.
+    // Each message is faster than the one before it, and would overtake it without queues.
     let schedule = simulate(3, 6, Some(4), pace, |hop| {
         *seen.entry(hop).or_default() += 1;
         delay -= 30;

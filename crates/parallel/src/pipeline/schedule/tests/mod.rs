@@ -1,4 +1,4 @@
-//! Properties of all schedules together; what concerns one file alone is tested beside it.
+//! Properties of all schedules together; properties of a single file are tested beside it.
 
 mod brute;
 mod message_driven;
@@ -9,7 +9,7 @@ mod promises;
 use super::ScheduleKind;
 use proptest::prelude::*;
 
-/// Every kind, with up to 3 chunks and any limit that matters.
+/// Every kind, with up to 3 chunks and any relevant limit.
 fn kinds() -> impl Strategy<Value = ScheduleKind> {
     prop_oneof![
         Just(ScheduleKind::GPipe),
@@ -20,7 +20,7 @@ fn kinds() -> impl Strategy<Value = ScheduleKind> {
     ]
 }
 
-/// All kinds that the promises are tested for, one by one.
+/// All kinds for which the promises are tested, one by one.
 fn all_kinds() -> Vec<ScheduleKind> {
     let mut kinds = vec![ScheduleKind::GPipe, ScheduleKind::OneForwardOneBackward];
     kinds.extend((1..=3).map(|chunks| ScheduleKind::Interleaved { chunks }));

@@ -1,4 +1,4 @@
-//! Good schedules with one fault: the checker agrees with the brute-force run, and names the fault.
+//! Valid schedules with one fault: the checker agrees with the brute-force run, and names the fault.
 
 use super::super::{Action, Schedule, ScheduleError, ScheduleKind, build, check};
 use super::{brute, kinds};
@@ -24,7 +24,7 @@ fn faults() -> impl Strategy<Value = Fault> {
 }
 
 impl Fault {
-    /// Changes the list; gives the actions concerned.
+    /// Changes the list; returns the actions concerned.
     fn apply(&self, list: &mut Vec<Action>, num_micro_batches: usize) -> Vec<Action> {
         let length = list.len();
         match self {
@@ -62,7 +62,7 @@ fn with_micro_batch(mut action: Action, value: usize) -> Action {
     action
 }
 
-/// Whether the error points at the changed stage and, where one action is at fault, at that action.
+/// Whether the error names the changed stage and, where one action is at fault, that action.
 fn names(error: &ScheduleError, at: usize, changed: &[Action], fault: &Fault) -> bool {
     let one_of = |stage: usize, action: &Action| stage == at && changed.contains(action);
     match error {
@@ -75,7 +75,7 @@ fn names(error: &ScheduleError, at: usize, changed: &[Action], fault: &Fault) ->
             needs,
             ..
         } => one_of(*stage, action) || one_of(*stage, needs),
-        // A message moved within its channel shifts those between: the first that differs may be one of them.
+        // A message moved within its channel shifts those between; the first that differs may be one of them.
         ScheduleError::ChannelOrder { channel, .. } => {
             let other = if channel.from == at {
                 channel.to
@@ -86,7 +86,7 @@ fn names(error: &ScheduleError, at: usize, changed: &[Action], fault: &Fault) ->
                 |action: &Action| action.pass() == channel.pass && action.peer() == Some(other);
             (channel.from == at || channel.to == at) && changed.iter().any(on_channel)
         }
-        // A swapped receive holds up its stage; every other stuck stage waits for that one.
+        // A swapped receive blocks its stage, and every other stuck stage waits for that one.
         ScheduleError::Deadlock(deadlock) => {
             matches!(fault, Fault::Swap(..)) && deadlock.stuck.iter().any(|stuck| stuck.stage == at)
         }
@@ -143,7 +143,7 @@ fn a_send_may_come_later_as_long_as_its_channel_keeps_its_order() {
 
 #[test]
 fn a_cycle_over_two_stages_is_a_deadlock_with_both_named() {
-    // Stage 0 asks for a gradient before it has sent the activation that leads to it.
+    // Stage 0 waits for a gradient before it has sent the activation that leads to it.
     let mut schedule = build(ScheduleKind::GPipe, 2, 1).unwrap();
     schedule.stages[0].swap(1, 2);
     let text = check(&schedule).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Cutting by cost, against all partitions there are.
+//! Cuts by cost, compared with all possible partitions.
 
 use super::super::{assign, balance};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn all_cuts(items: Range<usize>, parts: usize) -> Vec<Vec<Range<usize>>> {
     all
 }
 
-/// The largest sum, and the sum of squares that chooses among equals. Whole numbers, so no rounding.
+/// The largest sum, and the sum of squares that decides among equals. Integers, so there is no rounding.
 fn merit(costs: &[u32], cuts: &[Range<usize>]) -> (u32, u32) {
     let sums = cuts
         .iter()
@@ -59,7 +59,7 @@ proptest! {
         prop_assume!(num_items >= num_stages * num_chunks);
         let ranges = balance(&vec![1.0; num_items], num_stages * num_chunks).unwrap();
         let stages = assign(&ranges, num_stages, num_chunks).unwrap();
-        // Reading chunk by chunk, and within a chunk stage by stage, gives the model back.
+        // Reading chunk by chunk, and within a chunk stage by stage, yields the model again.
         let model = (0..num_chunks).flat_map(|chunk| stages.iter().map(move |stage| stage[chunk].clone()));
         prop_assert!(model.flatten().eq(0..num_items));
     }

@@ -1,4 +1,4 @@
-//! Every schedule passes the check and keeps what it promises, for all small sizes.
+//! Every schedule passes the check and keeps its promises, for all small sizes.
 
 use super::super::{ScheduleKind, build, check, idle};
 use super::{all_kinds, brute};
@@ -102,7 +102,8 @@ fn idle_time_is_as_promised_whatever_the_passes_cost() {
 
 #[test]
 fn interleaving_works_without_whole_groups() {
-    // Not a multiple of the stages: still a schedule, and not slower than rounding the micro-batches up would be.
+    // Not a multiple of the stages: still a valid schedule, and no slower than with the micro-batches rounded
+    // up.
     for (num_stages, num_micro_batches) in [(4, 5), (4, 6), (4, 7), (5, 3), (6, 1), (6, 8)] {
         let kind = ScheduleKind::Interleaved { chunks: 2 };
         let time = |m| {
