@@ -26,7 +26,8 @@ struct Timed {
     seconds: Vec<f64>,
 }
 
-/// Trains a few steps of the row as `planned` says, and times them. `None` on processes that are not the first rank's.
+/// Trains a few steps of the row with the plan `planned`, and times them. `None` on processes other than the
+/// first rank's.
 ///
 /// # Errors
 /// The ranks' failures; a plan whose words were edited.

@@ -91,7 +91,7 @@ pub enum Error {
         index: Box<IndexBox>,
         /// The rank that holds it.
         rank: usize,
-        /// What it is.
+        /// The value found.
         found: String,
         /// The required value.
         needed: String,
@@ -172,7 +172,7 @@ pub enum Fault {
     /// The manifest cannot be parsed, or contradicts itself.
     #[error("manifest.json is damaged: {reason}")]
     Manifest {
-        /// In which respect.
+        /// How it differs.
         reason: String,
     },
     /// Another release wrote it.

@@ -1,17 +1,18 @@
-//! Checkpoints: tensors on disk, free of layout, so that any grid reads what any other wrote.
+//! Checkpoints: tensors on disk, independent of layout, so that any grid reads what any other wrote.
 //!
-//! `step-00000120/` holds one safetensors file per writing rank and a `manifest.json`. A tensor has a global name, a
-//! global shape and an element type; every file holds boxes of global tensors, and the boxes of all files together
-//! tile each tensor exactly once. The manifest says which boxes lie where, and carries the length and CRC-32 of every
-//! file and of itself. It is written last, in a hidden folder that is then renamed: a checkpoint appears whole or not
-//! at all, and a process that dies at any moment leaves the earlier ones as they were.
+//! `step-00000120/` holds one safetensors file per writing rank and a `manifest.json`. A tensor has a global
+//! name, a global shape and an element type. Every file holds boxes of global tensors, and the boxes of all
+//! files together tile each tensor exactly once. The manifest lists the location of every box, and carries the
+//! length and CRC-32 of every file and of itself. It is written last, in a hidden folder that is then renamed.
+//! So a checkpoint appears complete or not at all, and a process that dies at any moment leaves the earlier
+//! ones unchanged.
 //!
 //! Read in this order: [`Piece`], [`write_shard`] and [`Writer`] (from ranks to a folder), [`prune`], [`Reader`] (from
 //! a folder to boxes), [`reshard`](fn@reshard), [`inspect`](fn@inspect), [`export_safetensors`] and [`PlainFile`]
 //! (other programs' files). Only host bytes are handled here, little-endian as on disk. One process at a time writes
 //! into a checkpoints folder; any number may read.
 //!
-//! Two ranks write one row each of a 2 x 3 tensor; a reader takes its last column, whichever files that lies in:
+//! Two ranks write one row each of a 2 x 3 tensor; a reader takes its last column, whichever files contain it:
 //!
 //! ```
 //! use fascicle_checkpoint::{Piece, Reader, Sections, Writer, write_shard};

@@ -78,7 +78,7 @@ pub(crate) fn write(
     }
 }
 
-/// Where everything goes.
+/// The layout of the file.
 struct FileLayout {
     /// The header, preceded by its length.
     header: Vec<u8>,

@@ -22,7 +22,7 @@ use train::{Config, placement::Volume};
 pub(crate) struct Explanation {
     grid: String,
     order: String,
-    /// What the expected seconds come from.
+    /// The source of the expected seconds.
     expected_by: String,
     /// A sentence about an axis with much traffic that the nodes split.
     warning: Option<String>,

@@ -23,7 +23,7 @@ pub enum Error {
     Entry {
         /// The entry.
         found: String,
-        /// The whole text.
+        /// The full text.
         text: String,
     },
     /// A text of degrees names something that is not an axis.
@@ -31,7 +31,7 @@ pub enum Error {
     EntryAxis {
         /// The word found in place of an axis.
         unknown: Box<Error>,
-        /// The whole text.
+        /// The full text.
         text: String,
     },
     /// A text of degrees gives an axis something that is not a whole number of at least 1.
@@ -41,7 +41,7 @@ pub enum Error {
         axis: Axis,
         /// The value that was given.
         found: String,
-        /// The whole text.
+        /// The full text.
         text: String,
     },
     /// A text of degrees names an axis twice, perhaps under two spellings.
@@ -53,7 +53,7 @@ pub enum Error {
         first: usize,
         /// The degree given second.
         second: usize,
-        /// The whole text.
+        /// The full text.
         text: String,
     },
     /// A degree is 0.
@@ -136,7 +136,7 @@ pub enum Error {
         "layout `{text}`: found no brackets, needed dims between [ and ], as in [x z | y] or [- | x]"
     )]
     LayoutText {
-        /// The whole text.
+        /// The full text.
         text: String,
     },
     /// A tensor has more or fewer dims than its layout.

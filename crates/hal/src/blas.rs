@@ -1,4 +1,4 @@
-//! Matrix products.
+//! GEMMs: matrix products with scaling and accumulation.
 
 use crate::{
     Operand, RawSlice, Result, Stream,
@@ -20,14 +20,14 @@ pub struct Matrix {
 /// The number of GEMMs of one shape that are computed at once, and the distance between their matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Number of products.
+    /// Number of GEMMs.
     pub count: usize,
     /// Elements from one A, B and C to the next.
     pub strides: [usize; 3],
 }
 
 impl Batch {
-    /// A single product.
+    /// A single GEMM.
     pub const ONE: Batch = Batch {
         count: 1,
         strides: [0; 3],

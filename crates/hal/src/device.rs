@@ -52,7 +52,7 @@ impl fmt::Display for VendorId {
 /// Vendor and ordinal of a device: `cuda:3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceId {
-    /// Who makes it.
+    /// The vendor.
     pub vendor: VendorId,
     /// Its number among that vendor's devices that this process sees.
     pub ordinal: usize,

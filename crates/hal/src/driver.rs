@@ -18,7 +18,7 @@ pub struct OpenOptions {
 /// A vendor that a program carries.
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
-    /// Which one.
+    /// The vendor's id.
     pub vendor: VendorId,
     /// Opens one of its devices.
     pub open: fn(OpenOptions) -> Result<Arc<dyn Device>>,

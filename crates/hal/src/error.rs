@@ -16,7 +16,7 @@ pub enum Error {
         operation: String,
         /// The value it was given.
         found: String,
-        /// What it takes.
+        /// The values it accepts.
         needed: String,
     },
     /// A call into a vendor's library failed.
@@ -34,7 +34,7 @@ pub enum Error {
     OutOfMemory {
         /// The device concerned.
         device: DeviceId,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: usize,
         /// Bytes that the device has free.
         free: usize,

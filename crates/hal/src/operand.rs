@@ -32,7 +32,7 @@ impl Access {
 /// A run of elements that work reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operand {
-    /// Where it lies.
+    /// The elements.
     pub slice: RawSlice,
     /// How the work accesses it.
     pub access: Access,

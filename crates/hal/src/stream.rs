@@ -6,7 +6,7 @@ use std::{any::Any, fmt, sync::Arc};
 /// The purpose of a stream; a vendor may give kinds different priorities or mechanisms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
-    /// Products and kernels.
+    /// GEMMs and kernels.
     Compute,
     /// Collectives and messages that should run beside compute.
     Communication,

@@ -163,7 +163,7 @@ impl Builder {
         self.norm(name, features, NormKind::Layer, epsilon)
     }
 
-    /// An RMSNorm, likewise.
+    /// An RMSNorm over features cut by Y.
     ///
     /// # Errors
     /// As [`layer_norm`](Builder::layer_norm).

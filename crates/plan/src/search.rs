@@ -32,7 +32,7 @@ pub(crate) const SHOWN: usize = 10;
 /// The answer to a request.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What was asked.
+    /// The request.
     pub request: Request,
     /// The best way to run on each grid, the fastest first.
     pub best: Vec<Outcome>,

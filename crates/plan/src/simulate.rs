@@ -23,7 +23,7 @@ const ROUNDS: usize = 2;
 /// The result of a simulated step.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was simulated.
+    /// The simulated candidate.
     pub candidate: Candidate,
     /// Seconds per step.
     pub step_s: f64,

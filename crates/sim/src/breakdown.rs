@@ -31,7 +31,7 @@ impl GroupTime {
 pub struct Breakdown {
     /// From the start of the record to the end of the last work on any stream.
     pub total_s: f64,
-    /// Products.
+    /// GEMMs.
     pub products_s: f64,
     /// Attention.
     pub attention_s: f64,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The options of a simulated device.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What everything costs.
+    /// The costs of all work.
     pub costs: Arc<Costs>,
     /// Its number in messages: the world rank.
     pub ordinal: usize,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The purpose of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
-    /// Matrix products.
+    /// GEMMs.
     Products,
     /// Attention, forward and backward.
     Attention,
@@ -49,7 +49,7 @@ pub enum Reason {
 /// Idle time of a stream right before a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gap {
-    /// How long.
+    /// Its duration.
     pub seconds: f64,
     /// What caused the largest part of it.
     pub reason: Reason,

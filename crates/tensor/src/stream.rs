@@ -27,7 +27,7 @@ impl Event {
     /// Whether the stream has passed the point.
     ///
     /// # Errors
-    /// The failure of the stream, if it had one.
+    /// The failure of the stream, if any.
     pub fn is_complete(&self) -> Result<bool> {
         self.hal.is_complete()
     }
@@ -35,7 +35,7 @@ impl Event {
     /// Waits, on the host, until the stream has passed the point.
     ///
     /// # Errors
-    /// The failure of the stream, if it had one.
+    /// The failure of the stream, if any.
     pub fn synchronize(&self) -> Result<()> {
         self.hal.synchronize()
     }
@@ -60,7 +60,7 @@ impl Stream {
         }))
     }
 
-    /// The stream on which a device's products and kernels run, and in whose order its memory is used again.
+    /// The stream that runs a device's GEMMs and kernels, and in whose order its memory is reused.
     pub(crate) fn main(hal: Arc<dyn hal::Stream>, device: DeviceKey) -> Stream {
         let (name, main) = ("compute".into(), true);
         Stream(Rc::new(Inner {
@@ -79,7 +79,7 @@ impl Stream {
     /// Marks the point that the queue has reached.
     ///
     /// # Errors
-    /// The stream's earlier failure, if it had one.
+    /// The stream's earlier failure, if any.
     pub fn record(&self) -> Result<Event> {
         Ok(Event {
             hal: self.0.hal.record()?,
@@ -90,8 +90,8 @@ impl Stream {
     /// Makes work queued from now on wait for `event`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) for an event of another device; the failure of the event's stream, if it
-    /// had one.
+    /// [`Error::Invalid`](hal::Error::Invalid) for an event of another device; the failure of the event's stream, if
+    /// any.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.0.device.owns("wait", "an event", event.device)?;
         self.0.hal.wait(&*event.hal)

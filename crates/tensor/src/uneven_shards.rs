@@ -8,7 +8,7 @@ use hal::Counts;
 pub struct UnevenShards<'a> {
     /// This rank's input.
     pub send: &'a Tensor,
-    /// What it gets.
+    /// This rank's result.
     pub recv: &'a Tensor,
     /// Number of elements of each rank's part of the larger tensor.
     pub counts: &'a Counts,

@@ -4,7 +4,7 @@ use crate::{Observed, observed::Shard};
 use parallel::Counters;
 use std::collections::BTreeMap;
 
-/// What training gave.
+/// The results of a training.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Loss of each step.

@@ -175,7 +175,7 @@ pub trait Family: Send + Sync {
     /// Its name, as the key `family` of the table `[model]` spells it.
     fn name(&self) -> &str;
 
-    /// Reads the table `[model]` of a whole configuration in TOML, all keys of which have defaults: [`model_of`] does that
+    /// Reads the table `[model]` of a complete configuration in TOML, whose keys all have defaults: [`model_of`] does that
     /// for a type that serde can read.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ pub trait Family: Send + Sync {
 /// The table `[model]` of a configuration as a value of that type; the default if there is no such table.
 ///
 /// # Errors
-/// Those of the reader, with their places in the whole document.
+/// Those of the reader, with their positions in the full document.
 pub fn model_of<T: DeserializeOwned + Default>(
     document: &str,
 ) -> std::result::Result<T, toml::de::Error> {

@@ -22,7 +22,7 @@ use parallel::{
 use std::rc::Rc;
 use tensor::{Device, Tensor};
 
-/// What to write.
+/// What to generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The text to continue.

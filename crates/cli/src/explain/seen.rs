@@ -15,11 +15,11 @@ pub(crate) struct Seen {
     pub(crate) rank: usize,
     /// The grid, in the chosen order.
     pub(crate) grid: Grid,
-    /// Who sits where.
+    /// The placement of the ranks.
     pub(crate) mapping: Mapping,
     /// What its collectives moved during the step.
     pub(crate) counters: Counters,
-    /// What the library decided.
+    /// The library's own decisions.
     pub(crate) report: Report,
     /// Bytes of the linear layers of all stages in line with this rank.
     pub(crate) linear: Vec<(Axis, Operation, u64)>,

@@ -24,7 +24,7 @@ impl HostCommunicator {
         }
     }
 
-    /// Who talks.
+    /// The member of the group.
     pub(super) fn member(&self) -> Arc<Member> {
         self.member.clone()
     }

@@ -29,7 +29,7 @@ pub struct Machine {
     pub device: Device,
     /// Speed of GEMMs.
     pub product: GemmModel,
-    /// What joins devices.
+    /// The links between devices.
     pub links: Links,
 }
 
@@ -58,7 +58,7 @@ pub enum MachineError {
     Malformed {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
 }

@@ -73,7 +73,7 @@ pub struct VariantSpeed {
     pub speed: Quantity,
 }
 
-/// A measured product.
+/// A measured GEMM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {

@@ -20,7 +20,7 @@ pub struct AttentionDropout {
     pub first_sequence: usize,
     /// Global index of the first query head held here.
     pub first_head: usize,
-    /// Query heads of the whole model.
+    /// Query heads of the full model.
     pub global_heads: usize,
 }
 

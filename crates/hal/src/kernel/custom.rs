@@ -32,7 +32,7 @@ pub struct CustomKernel {
 ///
 /// The function takes one structure by value. Its fields are, in this order: the address of each operand, the number of
 /// elements of each operand, and the numbers of the launch. Every field has 8 bytes: a pointer, an unsigned integer, and a
-/// double or an integer as [`CustomNumber`] says. In CUDA and HIP:
+/// double or an integer as given by [`CustomNumber`]. In CUDA and HIP:
 ///
 /// ```c
 /// struct Arguments { const float* x; float* y; unsigned long long x_len, y_len; double factor; };
@@ -134,7 +134,7 @@ impl CustomKernel {
     ///
     /// # Safety
     /// The function of the code object takes the structure that [`DeviceCode`] describes. For every launch it reads only
-    /// operands, writes only those that the launch says are written, and nothing beyond their lengths.
+    /// operands, writes only those that the launch declares as written, and nothing beyond their lengths.
     #[must_use]
     pub unsafe fn on_device(mut self, code: DeviceCode) -> CustomKernel {
         self.codes.push(code);

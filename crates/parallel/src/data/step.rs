@@ -98,7 +98,7 @@ impl TrainingStep {
     /// The pass of these rows of the global batch, which are this rank's rows of a micro-batch.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when they do not lie within the batch.
+    /// [`Error::Invalid`] if they exceed the batch.
     pub fn pass(&self, rows: Range<usize>) -> Result<Pass> {
         Pass::new(&self.shared, rows)
     }

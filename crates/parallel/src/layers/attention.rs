@@ -31,7 +31,7 @@ pub struct AttentionOptions {
 /// # Cost
 /// No collective.
 /// # Errors
-/// [`Error::Invalid`] when features are no whole number of heads on every rank.
+/// [`Error::Invalid`] if the features are not a whole number of heads on every rank.
 pub fn attention(
     options: &AttentionOptions,
     q: &DTensor,

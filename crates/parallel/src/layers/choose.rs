@@ -9,10 +9,10 @@ impl DTensor {
     /// selected, whatever they hold.
     ///
     /// # Shapes
-    /// `mask`: u32, one element for each vector of features held here: rows x inner. `other`: as `self`, whose layout it
-    /// takes first.
+    /// `mask`: u32, one element for each local vector of features: rows x inner. `other`: as `self`; it is
+    /// first changed to the layout of `self`.
     /// # Cost
-    /// No collective but for the change of layout.
+    /// No collective except the change of layout.
     /// # Errors
     /// [`Error::Invalid`] for another mask, and when shapes differ; those of the collective.
     pub fn select(&self, mask: &Tensor, other: &DTensor) -> Result<DTensor> {
@@ -23,10 +23,11 @@ impl DTensor {
     /// The vectors of each row with these ids; zeros for ids of at least `n`.
     ///
     /// # Shapes
-    /// `self`: rows x n x features, cut or whole. `ids`: rows x k, u32. The result: rows x k x features, of the same
-    /// layout.
+    /// `self`: rows x n x features, in any cut. `ids`: rows x k, u32. The result: rows x k x features, in the
+    /// same layout.
     /// # Cost
-    /// A product of k x n x features for each row: meant for a few vectors, such as candidates or patches. No collective.
+    /// A matmul of k x n x features per row: meant for a few vectors, such as candidates or patches. No
+    /// collective.
     /// # Errors
     /// [`Error::Invalid`] for other shapes.
     pub fn gather(&self, ids: &Tensor) -> Result<DTensor> {
@@ -50,7 +51,7 @@ impl DTensor {
     /// A constant with a vector per id: 1 at the id and 0 elsewhere; all zeros for ids of at least `classes`.
     ///
     /// # Shapes
-    /// `ids`: rows x inner, u32. The result: rows x inner x classes, whole.
+    /// `ids`: rows x inner, u32. The result: rows x inner x classes, uncut.
     /// # Errors
     /// [`Error::Invalid`] for ids of another type, and for 0 classes.
     pub fn one_hot(pass: &Pass, ids: &Tensor, classes: usize, dtype: DType) -> Result<DTensor> {

@@ -7,8 +7,8 @@ impl DTensor {
     /// The same elements of every row in another shape, whose last dim counts features.
     ///
     /// # Shapes
-    /// `inner`: the dims behind the rows. With as many features as before the layout stays; otherwise the features become
-    /// whole first.
+    /// `inner`: the dims after the rows. If the number of features stays the same, so does the layout;
+    /// otherwise the features are gathered first.
     /// # Cost
     /// None; or the all-gather of the features.
     /// # Errors
@@ -39,13 +39,13 @@ impl DTensor {
     /// A copy whose dim `i` is dim `order[i]` of this value.
     ///
     /// # Shapes
-    /// `order` begins with 0, the rows. Where the last dim stays the last one the layout stays; otherwise the features
-    /// become whole first.
+    /// `order` begins with 0, the rows. If the last dim stays last, the layout stays the same; otherwise the
+    /// features are gathered first.
     /// # Cost
-    /// One copy; or the all-gather of the features before it.
+    /// One copy, preceded by the all-gather of the features if needed.
     /// # Errors
-    /// [`Error::Invalid`] when `order` is no permutation, moves the rows, or has more than four runs of dims that stay
-    /// together; those of the collective.
+    /// [`Error::Invalid`] if `order` is not a permutation, moves the rows, or has more than four runs of dims
+    /// that stay together; those of the collective.
     pub fn permute(&self, order: &[usize]) -> Result<DTensor> {
         if order.first() != Some(&0) {
             let found = format!("{order:?}");
@@ -71,11 +71,11 @@ impl DTensor {
     /// `count` indices of a dim, from `start` on.
     ///
     /// # Shapes
-    /// Any dim but 0. Of the last one, the features, the whole are taken first, and the result is whole.
+    /// Any dim except 0. For the last dim, the features are gathered first, and the result is uncut.
     /// # Cost
-    /// One copy; for features, their all-gather before it.
+    /// One copy; for features, also their all-gather before it.
     /// # Errors
-    /// [`Error::Invalid`] for rows, and when the indices do not lie within the dim; those of the collective.
+    /// [`Error::Invalid`] for rows, and if the indices exceed the dim; those of the collective.
     pub fn slice(&self, dim: usize, start: usize, count: usize) -> Result<DTensor> {
         let is_last = self.is_last("slice", dim)?;
         let x = match is_last {
@@ -87,11 +87,11 @@ impl DTensor {
         x.with_features(var, features, x.cut())
     }
 
-    /// The values one behind the other along a dim.
+    /// Concatenates the values along a dim.
     ///
     /// # Shapes
-    /// Any dim but 0. Along the last one, the features, all become whole first, and so is the result; along another one
-    /// all take the layout of the first.
+    /// Any dim except 0. Along the last dim, all features are gathered first, and the result is uncut. Along
+    /// another dim, all values are changed to the layout of the first.
     /// # Cost
     /// One copy, and the changes of layout.
     /// # Errors
@@ -131,7 +131,7 @@ impl DTensor {
         self.with_features(self.var().sum_dim(dim)?, self.features(), self.cut())
     }
 
-    /// The mean over a dim between rows and features, likewise.
+    /// The mean over a dim between rows and features, which is removed.
     ///
     /// # Cost
     /// As [`sum_dim`](DTensor::sum_dim).

@@ -157,7 +157,7 @@ impl DTensor {
         Ok(self.like(self.var.add(&other.var)?))
     }
 
-    /// `self - other`, likewise.
+    /// `self - other`, with the layout of `self`.
     ///
     /// # Errors
     /// As [`add`](DTensor::add).
@@ -166,7 +166,7 @@ impl DTensor {
         Ok(self.like(self.var.sub(&other.var)?))
     }
 
-    /// `self * other`, element by element, likewise.
+    /// `self * other`, element by element, with the layout of `self`.
     ///
     /// # Errors
     /// As [`add`](DTensor::add).
@@ -175,7 +175,7 @@ impl DTensor {
         Ok(self.like(self.var.mul(&other.var)?))
     }
 
-    /// `self / other`, element by element, likewise.
+    /// `self / other`, element by element, with the layout of `self`.
     ///
     /// # Errors
     /// As [`add`](DTensor::add).

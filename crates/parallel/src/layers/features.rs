@@ -9,7 +9,7 @@ impl DTensor {
     /// The sum of the features of every row.
     ///
     /// # Shapes
-    /// `self`: rows x inner x features, cut or whole. The result: rows x inner x 1, whole.
+    /// `self`: rows x inner x features, in any cut. The result: rows x inner x 1, uncut.
     /// # Cost
     /// An all-reduce of one number per row over the axis that cuts the features; nothing in backward.
     /// # Errors
@@ -39,7 +39,7 @@ impl DTensor {
     /// Repeats the single feature of every row `features` times, cut by `cut`.
     ///
     /// # Shapes
-    /// `self`: rows x inner x 1, whole. The result: rows x inner x features, of that layout.
+    /// `self`: rows x inner x 1, uncut. The result: rows x inner x features, in that layout.
     /// # Cost
     /// Nothing in forward; in backward an all-reduce of one number per row over the axis that cuts the result.
     /// # Errors
@@ -103,9 +103,9 @@ impl DTensor {
     /// The softmax over each run of `size` features, such as the scores of one head.
     ///
     /// # Cost
-    /// None where each rank holds whole runs; otherwise the features become whole first.
+    /// None if each rank holds complete runs; otherwise the features are gathered first.
     /// # Errors
-    /// [`Error::Invalid`] when the features are no whole number of runs; those of the collective.
+    /// [`Error::Invalid`] if the features are not a whole number of runs; those of the collective.
     pub fn softmax_runs(&self, size: usize) -> Result<DTensor> {
         if size == 0 || !self.features().is_multiple_of(size) {
             let found = format!("{} features", self.features());

@@ -100,12 +100,12 @@ impl DTensor {
     /// The mean cross-entropy of these logits with their targets, over the rows of the global batch.
     ///
     /// # Shapes
-    /// `self`: rows x inner x classes, cut by X or redistributed to be; `targets`: rows x inner, u32, with `u32::MAX` for
-    /// those that do not count (the mean divides by all). Columns from `classes` on are padding.
+    /// `self`: rows x inner x classes, cut by X or redistributed so. `targets`: rows x inner, u32, with
+    /// `u32::MAX` for those that do not count (the mean divides by all). Columns from `classes` on are padding.
     /// # Cost
-    /// Three numbers a row, gathered over X in forward; nothing in backward.
+    /// Three numbers per row, gathered over X in forward; nothing in backward.
     /// # Errors
-    /// [`Error::Invalid`] when the number of targets is not that of rows; those of the collective.
+    /// [`Error::Invalid`] if the number of targets differs from the number of rows; those of the collective.
     pub fn cross_entropy(self, targets: &Tensor, classes: usize) -> Result<Loss> {
         let scale = 1.0 / (self.pass().num_rows() * inner(&self)?) as f64;
         cross_entropy(self, targets, classes, scale)
@@ -134,12 +134,12 @@ fn scaled(x: &Tensor, factor: f64) -> Result<Tensor> {
 /// `scale` times the sum over rows of the cross-entropy of their logits with their targets.
 ///
 /// # Shapes
-/// `logits`: rows x vocabulary/X; taken over, and overwritten by its gradient in backward. `targets`: rows, u32, with
-/// `u32::MAX` for rows that do not count. Columns from `vocabulary` on are padding.
+/// `logits`: rows x vocabulary/X; consumed, and overwritten by its gradient in backward. `targets`: rows, u32,
+/// with `u32::MAX` for rows that do not count. Columns from `vocabulary` on are padding.
 /// # Cost
-/// Three numbers a row, gathered over X in forward; nothing in backward.
+/// Three numbers per row, gathered over X in forward; nothing in backward.
 /// # Errors
-/// [`Error::Invalid`] when the number of targets is not that of rows; those of the collective.
+/// [`Error::Invalid`] if the number of targets differs from the number of rows; those of the collective.
 pub fn cross_entropy(
     logits: DTensor,
     targets: &Tensor,

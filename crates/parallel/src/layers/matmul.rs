@@ -7,11 +7,11 @@ impl DTensor {
     /// For each row and head, the matmul of two matrices: weights by values.
     ///
     /// # Shapes
-    /// `self`: rows x m x (heads * k). `other`: rows x k x (heads * n). The result: rows x m x (heads * n), with
-    /// `heads` 1 for one product per row. Features cut by an axis stay cut where each of its ranks holds whole heads, and
-    /// `other` takes the layout of `self`; otherwise both become whole.
+    /// `self`: rows x m x (heads * k). `other`: rows x k x (heads * n). The result: rows x m x (heads * n);
+    /// with `heads` 1, one matmul per row. Cut features stay cut if each rank of the axis holds complete heads,
+    /// and `other` is changed to the layout of `self`. Otherwise both are gathered.
     /// # Cost
-    /// One batched product, with more than one head a copy of each matrix, and the changes of layout.
+    /// One batched matmul, a copy of each matrix if there is more than one head, and the changes of layout.
     /// # Errors
     /// [`Error::Invalid`] when shapes do not fit; those of the collectives.
     pub fn matmul(&self, other: &DTensor, heads: usize) -> Result<DTensor> {

@@ -6,8 +6,8 @@
 //! once more over Z.
 //!
 //! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`,
-//! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `recompute`; then what authors of models write layers of:
-//! `features`, `rows`, `dims`, `choose`, `product`.
+//! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `recompute`; then the operations from which
+//! model authors write layers: `features`, `rows`, `dims`, `choose`, `matmul`.
 
 pub mod attention;
 mod choose;

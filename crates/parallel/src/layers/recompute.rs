@@ -12,7 +12,7 @@ pub type Block = Rc<dyn Fn(&Pass, Vec<DTensor>) -> Result<Vec<DTensor>>>;
 /// Applies `block`, and keeps only its inputs for the backward pass.
 ///
 /// # Cost
-/// The block's forward a second time, with its collectives, when backward reaches it.
+/// A second forward of the block, with its collectives, when backward reaches it.
 /// # Errors
 /// Those of the block.
 pub fn recompute(pass: &Pass, entering: &[DTensor], block: Block) -> Result<Vec<DTensor>> {

@@ -10,8 +10,8 @@ impl DTensor {
     /// The same value with its features cut by `to`, or in full; `place` names the caller in the report.
     ///
     /// # Cost
-    /// Nothing where the layout is that already. From an axis of several ranks, an all-gather of the features over it;
-    /// then a local cut. Backward does the same the other way.
+    /// None if the layout is already right. From an axis of several ranks, an all-gather of the features over
+    /// it, and then a local cut. Backward does the reverse.
     /// # Errors
     /// Those of the collective.
     pub fn redistribute(&self, to: Option<Axis>, place: &str) -> Result<DTensor> {

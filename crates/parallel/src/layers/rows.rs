@@ -9,10 +9,10 @@ impl DTensor {
     /// Adds a parameter of one dim to every row.
     ///
     /// # Shapes
-    /// `row`: features, cut as the features are or replicated. `self` and the result: rows x inner x features, cut by the
-    /// axis that cuts `row`, and as they are where none does.
+    /// `row`: features, either cut like the features or replicated. `self` and the result: rows x inner x
+    /// features, cut by the axis that cuts `row`, or as before if none does.
     /// # Cost
-    /// In backward, an all-reduce of `row` where it is replicated and the features are cut.
+    /// In backward, an all-reduce of `row` if it is replicated and the features are cut.
     /// # Errors
     /// [`Error::Invalid`] for another shape, and a parameter that Z cuts; those of the collectives.
     pub fn add_row(&self, row: &Parameter) -> Result<DTensor> {
@@ -25,7 +25,7 @@ impl DTensor {
     /// # Shapes
     /// As [`add_row`](DTensor::add_row).
     /// # Cost
-    /// As there; the row is repeated in memory of the size of the result.
+    /// As there; the row is repeated in memory as large as the result.
     /// # Errors
     /// As there.
     pub fn mul_row(&self, row: &Parameter) -> Result<DTensor> {
@@ -38,8 +38,8 @@ impl DTensor {
     /// # Shapes
     /// `factor`: 1, replicated. `self` and the result: any, of the same layout.
     /// # Cost
-    /// The factor is repeated in memory of the size of the result. In backward, an all-reduce of one number over the axis
-    /// that cuts the features.
+    /// The factor is repeated in memory as large as the result. In backward, an all-reduce of one number over
+    /// the axis that cuts the features.
     /// # Errors
     /// [`Error::Invalid`] for a parameter of more elements or one that is cut; those of the collective.
     pub fn scale_by(&self, factor: &Parameter) -> Result<DTensor> {

@@ -5,7 +5,7 @@ use fascicle_parallel::{Context, Result, Settings};
 use grid::{AxisOrder, Grid};
 use tensor::Device;
 
-/// Runs `body` on every rank of a grid, and gives what they returned.
+/// Runs `body` on every rank of a grid, and returns the results.
 pub fn on<T: Send + 'static>(
     degrees: &str,
     body: impl Fn(&Context) -> Result<T> + Send + Sync + 'static,

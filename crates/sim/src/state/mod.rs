@@ -51,7 +51,7 @@ impl Shared {
     }
 }
 
-/// What work takes.
+/// The cost of work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cost {
     /// Seconds of the device.

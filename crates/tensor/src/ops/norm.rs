@@ -25,7 +25,7 @@ pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) ->
 /// # Shapes
 /// `x`: rows x columns. The result: rows x 2, of the accumulator type.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) when `x` has another size than the shape says.
+/// [`Error::Invalid`](hal::Error::Invalid) if the size of `x` does not match the shape.
 pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
     check(shape, x)?;
     let out = Tensor::empty(x.device(), x.dtype().accumulator(), &[shape.rows, 2])?;

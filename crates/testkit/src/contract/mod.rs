@@ -2,7 +2,7 @@
 //! f64.
 //!
 //! `contract_tests!(open)` makes the tests of one vendor, where `open` opens the device of a rank by its
-//! number. Each subject has a file: `memory`, `order`, `products`, `kernels`, `layers`, `collectives`.
+//! number. Each subject has a file: `memory`, `order`, `matmuls`, `kernels`, `layers`, `collectives`.
 //!
 //! A vendor whose buffers hold no values does all the same work; where a test would compare a number, the
 //! vendor must refuse to return one.

@@ -119,7 +119,7 @@ pub enum Error {
     Tokenizer {
         /// Its name or file.
         name: String,
-        /// What it said.
+        /// The reason.
         reason: String,
     },
     /// A setting is invalid.

@@ -24,7 +24,7 @@ pub struct Volume {
     pub axis: Axis,
     /// How the bytes move.
     pub operation: Operation,
-    /// What they are.
+    /// What the bytes are.
     pub subject: Subject,
     /// Number of collectives or messages.
     pub calls: u64,

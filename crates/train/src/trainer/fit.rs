@@ -7,7 +7,7 @@ use std::time::Instant;
 /// A step that [`Trainer::fit`] has done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepDone {
-    /// What it gave.
+    /// The result of the step.
     pub result: StepResult,
     /// Wall-clock seconds on this rank, including the making of its batch.
     pub seconds: f64,

@@ -63,12 +63,13 @@ impl Trainer {
     /// rank writes the shards that it alone, or it first, holds.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] on every rank when one of them cannot write; nothing that was whole before is touched.
+    /// [`Error::Checkpoint`] on every rank if one of them cannot write; existing complete checkpoints are not
+    /// touched.
     pub fn save(&self, dir: impl AsRef<Path>) -> Result<PathBuf> {
         self.save_with(dir.as_ref(), KEPT, &Attached::default())
     }
 
-    /// As [`save`](Trainer::save), keeping the `keep` newest, with what the program attaches.
+    /// As [`save`](Trainer::save), but keeps the `keep` newest, and stores the program's attachments.
     ///
     /// # Errors
     /// As there.

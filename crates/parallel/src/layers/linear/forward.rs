@@ -12,9 +12,10 @@ use tensor::{ReduceOp, Result, Tensor, Var, ops, ops::UnaryOp};
 /// Applies layers of one kind that read the same features, such as queries, keys and values.
 ///
 /// # Shapes
-/// `x`: rows x in/axis, redistributed first where it is cut otherwise. Each result: rows x out/axis.
+/// `x`: rows x in/axis, redistributed first if it has another cut. Each result: rows x out/axis.
 /// # Cost
-/// Per layer, the table on top of the [module](super); the gradient of `x` is summed locally and reduced once.
+/// Per layer, the table at the top of the [module](super); the gradient of `x` is summed locally and reduced
+/// once.
 /// # Errors
 /// [`Error::Invalid`] when features do not fit a weight; those of the collectives.
 pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
@@ -46,8 +47,8 @@ pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
 /// # Shapes
 /// As [`linear`].
 /// # Cost
-/// As there. Where the contracted axis has one rank, bias and GELU are part of the product if the device's library can
-/// do that; otherwise they follow the reduction.
+/// As there. If the contracted axis has one rank, bias and GELU are part of the GEMM where the device's library
+/// supports that; otherwise they follow the reduction.
 /// # Errors
 /// As [`linear`].
 pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {

@@ -3,14 +3,14 @@
 //! | step | operation | axis, of a normal layer | elements of the whole buffer |
 //! |---|---|---|---|
 //! | forward 1 | all-gather W | Z | k n / (Gx Gy) |
-//! | forward 2 | local product | - | |
+//! | forward 2 | local GEMM | - | |
 //! | forward 3 | all-reduce of partial Y | Y | m n / (Gz Gdata Gx) |
 //! | backward 1 | all-gather W again, unless kept | Z | k n / (Gx Gy) |
 //! | backward 2 | dX = dY W^T, all-reduce | X | m k / (Gz Gdata Gy) |
 //! | backward 3 | dW = X^T dY, reduce-scatter | Z | k n / (Gx Gy) |
 //!
-//! A transposed layer swaps X and Y. With Gx alone this is Megatron-LM's 1D scheme, with Gz alone fully sharded
-//! weights. Source: arXiv:2502.08145, section V; arXiv:2305.13525.
+//! A transposed layer swaps X and Y. With only Gx this is Megatron-LM's 1D scheme; with only Gz the weights are
+//! fully sharded. Source: arXiv:2502.08145, section V; arXiv:2305.13525.
 
 mod backward;
 mod forward;

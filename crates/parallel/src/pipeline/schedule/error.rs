@@ -14,9 +14,9 @@ pub enum ScheduleError {
     Invalid {
         /// The function that refused.
         operation: &'static str,
-        /// What it was given.
+        /// The value it was given.
         found: String,
-        /// What it takes.
+        /// The values it accepts.
         needed: String,
     },
     /// A name that is not a schedule.
@@ -57,7 +57,7 @@ pub enum ScheduleError {
     Missing {
         /// The stage.
         stage: usize,
-        /// What it lacks.
+        /// The missing action.
         action: Action,
         /// The other end of the message.
         waiting: Option<(usize, Action)>,

@@ -13,11 +13,11 @@ pub struct Span {
     pub rank: usize,
     /// The stream, such as `compute` or `tensor communication`.
     pub stream: String,
-    /// What was done.
+    /// The name of the work.
     pub name: String,
     /// Start, in microseconds on a clock that all ranks of the trace share.
     pub start_us: f64,
-    /// How long.
+    /// Its duration.
     pub duration_us: f64,
     /// Additional data, such as bytes or the micro-batch.
     pub args: BTreeMap<String, Arg>,

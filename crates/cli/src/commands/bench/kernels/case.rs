@@ -151,7 +151,7 @@ fn sets_for(held: usize) -> usize {
 /// Makes operands on a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Maker<'a> {
-    /// Where.
+    /// The device.
     pub(super) device: &'a Device,
     /// Type of activations and weights.
     pub(super) dtype: DType,
