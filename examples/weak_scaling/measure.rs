@@ -36,7 +36,7 @@ pub fn row(row: &Row, planned: &Point, steps: u64) -> Result<Option<Point>> {
     let run = planned
         .run
         .as_ref()
-        .ok_or("the planned point says nothing of its grid")?;
+        .ok_or("the planned point has no grid")?;
     let candidate = run.candidate()?;
     let config = candidate.config(&request);
     let asked = request.clone();

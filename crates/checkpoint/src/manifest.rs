@@ -117,7 +117,7 @@ impl Manifest {
                 (parts.next(), parts.next()),
                 (Some(Component::Normal(_)), None)
             ) {
-                return Err(format!("file {:?} is not beside it", file.name));
+                return Err(format!("file {:?} is not in its folder", file.name));
             }
         }
         self.tensors.iter().try_for_each(|(name, tensor)| {
@@ -259,7 +259,7 @@ mod tests {
             changed(&|m| m.format = 2),
             "manifest.json has format 2, this program reads 1"
         );
-        let beside = "manifest.json is damaged: file \"../a\" is not beside it";
+        let beside = "manifest.json is damaged: file \"../a\" is not in its folder";
         assert_eq!(changed(&|m| m.files[0].name = "../a".into()), beside);
         let leaves = "manifest.json is damaged: tensor w: a piece leaves the tensor or shard-00000.safetensors (79 bytes)";
         assert_eq!(changed(&|m| m.files[0].bytes = 79), leaves);

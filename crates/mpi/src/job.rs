@@ -53,7 +53,7 @@ impl Job {
         let first = |fault: Fault| failure(&fault, 0, "");
         if !raw::start().map_err(first)? {
             let reason = format!(
-                "{} gives less than MPI_THREAD_MULTIPLE, which collectives beside compute need",
+                "{} provides less than MPI_THREAD_MULTIPLE, which overlapping collectives need",
                 raw::library()
             );
             return Err(first(Fault {

@@ -276,7 +276,7 @@ impl Parameter {
             .into_iter()
             .find(|axis| cut_by(axis) && Some(*axis) != x.cut())
         {
-            let found = format!("a parameter cut by {axis} beside {x:?}");
+            let found = format!("a parameter cut by {axis} with {x:?}");
             let needed = "features cut by the same axis, and none of the parameter's dims by z";
             return Err(Error::invalid(&self.0.name, found, needed));
         }

@@ -69,11 +69,11 @@ pub(crate) fn out_of_reach(request: &Request) -> String {
         .find(|count| fits(&with_devices(request, *count)))
     {
         Some(count) if count == request.devices => {
-            format!("{told} as that grid; another grid of as many does")
+            format!("{told} with that grid; another grid of the same size fits")
         }
-        Some(count) => format!("{told}; the smallest count that does is {count}"),
+        Some(count) => format!("{told}; the smallest sufficient number is {count}"),
         None => format!(
-            "{told}, nor all {} of it",
+            "{told}, nor all {} devices of the machine",
             machine.nodes * machine.devices_per_node
         ),
     }
@@ -145,7 +145,7 @@ mod tests {
         };
         let told = out_of_reach(&fixed);
         assert!(
-            told.contains("; the smallest count that does is "),
+            told.contains("; the smallest sufficient number is "),
             "{told}"
         );
         assert_eq!(told, out_of_reach(&request));
@@ -156,7 +156,7 @@ mod tests {
         };
         let told = out_of_reach(&lopsided);
         assert!(
-            told.ends_with("as that grid; another grid of as many does"),
+            told.ends_with("with that grid; another grid of the same size fits"),
             "{told}"
         );
     }

@@ -341,7 +341,10 @@ impl Communicator {
         if !whole.overlaps(&part) || place == part {
             return Ok(());
         }
-        let found = format!("a part of {} elements elsewhere in the whole", part.len);
+        let found = format!(
+            "a part of {} elements at another place in the full tensor",
+            part.len
+        );
         let needed = "disjoint tensors, or the part in its own place".into();
         Err(self.refuse(operation, found, needed))
     }

@@ -47,7 +47,7 @@ impl Device {
         mut work: impl FnMut() -> Result<T, E>,
     ) -> Result<(Recording, T), E> {
         if self.0.recorded.borrow().is_some() || self.0.tracer.borrow().is_some() {
-            let needed = "neither another one nor a trace at the same time";
+            let needed = "no other recording and no trace at the same time";
             return Err(Error::invalid("recorded work", "a recording", needed).into());
         }
         *self.0.recorded.borrow_mut() = Some(Rc::default());
@@ -108,7 +108,7 @@ impl Device {
         match self.0.recorded.borrow().is_some() {
             true => Err(Error::invalid(
                 operation,
-                "a copy of the host within recorded work",
+                "a copy by the host within recorded work",
                 "work of the device alone",
             )),
             false => Ok(()),

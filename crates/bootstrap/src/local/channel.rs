@@ -109,7 +109,7 @@ impl Channel {
         loop {
             let round = rounds
                 .get(&sequence)
-                .expect("a bug in Fascicle: a round goes only when all have left");
+                .expect("a bug in Fascicle: a round is removed only after all have left");
             let outcome = match ready(round) {
                 Some(parts) => Some(Ok(parts)),
                 None => verdict(round).err().map(Err),

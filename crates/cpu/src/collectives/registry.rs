@@ -55,7 +55,7 @@ fn check(join: &Join) -> Result<()> {
         return Err(Error::invalid(
             "join",
             format!("rank {rank} of {} with {size} ranks", join.label),
-            "a rank of it",
+            "a rank of the group",
         ));
     }
     if join.id.0.starts_with(b"cpu") && !join.id.0.starts_with(&mark(std::process::id())) {

@@ -34,7 +34,7 @@ impl Round {
         self.outcome
             .get_or_init(|| Ok(Work::new(calls)))
             .as_ref()
-            .expect("a bug: a round of which everyone has come was refused")
+            .expect("a bug: a round at which all members have arrived was refused")
     }
 
     /// Ends the gathering without work.
@@ -42,7 +42,7 @@ impl Round {
         let set = self.outcome.set(Err(error));
         debug_assert!(
             set.is_ok(),
-            "a bug: a round of which everyone has come was refused"
+            "a bug: a round at which all members have arrived was refused"
         );
     }
 

@@ -163,7 +163,7 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
     ///
     /// # Safety
     /// As [`multiply`].
-    #[allow(clippy::too_many_arguments, reason = "a product has these")]
+    #[allow(clippy::too_many_arguments, reason = "a GEMM has these")]
     unsafe fn strip(
         &self,
         [m, n, k]: [usize; 3],

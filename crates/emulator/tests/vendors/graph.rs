@@ -76,13 +76,13 @@ fn what_cannot_be_recorded_is_told_and_the_device_goes_on() {
     let error = fails(&|| x.to_vec::<f32>().map(drop));
     assert_eq!(
         error,
-        "to_vec: a copy of the host within recorded work, needs work of the device alone"
+        "to_vec: a copy by the host within recorded work, needs work of the device alone"
     );
     let error = fails(&|| x.upload(&[1f32; COUNT]));
     assert!(error.starts_with("upload: a copy of the host"), "{error}");
     let error = fails(&|| device.record(|| x.fill(2.0)).map(drop));
     assert!(
-        error.ends_with("needs neither another one nor a trace at the same time"),
+        error.ends_with("needs no other recording and no trace at the same time"),
         "{error}"
     );
     assert_eq!(x.to_vec::<f32>(), Ok(vec![1.0; COUNT]));

@@ -113,7 +113,7 @@ impl DTensor {
         let mut dims = vec![Vec::new(); self.tensor().shape().len().max(2)];
         dims[0] = vec![Axis::Data, Axis::Z];
         *dims.last_mut().expect("two dims at least") = self.cut.into_iter().collect();
-        Layout::cut(dims).expect("X or Y beside Data and Z cut once each")
+        Layout::cut(dims).expect("X or Y, Data and Z cut once each")
     }
 
     /// The same value in another pass over the same rows: the backward half of this pass.

@@ -166,7 +166,7 @@ impl Program {
                 Error::invalid(
                     operation,
                     format!("no wire {name}"),
-                    "one, as its routes say",
+                    "one, as declared by its routes",
                 )
             })?;
             live.put(number, tensor);
@@ -178,7 +178,7 @@ impl Program {
                 Err(Error::invalid(
                     format!("segment {segment}"),
                     found,
-                    "a route for each wire that it gives",
+                    "a route for each wire that it returns",
                 ))
             }
         }

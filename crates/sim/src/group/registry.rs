@@ -32,7 +32,7 @@ pub(crate) fn join(shared: &Arc<Shared>, join: Join) -> Result<Box<dyn Communica
     let size = join.members.len();
     if join.rank >= size {
         let found = format!("rank {} of {} with {size} ranks", join.rank, join.label);
-        return Err(Error::invalid("join", found, "a rank of it"));
+        return Err(Error::invalid("join", found, "a rank of the group"));
     }
     let live = live_members(shared, &join.members);
     let shape = shared.costs.group(&join.members);

@@ -84,7 +84,7 @@ pub fn concat(parts: &[&Tensor], dim: usize) -> Result<Tensor> {
         shape
     };
     if let Some(other) = parts.iter().find(|part| others(part) != others(first)) {
-        let found = format!("{other:?} behind {first:?} along dim {dim}");
+        let found = format!("{other:?} after {first:?} along dim {dim}");
         return Err(Error::invalid("concat", found, "all other dims equal"));
     }
     let sizes = parts.iter().map(|part| part.shape()[dim]);

@@ -134,7 +134,7 @@ pub enum Error {
     },
     /// A request exceeds the batch.
     #[error(
-        "data: {operation}: sequences {start}..{end} asked for, the global batch holds {global_batch}"
+        "data: {operation}: found sequences {start}..{end}, the global batch holds {global_batch}"
     )]
     BatchRange {
         /// The call.

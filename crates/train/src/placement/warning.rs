@@ -30,7 +30,7 @@ fn warning_of(exposed: &[(Axis, u64)], grid: &Grid, mapping: &Mapping) -> Option
         false => format!("{axis}={largest} or less would fit a node"),
     };
     Some(format!(
-        "mapping: {} of {} groups of axis {axis} ({degree} ranks, {} a step that nothing hides) span up to {} nodes of {ranks} ranks; {way_out}",
+        "mapping: {} of {} groups of axis {axis} ({degree} ranks, {} per step that nothing hides) span up to {} nodes of {ranks} ranks; {way_out}",
         span.across,
         span.groups,
         Bytes(bytes as usize),

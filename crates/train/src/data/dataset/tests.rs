@@ -147,7 +147,7 @@ fn a_range_outside_the_batch_is_refused() {
     let error = data.batch(0, 4..9).unwrap_err().to_string();
     assert_eq!(
         error,
-        "data: batch: sequences 4..9 asked for, the global batch holds 8"
+        "data: batch: found sequences 4..9, the global batch holds 8"
     );
     assert!(data.validation_batch(0, 9..9).is_err());
     assert!(data.batch(0, 8..8).unwrap().inputs.is_empty());

@@ -96,7 +96,7 @@ fn unmeasured(path: &Path, cores: usize) -> Machine {
             columns: 1,
             speed: 1.0,
         }],
-        half_depth: Quantity::measured(1.0, "the points say more"),
+        half_depth: Quantity::measured(1.0, "the points are more precise"),
         variants: Vec::new(),
         points: Vec::new(),
         in_step: None,
