@@ -68,8 +68,9 @@ losses() { grep -oE '"loss":[0-9]+\.[0-9]{3}' "$1/metrics.jsonl"; }
 train --vendor cpu --out "$dir/cpu"
 for vendor in cuda rocm; do
   for collectives in library staged; do
-    FASCICLE_PRODUCTS=$dir/$vendor.txt FASCICLE_COLLECTIVES=$collectives \
-      train --vendor "$vendor" --out "$dir/$vendor-$collectives"
+    train --vendor "$vendor" --out "$dir/$vendor-$collectives" \
+      --set device.matmul_choices="$dir/$vendor.txt" --set device.collectives=$collectives
+    grep -q "collectives = \"$collectives\"" "$dir/$vendor-$collectives/config.toml" || fail "$collectives is not recorded"
     grep -q ' as-stored$\| turn-[ab]$' "$dir/$vendor.txt" || fail "$vendor: no ways to products were written"
     case $collectives in library) by='by [NR]CCL 2' ;; staged) by='by staged copies' ;; esac
     grep -q "device .*$vendor: .*collectives $by" "$dir/log" || fail "the report does not say: collectives $by"

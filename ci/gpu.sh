@@ -123,9 +123,9 @@ if $rehearse; then
   large=(--layers 1 --hidden 64 --heads 1 --context 16 --vocabulary 128 --batch 2)
   small=("${large[@]}") tiny=("${large[@]}")
 fi
-with_choices() { FASCICLE_PRODUCTS=$out/products.txt program "$@"; }
-staged() { FASCICLE_COLLECTIVES=staged program "$@"; }
-separate() { FASCICLE_EPILOGUES=separate program "$@"; }
+with_choices() { program "$@" --matmul-choices "$out/matmuls.txt"; }
+staged() { program "$@" --collectives staged; }
+separate() { program "$@" --epilogues separate; }
 
 # PyTorch computes the same, alternating with us, so that a device that slows down slows both; rehearsed on the
 # processor.

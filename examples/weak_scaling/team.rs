@@ -38,8 +38,7 @@ pub fn run<T: Send + 'static>(
         let ranks = local::run(local::Options::new(ranks), move |world| {
             let options = OpenOptions {
                 ordinal: world.local_rank(),
-                threads: 1,
-                transport: None,
+                ..OpenOptions::default()
             };
             body(&world, &Device::new((driver.open)(options)?)?)
         });
@@ -51,6 +50,7 @@ pub fn run<T: Send + 'static>(
             ordinal,
             threads,
             transport: Some(processes.transport()?),
+            ..OpenOptions::default()
         };
         body(&world, &Device::new((driver.open)(options)?)?)
     });

@@ -4,7 +4,7 @@ use crate::{
     failure::{Failure, Outcome},
     launcher,
 };
-use hal::{Driver, OpenOptions, VendorId, driver};
+use hal::{DeviceSettings, Driver, OpenOptions, VendorId, driver};
 
 /// The value of `--vendor`.
 pub(crate) fn named(name: &str) -> Result<VendorId, String> {
@@ -21,9 +21,13 @@ pub(crate) fn preferred(drivers: &[Driver]) -> Outcome<Driver> {
     driver::usable(drivers).map_err(Failure::run)
 }
 
-/// A description of this process's device of that vendor, as a rank with `threads` threads sees it.
-pub(crate) fn described(driver: Driver, threads: usize) -> Outcome<String> {
-    let device = (driver.open)(own(threads)?).map_err(|error| match error {
+/// A description of this process's device of that vendor, as a rank with `threads` threads and these settings sees it.
+pub(crate) fn described(
+    driver: Driver,
+    threads: usize,
+    settings: DeviceSettings,
+) -> Outcome<String> {
+    let device = (driver.open)(own(threads, settings)?).map_err(|error| match error {
         hal::Error::Invalid { .. } if driver.vendor == VendorId::CPU => Failure::usage(error),
         _ => Failure::run(error),
     })?;
@@ -36,12 +40,12 @@ pub(crate) fn described(driver: Driver, threads: usize) -> Outcome<String> {
 
 // The options with which this process's first rank opens its device; in a job of processes it is the only
 // rank.
-fn own(threads: usize) -> Outcome<OpenOptions> {
+fn own(threads: usize, settings: DeviceSettings) -> Outcome<OpenOptions> {
     let Some(processes) = launcher::processes() else {
         return Ok(OpenOptions {
-            ordinal: 0,
             threads,
-            transport: None,
+            settings,
+            ..OpenOptions::default()
         });
     };
     let place = processes.join().map_err(Failure::run)?;
@@ -50,5 +54,6 @@ fn own(threads: usize) -> Outcome<OpenOptions> {
         ordinal: place.local_rank,
         threads,
         transport,
+        settings,
     })
 }

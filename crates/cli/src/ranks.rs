@@ -5,7 +5,7 @@ use crate::{
     launcher,
 };
 use bootstrap::World;
-use hal::Driver;
+use hal::{DeviceSettings, Driver};
 use job::Job;
 use std::time::Duration;
 use tensor::Device;
@@ -27,6 +27,12 @@ impl Team {
         }
     }
 
+    /// The team, with these choices about its devices.
+    pub(crate) fn with_device(mut self, settings: DeviceSettings) -> Team {
+        self.job = self.job.device_settings(settings);
+        self
+    }
+
     /// The team that a configuration requests.
     pub(crate) fn of(config: &train::Config) -> Outcome<Team> {
         let parallel = &config.parallel;
@@ -39,7 +45,8 @@ impl Team {
                 "parallel.timeout_s: found {found}, needs a number of seconds above 0"
             ))
         };
-        let mut team = Team::new(config.grid()?.world_size(), parallel.threads);
+        let mut team = Team::new(config.grid()?.world_size(), parallel.threads)
+            .with_device(config.device.settings());
         team.job = team.job.timeout(timeout.ok_or_else(refuse)?);
         Ok(team)
     }

@@ -12,6 +12,8 @@ pub fn driver() -> Driver {
                 ordinal,
                 threads,
                 transport,
+                // Its collectives and matmuls have one implementation each.
+                settings: _,
             } = options;
             open(Options {
                 threads,

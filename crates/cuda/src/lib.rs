@@ -19,7 +19,7 @@ use hal::{Driver, VendorId};
 pub fn driver() -> Driver {
     Driver {
         vendor: VendorId::CUDA,
-        open: |options| open(gpu::Options::from_environment(&options)?),
+        open: |options| open(gpu::Options::of(options)),
         probe: || gpu::probe("CUDA", tables()),
     }
 }

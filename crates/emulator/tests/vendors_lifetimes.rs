@@ -2,8 +2,8 @@
 //! with streams that start late. Freed memory is NaN there at once, so a reader that is forgotten shows.
 
 use fascicle_emulator as emulator;
-use gpu::{Collectives, Options};
-use hal::{AbortSignal, GroupId, Join};
+use gpu::Options;
+use hal::{AbortSignal, CollectiveBackend, GroupId, Join};
 use std::{
     sync::{Arc, OnceLock, mpsc},
     thread,
@@ -14,18 +14,18 @@ use testkit::contract::Open;
 
 const LIBRARY: [(&str, Open); 2] = [
     ("cuda", |ordinal| {
-        cuda::open(options(ordinal, Collectives::Library))
+        cuda::open(options(ordinal, CollectiveBackend::Library))
     }),
     ("rocm", |ordinal| {
-        rocm::open(options(ordinal, Collectives::Library))
+        rocm::open(options(ordinal, CollectiveBackend::Library))
     }),
 ];
 const STAGED: [(&str, Open); 2] = [
     ("cuda", |ordinal| {
-        cuda::open(options(ordinal, Collectives::Staged))
+        cuda::open(options(ordinal, CollectiveBackend::Staged))
     }),
     ("rocm", |ordinal| {
-        rocm::open(options(ordinal, Collectives::Staged))
+        rocm::open(options(ordinal, CollectiveBackend::Staged))
     }),
 ];
 const MIB: usize = 1 << 20;
@@ -38,7 +38,7 @@ const SMALL_WORKS: usize = 30;
 /// Much longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn options(ordinal: usize, collectives: Collectives) -> Options {
+fn options(ordinal: usize, collectives: CollectiveBackend) -> Options {
     Options {
         ordinal,
         collectives,

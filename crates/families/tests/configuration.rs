@@ -90,3 +90,40 @@ fn the_counted_work_is_that_of_the_sizes() {
         );
     }
 }
+
+#[test]
+fn choices_about_the_device_are_recorded_and_checked() {
+    let text = "[device]\ncollectives = \"staged\"\nepilogues = \"separate\"\nmatmul_choices = \"runs/m.txt\"\n";
+    let config = parse(text).unwrap();
+    let settings = config.device.settings();
+    assert_eq!(settings.collectives.name(), "staged");
+    assert_eq!(settings.epilogues.name(), "separate");
+    assert_eq!(settings.matmul_choices, Some("runs/m.txt".into()));
+    let written = config.to_toml().unwrap();
+    assert!(written.contains(text), "{written}");
+    let json = serde_json::to_value(&config).unwrap();
+    assert_eq!(Config::from_json(json, &families()).unwrap(), config);
+
+    let refused = |line: &str| {
+        parse(&format!("[device]\n{line}\n"))
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        refused("collectives = \"stage\""),
+        "line 2: device.collectives: found `stage`, needs library or staged"
+    );
+    assert_eq!(
+        refused("epilogues = \"none\""),
+        "line 2: device.epilogues: found `none`, needs fused or separate"
+    );
+    assert_eq!(
+        refused("matmul_choice = \"m.txt\""),
+        "line 2: found `matmul_choice`, which does not exist here; did you mean `matmul_choices`?"
+    );
+    let nameless = parse("[device]\nmatmul_choices = \"\"\n[model]\nvocabulary = 256\n").unwrap();
+    assert_eq!(
+        nameless.check().unwrap_err().to_string(),
+        "device.matmul_choices: found ``, needs the name of a file"
+    );
+}

@@ -1,7 +1,7 @@
 //! A device as one rank drives it.
 
 use crate::{
-    Collectives, Epilogues, Options, collectives,
+    Options, collectives,
     context::{Context, vendor},
     event::Clock,
     kernels::GpuKernels,
@@ -11,8 +11,9 @@ use crate::{
 };
 use hal::lock;
 use hal::{
-    Blas, Capabilities, Communicator, DType, Device, DeviceId, Error, GroupId, Join, Kernels,
-    Memory, RawBuffer, Result, Stream, StreamKind,
+    Blas, Capabilities, CollectiveBackend, Communicator, DType, Device, DeviceId,
+    EpiloguePlacement, Error, GroupId, Join, Kernels, Memory, RawBuffer, Result, Stream,
+    StreamKind,
 };
 use std::sync::{Arc, Mutex};
 
@@ -55,7 +56,7 @@ pub fn open(
 
 // Staged ranks may outnumber the devices; others have one each, unless they begin again with the first.
 fn placed(id: DeviceId, options: &Options, count: usize, visible: &str) -> Result<usize> {
-    let wraps = options.wraps || options.collectives == Collectives::Staged;
+    let wraps = options.wraps || options.collectives == CollectiveBackend::Staged;
     match options.ordinal {
         ordinal if ordinal < count => Ok(ordinal),
         ordinal if wraps && count > 0 => Ok(ordinal % count),
@@ -76,7 +77,7 @@ fn placed(id: DeviceId, options: &Options, count: usize, visible: &str) -> Resul
 fn capabilities(
     context: &Context,
     ordinal: usize,
-    collectives: Collectives,
+    collectives: CollectiveBackend,
 ) -> Result<Capabilities> {
     let Properties {
         name,
@@ -156,8 +157,8 @@ unsafe impl Device for Gpu {
 
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
         self.context.check()?;
-        let queued =
-            kind == StreamKind::Communication && self.options.collectives == Collectives::Staged;
+        let queued = kind == StreamKind::Communication
+            && self.options.collectives == CollectiveBackend::Staged;
         Ok(Arc::new(GpuStream::new(
             &self.context,
             &self.clock,
@@ -167,13 +168,13 @@ unsafe impl Device for Gpu {
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {
-        let tuning = self.options.products.as_deref().map(|path| {
+        let tuning = self.options.matmul_choices.as_deref().map(|path| {
             Ok(Tuning {
                 choices: Choices::open(path)?,
                 module: self.load_kernels()?.module().clone(),
             })
         });
-        let fuses = self.options.epilogues == Epilogues::Fused;
+        let fuses = self.options.epilogues == EpiloguePlacement::Fused;
         Ok(Arc::new(GpuBlas::new(
             &self.context,
             tuning.transpose()?,
@@ -192,8 +193,8 @@ unsafe impl Device for Gpu {
     fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
         self.context.check()?;
         match self.options.collectives {
-            Collectives::Library => collectives::join_library(&self.context, join),
-            Collectives::Staged => {
+            CollectiveBackend::Library => collectives::join_library(&self.context, join),
+            CollectiveBackend::Staged => {
                 collectives::join_staged(&self.context, self.load_kernels()?.module(), join)
             }
         }
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
     use hal::VendorId;
 
-    fn place(ordinal: usize, collectives: Collectives, count: usize) -> Result<usize> {
+    fn place(ordinal: usize, collectives: CollectiveBackend, count: usize) -> Result<usize> {
         let id = DeviceId {
             vendor: VendorId::CUDA,
             ordinal,
@@ -224,12 +225,16 @@ mod tests {
 
     #[test]
     fn staged_ranks_share_devices_and_others_do_not() {
-        assert_eq!(place(5, Collectives::Staged, 2), Ok(1));
-        assert_eq!(place(1, Collectives::Library, 2), Ok(1));
-        let error = place(5, Collectives::Library, 2).unwrap_err().to_string();
+        assert_eq!(place(5, CollectiveBackend::Staged, 2), Ok(1));
+        assert_eq!(place(1, CollectiveBackend::Library, 2), Ok(1));
+        let error = place(5, CollectiveBackend::Library, 2)
+            .unwrap_err()
+            .to_string();
         let text = "open cuda:5: 2 devices (as CUDA_VISIBLE_DEVICES allows), numbered from 0, needs device 5";
         assert_eq!(error, text);
-        let error = place(0, Collectives::Staged, 0).unwrap_err().to_string();
+        let error = place(0, CollectiveBackend::Staged, 0)
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "open cuda:0: no device, needs device 0");
     }
 

@@ -27,4 +27,4 @@ mod wait;
 pub use device::open;
 pub use driver::{no_device, probe, refused};
 pub use objects::objects;
-pub use options::{Collectives, Epilogues, Options};
+pub use options::Options;

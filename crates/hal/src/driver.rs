@@ -1,6 +1,6 @@
 //! How a program finds the vendors that it carries and their devices, and chooses among them.
 
-use crate::{Device, Error, Result, Transport, VendorId};
+use crate::{Device, DeviceSettings, Error, Result, Transport, VendorId};
 use std::{env, sync::Arc};
 
 /// The options with which a device is opened.
@@ -13,6 +13,20 @@ pub struct OpenOptions {
     /// How a device whose memory is host memory reaches ranks of other processes; `None` while all ranks are
     /// threads of this one. Devices with their own network ignore it.
     pub transport: Option<Arc<dyn Transport>>,
+    /// Choices that change its numbers; it ignores those that it does not have.
+    pub settings: DeviceSettings,
+}
+
+impl Default for OpenOptions {
+    /// The first device, one thread, no other processes.
+    fn default() -> OpenOptions {
+        OpenOptions {
+            ordinal: 0,
+            threads: 1,
+            transport: None,
+            settings: DeviceSettings::default(),
+        }
+    }
 }
 
 /// A vendor that a program carries.

@@ -30,6 +30,7 @@ pub mod kernel;
 pub mod lock;
 pub mod operand;
 pub mod random;
+pub mod settings;
 pub mod stream;
 pub mod transport;
 
@@ -46,5 +47,6 @@ pub use exchange::Exchange;
 pub use kernel::{Kernel, Kernels};
 pub use lock::lock;
 pub use operand::{Access, Operand};
+pub use settings::{CollectiveBackend, DeviceSettings, EpiloguePlacement};
 pub use stream::{Event, Recording, Stream, StreamKind};
 pub use transport::{Transfer, Transport, Work};

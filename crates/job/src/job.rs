@@ -7,7 +7,7 @@ use bootstrap::{
     processes,
 };
 use grid::{AxisOrder, Degrees, Grid};
-use hal::{Driver, Error, OpenOptions, Transport, VendorId, driver};
+use hal::{DeviceSettings, Driver, Error, OpenOptions, Transport, VendorId, driver};
 use parallel::{Context, Settings};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, fmt::Display, sync::Arc, time::Duration};
@@ -35,6 +35,7 @@ pub struct Job {
     threads: usize,
     timeout: Duration,
     settings: Settings,
+    device_settings: DeviceSettings,
 }
 
 impl Job {
@@ -50,6 +51,7 @@ impl Job {
             threads: 1,
             timeout: Options::DEFAULT_TIMEOUT,
             settings: Settings::default(),
+            device_settings: DeviceSettings::default(),
         }
     }
 
@@ -112,6 +114,21 @@ impl Job {
     /// Uses these settings of the layers.
     pub fn settings(mut self, settings: Settings) -> Job {
         self.settings = settings;
+        self
+    }
+
+    /// With these choices about each rank's device, which change its numbers.
+    ///
+    /// ```
+    /// use fascicle_job::Job;
+    /// use hal::{CollectiveBackend, DeviceSettings};
+    ///
+    /// let collectives = CollectiveBackend::Staged;
+    /// let job = Job::new([cpu::driver()]).device_settings(DeviceSettings { collectives, ..Default::default() });
+    /// # assert_eq!(job.num_ranks(), Ok(1));
+    /// ```
+    pub fn device_settings(mut self, settings: DeviceSettings) -> Job {
+        self.device_settings = settings;
         self
     }
 
@@ -192,13 +209,14 @@ impl Job {
     {
         let (ranks, launched) = (self.num_ranks().map_err(not_started)?, self.launched()?);
         let driver = self.driver().map_err(not_started)?;
-        let threads = self.threads;
+        let (threads, settings) = (self.threads, self.device_settings.clone());
         let open = move |world: &World, transport: Option<Arc<dyn Transport>>| {
             let ordinal = world.local_rank();
             Device::new((driver.open)(OpenOptions {
                 ordinal,
                 threads,
                 transport,
+                settings: settings.clone(),
             })?)
         };
         let Some(processes) = launched else {

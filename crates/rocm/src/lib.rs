@@ -17,7 +17,7 @@ use hal::{Driver, VendorId};
 pub fn driver() -> Driver {
     Driver {
         vendor: VendorId::ROCM,
-        open: |options| open(gpu::Options::from_environment(&options)?),
+        open: |options| open(gpu::Options::of(options)),
         probe: || gpu::probe("ROCm", tables()),
     }
 }

@@ -74,8 +74,7 @@ fn a_vendor_from_elsewhere_computes() -> Result<()> {
     let found = driver::carried(Some(MINE), &[cpu::driver(), mine()])?;
     let options = OpenOptions {
         ordinal: 2,
-        threads: 1,
-        transport: None,
+        ..OpenOptions::default()
     };
     let device = Device::new((driver::usable(&found)?.open)(options)?)?;
     let x = Tensor::full(&device, DType::F32, &[3], 1.5)?;

@@ -158,10 +158,10 @@ impl Generate {
         config.parallel.grid = degrees;
         // The machine of the training run may not be this one.
         config.parallel.machine = None;
-        Ok(Team::new(
-            ranks,
-            self.threads
-                .unwrap_or_else(|| launcher::threads_each(ranks)),
-        ))
+        // The matmuls of one sequence are not those that training has timed.
+        config.device.matmul_choices = None;
+        let threads = || launcher::threads_each(ranks);
+        let team = Team::new(ranks, self.threads.unwrap_or_else(threads));
+        Ok(team.with_device(config.device.settings()))
     }
 }

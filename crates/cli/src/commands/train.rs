@@ -74,7 +74,8 @@ impl Train {
         if self.plan {
             config = planned(registry, config, self.machine.as_deref())?;
         }
-        let described = device::described(driver, config.parallel.threads)?;
+        let described =
+            device::described(driver, config.parallel.threads, config.device.settings())?;
         match self.explain {
             true => self.explain(driver, config, opened),
             false => self.train(driver, described, config, opened),
@@ -100,6 +101,10 @@ impl Train {
         Team::of(&early)?.check_number()?;
         let here = std::env::current_dir()
             .map_err(|error| Failure::run(format!("current folder: {error}")))?;
+        // The run may be resumed from another folder.
+        if let Some(path) = &mut config.device.matmul_choices {
+            *path = here.join(&path);
+        }
         let source = corpus::source(&mut config, self.resume.is_some(), &here)?;
         let opened = corpus::open(&mut config, &source)?;
         config.check()?;

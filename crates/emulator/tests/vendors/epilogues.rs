@@ -3,8 +3,8 @@
 //! That their numbers are right is the contract suite's part.
 
 use crate::{CUDA, ROCM};
-use gpu::{Epilogues, Options};
-use hal::{Batch, DType, Epilogue, Gemm, Matrix, RawSlice, Result};
+use gpu::Options;
+use hal::{Batch, DType, Epilogue, EpiloguePlacement, Gemm, Matrix, RawSlice, Result};
 
 type Open = fn(Options) -> Result<std::sync::Arc<dyn hal::Device>>;
 
@@ -76,7 +76,7 @@ fn the_library_takes_what_it_can() {
             way.vendor
         );
         let separate = Options {
-            epilogues: Epilogues::Separate,
+            epilogues: EpiloguePlacement::Separate,
             ..Options::default()
         };
         assert!(

@@ -21,27 +21,27 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Copy)]
 struct Way {
     vendor: &'static str,
-    collectives: gpu::Collectives,
+    collectives: hal::CollectiveBackend,
     open: testkit::contract::Open,
 }
 
 const CUDA: Way = Way {
     vendor: "cuda",
-    collectives: gpu::Collectives::Library,
+    collectives: hal::CollectiveBackend::Library,
     open: |ordinal| cuda(ordinal, false),
 };
 const CUDA_STAGED: Way = Way {
-    collectives: gpu::Collectives::Staged,
+    collectives: hal::CollectiveBackend::Staged,
     open: |ordinal| cuda(ordinal, true),
     ..CUDA
 };
 const ROCM: Way = Way {
     vendor: "rocm",
-    collectives: gpu::Collectives::Library,
+    collectives: hal::CollectiveBackend::Library,
     open: |ordinal| rocm(ordinal, false),
 };
 const ROCM_STAGED: Way = Way {
-    collectives: gpu::Collectives::Staged,
+    collectives: hal::CollectiveBackend::Staged,
     open: |ordinal| rocm(ordinal, true),
     ..ROCM
 };
@@ -56,17 +56,17 @@ fn rocm(ordinal: usize, staged: bool) -> Result<Arc<dyn Device>> {
 
 fn options(ordinal: usize, staged: bool) -> gpu::Options {
     let collectives = if staged {
-        gpu::Collectives::Staged
+        hal::CollectiveBackend::Staged
     } else {
-        gpu::Collectives::Library
+        hal::CollectiveBackend::Library
     };
     let wraps = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
     gpu::Options {
         ordinal,
         collectives,
         wraps,
-        products: None,
-        epilogues: gpu::Epilogues::Fused,
+        matmul_choices: None,
+        epilogues: hal::EpiloguePlacement::Fused,
     }
 }
 

@@ -26,7 +26,7 @@ fn file(vendor: &str) -> PathBuf {
 fn options(ordinal: usize, vendor: &str) -> Options {
     Options {
         ordinal,
-        products: Some(file(vendor)),
+        matmul_choices: Some(file(vendor)),
         ..Options::default()
     }
 }

@@ -3,18 +3,18 @@
 mod library;
 mod staged;
 
-use crate::{
-    Collectives, context::Context, driver::library_version, kernels::Module, table::Tables,
-};
-use hal::{Communicator, Error, GroupId, Join, Result};
+use crate::{context::Context, driver::library_version, kernels::Module, table::Tables};
+use hal::{CollectiveBackend, Communicator, Error, GroupId, Join, Result};
 use std::sync::Arc;
 
 /// Who carries the collectives, for the start-up report.
-pub(crate) fn description(tables: &Tables, collectives: Collectives) -> String {
+pub(crate) fn description(tables: &Tables, collectives: CollectiveBackend) -> String {
     match (collectives, &tables.collectives) {
-        (Collectives::Staged, _) => "staged copies within this process".into(),
-        (Collectives::Library, Ok((name, table))) => format!("{name} {}", library_version(table)),
-        (Collectives::Library, Err(missing)) => {
+        (CollectiveBackend::Staged, _) => "staged copies within this process".into(),
+        (CollectiveBackend::Library, Ok((name, table))) => {
+            format!("{name} {}", library_version(table))
+        }
+        (CollectiveBackend::Library, Err(missing)) => {
             format!("no library ({} not found)", missing.library)
         }
     }
@@ -24,10 +24,10 @@ pub(crate) fn description(tables: &Tables, collectives: Collectives) -> String {
 ///
 /// # Errors
 /// [`Error::Invalid`] without the library; [`Error::Vendor`].
-pub(crate) fn create_group(context: &Context, collectives: Collectives) -> Result<GroupId> {
+pub(crate) fn create_group(context: &Context, collectives: CollectiveBackend) -> Result<GroupId> {
     let (tag, id) = match collectives {
-        Collectives::Library => (LIBRARY, library::create_id(context)?),
-        Collectives::Staged => (STAGED, staged::create_id()),
+        CollectiveBackend::Library => (LIBRARY, library::create_id(context)?),
+        CollectiveBackend::Staged => (STAGED, staged::create_id()),
     };
     Ok(GroupId([vec![tag], id].concat()))
 }
@@ -63,7 +63,7 @@ fn id(join: &Join, tag: u8) -> Result<&[u8]> {
         _ => Err(Error::invalid(
             format!("join {} (rank {})", join.label, join.members[join.rank]),
             "an id that was made for other collectives",
-            "the same FASCICLE_COLLECTIVES on all ranks",
+            "the same `device.collectives` on all ranks",
         )),
     }
 }

@@ -110,7 +110,7 @@ impl Choices {
 fn unusable(path: &Path, error: &std::io::Error) -> Error {
     let found = format!("{}: {error}", path.display());
     Error::invalid(
-        "FASCICLE_PRODUCTS",
+        "device.matmul_choices",
         found,
         "a file that can be read, or made",
     )
@@ -125,7 +125,7 @@ fn parse(text: &str, place: &str) -> Result<BTreeMap<Named, Variant>> {
         else {
             let found = format!("`{line}` in line {} of {place}", number + 1);
             let needed = "types, transposes, three sizes and a variant: `bf16 bf16 tn 1024 4096 2048 turn-a`";
-            return Err(Error::invalid("FASCICLE_PRODUCTS", found, needed));
+            return Err(Error::invalid("device.matmul_choices", found, needed));
         };
         by_product.entry(product).or_insert(variant);
     }
@@ -194,7 +194,7 @@ mod tests {
         fs::write(&path, "bf16 bf16 tn 1 8 8 turn-a\nhello\n").unwrap();
         let error = Choices::open(&path).unwrap_err().to_string();
         assert!(
-            error.starts_with("FASCICLE_PRODUCTS: `hello` in line 2 of "),
+            error.starts_with("device.matmul_choices: `hello` in line 2 of "),
             "{error}"
         );
     }

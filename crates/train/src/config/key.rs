@@ -10,6 +10,7 @@ use crate::{
     optimiser::RateSchedule,
 };
 use grid::Degrees;
+use hal::{CollectiveBackend, EpiloguePlacement};
 use parallel::{Hierarchical, Positions, pipeline::ScheduleKind};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -89,6 +90,8 @@ values! {
     RateSchedule => "`cosine`, `linear` or `constant`",
     OrderMode => "`random` or `epoch`",
     TokenType => "`u16` or `u32`",
+    CollectiveBackend => "`library` or `staged`",
+    EpiloguePlacement => "`fused` or `separate`",
     TokenizerChoice => "`bytes`, `characters`, `{ file = PATH }` or `{ ids = NUMBER }`",
 }
 
@@ -124,12 +127,20 @@ macro_rules! section {
     (
         $(#[$attribute:meta])*
         pub struct $section:ident {
-            $($(#[doc = $meaning:literal])+ $visibility:vis $field:ident: $values:ty,)*
+            $(
+                $(#[doc = $meaning:literal])+
+                $(#[serde($($serde:tt)*)])*
+                $visibility:vis $field:ident: $values:ty,
+            )*
         }
     ) => {
         $(#[$attribute])*
         pub struct $section {
-            $($(#[doc = $meaning])+ $visibility $field: $values,)*
+            $(
+                $(#[doc = $meaning])+
+                $(#[serde($($serde)*)])*
+                $visibility $field: $values,
+            )*
         }
 
         impl $crate::config::Section for $section {
@@ -177,6 +188,13 @@ mod tests {
         }
     }
 
+    // Types of the seam, which know no serde.
+    fn read_word<T: Values + std::str::FromStr>() {
+        for word in T::values().split('`').skip(1).step_by(2) {
+            assert!(word.parse::<T>().is_ok(), "{word}");
+        }
+    }
+
     #[test]
     fn the_parser_takes_the_values_that_the_table_names() {
         read::<bool>();
@@ -192,5 +210,7 @@ mod tests {
         read::<OrderMode>();
         read::<TokenType>();
         read::<TokenizerChoice>();
+        read_word::<CollectiveBackend>();
+        read_word::<EpiloguePlacement>();
     }
 }

@@ -1,5 +1,6 @@
 //! What a run is asked to be: one value, read from TOML, checked before anything runs.
 
+mod device;
 mod key;
 mod order;
 mod overlap;
@@ -7,6 +8,7 @@ mod parse;
 mod sections;
 pub mod suggest;
 
+pub use device::DeviceConfig;
 pub use key::{Key, Section, Values};
 pub use order::OrderChoice;
 pub use overlap::{OverlapNames, overlap_from_names};
@@ -34,6 +36,8 @@ pub struct Config {
     pub training: TrainingConfig,
     /// Grid, schedule, overlap, threads.
     pub parallel: ParallelConfig,
+    /// Choices about each rank's device that change its numbers.
+    pub device: DeviceConfig,
 }
 
 impl Config {
@@ -45,6 +49,7 @@ impl Config {
             data: DataConfig::default(),
             training: TrainingConfig::default(),
             parallel: ParallelConfig::default(),
+            device: DeviceConfig::default(),
         }
     }
 
@@ -84,7 +89,7 @@ impl Config {
 
     /// The keys of every table but `[model]`, whose keys are its family's ([`Families::keys`]): the name of the table, empty
     /// for the keys above all tables, with its keys.
-    pub fn keys() -> [(&'static str, Vec<Key>); 4] {
+    pub fn keys() -> [(&'static str, Vec<Key>); 5] {
         #[derive(Serialize)]
         struct Above {
             seed: u64,
@@ -95,6 +100,7 @@ impl Config {
             ("data", DataConfig::keys()),
             ("training", TrainingConfig::keys()),
             ("parallel", ParallelConfig::keys()),
+            ("device", DeviceConfig::keys()),
         ]
     }
 
@@ -234,6 +240,7 @@ impl Config {
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         self.training.check()?;
+        self.device.check()?;
         self.grid()?;
         self.check_graph()?;
         self.machine()?;

@@ -1,6 +1,6 @@
 //! TOML to a configuration, with a hint for a misspelt key.
 
-use super::{Config, DataConfig, ParallelConfig, TrainingConfig, suggest::nearest};
+use super::{Config, DataConfig, DeviceConfig, ParallelConfig, TrainingConfig, suggest::nearest};
 use crate::{Error, Families, Result};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
@@ -18,6 +18,7 @@ struct Sections {
     data: DataConfig,
     training: TrainingConfig,
     parallel: ParallelConfig,
+    device: DeviceConfig,
 }
 
 pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
@@ -27,6 +28,7 @@ pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
         data,
         training,
         parallel,
+        device,
         ..
     } = sections;
     let model = families.read(text)?;
@@ -36,6 +38,7 @@ pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
         data,
         training,
         parallel,
+        device,
     })
 }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 use bootstrap::World;
 use clap::Args;
-use hal::{Counts, Driver, GroupId, Join, error::Bytes};
+use hal::{CollectiveBackend, Counts, DeviceSettings, Driver, GroupId, Join, error::Bytes};
 use parallel::Operation;
 use serde::Serialize;
 use std::{path::PathBuf, time::Instant};
@@ -54,6 +54,9 @@ pub(crate) struct Collectives {
     /// Sizes of the whole buffers; by default 1 KiB to 64 MiB
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     bytes: Vec<usize>,
+    /// Backend that runs the collectives: library or staged
+    #[arg(long, value_name = "BACKEND", default_value_t)]
+    collectives: CollectiveBackend,
     /// Also measure groups of every kind, and write the times into a machine's description
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -80,12 +83,17 @@ impl Collectives {
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
         let driver = device::preferred(drivers)?;
         let sizes = self.sizes()?;
-        output::note(&device::described(driver, self.threads)?);
+        let settings = DeviceSettings {
+            collectives: self.collectives,
+            ..DeviceSettings::default()
+        };
+        output::note(&device::described(driver, self.threads, settings.clone())?);
         if let Some(path) = &self.save {
             launcher::once(|| file::check(path).map(|()| path.clone()))?;
         }
         let saves = self.save.is_some();
-        let lines = Team::new(self.ranks(), self.threads).run(driver, move |world, device| {
+        let team = Team::new(self.ranks(), self.threads).with_device(settings);
+        let lines = team.run(driver, move |world, device| {
             let group = join(world, device)?;
             let cases = OPERATIONS
                 .iter()
@@ -279,6 +287,7 @@ mod tests {
             ranks: Some(ranks),
             threads: 1,
             bytes: bytes.into(),
+            collectives: CollectiveBackend::Library,
             save: None,
             json: false,
         }

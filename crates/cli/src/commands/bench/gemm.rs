@@ -10,7 +10,7 @@ use crate::{
     ranks::Team,
 };
 use clap::Args;
-use hal::{Driver, random::Key};
+use hal::{DeviceSettings, Driver, random::Key};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use tensor::{
@@ -88,7 +88,11 @@ impl Gemm {
                 "bench gemm: found a size of 0, needs at least 1",
             ));
         }
-        output::note(&device::described(driver, threads)?);
+        output::note(&device::described(
+            driver,
+            threads,
+            DeviceSettings::default(),
+        )?);
         let (products, dtype) = (self.products(), self.precision.dtype());
         let lines = Team::new(1, threads).run(driver, move |_, device| {
             products

@@ -86,7 +86,8 @@ impl Step {
     pub(crate) fn run(&self, registry: &Registry) -> Outcome {
         let driver = device::preferred(&registry.drivers)?;
         let config = workload::config(&registry.families, &self.sizes, &self.running, self.steps)?;
-        let described = device::described(driver, config.parallel.threads)?;
+        let described =
+            device::described(driver, config.parallel.threads, config.device.settings())?;
         output::note(&format!(
             "grid {}, each rank {described}",
             config.parallel.grid

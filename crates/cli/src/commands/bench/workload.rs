@@ -5,13 +5,13 @@ use crate::{
     overrides::precisions,
 };
 use grid::Degrees;
-use hal::random::Key;
+use hal::{CollectiveBackend, EpiloguePlacement, random::Key};
 use parallel::{Batch, pipeline::ScheduleKind};
-use std::ops::Range;
+use std::{ops::Range, path::PathBuf};
 use train::{
     Config, Families, ModelConfig, Trainer,
     architecture::Text,
-    config::{OverlapNames, Precision, TrainingConfig, overlap_from_names},
+    config::{DeviceConfig, OverlapNames, Precision, TrainingConfig, overlap_from_names},
     data,
     optimiser::RateSchedule,
 };
@@ -83,6 +83,15 @@ pub(super) struct Running {
         default_value = "all"
     )]
     overlap: Vec<String>,
+    /// Backend that runs the collectives: library or staged
+    #[arg(long, value_name = "BACKEND", default_value_t)]
+    collectives: CollectiveBackend,
+    /// Where a bias and GELU are computed: fused (in the matmul) or separate
+    #[arg(long, value_name = "PLACE", default_value_t)]
+    epilogues: EpiloguePlacement,
+    /// File of the fastest variant of each matmul; the first step writes it if it does not exist
+    #[arg(long, value_name = "FILE")]
+    matmul_choices: Option<PathBuf>,
 }
 
 /// The configuration, checked: AdamW at a constant rate, no clipping.
@@ -118,6 +127,11 @@ pub(super) fn config(
     (parallel.grid, parallel.threads, parallel.schedule) =
         (running.grid, running.threads, running.schedule);
     parallel.overlap = OverlapNames(overlap);
+    config.device = DeviceConfig {
+        collectives: running.collectives,
+        epilogues: running.epilogues,
+        matmul_choices: running.matmul_choices.clone(),
+    };
     config.check()?;
     Ok(config)
 }

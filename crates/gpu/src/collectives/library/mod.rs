@@ -44,7 +44,7 @@ fn table(context: &Context) -> Result<&Nccl> {
     match &context.tables.collectives {
         Ok((_, table)) => Ok(table),
         Err(missing) => {
-            let needed = "the library, or FASCICLE_COLLECTIVES=staged for ranks of one process";
+            let needed = "the library, or `device.collectives` = staged for ranks of one process";
             Err(Error::invalid("collectives", missing.to_string(), needed))
         }
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 use case::{Case, Maker, Measured};
 use clap::Args;
-use hal::Driver;
+use hal::{DeviceSettings, Driver};
 use serde::Serialize;
 use tensor::{DType, Device, Tensor, ops};
 use train::config::Precision;
@@ -93,7 +93,11 @@ impl Kernels {
         let driver = device::preferred(drivers)?;
         let threads = self.threads.unwrap_or_else(machine::cores);
         self.check()?;
-        output::note(&device::described(driver, threads)?);
+        output::note(&device::described(
+            driver,
+            threads,
+            DeviceSettings::default(),
+        )?);
         let (sizes, dtype, repetitions) = (self.sizes, self.precision.dtype(), self.repetitions);
         let lines = Team::new(1, threads).run(driver, move |_, device| {
             measure(device, sizes, dtype, repetitions)

@@ -119,11 +119,7 @@ fn every_kernel_has_a_name_of_its_own() {
 // On the CPU, because the counts come from the tensors themselves.
 #[test]
 fn each_operand_moves_once_and_an_updated_one_twice() {
-    let options = hal::OpenOptions {
-        ordinal: 0,
-        threads: 1,
-        transport: None,
-    };
+    let options = hal::OpenOptions::default();
     let device = Device::new((cpu::driver().open)(options).unwrap()).unwrap();
     let maker = Maker {
         device: &device,

@@ -13,6 +13,7 @@ mod step;
 
 use crate::{Registry, device, failure::Outcome, machine as host, output};
 use grid::machine::{Attention, Device, GemmModel, Launch, Links, Machine, Quantity, gemm::Tile};
+use hal::DeviceSettings;
 use std::{collections::BTreeMap, path::Path};
 
 /// The largest number of ranks in a job of one host for which groups are measured.
@@ -28,7 +29,7 @@ pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
     let cores = host::cores().min(MOST_RANKS);
     output::note(&format!(
         "measuring {} with {cores} ranks at a time; it takes about a minute",
-        device::described(driver, 1)?
+        device::described(driver, 1, DeviceSettings::default())?
     ));
     let mut machine = unmeasured(path, cores);
     gemms::measure(driver, cores, &mut machine)?;

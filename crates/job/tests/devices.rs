@@ -1,0 +1,33 @@
+//! Every rank's device is opened with what the job was given.
+
+use fascicle_job::Job;
+use hal::{CollectiveBackend, DeviceSettings, Driver, EpiloguePlacement, Error, OpenOptions};
+use std::sync::{Arc, Mutex};
+
+static OPENED: Mutex<Vec<(usize, usize, DeviceSettings)>> = Mutex::new(Vec::new());
+
+fn open(options: OpenOptions) -> hal::Result<Arc<dyn hal::Device>> {
+    let seen = (options.ordinal, options.threads, options.settings.clone());
+    OPENED.lock().unwrap().push(seen);
+    (cpu::driver().open)(options)
+}
+
+#[test]
+fn settings_reach_every_device() {
+    let driver = Driver {
+        open,
+        ..cpu::driver()
+    };
+    let settings = DeviceSettings {
+        collectives: CollectiveBackend::Staged,
+        epilogues: EpiloguePlacement::Separate,
+        matmul_choices: Some("matmuls.txt".into()),
+    };
+    let job = Job::new([driver]).ranks(2).grid("x=2").unwrap();
+    let job = job.threads(1).device_settings(settings.clone());
+    let ranks = job.run(|context| Ok::<_, Error>(context.world().rank()));
+    assert_eq!(ranks, Ok(vec![0, 1]));
+    let mut opened = OPENED.lock().unwrap().clone();
+    opened.sort_by_key(|(ordinal, ..)| *ordinal);
+    assert_eq!(opened, [(0, 1, settings.clone()), (1, 1, settings)]);
+}

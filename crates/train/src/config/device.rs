@@ -1,0 +1,72 @@
+//! The section `device`: choices about each rank's device that change the numbers of a run.
+
+use crate::{Error, Result};
+use hal::{CollectiveBackend, DeviceSettings, EpiloguePlacement};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+crate::section! {
+/// Choices about each rank's device that change the numbers of a run. A device without such a choice ignores the key: the
+/// CPU and simulated devices ignore all three.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeviceConfig {
+    /// The backend that runs the collectives: `library` (NCCL or RCCL) or `staged`.
+    #[serde(with = "by_name")]
+    pub collectives: CollectiveBackend,
+    /// Where a bias, and GELU behind it, are computed: `fused` (in the matmul) or `separate`.
+    #[serde(with = "by_name")]
+    pub epilogues: EpiloguePlacement,
+    /// The file of the fastest variant of each matmul, which the first step writes if it does not exist; none means that
+    /// every matmul runs as it is stored.
+    pub matmul_choices: Option<PathBuf>,
+}
+}
+
+impl DeviceConfig {
+    /// What is wrong with the values.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a file without a name.
+    pub fn check(&self) -> Result<()> {
+        match &self.matmul_choices {
+            Some(path) if path.file_name().is_none() => Err(Error::Config(format!(
+                "device.matmul_choices: found `{}`, needs the name of a file",
+                path.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// What devices are opened with.
+    pub fn settings(&self) -> DeviceSettings {
+        DeviceSettings {
+            collectives: self.collectives,
+            epilogues: self.epilogues,
+            matmul_choices: self.matmul_choices.clone(),
+        }
+    }
+}
+
+// Values of the seam, which knows no serde, by their words.
+mod by_name {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::{fmt::Display, str::FromStr};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        value: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let word = String::deserialize(deserializer)?;
+        word.parse()
+            .map_err(|error| D::Error::custom(format_args!("device.{error}")))
+    }
+}
