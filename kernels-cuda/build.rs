@@ -4,9 +4,9 @@ fn main() {
     kernels::build(&kernels::Vendor {
         name: "NVIDIA",
         program: "nvcc",
-        compiler: "FASCICLE_NVCC",
-        root: ("CUDA_HOME", "/usr/local/cuda"),
-        architectures: ("FASCICLE_CUDA_ARCHS", "80;90"),
+        compiler: kernels::variables::NVCC,
+        root: (kernels::variables::CUDA_HOME, "/usr/local/cuda"),
+        architectures: (kernels::variables::CUDA_ARCHITECTURES, "80;90"),
         source: "kernels.cu",
         file: ("sm_", ".cubin"),
     });

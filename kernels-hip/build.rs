@@ -4,9 +4,9 @@ fn main() {
     kernels::build(&kernels::Vendor {
         name: "AMD",
         program: "hipcc",
-        compiler: "FASCICLE_HIPCC",
-        root: ("ROCM_PATH", "/opt/rocm"),
-        architectures: ("FASCICLE_HIP_ARCHS", "gfx90a"),
+        compiler: kernels::variables::HIPCC,
+        root: (kernels::variables::ROCM_PATH, "/opt/rocm"),
+        architectures: (kernels::variables::HIP_ARCHITECTURES, "gfx90a"),
         source: "kernels.hip",
         file: ("", ".hsaco"),
     });

@@ -3,6 +3,8 @@
 //! A program without MPI that is started eight times would run eight separate trainings, each believing that it
 //! is the only one. It checks here first, and explains itself instead.
 
+use hal::environment::{Variable, table};
+
 /// How this process was started, as far as the environment shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
@@ -37,25 +39,25 @@ pub struct LaunchedMany {
 /// variables too.
 ///
 /// `SLURM_NTASKS` is not among them: it is also set for a batch script, which runs once whatever its value.
-const LAUNCHERS: [(&str, &str, &str); 5] = [
+const LAUNCHERS: [(Variable, Variable, &str); 5] = [
     (
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_RANK",
+        table::OPEN_MPI_SIZE,
+        table::OPEN_MPI_RANK,
         "mpirun (Open MPI)",
     ),
     (
-        "MV2_COMM_WORLD_SIZE",
-        "MV2_COMM_WORLD_RANK",
+        table::MVAPICH_SIZE,
+        table::MVAPICH_RANK,
         "mpirun (MVAPICH2)",
     ),
-    ("PMI_SIZE", "PMI_RANK", "mpirun or srun (PMI)"),
-    ("FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
+    (table::PMI_SIZE, table::PMI_RANK, "mpirun or srun (PMI)"),
+    (table::FLUX_SIZE, table::FLUX_RANK, "flux run"),
+    (table::SLURM_SIZE, table::SLURM_RANK, "srun"),
 ];
 
 /// How this process was started.
 pub fn detect() -> Surroundings {
-    detect_in(|name| std::env::var(name).ok())
+    detect_in(|variable| variable.read())
 }
 
 /// Refuses to run in one of several processes that were started together; for programs without MPI.
@@ -82,13 +84,13 @@ fn refuse(surroundings: Surroundings) -> Result<(), LaunchedMany> {
     }
 }
 
-fn detect_in(get: impl Fn(&str) -> Option<String>) -> Surroundings {
-    let number = |name: &str| get(name)?.trim().parse::<usize>().ok();
+fn detect_in(get: impl Fn(&Variable) -> Option<String>) -> Surroundings {
+    let number = |variable: &Variable| get(variable)?.trim().parse::<usize>().ok();
     // A shell on a terminal of the job (`srun --pty bash`, `salloc`) has Slurm's variables, and the same number
     // from Slurm's PMI, but is not one of several processes.
-    let of_terminal = get("SLURM_PTY_PORT").and_then(|_| number("SLURM_STEP_NUM_TASKS"));
-    let counted = |variable: &str, beside: &str| {
-        let of_slurm = matches!(variable, "PMI_SIZE" | "SLURM_STEP_NUM_TASKS");
+    let of_terminal = get(&table::SLURM_TERMINAL).and_then(|_| number(&table::SLURM_SIZE));
+    let counted = |variable: &Variable, beside: &Variable| {
+        let of_slurm = [table::PMI_SIZE, table::SLURM_SIZE].contains(variable);
         get(beside)
             .and(number(variable))
             .filter(|&processes| !(of_slurm && of_terminal == Some(processes)))
@@ -96,13 +98,13 @@ fn detect_in(get: impl Fn(&str) -> Option<String>) -> Surroundings {
     let seen = LAUNCHERS
         .into_iter()
         .find_map(|(variable, beside, launcher_name)| {
-            let processes = Some(counted(variable, beside)?);
-            let rank = number(beside);
+            let processes = Some(counted(&variable, &beside)?);
+            let rank = number(&beside);
             Some(Surroundings {
                 processes,
                 rank,
                 launcher_name: Some(launcher_name),
-                variable: Some(variable),
+                variable: Some(variable.name),
             })
         });
     seen.unwrap_or_default()
@@ -113,10 +115,10 @@ mod tests {
     use super::*;
 
     fn under(variables: &[(&str, &str)]) -> Surroundings {
-        detect_in(|name| {
+        detect_in(|variable| {
             variables
                 .iter()
-                .find(|(key, _)| *key == name)
+                .find(|(key, _)| *key == variable.name)
                 .map(|(_, value)| value.to_string())
         })
     }
@@ -124,10 +126,10 @@ mod tests {
     #[test]
     fn sees_each_launcher() {
         for (variable, beside, name) in LAUNCHERS {
-            let seen = under(&[(variable, "8"), (beside, "3")]);
+            let seen = under(&[(variable.name, "8"), (beside.name, "3")]);
             assert_eq!(
                 (seen.processes, seen.rank, seen.launcher_name, seen.variable),
-                (Some(8), Some(3), Some(name), Some(variable))
+                (Some(8), Some(3), Some(name), Some(variable.name))
             );
         }
     }

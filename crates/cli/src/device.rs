@@ -6,13 +6,8 @@ use crate::{
 };
 use hal::{DeviceSettings, Driver, OpenOptions, VendorId, driver};
 
-/// The value of `--vendor`.
-pub(crate) fn named(name: &str) -> Result<VendorId, String> {
-    VendorId::named(name).ok_or_else(|| format!("needs {}", VendorId::NAMES))
-}
-
 /// The candidate vendors: the requested one, or all that the program carries.
-pub(crate) fn chosen(asked: Option<VendorId>, drivers: &[Driver]) -> Outcome<Vec<Driver>> {
+pub(crate) fn chosen(asked: Option<&str>, drivers: &[Driver]) -> Outcome<Vec<Driver>> {
     driver::carried(asked, drivers).map_err(Failure::usage)
 }
 

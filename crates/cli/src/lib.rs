@@ -55,10 +55,9 @@ struct Arguments {
     /// Launcher of the ranks: local (threads) or mpi; defaults to mpi under mpirun or srun, otherwise local
     #[arg(long, global = true, value_name = "NAME", value_parser = launcher::named)]
     launcher: Option<bootstrap::Launcher>,
-    /// Vendor of the devices: cuda, rocm or cpu; defaults to the first of these that this build carries and
-    /// that has a device
-    #[arg(long, global = true, value_name = "NAME", value_parser = device::named)]
-    vendor: Option<hal::VendorId>,
+    /// Vendor of the devices, such as cuda, rocm or cpu; defaults to the first in this build that has a device
+    #[arg(long, global = true, value_name = "NAME")]
+    vendor: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -98,7 +97,7 @@ impl Arguments {
         if let Command::Doctor(doctor) = &self.command {
             return doctor.run(drivers, *processes);
         }
-        let chosen = device::chosen(self.vendor, drivers)?;
+        let chosen = device::chosen(self.vendor.as_deref(), drivers)?;
         launcher::choose(self.launcher, *processes)?;
         self.command.run(&Registry {
             drivers: chosen,

@@ -7,6 +7,7 @@ use crate::{
     output,
 };
 use grid::machine::Machine;
+use hal::environment::table;
 use plan::{Request, search};
 use std::{env, fs, path::PathBuf, time::Duration};
 use train::Config;
@@ -82,9 +83,12 @@ fn at_hand(registry: &Registry, named: Option<&str>) -> Outcome<Machine> {
 }
 
 fn kept() -> PathBuf {
-    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache =
-        cache.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    let cache = table::CACHE_HOME.read_os().map(PathBuf::from);
+    let cache = cache.or_else(|| {
+        table::HOME
+            .read_os()
+            .map(|home| PathBuf::from(home).join(".cache"))
+    });
     cache
         .unwrap_or_else(env::temp_dir)
         .join("fascicle")

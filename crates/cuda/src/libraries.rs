@@ -10,6 +10,7 @@ use crate::{
     },
 };
 use gpu::table::{Blas, Lt, Object, Runtime, Tables};
+use hal::environment::{Variable, table};
 use rccl_sys::{Library, Missing, Nccl, Search};
 use std::sync::{Arc, OnceLock};
 
@@ -44,14 +45,15 @@ pub fn tables() -> Result<Arc<Tables>, String> {
 }
 
 fn load() -> Result<Tables, String> {
-    let roots = [
-        "CUDA_HOME",
-        "CUDA_PATH",
-        "NVHPC_CUDA_HOME",
-        "NCCL_HOME",
-        "/usr/local/cuda",
+    let named = [
+        table::CUDA_HOME,
+        table::CUDA_PATH,
+        table::NVHPC_CUDA_HOME,
+        table::NCCL_HOME,
     ];
-    let search = Search::from_environment("FASCICLE_CUDA_PATH", &roots, &["lib64", "lib"]);
+    let named = named.iter().filter_map(Variable::read_os);
+    let roots = named.chain(["/usr/local/cuda".into()]);
+    let search = Search::of(table::CUDA_LIBRARIES.read_os(), roots, &["lib64", "lib"]);
     let mut found = Vec::new();
     let mut open = |library, names: &[&str]| {
         let opened = Library::open(library, names, &search)?;
@@ -73,9 +75,9 @@ fn load() -> Result<Tables, String> {
             .map(|table| epilogues(&table))
             .map_err(|missing| missing.to_string()),
         collectives: nccl.map(|table| ("NCCL".into(), table)),
-        objects: gpu::objects("FASCICLE_CUDA_OBJECT", embedded())?,
+        objects: gpu::objects(table::CUDA_KERNELS, embedded())?,
         found,
-        visible_devices: "CUDA_VISIBLE_DEVICES",
+        visible_devices: table::CUDA_DEVICES,
     })
 }
 

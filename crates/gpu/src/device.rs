@@ -34,7 +34,7 @@ pub fn open(
         .runtime
         .device_count()
         .map_err(|fault| vendor(id, fault))?;
-    let ordinal = placed(id, &options, count, tables.visible_devices)?;
+    let ordinal = placed(id, &options, count, tables.visible_devices.name)?;
     let context = Context::open(tables, id, ordinal)?;
     accept(&context.properties).map_err(|(found, needed)| {
         Error::invalid(

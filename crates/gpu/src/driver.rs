@@ -111,23 +111,19 @@ fn devices(tables: &Tables) -> Result<Vec<String>, String> {
         .runtime
         .device_count()
         .map_err(|fault| fault.to_string())?;
-    let limit = std::env::var(tables.visible_devices);
-    let limit = limit.map(|value| {
-        Ok(format!(
-            "{}={value} limits the devices",
-            tables.visible_devices
-        ))
-    });
+    let variable = tables.visible_devices;
+    let limit = variable.read();
+    let limit = limit.map(|value| Ok(format!("{}={value} limits the devices", variable.name)));
     (0..count)
         .map(text)
-        .chain((count > 0).then_some(limit.ok()).flatten())
+        .chain((count > 0).then_some(limit).flatten())
         .collect()
 }
 
 fn hidden(tables: &Tables) -> String {
     let variable = tables.visible_devices;
-    match std::env::var(variable) {
-        Ok(value) => format!("no device: {variable}={value} leaves none"),
-        Err(_) => "no device".into(),
+    match variable.read() {
+        Some(value) => format!("no device: {}={value} leaves none", variable.name),
+        None => "no device".into(),
     }
 }

@@ -1,19 +1,20 @@
 //! Code objects of the kernels: embedded ones, or a file of the user's, and which of them a device can run.
 
 use crate::table::{Object, Properties};
+use hal::environment::Variable;
 use std::{borrow::Cow, path::Path};
 
 /// The code objects to choose from: the file that `variable` names, or else the `embedded` ones.
 ///
 /// # Errors
 /// In words, when the file cannot be read.
-pub fn objects(variable: &str, embedded: Vec<Object>) -> Result<Vec<Object>, String> {
-    let Some(path) = std::env::var_os(variable) else {
+pub fn objects(variable: Variable, embedded: Vec<Object>) -> Result<Vec<Object>, String> {
+    let Some(path) = variable.read_os() else {
         return Ok(embedded);
     };
     let path = Path::new(&path);
-    let image =
-        std::fs::read(path).map_err(|error| format!("{variable}={}: {error}", path.display()))?;
+    let image = std::fs::read(path)
+        .map_err(|error| format!("{}={}: {error}", variable.name, path.display()))?;
     Ok(vec![(ANY.into(), Cow::Owned(image))])
 }
 
@@ -104,7 +105,14 @@ mod tests {
     fn a_file_that_is_not_there_says_so() {
         // SAFETY: no other test of this crate reads or writes this variable.
         unsafe { std::env::set_var("FASCICLE_TEST_OBJECT", "/nowhere/kernels.fatbin") };
-        let reason = objects("FASCICLE_TEST_OBJECT", Vec::new()).unwrap_err();
+        let reason = objects(
+            Variable {
+                name: "FASCICLE_TEST_OBJECT",
+                ..hal::environment::table::CUDA_KERNELS
+            },
+            Vec::new(),
+        )
+        .unwrap_err();
         assert!(
             reason.starts_with("FASCICLE_TEST_OBJECT=/nowhere/kernels.fatbin: "),
             "{reason}"

@@ -1,6 +1,6 @@
 //! What a device is opened with.
 
-use hal::{CollectiveBackend, EpiloguePlacement, OpenOptions};
+use hal::{CollectiveBackend, EpiloguePlacement, OpenOptions, environment::table::SHARED_DEVICE};
 use std::path::PathBuf;
 
 /// What a device is opened with.
@@ -27,7 +27,7 @@ impl Options {
     /// sees: a launcher may show each of them its own as number 0. If two of them meet on one, the library says so.
     pub fn of(options: OpenOptions) -> Options {
         let are_processes = options.transport.is_some();
-        let is_shared = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
+        let is_shared = SHARED_DEVICE.read().as_deref() == Some("1");
         Options {
             ordinal: options.ordinal,
             collectives: options.settings.collectives,

@@ -31,16 +31,6 @@ impl VendorId {
     pub const fn name(self) -> &'static str {
         self.0
     }
-
-    /// The names that [`named`](VendorId::named) accepts, as text.
-    pub const NAMES: &str = "cuda, rocm or cpu";
-
-    /// The vendor of this workspace with that name, if a user can select its devices.
-    pub fn named(name: &str) -> Option<VendorId> {
-        [VendorId::CUDA, VendorId::ROCM, VendorId::CPU]
-            .into_iter()
-            .find(|vendor| vendor.name() == name)
-    }
 }
 
 impl fmt::Display for VendorId {

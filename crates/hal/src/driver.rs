@@ -1,7 +1,9 @@
 //! How a program finds the vendors that it carries and their devices, and chooses among them.
 
-use crate::{Device, DeviceSettings, Error, Result, Transport, VendorId};
-use std::{env, sync::Arc};
+use crate::{
+    Device, DeviceSettings, Error, Result, Transport, VendorId, environment::table::VENDOR,
+};
+use std::sync::Arc;
 
 /// The options with which a device is opened.
 #[derive(Clone, Debug)]
@@ -49,44 +51,39 @@ pub struct Probe {
     pub findings: Vec<String>,
 }
 
-/// Names the vendor if no option does.
-pub const VENDOR_VARIABLE: &str = "FASCICLE_VENDOR";
-
-/// The candidate vendors: the requested one, otherwise the one in [`VENDOR_VARIABLE`], otherwise all that the
-/// program carries.
+/// The candidate vendors: the one with the requested name, otherwise the one that `FASCICLE_VENDOR` names, otherwise all
+/// that the program carries.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a vendor that the program does not carry, or that does not exist.
-pub fn carried(asked: Option<VendorId>, drivers: &[Driver]) -> Result<Vec<Driver>> {
+/// [`Error::Invalid`] for a vendor that the program does not carry, with the names of those that it does.
+pub fn carried(asked: Option<&str>, drivers: &[Driver]) -> Result<Vec<Driver>> {
     match asked {
-        Some(vendor) => Ok(vec![carried_one("--vendor", vendor, drivers)?]),
-        None => carried_by(env::var(VENDOR_VARIABLE).ok().as_deref(), drivers),
+        Some(name) => Ok(vec![carried_one("--vendor", name, drivers)?]),
+        None => carried_by(VENDOR.read().as_deref(), drivers),
     }
 }
 
 fn carried_by(variable: Option<&str>, drivers: &[Driver]) -> Result<Vec<Driver>> {
-    let Some(name) = variable.filter(|name| !name.is_empty()) else {
-        return Ok(drivers.to_vec());
-    };
-    let mut carried = drivers.iter().map(|driver| driver.vendor);
-    let vendor = carried
-        .find(|vendor| vendor.name() == name)
-        .or_else(|| VendorId::named(name))
-        .ok_or_else(|| Error::invalid(VENDOR_VARIABLE, format!("found {name}"), VendorId::NAMES))?;
-    Ok(vec![carried_one(VENDOR_VARIABLE, vendor, drivers)?])
+    match variable.filter(|name| !name.is_empty()) {
+        Some(name) => Ok(vec![carried_one(VENDOR.name, name, drivers)?]),
+        None => Ok(drivers.to_vec()),
+    }
 }
 
-fn carried_one(asker: &str, vendor: VendorId, drivers: &[Driver]) -> Result<Driver> {
-    drivers
-        .iter()
-        .find(|driver| driver.vendor == vendor)
-        .copied()
-        .ok_or_else(|| {
-            let (vendor, carried) = (vendor.name(), names(drivers));
-            let needed =
-                format!("one of {carried}: this program was built without the feature `{vendor}`");
-            Error::invalid(asker, format!("found {vendor}"), needed)
-        })
+fn carried_one(asker: &str, name: &str, drivers: &[Driver]) -> Result<Driver> {
+    let mut found = drivers.iter().filter(|driver| driver.vendor.name() == name);
+    found.next().copied().ok_or_else(|| {
+        // Vendors that a feature adds to this workspace's own program.
+        let is_left_out = [VendorId::CUDA, VendorId::ROCM]
+            .iter()
+            .any(|vendor| vendor.name() == name);
+        let why = match is_left_out {
+            true => format!(": this program was built without the feature `{name}`"),
+            false => String::new(),
+        };
+        let needed = format!("one of {}{why}", names(drivers));
+        Error::invalid(asker, format!("found {name}"), needed)
+    })
 }
 
 /// The first of these vendors that can open a device here.
@@ -171,7 +168,7 @@ mod tests {
             Ok(VendorId::CPU)
         );
         for named in [
-            carried(Some(VendorId::ROCM), &two()),
+            carried(Some("rocm"), &two()),
             carried_by(Some("rocm"), &two()),
         ] {
             let error = usable(&named.unwrap()).unwrap_err().to_string();
@@ -187,21 +184,20 @@ mod tests {
     fn a_vendor_from_elsewhere_is_chosen_by_its_name() {
         let mine = driver(VendorId::new("mine"), present);
         let all = [driver(VendorId::ROCM, absent), mine];
-        let found = carried_by(Some("mine"), &all).unwrap();
-        assert_eq!(usable(&found).unwrap().vendor.name(), "mine");
+        for found in [carried(Some("mine"), &all), carried_by(Some("mine"), &all)] {
+            assert_eq!(usable(&found.unwrap()).unwrap().vendor.name(), "mine");
+        }
     }
 
     #[test]
     fn a_vendor_that_is_not_carried_is_named_with_those_that_are() {
-        let error = carried(Some(VendorId::CUDA), &two())
-            .unwrap_err()
-            .to_string();
+        let error = carried(Some("cuda"), &two()).unwrap_err().to_string();
         let text =
             "found cuda, needs one of rocm, cpu: this program was built without the feature `cuda`";
         assert_eq!(error, format!("--vendor: {text}"));
         let error = carried_by(Some("cuda"), &two()).unwrap_err().to_string();
         assert_eq!(error, format!("FASCICLE_VENDOR: {text}"));
         let error = carried_by(Some("gpu"), &two()).unwrap_err().to_string();
-        assert_eq!(error, "FASCICLE_VENDOR: found gpu, needs cuda, rocm or cpu");
+        assert_eq!(error, "FASCICLE_VENDOR: found gpu, needs one of rocm, cpu");
     }
 }

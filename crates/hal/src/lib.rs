@@ -24,6 +24,7 @@ pub mod device;
 pub mod driver;
 pub mod dry;
 pub mod dtype;
+pub mod environment;
 pub mod error;
 pub mod exchange;
 pub mod kernel;

@@ -242,7 +242,10 @@ impl Job {
     /// [`Error::Invalid`] for a vendor that the program does not carry; the findings if no vendor has a device
     /// here.
     pub fn driver(&self) -> hal::Result<Driver> {
-        driver::usable(&driver::carried(self.vendor, &self.drivers)?)
+        driver::usable(&driver::carried(
+            self.vendor.map(VendorId::name),
+            &self.drivers,
+        )?)
     }
 
     // The processes of this job, if its ranks are processes.

@@ -12,7 +12,9 @@ use crate::wait::Wait;
 use bootstrap::progress::Progress;
 use bootstrap::world::RankLocation;
 use hal::lock;
-use hal::{AbortSignal, DeviceId, Error, Exchange, Result, VendorId};
+use hal::{
+    AbortSignal, DeviceId, Error, Exchange, Result, VendorId, environment::table::LONGEST_MESSAGE,
+};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
@@ -49,7 +51,7 @@ impl Job {
     /// [`Error::Vendor`] if MPI does not start, or does not allow calls from several threads;
     /// [`Error::Invalid`] for an invalid longest message.
     pub(crate) fn join() -> Result<Arc<Job>> {
-        let longest_bytes = limit::longest_bytes(std::env::var(limit::VARIABLE).ok())?;
+        let longest_bytes = limit::longest_bytes(LONGEST_MESSAGE.read())?;
         let first = |fault: Fault| failure(&fault, 0, "");
         if !raw::start().map_err(first)? {
             let reason = format!(

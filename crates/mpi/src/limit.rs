@@ -1,10 +1,6 @@
 //! The longest message; longer ones are split.
 
-use hal::{Error, Result};
-
-/// Holds the longest message in bytes, the same for all processes. Below Open MPI's eager limit (64 KiB over
-/// TCP), no message waits for the receiver's answer, and both directions of a link carry data at once.
-pub(crate) const VARIABLE: &str = "FASCICLE_MPI_LONGEST_MESSAGE";
+use hal::{Error, Result, environment::table::LONGEST_MESSAGE};
 
 /// MPI counts in 32 bits.
 const MOST: usize = 1 << 30;
@@ -22,7 +18,13 @@ pub(crate) fn longest_bytes(asked: Option<String>) -> Result<usize> {
         .parse()
         .ok()
         .filter(|bytes| (LEAST..=MOST).contains(bytes));
-    parsed.ok_or_else(|| Error::invalid(VARIABLE, text, format!("{LEAST} to {MOST} bytes")))
+    parsed.ok_or_else(|| {
+        Error::invalid(
+            LONGEST_MESSAGE.name,
+            text,
+            format!("{LEAST} to {MOST} bytes"),
+        )
+    })
 }
 
 #[cfg(test)]

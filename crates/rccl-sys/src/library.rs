@@ -5,6 +5,7 @@
 
 use std::{
     error::Error as _,
+    ffi::OsString,
     fmt,
     path::{Path, PathBuf},
 };
@@ -19,25 +20,24 @@ pub struct Search {
 }
 
 impl Search {
-    /// Folders of the environment variable `first` (separated by colons), and the places below the `roots` that
-    /// exist, each given as an environment variable or a path.
-    pub fn from_environment(first: &str, roots: &[&str], below: &[&str]) -> Search {
+    /// The folders in the list `first` (separated by colons), and the folders `below` each of the `roots` that exist.
+    pub fn of(
+        first: Option<OsString>,
+        roots: impl IntoIterator<Item = OsString>,
+        below: &[&str],
+    ) -> Search {
         let listed = |value| {
             std::env::split_paths(&value)
                 .filter(|path| path != Path::new(""))
                 .collect()
         };
-        let first = std::env::var_os(first).map(listed).unwrap_or_default();
-        let root = |name: &&str| match name.starts_with('/') {
-            true => Some(PathBuf::from(name)),
-            false => std::env::var_os(name).map(PathBuf::from),
-        };
-        let folders = roots
-            .iter()
-            .filter_map(root)
-            .flat_map(|root| below.iter().map(move |part| root.join(part)));
+        let folders = roots.into_iter().flat_map(|root| {
+            below
+                .iter()
+                .map(move |part| PathBuf::from(&root).join(part))
+        });
         Search {
-            first,
+            first: first.map(listed).unwrap_or_default(),
             last: folders.filter(|folder| folder.is_dir()).collect(),
         }
     }

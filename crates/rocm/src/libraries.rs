@@ -10,6 +10,7 @@ use crate::{
     },
 };
 use gpu::table::{Blas, Lt, Object, Runtime, Tables, lt::Reason};
+use hal::environment::{Variable, table};
 use rccl_sys::{Library, Missing, Nccl, Search};
 use std::{
     path::Path,
@@ -38,11 +39,10 @@ pub fn tables() -> Result<Arc<Tables>, String> {
 }
 
 fn load() -> Result<Tables, String> {
-    let search = Search::from_environment(
-        "FASCICLE_ROCM_PATH",
-        &["ROCM_PATH", "HIP_PATH", "/opt/rocm"],
-        &["lib"],
-    );
+    let named = [table::ROCM_PATH, table::HIP_PATH];
+    let named = named.iter().filter_map(Variable::read_os);
+    let roots = named.chain(["/opt/rocm".into()]);
+    let search = Search::of(table::ROCM_LIBRARIES.read_os(), roots, &["lib"]);
     let mut found = Vec::new();
     let mut open = |library, names: &[&str]| {
         let opened = Library::open(library, names, &search)?;
@@ -84,9 +84,9 @@ fn load() -> Result<Tables, String> {
             .map(|(table, generation)| Box::new(HipBlas::new(&table, generation)) as Box<dyn Blas>),
         lt,
         collectives: rccl.map(|table| ("RCCL".into(), table)),
-        objects: gpu::objects("FASCICLE_ROCM_OBJECT", embedded())?,
+        objects: gpu::objects(table::ROCM_KERNELS, embedded())?,
         found,
-        visible_devices: "ROCR_VISIBLE_DEVICES",
+        visible_devices: table::ROCM_DEVICES,
     })
 }
 

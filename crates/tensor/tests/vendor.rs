@@ -71,7 +71,7 @@ fn mine() -> Driver {
 
 #[test]
 fn a_vendor_from_elsewhere_computes() -> Result<()> {
-    let found = driver::carried(Some(MINE), &[cpu::driver(), mine()])?;
+    let found = driver::carried(Some(MINE.name()), &[cpu::driver(), mine()])?;
     let options = OpenOptions {
         ordinal: 2,
         ..OpenOptions::default()

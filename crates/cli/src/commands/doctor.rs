@@ -3,13 +3,16 @@
 use crate::{failure::Outcome, launcher, machine, numbers::counted, output};
 use bootstrap::Processes;
 use clap::Args;
-use hal::{Driver, VendorId, error::Bytes};
+use hal::{Driver, VendorId, environment, error::Bytes};
 use serde::Serialize;
 use std::fmt::Write;
 
 /// Arguments of `fascicle doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
+    /// Print every environment variable that is read, with its present value and its meaning, instead
+    #[arg(long, conflicts_with = "json")]
+    environment: bool,
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
@@ -44,6 +47,9 @@ impl Doctor {
         drivers: &[Driver],
         processes: Option<&'static dyn Processes>,
     ) -> Outcome {
+        if self.environment {
+            return output::result(&environment::present());
+        }
         if let Some(processes) = processes.filter(|_| bootstrap::detect().processes.is_some()) {
             launcher::join(processes)?;
         }
@@ -61,9 +67,10 @@ impl Findings {
         let (memory_bytes, available_bytes) = machine::memory().unzip();
         Findings {
             version: env!("CARGO_PKG_VERSION"),
-            vendors: [VendorId::CPU, VendorId::CUDA, VendorId::ROCM]
+            vendors: known(drivers)
+                .into_iter()
                 .map(|vendor| probe(drivers, vendor))
-                .into(),
+                .collect(),
             mpi: mpi(processes),
             cores: machine::cores(),
             processor: machine::processor(),
@@ -141,6 +148,17 @@ fn mpi(processes: Option<&'static dyn Processes>) -> Vec<String> {
         (Some(processes), None) => vec![format!("{}, no job joined", processes.library())],
         (Some(_), Some(joined)) => joined.findings(),
     }
+}
+
+// Those of this workspace, carried or not, and any other that the program carries.
+fn known(drivers: &[Driver]) -> Vec<VendorId> {
+    let mut known = vec![VendorId::CPU, VendorId::CUDA, VendorId::ROCM];
+    for driver in drivers {
+        if !known.contains(&driver.vendor) {
+            known.push(driver.vendor);
+        }
+    }
+    known
 }
 
 fn probe(drivers: &[Driver], vendor: VendorId) -> VendorFindings {

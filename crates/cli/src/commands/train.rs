@@ -17,7 +17,7 @@ use crate::{
 };
 use bootstrap::World;
 use clap::Args;
-use hal::Driver;
+use hal::{Driver, environment::table::COLUMNS};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -282,8 +282,8 @@ fn with_way_on(failure: Failure, dir: &Path) -> Failure {
 
 // Columns of the terminal, if the shell reports them.
 fn columns() -> usize {
-    std::env::var("COLUMNS")
-        .ok()
+    COLUMNS
+        .read()
         .and_then(|columns| columns.parse().ok())
         .unwrap_or(120)
 }

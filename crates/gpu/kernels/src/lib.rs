@@ -5,6 +5,9 @@
 
 #![forbid(unsafe_code)]
 
+pub use hal::environment::table as variables;
+
+use hal::environment::Variable;
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -18,11 +21,11 @@ pub struct Vendor {
     /// The compiler's program.
     pub program: &'static str,
     /// The variable that names it; CMake takes it under the same name.
-    pub compiler: &'static str,
+    pub compiler: Variable,
     /// The variable that names the folder of the vendor's software, and where that is by default.
-    pub root: (&'static str, &'static str),
+    pub root: (Variable, &'static str),
     /// The variable that lists the architectures, and the list by default.
-    pub architectures: (&'static str, &'static str),
+    pub architectures: (Variable, &'static str),
     /// The source file beside the build script.
     pub source: &'static str,
     /// What stands before and after an architecture in an object's file name.
@@ -36,13 +39,13 @@ pub fn headers() -> &'static Path {
 
 /// Builds and writes the list; an empty one, and a warning that says where the compiler was looked for, without it.
 pub fn build(vendor: &Vendor) {
-    for name in [
+    for variable in [
         vendor.compiler,
         vendor.root.0,
         vendor.architectures.0,
-        "PATH",
+        variables::SEARCH_PATH,
     ] {
-        println!("cargo:rerun-if-env-changed={name}");
+        println!("cargo:rerun-if-env-changed={}", variable.name);
     }
     for path in [
         headers(),
@@ -63,7 +66,8 @@ pub fn build(vendor: &Vendor) {
 
 impl Vendor {
     fn architectures(&self) -> Vec<String> {
-        let list = env::var(self.architectures.0).unwrap_or_else(|_| self.architectures.1.into());
+        let (variable, default) = self.architectures;
+        let list = variable.read().unwrap_or_else(|| default.into());
         list.split([';', ','])
             .map(str::trim)
             .filter(|name| !name.is_empty())
@@ -74,12 +78,12 @@ impl Vendor {
     /// Where the compiler may be: as its variable says, or else below the root that is named, on the search path, and
     /// below the usual root.
     fn candidates(&self) -> Vec<PathBuf> {
-        if let Some(named) = env::var_os(self.compiler) {
+        if let Some(named) = self.compiler.read_os() {
             return vec![named.into()];
         }
         let below = |root: &Path| root.join("bin").join(self.program);
-        let named = env::var_os(self.root.0).map(|root| below(Path::new(&root)));
-        let folders = env::var_os("PATH").unwrap_or_default();
+        let named = self.root.0.read_os().map(|root| below(Path::new(&root)));
+        let folders = variables::SEARCH_PATH.read_os().unwrap_or_default();
         let on_path = env::split_paths(&folders).map(|folder| folder.join(self.program));
         named
             .into_iter()
@@ -98,7 +102,7 @@ impl Vendor {
             format!(
                 "none of {} runs ({} names another)",
                 looked.join(", "),
-                self.compiler
+                self.compiler.name
             )
         };
         let compiler = candidates
@@ -116,8 +120,8 @@ impl Vendor {
     fn compile(&self, compiler: &Path) -> Vec<(String, PathBuf)> {
         let architectures = self.architectures();
         let installed = cmake::Config::new(".")
-            .define(self.compiler, compiler)
-            .define(self.architectures.0, architectures.join(";"))
+            .define(self.compiler.name, compiler)
+            .define(self.architectures.0.name, architectures.join(";"))
             .define("FASCICLE_KERNELS", headers())
             .build();
         let file = |name: &String| installed.join(format!("{}{name}{}", self.file.0, self.file.1));

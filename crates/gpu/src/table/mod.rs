@@ -11,6 +11,7 @@ pub use blas::{Blas, ColumnMajor};
 pub use lt::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, Lt};
 pub use runtime::{Address, Handle, KernelCall, Properties, Runtime};
 
+use hal::environment::Variable;
 use rccl_sys::{Missing, Nccl};
 use std::{fmt, path::PathBuf};
 
@@ -55,5 +56,5 @@ pub struct Tables {
     /// Where each library was found.
     pub found: Vec<(String, PathBuf)>,
     /// The environment variable that hides devices from the vendor's own library.
-    pub visible_devices: &'static str,
+    pub visible_devices: Variable,
 }

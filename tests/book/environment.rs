@@ -1,0 +1,64 @@
+//! `docs/environment.md` is made from the table through which every variable is read.
+
+use crate::pages::{read, root};
+use fascicle::hal::environment;
+use std::{fs, path::Path};
+
+const PAGE: &str = "docs/environment.md";
+
+#[test]
+fn the_table_of_variables_is_that_of_the_code() {
+    assert!(
+        read(PAGE) == environment::page(),
+        "{PAGE} is stale; renew it with: cargo test --test book -- --ignored renew_the_environment"
+    );
+}
+
+#[test]
+#[ignore = "writes docs/environment.md"]
+fn renew_the_environment() {
+    fs::write(root(PAGE), environment::page()).unwrap();
+}
+
+/// The lines of a source file before its tests.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let tests = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
+    text[..tests].to_owned()
+}
+
+/// The sources of libraries, programs, build scripts and examples; not those of tests, nor of the emulator, which is for
+/// tests.
+fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        match path.is_dir() {
+            true if name == "tests" || name == "emulator" => {}
+            true => sources(&path, found),
+            false if name.ends_with(".rs") && name != "tests.rs" => found.push(path),
+            false => {}
+        }
+    }
+}
+
+#[test]
+fn the_environment_is_read_through_the_table() {
+    let mut found = Vec::new();
+    for folder in ["crates", "src", "examples", "kernels-cuda", "kernels-hip"] {
+        sources(&root(folder), &mut found);
+    }
+    assert!(found.len() > 300, "{} sources", found.len());
+    let mut readers = Vec::new();
+    for path in found {
+        let is_read = code(&path).lines().any(|line| {
+            let reads = line.contains("env::var(") || line.contains("env::var_os(");
+            // Cargo's own word to a build script.
+            reads && !line.contains("OUT_DIR")
+        });
+        if is_read {
+            readers.push(path.strip_prefix(root("")).unwrap().to_owned());
+        }
+    }
+    assert_eq!(readers, [Path::new("crates/hal/src/environment/mod.rs")]);
+}
