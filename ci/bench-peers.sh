@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Times Fascicle against PyTorch, AxoNN, Open MPI and gloo on this machine, in turn.
+# Times Fascicle against PyTorch, AxoNN, Open MPI and gloo on this machine, alternately.
 #
 #   ci/bench-peers.sh                          all cases, 3 rounds
 #   ci/bench-peers.sh serial ddp               groups or single cases; --list names them
 #   ci/bench-peers.sh --rounds 5 --out peers.json axonn
 #
 # The options are those of ci/peers/compare.py. The table goes to stderr, JSON to stdout or to --out.
-# Python packages go into a virtual environment outside the tree, made again when their list changes:
-#   FASCICLE_PEERS_VENV   where it lies (default ~/.cache/fascicle/peers)
+# Python packages go into a virtual environment outside the tree, which is rebuilt when their list changes:
+#   FASCICLE_PEERS_VENV   its folder (default ~/.cache/fascicle/peers)
 #   PYTHON                the Python that makes it (default python3; 3.11 or newer)
 set -euo pipefail
 

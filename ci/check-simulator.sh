@@ -3,8 +3,8 @@
 #
 # Usage: ci/check-simulator.sh [MACHINE-FILE]   without a file this machine is measured first, for a minute
 # Prints both times and their ratio for every grid, the median error and the rank correlation (Spearman). Grids are
-# measured in three rounds, in turn, and the median counts. A benchmark: it wants a quiet machine, and is no part of
-# ci/test.sh.
+# measured in three alternating rounds, and the median counts. This is a benchmark: it needs an idle machine, and is not
+# part of ci/test.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=${FASCICLE:-target/release/fascicle}

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Compares our declarations of foreign functions, values and structures with the vendors' own headers.
 #
-# Usage: ci/declarations.sh [FOLDER]   the headers go there, and stay for the next run; by default target/headers
+# Usage: ci/declarations.sh [FOLDER]   FOLDER keeps the headers for the next run; default target/headers
 # CUDA 12.8 and 13.0 with their cuBLAS, cuBLASLt and NCCL come from PyPI; HIP 5.7, 6.4 and 7.2 with hipBLAS, RCCL and
-# hipBLASLt 7.1 and 7.2 from the Debian suites trixie, sid and experimental. Nothing is installed: headers are taken out of the packages.
+# hipBLASLt 7.1 and 7.2 come from the Debian suites trixie, sid and experimental. Nothing is installed: headers are
+# extracted from the packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 headers=$(realpath -m "${1:-target/headers}")

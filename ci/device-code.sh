@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Compiles the kernels for NVIDIA and AMD and prints what each of them takes: registers, spilled bytes, shared memory.
+# Compiles the kernels for NVIDIA and AMD and prints the resources of each: registers, spilled bytes, shared memory.
 #
-# Usage: ci/device-code.sh [FOLDER]   tables and objects go there, by default target/device-code
-# For all architectures that a build takes: FASCICLE_CUDA_ARCHS, FASCICLE_HIP_ARCHS.
-# Fails when a kernel does not compile, and when one spills that is not named in `may_spill` below.
-# nvcc comes from PyPI and hipcc from Debian where they are missing (as root); neither needs a device.
+# Usage: ci/device-code.sh [FOLDER]   folder for tables and objects; default target/device-code
+# Compiles for all architectures of a build: FASCICLE_CUDA_ARCHS, FASCICLE_HIP_ARCHS.
+# Fails if a kernel does not compile, or if one spills that is not named in `may_spill` below.
+# Installs nvcc from PyPI and hipcc from Debian where they are missing (as root); neither needs a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

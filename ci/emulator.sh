@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The CUDA and ROCm vendors on the emulator: what ci/test.sh leaves out of them, on another generation of the vendors'
-# libraries, with streams that start late, each call failing, and the program itself.
+# Checks of the CUDA and ROCm vendors on the emulator beyond ci/test.sh: another generation of the vendors' libraries,
+# delayed streams, a failure in each call, and the program itself.
 #
-# Usage: ci/emulator.sh            what fits a few minutes after ci/test.sh, whose builds it uses
-#        ci/emulator.sh --full     every generation, more late streams, parity of staged collectives
+# Usage: ci/emulator.sh            takes a few minutes after ci/test.sh, whose builds it uses
+#        ci/emulator.sh --full     every generation, more delayed streams, parity of staged collectives
 #        ci/emulator.sh --all      as --full, and training runs on every grid of 1, 2, 4 and 8 ranks
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The CUDA vendor (FASCICLE_VENDOR=rocm: the ROCm vendor) on a machine with a device: the contract suite and parity with
-# the CPU vendor, a memory checker over the kernels, benchmarks, and PyTorch's beside them where there is one that has the
-# device. One line for each says how it went, one for each target whether it is met; results.json has all.
+# Checks the CUDA vendor (FASCICLE_VENDOR=rocm: the ROCm vendor) on a machine with a device: the contract suite, parity
+# with the CPU vendor, a memory checker over the kernels, benchmarks, and the same benchmarks in PyTorch if it finds the
+# device. Prints one line per check with its outcome and one line per target; results.json has all of them.
 #
-# Usage: ci/gpu.sh --build             on a machine with nvcc or hipcc, device or not: builds what is carried to the other
-#        ci/gpu.sh [FOLDER]            on the machine with the device; results go to FOLDER, by default target/gpu-results
-#        ci/gpu.sh --rehearse [FOLDER] on the emulator and with small sizes: shows that this script works, and no speed
-# What --build makes lies in target/gpu-kit (FASCICLE_KIT: elsewhere); it needs neither Rust nor a compiler to run.
-# PYTHON names the Python with PyTorch (python3), FASCICLE_PEAK_TFLOPS what the device reaches in bf16 (989: H100, H200).
+# Usage: ci/gpu.sh --build             on a machine with nvcc or hipcc, device or not: builds the kit for the other machine
+#        ci/gpu.sh [FOLDER]            on the machine with the device; results go to FOLDER, default target/gpu-results
+#        ci/gpu.sh --rehearse [FOLDER] on the emulator with small sizes: shows that this script works; not for speed
+# --build writes target/gpu-kit (FASCICLE_KIT names another folder), which runs without Rust and without a compiler.
+# PYTHON names the Python with PyTorch (python3), FASCICLE_PEAK_TFLOPS the device's bf16 peak (989: H100, H200).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 vendor=${FASCICLE_VENDOR:-cuda}

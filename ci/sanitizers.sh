@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the property test of crates/tensor cannot see by itself: reads and writes beyond a tensor, uses after free, data
-# races. Miri interprets a few random programs; AddressSanitizer and ThreadSanitizer run many, and the CPU's streams and
-# collectives between threads. Where a toolchain is missing, the check says what it skips.
+# Finds what the property test of crates/tensor cannot detect by itself: reads and writes beyond a tensor, uses after free,
+# data races. Miri interprets a few random programs. AddressSanitizer and ThreadSanitizer run many, and also the CPU's
+# streams and collectives between threads. If a toolchain is missing, the check reports what it skips.
 #
 # Usage: ci/sanitizers.sh [miri|address|thread]...     all three by default
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Takes the headers out of Python wheels on PyPI without downloading the wheels, which hold hundreds of megabytes.
+"""Extracts the headers from Python wheels on PyPI without downloading the wheels, which have hundreds of megabytes.
 
-Usage: wheel-headers.py FOLDER NAME==VERSION...   a version may end in .* : then the last of that beginning is taken
+Usage: wheel-headers.py FOLDER NAME==VERSION...   a version may end in .* to take the last one with that prefix
 """
 import html
 import io
@@ -29,7 +29,7 @@ def fetch(url, headers):
 
 
 class Remote(io.RawIOBase):
-    """A file on a server, read in blocks as they are needed."""
+    """A file on a server, read in blocks as needed."""
 
     def __init__(self, url):
         self.url, self.position, self.blocks = url, 0, {}
@@ -72,7 +72,7 @@ def numbers(version):
 
 
 def wheel(requirement):
-    """The address of the last wheel for Linux on x86-64 that fits."""
+    """The address of the last matching wheel for Linux on x86-64."""
     name, _, version = requirement.partition("==")
     index = f"https://pypi.org/simple/{name}/"
     text = fetch(index, {"Accept": "text/html"})[2].decode()

@@ -26,7 +26,7 @@ ABSENT = 3
 
 
 def measure(ranks, bytes_, reduce, barrier):
-    """Seconds of each call after warm-up. Ones become ranks^calls, which must come out or the time means nothing."""
+    """Seconds of each call after warm-up. Ones must become ranks^calls, otherwise the time is meaningless."""
     buffer = np.ones(bytes_ // 4, np.float32)
     seconds = []
     for _ in range(CALLS):
@@ -84,7 +84,7 @@ def mpi_rank(options):
 
 
 def over_mpi(options):
-    """Starts this program under mpirun: the one beside this Python when there is one, so that it fits mpi4py's."""
+    """Starts this program under mpirun, preferably the one beside this Python, so that it matches mpi4py's."""
     beside = os.path.join(os.path.dirname(sys.executable), "mpirun")
     mpirun = beside if os.path.exists(beside) else shutil.which("mpirun")
     if mpirun is None:

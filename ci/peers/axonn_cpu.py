@@ -1,12 +1,12 @@
 """Lets AxoNN 0.2.0, written for CUDA and NCCL, run on the CPU over gloo.
 
-Nothing of AxoNN's algorithm changes: the same products and the same collectives, in the same order, on the same data.
-What has to be answered differently, and where:
+AxoNN's algorithm is unchanged: the same matmuls and the same collectives, in the same order, on the same data.
+These requests are answered differently:
 
-- communicators are asked for with the back end "nccl", with NumPy integers as ranks   -> `groups_over_gloo`
-- memory is asked for on "cuda", or on the number of the current device                  -> `memory_on_cpu`
-- overlapped reduce-scatters are completed by a synchronise of the device; gloo's only complete when their handles are
-  waited for, and must not touch autograd while they copy their result out             -> `collectives_complete`
+- communicators are requested with the back end "nccl" and NumPy integers as ranks     -> `groups_over_gloo`
+- memory is requested on "cuda", or on the number of the current device                  -> `memory_on_cpu`
+- a device synchronise completes overlapped reduce-scatters, but gloo's complete only when their handles are waited
+  for, and must not touch autograd while they copy their result out                    -> `collectives_complete`
 - biases: `sync_gradients` of expert mode looks for the mark `needs_gradient_sync`, but layers set
   `needs_depth_parallel_gradient_sync`, so bias gradients are never summed over z        -> `sync_biases_over_depth`
 """
@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 
 def start(options):
-    """Imports AxoNN with the substitutions in place and builds its grid; gives its communication handle."""
+    """Imports AxoNN with the substitutions in place and builds its grid; returns its communication handle."""
     torch.cuda.set_device = lambda device: None
     torch.cuda.current_device = lambda: "cpu"
     from axonn import axonn
@@ -52,7 +52,7 @@ def memory_on_cpu(fully_connected):
 
 
 class Work:
-    """A started collective; its wait copies the result out of gloo's buffer, which autograd must not see."""
+    """A started collective; its wait copies the result from gloo's buffer, which autograd must not see."""
 
     def __init__(self, work):
         self.work = work
@@ -73,7 +73,7 @@ def unseen_by_autograd(collective):
 
 
 def collectives_complete(overlap):
-    """Once the context of a step ends, AxoNN synchronises the device and then uses the gradients."""
+    """When the context of a step ends, AxoNN synchronises the device and then uses the gradients."""
     dist.reduce_scatter_tensor = unseen_by_autograd(dist.reduce_scatter_tensor)
     dist.all_gather_into_tensor = unseen_by_autograd(dist.all_gather_into_tensor)
     torch.cuda.synchronize = lambda device=None: [work.wait() for work in overlap.handles]

@@ -2,16 +2,17 @@
 
     axonn_gpt.py --x 2 --y 1 --z 2 --data 1 [--head parallel] [--overlap 0] [--threads 1]
 
-Prints one JSON line; its keys are in ranks.py, and `overlap`, `same_function`. Needs `pip install --no-deps axonn==0.2.0`;
-axonn_cpu.py says how it comes to run without a GPU.
+Prints one JSON line; its keys are those of ranks.py, and `overlap` and `same_function`. Needs
+`pip install --no-deps axonn==0.2.0`; axonn_cpu.py describes how it runs without a GPU.
 
-Axes: x cuts output features (AxoNN's `G_intra_r`, outer), y contracted features (`G_intra_c`, inner), z rows of the batch
-and every weight once more (`G_intra_d`, depth), data replicates. The layers are AxoNN's in expert mode, the way its ports of
-Megatron-LM use them: query, key, value and up normal, output and down transposed; the stream is cut over y between `Drop`
-and `Gather`; embeddings are whole on every rank, and so is the head unless `--head parallel`. All of AxoNN's overlaps are on.
+Axes: x cuts output features (AxoNN's `G_intra_r`, outer), y cuts contracted features (`G_intra_c`, inner), z cuts rows of
+the batch and every weight once more (`G_intra_d`, depth), and data replicates. The layers are AxoNN's in expert mode, used
+as in its ports of Megatron-LM: query, key, value and up are normal, output and down are transposed. The residual stream is
+cut over y between `Drop` and `Gather`. Embeddings are replicated on every rank, and so is the head unless `--head parallel`.
+All of AxoNN's overlaps are on.
 
-For y > 1 AxoNN's ports normalise each shard of the stream by its own mean and variance, and so does this program. That is
-another function than the serial model's (`same_function` is false): its time is comparable, its loss is not.
+For y > 1, AxoNN's ports normalise each shard of the stream by its own mean and variance, and so does this program. This is
+a different function from the serial model's (`same_function` is false): its time is comparable, but its loss is not.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ TRANSPOSED = ("attention.output", "mlp.down")
 
 
 class ParallelGPT(gpt.GPT):
-    """The serial model with its matrices exchanged for AxoNN's, which cut the full weights when they load them."""
+    """The serial model with its matrices replaced by AxoNN's, which cut the full weights when they load them."""
 
     def distribute(self, options, comm):
         from axonn.intra_layer import Linear
@@ -51,7 +52,7 @@ class ParallelGPT(gpt.GPT):
         axonn_cpu.sync_biases_over_depth(self)
 
     def norm_shards(self, width):
-        """Norms over this rank's features alone; they start at gain 1 and bias 0 like those that they replace."""
+        """Norms over only this rank's features; they start with gain 1 and bias 0 like those they replace."""
         self.final_norm = nn.LayerNorm(width)
         for block in self.blocks:
             block.norm1, block.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -69,7 +70,7 @@ class ParallelGPT(gpt.GPT):
 
 
 class Reversed:
-    """A model as backward meets it, for AxoNN's prefetch of weights, which only asks for `modules()`."""
+    """A model in the order of backward, for AxoNN's prefetch of weights, which only calls `modules()`."""
 
     def __init__(self, model):
         self.order = list(model.modules())[::-1]

@@ -1,4 +1,4 @@
-"""What is compared with what: for each case the arguments of Fascicle and the program and arguments of the peer.
+"""The comparisons: for each case, the arguments of Fascicle, and the program and arguments of the peer.
 
 Threads are per rank. Both sides have the same number of ranks, weights, batch and optimiser, and f32 throughout.
 """
@@ -53,7 +53,7 @@ CASES = [
 
 
 def select(words):
-    """The cases that the words name, by case or by group; all of them for no words. Raises KeyError with what is unknown."""
+    """The cases named by the words, by case or by group; all cases without words. Raises KeyError with unknown words."""
     unknown = [word for word in words if not any(word in (case.name, case.group) for case in CASES)]
     if unknown:
         raise KeyError(", ".join(unknown))

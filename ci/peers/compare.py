@@ -1,19 +1,19 @@
-"""Runs Fascicle and its peers in turn on this machine and reports the ratios of their times.
+"""Runs Fascicle and its peers alternately on this machine and reports the ratios of their times.
 
     compare.py [CASE or GROUP ...] [--rounds 3] [--steps 9] [--head serial] [--ours target/release/fascicle] [--out FILE]
 
-A round of a case is one run of ours, then one of the peer's; so a machine that slows down slows both. A side's figure is
-the median over rounds (of a run's own median), its spread the smallest and largest round. `ratio` is ours / theirs, below
-1 where we are faster; its spread is that of the ratios within single rounds.
+A round of a case is one run of ours, then one of the peer's, so that a machine that slows down slows both. The figure of
+a side is the median over rounds (of each run's own median), and its spread is the smallest and largest round. `ratio` is
+ours / theirs, below 1 where we are faster; its spread is that of the ratios within single rounds.
 
 The table goes to stderr, JSON to stdout or FILE:
     machine   cpu, cores, load (one-minute average at the start)
     rounds, steps
     cases     list of: case, group, peer, unit ("step_s" or "us"), state ("done", "skipped", "failed"), why (unless done);
-              when done also ours and theirs, each with command, median, min, max, runs (one figure per round), loss,
+              if done, also ours and theirs, each with command, median, min, max, runs (one figure per round), loss,
               peak_mib; ratio, ratio_min, ratio_max; loss_difference (ours - theirs, null where the functions differ)
 
-Exit status: 0; 1 when a case failed or two losses that should agree do not; 2 for wrong use. A skipped case is no failure.
+Exit status: 0; 1 if a case failed or two losses that should agree do not; 2 for wrong use. A skipped case is not a failure.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Absent(Exception):
 
 
 class Failed(Exception):
-    """A program failed, or printed something else than it should, or computed something else."""
+    """A program failed, printed unexpected output, or computed another result."""
 
 
 def run(command):
@@ -60,7 +60,7 @@ def run(command):
 
 
 def figure(case, command):
-    """Runs a program once and picks its line: the only one of a step, the one of our size among collectives."""
+    """Runs a program once and selects its line: the only one of a step, or the one with our size among collectives."""
     lines = run(command)
     if case.unit == "us":
         lines = [line for line in lines if (line["operation"], line["ranks"], line["bytes"]) ==
@@ -87,7 +87,7 @@ def side(case, command, lines):
 
 
 def loss_difference(case, our_line, their_line):
-    """Ours - theirs after the last step; nothing to compare for collectives and for another function than ours."""
+    """Ours - theirs after the last step; `None` for collectives, and for a peer that trains another function."""
     if case.unit != "step_s" or not their_line.get("same_function", True):
         return None
     difference = our_line["loss"] - their_line["loss"]

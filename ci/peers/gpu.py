@@ -1,16 +1,16 @@
-"""Peer: what `ci/gpu.sh` measures of Fascicle on a device, in PyTorch: products, fused attention, training steps.
+"""Peer: PyTorch's side of the measurements in `ci/gpu.sh`: GEMMs, fused attention, training steps.
 
     gpu.py products attention step --layers 24 --width 2048 --heads 16 --context 2048 --vocabulary 51200 --batch 4
     gpu.py step --compile                           the step through torch.compile; without it, eager
-    gpu.py --device cpu --tiny                      all three on any machine: shows that this program works, and no speed
+    gpu.py --device cpu --tiny                      all three on any machine, to show that this program works; not for speed
 
-Types are those of Fascicle's bf16: weights and activations in bf16, master weights, their gradients and the state of AdamW
-in fp32. So the model here is one of bf16 weights, not one under autocast, which would keep norms and the residual stream
-in fp32 and move more bytes; after each backward pass gradients are copied to fp32, the masters updated by PyTorch's fused
-AdamW, and the weights copied back.
+Types are those of Fascicle's bf16: weights and activations in bf16; master weights, their gradients and the state of AdamW
+in fp32. So the model has bf16 weights and does not use autocast, which would keep norms and the residual stream in fp32 and
+move more bytes. After each backward pass, gradients are copied to fp32, PyTorch's fused AdamW updates the masters, and the
+weights are copied back.
 
-Prints one JSON line for each product (keys of `fascicle bench gemm --json`), attention (of `bench kernels --json`) and
-step (of `bench step --json`). Exit status 3 where there is no such device.
+Prints one JSON line for each GEMM (with the keys of `fascicle bench gemm --json`), attention (of `bench kernels --json`)
+and step (of `bench step --json`). Exits with status 3 if there is no such device.
 """
 
 import argparse
@@ -39,13 +39,13 @@ REPETITIONS, SHORTEST_BATCH_S, MOST_CALLS = 9, 0.005, 4096
 
 
 class Clock:
-    """Seconds by the host's clock, of work that has ended."""
+    """Seconds by the host's clock, for work that has completed."""
 
     def __init__(self, device):
         self.wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
     def seconds(self, call, calls=1):
-        """Of a batch of calls between two waits."""
+        """Seconds of a batch of calls between two waits."""
         self.wait()
         start = time.perf_counter()
         for _ in range(calls):
@@ -54,7 +54,7 @@ class Clock:
         return time.perf_counter() - start
 
     def single(self, call):
-        """Of each call by itself, after two of warm-up."""
+        """Seconds of each call, timed individually after two warm-up calls."""
         self.seconds(call, 2)
         start, found = time.perf_counter(), []
         while len(found) < FEWEST_CALLS or time.perf_counter() - start < SHORTEST_S:
@@ -62,7 +62,7 @@ class Clock:
         return found
 
     def batches(self, call):
-        """Of a call, as the mean of each batch; as many calls make a batch as it needs to be long."""
+        """Seconds per call, as the mean of each batch. A batch has as many calls as it needs to be long enough."""
         calls = 1
         self.seconds(call)
         while self.seconds(call, calls) < SHORTEST_BATCH_S and calls < MOST_CALLS:
@@ -80,7 +80,7 @@ def random(options, *shape):
 
 
 def shapes(tokens, width, vocabulary):
-    """The products of `fascicle bench gemm`: name, form, m, n, k."""
+    """The GEMMs of `fascicle bench gemm`: name, form, m, n, k."""
     wide = 4 * width
     for layer, inside, outside in (("attention", width, width), ("mlp up", width, wide), ("mlp down", wide, width)):
         yield f"{layer} forward", "NN", tokens, outside, inside
@@ -92,7 +92,7 @@ def shapes(tokens, width, vocabulary):
 
 
 def products(options, clock):
-    """The matrices lie as Fascicle's do: one that is taken transposed is stored the other way round."""
+    """The matrices are stored like Fascicle's: one that is used transposed is stored transposed."""
     for what, form, m, n, k in shapes(options.batch * options.context, options.width, options.vocabulary):
         first = random(options, k, m).t() if form == "TN" else random(options, m, k)
         second = random(options, n, k).t() if form == "NT" else random(options, k, n)
@@ -104,7 +104,7 @@ def products(options, clock):
 
 
 def attention(options, clock):
-    """Causal, forward and backward, by the fastest of PyTorch's fused ones; flop as `fascicle bench kernels` counts them."""
+    """Causal attention by the fastest of PyTorch's fused kernels; flop are counted as in `fascicle bench kernels`."""
     widths = {width for width in HEAD_WIDTHS if options.width % width == 0} | {options.width // options.heads}
     for head_width in sorted(widths):
         flop = 2 * options.context**2 * options.batch * options.width
@@ -140,7 +140,7 @@ def fused(options, clock, head_width):
 
 
 class Masters:
-    """Weights in fp32 behind a model of bf16, and AdamW on them."""
+    """A bf16 model with fp32 master weights, and AdamW on those."""
 
     def __init__(self, model):
         self.weights = list(model.parameters())

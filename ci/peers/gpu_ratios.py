@@ -1,18 +1,18 @@
-"""What `ci/gpu.sh` measured of Fascicle and of PyTorch, against the targets.
+"""Compares what `ci/gpu.sh` measured of Fascicle and of PyTorch with the targets.
 
     gpu_ratios.py FOLDER [--peak-tflops 989]
 
-Reads the JSON lines that lie in FOLDER: gemm, kernels, step-1.3b, step-1.3b-timed-products and step-124m of ours; torch-gemm,
-torch-attention, torch-step-1.3b-eager, -compiled and the same of 124m of PyTorch. Prints a line for each target with what was
-measured, and writes FOLDER/targets.json, a JSON object a line:
+Reads the JSON lines in FOLDER: gemm, kernels, step-1.3b, step-1.3b-timed-products and step-124m of ours; torch-gemm,
+torch-attention, torch-step-1.3b-eager, -compiled and the same of 124m of PyTorch. Prints a line per target with the
+measurement, and writes FOLDER/targets.json, one JSON object per line:
 
-    target    what is compared
+    target    the comparison
     needed    "at most" or "at least", and the bound
-    measured  the ratio; null where a side was not measured
+    measured  the ratio; null if a side was not measured
     outcome   "met", "missed" or "not measured"
-    where     of several ratios the worst one's name, else absent
+    where     the name of the worst of several ratios, otherwise absent
 
-A target that is missed is no failure of this program.
+A missed target is not a failure of this program.
 """
 
 import argparse
@@ -30,7 +30,7 @@ class Folder:
         self.path = path
 
     def lines(self, name):
-        """What a file holds; nothing where there is none."""
+        """The content of a file; empty if there is none."""
         path = self.path / f"{name}.json"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -40,7 +40,7 @@ class Folder:
 
 
 def target(what, ratios, at_most=None, at_least=None):
-    """An entry for the worst of some named ratios."""
+    """An entry for the worst of several named ratios."""
     bound, word, worst = (at_least, "at least", min) if at_most is None else (at_most, "at most", max)
     entry = dict(target=what, needed=f"{word} {bound}")
     if not ratios:
@@ -66,13 +66,13 @@ def steps(folder, name):
 
 
 def speeds(folder, name, peak):
-    """Flop of a step against what the device could do."""
+    """Flop rate of a step relative to the device's peak."""
     ratios = {line["mode"]: line["gflops"] / 1e3 / peak for line in folder.lines(name)}
     return target(f"{name}: speed, of {peak:g} Tflop/s", ratios, at_least=0.5)
 
 
 def kernels(folder):
-    """Speeds of single operations: of PyTorch's, or of a copy."""
+    """Speeds of single operations, relative to PyTorch's or to a copy."""
     products = quotients(folder.by("torch-gemm", "what", "us"), folder.by("gemm", "what", "us"))
     yield target("products: speed, of PyTorch's", products, at_least=0.97)
     elementwise = {line["kernel"]: line["share_of_copy"] for line in folder.lines("kernels")

@@ -1,12 +1,12 @@
-"""What the training peers share: options, starting ranks, timing of steps, the JSON line.
+"""Code shared by the training peers: options, starting ranks, timing of steps, the JSON line.
 
-A step is forward, backward and the optimiser, ended by a barrier when there is more than one rank; two steps of warm-up
-are left out of the figures. Keys of the line are those of `fascicle bench step --json`, and a few more:
+A step is forward, backward and the optimiser, followed by a barrier if there is more than one rank. The figures exclude
+two warm-up steps. The keys of the line are those of `fascicle bench step --json`, and a few more:
 
     peer, mode, grid, ranks, threads (per rank), head, steps
     step_s, min_s, max_s    median and extremes of the steps after warm-up, on rank 0
-    loss, losses            mean over the whole batch as each step's forward found it; `loss` is that of the last step
-    peak_mib, base_mib      largest resident memory that a rank reached; of it, what importing PyTorch took on rank 0
+    loss, losses            mean over the full batch in each step's forward; `loss` is that of the last step
+    peak_mib, base_mib      peak resident memory of a rank; the part that importing PyTorch took on rank 0
     torch                   version
 """
 
@@ -30,7 +30,7 @@ ADAMW = dict(lr=3e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
 
 
 def parser(doc):
-    """A parser with what all training peers understand."""
+    """A parser with the options that all training peers accept."""
     options = argparse.ArgumentParser(description=doc.splitlines()[0])
     for name, value in (SIZES | dict(steps=9, threads=1)).items():
         options.add_argument(f"--{name}", type=int, default=value)
@@ -54,7 +54,7 @@ def join(rank, options):
 
 
 def timed(options, step):
-    """Runs `step`, which returns its loss; gives seconds and losses, one of each per step."""
+    """Runs `step`, which returns its loss; returns seconds and losses, one of each per step."""
     seconds, losses = [], []
     for _ in range(options.steps):
         start = time.perf_counter()

@@ -2,7 +2,7 @@
 
     torch_gpt.py --mode serial --threads 2          one process, no communication
     torch_gpt.py --mode ddp --world 2               DistributedDataParallel, batch cut
-    torch_gpt.py --mode tp --world 2                DTensor, Megatron's cut of attention and MLP, batch whole
+    torch_gpt.py --mode tp --world 2                DTensor, Megatron's cut of attention and MLP, full batch
     torch_gpt.py --mode fsdp --world 2              fully_shard on every block, batch cut
     torch_gpt.py --export DIR                       writes DIR/gpt.safetensors (weights and batch), trains nothing
 
