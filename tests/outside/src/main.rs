@@ -1,8 +1,8 @@
 //! A program outside the library: everything that can be customised is, and no file of the library was edited for
 //! it.
 //!
-//! It proves its model on every grid of up to 8 ranks, trains it from a configuration on its own vendor, saves on
-//! one grid and resumes on another, and asks the planner for a grid on Frontier.
+//! It proves its model on every grid of up to 8 ranks and trains it from a configuration on its own vendor. It
+//! saves on one grid, resumes on another, and asks the planner for a grid on Frontier.
 
 mod data;
 mod family;

@@ -5,14 +5,15 @@
 //! need; [`multiply`] multiplies blocks; [`softmax`] turns scores into weights, and [`dropout`] drops some of
 //! them; [`forward()`] and [`backward()`] are the two passes.
 //!
-//! A task is one key and value head of one sequence, with all query heads that read it: its keys and values are laid
-//! out once, and the gradients of several query heads add up in the order of the heads. Tasks write to disjoint places
-//! and share nothing, so the number of threads changes no bit.
+//! A task is one key and value head of one sequence, with all query heads that read it. Its keys and values are
+//! laid out once, and the gradients of several query heads add up in the order of the heads. Tasks write to
+//! disjoint places and share nothing, so the number of threads changes no bit.
 //!
 //! # Source
-//! Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", arXiv:2205.14135: weights computed again in the backward pass, from
-//! the saved logarithms of the sums. The forward pass differs: a block of queries is 64 rows, whose scores on all keys
-//! before them fit the cache, so their softmax is taken at once instead of being corrected from block to block.
+//! Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", arXiv:2205.14135: weights are recomputed in the backward
+//! pass, from the saved logarithms of the sums. The forward pass differs. A block of queries is 64 rows, and
+//! its scores on all earlier keys fit into the cache. So the softmax is computed at once instead of being
+//! corrected from block to block.
 
 mod backward;
 mod blocks;

@@ -3,9 +3,9 @@
 //!
 //! Each rank sends the parts of the others to their owners, in blocks, so that adding one block overlaps with
 //! moving the next. In an all-reduce the owners then send their sums to every rank. A rank moves twice its
-//! buffer, less its own part. A ring moves the same amount, but this takes two steps instead of twice as many
-//! as there are ranks, and the order of addends does not depend on a rank's place in a ring. Small buffers have
-//! few owners, or every rank sends its full buffer to all others.
+//! buffer, less its own part. A ring moves the same amount, but takes twice as many steps as there are ranks,
+//! where this takes two. Here the order of addends does not depend on a rank's place in a ring either. Small
+//! buffers have few owners, or every rank sends its full buffer to all others.
 
 use super::call::Operation;
 use super::member::{Member, Ticket};
