@@ -83,11 +83,11 @@ pub(super) fn measure(
     let middle = Spread::of(&shares).median;
     device.kernel_efficiency.insert(
         "other".into(),
-        Quantity::measured(middle, "the middle one of the kernels"),
+        Quantity::measured(middle, "the median of the kernels"),
     );
     device.kernel_efficiency.insert(
         "copy".into(),
-        Quantity::measured(1.0, "what the bandwidth was measured with"),
+        Quantity::measured(1.0, "the operation that measured the bandwidth"),
     );
     device.memory_gbps =
         Quantity::measured(copy_gbps, format!("{source}, copies of {COPY_BYTES} bytes"));
