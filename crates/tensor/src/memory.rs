@@ -36,7 +36,8 @@ struct Private {
 // A block may serve a request if at most this fraction of it is wasted.
 const WASTE: usize = 8;
 
-// Sizes are rounded to 1/8 of the next lower power of two, so that slightly different requests share blocks.
+// Sizes are rounded up to multiples of 1/8 of the next lower power of two, so that slightly different requests
+// share blocks.
 fn rounded(bytes: usize) -> usize {
     let bytes = bytes.max(256);
     let step = (bytes.next_power_of_two() / 16).max(256);

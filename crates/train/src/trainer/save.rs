@@ -109,7 +109,7 @@ impl Trainer {
 
     /// Loads the weights from a file of full tensors, such as an exported checkpoint. Each tensor has the name
     /// of a parameter, with or without the prefix `weights/`. `others` are additional names that the file may
-    /// have; optimiser state is left unchanged.
+    /// have; optimiser state in the file is ignored.
     ///
     /// # Errors
     /// [`Error::Config`] for a parameter that the file lacks or holds in another shape, and a tensor that the model lacks.
