@@ -1,10 +1,10 @@
 //! Every environment variable that this workspace reads, declared once: name, reader, values, default, meaning.
 //!
-//! [`table`] declares them, and nothing outside the tests reads the environment but through [`Variable::read`]. So
-//! `fascicle doctor --environment` shows all of them, and [`page`] is docs/environment.md.
+//! [`table`] declares them, and outside the tests, all code reads the environment through [`Variable::read`]. So
+//! `fascicle doctor --environment` shows all of them, and [`page`] returns docs/environment.md.
 //!
-//! A choice that changes the numbers of a run is no environment variable: it is a key of the configuration, which the run
-//! records.
+//! A choice that changes the numbers of a run is not an environment variable but a key of the configuration, which the
+//! run records.
 
 pub mod table;
 
@@ -15,13 +15,13 @@ use std::{env, ffi::OsString, fmt::Write};
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// Who reads it, and when.
+    /// The code that reads it, and when.
     pub reader: &'static str,
-    /// The values it takes.
+    /// The values it accepts.
     pub values: &'static str,
-    /// What holds while it is not set.
+    /// The default when it is not set.
     pub default: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub meaning: &'static str,
 }
 
@@ -30,14 +30,14 @@ pub struct Variable {
 pub struct Section {
     /// Its heading.
     pub title: &'static str,
-    /// What they have in common, in a sentence.
+    /// Their common purpose, in a sentence.
     pub about: &'static str,
     /// The variables.
     pub variables: &'static [Variable],
 }
 
 impl Variable {
-    /// Its value, as it is set; `None` where it is not set or holds no text.
+    /// Its current value; `None` if it is not set or not valid text.
     pub fn read(&self) -> Option<String> {
         env::var(self.name).ok()
     }
@@ -48,13 +48,13 @@ impl Variable {
     }
 }
 
-/// The variable of that name in the table.
+/// The variable with that name in the table.
 pub fn named(name: &str) -> Option<Variable> {
     let mut all = table::ALL.iter().flat_map(|section| section.variables);
     all.find(|variable| variable.name == name).copied()
 }
 
-/// The table with the present values, for a terminal.
+/// The table with the current values, for a terminal.
 pub fn present() -> String {
     let mut text = String::new();
     for section in table::ALL {
@@ -100,12 +100,12 @@ pub fn page() -> String {
 const PAGE_HEAD: &str = "\
 # Environment variables
 
-Every variable that the library, the program and their build scripts read. `fascicle doctor --environment` prints the same
-table with the present values. This page is made from the code: `cargo test --test book -- --ignored renew_the_environment`
-renews it, and a test fails while it is stale.
+This page lists every variable that the library, the program and their build scripts read. `fascicle doctor --environment`
+prints the same table with the current values. The page is generated from the code. To renew it, run
+`cargo test --test book -- --ignored renew_the_environment`; a test fails while it is stale.
 
-What changes the numbers of a run is no variable but a key of its configuration, which the run records. Scripts in `ci/` name
-the variables of their own in their first lines.
+Choices that change the numbers of a run are not variables but keys of its configuration, which the run records. Scripts in
+`ci/` list their own variables in their first lines.
 ";
 
 #[cfg(test)]

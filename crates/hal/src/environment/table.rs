@@ -6,7 +6,7 @@ use super::{Section, Variable};
 pub const ALL: [Section; 5] = [
     Section {
         title: "Running",
-        about: "Which vendor runs, and how it is reached.",
+        about: "These select the vendor and locate its libraries.",
         variables: &[
             VENDOR,
             LONGEST_MESSAGE,
@@ -18,7 +18,7 @@ pub const ALL: [Section; 5] = [
     },
     Section {
         title: "Variables of the vendors",
-        about: "The vendors define these; we read them beside their own libraries.",
+        about: "The vendors define these; we read them as their own libraries do.",
         variables: &[
             CUDA_DEVICES,
             ROCM_DEVICES,
@@ -38,7 +38,7 @@ pub const ALL: [Section; 5] = [
     },
     Section {
         title: "Variables of launchers",
-        about: "`mpirun` and `srun` set these in each process; a program reads from them how many processes were started.",
+        about: "`mpirun` and `srun` set these in each process; a program reads the number of started processes from them.",
         variables: &[
             OPEN_MPI_SIZE,
             OPEN_MPI_RANK,
@@ -60,7 +60,7 @@ pub const ALL: [Section; 5] = [
     },
 ];
 
-/// Names the vendor where `--vendor` does not.
+/// Names the vendor if `--vendor` does not.
 pub const VENDOR: Variable = Variable {
     name: "FASCICLE_VENDOR",
     reader: "the program without `--vendor`; `fascicle::launch` and `Job`",
@@ -75,7 +75,7 @@ pub const LONGEST_MESSAGE: Variable = Variable {
     reader: "ranks that are processes, when they join MPI",
     values: "64 to 1073741824 bytes, the same in all processes",
     default: "1073741824",
-    meaning: "longer messages go in several; below the MPI's eager limit both directions of a TCP link move at once",
+    meaning: "longer messages are split; below MPI's eager limit, both directions of a TCP link carry data at once",
 };
 
 /// Folders of CUDA's libraries.
@@ -114,20 +114,20 @@ pub const ROCM_KERNELS: Variable = Variable {
     meaning: "device code that replaces the kernels in the build",
 };
 
-/// The devices that CUDA shows a process.
+/// The devices that CUDA shows to a process.
 pub const CUDA_DEVICES: Variable = Variable {
     name: "CUDA_VISIBLE_DEVICES",
     reader: "the CUDA driver; we name it in errors and in `fascicle doctor`",
-    values: "device numbers with commas",
+    values: "device numbers, separated by commas",
     default: "all devices",
     meaning: "the devices that a process sees",
 };
 
-/// The devices that ROCm shows a process.
+/// The devices that ROCm shows to a process.
 pub const ROCM_DEVICES: Variable = Variable {
     name: "ROCR_VISIBLE_DEVICES",
     reader: "the ROCm runtime; we name it in errors and in `fascicle doctor`",
-    values: "device numbers with commas",
+    values: "device numbers, separated by commas",
     default: "all devices",
     meaning: "the devices that a process sees",
 };
@@ -137,7 +137,7 @@ pub const SHARED_DEVICE: Variable = Variable {
     name: "NCCL_MULTI_RANK_GPU_ENABLE",
     reader: "NCCL from 2.30.3 on; both GPU vendors when they open a device",
     values: "`1`",
-    default: "each rank needs a device of its own",
+    default: "each rank needs its own device",
     meaning: "several ranks of one process may share a device",
 };
 
@@ -185,7 +185,7 @@ pub const CACHE_HOME: Variable = Variable {
     reader: "`fascicle train --plan`",
     values: "a folder",
     default: "`$HOME/.cache`",
-    meaning: "`fascicle/machine.toml` in it keeps the measured description of this machine",
+    meaning: "contains `fascicle/machine.toml`, the measured description of this machine",
 };
 
 /// The user's folder.
@@ -194,7 +194,7 @@ pub const HOME: Variable = Variable {
     reader: "`fascicle train --plan`, without `XDG_CACHE_HOME`",
     values: "a folder",
     default: "the folder for temporary files",
-    meaning: "holds the folder of caches",
+    meaning: "contains the cache folder",
 };
 
 /// The terminal's width.
@@ -206,7 +206,7 @@ pub const COLUMNS: Variable = Variable {
     meaning: "width of the printed timeline",
 };
 
-/// Where programs are searched for.
+/// The search path of programs.
 pub const SEARCH_PATH: Variable = Variable {
     name: "PATH",
     reader: "the build scripts",
@@ -223,7 +223,7 @@ pub const OPEN_MPI_SIZE: Variable = size(
 /// Rank under Open MPI.
 pub const OPEN_MPI_RANK: Variable = rank(
     "OMPI_COMM_WORLD_RANK",
-    "set by Open MPI's `mpirun`: which of them this process is",
+    "set by Open MPI's `mpirun`: index of this process",
 );
 /// Processes under MVAPICH2.
 pub const MVAPICH_SIZE: Variable = size(
@@ -233,7 +233,7 @@ pub const MVAPICH_SIZE: Variable = size(
 /// Rank under MVAPICH2.
 pub const MVAPICH_RANK: Variable = rank(
     "MV2_COMM_WORLD_RANK",
-    "set by MVAPICH2's `mpirun`: which of them this process is",
+    "set by MVAPICH2's `mpirun`: index of this process",
 );
 /// Processes under a launcher with PMI.
 pub const PMI_SIZE: Variable = size(
@@ -243,30 +243,24 @@ pub const PMI_SIZE: Variable = size(
 /// Rank under a launcher with PMI.
 pub const PMI_RANK: Variable = rank(
     "PMI_RANK",
-    "set by `mpirun` and `srun` with PMI: which of them this process is",
+    "set by `mpirun` and `srun` with PMI: index of this process",
 );
 /// Processes under Flux.
 pub const FLUX_SIZE: Variable = size("FLUX_JOB_SIZE", "set by `flux run`: number of processes");
 /// Rank under Flux.
-pub const FLUX_RANK: Variable = rank(
-    "FLUX_TASK_RANK",
-    "set by `flux run`: which of them this process is",
-);
-/// Processes under Slurm. `SLURM_NTASKS` is no substitute: it is set for a batch script too, which runs once whatever its
-/// value.
+pub const FLUX_RANK: Variable = rank("FLUX_TASK_RANK", "set by `flux run`: index of this process");
+/// Processes under Slurm. `SLURM_NTASKS` is not a substitute: it is also set for a batch script, which runs once whatever
+/// its value.
 pub const SLURM_SIZE: Variable = size("SLURM_STEP_NUM_TASKS", "set by `srun`: number of processes");
 /// Rank under Slurm.
-pub const SLURM_RANK: Variable = rank(
-    "SLURM_PROCID",
-    "set by `srun`: which of them this process is",
-);
+pub const SLURM_RANK: Variable = rank("SLURM_PROCID", "set by `srun`: index of this process");
 /// Set in a shell on a terminal of a Slurm job.
 pub const SLURM_TERMINAL: Variable = Variable {
     name: "SLURM_PTY_PORT",
     reader: "every program, when it starts",
     values: "a number",
-    default: "no terminal of a job",
-    meaning: "set by `srun --pty` and `salloc`: this shell is one process, whatever Slurm's numbers say",
+    default: "not a terminal of a job",
+    meaning: "set by `srun --pty` and `salloc`: this shell is one process, whatever Slurm's other variables are",
 };
 
 /// The compiler of the kernels for NVIDIA.
@@ -282,9 +276,9 @@ pub const NVCC: Variable = Variable {
 pub const CUDA_ARCHITECTURES: Variable = Variable {
     name: "FASCICLE_CUDA_ARCHS",
     reader: "the build script of `fascicle-kernels-cuda`",
-    values: "compute capabilities times ten, with semicolons or commas",
+    values: "compute capabilities times ten, separated by semicolons or commas",
     default: "80;90",
-    meaning: "the architectures that the kernels are compiled for",
+    meaning: "the architectures for which the kernels are compiled",
 };
 
 /// The compiler of the kernels for AMD.
@@ -300,12 +294,12 @@ pub const HIPCC: Variable = Variable {
 pub const HIP_ARCHITECTURES: Variable = Variable {
     name: "FASCICLE_HIP_ARCHS",
     reader: "the build script of `fascicle-kernels-hip`",
-    values: "names as in `gfx90a`, with semicolons or commas",
+    values: "names such as `gfx90a`, separated by semicolons or commas",
     default: "gfx90a",
-    meaning: "the architectures that the kernels are compiled for",
+    meaning: "the architectures for which the kernels are compiled",
 };
 
-const FOLDERS: &str = "folders, with colons";
+const FOLDERS: &str = "folders, separated by colons";
 const NONE: &str = "none";
 const LOADING_CUDA: &str = "the CUDA vendor when it loads its libraries";
 const LOADING_ROCM: &str = "the ROCm vendor when it loads its libraries";
