@@ -95,10 +95,10 @@ values! {
     TokenizerChoice => "`bytes`, `characters`, `{ file = PATH }` or `{ ids = NUMBER }`",
 }
 
-/// Defines the structure of a section, and implements [`Section`](crate::config::Section) for it.
+/// Defines the structure of a section, and implements [`Section`] for it.
 ///
 /// The structure derives `Serialize` and implements `Default`; each field has a doc comment, which becomes the meaning of
-/// the key, and a type that implements [`Values`](crate::config::Values).
+/// the key, and a type that implements [`Values`].
 ///
 /// ```
 /// use fascicle_train::{config::Section, section};
