@@ -1,190 +1,83 @@
-//! cuBLAS's table as the products that crates/gpu works with.
+//! cuBLAS: its names and numbers.
+//!
+//! Source: <https://docs.nvidia.com/cuda/cublas/>.
 
-use crate::sys::blas::*;
-use gpu::table::{Blas, ColumnMajor, Fault, Handle as Opaque, Outcome};
-use hal::DType;
-use std::ffi::{CStr, c_int, c_void};
+use gpu::table::{
+    Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, Named, Opaque, Status, Statuses,
+};
+use rccl_sys::{Library, Missing, function_table};
+use std::ffi::{c_char, c_int};
 
-/// cuBLAS.
-#[derive(Debug)]
-pub(crate) struct CudaBlas(pub(crate) Cublas);
+/// cuBLAS's names for the functions that hipBLAS has too.
+pub const NAMES: BlasNames = BlasNames {
+    create: "cublasCreate_v2",
+    destroy: "cublasDestroy_v2",
+    set_stream: "cublasSetStream_v2",
+    set_atomics: "cublasSetAtomicsMode",
+    gemm: "cublasGemmEx",
+    gemm_batched: "cublasGemmStridedBatchedEx",
+};
 
-macro_rules! call {
-    ($self:ident.$function:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: the arguments fit the function's documentation; what must be live, the caller of this method answers for.
-        let status = unsafe { ($self.0.$function)($($argument),*) };
-        $self.check(stringify!($function), status)
-    }};
+/// cuBLAS's numbers: `CUBLAS_OP_N` and `CUBLAS_OP_T`, `CUBLAS_GEMM_DEFAULT` and so on.
+pub const VALUES: BlasValues = BlasValues {
+    operations: [0, 1],
+    default_algorithm: -1,
+    atomics_not_allowed: 0,
+    not_supported: 15,
+};
+
+/// `cudaDataType_t` and `cublasComputeType_t`.
+pub const TYPES: BlasTypes = BlasTypes {
+    f16: 2,
+    bf16: 14,
+    f32: 0,
+    f64: 1,
+    compute_f32: 68,
+    compute_f64: 70,
+};
+
+/// `CUBLAS_STATUS_ALLOC_FAILED`.
+pub const ALLOC_FAILED: Status = 3;
+/// `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: parts of a 16-bit product are summed in f32.
+pub const MATH_FULL_REDUCTION: c_int = 16;
+
+function_table! {
+    /// cuBLAS's own functions.
+    pub struct Cublas;
+    required {
+        fn cublasGetProperty(kind: c_int, value: *mut c_int) -> Status;
+        fn cublasSetMathMode(handle: Opaque, mode: c_int) -> Status;
+        fn cublasGetStatusString(status: Status) -> *const c_char;
+    }
+    optional {}
 }
 
-fn pointer(address: u64) -> *mut c_void {
-    std::ptr::without_provenance_mut(address as usize)
+/// Looks up cuBLAS's functions.
+///
+/// # Errors
+/// [`Missing`] naming one that this version lacks.
+pub(crate) fn load(library: &Library) -> Result<Blas, Missing> {
+    let own = Cublas::load(library)?;
+    // SAFETY: the names are those of the functions that the fields stand for; a test compares them with the headers.
+    let functions = unsafe { BlasFunctions::load(library, &NAMES) }?;
+    // SAFETY: the function returns a constant text for any status.
+    let statuses = unsafe { Statuses::returned(ALLOC_FAILED, Some(own.cublasGetStatusString)) };
+    let set_math_mode = Named {
+        name: "cublasSetMathMode",
+        function: own.cublasSetMathMode,
+    };
+    let math_mode = Some((set_math_mode, MATH_FULL_REDUCTION));
+    // SAFETY: all are cuBLAS's; the test compares the numbers too.
+    Ok(unsafe { Blas::new(version(&own), functions, statuses, VALUES, TYPES, math_mode) })
 }
 
-fn data_type(dtype: DType) -> Option<c_int> {
-    match dtype {
-        DType::F64 => Some(R_64F),
-        DType::F32 => Some(R_32F),
-        DType::F16 => Some(R_16F),
-        DType::Bf16 => Some(R_16BF),
-        DType::I32 | DType::U32 => None,
-    }
-}
-
-fn operation(transposed: bool) -> c_int {
-    if transposed { OP_T } else { OP_N }
-}
-
-impl CudaBlas {
-    fn check(&self, call: &'static str, status: Status) -> Outcome<()> {
-        match status {
-            SUCCESS => Ok(()),
-            code => Err(Fault {
-                call,
-                code: code.into(),
-                reason: self.reason(code),
-                out_of_memory: code == ALLOC_FAILED,
-            }),
-        }
-    }
-
-    fn reason(&self, status: Status) -> String {
-        // SAFETY: the function gives a constant text for any status.
-        let text = unsafe { (self.0.cublasGetStatusString)(status) };
-        // SAFETY: as above; it ends with a zero.
-        let reason =
-            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into());
-        reason.unwrap_or_else(|| "unknown".into())
-    }
-
-    fn prepare(&self, handle: Handle, stream: *mut c_void) -> Outcome<()> {
-        call!(self.cublasSetStream_v2(handle, stream))?;
-        call!(self.cublasSetMathMode(handle, MATH_FULL_REDUCTION))?;
-        call!(self.cublasSetAtomicsMode(handle, ATOMICS_NOT_ALLOWED))
-    }
-
-    fn property(&self, kind: c_int) -> c_int {
+fn version(own: &Cublas) -> String {
+    let [major, minor, patch] = [0, 1, 2].map(|kind| {
         let mut value = 0;
-        // A version that is not told is shown as 0.
-        let _ = call!(self.cublasGetProperty(kind, &mut value));
+        // A part that the library refuses to name is shown as 0.
+        // SAFETY: the pointer is that of a live variable.
+        let _ = unsafe { (own.cublasGetProperty)(kind, &mut value) };
         value
-    }
-}
-
-// SAFETY: each method makes the calls that its documentation names; handles come from the library.
-unsafe impl Blas for CudaBlas {
-    fn version(&self) -> String {
-        format!(
-            "cuBLAS {}.{}.{}",
-            self.property(0),
-            self.property(1),
-            self.property(2)
-        )
-    }
-
-    unsafe fn create(&self, stream: Opaque) -> Outcome<Opaque> {
-        let mut handle = std::ptr::null_mut();
-        call!(self.cublasCreate_v2(&mut handle))?;
-        let prepared = self.prepare(handle, std::ptr::without_provenance_mut(stream));
-        if prepared.is_err() {
-            // What failed first is told.
-            let _ = call!(self.cublasDestroy_v2(handle));
-        }
-        prepared.map(|()| handle.addr())
-    }
-
-    unsafe fn destroy(&self, handle: Opaque) -> Outcome<()> {
-        call!(self.cublasDestroy_v2(std::ptr::without_provenance_mut(handle)))
-    }
-
-    unsafe fn gemm(&self, handle: Opaque, product: &ColumnMajor) -> Outcome<()> {
-        let unsupported = Fault {
-            call: "cublasGemmEx",
-            code: 15,
-            reason: format!("no products of {} into {}", product.input, product.output),
-            out_of_memory: false,
-        };
-        let (Some(input), Some(output)) = (data_type(product.input), data_type(product.output))
-        else {
-            return Err(unsupported);
-        };
-        // The scales have the type of the sums.
-        let (alpha, beta) = (product.alpha as f32, product.beta as f32);
-        let single: [*const c_void; 2] = [(&raw const alpha).cast(), (&raw const beta).cast()];
-        let double: [*const c_void; 2] = [
-            (&raw const product.alpha).cast(),
-            (&raw const product.beta).cast(),
-        ];
-        let is_double = product.input == DType::F64;
-        let (compute, [alpha, beta]) = if is_double {
-            (COMPUTE_64F, double)
-        } else {
-            (COMPUTE_32F, single)
-        };
-        let ColumnMajor {
-            m,
-            n,
-            k,
-            addresses: [a, b, c],
-            leading: [lda, ldb, ldc],
-            batch,
-            ..
-        } = *product;
-        let [op_a, op_b] = product.transposed.map(operation);
-        let (handle, a, b, c) = (
-            std::ptr::without_provenance_mut(handle),
-            pointer(a),
-            pointer(b),
-            pointer(c),
-        );
-        if batch == 1 {
-            return call!(self.cublasGemmEx(
-                handle,
-                op_a,
-                op_b,
-                m,
-                n,
-                k,
-                alpha,
-                a,
-                input,
-                lda,
-                b,
-                input,
-                ldb,
-                beta,
-                c,
-                output,
-                ldc,
-                compute,
-                GEMM_DEFAULT
-            ));
-        }
-        let [stride_a, stride_b, stride_c] = product.strides;
-        call!(self.cublasGemmStridedBatchedEx(
-            handle,
-            op_a,
-            op_b,
-            m,
-            n,
-            k,
-            alpha,
-            a,
-            input,
-            lda,
-            stride_a,
-            b,
-            input,
-            ldb,
-            stride_b,
-            beta,
-            c,
-            output,
-            ldc,
-            stride_c,
-            batch,
-            compute,
-            GEMM_DEFAULT
-        ))
-    }
+    });
+    format!("cuBLAS {major}.{minor}.{patch}")
 }

@@ -1,15 +1,16 @@
 //! The CUDA vendor: tables of the driver, cuBLAS and NCCL, opened at run time.
 //!
-//! Everything that CUDA and HIP share is in crates/gpu; here is what is NVIDIA's own: the C interfaces ([`sys`]), how
-//! they become crates/gpu's tables, and where the libraries are looked for.
+//! Everything that CUDA and HIP share is in crates/gpu, the functions' signatures too. Here is what is NVIDIA's own: the
+//! names and numbers of each library, the calls that HIP makes otherwise ([`driver`]), and where the libraries are looked
+//! for.
 //!
 //! The tables are our own and not cudarc's, whose loader panics where a library is missing and knows no folders beside
 //! the system's; a test compares every signature and value with the vendor's headers (`ci/declarations.sh`).
 
-mod cublas;
-mod driver;
+pub mod cublas;
+pub mod cublaslt;
+pub mod driver;
 mod libraries;
-pub mod sys;
 
 pub use libraries::{open, tables};
 

@@ -1,17 +1,9 @@
 //! Where NVIDIA's libraries are looked for, and what is made of them.
 
-use crate::{
-    cublas::CudaBlas,
-    driver::CudaDriver,
-    sys::{
-        blas::Cublas,
-        driver::Driver,
-        lt::{self, CublasLt},
-    },
-};
-use gpu::table::{Blas, Lt, Object, Runtime, Tables};
-use hal::environment::{Variable, table};
-use rccl_sys::{Library, Missing, Nccl, Search};
+use crate::{cublas, cublaslt, driver::CudaDriver};
+use gpu::table::Tables;
+use hal::environment::table;
+use rccl_sys::Nccl;
 use std::sync::{Arc, OnceLock};
 
 /// The lowest compute capability that the kernels are written for: A100's.
@@ -51,55 +43,29 @@ fn load() -> Result<Tables, String> {
         table::NVHPC_CUDA_HOME,
         table::NCCL_HOME,
     ];
-    let named = named.iter().filter_map(Variable::read_os);
-    let roots = named.chain(["/usr/local/cuda".into()]);
-    let search = Search::of(table::CUDA_LIBRARIES.read_os(), roots, &["lib64", "lib"]);
-    let mut found = Vec::new();
-    let mut open = |library, names: &[&str]| {
-        let opened = Library::open(library, names, &search)?;
-        found.push((library.to_string(), opened.path().to_path_buf()));
-        Ok::<_, Missing>(opened)
-    };
-    let runtime = open("CUDA driver", &["libcuda.so.1"]).and_then(|library| Driver::load(&library));
-    let blas = open("cuBLAS", &["libcublas.so.13", "libcublas.so.12"])
-        .and_then(|library| Cublas::load(&library));
-    let lt = open("cuBLASLt", &["libcublasLt.so.13", "libcublasLt.so.12"])
-        .and_then(|library| CublasLt::load(&library));
-    let nccl = open("NCCL", &["libnccl.so.2"]).and_then(|library| Nccl::load(&library));
-    let runtime = CudaDriver::new(runtime.map_err(|missing| missing.to_string())?);
+    let below = ["lib64", "lib"];
+    let mut libraries =
+        gpu::Libraries::new(table::CUDA_LIBRARIES, &named, "/usr/local/cuda", &below);
+    let driver = libraries.open("CUDA driver", &["libcuda.so.1"]);
+    let blas = libraries.open("cuBLAS", &["libcublas.so.13", "libcublas.so.12"]);
+    let lt = libraries.open("cuBLASLt", &["libcublasLt.so.13", "libcublasLt.so.12"]);
+    let nccl = libraries.open("NCCL", &["libnccl.so.2"]);
+    let driver = driver
+        .and_then(|library| CudaDriver::load(&library))
+        .map_err(|missing| missing.to_string())?;
+    let kernels = kernels_cuda::objects().iter();
     Ok(Tables {
-        runtime: Box::new(runtime.map_err(|fault| gpu::refused(&fault, &found))?)
-            as Box<dyn Runtime>,
-        blas: blas.map(|table| Box::new(CudaBlas(table)) as Box<dyn Blas>),
+        runtime: libraries.initialise(driver)?,
+        blas: blas.and_then(|library| cublas::load(&library)),
         lt: lt
-            .map(|table| epilogues(&table))
+            .and_then(|library| cublaslt::load(&library))
             .map_err(|missing| missing.to_string()),
-        collectives: nccl.map(|table| ("NCCL".into(), table)),
-        objects: gpu::objects(table::CUDA_KERNELS, embedded())?,
-        found,
+        collectives: nccl.and_then(|library| Ok(("NCCL".into(), Nccl::load(&library)?))),
+        objects: gpu::objects(
+            table::CUDA_KERNELS,
+            kernels.map(|object| (object.arch, object.bytes)),
+        )?,
+        found: libraries.found(),
         visible_devices: table::CUDA_DEVICES,
     })
-}
-
-fn epilogues(table: &CublasLt) -> Lt {
-    // SAFETY: the function takes nothing and gives a number.
-    let version = unsafe { (table.cublasLtGetVersion)() };
-    let version = format!(
-        "cuBLASLt {}.{}.{}",
-        version / 10_000,
-        version / 100 % 100,
-        version % 100
-    );
-    Lt {
-        version,
-        functions: table.functions(Some(table.cublasLtGetStatusString)),
-        values: lt::VALUES,
-    }
-}
-
-fn embedded() -> Vec<Object> {
-    let objects = kernels_cuda::objects().iter();
-    objects
-        .map(|object| (object.arch.to_string(), object.bytes.into()))
-        .collect()
 }

@@ -7,6 +7,7 @@ use crate::{
 use hal::lock;
 use hal::{DeviceId, Error, Result};
 use std::{
+    ffi::c_int,
     fmt,
     sync::{Arc, Mutex, Weak},
     time::Duration,
@@ -19,6 +20,8 @@ pub(crate) struct Context {
     pub(crate) properties: Properties,
     /// The vendor's number of the device, which staged ranks with numbers of their own may share.
     pub(crate) ordinal: usize,
+    // The same device in the runtime's own numbers.
+    device: c_int,
     handle: Handle,
     // Events that are not in use. Making one costs more than recording it.
     events: Mutex<Vec<Handle>>,
@@ -32,20 +35,19 @@ impl Context {
     /// # Errors
     /// [`Error::Vendor`].
     pub(crate) fn open(tables: Arc<Tables>, id: DeviceId, ordinal: usize) -> Result<Arc<Context>> {
-        let properties = tables
-            .runtime
-            .properties(ordinal)
-            .map_err(|fault| vendor(id, fault))?;
-        let handle = tables
-            .runtime
-            .open(ordinal)
-            .map_err(|fault| vendor(id, fault))?;
+        let open = || {
+            let device = tables.runtime.device(ordinal)?;
+            let properties = tables.runtime.properties(device)?;
+            Ok((device, properties, tables.runtime.open(device)?))
+        };
+        let (device, properties, handle) = open().map_err(|fault| vendor(id, fault))?;
         let (events, failure, watches) = Default::default();
         Ok(Arc::new(Context {
             tables,
             id,
             properties,
             ordinal,
+            device,
             handle,
             events,
             failure,
@@ -213,7 +215,7 @@ impl Drop for Context {
             self.release(|runtime| unsafe { runtime.destroy_event(event) });
         }
         // SAFETY: opened once by `open`; everything made in it holds this `Context`, and is gone.
-        let _ = unsafe { self.tables.runtime.close(self.ordinal, self.handle) };
+        let _ = unsafe { self.tables.runtime.close(self.device) };
     }
 }
 

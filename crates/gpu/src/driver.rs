@@ -1,8 +1,8 @@
 //! How a program looks for a vendor of this kind.
 
-use crate::table::{Fault, Tables};
+use crate::{libraries::files, table::Tables};
 use hal::{Error, Probe};
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 /// What a look for the vendor found: libraries with versions, or where they were looked for; devices.
 pub fn probe(name: &str, tables: Result<Arc<Tables>, String>) -> Probe {
@@ -34,15 +34,6 @@ pub fn no_device(name: &str, reason: &str) -> Error {
     )
 }
 
-/// Why a driver or runtime that was opened serves no device, with the files that were opened.
-pub fn refused(fault: &Fault, found: &[(String, PathBuf)]) -> String {
-    let files: Vec<_> = found
-        .iter()
-        .map(|(_, path)| path.display().to_string())
-        .collect();
-    format!("{fault} (opened {})", files.join(", "))
-}
-
 fn libraries(tables: &Tables) -> Vec<String> {
     let runtime = tables
         .runtime
@@ -51,7 +42,7 @@ fn libraries(tables: &Tables) -> Vec<String> {
     let blas = tables
         .blas
         .as_ref()
-        .map_or_else(ToString::to_string, |blas| blas.version());
+        .map_or_else(ToString::to_string, |blas| blas.version().to_string());
     let collectives = match &tables.collectives {
         Ok((name, table)) => format!("{name} {}", library_version(table)),
         Err(missing) => missing.to_string(),
@@ -66,11 +57,6 @@ fn libraries(tables: &Tables) -> Vec<String> {
     } else {
         kernels.join(", ")
     };
-    let files: Vec<_> = tables
-        .found
-        .iter()
-        .map(|(_, path)| path.display().to_string())
-        .collect();
     let epilogues = match &tables.lt {
         Ok(lt) => lt.version.clone(),
         Err(reason) => format!("bias and GELU by kernels of their own: {reason}"),
@@ -81,7 +67,7 @@ fn libraries(tables: &Tables) -> Vec<String> {
         epilogues,
         collectives,
         format!("kernels: {kernels}"),
-        format!("opened {}", files.join(", ")),
+        format!("opened {}", files(&tables.found)),
     ]
 }
 
@@ -97,9 +83,9 @@ pub(crate) fn library_version(table: &rccl_sys::Nccl) -> String {
 
 fn devices(tables: &Tables) -> Result<Vec<String>, String> {
     let text = |ordinal| {
-        let device = tables
-            .runtime
-            .properties(ordinal)
+        let device = tables.runtime.device(ordinal);
+        let device = device
+            .and_then(|device| tables.runtime.properties(device))
             .map_err(|fault| fault.to_string())?;
         let (name, architecture) = (device.name, device.architecture);
         Ok(format!(

@@ -16,6 +16,7 @@ mod event;
 mod graph;
 mod grown;
 mod kernels;
+mod libraries;
 pub mod lower;
 mod matmul;
 mod objects;
@@ -25,6 +26,7 @@ pub mod table;
 mod wait;
 
 pub use device::open;
-pub use driver::{no_device, probe, refused};
+pub use driver::{no_device, probe};
+pub use libraries::Libraries;
 pub use objects::objects;
 pub use options::Options;

@@ -8,9 +8,14 @@ use std::{borrow::Cow, path::Path};
 ///
 /// # Errors
 /// In words, when the file cannot be read.
-pub fn objects(variable: Variable, embedded: Vec<Object>) -> Result<Vec<Object>, String> {
+pub fn objects(
+    variable: Variable,
+    embedded: impl Iterator<Item = (&'static str, &'static [u8])>,
+) -> Result<Vec<Object>, String> {
     let Some(path) = variable.read_os() else {
-        return Ok(embedded);
+        let embedded =
+            embedded.map(|(architecture, image)| (architecture.into(), Cow::Borrowed(image)));
+        return Ok(embedded.collect());
     };
     let path = Path::new(&path);
     let image = std::fs::read(path)
@@ -110,7 +115,7 @@ mod tests {
                 name: "FASCICLE_TEST_OBJECT",
                 ..hal::environment::table::CUDA_KERNELS
             },
-            Vec::new(),
+            std::iter::empty(),
         )
         .unwrap_err();
         assert!(

@@ -1,215 +1,123 @@
-//! hipBLAS's table as the products that crates/gpu works with.
+//! hipBLAS: its names and numbers, in two generations.
+//!
+//! Up to 1.x `hipblasGemmEx` takes the library's own data types, from 3.0 on HIP's and a compute type. 2.x has both: the
+//! new one under the symbol that ends in `_v2`. All are integers in C, so the signatures are one.
+//! Source: <https://rocm.docs.amd.com/projects/hipBLAS/en/latest/reference/hipblas-api-functions.html>.
 
-use crate::sys::blas::*;
-use gpu::table::{Blas, ColumnMajor, Fault, Handle as Opaque, Outcome};
-use hal::DType;
-use std::ffi::{CStr, c_int, c_void};
+use gpu::table::{Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, Status, Statuses};
+use rccl_sys::{Library, Missing, function_table};
+use std::{ffi::c_char, path::Path};
 
-/// hipBLAS, of whichever generation.
-#[derive(Debug)]
-pub(crate) struct HipBlas {
-    table: Hipblas,
-    generation: u32,
-    gemm: GemmEx,
-    batched: GemmStridedBatchedEx,
-    types: Types,
-}
+/// hipBLAS's names for the functions that cuBLAS has too.
+pub const NAMES: BlasNames = BlasNames {
+    create: "hipblasCreate",
+    destroy: "hipblasDestroy",
+    set_stream: "hipblasSetStream",
+    set_atomics: "hipblasSetAtomicsMode",
+    gemm: "hipblasGemmEx",
+    gemm_batched: "hipblasGemmStridedBatchedEx",
+};
 
-macro_rules! call {
-    ($self:ident.$function:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: the arguments fit the function's documentation; what must be live, the caller of this method answers for.
-        let status = unsafe { ($self.table.$function)($($argument),*) };
-        $self.check(stringify!($function), status)
-    }};
-}
+/// The names in hipBLAS 2.x of those functions that take HIP's data types.
+pub const NAMES_V2: BlasNames = BlasNames {
+    gemm: "hipblasGemmEx_v2",
+    gemm_batched: "hipblasGemmStridedBatchedEx_v2",
+    ..NAMES
+};
 
-fn pointer(address: u64) -> *mut c_void {
-    std::ptr::without_provenance_mut(address as usize)
-}
+/// hipBLAS's numbers: `HIPBLAS_OP_N` and `HIPBLAS_OP_T`, `HIPBLAS_GEMM_DEFAULT` and so on.
+pub const VALUES: BlasValues = BlasValues {
+    operations: [111, 112],
+    default_algorithm: 160,
+    atomics_not_allowed: 0,
+    not_supported: 7,
+};
 
-fn operation(transposed: bool) -> c_int {
-    if transposed { OP_T } else { OP_N }
-}
+/// `HIPBLAS_STATUS_ALLOC_FAILED`.
+pub const ALLOC_FAILED: Status = 2;
+/// `HIPBLAS_STATUS_INVALID_VALUE`.
+pub const INVALID_VALUE: Status = 3;
 
-impl HipBlas {
-    /// The library whose name ends in `generation`.
-    pub(crate) fn new(table: &Hipblas, generation: u32) -> HipBlas {
-        let (gemm, batched, types) = table.gemm(generation);
-        HipBlas {
-            table: *table,
-            generation,
-            gemm,
-            batched,
-            types,
-        }
-    }
+/// `hipblasDatatype_t`, which names the type of the sums too.
+pub const LEGACY_TYPES: BlasTypes = BlasTypes {
+    f16: 150,
+    bf16: 168,
+    f32: 151,
+    f64: 152,
+    compute_f32: 151,
+    compute_f64: 152,
+};
 
-    fn check(&self, call: &'static str, status: Status) -> Outcome<()> {
-        match status {
-            SUCCESS => Ok(()),
-            code => Err(Fault {
-                call,
-                code: code.into(),
-                reason: self.reason(code),
-                out_of_memory: code == ALLOC_FAILED,
-            }),
-        }
-    }
+/// `hipDataType` and `hipblasComputeType_t`.
+pub const HIP_TYPES: BlasTypes = BlasTypes {
+    f16: 2,
+    bf16: 14,
+    f32: 0,
+    f64: 1,
+    compute_f32: 2,
+    compute_f64: 7,
+};
 
-    fn reason(&self, status: Status) -> String {
-        // SAFETY: the function gives a constant text for any status.
-        let text = self
-            .table
-            .hipblasStatusToString
-            .map(|text| unsafe { text(status) });
-        match text {
-            Some(text) if !text.is_null() => {
-                // SAFETY: as above; it ends with a zero.
-                unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
-            }
-            _ => "unknown".into(),
-        }
-    }
-
-    fn prepare(&self, handle: Handle, stream: *mut c_void) -> Outcome<()> {
-        call!(self.hipblasSetStream(handle, stream))?;
-        call!(self.hipblasSetAtomicsMode(handle, ATOMICS_NOT_ALLOWED))
-    }
-
-    fn data_type(&self, dtype: DType) -> Option<c_int> {
-        match dtype {
-            DType::F64 => Some(self.types.f64),
-            DType::F32 => Some(self.types.f32),
-            DType::F16 => Some(self.types.f16),
-            DType::Bf16 => Some(self.types.bf16),
-            DType::I32 | DType::U32 => None,
-        }
+function_table! {
+    /// hipBLAS's own functions.
+    pub struct Hipblas;
+    required {}
+    optional {
+        fn hipblasStatusToString(status: Status) -> *const c_char;
     }
 }
 
-// SAFETY: each method makes the calls that its documentation names; handles come from the library.
-unsafe impl Blas for HipBlas {
-    fn version(&self) -> String {
-        let types = if self.types == HIP_TYPES {
-            "HIP's data types"
-        } else {
-            "data types of its own"
-        };
-        format!("hipBLAS (libhipblas.so.{}, {types})", self.generation)
-    }
+/// Looks up the functions of hipBLAS, of whichever generation.
+///
+/// # Errors
+/// [`Missing`] naming one that this version lacks.
+pub(crate) fn load(library: &Library) -> Result<Blas, Missing> {
+    let own = Hipblas::load(library)?;
+    // SAFETY: the function returns a constant text for any status.
+    let statuses = unsafe { Statuses::returned(ALLOC_FAILED, own.hipblasStatusToString) };
+    let generation = generation(library.path());
+    let (functions, types) = functions(library, generation)?;
+    let owner = if types == HIP_TYPES {
+        "HIP's data types"
+    } else {
+        "data types of its own"
+    };
+    let version = format!("hipBLAS (libhipblas.so.{generation}, {owner})");
+    // SAFETY: all are those of this generation; the test compares the numbers with the headers.
+    Ok(unsafe { Blas::new(version, functions, statuses, VALUES, types, None) })
+}
 
-    unsafe fn create(&self, stream: Opaque) -> Outcome<Opaque> {
-        let mut handle = std::ptr::null_mut();
-        call!(self.hipblasCreate(&mut handle))?;
-        let prepared = self.prepare(handle, std::ptr::without_provenance_mut(stream));
-        if prepared.is_err() {
-            // What failed first is told.
-            let _ = call!(self.hipblasDestroy(handle));
-        }
-        prepared.map(|()| handle.addr())
+// The functions of a library whose soname ends in `generation`, and the types that they take.
+fn functions(library: &Library, generation: u32) -> Result<(BlasFunctions, BlasTypes), Missing> {
+    // SAFETY: the names are those of the functions that the fields stand for; a test compares them with the headers.
+    if let Ok(functions) = unsafe { BlasFunctions::load(library, &NAMES_V2) } {
+        return Ok((functions, HIP_TYPES));
     }
+    // SAFETY: as above.
+    let functions = unsafe { BlasFunctions::load(library, &NAMES) }?;
+    let types = if generation >= 3 {
+        HIP_TYPES
+    } else {
+        LEGACY_TYPES
+    };
+    Ok((functions, types))
+}
 
-    unsafe fn destroy(&self, handle: Opaque) -> Outcome<()> {
-        call!(self.hipblasDestroy(std::ptr::without_provenance_mut(handle)))
-    }
+// The number that a library's name ends in.
+fn generation(path: &Path) -> u32 {
+    let number = path
+        .extension()
+        .and_then(|number| number.to_str()?.parse().ok());
+    number.unwrap_or(0)
+}
 
-    unsafe fn gemm(&self, handle: Opaque, product: &ColumnMajor) -> Outcome<()> {
-        let call = "hipblasGemmEx";
-        let (Some(input), Some(output)) = (
-            self.data_type(product.input),
-            self.data_type(product.output),
-        ) else {
-            let reason = format!("no products of {} into {}", product.input, product.output);
-            return Err(Fault {
-                call,
-                code: NOT_SUPPORTED.into(),
-                reason,
-                out_of_memory: false,
-            });
-        };
-        // The scales have the type of the sums.
-        let (alpha, beta) = (product.alpha as f32, product.beta as f32);
-        let single: [*const c_void; 2] = [(&raw const alpha).cast(), (&raw const beta).cast()];
-        let double: [*const c_void; 2] = [
-            (&raw const product.alpha).cast(),
-            (&raw const product.beta).cast(),
-        ];
-        let (compute, [alpha, beta]) = match product.input {
-            DType::F64 => (self.types.compute_f64, double),
-            _ => (self.types.compute_f32, single),
-        };
-        let ColumnMajor {
-            m,
-            n,
-            k,
-            addresses: [a, b, c],
-            leading: [lda, ldb, ldc],
-            batch,
-            ..
-        } = *product;
-        let [op_a, op_b] = product.transposed.map(operation);
-        let (handle, a, b, c) = (
-            std::ptr::without_provenance_mut(handle),
-            pointer(a),
-            pointer(b),
-            pointer(c),
-        );
-        if batch != 1 {
-            let [stride_a, stride_b, stride_c] = product.strides;
-            // SAFETY: the arguments are those of this generation; the caller vouches for handle and matrices.
-            let status = unsafe {
-                (self.batched)(
-                    handle,
-                    op_a,
-                    op_b,
-                    m,
-                    n,
-                    k,
-                    alpha,
-                    a,
-                    input,
-                    lda,
-                    stride_a,
-                    b,
-                    input,
-                    ldb,
-                    stride_b,
-                    beta,
-                    c,
-                    output,
-                    ldc,
-                    stride_c,
-                    batch,
-                    compute,
-                    GEMM_DEFAULT,
-                )
-            };
-            return self.check("hipblasGemmStridedBatchedEx", status);
-        }
-        // SAFETY: as above.
-        let status = unsafe {
-            (self.gemm)(
-                handle,
-                op_a,
-                op_b,
-                m,
-                n,
-                k,
-                alpha,
-                a,
-                input,
-                lda,
-                b,
-                input,
-                ldb,
-                beta,
-                c,
-                output,
-                ldc,
-                compute,
-                GEMM_DEFAULT,
-            )
-        };
-        self.check(call, status)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generation_is_that_of_the_name() {
+        assert_eq!(generation(Path::new("libhipblas.so.3")), 3);
+        assert_eq!(generation(Path::new("/opt/rocm/lib/libhipblas.so.0")), 0);
     }
 }

@@ -1,13 +1,13 @@
 //! The ROCm vendor: tables of HIP, hipBLAS and RCCL, opened at run time.
 //!
-//! Everything that CUDA and HIP share is in crates/gpu; here is what is AMD's own: the C interfaces ([`sys`]) of HIP 5.7,
-//! 6.x and 7.x, how they become crates/gpu's tables, and where the libraries are looked for. On MI250X a device is one
-//! GCD, of which a card has two.
+//! Everything that CUDA and HIP share is in crates/gpu, the functions' signatures too. Here is what is AMD's own: the names
+//! and numbers of each library in HIP 5.7, 6.x and 7.x, the calls that CUDA makes otherwise ([`hip`]), and where the
+//! libraries are looked for. On MI250X a device is one GCD, of which a card has two.
 
-mod hip;
-mod hipblas;
+pub mod hip;
+pub mod hipblas;
+pub mod hipblaslt;
 mod libraries;
-pub mod sys;
 
 pub use libraries::{open, tables};
 

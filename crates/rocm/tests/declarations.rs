@@ -2,79 +2,78 @@
 //!
 //! `FASCICLE_ROCM_HEADERS` lists include folders, one for each generation, separated by colons.
 
-#[path = "../../rccl-sys/tests/support/declarations.rs"]
+#[path = "../../gpu/tests/support/declarations.rs"]
 mod declarations;
 
 use declarations::Part;
-use fascicle_rocm::sys::{blas, hip, lt};
-use gpu::table::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, lt::MAX_WORKSPACE};
+use fascicle_rocm::{hip, hipblas, hipblaslt};
+use gpu::table::{
+    BlasTypes, CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, NO_DEVICE, NOT_READY, OUT_OF_MEMORY,
+    PINNED_PORTABLE, STREAM_NON_BLOCKING,
+};
 
 fn parts() -> Vec<Part> {
     let runtime = [
-        ("hipErrorOutOfMemory", hip::ERROR_OUT_OF_MEMORY),
-        ("hipErrorNoDevice", hip::ERROR_NO_DEVICE),
-        ("hipErrorNotReady", hip::ERROR_NOT_READY),
+        ("hipErrorOutOfMemory", OUT_OF_MEMORY),
+        ("hipErrorNoDevice", NO_DEVICE),
+        ("hipErrorNotReady", NOT_READY),
         (
             "hipDeviceAttributeComputeCapabilityMajor",
-            hip::ATTRIBUTE_CAPABILITY_MAJOR,
+            hip::VALUES.capability_major,
         ),
         (
             "hipDeviceAttributeComputeCapabilityMinor",
-            hip::ATTRIBUTE_CAPABILITY_MINOR,
+            hip::VALUES.capability_minor,
         ),
         (
             "hipDeviceAttributeMultiprocessorCount",
-            hip::ATTRIBUTE_MULTIPROCESSORS,
+            hip::VALUES.multiprocessors,
         ),
         (
             "hipDeviceAttributeMaxSharedMemoryPerBlock",
-            hip::ATTRIBUTE_SHARED_PER_BLOCK,
+            hip::VALUES.shared_bytes_per_block,
         ),
-        ("hipDeviceAttributeWarpSize", hip::ATTRIBUTE_WARP_SIZE),
-        ("hipStreamNonBlocking", hip::STREAM_NON_BLOCKING as i32),
-        ("hipEventDefault", hip::EVENT_DEFAULT as i32),
-        ("hipHostMallocPortable", hip::HOST_PORTABLE as i32),
+        ("hipDeviceAttributeWarpSize", hip::VALUES.warp),
+        ("hipStreamNonBlocking", STREAM_NON_BLOCKING as i32),
+        ("hipEventDefault", EVENT_DEFAULT as i32),
+        ("hipHostMallocPortable", PINNED_PORTABLE as i32),
         ("hipMemcpyHostToDevice", hip::COPY_TO_DEVICE),
         ("hipMemcpyDeviceToHost", hip::COPY_TO_HOST),
         ("hipMemcpyDeviceToDevice", hip::COPY_ON_DEVICE),
-        ("hipStreamCaptureModeThreadLocal", hip::CAPTURE_THREAD_LOCAL),
+        ("hipStreamCaptureModeThreadLocal", CAPTURE_THREAD_LOCAL),
     ];
+    let hip = [hip::Hip::declarations(), hip::NAMES.declarations()];
+    let [as_stored, transposed] = hipblas::VALUES.operations;
     let products = [
-        ("HIPBLAS_OP_N", blas::OP_N),
-        ("HIPBLAS_OP_T", blas::OP_T),
-        ("HIPBLAS_GEMM_DEFAULT", blas::GEMM_DEFAULT),
-        ("HIPBLAS_ATOMICS_NOT_ALLOWED", blas::ATOMICS_NOT_ALLOWED),
-        ("HIPBLAS_STATUS_ALLOC_FAILED", blas::ALLOC_FAILED),
-        ("HIPBLAS_STATUS_INVALID_VALUE", blas::INVALID_VALUE),
-        ("HIPBLAS_STATUS_NOT_SUPPORTED", blas::NOT_SUPPORTED),
-        ("HIP_R_16F", blas::HIP_TYPES.f16),
-        ("HIP_R_16BF", blas::HIP_TYPES.bf16),
-        ("HIP_R_32F", blas::HIP_TYPES.f32),
-        ("HIP_R_64F", blas::HIP_TYPES.f64),
-        ("HIPBLAS_COMPUTE_32F", blas::HIP_TYPES.compute_f32),
-        ("HIPBLAS_COMPUTE_64F", blas::HIP_TYPES.compute_f64),
+        ("HIPBLAS_OP_N", as_stored),
+        ("HIPBLAS_OP_T", transposed),
+        ("HIPBLAS_GEMM_DEFAULT", hipblas::VALUES.default_algorithm),
+        (
+            "HIPBLAS_ATOMICS_NOT_ALLOWED",
+            hipblas::VALUES.atomics_not_allowed,
+        ),
+        ("HIPBLAS_STATUS_ALLOC_FAILED", hipblas::ALLOC_FAILED),
+        ("HIPBLAS_STATUS_INVALID_VALUE", hipblas::INVALID_VALUE),
+        (
+            "HIPBLAS_STATUS_NOT_SUPPORTED",
+            hipblas::VALUES.not_supported,
+        ),
+        ("HIP_R_16F", hipblas::HIP_TYPES.f16),
+        ("HIP_R_16BF", hipblas::HIP_TYPES.bf16),
+        ("HIP_R_32F", hipblas::HIP_TYPES.f32),
+        ("HIP_R_64F", hipblas::HIP_TYPES.f64),
+        ("HIPBLAS_COMPUTE_32F", hipblas::HIP_TYPES.compute_f32),
+        ("HIPBLAS_COMPUTE_64F", hipblas::HIP_TYPES.compute_f64),
     ];
-    let epilogues = [
-        ("HIPBLASLT_MATMUL_DESC_TRANSA", lt::VALUES.transposed[0]),
-        ("HIPBLASLT_MATMUL_DESC_TRANSB", lt::VALUES.transposed[1]),
-        ("HIPBLASLT_MATMUL_DESC_EPILOGUE", lt::VALUES.epilogue),
-        ("HIPBLASLT_MATMUL_DESC_BIAS_POINTER", lt::VALUES.bias),
-        ("HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE", lt::VALUES.bias_type),
-        ("HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER", lt::VALUES.sum),
-        (
-            "HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD",
-            lt::VALUES.sum_leading,
-        ),
-        ("HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES", MAX_WORKSPACE),
-        ("HIPBLASLT_EPILOGUE_BIAS", EPILOGUE_BIAS as i32),
-        ("HIPBLASLT_EPILOGUE_GELU_AUX", EPILOGUE_GELU as i32),
-        (
-            "HIPBLASLT_EPILOGUE_GELU_AUX_BIAS",
-            EPILOGUE_GELU_BIAS as i32,
-        ),
+    let mut blas = hipblas::NAMES_V2.declarations();
+    blas.retain(|(name, _)| name.ends_with("_v2"));
+    let blas = [
+        hipblas::Hipblas::declarations(),
+        hipblas::NAMES.declarations(),
+        blas,
     ];
     // The library's own names for types stand for its own numbers before hipBLAS 3, and for HIP's from then on.
-    let types = |types: blas::Types| {
+    let types = |types: BlasTypes| {
         [
             ("16F", types.f16),
             ("16B", types.bf16),
@@ -82,37 +81,25 @@ fn parts() -> Vec<Part> {
             ("64F", types.f64),
         ]
     };
-    let of = |generations: &str, all: blas::Types| {
+    let of = |generations: &str, all: BlasTypes| {
         types(all).map(|(name, number)| format!("!({generations}) || HIPBLAS_R_{name} == {number}"))
     };
     let truths = [
-        of("hipblasVersionMajor < 3", blas::LEGACY_TYPES),
-        of("hipblasVersionMajor >= 3", blas::HIP_TYPES),
+        of("hipblasVersionMajor < 3", hipblas::LEGACY_TYPES),
+        of("hipblasVersionMajor >= 3", hipblas::HIP_TYPES),
     ];
     vec![
-        Part {
-            truths: vec![
-                format!(
-                    "offsetof(hipblasLtMatmulHeuristicResult_t, state) == {}",
-                    lt::VALUES.status_offset
-                ),
-                "offsetof(hipblasLtMatmulHeuristicResult_t, algo) == 0".into(),
-                "sizeof(hipblasLtMatmulHeuristicResult_t) <= 256".into(),
-            ],
-            ..Part::new(
-                "hipblaslt/hipblaslt.h",
-                lt::HipblasLt::declarations(),
-                &epilogues,
-            )
-        },
-        Part::new("hip/hip_runtime_api.h", hip::Hip::declarations(), &runtime),
+        declarations::epilogues(
+            "hipblaslt/hipblaslt.h",
+            ["HIPBLASLT", "hipblasLt"],
+            Vec::new(),
+            &hipblaslt::NAMES,
+            &hipblaslt::VALUES,
+        ),
+        Part::new("hip/hip_runtime_api.h", hip.concat(), &runtime),
         Part {
             truths: truths.concat(),
-            ..Part::new(
-                "hipblas/hipblas.h",
-                blas::Hipblas::declarations(),
-                &products,
-            )
+            ..Part::new("hipblas/hipblas.h", blas.concat(), &products)
         },
         declarations::collectives("rccl/rccl.h"),
     ]

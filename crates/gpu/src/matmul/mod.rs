@@ -77,15 +77,11 @@ impl GpuBlas {
 }
 
 impl Handles {
-    fn table(&self) -> Result<&dyn table::Blas> {
-        match &self.context.tables.blas {
-            Ok(table) => Ok(&**table),
-            Err(missing) => Err(Error::invalid(
-                "products",
-                missing.to_string(),
-                "the library installed",
-            )),
-        }
+    fn table(&self) -> Result<&table::Blas> {
+        let table = self.context.tables.blas.as_ref();
+        table.map_err(|missing| {
+            Error::invalid("products", missing.to_string(), "the library installed")
+        })
     }
 
     // Queues a product, the way that was chosen for it.

@@ -1,8 +1,12 @@
 //! Products, in the column-major terms of the vendors' libraries.
 
-use super::{Address, Handle, Outcome};
+use super::{
+    Address, Fault, Handle, Named, Opaque, Outcome, Status, Statuses,
+    functions::{call, functions},
+    opaque, pointer,
+};
 use hal::DType;
-use std::fmt;
+use std::ffi::{c_int, c_void};
 
 /// C = alpha * op(A) op(B) + beta * C, all column-major.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,30 +37,242 @@ pub struct ColumnMajor {
     pub beta: f64,
 }
 
+functions! {
+    /// The functions that cuBLAS and hipBLAS have in common.
+    pub struct BlasFunctions, named by BlasNames;
+    fn create(handle: *mut Opaque);
+    fn destroy(handle: Opaque);
+    fn set_stream(handle: Opaque, stream: Opaque);
+    fn set_atomics(handle: Opaque, mode: c_int);
+    fn gemm(
+        handle: Opaque,
+        op_a: c_int,
+        op_b: c_int,
+        m: c_int,
+        n: c_int,
+        k: c_int,
+        alpha: *const c_void,
+        a: *const c_void,
+        type_a: c_int,
+        leading_a: c_int,
+        b: *const c_void,
+        type_b: c_int,
+        leading_b: c_int,
+        beta: *const c_void,
+        c: *mut c_void,
+        type_c: c_int,
+        leading_c: c_int,
+        compute: c_int,
+        algorithm: c_int,
+    );
+    fn gemm_batched(
+        handle: Opaque,
+        op_a: c_int,
+        op_b: c_int,
+        m: c_int,
+        n: c_int,
+        k: c_int,
+        alpha: *const c_void,
+        a: *const c_void,
+        type_a: c_int,
+        leading_a: c_int,
+        stride_a: i64,
+        b: *const c_void,
+        type_b: c_int,
+        leading_b: c_int,
+        stride_b: i64,
+        beta: *const c_void,
+        c: *mut c_void,
+        type_c: c_int,
+        leading_c: c_int,
+        stride_c: i64,
+        count: c_int,
+        compute: c_int,
+        algorithm: c_int,
+    );
+}
+
+/// A function that sets a mode of a handle.
+pub type SetMode = unsafe extern "C" fn(Opaque, c_int) -> Status;
+
+/// The numbers in which the libraries differ.
+#[derive(Clone, Copy, Debug)]
+pub struct BlasValues {
+    /// A factor as it is stored, and its transpose.
+    pub operations: [c_int; 2],
+    /// Leaves the choice of an algorithm to the library.
+    pub default_algorithm: c_int,
+    /// Forbids sums that depend on the order of arrival.
+    pub atomics_not_allowed: c_int,
+    /// The status of a product that the library does not offer.
+    pub not_supported: Status,
+}
+
+/// How a library numbers element types, and the types that sums are held in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlasTypes {
+    /// Half.
+    pub f16: c_int,
+    /// bfloat16.
+    pub bf16: c_int,
+    /// Single.
+    pub f32: c_int,
+    /// Double.
+    pub f64: c_int,
+    /// Sums in single.
+    pub compute_f32: c_int,
+    /// Sums in double.
+    pub compute_f64: c_int,
+}
+
+impl BlasTypes {
+    fn number(&self, dtype: DType) -> Option<c_int> {
+        match dtype {
+            DType::F64 => Some(self.f64),
+            DType::F32 => Some(self.f32),
+            DType::F16 => Some(self.f16),
+            DType::Bf16 => Some(self.bf16),
+            DType::I32 | DType::U32 => None,
+        }
+    }
+}
+
 /// The BLAS library of one vendor.
-///
-/// # Safety
-/// The methods do what their C functions document, and nothing else; a handle is handed out once.
-pub unsafe trait Blas: Send + Sync + fmt::Debug {
-    /// Name and version, as in `cuBLAS 13.1`.
-    fn version(&self) -> String;
+#[derive(Clone, Debug)]
+pub struct Blas {
+    version: String,
+    functions: BlasFunctions,
+    statuses: Statuses,
+    values: BlasValues,
+    types: BlasTypes,
+    math_mode: Option<(Named<SetMode>, c_int)>,
+}
+
+impl Blas {
+    /// The library of that name and version, as in `cuBLAS 13.1.0`. `math_mode` is set for every handle.
+    ///
+    /// # Safety
+    /// The functions are those of the library, and the numbers its own.
+    pub unsafe fn new(
+        version: String,
+        functions: BlasFunctions,
+        statuses: Statuses,
+        values: BlasValues,
+        types: BlasTypes,
+        math_mode: Option<(Named<SetMode>, c_int)>,
+    ) -> Blas {
+        Blas {
+            version,
+            functions,
+            statuses,
+            values,
+            types,
+            math_mode,
+        }
+    }
+
+    /// Name and version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// How the library answers, which the library for epilogues shares.
+    pub fn statuses(&self) -> Statuses {
+        self.statuses
+    }
 
     /// Makes a handle in the context of the calling thread, whose work goes to `stream`. Sums are held in the accumulator
     /// and do not depend on the order of arrival.
     ///
     /// # Safety
     /// The stream is live as long as the handle is used.
-    unsafe fn create(&self, stream: Handle) -> Outcome<Handle>;
+    pub(crate) unsafe fn create(&self, stream: Handle) -> Outcome<Handle> {
+        let mut handle = std::ptr::null_mut();
+        call!(self, create(&mut handle))?;
+        let prepared = self.prepare(handle, opaque(stream));
+        if prepared.is_err() {
+            // The first failure is the one to report.
+            let _ = call!(self, destroy(handle));
+        }
+        prepared.map(|()| handle.addr())
+    }
+
+    fn prepare(&self, handle: Opaque, stream: Opaque) -> Outcome<()> {
+        call!(self, set_stream(handle, stream))?;
+        if let Some((set, mode)) = self.math_mode {
+            // SAFETY: the handle is live, and the mode the library's own.
+            let status = unsafe { (set.function)(handle, mode) };
+            self.statuses.check(set.name, status)?;
+        }
+        call!(self, set_atomics(handle, self.values.atomics_not_allowed))
+    }
 
     /// Ends a handle.
     ///
     /// # Safety
     /// The handle is live and not used again.
-    unsafe fn destroy(&self, handle: Handle) -> Outcome<()>;
+    pub(crate) unsafe fn destroy(&self, handle: Handle) -> Outcome<()> {
+        call!(self, destroy(opaque(handle)))
+    }
 
     /// Queues the products of a batch, of which each element of C belongs to one.
     ///
     /// # Safety
     /// The handle is live and used by one thread at a time; the matrices are live until the products have run.
-    unsafe fn gemm(&self, handle: Handle, product: &ColumnMajor) -> Outcome<()>;
+    pub(crate) unsafe fn gemm(&self, handle: Handle, product: &ColumnMajor) -> Outcome<()> {
+        let numbers = [product.input, product.output].map(|dtype| self.types.number(dtype));
+        let [Some(input), Some(output)] = numbers else {
+            return Err(self.unsupported(product));
+        };
+        // The scales have the type of the sums.
+        let (alpha, beta) = (product.alpha as f32, product.beta as f32);
+        let single: [*const c_void; 2] = [(&raw const alpha).cast(), (&raw const beta).cast()];
+        let double: [*const c_void; 2] = [
+            (&raw const product.alpha).cast(),
+            (&raw const product.beta).cast(),
+        ];
+        let (compute, [alpha, beta]) = match product.input {
+            DType::F64 => (self.types.compute_f64, double),
+            _ => (self.types.compute_f32, single),
+        };
+        let ColumnMajor {
+            m,
+            n,
+            k,
+            leading: [lda, ldb, ldc],
+            strides: [stride_a, stride_b, stride_c],
+            batch,
+            ..
+        } = *product;
+        let [op_a, op_b] = product
+            .transposed
+            .map(|transposed| self.values.operations[usize::from(transposed)]);
+        let ([a, b, c], handle) = (product.addresses.map(pointer), opaque(handle));
+        let algorithm = self.values.default_algorithm;
+        if batch == 1 {
+            return call!(
+                self,
+                gemm(
+                    handle, op_a, op_b, m, n, k, alpha, a, input, lda, b, input, ldb, beta, c,
+                    output, ldc, compute, algorithm,
+                )
+            );
+        }
+        call!(
+            self,
+            gemm_batched(
+                handle, op_a, op_b, m, n, k, alpha, a, input, lda, stride_a, b, input, ldb,
+                stride_b, beta, c, output, ldc, stride_c, batch, compute, algorithm,
+            )
+        )
+    }
+
+    fn unsupported(&self, product: &ColumnMajor) -> Fault {
+        Fault {
+            call: self.functions.gemm.name,
+            code: self.values.not_supported.into(),
+            reason: format!("no products of {} into {}", product.input, product.output),
+            out_of_memory: false,
+        }
+    }
 }

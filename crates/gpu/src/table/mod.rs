@@ -1,15 +1,22 @@
-//! The functions that CUDA and HIP share, as traits that the vendor crates fill from their libraries.
+//! The functions that CUDA and HIP share, in tables that the vendor crates fill from their libraries.
 //!
-//! The two runtimes match call for call, so everything above these traits is written once. They are used as objects: a
-//! virtual call costs nanoseconds in front of a driver call, and no type above carries a parameter for the vendor.
+//! The two vendors' libraries match call for call, so the signatures are declared here, once, and a vendor crate gives the
+//! names, numbers and few calls that differ ([`VendorCalls`]). No type above the tables has a parameter for the vendor: a
+//! call through a pointer costs nanoseconds in front of a driver call.
 
 mod blas;
+mod functions;
 pub mod lt;
 mod runtime;
 
-pub use blas::{Blas, ColumnMajor};
+pub use blas::{Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, ColumnMajor, SetMode};
+pub use functions::{Describe, Named, Opaque, Status, Statuses, StoreText};
 pub use lt::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, Lt};
-pub use runtime::{Address, Handle, KernelCall, Properties, Runtime};
+pub use runtime::{
+    Address, CAPTURE_THREAD_LOCAL, EVENT_DEFAULT, Handle, KernelCall, NO_DEVICE, NOT_READY,
+    OUT_OF_MEMORY, PINNED_PORTABLE, Properties, Runtime, RuntimeFunctions, RuntimeNames,
+    RuntimeTable, RuntimeValues, STREAM_NON_BLOCKING, VendorCalls, opaque, pointer,
+};
 
 use hal::environment::Variable;
 use rccl_sys::{Missing, Nccl};
@@ -46,7 +53,7 @@ pub struct Tables {
     /// Driver or runtime.
     pub runtime: Box<dyn Runtime>,
     /// Products, or why there are none.
-    pub blas: Result<Box<dyn Blas>, Missing>,
+    pub blas: Result<Blas, Missing>,
     /// Products with an epilogue, or why there are none.
     pub lt: Result<Lt, String>,
     /// Collectives with the name of their library, or why there are none.

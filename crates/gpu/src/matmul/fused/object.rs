@@ -2,10 +2,7 @@
 
 use crate::{
     context::Context,
-    table::{
-        Lt, Outcome,
-        lt::{Destroy, Named, Opaque, Status},
-    },
+    table::{Lt, Named, Opaque, Outcome, Status, lt::Destroy},
 };
 use std::{fmt, sync::Arc};
 

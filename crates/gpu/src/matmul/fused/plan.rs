@@ -8,8 +8,8 @@ use super::{
 use crate::{
     context::Context,
     table::{
-        Address, ColumnMajor, Handle, Lt, Outcome,
-        lt::{MAX_WORKSPACE, Named, Set},
+        Address, ColumnMajor, Handle, Lt, Named, Outcome,
+        lt::{MAX_WORKSPACE, Set},
     },
 };
 use hal::{DType, Epilogue};

@@ -8,15 +8,9 @@ mod functions;
 
 pub use functions::*;
 
-use super::Fault;
+use super::{Outcome, Status, Statuses};
 use hal::DType;
-use std::ffi::{CStr, c_int, c_void};
-
-/// `cublasStatus_t` and `hipblasStatus_t`.
-pub type Status = c_int;
-
-/// A handle, a description of a product, of a matrix, or of what is wanted from an algorithm.
-pub type Opaque = *mut c_void;
+use std::ffi::c_int;
 
 /// The numbers in which the libraries differ.
 #[derive(Clone, Copy, Debug)]
@@ -25,22 +19,19 @@ pub struct LtValues {
     pub operations: [c_int; 2],
     /// Sums in f32.
     pub compute_f32: c_int,
-    /// The status of too little memory.
-    pub alloc_failed: Status,
     /// The statuses by which a search says that the library has nothing for a product.
     pub refusals: &'static [Status],
-    /// Attributes of a product: transposition of A and of B, epilogue, address and type of the bias, address and leading
-    /// dimension of what goes into GELU.
+    /// Attributes of a product: whether A and B are transposed.
     pub transposed: [c_int; 2],
-    #[allow(missing_docs, reason = "above")]
+    /// Attribute of a product: its epilogue.
     pub epilogue: c_int,
-    #[allow(missing_docs, reason = "above")]
+    /// Attribute of a product: the bias's address.
     pub bias: c_int,
-    #[allow(missing_docs, reason = "above")]
+    /// Attribute of a product: the bias's element type.
     pub bias_type: c_int,
-    #[allow(missing_docs, reason = "above")]
+    /// Attribute of a product: the address to store the input of GELU at.
     pub sum: c_int,
-    #[allow(missing_docs, reason = "above")]
+    /// Attribute of a product: the leading dimension of that input.
     pub sum_leading: c_int,
     /// The wish for alignments of A, B, C and D in bytes, where it can be told.
     pub alignments: Option<[c_int; 4]>,
@@ -62,15 +53,32 @@ pub const EPILOGUE_GELU_BIAS: u32 = 164;
 /// One vendor's library.
 #[derive(Clone, Debug)]
 pub struct Lt {
-    /// Name and version, as in `cuBLASLt 13.1`.
-    pub version: String,
-    /// Its functions.
-    pub functions: LtFunctions,
-    /// Its numbers.
-    pub values: LtValues,
+    /// Name and version, as in `cuBLASLt 13.1.0`.
+    pub(crate) version: String,
+    pub(crate) functions: LtFunctions,
+    pub(crate) statuses: Statuses,
+    pub(crate) values: LtValues,
 }
 
 impl Lt {
+    /// The library of that name and version.
+    ///
+    /// # Safety
+    /// The functions are those of the library, and the numbers its own.
+    pub unsafe fn new(
+        version: String,
+        functions: LtFunctions,
+        statuses: Statuses,
+        values: LtValues,
+    ) -> Lt {
+        Lt {
+            version,
+            functions,
+            statuses,
+            values,
+        }
+    }
+
     /// A type's number; both libraries have the vendors' common ones. `None` for a type without epilogues.
     pub fn data_type(dtype: DType) -> Option<c_int> {
         match dtype {
@@ -82,31 +90,7 @@ impl Lt {
     }
 
     /// A status as an outcome.
-    ///
-    /// # Errors
-    /// Unless it is that of success.
-    pub fn check(&self, call: &'static str, status: Status) -> Result<(), Fault> {
-        if status == 0 {
-            return Ok(());
-        }
-        // SAFETY: the function gives a constant text for any status.
-        let text = self
-            .functions
-            .reason
-            .map(|reason| unsafe { reason(status) });
-        let reason = match text {
-            Some(text) if !text.is_null() => {
-                // SAFETY: as above; it ends with a zero.
-                unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
-            }
-            _ => "unknown".to_string(),
-        };
-        let out_of_memory = status == self.values.alloc_failed;
-        Err(Fault {
-            call,
-            code: status.into(),
-            reason,
-            out_of_memory,
-        })
+    pub(crate) fn check(&self, call: &'static str, status: Status) -> Outcome<()> {
+        self.statuses.check(call, status)
     }
 }

@@ -1,9 +1,16 @@
 //! For tests of the vendor crates: a C++ compiler compares our declarations with the vendor's headers.
 
+use gpu::table::{
+    EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS,
+    lt::{LtNames, LtValues, MAX_WORKSPACE},
+};
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+
+/// Functions, each with how its arguments and result are passed.
+pub type Declarations = Vec<(&'static str, Vec<String>)>;
 
 /// How the headers pass a function's arguments and result: -1 for pointers, or else the size.
 const PRELUDE: &str = r#"
@@ -19,10 +26,10 @@ template <class R, class... A> struct Of<R (*)(A...)> { using type = Codes<code<
 pub struct Part {
     /// As the C++ program includes it.
     pub include: &'static str,
-    /// From a table's `declarations`.
-    pub functions: Vec<(&'static str, Vec<String>)>,
+    /// From the `declarations` of tables.
+    pub functions: Declarations,
     /// C names with our values.
-    pub values: Vec<(&'static str, i64)>,
+    pub values: Vec<(String, i64)>,
     /// Functions that the header overloads for C++, each with the type that is meant.
     pub overloaded: &'static [(&'static str, &'static str)],
     /// Expressions that must be true: of sizes and places in structures, and of what differs between generations.
@@ -33,12 +40,12 @@ impl Part {
     /// A part whose values are C integers.
     pub fn new(
         include: &'static str,
-        functions: Vec<(&'static str, Vec<String>)>,
-        values: &[(&'static str, i32)],
+        functions: Declarations,
+        values: &[(impl ToString, i32)],
     ) -> Part {
         let values = values
             .iter()
-            .map(|&(name, value)| (name, value.into()))
+            .map(|(name, value)| (name.to_string(), (*value).into()))
             .collect();
         Part {
             include,
@@ -66,6 +73,57 @@ pub fn collectives(include: &'static str) -> Part {
         ("ncclMin", REDUCE_MIN),
     ];
     Part::new(include, Nccl::declarations(), &values)
+}
+
+/// cuBLASLt's or hipBLASLt's part: the names differ in how they begin, here in capitals and in a type.
+pub fn epilogues(
+    include: &'static str,
+    [capitals, lower]: [&str; 2],
+    own: Declarations,
+    names: &LtNames,
+    values: &LtValues,
+) -> Part {
+    let mut numbers = vec![
+        ("MATMUL_DESC_TRANSA", values.transposed[0]),
+        ("MATMUL_DESC_TRANSB", values.transposed[1]),
+        ("MATMUL_DESC_EPILOGUE", values.epilogue),
+        ("MATMUL_DESC_BIAS_POINTER", values.bias),
+        ("MATMUL_DESC_BIAS_DATA_TYPE", values.bias_type),
+        ("MATMUL_DESC_EPILOGUE_AUX_POINTER", values.sum),
+        ("MATMUL_DESC_EPILOGUE_AUX_LD", values.sum_leading),
+        ("MATMUL_PREF_MAX_WORKSPACE_BYTES", MAX_WORKSPACE),
+        ("EPILOGUE_BIAS", EPILOGUE_BIAS as i32),
+        ("EPILOGUE_GELU_AUX", EPILOGUE_GELU as i32),
+        ("EPILOGUE_GELU_AUX_BIAS", EPILOGUE_GELU_BIAS as i32),
+    ];
+    if let Some([of_a, of_b, of_c, of_d]) = values.alignments {
+        numbers.extend([
+            ("MATMUL_PREF_MIN_ALIGNMENT_A_BYTES", of_a),
+            ("MATMUL_PREF_MIN_ALIGNMENT_B_BYTES", of_b),
+            ("MATMUL_PREF_MIN_ALIGNMENT_C_BYTES", of_c),
+            ("MATMUL_PREF_MIN_ALIGNMENT_D_BYTES", of_d),
+        ]);
+    }
+    if let Some((mask, scheme)) = values.reduction {
+        numbers.extend([
+            ("MATMUL_PREF_REDUCTION_SCHEME_MASK", mask),
+            ("REDUCTION_SCHEME_COMPUTE_TYPE", scheme as i32),
+        ]);
+    }
+    let numbers: Vec<(String, i32)> = numbers
+        .into_iter()
+        .map(|(name, value)| (format!("{capitals}_{name}"), value))
+        .collect();
+    let result = format!("{lower}MatmulHeuristicResult_t");
+    let truths = vec![
+        format!("offsetof({result}, state) == {}", values.status_offset),
+        format!("offsetof({result}, algo) == 0"),
+        format!("sizeof({result}) <= 256"),
+    ];
+    Part {
+        truths,
+        ..Part::new(include, [own, names.declarations()].concat(), &numbers)
+    }
 }
 
 /// One assertion for each of our names that the headers have; the others came with a later version.

@@ -1,0 +1,55 @@
+//! hipBLASLt: its names and numbers, from ROCm 6.1 on. Before, the library had data types of its own.
+//!
+//! Source: <https://rocm.docs.amd.com/projects/hipBLASLt/en/latest/reference/datatypes.html>.
+
+use crate::hipblas;
+use gpu::table::{
+    Lt, Statuses,
+    lt::{LtFunctions, LtNames, LtValues},
+};
+use rccl_sys::{Library, Missing};
+
+/// hipBLASLt's names for the functions that cuBLASLt has too.
+pub const NAMES: LtNames = LtNames {
+    create: "hipblasLtCreate",
+    destroy: "hipblasLtDestroy",
+    create_product: "hipblasLtMatmulDescCreate",
+    destroy_product: "hipblasLtMatmulDescDestroy",
+    set_product: "hipblasLtMatmulDescSetAttribute",
+    create_matrix: "hipblasLtMatrixLayoutCreate",
+    destroy_matrix: "hipblasLtMatrixLayoutDestroy",
+    create_wishes: "hipblasLtMatmulPreferenceCreate",
+    destroy_wishes: "hipblasLtMatmulPreferenceDestroy",
+    set_wishes: "hipblasLtMatmulPreferenceSetAttribute",
+    find: "hipblasLtMatmulAlgoGetHeuristic",
+    multiply: "hipblasLtMatmul",
+};
+
+/// hipBLASLt's numbers.
+pub const VALUES: LtValues = LtValues {
+    operations: hipblas::VALUES.operations,
+    compute_f32: hipblas::HIP_TYPES.compute_f32,
+    // A product that no kernel serves may be called invalid too.
+    refusals: &[hipblas::VALUES.not_supported, hipblas::INVALID_VALUE],
+    transposed: [0, 1],
+    epilogue: 2,
+    bias: 3,
+    bias_type: 4,
+    sum: 10,
+    sum_leading: 11,
+    alignments: None,
+    reduction: None,
+    status_offset: 32,
+};
+
+/// Looks up hipBLASLt's functions. Their statuses are hipBLAS's.
+///
+/// # Errors
+/// [`Missing`] naming one that this version lacks.
+pub(crate) fn load(library: &Library, statuses: Statuses) -> Result<Lt, Missing> {
+    // SAFETY: the names are those of the functions that the fields stand for; a test compares them with the headers.
+    let functions = unsafe { LtFunctions::load(library, &NAMES) }?;
+    // The library has no version to report without a device.
+    // SAFETY: all are hipBLASLt's; the test compares the numbers too.
+    Ok(unsafe { Lt::new("hipBLASLt".into(), functions, statuses, VALUES) })
+}
