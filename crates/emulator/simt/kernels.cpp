@@ -7,4 +7,6 @@
 #define fascicle fascicle_64
 #endif
 
+#include "simt.h"
+
 #include "all.h"

@@ -1,13 +1,16 @@
-// The host's meaning of the names in `portable.h`: what a kernel may ask of the machine that runs it.
+// The host's meaning of the names in the kernels' `portable.h`: what a kernel may ask of the machine that runs it.
+// It is included before any kernel.
 //
 // A block's lanes run one after another on one thread of the host. A kernel that never meets other lanes is called in a
 // plain loop; a lane of any other kernel has a stack of its own, and leaves it where lanes meet (runtime.cpp).
 #pragma once
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#define FASCICLE_TILES "tile_host.h"
 #define FASCICLE_DEVICE inline __attribute__((always_inline))
 #define FASCICLE_UNROLL
 #define FASCICLE_ROLLED
@@ -103,6 +106,15 @@ FASCICLE_DEVICE uint64_t ballot(bool predicate) {
 FASCICLE_DEVICE uint32_t lowest_bit(uint64_t bits) { return uint32_t(__builtin_ctzll(bits)); }
 FASCICLE_DEVICE uint32_t highest_bit(uint64_t bits) { return 63 - uint32_t(__builtin_clzll(bits)); }
 FASCICLE_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return uint32_t((uint64_t(a) * b) >> 32); }
+
+FASCICLE_DEVICE void sincospi(double x, double* sine, double* cosine) {
+    *sine = sin(3.141592653589793 * x);
+    *cosine = cos(3.141592653589793 * x);
+}
+FASCICLE_DEVICE void sincospif(float x, float* sine, float* cosine) {
+    *sine = float(sin(3.141592653589793 * double(x)));
+    *cosine = float(cos(3.141592653589793 * double(x)));
+}
 
 }  // namespace fascicle
 

@@ -26,18 +26,18 @@ template <class T, int N>
 FASCICLE_DEVICE void copy_whole(T* to, const T* from) {
     constexpr int bytes = int(sizeof(T)) * N;
     constexpr int width = smaller(bytes, 16);
-#if defined(FASCICLE_HIP)
-    // clang takes a pack apart into registers only when nothing has looked at it as words.
-    memcpy(__builtin_assume_aligned(to, width), __builtin_assume_aligned(from, width), bytes);
-#elif defined(FASCICLE_HOST)
-    // Not assumed to be aligned: g++ lets the assumption reach back to the check before it, and removes the check.
-    memcpy(to, from, bytes);
-#else
+#if defined(FASCICLE_CUDA)
     using Word = typename WordOf<width>::Type;
     FASCICLE_UNROLL
     for (int i = 0; i < bytes / width; i++) {
         reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
     }
+#elif defined(FASCICLE_HIP)
+    // clang takes a pack apart into registers only when nothing has looked at it as words.
+    memcpy(__builtin_assume_aligned(to, width), __builtin_assume_aligned(from, width), bytes);
+#else
+    // Not assumed to be aligned: g++ lets the assumption reach back to the check before it, and removes the check.
+    memcpy(to, from, bytes);
 #endif
 }
 

@@ -1,19 +1,20 @@
-// What CUDA, HIP and the host spell differently: indices, barriers, exchanges within a warp, shared memory, kernels.
+// What CUDA and HIP spell differently: indices, barriers, exchanges within a warp, shared memory, kernels.
 //
-// The kernels use these names only, so that one text compiles for all three. On the host `simt.h` of the emulator gives
-// them their meaning: it runs the lanes of a block one after another and switches between them where they meet.
+// The kernels use these names only, so that one text compiles for both. A program that runs the kernels elsewhere defines
+// the same names, FASCICLE_TILES and sincospi before it includes a kernel.
 #pragma once
 
 #include <stdint.h>
 
 #if defined(__CUDACC__)
 #define FASCICLE_CUDA 1
+#define FASCICLE_TILES "tile_cuda.h"
 #elif defined(__HIPCC__) || defined(__HIP__)
 #define FASCICLE_HIP 1
+#define FASCICLE_TILES "tile_hip.h"
 #include <hip/hip_runtime.h>
-#else
-#define FASCICLE_HOST 1
-#include "simt.h"
+#elif !defined(FASCICLE_TILES)
+#error "found neither nvcc nor hipcc; another compiler needs the names of this file defined before it"
 #endif
 
 namespace fascicle {
@@ -25,12 +26,12 @@ using u64 = uint64_t;
 
 }  // namespace fascicle
 
-#if !defined(FASCICLE_HOST)
+#if defined(FASCICLE_CUDA) || defined(FASCICLE_HIP)
 
 #define FASCICLE_DEVICE __device__ __forceinline__
 #define FASCICLE_UNROLL _Pragma("unroll")
 #define FASCICLE_ROLLED _Pragma("unroll 1")
-// An independent kernel has no barrier and no exchange; the host runs its lanes in a plain loop.
+// An independent kernel has no barrier and no exchange, so its threads may run one after another.
 #define FASCICLE_INDEPENDENT(name, Params, threads) \
     extern "C" __global__ void __launch_bounds__(threads) name(const Params p)
 // A cooperative kernel has some.

@@ -16,19 +16,8 @@ struct RopeParams {
     double sign;      // -1 turns the other way
 };
 
-#if defined(FASCICLE_HOST)
-FASCICLE_DEVICE void sine_and_cosine_of_pi(double x, double& sine, double& cosine) {
-    sine = sin(3.141592653589793 * x);
-    cosine = cos(3.141592653589793 * x);
-}
-FASCICLE_DEVICE void sine_and_cosine_of_pi(float x, float& sine, float& cosine) {
-    sine = float(sin(3.141592653589793 * double(x)));
-    cosine = float(cos(3.141592653589793 * double(x)));
-}
-#else
 FASCICLE_DEVICE void sine_and_cosine_of_pi(double x, double& sine, double& cosine) { sincospi(x, &sine, &cosine); }
 FASCICLE_DEVICE void sine_and_cosine_of_pi(float x, float& sine, float& cosine) { sincospif(x, &sine, &cosine); }
-#endif
 
 template <class A>
 struct Turn { A cosine, sine; };

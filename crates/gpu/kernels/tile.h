@@ -119,10 +119,4 @@ FASCICLE_DEVICE u32 swizzled(u32 row, u32 column, u32 step) {
 
 }  // namespace fascicle
 
-#if defined(FASCICLE_CUDA)
-#include "tile_cuda.h"
-#elif defined(FASCICLE_HIP)
-#include "tile_hip.h"
-#else
-#include "tile_host.h"
-#endif
+#include FASCICLE_TILES

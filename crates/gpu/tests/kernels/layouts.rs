@@ -5,7 +5,7 @@ use std::{fmt::Write, path::Path, process::Command};
 
 /// A C++ program that prints size and offsets of every structure.
 fn probe(layouts: &[Layout]) -> String {
-    let mut text = String::from("#include <cstdio>\n#include \"all.h\"\nint main() {\n");
+    let mut text = String::from("#include <cstdio>\n#include \"simt.h\"\n#include \"all.h\"\nint main() {\n");
     for Layout { name, fields, .. } in layouts {
         writeln!(
             text,
