@@ -1,14 +1,14 @@
 //! Device code objects for AMD, built by hipcc and embedded.
 //!
-//! The build looks for hipcc in `FASCICLE_HIPCC`, `ROCM_PATH` and the search path; without it the list is empty and a warning says
-//! where it looked. `FASCICLE_HIP_ARCHS` names the architectures, `gfx90a` by default.
+//! The build looks for hipcc in `FASCICLE_HIPCC`, `ROCM_PATH` and the search path. Without hipcc the list is empty, and
+//! a warning says where the build looked. `FASCICLE_HIP_ARCHS` names the architectures, `gfx90a` by default.
 
 #![forbid(unsafe_code)]
 
 /// Every kernel, compiled for one architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Object {
-    /// Which one: `gfx90a`.
+    /// The architecture, such as `gfx90a`.
     pub arch: &'static str,
     /// The file that the driver loads.
     pub bytes: &'static [u8],

@@ -38,7 +38,7 @@ pub const TYPES: BlasTypes = BlasTypes {
 
 /// `CUBLAS_STATUS_ALLOC_FAILED`.
 pub const ALLOC_FAILED: Status = 3;
-/// `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: parts of a 16-bit product are summed in f32.
+/// `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: parts of a 16-bit GEMM are summed in f32.
 pub const MATH_FULL_REDUCTION: c_int = 16;
 
 function_table! {

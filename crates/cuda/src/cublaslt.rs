@@ -38,7 +38,7 @@ pub const VALUES: LtValues = LtValues {
     sum: 11,
     sum_leading: 12,
     alignments: Some([5, 6, 7, 8]),
-    // Parts of a sum are added in the type of the sums, in a workspace: not in place, and not in 16 bits.
+    // Parts of a sum are added in the type of the sums, in a workspace; not in place, and not in 16 bits.
     reduction: Some((3, 2)),
     status_offset: 72,
 };

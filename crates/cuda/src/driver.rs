@@ -1,4 +1,4 @@
-//! The CUDA driver: its names, its numbers, and the calls that HIP's runtime makes otherwise.
+//! The CUDA driver: its names, its numbers, and the calls that HIP's runtime makes differently.
 //!
 //! Where a function exists in several versions, the name is the symbol that the header's macro stands for.
 //! Source: <https://docs.nvidia.com/cuda/cuda-driver-api/>.
@@ -94,7 +94,8 @@ impl CudaDriver {
         let own = Driver::load(library)?;
         // SAFETY: the function stores a constant text for any status that it knows.
         let statuses = unsafe { Statuses::stored(OUT_OF_MEMORY, own.cuGetErrorString) };
-        // SAFETY: the names are those of the functions that the fields stand for; a test compares them with the headers.
+        // SAFETY: the names are those of the functions that the fields stand for; a test compares them with the
+        // headers.
         let functions = unsafe { RuntimeFunctions::load(library, &NAMES) }?;
         // SAFETY: all are the driver's; the test compares the numbers too.
         let table = unsafe { RuntimeTable::new(functions, statuses, VALUES) };
@@ -109,7 +110,8 @@ impl CudaDriver {
 // One call of the driver's own; a status other than success becomes a fault under the function's name.
 macro_rules! call {
     ($self:ident.$function:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: the arguments fit the function's documentation; what must be live, the caller of this method answers for.
+        // SAFETY: the arguments fit the function's documentation; what must be live, the caller of this method answers
+        // for.
         let status = unsafe { ($self.own.$function)($($argument),*) };
         $self.statuses.check(stringify!($function), status)
     }};

@@ -1,11 +1,11 @@
 //! The CUDA vendor: tables of the driver, cuBLAS and NCCL, opened at run time.
 //!
-//! Everything that CUDA and HIP share is in crates/gpu, the functions' signatures too. Here is what is NVIDIA's own: the
-//! names and numbers of each library, the calls that HIP makes otherwise ([`driver`]), and where the libraries are looked
-//! for.
+//! crates/gpu holds everything that CUDA and HIP share, including the signatures of functions. This crate adds what is
+//! NVIDIA's own: the names and numbers of each library, the calls that HIP makes differently ([`driver`]), and where to
+//! look for the libraries.
 //!
-//! The tables are our own and not cudarc's, whose loader panics where a library is missing and knows no folders beside
-//! the system's; a test compares every signature and value with the vendor's headers (`ci/declarations.sh`).
+//! The tables are our own, not cudarc's: its loader panics if a library is missing, and searches only the system's
+//! folders. A test compares every signature and value with the vendor's headers (`ci/declarations.sh`).
 
 pub mod cublas;
 pub mod cublaslt;
@@ -16,7 +16,7 @@ pub use libraries::{open, tables};
 
 use hal::{Driver, VendorId};
 
-/// NVIDIA's devices, if the machine has them.
+/// The driver of NVIDIA's devices.
 pub fn driver() -> Driver {
     Driver {
         vendor: VendorId::CUDA,

@@ -1,4 +1,4 @@
-//! Where NVIDIA's libraries are looked for, and what is made of them.
+//! Finds NVIDIA's libraries and fills crates/gpu's tables from them.
 
 use crate::{cublas, cublaslt, driver::CudaDriver};
 use gpu::table::Tables;

@@ -12,7 +12,7 @@ use gpu::table::{
     STREAM_NON_BLOCKING,
 };
 
-// C++ has other ones, which take the type of the sums as a data type.
+// C++ has overloads that take the type of the sums as a data type.
 const GEMM_EX: &str = "cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, \
     const void*, const void*, cudaDataType, int, const void*, cudaDataType, int, const void*, void*, cudaDataType, \
     int, cublasComputeType_t, cublasGemmAlgo_t)";

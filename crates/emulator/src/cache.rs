@@ -1,4 +1,4 @@
-//! Where built libraries lie, and when they are still good.
+//! Where built libraries are kept, and when they are still valid.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -12,7 +12,7 @@ pub fn crate_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder that keeps what was built: beside the test programs, or what `FASCICLE_EMULATOR_DIR` says.
+/// The folder for built libraries: beside the test programs, or the one that `FASCICLE_EMULATOR_DIR` names.
 pub fn root() -> PathBuf {
     if let Some(folder) = env::var_os("FASCICLE_EMULATOR_DIR") {
         return PathBuf::from(folder);
@@ -53,7 +53,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A number that changes with any of the files and with `rest`.
+/// A number that changes when any of the files or `rest` changes.
 pub fn fingerprint(files: &[PathBuf], rest: &str) -> Result<String, String> {
     let mut hasher = DefaultHasher::new();
     rest.hash(&mut hasher);
@@ -64,7 +64,7 @@ pub fn fingerprint(files: &[PathBuf], rest: &str) -> Result<String, String> {
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-/// Makes `folder` with `make`, unless it is there. Several processes may ask at once: one builds, the others wait.
+/// Makes `folder` with `make`, unless it exists. If several processes ask at once, one builds and the others wait.
 pub fn once(folder: &Path, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
     let parent = folder.parent().ok_or("a folder without a parent")?;
     let say = |problem: std::io::Error| format!("{}: {problem}", folder.display());
@@ -81,7 +81,7 @@ pub fn once(folder: &Path, make: impl FnOnce(&Path) -> Result<(), String>) -> Re
     fs::rename(&unfinished, folder).map_err(say)
 }
 
-/// The name of `folder` with something after it; its own name may have a point in it.
+/// The name of `folder` with a suffix; its own name may contain a dot.
 fn beside(folder: &Path, suffix: &str) -> PathBuf {
     let mut name = folder.as_os_str().to_owned();
     name.push(".");

@@ -1,4 +1,4 @@
-//! Calls of the C++ compiler.
+//! Calls the C++ compiler.
 
 use std::{
     env,
@@ -6,15 +6,15 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A C++ compiler that answers.
+/// A C++ compiler that runs.
 #[derive(Debug)]
 pub struct Compiler {
     program: String,
-    /// What it says about itself: part of what a built library depends on.
+    /// The compiler's version text, which the name of a built library depends on.
     pub version: String,
 }
 
-/// One source file, and what it becomes.
+/// One source file and its object file.
 #[derive(Debug)]
 pub struct Unit {
     pub source: PathBuf,
@@ -22,7 +22,7 @@ pub struct Unit {
     pub flags: Vec<String>,
 }
 
-/// As many compilers at once: tests run beside them.
+/// Number of compilers that run at once: tests run beside them.
 const AT_ONCE: usize = 2;
 
 impl Compiler {
@@ -83,7 +83,7 @@ impl Compiler {
             .map_err(|problem| format!("{}: {problem}", self.program))
     }
 
-    /// Links a shared library that stays loaded once it is, because its threads run on.
+    /// Links a shared library that is never unloaded, because its threads keep running.
     pub fn link(
         &self,
         objects: &[PathBuf],

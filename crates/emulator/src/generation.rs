@@ -1,4 +1,4 @@
-//! Which of the vendors' releases the libraries stand for.
+//! The vendors' releases that the libraries emulate.
 
 use std::{env, fmt, str::FromStr};
 
@@ -32,7 +32,8 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// CUDA 13.0 and HIP 6.4, or what `FASCICLE_EMULATOR_CUDA` (12, 13) and `FASCICLE_EMULATOR_HIP` (5.7, 6.4, 7.1) say.
+    /// CUDA 13.0 and HIP 6.4, unless `FASCICLE_EMULATOR_CUDA` (12, 13) or `FASCICLE_EMULATOR_HIP` (5.7, 6.4, 7.1) is
+    /// set.
     ///
     /// # Errors
     /// A variable with another value.

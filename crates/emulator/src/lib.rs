@@ -1,12 +1,13 @@
 //! The vendors' C interfaces over host memory, for tests.
 //!
 //! [`build`] compiles shared libraries with the names and symbols of the CUDA driver, cuBLAS, NCCL, HIP, hipBLAS and
-//! RCCL. A vendor's production loader opens them, so everything above the C interface runs on a machine without a
-//! device: allocation, streams (each a thread), events, launches of the real kernels compiled for the host, products,
-//! collectives. They prove sequences and numbers, neither speed nor that a declaration fits the vendor's headers.
+//! RCCL. The vendor crates' loaders open them, so everything above the C interface runs on a machine without a device:
+//! allocation, streams (each a thread), events, GEMMs, collectives, and the real kernels compiled for the host. Tests
+//! on them check the order of calls and the numbers. They check neither speed nor declarations against the vendors'
+//! headers.
 //!
-//! Nothing here is linked into a program: other crates depend on this one for tests only. What the libraries take from
-//! the environment, and what they export for tests besides the vendors' symbols, is in `crates/emulator/README.md`.
+//! No program links this crate: other crates depend on it for tests only. `crates/emulator/README.md` lists the
+//! environment variables that the libraries read, and the functions that they export for tests.
 
 #![forbid(unsafe_code)]
 
@@ -24,11 +25,11 @@ use std::path::PathBuf;
 
 /// Builds the libraries of both vendors and the kernels for the host, or finds them built.
 ///
-/// Gives the folder that holds them. Which generation of each vendor it is follows from the environment
+/// Returns the folder that holds them. The environment selects the generation of each vendor
 /// ([`Generation::from_environment`]).
 ///
 /// # Errors
-/// Why there are none, in words: no C++ compiler, or what the compiler said.
+/// Why there are none: no C++ compiler, or the compiler's output.
 pub fn build() -> Result<PathBuf, String> {
     build_generation(Generation::from_environment()?)
 }

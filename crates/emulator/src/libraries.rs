@@ -1,4 +1,4 @@
-//! The vendors' libraries: what each is made of, and what it is called.
+//! The vendors' libraries: the sources and the names of each.
 
 use crate::{
     cache,
@@ -10,19 +10,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Sources that are compiled as one: most of a small file's time goes into the headers of the standard library.
+/// Sources that are compiled together: the standard library's headers take most of a small file's compile time.
 type Group = &'static [&'static str];
 
-/// A library over its vendor's common part.
+/// A library that builds on its vendor's common part.
 struct Library {
-    /// Its name; more names for the same file follow.
+    /// The library's name, and then other names for the same file.
     names: &'static [&'static str],
     groups: &'static [Group],
 }
 
 /// One vendor's libraries.
 struct Vendor {
-    /// The common part: memory, streams, products, collectives.
+    /// The common part: memory, streams, GEMMs, collectives.
     core: &'static str,
     flags: Vec<String>,
     libraries: Vec<Library>,
@@ -110,7 +110,7 @@ fn nvidia(cuda: Cuda) -> Vendor {
 }
 
 fn amd(hip: Hip) -> Vendor {
-    // hipBLASLt's version and name; beside 5.7 there is none.
+    // hipBLASLt's version and name; HIP 5.7 has none.
     let light: Option<(u32, &[&str])> = match hip {
         Hip::V5_7 => None,
         Hip::V6_4 => Some((1201, &["libhipblaslt.so.0"])),
@@ -194,7 +194,7 @@ pub fn build(generation: Generation) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Where and with what libraries are made.
+/// The folder and the compiler that libraries are built with.
 struct Workshop {
     compiler: Compiler,
     cpp: PathBuf,

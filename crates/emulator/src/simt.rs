@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The library that a launch looks its function up in, beside the vendors' libraries.
+/// The library in which a launch looks its function up, beside the vendors' libraries.
 const NAME: &str = "libfascicle_simt.so";
 
 /// Builds the kernels and puts a link to them into `beside`.
@@ -64,7 +64,8 @@ fn unit(source: &Path, warp: &str, kernels: &Path, to: &Path) -> Unit {
     }
 }
 
-/// Points `name` at `library`; a link of an earlier build is replaced in one step, under other processes' eyes.
+/// Points `name` at `library`. A link of an earlier build is replaced in one step, because other processes may be using
+/// it.
 fn link(library: &Path, name: &Path) -> Result<(), String> {
     if fs::read_link(name).is_ok_and(|target| target == library) {
         return Ok(());

@@ -1,18 +1,19 @@
-//! What a test does where it cannot run.
+//! What a test does if it cannot run.
 
 use std::{path::PathBuf, sync::OnceLock};
 
-/// Whether `FASCICLE_REQUIRE`, a list with commas, names this: what would be skipped for want of it then fails.
+/// Whether `FASCICLE_REQUIRE`, a comma-separated list, names this. A test that needs it then fails instead of being
+/// skipped.
 pub fn is_required(name: &str) -> bool {
     std::env::var("FASCICLE_REQUIRE")
         .is_ok_and(|list| list.split(',').any(|listed| listed.trim() == name))
 }
 
-/// The libraries' folder for a test of this name, built once for the process; `None`, and a word on stderr, where there
-/// is no C++ compiler.
+/// The libraries' folder for the test of this name, built once per process. Without a C++ compiler it prints a line to
+/// stderr and returns `None`.
 ///
 /// # Panics
-/// Instead of the word, where `FASCICLE_REQUIRE` names the emulator.
+/// Without a C++ compiler, if `FASCICLE_REQUIRE` names the emulator.
 pub fn for_test(test: &str) -> Option<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     match BUILT.get_or_init(crate::build) {

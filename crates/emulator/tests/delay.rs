@@ -1,4 +1,4 @@
-//! Streams that are delayed at random show a wait that is missing. One test: the delay is set for the process.
+//! Streams that are delayed at random reveal a missing wait. One test: the delay is a setting of the process.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Handle, Nvidia, c, nvidia};
 
 const ROUNDS: usize = 60;
 
-/// One stream fills, another copies what it filled; gives how often the copy came too early.
+/// One stream fills memory, another copies it. Returns how often the copy came too early.
 fn too_early(nvidia: &Nvidia, waits: bool) -> usize {
     let (first, second, event) = (nvidia.stream(), nvidia.stream(), nvidia.event());
     let (from, to) = (nvidia.upload(&[0u32]), nvidia.upload(&[0u32]));

@@ -1,4 +1,4 @@
-//! What the environment asks of the libraries. One test: they read it once.
+//! The libraries obey their environment variables. One test: they read them once.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Calls that are told to fail: each call of a sequence in turn, and what is left alive after it. One test in this
-//! program: the counts are the process's.
+//! Injected failures: each call of a sequence fails in turn, and the test checks what is left alive. One test in this
+//! program, because the counts are the process's.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::{
     ptr,
 };
 
-/// The calls of the sequence, in order; the last four give back what the others got.
+/// The calls of the sequence, in order. The last four release what the others obtained.
 const CALLS: [&CStr; 8] = [
     c"cuMemAlloc_v2",
     c"cuStreamCreate",
@@ -21,7 +21,7 @@ const CALLS: [&CStr; 8] = [
     c"cuMemFree_v2",
 ];
 
-/// Runs the sequence as a careful caller would; the first failure, and what came of each step.
+/// Runs the sequence as a careful caller would. Returns the first failure, and the outcome of each step.
 fn sequence(nvidia: &common::Nvidia) -> i32 {
     let (mut address, mut stream, mut event) = (0u64, ptr::null_mut(), ptr::null_mut());
     let mut first = 0;

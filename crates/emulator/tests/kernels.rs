@@ -1,4 +1,4 @@
-//! The whole of [`fascicle_emulator::build`]: a module finds the device's kernels, compiled for the host.
+//! [`fascicle_emulator::build`] as a whole: a module finds the device's kernels, compiled for the host.
 
 mod common;
 

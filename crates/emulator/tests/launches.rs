@@ -1,4 +1,4 @@
-//! Launches: both vendors in one process, each with the width of its warps, over a kernel that says what it was given.
+//! Launches: both vendors in one process, each with its own warp width. The kernel writes down its arguments.
 
 mod common;
 

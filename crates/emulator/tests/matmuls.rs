@@ -1,4 +1,4 @@
-//! cuBLAS's and hipBLAS's products against the plain triple loop.
+//! cuBLAS's and hipBLAS's GEMMs against the plain triple loop.
 
 mod common;
 
@@ -225,7 +225,8 @@ fn a_matrix_beyond_its_allocation_is_refused() {
     assert_eq!(c!(nvidia.cublas, cublasDestroy_v2(handle => Handle)), 0);
 }
 
-/// The type numbers that `hipblasGemmEx` (and `_v2`) take: own (151) or HIP's (0), and the compute type that goes with it.
+/// The type numbers that `hipblasGemmEx` (and `_v2`) take: own (151) or HIP's (0), and the compute type that goes with
+/// it.
 fn hipblas_product(
     hip: Hip,
     runtime: &str,

@@ -1,11 +1,11 @@
-//! A caller's mistakes are the vendor's errors, and are reported. One test: it counts the reports of the process.
+//! A caller's mistakes give the vendor's errors, and are reported. One test: it counts the reports of the process.
 
 mod common;
 
 use common::{Handle, Nvidia, c, nvidia};
 use std::ptr;
 
-/// Runs a call that must be reported as a mistake, and gives its status.
+/// Runs a call that must be reported as a mistake, and returns its status.
 fn reported(nvidia: &Nvidia, call: impl FnOnce() -> i32) -> i32 {
     let before = nvidia.misuses();
     let status = call();

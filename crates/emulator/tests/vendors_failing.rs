@@ -1,5 +1,5 @@
-//! Every call into the vendors' libraries, made to fail in turn on the emulator: an error that names the call, no panic,
-//! no hang, nothing left behind.
+//! Makes every call into the vendors' libraries fail in turn, on the emulator. Each failure gives an error that names
+//! the call, without a panic, a hang, or anything left behind.
 
 use fascicle_emulator as emulator;
 use hal::{GroupId, Join};
@@ -25,7 +25,7 @@ const ROCM: Open = |ordinal| {
     })
 };
 
-/// What the emulator exports for tests.
+/// The functions that the emulator exports for tests.
 struct Emulator {
     library: rccl_sys::Library,
 }
@@ -93,7 +93,7 @@ impl Emulator {
     }
 }
 
-/// A bit of everything: memory, copies, kernels, products, streams, events, a collective.
+/// A bit of everything: memory, copies, kernels, GEMMs, streams, events, a collective.
 fn work(open: Open) -> Result<()> {
     let device = Device::new(open(0)?)?;
     let stream = device.create_stream(StreamKind::Communication, "collectives")?;
@@ -118,8 +118,8 @@ fn join(device: &Device) -> Result<Communicator> {
     Communicator::join(device, join, None)
 }
 
-/// Calls after whose failure something stays behind: those that give it up, those that say whether it is still in use, and
-/// collectives, of which nobody knows whether they still use their memory.
+/// Calls whose failure leaves something behind: those that release it, those that query whether it is still in use, and
+/// collectives, because peers may still access the memory of one that failed.
 fn leaves_behind(symbol: &str) -> bool {
     let words = [
         "Destroy",
@@ -196,7 +196,7 @@ fn walk(emulator: &Emulator, open: Open) {
     );
 }
 
-/// Lets one call fail; whether the work told of it, or what it did wrong.
+/// Lets one call fail. Returns whether the work reported it, or what the work did wrong.
 fn one(
     emulator: &Emulator,
     open: Open,
@@ -221,7 +221,7 @@ fn one(
         return Ok(false);
     };
     let text = error.to_string();
-    // An error says the function's plain name, whichever version of it was called.
+    // An error has the function's plain name, whichever version of the function was called.
     let plain = symbol.trim_end_matches("_v2").trim_end_matches("R0600");
     let named = text.contains(plain) || text.contains("out of memory");
     if named {

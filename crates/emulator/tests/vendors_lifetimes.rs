@@ -1,5 +1,5 @@
-//! Memory of both vendors lives as long as queued work uses it, and no longer wait than that is needed: on the emulator,
-//! with streams that start late. Freed memory is NaN there at once, so a reader that is forgotten shows.
+//! Memory of both vendors lives as long as queued work uses it, and nothing waits longer than necessary. The tests run
+//! on the emulator with streams that start late. Freed memory becomes NaN there at once, so a forgotten reader shows.
 
 use fascicle_emulator as emulator;
 use gpu::Options;
@@ -29,11 +29,11 @@ const STAGED: [(&str, Open); 2] = [
     }),
 ];
 const MIB: usize = 1 << 20;
-/// What each device has.
+/// The memory of each device.
 const MEMORY: &str = "12m";
-/// A third of all work starts so many microseconds late, or less.
+/// A third of all work starts up to this many microseconds late.
 const DELAY: &str = "1:100000";
-/// Small work in front of what is looked at: enough of it is late that the host is long gone.
+/// Number of small pieces of work before the one under test: enough of them are late that the host runs far ahead.
 const SMALL_WORKS: usize = 30;
 /// Much longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ fn options(ordinal: usize, collectives: CollectiveBackend) -> Options {
     }
 }
 
-/// Whether the tests can run here; if not, a word has been said.
+/// Whether the tests can run here; if not, it has printed why.
 fn is_ready() -> bool {
     static READY: OnceLock<bool> = OnceLock::new();
     *READY.get_or_init(|| {
@@ -128,7 +128,8 @@ fn an_emptied_cache_takes_nothing_from_work_that_is_queued() {
     }
 }
 
-/// One of three ranks: the first sends to the second and expects a message from the third, which ends the job instead.
+/// One of three ranks: the first sends to the second and expects a message from the third, which aborts the job
+/// instead.
 fn of_three(open: Open, rank: usize, id: &GroupId, abort: &Arc<AbortSignal>) -> Result<Vec<f64>> {
     let device = Device::new(open(rank)?)?;
     let group = join(&device, id, rank, 3, abort)?;
@@ -171,7 +172,7 @@ fn a_rank_that_fails_keeps_its_memory_until_the_others_have_read_it() {
                 .expect("no panic")
                 .expect("its own calls succeed")
         });
-        // The message came whole, or the failure before it.
+        // Either the full message arrived, or the failure did before it.
         let whole = [0.0, 3.0]
             .iter()
             .any(|value| received.iter().all(|x| x == value));
@@ -179,8 +180,8 @@ fn a_rank_that_fails_keeps_its_memory_until_the_others_have_read_it() {
     }
 }
 
-/// One of two ranks that each have a receipt queued while work of theirs needs more scratch memory and a larger staging
-/// block than before, and send only then.
+/// One of two ranks. Each queues a receive, then work that needs more scratch memory and a larger staging block than
+/// before, and only then sends.
 fn of_two(open: Open, rank: usize, ids: &[GroupId; 2]) -> Result<Vec<f64>> {
     let device = Device::new(open(3 + rank)?)?;
     // A group for each direction, as between the stages of a pipeline.

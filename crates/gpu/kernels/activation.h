@@ -38,8 +38,8 @@ struct SwigluBackwardParams {
     u64 len;
 };
 
-// GELU by its tanh approximation, as x * sigmoid(2 u) with u = sqrt(2 / pi) (x + CUBIC x^3): for negative x that keeps
-// the digits which 1 + tanh u would cancel.
+// GELU by its tanh approximation, as x * sigmoid(2 u) with u = sqrt(2 / pi) (x + CUBIC x^3). For negative x this form
+// keeps the digits that 1 + tanh u would cancel.
 constexpr double CUBIC = 0.044715;
 constexpr double TWICE_ROOT = 2.0 * 0.7978845608028654;
 

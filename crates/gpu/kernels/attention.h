@@ -1,5 +1,5 @@
-// What all kernels of causal self-attention share: sizes, where a head's rows lie, dropout, and the sums of rows that
-// the backward pass needs.
+// Shared by all kernels of causal self-attention: sizes, addresses of a head's rows, dropout, and the row sums that the
+// backward pass needs.
 #pragma once
 
 #include "loops.h"
@@ -23,7 +23,7 @@ struct AttentionSizes {
     u32 threshold;
     u32 drops;        // whether there is dropout
     u32 tile_rows;    // of the plain kernels: rows that a block owns
-    u32 tile_others;  // and rows that it looks at together
+    u32 tile_others;  // and rows that it reads at a time
 };
 
 struct AttentionDeltaParams {
@@ -33,12 +33,12 @@ struct AttentionDeltaParams {
     void* delta;  // sequences x heads x sequence
 };
 
-// Elements from a sequence's first to those of token `row` of head `head`, of `heads` in a token.
+// Elements from a sequence's first element to token `row` of head `head`, with `heads` heads per token.
 FASCICLE_DEVICE u64 head_start(const AttentionSizes& s, u64 sequence, u64 row, u64 head, u64 heads) {
     return ((sequence * s.sequence + row) * heads + head) * s.head_size;
 }
 
-// Where the numbers of a head's tokens begin, in an array of sequences x heads x sequence.
+// Offset of the numbers of a head's tokens in an array of sequences x heads x sequence.
 FASCICLE_DEVICE u64 sums_start(const AttentionSizes& s, u64 sequence, u64 head) {
     return (sequence * s.heads + head) * s.sequence;
 }
@@ -57,7 +57,8 @@ FASCICLE_DEVICE A kept_factor(const AttentionSizes& s, u64 index) {
     return drops[0] ? A(0) : A(s.kept);
 }
 
-// delta: the sum over a head's elements of output times its gradient, which is that of weight times its gradient.
+// delta: the sum over a head's elements of output times output gradient, which equals that of weight times weight
+// gradient.
 template <class T>
 FASCICLE_DEVICE void attention_delta(const AttentionDeltaParams& p) {
     using A = Acc<T>;

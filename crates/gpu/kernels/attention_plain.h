@@ -1,6 +1,6 @@
 // Attention without matrix units: any float type, any size of head. Forward.
 //
-// A block owns `tile_rows` queries of one head and looks at `tile_others` keys at a time, all in shared memory.
+// A block owns `tile_rows` queries of one head and reads `tile_others` keys at a time, all in shared memory.
 #pragma once
 
 #include "attention.h"
@@ -49,7 +49,7 @@ FASCICLE_DEVICE A dot(const A* a, const A* b, u32 size) {
     return sum;
 }
 
-// Hands out parts of the block's shared memory.
+// Divides the block's shared memory.
 template <class A>
 struct Shared {
     A* next = reinterpret_cast<A*>(shared_memory());
@@ -61,11 +61,12 @@ struct Shared {
     }
 };
 
-// What a block keeps of its queries.
+// The state that a block keeps for its queries.
 template <class A>
 struct QueryTile { A *q, *out, *scores, *max, *sum, *factor; };
 
-// Turns a row of scores into weights, given the row's maximum and sum before it; leaves the factor of its output.
+// Turns a row of scores into weights, given the row's maximum and sum so far. Stores the factor that its output shrinks
+// by.
 template <class A>
 FASCICLE_DEVICE void soften_row(const AttentionSizes& s, const QueryTile<A>& tile, u32 row, u64 index) {
     A* scores = tile.scores + row * (s.tile_others + 1);

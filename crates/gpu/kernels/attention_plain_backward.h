@@ -1,7 +1,7 @@
 // Attention without matrix units, backward: one kernel for the gradients of queries, one for those of keys and values.
 //
-// Each computes the weights again, from the logarithm of their sum. Two kernels cost more arithmetic than one that adds
-// to the queries' gradients from every block, but every sum has one owner and one order.
+// Each recomputes the weights from the logarithm of their sum. Two kernels cost more arithmetic than one kernel whose
+// blocks all add to the queries' gradients, but every sum has one owner and one order.
 #pragma once
 
 #include "attention_plain.h"
@@ -94,11 +94,11 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
     store_rows<T>(s, p.d_q, sequence, head, s.heads, first, rows, d_q, [&](u32) { return A(s.scale); });
 }
 
-// What a block of keys keeps.
+// The state that a block of keys keeps.
 template <class A>
 struct KeyTile { A *k, *v, *d_k, *d_v, *weights, *d_scores; };
 
-// Adds what the queries of `tile_others` rows of a head, from `query` on, give to the gradients of the block's keys.
+// Adds the contribution of `tile_others` queries of a head, from `query` on, to the gradients of the block's keys.
 template <class T, class A>
 FASCICLE_DEVICE void add_queries(const AttentionBackwardParams& p, const KeyTile<A>& tile, Shared<A> shared, u64 first,
                                  u64 query, u64 head, u64 sequence) {

@@ -1,7 +1,7 @@
 // Attention on matrix units: 16-bit elements, heads of 64 or 128. Forward.
 //
 // Each warp of a block owns 16 queries and keeps them, their outputs, and the scores of a tile of keys in registers.
-// Keys and values come through shared memory, for all warps; the next tile is on its way while one is worked on.
+// Keys and values pass through shared memory for all warps. The next tile is copied while the warps work on one.
 //
 // Source: Dao, "FlashAttention-2", arXiv:2307.08691: the division of queries among warps.
 #pragma once
@@ -48,7 +48,7 @@ struct RowOperands {
         for (int k = 0; k < D / 16; k++) at[k] = load_left(base + 16 * k, heads * D, rows);
     }
 
-    // The products of these rows with 16 rows of a shared tile, from `row` on.
+    // Multiplies these rows with 16 rows of a shared tile, from `row` on.
     FASCICLE_DEVICE Sum times(const T* tile, u32 row) const {
         Sum sum;
         clear(sum);
@@ -58,7 +58,7 @@ struct RowOperands {
     }
 };
 
-// 16 rows of sums that a warp collects.
+// 16 rows of sums that a warp accumulates.
 template <int D, class T>
 struct RowSums {
     Sum at[D / 16];
@@ -68,7 +68,7 @@ struct RowSums {
         for (int d = 0; d < D / 16; d++) clear(at[d]);
     }
 
-    // Adds the product of 16 x 16 factors with 16 rows of a shared tile, from `row` on.
+    // Adds 16 x 16 factors times 16 rows of a shared tile, from `row` on.
     FASCICLE_DEVICE void add(const Operand<T>& factors, const T* tile, u32 row) {
         FASCICLE_UNROLL
         for (int d = 0; d < D / 16; d++) multiply(at[d], factors, load_right_transposed<D>(tile, row, 16 * d));
@@ -95,7 +95,7 @@ struct RowSoftmax {
         }
     }
 
-    // Turns scores into weights; `scale` is in powers of two. Leaves in `factor` what earlier outputs shrink by.
+    // Turns scores into weights; `scale` is in powers of two. Stores in `factor` what earlier outputs shrink by.
     template <int Tiles>
     FASCICLE_DEVICE void soften(Sum (&scores)[Tiles], float scale, float (&factor)[HELD_ROWS]) {
         FASCICLE_UNROLL
@@ -120,7 +120,7 @@ struct RowSoftmax {
     }
 };
 
-// Multiplies the weights of 16 queries on 16 keys by the factors of dropout; two neighbouring keys are drawn at once.
+// Multiplies the weights of 16 queries on 16 keys by the dropout factors. Two neighbouring keys are drawn at once.
 FASCICLE_DEVICE void drop_weights(const AttentionSizes& s, u64 sequence, u64 head, u64 query, u64 key, Sum& weights) {
     u64 start = weight_index(s, sequence, head, query, key);
     FASCICLE_UNROLL
@@ -135,10 +135,10 @@ FASCICLE_DEVICE void drop_weights(const AttentionSizes& s, u64 sequence, u64 hea
 template <class T, int D, bool Drops>
 FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     constexpr u32 KEYS = SHARED_ROWS<D>;
-    // Positions fit 32 bits: longer sequences go to the plain kernels.
+    // Positions fit in 32 bits: the plain kernels serve longer sequences.
     const AttentionSizes& s = p.sizes;
     u64 head = block_y(), sequence = block_z(), kv_head = head / (s.heads / s.kv_heads);
-    // The last queries meet the most keys: their blocks start first.
+    // The last queries attend to the most keys, so their blocks start first.
     u32 block_first = (grid_size_x() - 1 - block_x()) * BLOCK_ROWS;
     u32 first = block_first + 16 * warp_index();
     T* keys = reinterpret_cast<T*>(shared_memory());

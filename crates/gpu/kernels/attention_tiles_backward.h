@@ -1,6 +1,6 @@
 // Attention on matrix units, backward: one kernel for the gradients of queries, one for those of keys and values.
 //
-// Both are the forward kernel's loop: a warp keeps 16 rows of its own and meets the rows of the other side tile by
+// Both use the forward kernel's loop: a warp keeps 16 rows of its own and takes the rows of the other side tile by
 // tile. The kernel for keys computes scores with keys along rows, so that each warp sums over queries alone.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace fascicle {
 
-// The kernel of queries: each warp owns 16 of them and meets the keys before their end.
+// The kernel of queries: each warp owns 16 queries and takes the keys up to the last of them.
 template <class T, int D, bool Drops>
 FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardParams& p) {
     constexpr u32 KEYS = SHARED_ROWS<D>;
@@ -83,8 +83,8 @@ FASCICLE_DEVICE void fetch_numbers(const AttentionBackwardParams& p, u64 sequenc
     }
 }
 
-// One bit for each element that a lane holds, with keys along rows: whether its weight is dropped. A loop, and before the
-// products: the generator's words would take the registers of the sums.
+// One bit for each element that a lane holds, with keys along rows: whether its weight is dropped. A loop of its own
+// before the multiplications, because the generator's words would take the registers of the sums.
 FASCICLE_DEVICE u32 dropped_of_keys(const AttentionSizes& s, u64 sequence, u64 head, u32 query, u32 key) {
     u32 bits = 0;
     FASCICLE_ROLLED
@@ -97,7 +97,7 @@ FASCICLE_DEVICE u32 dropped_of_keys(const AttentionSizes& s, u64 sequence, u64 h
     return bits;
 }
 
-// The kernel of keys: each warp owns 16 of them and meets, head by head, the queries from them on.
+// The kernel of keys: each warp owns 16 keys and takes, head by head, the queries from the first of them on.
 template <class T, int D, bool Drops>
 FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams& p) {
     constexpr u32 QUERIES = SHARED_ROWS<D>;
@@ -107,7 +107,7 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
     T* queries = reinterpret_cast<T*>(shared_memory());
     T* d_outs = queries + 2 * QUERIES * D;
     QueryNumbers* numbers = reinterpret_cast<QueryNumbers*>(d_outs + 2 * QUERIES * D);
-    // Every head's tiles one after another, so that the next is always on its way.
+    // All heads' tiles one after another, so that the next tile is always being copied.
     u32 tiles = (u32(s.sequence) - block_first + QUERIES - 1) / QUERIES, count = tiles * u32(group);
     auto head_of = [&](u32 tile) { return kv_head * group + tile / tiles; };
     auto query_of = [&](u32 tile) { return block_first + tile % tiles * QUERIES; };
@@ -143,7 +143,7 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
         u32 query = query_of(tile);
         FASCICLE_ROLLED
         for (u32 n = 0; n < QUERIES; n += 16) {
-            // Queries before all keys of the warp, or past the end of the sequence, give nothing.
+            // Queries before all keys of the warp, or past the end of the sequence, contribute nothing.
             if (query + n + 15 < first || query + n >= s.sequence) continue;
             u32 dropped = Drops ? dropped_of_keys(s, sequence, head_of(tile), query + n, first) : 0;
             // With heads of 128 there is no room to keep keys and values: they are read again, from the nearest cache.

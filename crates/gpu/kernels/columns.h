@@ -1,4 +1,4 @@
-// Blocks of matrices, bias and its gradient: what runs over rows and columns.
+// Kernels over rows and columns: blocks of matrices, bias and its gradient.
 #pragma once
 
 #include "loops.h"
@@ -21,7 +21,7 @@ struct AddBiasParams {
     u64 columns;
 };
 
-// Sums of parts of the rows, column by column: `parts` rows of `columns` numbers.
+// Column sums of each part of the rows: `parts` rows of `columns` numbers.
 struct ColumnPartsParams {
     const void* x;
     void* partials;

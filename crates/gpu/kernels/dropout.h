@@ -22,7 +22,7 @@ struct DropoutParams {
 template <class T>
 FASCICLE_DEVICE void dropout(const DropoutParams& p) {
     using A = Acc<T>;
-    // Never fewer than the four numbers that the generator makes at once.
+    // At least the four numbers that the generator makes at once.
     constexpr int N = SIXTEEN_BYTES<T> < 4 ? 4 : SIXTEEN_BYTES<T>;
     A keep = A(p.keep);
     each_pack_of_rows<N>(p.rows, p.columns, [&](u64 row, u64 column, u64 left) {

@@ -1,4 +1,4 @@
-// Look-up in a table whose rows may be cut in shards, and its gradient.
+// Look-up in a table whose rows may be sharded, and its gradient.
 #pragma once
 
 #include "loops.h"
@@ -15,7 +15,7 @@ struct EmbeddingForwardParams {
     u64 first_row;
 };
 
-// For every id, where the next equal one stands, and whether an equal one stood before.
+// For every id, the index of the next equal one, and whether there is an equal one before it.
 struct EmbeddingLinksParams {
     const void* ids;
     void* links;
@@ -54,7 +54,7 @@ FASCICLE_DEVICE void embedding_forward(const EmbeddingForwardParams& p) {
     });
 }
 
-// The first index from `start` on whose id is `id`, or NO_NEXT; a warp looks at as many at once as it has lanes.
+// The first index from `start` on whose id is `id`, or NO_NEXT; a warp reads one id per lane at a time.
 FASCICLE_DEVICE u32 next_equal(const u32* ids, u64 start, u64 rows, u32 id) {
     for (u64 from = start; from < rows; from += WARP) {
         u64 i = from + lane_index();
@@ -82,7 +82,7 @@ FASCICLE_DEVICE void embedding_links(const EmbeddingLinksParams& p) {
     });
 }
 
-// The first of equal ids adds the gradients of all of them to their row, in order: no two threads meet at an element.
+// The first of equal ids adds the gradients of all of them to their row, in order. So no two threads write one element.
 template <class T>
 FASCICLE_DEVICE void embedding_backward(const EmbeddingBackwardParams& p) {
     using A = Acc<T>;

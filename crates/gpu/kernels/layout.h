@@ -1,4 +1,4 @@
-// Dims of tensors in another order or repeated, and rows by a mask.
+// Dimensions permuted or repeated, and rows selected by a mask.
 #pragma once
 
 #include "loops.h"
@@ -27,7 +27,7 @@ struct SelectRowsParams {
     u64 columns;
 };
 
-// A thread takes single elements: neighbours of the result may lie far apart in the source.
+// A thread takes single elements, because neighbours in the result may lie far apart in the source.
 template <class T>
 FASCICLE_DEVICE void copy_strided(const CopyStridedParams& p) {
     each_pack_of_rows<1>(p.rows, p.columns, [&](u64 row, u64 column, u64) {

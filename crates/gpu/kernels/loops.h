@@ -1,4 +1,4 @@
-// The two loops of kernels without a meeting of threads: over a run of elements, and over the rows of a matrix.
+// The two loops of kernels whose threads are independent: over a run of elements, and over the rows of a matrix.
 #pragma once
 
 #include "pack.h"
@@ -35,7 +35,7 @@ FASCICLE_DEVICE void each_row_of_warp(u64 rows, Body body) {
     for (u64 row = block_x() * warps + warp_index(); row < rows; row += grid_size_x() * warps) body(row);
 }
 
-// Calls `body(column, left)` for the packs of a row of which this is one of `threads` threads.
+// Calls `body(column, left)` for this thread's packs of a row that `threads` threads share.
 template <int N, class Body>
 FASCICLE_DEVICE void each_pack_of_row(u64 columns, u32 thread, u32 threads, Body body) {
     for (u64 column = u64(thread) * N; column < columns; column += u64(threads) * N) body(column, columns - column);

@@ -1,4 +1,4 @@
-// Cross-entropy over a vocabulary that may be cut in shards.
+// Cross-entropy over a vocabulary that may be sharded.
 #pragma once
 
 #include "loops.h"
@@ -54,7 +54,7 @@ struct Softmax {
     A max = minus_infinity<A>();
     A sum = 0;
 
-    // Takes a pack in; a new maximum scales what was summed before.
+    // Adds a pack. A new maximum rescales the sum so far.
     template <int N>
     FASCICLE_DEVICE void add(const Pack<A, N>& x, u64 count) {
         A next = max;
@@ -68,7 +68,7 @@ struct Softmax {
     }
 };
 
-// A block takes a row: each thread its packs, then all threads together.
+// One block per row: each thread reduces its packs, then the block reduces the threads.
 template <class T>
 FASCICLE_DEVICE void softmax_statistics(const SoftmaxStatisticsParams& p) {
     using A = Acc<T>;
@@ -93,7 +93,7 @@ FASCICLE_DEVICE void softmax_statistics(const SoftmaxStatisticsParams& p) {
     }
 }
 
-// Log-sum-exp of a row minus its target logit, from all shards in order; writes the former.
+// Log-sum-exp of a row minus its target logit, from all shards in order. Also writes the log-sum-exp.
 template <class A>
 FASCICLE_DEVICE double combine_row(const CombineSoftmaxParams& p, u64 row) {
     const A* parts = static_cast<const A*>(p.parts) + 3 * row;
@@ -102,7 +102,7 @@ FASCICLE_DEVICE double combine_row(const CombineSoftmaxParams& p, u64 row) {
     for (u64 shard = 0; shard < p.shards; shard++) max = larger(max, double(parts[shard * step]));
     for (u64 shard = 0; shard < p.shards; shard++) {
         double part = double(parts[shard * step + 1]);
-        // A shard without columns has the maximum -inf; taken from a maximum of -inf it would give NaN.
+        // A shard without columns has the maximum -inf, and -inf minus -inf would give NaN.
         sum += part == 0 ? 0 : part * exp(double(parts[shard * step]) - max);
         target += double(parts[shard * step + 2]);
     }
@@ -111,7 +111,7 @@ FASCICLE_DEVICE double combine_row(const CombineSoftmaxParams& p, u64 row) {
     return log_sum_exp - target;
 }
 
-// One block for all rows: three numbers of each, and one order of the sum.
+// One block for all rows: each has only three numbers, and the sum has one order.
 template <class A>
 FASCICLE_DEVICE void combine_softmax(const CombineSoftmaxParams& p) {
     double sum = 0;

@@ -1,4 +1,4 @@
-// LayerNorm and RMSNorm, forward: statistics of rows, and rows by them.
+// LayerNorm and RMSNorm, forward: statistics of rows, and the rows normalised by them.
 #pragma once
 
 #include "loops.h"
@@ -75,7 +75,8 @@ FASCICLE_DEVICE A warp_centred_squares(const T* x, u64 columns, A mean) {
     return warp_sum(sum);
 }
 
-// Two passes: a sum of squares about zero would lose the digits of a small variance. The second finds the row cached.
+// Two passes: a sum of squares about zero would lose the digits of a small variance. The second pass finds the row in
+// the cache.
 template <class T>
 FASCICLE_DEVICE void moments(const MomentsParams& p) {
     using A = Acc<T>;
@@ -92,7 +93,8 @@ FASCICLE_DEVICE void moments(const MomentsParams& p) {
     });
 }
 
-// Shards are equally long: the mean is the mean of means, and each shard's squares are moved from its own mean to that.
+// Shards are equally long, so the mean is the mean of means. Each shard's squares are shifted from its own mean to
+// that.
 template <class A>
 FASCICLE_DEVICE void combine_moments(const CombineMomentsParams& p) {
     u64 row = u64(block_x()) * block_size_x() + thread_x();

@@ -1,4 +1,4 @@
-// Element types, the accumulators in which they are computed on, and the functions of both.
+// Element types, the accumulators that computations on them use, and the functions of both.
 #pragma once
 
 #include "portable.h"
@@ -70,7 +70,7 @@ template <> struct Narrow<f16> {
 template <class T>
 FASCICLE_DEVICE T narrow(float x) { return Narrow<T>::of(x); }
 
-// An inexact result gets an odd last digit, so that rounding it again, to a shorter type, is as good as rounding once.
+// An inexact result gets an odd last digit, so that rounding it again to a shorter type equals rounding once.
 FASCICLE_DEVICE float round_to_odd(double x) {
     float near = float(x);
     double back = double(near);
@@ -97,7 +97,7 @@ FASCICLE_DEVICE double root_of(double x) { return sqrt(x); }
 FASCICLE_DEVICE float tanh_of(float x) { return tanhf(x); }
 FASCICLE_DEVICE double tanh_of(double x) { return tanh(x); }
 
-// 2 to the power x by the unit for it: denormal results become 0.
+// 2 to the power x by the hardware's unit, which turns denormal results into 0.
 FASCICLE_DEVICE float power_of_two(float x) {
 #if defined(FASCICLE_CUDA)
     float y;

@@ -73,7 +73,7 @@ FASCICLE_DEVICE void each_pack_of_part(const Entry& entry, Body body) {
                         [&](u64 at, u64 left) { body(part + at, left); });
 }
 
-// New moments and weights of one pack, in the order of operations that PyTorch has.
+// New moments and weights of one pack, in PyTorch's order of operations.
 template <class A, int N>
 FASCICLE_DEVICE void adamw_update(const AdamWParams& p, A keep, A factor, Pack<A, N>& w, const Pack<A, N>& gradient,
                                   Pack<A, N>& m, Pack<A, N>& v) {

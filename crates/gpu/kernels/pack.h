@@ -33,10 +33,10 @@ FASCICLE_DEVICE void copy_whole(T* to, const T* from) {
         reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
     }
 #elif defined(FASCICLE_HIP)
-    // clang takes a pack apart into registers only when nothing has looked at it as words.
+    // clang splits a pack into registers only if no code has accessed it as words.
     memcpy(__builtin_assume_aligned(to, width), __builtin_assume_aligned(from, width), bytes);
 #else
-    // Not assumed to be aligned: g++ lets the assumption reach back to the check before it, and removes the check.
+    // No alignment is assumed: g++ would propagate the assumption back to the check before it, and remove the check.
     memcpy(to, from, bytes);
 #endif
 }
@@ -74,7 +74,7 @@ FASCICLE_DEVICE void store(T* to, const Pack<T, N>& pack, u64 count) {
     }
 }
 
-// As `load`, converted to the type that is computed in.
+// As `load`, converted to the accumulator.
 template <class A, int N, class T>
 FASCICLE_DEVICE Pack<A, N> load_as(const T* from, u64 count) {
     Pack<T, N> raw = load<N>(from, count);

@@ -38,8 +38,8 @@ FASCICLE_DEVICE u32 word_of(const RandomWords& words, u32 index) {
     return index < 2 ? low : high;
 }
 
-// Fills `drops[i]` with whether the number of index `first + i` lies below the probability whose `threshold` is given:
-// that times 2^24, rounded up, to be compared with a word's upper 24 bits.
+// Sets `drops[i]` to whether the number of index `first + i` lies below a probability. `threshold` is the probability
+// times 2^24, rounded up, which is compared with the upper 24 bits of a word.
 template <int N>
 FASCICLE_DEVICE void draw(RandomKey key, u64 first, u32 threshold, bool (&drops)[N]) {
     RandomWords words = random_block(key, first / 4);

@@ -1,7 +1,7 @@
 // What CUDA and HIP spell differently: indices, barriers, exchanges within a warp, shared memory, kernels.
 //
-// The kernels use these names only, so that one text compiles for both. A program that runs the kernels elsewhere defines
-// the same names, FASCICLE_TILES and sincospi before it includes a kernel.
+// The kernels use these names only, so that one text compiles for both. A program that runs the kernels elsewhere
+// defines the same names, FASCICLE_TILES and sincospi before it includes a kernel.
 #pragma once
 
 #include <stdint.h>
@@ -34,7 +34,7 @@ using u64 = uint64_t;
 // An independent kernel has no barrier and no exchange, so its threads may run one after another.
 #define FASCICLE_INDEPENDENT(name, Params, threads) \
     extern "C" __global__ void __launch_bounds__(threads) name(const Params p)
-// A cooperative kernel has some.
+// A cooperative kernel has barriers or exchanges.
 #define FASCICLE_COOPERATIVE(name, Params, threads) FASCICLE_INDEPENDENT(name, Params, threads)
 
 namespace fascicle {

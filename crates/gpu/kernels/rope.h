@@ -22,7 +22,8 @@ FASCICLE_DEVICE void sine_and_cosine_of_pi(float x, float& sine, float& cosine) 
 template <class A>
 struct Turn { A cosine, sine; };
 
-// Cosine and sine of the angle, taken as a part of a whole turn in f64: a large position keeps its digits.
+// Cosine and sine of the angle. The angle is reduced to a fraction of a full turn in f64, so a large position keeps its
+// digits.
 template <class A>
 FASCICLE_DEVICE Turn<A> turn_of(double position, double frequency) {
     constexpr double TURNS_PER_RADIAN = 0.15915494309189534;
@@ -33,7 +34,7 @@ FASCICLE_DEVICE Turn<A> turn_of(double position, double frequency) {
     return turn;
 }
 
-// A thread turns the same pairs of every head of a row, so that sines are computed once.
+// A thread rotates the same pairs in every head of a row, so that each sine is computed once.
 template <class T>
 FASCICLE_DEVICE void rope(const RopeParams& p) {
     using A = Acc<T>;

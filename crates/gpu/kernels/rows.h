@@ -41,7 +41,7 @@ FASCICLE_DEVICE void row_sum(const RowSumParams& p) {
     });
 }
 
-// A block takes a row twice: for its maximum and sum, and for the result.
+// A block reads a row twice: for its maximum and sum, and for the result.
 template <class T>
 FASCICLE_DEVICE void softmax(const SoftmaxParams& p) {
     using A = Acc<T>;

@@ -17,7 +17,7 @@ struct SquaresSlice {
     u32 dtype;  // 0 f64, 1 f32, 2 bf16, 3 f16
 };
 
-// As many slices as fit into the arguments of one launch.
+// The slices that fit into the arguments of one launch.
 struct SquaresPartsParams {
     void* partials;
     u32 num_slices;
@@ -38,7 +38,7 @@ struct ClipScaleParams {
     double gradient_scale;
 };
 
-// The last entry whose first block is not behind this block: the tensor that the block works on.
+// The last entry whose first block does not come after this block: the tensor that the block works on.
 template <class Entry>
 FASCICLE_DEVICE u32 entry_of_block(const Entry* entries, u32 count) {
     u32 low = 0;

@@ -8,7 +8,7 @@
 //   sum, left      row l / 4 + 8 (e / 2 % 2), column 2 (l % 4) + e % 2 + 8 (e / 4)   row l % 16, column 4 (l / 16) + e
 //   right          row l / 4 + 8 (e / 4), column 2 (l % 4) + e % 2 + 8 (e / 2 % 2)   row l % 16, column 4 (l / 16) + e
 //
-// So sums become the left operand of the next product where they are, without a word between lanes.
+// So sums serve as the left operand of the next multiplication where they are, with no exchange between lanes.
 #pragma once
 
 #include "pack.h"
@@ -76,7 +76,7 @@ FASCICLE_DEVICE Pack<f16, 2> narrow_pair<f16>(float a, float b) {
 }
 #endif
 
-// A sum as the left operand of a product.
+// A sum as the left operand of a multiplication.
 template <class T>
 FASCICLE_DEVICE Operand<T> as_left(const Sum& sum) {
     Operand<T> left;
@@ -110,8 +110,8 @@ FASCICLE_DEVICE void store_sum(T* to, u64 step, u64 rows, const Sum& sum, const 
 }
 
 // Where element (row, column + step) of a tile of D columns lies in shared memory, for a column below 16 and a step
-// that is a multiple of 16. Groups of 8 elements change places with the row, so that the same columns of 8 rows lie in
-// different banks. The step meets no bit of the rest: one register serves all steps.
+// that is a multiple of 16. The row permutes groups of 8 elements, so that the same columns of 8 rows lie in
+// different banks. The step shares no bit with the rest, so one register serves all steps.
 template <int D>
 FASCICLE_DEVICE u32 swizzled(u32 row, u32 column, u32 step) {
     return (row * D + ((column / 8) ^ (row % 8)) * 8 + column % 8) ^ step;

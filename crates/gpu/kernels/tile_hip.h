@@ -47,7 +47,7 @@ FASCICLE_DEVICE void multiply(Sum& sum, const Operand<T>& left, const Operand<T>
     sum = same_bits<Sum>(matrix_unit(right, left, same_bits<FourFloats>(sum)));
 }
 
-// There is no copy past the registers; the barrier that follows orders these.
+// AMD has no copy that bypasses the registers. The barrier that follows orders these copies.
 FASCICLE_DEVICE void copy_async(void* to, const void* from, bool exists) {
     *static_cast<uint4*>(to) = exists ? *static_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 }

@@ -1,11 +1,12 @@
-// A matrix turned over, for products that run faster on the other storage order.
+// The transpose of a matrix, for GEMMs that run faster on the other storage order.
 #pragma once
 
 #include "portable.h"
 
 namespace fascicle {
 
-// `out`, of `columns` rows without gaps, gets the transpose of `rows` x `columns` elements, `leading` apart from row to row.
+// `out`, of `columns` rows without gaps, gets the transpose of `rows` x `columns` elements, `leading` apart from row to
+// row.
 struct TransposeParams {
     const void* x;
     void* out;
@@ -14,14 +15,14 @@ struct TransposeParams {
     u64 columns;
 };
 
-// Sides of the square that a block turns over in shared memory, so that reads and writes both run along rows.
+// Side of the square that a block transposes in shared memory, so that reads and writes both run along rows.
 constexpr u32 TURN = 32;
 // Rows of it that the block's threads take at a time.
 constexpr u32 TURN_ROWS = 8;
 
 template <class T>
 FASCICLE_DEVICE void transpose(const TransposeParams& p) {
-    // One more column than the square has: a column's elements then lie in different banks.
+    // One column more than the square has, so that the elements of a column lie in different banks.
     T* square = reinterpret_cast<T*>(shared_memory());
     const T* x = static_cast<const T*>(p.x);
     T* out = static_cast<T*>(p.out);

@@ -1,4 +1,4 @@
-//! A device's context: the way every call goes, and what outlives single objects.
+//! A device's context: every call goes through it, and it holds what outlives single objects.
 
 use crate::{
     table::{Fault, Handle, Outcome, Properties, Runtime, Tables},
@@ -13,17 +13,17 @@ use std::{
     time::Duration,
 };
 
-/// An open context, shared by everything that one rank makes on its device.
+/// An open context, shared by all objects of one rank on its device.
 pub(crate) struct Context {
     pub(crate) tables: Arc<Tables>,
     pub(crate) id: DeviceId,
     pub(crate) properties: Properties,
-    /// The vendor's number of the device, which staged ranks with numbers of their own may share.
+    /// The vendor's number of the device. Staged ranks, each with an id of its own, may share it.
     pub(crate) ordinal: usize,
     // The same device in the runtime's own numbers.
     device: c_int,
     handle: Handle,
-    // Events that are not in use. Making one costs more than recording it.
+    // Events that are not in use: making an event costs more than recording it.
     events: Mutex<Vec<Handle>>,
     failure: Mutex<Option<Error>>,
     watches: Mutex<Vec<Weak<dyn Watch>>>,
@@ -55,7 +55,7 @@ impl Context {
         }))
     }
 
-    /// Makes calls with the thread bound to this context.
+    /// Runs `work` with the thread bound to this context.
     ///
     /// # Errors
     /// [`Error::Vendor`].
@@ -63,7 +63,7 @@ impl Context {
         self.outcome(work).map_err(|fault| vendor(self.id, fault))
     }
 
-    /// As [`call`](Context::call), with the vendor's own answer.
+    /// As [`call`](Context::call), with the vendor's own error.
     pub(crate) fn outcome<T>(&self, work: impl FnOnce(&dyn Runtime) -> Outcome<T>) -> Outcome<T> {
         let runtime = &*self.tables.runtime;
         // SAFETY: the context is open until it is dropped.
@@ -71,7 +71,7 @@ impl Context {
         work(runtime)
     }
 
-    /// Binds the calling thread to this context, for libraries that take the device from there.
+    /// Binds the calling thread to this context, for libraries that take the device from the thread.
     pub(crate) fn bind(&self) -> Result<()> {
         self.call(|_| Ok(()))
     }
@@ -79,7 +79,7 @@ impl Context {
     /// Reserves device memory.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] with what was asked for and what is free.
+    /// [`Error::OutOfMemory`] with the bytes asked for and the bytes free.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<u64> {
         self.outcome(|runtime| runtime.allocate(bytes))
             .map_err(|fault| match fault.out_of_memory {
@@ -109,10 +109,10 @@ impl Context {
         }
     }
 
-    /// Makes calls that give something up, as drops do. What fails is told by the device's next fallible call.
+    /// Runs `work` that releases something, as drops do. The device's next fallible call reports a failure.
     ///
-    /// These calls go by addresses and handles, which say themselves what device they are of; so they are tried even if
-    /// the thread cannot be bound.
+    /// Such calls take addresses and handles, which determine their device. So they are tried even if the thread cannot
+    /// be bound.
     pub(crate) fn release(&self, work: impl FnOnce(&dyn Runtime) -> Outcome<()>) {
         let bound = self.outcome(|_| Ok(()));
         if let Err(fault) = bound.and(work(&*self.tables.runtime)) {
@@ -120,9 +120,9 @@ impl Context {
         }
     }
 
-    /// Ends the use of this device; the first reason stays.
+    /// Ends the use of this device; the first error stays.
     ///
-    /// What waits for other ranks ends with it: giving memory back would otherwise wait for that work.
+    /// This also ends the work that waits for other ranks: freeing memory would otherwise wait for that work.
     pub(crate) fn fail(&self, error: Error) {
         let is_first = {
             let mut failure = lock(&self.failure);
@@ -131,11 +131,11 @@ impl Context {
             is_first
         };
         if is_first {
-            // All at once: to end a communicator is to wait for its work, which may be queued behind another one's.
+            // All at once: ending a communicator waits for its work, which may be queued behind that of another one.
             std::thread::scope(|scope| {
                 for watch in self.live_watches() {
                     let ends = watch.clone();
-                    // Without a thread it has to be done here.
+                    // If no thread can be started, this one does it.
                     if std::thread::Builder::new()
                         .spawn_scoped(scope, move || ends.end())
                         .is_err()
@@ -147,7 +147,7 @@ impl Context {
         }
     }
 
-    /// Fails once [`fail`](Context::fail) was called.
+    /// Fails once [`fail`](Context::fail) has been called.
     pub(crate) fn check(&self) -> Result<()> {
         lock(&self.failure).clone().map_or(Ok(()), Err)
     }
@@ -157,7 +157,7 @@ impl Context {
         lock(&self.watches).push(watch);
     }
 
-    /// Asks all watches whether a wait of this length may go on.
+    /// Asks all watches whether a wait of this length may continue.
     pub(crate) fn watch(&self, waited: Duration) -> Result<()> {
         self.check()?;
         let outcome = self
@@ -167,7 +167,8 @@ impl Context {
         outcome.inspect_err(|error| self.fail(error.clone()))
     }
 
-    /// Waits for what waits for other ranks. The vendors' call to give memory back waits for it too, but without end.
+    /// Waits for the work that waits for other ranks. The vendors' call that frees memory waits for it too, but without
+    /// a limit.
     pub(crate) fn land(&self) {
         if self.check().is_ok()
             && let Err(error) = self
@@ -191,13 +192,13 @@ impl Context {
         pooled.map_or_else(|| self.call(|runtime| runtime.create_event()), Ok)
     }
 
-    /// Takes an event back. Waits that were queued on it keep the point that it had then.
+    /// Returns an event to the pool. Waits that were queued on it keep the point that it had then.
     pub(crate) fn give_event(&self, event: Handle) {
         lock(&self.events).push(event);
     }
 }
 
-/// A fault as the seam's error.
+/// Converts a fault into the seam's error.
 pub(crate) fn vendor(device: DeviceId, fault: Fault) -> Error {
     Error::Vendor {
         call: fault.call.into(),
@@ -211,10 +212,10 @@ impl Drop for Context {
     fn drop(&mut self) {
         let events = std::mem::take(&mut *lock(&self.events));
         for event in events {
-            // SAFETY: the pool's events are live and in no other hands.
+            // SAFETY: the pool's events are live, and nothing else holds them.
             self.release(|runtime| unsafe { runtime.destroy_event(event) });
         }
-        // SAFETY: opened once by `open`; everything made in it holds this `Context`, and is gone.
+        // SAFETY: opened once by `open`; everything made in it holds this `Context`, and has been dropped.
         let _ = unsafe { self.tables.runtime.close(self.device) };
     }
 }

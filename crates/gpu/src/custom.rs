@@ -1,4 +1,4 @@
-//! Kernels that a program brings itself: their code, loaded, and their arguments in bytes.
+//! Kernels that a program brings itself: loads their code and packs their arguments.
 
 use crate::{
     context::Context,
@@ -12,7 +12,7 @@ use hal::{
 };
 use std::{ffi::CString, sync::Arc};
 
-/// A loaded code object and its function; who holds it unloads it.
+/// A loaded code object and its function. The holder unloads it.
 #[derive(Debug)]
 pub(crate) struct CustomCode {
     module: Handle,
@@ -26,7 +26,7 @@ impl CustomCode {
     /// Loads the code object.
     ///
     /// # Errors
-    /// [`Error::Vendor`] when the driver does not take it, or it has no such function.
+    /// [`Error::Vendor`] when the driver refuses the code, or the code has no such function.
     pub(crate) fn load(context: &Arc<Context>, code: &DeviceCode) -> Result<CustomCode> {
         let name = CString::new(code.entry).map_err(|_| {
             let found = format!("function {:?}", code.entry);
@@ -38,7 +38,7 @@ impl CustomCode {
         match found {
             Ok(function) => Ok(CustomCode { module, function }),
             Err(error) => {
-                // SAFETY: as above; nothing of it runs.
+                // SAFETY: as above; none of its functions runs.
                 context.release(|runtime| unsafe { runtime.unload_module(module) });
                 Err(named(error, code.entry))
             }
@@ -53,7 +53,7 @@ impl CustomCode {
     /// Queues the function.
     ///
     /// # Safety
-    /// The operands are live until the function has run, and it does with them what the launch says.
+    /// The operands are live until the function has run, and it accesses them as the launch declares.
     ///
     /// # Errors
     /// [`Error::Invalid`] for more operands and numbers than a function can take; [`Error::Vendor`].

@@ -17,7 +17,7 @@ use hal::{
 };
 use std::sync::{Arc, Mutex};
 
-/// Opens a device that `accept` takes; what it refuses with becomes the error's found and needed.
+/// Opens a device. `accept` may refuse it with the found and the needed of the error.
 ///
 /// # Errors
 /// [`Error::Invalid`] where there is no such device or `accept` refuses it; [`Error::Vendor`].
@@ -54,7 +54,7 @@ pub fn open(
     }))
 }
 
-// Staged ranks may outnumber the devices; others have one each, unless they begin again with the first.
+// Staged ranks may outnumber the devices. Other ranks have a device each, unless ordinals wrap around.
 fn placed(id: DeviceId, options: &Options, count: usize, visible: &str) -> Result<usize> {
     let wraps = options.wraps || options.collectives == CollectiveBackend::Staged;
     match options.ordinal {
@@ -143,7 +143,7 @@ unsafe impl Device for Gpu {
 
     fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
         self.context.check()?;
-        // The vendors refuse to reserve nothing.
+        // The vendors refuse to allocate zero bytes.
         let addr = self.context.allocate(bytes.max(1))?;
         Ok(RawBuffer { addr, bytes })
     }

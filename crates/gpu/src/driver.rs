@@ -1,10 +1,10 @@
-//! How a program looks for a vendor of this kind.
+//! How a program probes for a GPU vendor.
 
 use crate::{libraries::files, table::Tables};
 use hal::{Error, Probe};
 use std::sync::Arc;
 
-/// What a look for the vendor found: libraries with versions, or where they were looked for; devices.
+/// Probes for a vendor: reports its libraries with their versions, or where we looked for them, and its devices.
 pub fn probe(name: &str, tables: Result<Arc<Tables>, String>) -> Probe {
     match tables {
         Err(reason) => Probe {
@@ -25,7 +25,7 @@ pub fn probe(name: &str, tables: Result<Arc<Tables>, String>) -> Probe {
     }
 }
 
-/// The error of a vendor without driver or device, in one sentence.
+/// The one-sentence error for a vendor without a driver or device.
 pub fn no_device(name: &str, reason: &str) -> Error {
     Error::invalid(
         format!("open {name}"),
@@ -59,7 +59,7 @@ fn libraries(tables: &Tables) -> Vec<String> {
     };
     let epilogues = match &tables.lt {
         Ok(lt) => lt.version.clone(),
-        Err(reason) => format!("bias and GELU by kernels of their own: {reason}"),
+        Err(reason) => format!("bias and GELU run as separate kernels: {reason}"),
     };
     vec![
         runtime,
@@ -73,7 +73,7 @@ fn libraries(tables: &Tables) -> Vec<String> {
 
 /// The version of NCCL or RCCL in words.
 pub(crate) fn library_version(table: &rccl_sys::Nccl) -> String {
-    // Up to 2.8 the number has one digit for the minor version.
+    // Up to 2.8 the number spends one digit on the minor version.
     match table.version() {
         None => "of unknown version".into(),
         Some(v) if v >= 10_000 => format!("{}.{}.{}", v / 10_000, v % 10_000 / 100, v % 100),

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// An event of the vendor, which goes back to the context's pool.
+/// An event of the vendor, which returns to the context's pool when dropped.
 #[derive(Debug)]
 pub(crate) struct Point {
     context: Arc<Context>,
@@ -32,7 +32,7 @@ impl Point {
             .call(|runtime| unsafe { runtime.record(self.handle, stream) })
     }
 
-    /// Makes `stream`, of whichever device, wait for the point.
+    /// Makes `stream`, of this or another device, wait for the point.
     pub(crate) fn delay(&self, context: &Context, stream: Handle) -> Result<()> {
         // SAFETY: the event is live and was recorded; the stream is the caller's.
         context.call(|runtime| unsafe { runtime.wait_event(stream, self.handle) })
@@ -71,16 +71,16 @@ impl Drop for Point {
 
 /// Dates events in microseconds since the device was opened.
 ///
-/// The vendor gives the distance of two events in single precision, which is too coarse after some seconds; so the
+/// The vendor reports the distance of two events in single precision, which is too coarse after some seconds. So the
 /// reference point moves along.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    // Carries no other work, so that a new reference is passed at once.
+    // Runs no other work, so that a new reference passes at once.
     stream: OwnedStream,
     reference: Mutex<(Point, f64)>,
 }
 
-/// The reference moves once it is so far away.
+/// The reference moves once it is this far away.
 const FAR_US: f64 = 2e6;
 
 impl Clock {
@@ -95,7 +95,7 @@ impl Clock {
         })
     }
 
-    /// When a point was passed that is known to have been.
+    /// The time of a point that has been passed.
     fn date(&self, point: &Point) -> Result<f64> {
         let mut reference = lock(&self.reference);
         let date = reference.1 + reference.0.until_us(point)?;
@@ -110,14 +110,14 @@ impl Clock {
     }
 }
 
-/// A point in a stream of this crate, which a queued stream records later than it is asked for.
+/// A point in a stream of this crate. A stream with a thread records it later than it was requested.
 #[derive(Debug)]
 pub(crate) struct StreamEvent {
-    // For waits that are queued: they may outlast the seam's object.
+    // For queued waits, which may outlive the seam's object.
     this: Weak<StreamEvent>,
     point: Point,
     clock: Arc<Clock>,
-    // Whether it was recorded, and how that went.
+    // Whether it was recorded, and with what outcome.
     recorded: Mutex<Option<Result<()>>>,
     change: Condvar,
 }
@@ -151,7 +151,7 @@ impl StreamEvent {
             })
     }
 
-    /// A handle that keeps the event.
+    /// A handle that keeps the event alive.
     pub(crate) fn shared(&self) -> Arc<StreamEvent> {
         self.this
             .upgrade()
@@ -165,7 +165,7 @@ impl StreamEvent {
         outcome
     }
 
-    /// Tells those who wait that it was recorded, or never will be.
+    /// Wakes the waiters: it was recorded, or never will be.
     pub(crate) fn settle(&self, outcome: Result<()>) {
         lock(&self.recorded).get_or_insert(outcome);
         self.change.notify_all();
@@ -197,7 +197,8 @@ impl StreamEvent {
     }
 }
 
-// SAFETY: the vendor's event completes only when all work before it has; one that is not recorded has not been passed.
+// SAFETY: the vendor's event completes only when all work before it has; an event that is not recorded counts as not
+// passed.
 unsafe impl Event for StreamEvent {
     fn as_any(&self) -> &dyn Any {
         self

@@ -1,4 +1,5 @@
-//! Work recorded once and queued many times, for steps of so many small launches that the host falls behind.
+//! Work that is recorded once and queued many times. It serves steps with so many small launches that the host falls
+//! behind.
 
 use crate::{
     context::Context,
@@ -15,10 +16,10 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Records what `work` queues on the stream.
+    /// Records the work that `work` queues on the stream.
     ///
     /// # Errors
-    /// [`Error::Vendor`](hal::Error::Vendor) when something was queued that cannot be recorded; the failure of `work`.
+    /// [`Error::Vendor`](hal::Error::Vendor) when `work` queues something that cannot be recorded; the error of `work`.
     pub(crate) fn record(core: &Core, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
         let context = &core.context;
         // SAFETY: the stream is live.

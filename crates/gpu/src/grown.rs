@@ -1,4 +1,4 @@
-//! A map that only grows, and is read without a lock: what a launch looks up.
+//! A map that only grows and is read without a lock, for what every launch looks up.
 
 use hal::lock;
 use std::{
@@ -7,10 +7,10 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-/// Keys with the values that were made for them, once each.
+/// Keys and the values that were made for them, each once.
 pub(crate) struct Grown<K, V> {
     buckets: [Link<K, V>; BUCKETS],
-    // Held while a value is made, so that none is made twice.
+    // Held while a value is made, so that no value is made twice.
     making: Mutex<()>,
 }
 
@@ -25,10 +25,10 @@ struct Entry<K, V> {
 }
 
 impl<K: Hash + Eq, V> Grown<K, V> {
-    /// The value of a key; `make` makes it the first time.
+    /// The value of a key. `make` makes it the first time.
     ///
     /// # Errors
-    /// Those of `make`, which is asked again the next time.
+    /// Those of `make`, which the next call tries again.
     pub(crate) fn get<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<&V, E> {
         let bucket = &self.buckets[bucket(&key)];
         if let Ok(found) = find(bucket, &key) {
@@ -58,7 +58,7 @@ impl<K: Hash + Eq, V> Grown<K, V> {
     }
 }
 
-// The value, or where the list ends without it.
+// The value, or the end of the list if it is not there.
 fn find<'a, K: Eq, V>(bucket: &'a Link<K, V>, key: &K) -> Result<&'a V, &'a Link<K, V>> {
     let mut link = bucket;
     while let Some(entry) = link.get() {

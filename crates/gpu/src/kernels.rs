@@ -1,4 +1,4 @@
-//! Kernels: a value is lowered to launches, whose functions come from the device's module.
+//! Kernels: lowers a kernel value to launches, and looks their functions up in the device's module.
 
 use crate::{
     context::Context,
@@ -31,14 +31,14 @@ pub(crate) struct Module {
     traits: DeviceTraits,
     handle: Handle,
     functions: Grown<Name, Function>,
-    // By the serial numbers of the program's own kernels.
+    // The program's own kernels by their serial numbers.
     customs: Grown<u64, CustomCode>,
 }
 
 #[derive(Debug)]
 struct Function {
     handle: Handle,
-    // Shared memory that it may have.
+    // Shared memory that a block may have.
     allowed: AtomicU32,
 }
 
@@ -46,7 +46,7 @@ impl GpuKernels {
     /// Loads the code object for this device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is none for its architecture; [`Error::Vendor`].
+    /// [`Error::Invalid`] without a code object for its architecture; [`Error::Vendor`].
     pub(crate) fn load(context: &Arc<Context>) -> Result<GpuKernels> {
         let properties = &context.properties;
         let image =
@@ -70,7 +70,7 @@ impl GpuKernels {
         })
     }
 
-    /// The module, for kernels that staged collectives launch.
+    /// The module, for the kernels that staged collectives launch.
     pub(crate) fn module(&self) -> &Arc<Module> {
         &self.module
     }
@@ -145,7 +145,7 @@ impl Module {
         let code = code.ok_or_else(|| self.traits.without_code(custom.kernel.name()))?;
         let load = |_: &u64| CustomCode::load(&self.context, code);
         let loaded = self.customs.get(custom.kernel.serial(), load)?;
-        // SAFETY: the caller vouches for the operands, and who attached the code for what it does with them.
+        // SAFETY: the caller vouches for the operands, and whoever attached the code for its accesses to them.
         unsafe { loaded.launch(core, code, custom) }
     }
 
@@ -179,7 +179,7 @@ impl Module {
     }
 }
 
-/// The error of a call that looks a function up, with the function's name.
+/// Adds the function's name to the error of a lookup.
 pub(crate) fn named(error: Error, function: &str) -> Error {
     match error {
         Error::Vendor {
@@ -202,15 +202,15 @@ impl Drop for Module {
         let customs = std::mem::take(&mut self.customs).into_values();
         let modules = customs.map(|code| code.module()).chain([self.handle]);
         for module in modules {
-            // SAFETY: the device's streams, which may run its functions, are waited for when they are dropped.
+            // SAFETY: a stream waits for its work when it is dropped, so none of the functions runs any more.
             self.context
                 .release(|runtime| unsafe { runtime.unload_module(module) });
         }
     }
 }
 
-// SAFETY: `lower` makes launches that touch only what the kernel names, and scratch memory of the stream; who attached
-// code to a program's own kernel has vouched for the same.
+// SAFETY: the launches that `lower` makes access only the kernel's slices and the stream's scratch memory. Whoever
+// attached code to a program's own kernel has vouched for the same.
 unsafe impl Kernels for GpuKernels {
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()> {
         let stream = GpuStream::of(stream, self.module.context.id)?;

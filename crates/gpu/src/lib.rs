@@ -1,11 +1,11 @@
-//! What CUDA and HIP share, written once over a table of functions.
+//! What CUDA and HIP share, written once over tables of functions.
 //!
-//! A vendor crate fills [`table`] from its libraries and calls [`open`]; what comes back implements `hal::Device`. Read
-//! in this order: [`table`], [`options`], `context`, `device`, `stream`, `event`, `kernels` over [`lower`], `custom`, `product`,
+//! A vendor crate fills [`table`] from its libraries and calls [`open`], which returns a `hal::Device`. Read in this
+//! order: [`table`], [`options`], `context`, `device`, `stream`, `event`, `kernels` over [`lower`], `custom`, `matmul`,
 //! `collectives`, `graph`.
 //!
 //! Ranks of one process share a device's context, so each sees the memory of the others. Every call binds the calling
-//! thread to it first; nothing relies on what a thread was bound to before.
+//! thread to that context first, so nothing depends on what a thread was bound to before.
 
 mod collectives;
 mod context;

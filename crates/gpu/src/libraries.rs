@@ -36,7 +36,8 @@ impl Libraries {
     /// Initialises the vendor's driver or runtime.
     ///
     /// # Errors
-    /// Why it serves no device, with the files that were opened: no device, or one that does not fit the kernel's driver.
+    /// Why it serves no device, with the files that were opened. Either there is no device, or the library does not fit the
+    /// driver in the kernel.
     pub fn initialise(&self, runtime: impl Runtime + 'static) -> Result<Box<dyn Runtime>, String> {
         runtime
             .initialise()

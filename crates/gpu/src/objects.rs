@@ -1,13 +1,13 @@
-//! Code objects of the kernels: embedded ones, or a file of the user's, and which of them a device can run.
+//! The kernels' code objects, embedded or from a file that the user names, and which of them a device can run.
 
 use crate::table::{Object, Properties};
 use hal::environment::Variable;
 use std::{borrow::Cow, path::Path};
 
-/// The code objects to choose from: the file that `variable` names, or else the `embedded` ones.
+/// The code objects to choose from: the file that `variable` names, or otherwise the `embedded` ones.
 ///
 /// # Errors
-/// In words, when the file cannot be read.
+/// A sentence, when the file cannot be read.
 pub fn objects(
     variable: Variable,
     embedded: impl Iterator<Item = (&'static str, &'static [u8])>,
@@ -23,11 +23,11 @@ pub fn objects(
     Ok(vec![(ANY.into(), Cow::Owned(image))])
 }
 
-// The architecture of a file of the user's: the driver says whether it fits.
+// The architecture of the user's file: the driver decides whether it fits.
 const ANY: &str = "any";
 
-/// The object for this device: its own architecture's, or else at NVIDIA the latest of the same generation, whose code
-/// a later device of the generation runs too.
+/// The object for this device: that of its architecture, or for NVIDIA otherwise the latest one of the same generation.
+/// A later device of a generation also runs the generation's earlier code.
 pub(crate) fn choose<'a>(objects: &'a [Object], properties: &Properties) -> Option<&'a [u8]> {
     let exact = |(architecture, _): &&Object| {
         architecture == ANY || plain(architecture) == plain(&properties.architecture)
@@ -42,7 +42,7 @@ pub(crate) fn choose<'a>(objects: &'a [Object], properties: &Properties) -> Opti
     own.or_else(earlier).map(|(_, image)| &image[..])
 }
 
-// `sm_90a` and `90` both mean 90; AMD's names stand as they are.
+// `sm_90a` and `90` both mean 90; AMD's names stay as they are.
 fn plain(architecture: &str) -> &str {
     let digits = architecture.trim_start_matches("sm_");
     if architecture.starts_with("gfx") {

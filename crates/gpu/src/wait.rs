@@ -1,4 +1,4 @@
-//! How the host waits for the device: it asks, and meanwhile lets whoever watches the ranks end the wait.
+//! How the host waits for the device: it polls, and lets those who watch other ranks end the wait.
 
 use crate::{
     context::Context,
@@ -10,25 +10,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Something that can tell that a wait is in vain: a communicator whose peers failed.
+/// Something that can detect that a wait is in vain: a communicator whose peers failed.
 pub(crate) trait Watch: Send + Sync + fmt::Debug {
-    /// Whether a host that has waited so long may go on.
+    /// Fails if a host that has waited this long must stop waiting.
     fn check(&self, waited: Duration) -> Result<()>;
 
-    /// Waits until the work that is queued on it has run.
+    /// Waits until the work that is queued here has run.
     fn land(&self) -> Result<()>;
 
-    /// Ends the work that is queued on it, because the device is not used any more.
+    /// Ends the work that is queued here, because the device is not used any more.
     fn end(&self);
 }
 
-// Most waits are for work that is nearly done; asking again at once answers those fastest.
+// Most waits are for work that is nearly done. Polling again at once ends those soonest.
 const AWAKE: Duration = Duration::from_micros(50);
 const NAP: Duration = Duration::from_micros(50);
-// Watching takes calls into the collectives' library, so it is done now and then.
+// Watching makes calls into the collectives' library, so we do it only now and then.
 const WATCH: Duration = Duration::from_millis(10);
 
-/// Asks until `ready` says yes.
+/// Polls until `ready` returns true.
 ///
 /// # Errors
 /// The vendor's; those of the context's watches.
@@ -49,7 +49,7 @@ pub(crate) fn until(
     Ok(())
 }
 
-/// Lets others run, the longer the longer the wait has lasted.
+/// Lets other threads run, for longer once the wait has lasted.
 pub(crate) fn pause(waited: Duration) {
     if waited < AWAKE {
         std::thread::yield_now()

@@ -1,11 +1,11 @@
 //! The C interface of NCCL and RCCL: types, values and a table of functions opened at run time.
 //!
-//! The two libraries export the same names with the same meaning, so one table serves both, and both may be open in
-//! one process: [`Library`] opens with local symbol scope. How a vendor's library is found is the same for all of them,
-//! so the other vendor crates fill their tables with [`Library`] and [`function_table!`] too.
+//! The two libraries export the same names with the same meaning, so one table serves both. Both may be open in one
+//! process, because [`Library`] opens them with local symbol scope. All libraries of the vendors are found in the same
+//! way, so the vendor crates use [`Library`] and [`function_table!`] too.
 //!
-//! Read in this order: [`library`], [`table`], [`types`], [`nccl`]. Nothing here is safe to call without knowing the
-//! library's own rules; the crate `gpu` does.
+//! Read in this order: [`library`], [`table`], [`types`], [`nccl`]. The crate `gpu` makes the calls and
+//! keeps the libraries' rules.
 
 pub mod library;
 pub mod nccl;

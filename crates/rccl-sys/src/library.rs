@@ -1,7 +1,7 @@
 //! Finding and opening a vendor's shared library.
 //!
 //! Folders that the user names come first, then the loader's own search (`LD_LIBRARY_PATH`, the system's cache), then
-//! the places where the vendors install. What was tried is remembered, so that a missing library can say so.
+//! the places where the vendors install. The error for a missing library lists everything that was tried.
 
 use std::{
     error::Error as _,
@@ -13,14 +13,14 @@ use std::{
 /// Where to look for libraries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Search {
-    /// Looked through before the loader's own search.
+    /// Folders to search before the loader's own search.
     pub first: Vec<PathBuf>,
-    /// Looked through after it.
+    /// Folders to search after it.
     pub last: Vec<PathBuf>,
 }
 
 impl Search {
-    /// The folders in the list `first` (separated by colons), and the folders `below` each of the `roots` that exist.
+    /// The folders in the list `first`, separated by colons, and those folders `below` each root that exist.
     pub fn of(
         first: Option<OsString>,
         roots: impl IntoIterator<Item = OsString>,
@@ -42,7 +42,7 @@ impl Search {
         }
     }
 
-    // Every file or name to try, in order: a bare name asks the loader.
+    // Every file or name to try, in order. The loader finds a bare name.
     fn candidates(&self, names: &[&str]) -> Vec<PathBuf> {
         let within = |folders: &[PathBuf]| {
             let paths = folders
@@ -58,13 +58,13 @@ impl Search {
 /// A library that could not be opened, with everything that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// The library in the users' words, as in `cuBLAS`.
+    /// The library's usual name, as in `cuBLAS`.
     pub library: String,
-    /// Names that were tried.
+    /// The file names that were tried.
     pub names: Vec<String>,
-    /// Folders that were looked through, besides the loader's own.
+    /// The folders that were searched, besides the loader's own.
     pub folders: Vec<PathBuf>,
-    /// What the loader said of files that exist but do not open, and functions that are not there.
+    /// The loader's errors for files that exist but do not open, and functions that are missing.
     pub reasons: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl Library {
     ) -> Result<Library, Missing> {
         let mut reasons = Vec::new();
         for path in search.candidates(names) {
-            // A file in a folder must exist; a bare name is for the loader to find.
+            // A file in a folder must exist; the loader finds a bare name.
             if path.is_absolute() && !path.exists() {
                 continue;
             }
@@ -139,9 +139,9 @@ impl Library {
         &self.path
     }
 
-    /// The address of a function, or `None` where this version has none of that name.
+    /// The address of a function, or `None` if this version lacks it.
     pub fn symbol(&self, name: &str) -> Option<*mut std::ffi::c_void> {
-        // SAFETY: the symbol is only looked up; its type is given, and answered for, where it is called.
+        // SAFETY: this only looks the symbol up; whoever calls it states its type and vouches for it.
         let symbol = unsafe { self.handle.get::<*mut std::ffi::c_void>(name.as_bytes()) };
         symbol
             .ok()

@@ -116,7 +116,7 @@ function_table! {
 }
 
 impl Nccl {
-    /// The version, as 22304 for 2.23.4; `None` when the library does not answer.
+    /// The version, as 22304 for 2.23.4; `None` if the call fails.
     pub fn version(&self) -> Option<c_int> {
         let mut version = 0;
         // SAFETY: the pointer is that of a live variable.

@@ -2,9 +2,9 @@
 
 use std::any::type_name;
 
-/// How a type is passed in C: `p` for a pointer, or else its size in bytes.
+/// How C passes a type: `p` for a pointer, otherwise its size in bytes.
 ///
-/// That is what a declaration must have in common with the vendor's header for calls to work.
+/// Calls work only if a declaration agrees with the vendor's header in this.
 pub fn passing<T>() -> String {
     let pointer = type_name::<T>().starts_with('*');
     if pointer {
@@ -14,10 +14,10 @@ pub fn passing<T>() -> String {
     }
 }
 
-/// Declares a struct of function pointers whose fields are the C names, and how to fill it.
+/// Declares a struct of function pointers whose fields have the C names, and its `load` function.
 ///
-/// Functions under `required` must be there; those under `optional` came with a later version and are `Option`s.
-/// `load` takes a [`Library`](crate::Library) and gives [`Missing`](crate::Missing) for a required one that is not.
+/// `load` takes a [`Library`](crate::Library). It fails with [`Missing`](crate::Missing) if a function under `required`
+/// is not there. Functions under `optional`, which came with a later version, are `Option`s.
 #[macro_export]
 macro_rules! function_table {
     (
@@ -62,7 +62,7 @@ macro_rules! function_table {
             /// Looks every function up.
             ///
             /// # Errors
-            /// [`Missing`]($crate::Missing) naming the first required function that is not there.
+            /// [`Missing`]($crate::Missing) naming the first required function that the library lacks.
             pub fn load(library: &$crate::Library) -> Result<$table, $crate::Missing> {
                 Ok($table {
                     $($name: {

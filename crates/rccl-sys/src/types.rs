@@ -49,27 +49,27 @@ pub const REDUCE_MAX: Redop = 2;
 /// `ncclMin`.
 pub const REDUCE_MIN: Redop = 3;
 
-/// `ncclUniqueId`: what one rank makes and all ranks of a communicator must have.
+/// `ncclUniqueId`: made by one rank and needed by all ranks of a communicator.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UniqueId {
-    /// Bytes without a meaning of their own.
+    /// Opaque bytes.
     pub internal: [c_char; 128],
 }
 
-/// `ncclConfig_t` as it was in 2.17: the oldest layout with every field that we set, and the whole of RCCL's.
+/// `ncclConfig_t` of version 2.17: the oldest layout with every field that we set, and RCCL's full layout.
 ///
-/// The library reads `size` bytes and takes defaults for what a later version added behind them.
+/// The library reads `size` bytes, and takes defaults for fields that a later version added behind them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Bytes of this layout.
+    /// Size of this layout in bytes.
     pub size: usize,
-    /// Marks a configuration that was initialised.
+    /// Marks an initialised configuration.
     pub magic: u32,
     /// The version whose layout this is.
     pub version: u32,
-    /// 0: calls return at once and are polled for.
+    /// 0: calls return at once, and the caller polls.
     pub blocking: c_int,
     /// Thread blocks in a cluster.
     pub cga_cluster_size: c_int,
@@ -86,7 +86,7 @@ pub struct Config {
 const UNDEFINED: c_int = c_int::MIN;
 
 impl Config {
-    /// Everything undefined, which means the library's defaults, but for `blocking`.
+    /// Every field undefined, which selects the library's defaults, except `blocking`.
     pub const fn with_blocking(blocking: bool) -> Config {
         Config {
             size: size_of::<Config>(),

@@ -1,8 +1,8 @@
-//! HIP's runtime: its names, its numbers, and the calls that CUDA's driver makes otherwise.
+//! HIP's runtime: its names, its numbers, and the calls that CUDA's driver makes differently.
 //!
-//! They are the same from HIP 5.7 to 7.x, but for the device's properties: a structure whose layout changed with 6.0, and
-//! with it the symbol. Numbers are asked for by attribute instead, which kept its values. HIP has no contexts worth holding:
-//! a thread is bound to a device by its number, which here is the handle.
+//! They are the same from HIP 5.7 to 7.x, except the device's properties: HIP 6.0 changed the layout of the struct and
+//! the symbol of the function. We query numbers by attribute instead, whose values have not changed. HIP has no
+//! contexts worth holding: a thread is bound to a device by its number, which serves as the handle.
 //! Source: <https://rocm.docs.amd.com/projects/HIP/en/latest/reference/hip_runtime_api_reference.html>.
 
 use gpu::table::{
@@ -94,7 +94,7 @@ pub(crate) struct HipRuntime {
     statuses: Statuses,
 }
 
-// More than the structure of properties has in any version; it only grows.
+// Larger than the struct of properties in any version, which only grows.
 const PROPERTIES_BYTES: usize = 16 << 10;
 
 impl HipRuntime {
@@ -106,7 +106,8 @@ impl HipRuntime {
         let own = Hip::load(library)?;
         // SAFETY: the function returns a constant text for any status.
         let statuses = unsafe { Statuses::returned(OUT_OF_MEMORY, Some(own.hipGetErrorString)) };
-        // SAFETY: the names are those of the functions that the fields stand for; a test compares them with the headers.
+        // SAFETY: the names are those of the functions that the fields stand for; a test compares them with the
+        // headers.
         let functions = unsafe { RuntimeFunctions::load(library, &NAMES) }?;
         // SAFETY: all are HIP's; the test compares the numbers too.
         let table = unsafe { RuntimeTable::new(functions, statuses, VALUES) };
@@ -142,8 +143,8 @@ unsafe impl VendorCalls for HipRuntime {
         Ok(ordinal as c_int)
     }
 
-    // No attribute holds it. The properties do, at a place that differs between versions; but in all of them it is the one
-    // text that begins with `gfx`.
+    // No attribute holds it. The properties do, at an offset that differs between versions. In every version it is the
+    // only text that begins with `gfx`.
     fn architecture(&self, device: c_int, _capability: (u32, u32)) -> Outcome<String> {
         let call = "hipGetDeviceProperties";
         let unknown = |reason: &str| Fault {
@@ -215,7 +216,7 @@ unsafe impl VendorCalls for HipRuntime {
         unsafe { self.copy_of_kind(COPY_TO_HOST, dst.cast(), pointer(src), bytes, stream) }
     }
 
-    // A block may always have all that its compute unit has, and never more.
+    // A block may always use all shared memory of its compute unit, and can never have more.
     unsafe fn allow_shared(&self, _function: Handle, bytes: u32) -> Outcome<()> {
         Err(Fault {
             call: NAMES.launch_kernel,

@@ -1,7 +1,8 @@
 //! hipBLAS: its names and numbers, in two generations.
 //!
-//! Up to 1.x `hipblasGemmEx` takes the library's own data types, from 3.0 on HIP's and a compute type. 2.x has both: the
-//! new one under the symbol that ends in `_v2`. All are integers in C, so the signatures are one.
+//! Up to 1.x, `hipblasGemmEx` takes the library's own data types; from 3.0 on, it takes HIP's and a compute type. 2.x
+//! has both, the new one under the symbol that ends in `_v2`. All these types are integers in C, so the signature is
+//! the same.
 //! Source: <https://rocm.docs.amd.com/projects/hipBLAS/en/latest/reference/hipblas-api-functions.html>.
 
 use gpu::table::{Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, Status, Statuses};

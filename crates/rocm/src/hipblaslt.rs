@@ -1,4 +1,4 @@
-//! hipBLASLt: its names and numbers, from ROCm 6.1 on. Before, the library had data types of its own.
+//! hipBLASLt: its names and numbers, from ROCm 6.1 on. Earlier versions have data types of their own.
 //!
 //! Source: <https://rocm.docs.amd.com/projects/hipBLASLt/en/latest/reference/datatypes.html>.
 
@@ -29,7 +29,7 @@ pub const NAMES: LtNames = LtNames {
 pub const VALUES: LtValues = LtValues {
     operations: hipblas::VALUES.operations,
     compute_f32: hipblas::HIP_TYPES.compute_f32,
-    // A product that no kernel serves may be called invalid too.
+    // The library may also call a GEMM invalid if no kernel serves it.
     refusals: &[hipblas::VALUES.not_supported, hipblas::INVALID_VALUE],
     transposed: [0, 1],
     epilogue: 2,

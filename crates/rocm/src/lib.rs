@@ -1,8 +1,8 @@
 //! The ROCm vendor: tables of HIP, hipBLAS and RCCL, opened at run time.
 //!
-//! Everything that CUDA and HIP share is in crates/gpu, the functions' signatures too. Here is what is AMD's own: the names
-//! and numbers of each library in HIP 5.7, 6.x and 7.x, the calls that CUDA makes otherwise ([`hip`]), and where the
-//! libraries are looked for. On MI250X a device is one GCD, of which a card has two.
+//! crates/gpu holds everything that CUDA and HIP share, including the signatures of functions. This crate adds what is
+//! AMD's own: the names and numbers of each library in HIP 5.7, 6.x and 7.x, the calls that CUDA makes differently
+//! ([`hip`]), and where to look for the libraries. On MI250X a device is one GCD; each card has two.
 
 pub mod hip;
 pub mod hipblas;
@@ -13,7 +13,7 @@ pub use libraries::{open, tables};
 
 use hal::{Driver, VendorId};
 
-/// AMD's devices, if the machine has them.
+/// The driver of AMD's devices.
 pub fn driver() -> Driver {
     Driver {
         vendor: VendorId::ROCM,

@@ -1,4 +1,4 @@
-//! Where AMD's libraries are looked for, and what is made of them.
+//! Finds AMD's libraries and fills crates/gpu's tables from them.
 
 use crate::{hip::HipRuntime, hipblas, hipblaslt};
 use gpu::table::{Lt, Runtime, Statuses, Tables};
@@ -6,7 +6,7 @@ use hal::environment::table;
 use rccl_sys::{Library, Missing, Nccl};
 use std::sync::{Arc, OnceLock};
 
-/// Before, hipBLASLt had data types of its own.
+/// The first version of HIP whose hipBLASLt takes HIP's data types.
 const FIRST_WITH_HIP_TYPES: (i32, i32) = (6, 1);
 
 /// Opens one of AMD's devices.

@@ -1,4 +1,4 @@
-//! What the tests share: the built libraries, calls by name, a device's context.
+//! Shared by the tests: the built libraries, calls by name, a device's context.
 
 #![allow(dead_code)]
 
@@ -26,7 +26,7 @@ macro_rules! c {
 }
 pub(crate) use c;
 
-/// The folder of a generation; `None`, with a line that says why, where there is no C++ compiler.
+/// The folder of a generation. Without a C++ compiler it prints why and returns `None`.
 pub fn folder(cuda: Cuda, hip: Hip) -> Option<PathBuf> {
     match fascicle_emulator::build_libraries(Generation { cuda, hip }) {
         Ok(folder) => Some(folder),
@@ -145,7 +145,7 @@ impl Nvidia {
     }
 }
 
-/// What a stream can be held at: work behind it waits until the host opens it.
+/// Holds a stream: work behind the gate waits until the host opens it.
 #[derive(Default)]
 pub struct Gate(std::sync::atomic::AtomicBool);
 

@@ -1,4 +1,4 @@
-//! cuBLASLt's and hipBLASLt's products with epilogues against a plain loop, and what callers do wrong.
+//! cuBLASLt's and hipBLASLt's GEMMs with epilogues against a plain loop, and callers' mistakes.
 
 #[path = "../common/mod.rs"]
 mod common;

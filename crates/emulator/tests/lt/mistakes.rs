@@ -1,4 +1,4 @@
-//! What is refused: with a report where the caller is wrong, without one where there only is no algorithm.
+//! Refusals: with a report if the caller made a mistake, without one if there is merely no algorithm.
 
 use crate::{
     common::Handle,
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::ffi::CString;
 
-/// Runs a call that must be reported as a mistake, and gives its result.
+/// Runs a call that must be reported as a mistake, and returns its result.
 fn reported<T: std::fmt::Debug>(vendor: &Vendor, call: impl FnOnce() -> T) -> T {
     let before = vendor.misuses();
     let result = call();
@@ -17,7 +17,7 @@ fn reported<T: std::fmt::Debug>(vendor: &Vendor, call: impl FnOnce() -> T) -> T 
 
 const SQUARE: Matrix = Matrix(0, 16, 16, 16);
 
-/// A product of matrices of 16 x 16 in memory of its own.
+/// A GEMM of 16 x 16 matrices in memory of its own.
 fn square(vendor: &Vendor) -> (Product<'_>, Places) {
     let product = Product::new(vendor, [SQUARE; 4], [false; 2], [1.0, 1.0]);
     let [a, b, d] = [1f32, 2.0, 3.0].map(|value| vendor.upload(&[value; 256]));
@@ -99,7 +99,7 @@ fn wrong_calls_are_reported() {
     }
 }
 
-/// An algorithm fits nothing but what it was chosen for.
+/// An algorithm fits only the GEMM that it was chosen for.
 fn other_products(mut product: Product<'_>, at: Places) {
     let (vendor, invalid) = (product.vendor, product.vendor.numbers.invalid);
     product.say(vendor.numbers.epilogue, 32u32);

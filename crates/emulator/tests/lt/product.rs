@@ -1,4 +1,4 @@
-//! A product's descriptors and its algorithm, as a caller keeps them.
+//! A GEMM's descriptors and its algorithm, as a caller keeps them.
 
 use crate::{
     common::Handle,
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{ffi::c_void, ptr};
 
-/// Bytes of workspace that the emulator's algorithm takes where it may.
+/// Bytes of workspace that the emulator's algorithm uses if allowed.
 pub const WORKSPACE: usize = 1 << 20;
 
 /// What a matrix is: a type's number, rows, columns and the leading dimension.

@@ -1,4 +1,4 @@
-//! A workspace belongs to the product until the product is done: what comes too early is found.
+//! A workspace belongs to a GEMM until the GEMM is done: a use or a free that comes too early is detected.
 
 use crate::{
     common::{Gate, Handle, c},
@@ -40,7 +40,7 @@ fn a_workspace_freed_too_early_is_written_late() {
     gate.open();
     assert_eq!(c!(cuda.runtime, cuStreamSynchronize(stream => Handle)), 0);
     let before = cuda.misuses();
-    // Freed memory is looked at when more than the quarantine holds was freed after it.
+    // Freed memory is checked once more has been freed after it than the quarantine holds.
     let large = cuda.allocate(65 << 20);
     cuda.free(large);
     assert!(cuda.misuses() > before);
@@ -65,7 +65,7 @@ fn a_workspace_that_something_else_writes_is_noticed() {
     let (ours, other) = (stream(&cuda.runtime), stream(&cuda.runtime));
     product.stream = ours;
     let before = cuda.misuses();
-    // A product may be over before the other stream comes to its turn.
+    // A GEMM may be over before the other stream's turn comes.
     for _ in 0..100 {
         if cuda.misuses() > before {
             break;

@@ -1,4 +1,5 @@
-//! Kernels that a program brings itself: their code is loaded, and gets addresses, lengths and numbers in this order.
+//! Kernels that a program brings itself: their code is loaded, and receives addresses, lengths and numbers in this
+//! order.
 
 use crate::{CUDA, ROCM, Way, on_devices};
 use hal::VendorId;
@@ -21,8 +22,8 @@ fn code(vendor: VendorId, entry: &'static str) -> DeviceCode {
 
 fn kernel(entry: &'static str) -> Arc<CustomKernel> {
     let kernel = CustomKernel::new("mine");
-    // SAFETY: the functions take an address for each operand and then a length; `fascicle_fill_4` also takes the bits of an
-    // element. They write their last operand and nothing beyond the length, which all operands share.
+    // SAFETY: the functions take an address for each operand and then a length; `fascicle_fill_4` also takes the bits
+    // of an element. They write their last operand and nothing beyond the length, which all operands share.
     let kernel = unsafe { kernel.on_device(code(VendorId::CUDA, entry)) };
     // SAFETY: as above.
     Arc::new(unsafe { kernel.on_device(code(VendorId::ROCM, entry)) })

@@ -1,5 +1,5 @@
-//! A rank that fails or stalls ends the run on a GPU vendor as on the CPU: every rank stops, one message names what
-//! happened where.
+//! A rank that fails or stalls ends the run on a GPU vendor as on the CPU: every rank stops, and one message names what
+//! happened, and where.
 
 use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way, cuda, on_devices, rocm};
 use grid::Degrees;
@@ -13,8 +13,8 @@ use train::config::Precision;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 const RANKS: usize = 4;
-/// Emulated devices of these two tests. A rank that stalls leaves work queued, and the vendors' calls to free memory wait
-/// for all work of a device: another test's, too.
+/// Emulated devices of these two tests. A rank that stalls leaves work queued, and the vendors' calls to free memory
+/// wait for all work of a device: another test's, too.
 const FAILING: usize = 8;
 const STALLING: usize = FAILING + RANKS;
 pub(crate) const LAST_DEVICE: usize = STALLING + RANKS - 1;
@@ -49,7 +49,7 @@ fn place(first: usize, ordinal: usize) -> usize {
     }
 }
 
-/// Trains on four ranks; in step 2 `fault` is called on rank 3. Gives the report.
+/// Trains on four ranks, and calls `fault` on rank 3 in step 2. Returns the report.
 fn with_fault(way: Way, fault: fn() -> train::Result<()>) -> String {
     let mut config = config(Precision::F32);
     config.parallel.grid = Degrees {

@@ -1,6 +1,7 @@
-//! Which products end with a bias and GELU in the vendor's library: those that it takes, unless that is switched off.
+//! The GEMMs that end with a bias and GELU in the vendor's library: those that it supports, unless fusing is switched
+//! off.
 //!
-//! That their numbers are right is the contract suite's part.
+//! The contract suite checks their numbers.
 
 use crate::{CUDA, ROCM};
 use gpu::Options;
@@ -8,7 +9,7 @@ use hal::{Batch, DType, Epilogue, EpiloguePlacement, Gemm, Matrix, RawSlice, Res
 
 type Open = fn(Options) -> Result<std::sync::Arc<dyn hal::Device>>;
 
-// Addresses are looked at, and nothing at them.
+// Only the addresses matter; nothing reads the memory.
 fn slice(addr: u64, dtype: DType) -> RawSlice {
     RawSlice {
         addr,

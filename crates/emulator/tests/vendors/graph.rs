@@ -9,13 +9,13 @@ use train::config::Precision;
 
 const COUNT: usize = 1000;
 
-/// What `x += y` leaves in x: run once and recorded once by `record`, and queued three times.
+/// The value of x after `x += y` has run once, was recorded once by `record`, and was queued three times.
 fn sums(device: &Device) -> Result<Vec<f32>> {
     let (x, y) = (
         ones(device)?,
         Tensor::full(device, DType::F32, &[COUNT], 0.5)?,
     );
-    // What comes and goes in between has memory of its own in every run.
+    // Tensors that are made and dropped in between have memory of their own in every run.
     let add = || ops::copy(&ops::add(&x, &y)?, &x);
     let (recording, ()) = device.record(add)?;
     let others = (0..8).map(|_| Tensor::full(device, DType::F32, &[COUNT], 7.0));

@@ -1,8 +1,8 @@
 //! The CUDA and ROCm vendors beside the CPU vendor: the contract suite, and training on grids of 1 to 8 ranks.
 //!
-//! On the emulator, which needs a C++ compiler, unless `FASCICLE_REQUIRE` names a vendor (`cuda`, `rocm` or both): then
-//! on that vendor's devices, and a test fails where they are missing. Collectives by the library need a device for
-//! each rank; grids that have more are skipped, with a word on stderr. `FASCICLE_PARITY=all` trains on every grid.
+//! The tests run on the emulator, which needs a C++ compiler. If `FASCICLE_REQUIRE` names a vendor (`cuda`, `rocm` or
+//! both), they run on that vendor's devices, and fail without them. The library's collectives need one device per rank;
+//! grids with more ranks are skipped with a line on stderr. `FASCICLE_PARITY=all` trains on every grid.
 
 mod contract;
 mod custom;
@@ -71,7 +71,7 @@ fn options(ordinal: usize, staged: bool) -> gpu::Options {
 }
 
 impl Way {
-    /// Whether a long test can run here: on the emulator only where it is asked for, as `ci/emulator.sh` does.
+    /// Whether a long test can run here. On the emulator it must be requested, as `ci/emulator.sh` does.
     fn is_asked(self, test: &str) -> bool {
         let asked = on_devices() || emulator::is_required("emulator");
         if !asked {
@@ -82,7 +82,7 @@ impl Way {
         asked && self.is_ready(test)
     }
 
-    /// Whether a test can run here; if not, it has said so.
+    /// Whether a test can run here; if not, it has printed why.
     fn is_ready(self, test: &str) -> bool {
         if on_devices() {
             let asked = emulator::is_required(self.vendor);
@@ -101,7 +101,7 @@ impl Way {
         })
     }
 
-    /// Whether each of so many ranks can have a device here.
+    /// Whether each of `ranks` ranks can have a device here.
     fn has_devices(self, ranks: usize) -> bool {
         let last = (self.open)(ranks - 1);
         if let Err(error) = &last {
@@ -122,7 +122,7 @@ fn use_emulator(folder: &std::path::Path) {
         // SAFETY: the standard library guards its own reads, and the emulator's come after this, once it is opened.
         unsafe {
             std::env::set_var(format!("FASCICLE_{vendor}_PATH"), folder);
-            // The emulator looks functions up by name, so any image that is not empty will do.
+            // The emulator looks functions up by name, so any image that is not empty serves.
             std::env::set_var(
                 format!("FASCICLE_{vendor}_OBJECT"),
                 folder.join("libcuda.so.1"),

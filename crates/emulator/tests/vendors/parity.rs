@@ -1,6 +1,6 @@
 //! Training on a GPU vendor gives the losses and gradients of the CPU vendor's serial program.
 //!
-//! Sums are taken in another order, and exponentials differ in the last digit; so results differ by rounding alone.
+//! The order of sums and the last digit of exponentials differ, so results differ by rounding alone.
 
 use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
 use families::GptFamily;
@@ -70,7 +70,8 @@ fn half_precision(precision: Precision) -> Config {
     config
 }
 
-/// Trains on these grids, and holds what `largest` takes of the difference from the CPU's serial program to `tolerance`.
+/// Trains on these grids, and compares what `largest` takes of the difference from the CPU's serial program with
+/// `tolerance`.
 fn check(
     way: Way,
     config: &Config,

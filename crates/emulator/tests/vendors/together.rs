@@ -1,4 +1,4 @@
-//! Both vendors in one process: their collective libraries export the same names, and must not take each other's.
+//! Both vendors in one process: their collective libraries export the same names, and must not use each other's.
 
 use crate::{CUDA, ROCM, on_devices};
 use grid::Degrees;

@@ -1,4 +1,4 @@
-//! Products go the ways that were timed and agreed on, or that a file names, with the same results.
+//! GEMMs run as the variants that were timed and agreed on, or that a file names, with the same results.
 
 use crate::{CUDA, ROCM};
 use gpu::Options;
@@ -37,7 +37,7 @@ fn numbers(len: usize, step: usize) -> Vec<f64> {
         .collect()
 }
 
-/// A product of each transpose and type, one number after the other. Sums of these numbers are exact.
+/// The results of a GEMM of each transpose and type, concatenated. Sums of these numbers are exact.
 fn products(device: &Device) -> Result<Vec<f64>> {
     let [m, n, k] = SIZE;
     let orders = [
@@ -57,7 +57,7 @@ fn products(device: &Device) -> Result<Vec<f64>> {
     Ok(all)
 }
 
-/// What two ranks compute before they have agreed on the ways, and after.
+/// What two ranks compute before they have agreed on variants, and after.
 fn before_and_after(open: Open) -> Vec<[Vec<f64>; 2]> {
     ranks_with(2, open, |world, device| {
         let before = products(&device)?;
@@ -66,7 +66,7 @@ fn before_and_after(open: Open) -> Vec<[Vec<f64>; 2]> {
     })
 }
 
-/// The lines of a file, all with this way.
+/// The lines of a file, all with this variant.
 fn with_way(file: &Path, way: &str) -> String {
     let text = fs::read_to_string(file).expect("the first rank has written it");
     text.lines()

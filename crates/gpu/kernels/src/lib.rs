@@ -1,7 +1,8 @@
-//! The kernels in the dialect that CUDA and HIP share: headers beside this library, which is for build scripts.
+//! The kernels in the dialect that CUDA and HIP share: headers, and this library for the build scripts that compile
+//! them.
 //!
-//! `fascicle-kernels-cuda` and `fascicle-kernels-hip` call [`build()`]: it compiles the headers by CMake, where there is a
-//! compiler, and writes the list of objects that the library includes.
+//! `fascicle-kernels-cuda` and `fascicle-kernels-hip` call [`build()`]. Where a compiler is found, it compiles the
+//! headers with CMake, and writes the list of objects that the crate includes.
 
 #![forbid(unsafe_code)]
 
@@ -14,21 +15,21 @@ use std::{
     process::Command,
 };
 
-/// What one vendor's build differs in.
+/// The settings of one vendor's build.
 pub struct Vendor {
-    /// Whose devices run the code.
+    /// The vendor whose devices run the code.
     pub name: &'static str,
-    /// The compiler's program.
+    /// The compiler's file name.
     pub program: &'static str,
-    /// The variable that names it; CMake takes it under the same name.
+    /// The environment variable that names the compiler; CMake uses the same name.
     pub compiler: Variable,
-    /// The variable that names the folder of the vendor's software, and where that is by default.
+    /// The environment variable that names the folder of the vendor's software, and the default folder.
     pub root: (Variable, &'static str),
-    /// The variable that lists the architectures, and the list by default.
+    /// The environment variable that lists the architectures, and the default list.
     pub architectures: (Variable, &'static str),
     /// The source file beside the build script.
     pub source: &'static str,
-    /// What stands before and after an architecture in an object's file name.
+    /// The text before and after the architecture in an object's file name.
     pub file: (&'static str, &'static str),
 }
 
@@ -37,7 +38,7 @@ pub fn headers() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Builds and writes the list; an empty one, and a warning that says where the compiler was looked for, without it.
+/// Builds the objects and writes their list. Without a compiler the list is empty, and a warning says where we looked.
 pub fn build(vendor: &Vendor) {
     for variable in [
         vendor.compiler,
@@ -75,8 +76,8 @@ impl Vendor {
             .collect()
     }
 
-    /// Where the compiler may be: as its variable says, or else below the root that is named, on the search path, and
-    /// below the usual root.
+    /// Where the compiler may be: the path in its variable, or otherwise below the root in its variable, on the search
+    /// path, and below the default root.
     fn candidates(&self) -> Vec<PathBuf> {
         if let Some(named) = self.compiler.read_os() {
             return vec![named.into()];

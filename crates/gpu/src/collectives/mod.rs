@@ -7,7 +7,7 @@ use crate::{context::Context, driver::library_version, kernels::Module, table::T
 use hal::{CollectiveBackend, Communicator, Error, GroupId, Join, Result};
 use std::sync::Arc;
 
-/// Who carries the collectives, for the start-up report.
+/// The backend that runs the collectives, for the start-up report.
 pub(crate) fn description(tables: &Tables, collectives: CollectiveBackend) -> String {
     match (collectives, &tables.collectives) {
         (CollectiveBackend::Staged, _) => "staged copies within this process".into(),
@@ -20,7 +20,7 @@ pub(crate) fn description(tables: &Tables, collectives: CollectiveBackend) -> St
     }
 }
 
-/// Makes the id of a group, which says by its first byte who carries its collectives.
+/// Makes the id of a group. Its first byte names the backend that runs the collectives.
 ///
 /// # Errors
 /// [`Error::Invalid`] without the library; [`Error::Vendor`].
@@ -35,7 +35,7 @@ pub(crate) fn create_group(context: &Context, collectives: CollectiveBackend) ->
 const LIBRARY: u8 = b'L';
 const STAGED: u8 = b'S';
 
-/// Joins a group of the library's.
+/// Joins a group that the library serves.
 ///
 /// # Errors
 /// As [`hal::Device::join`].

@@ -89,13 +89,13 @@ impl AttentionSizes {
     }
 }
 
-/// Shared memory of a block of the plain kernels: what every device gives, with room for a second block beside it.
+/// Shared memory of a block of the plain kernels: every device offers this much, and has room for a second block.
 const MOST_SHARED: u32 = 48 << 10;
 
-/// Rows that a block owns and rows that it looks at together, tried from the largest on.
+/// Rows that a block owns and rows that it reads at a time. The largest pair that fits is used.
 const TILES: [[u32; 2]; 7] = [[16, 32], [16, 16], [8, 16], [8, 8], [4, 4], [2, 2], [1, 1]];
 
-/// The largest tile whose `numbers` of type `dtype` fit into shared memory, and their bytes.
+/// The largest tile whose `numbers` of type `dtype` fit into shared memory, and the bytes of these.
 fn tile(
     operation: &str,
     shape: &AttentionShape,

@@ -5,7 +5,7 @@ use super::{DeviceTraits, Launch};
 use bytemuck::NoUninit;
 use hal::{DType, RawSlice, kernel::AttentionShape};
 
-/// Queries (or keys) of a block: 16 for each of its warps.
+/// Queries (or keys) of a block: 16 per warp.
 pub(super) const ROWS: u32 = 16 * WARPS;
 /// Warps of a block.
 const WARPS: u32 = 4;
@@ -15,17 +15,18 @@ const SHARED_BYTES: u32 = 4 * 8192 + 4 * 64 * 4;
 /// Tokens of a sequence that positions of 32 bits can count, with room for a block.
 const MAX_SEQUENCE: usize = 1 << 31;
 
-/// Whether the matrix units take this: 16-bit elements, heads of 64 or 128, rows that begin at multiples of 16 bytes.
+/// Whether the matrix units support this: 16-bit elements, heads of 64 or 128, rows that begin at multiples of 16
+/// bytes.
 pub(super) fn serve(shape: &AttentionShape, slices: &[RawSlice]) -> bool {
     let fits = |slice: &RawSlice| {
         matches!(slice.dtype, DType::Bf16 | DType::F16) && slice.addr.is_multiple_of(16)
     };
-    // The largest score must stay the largest once it is scaled.
+    // The largest score must remain the largest after scaling.
     let sizes = matches!(shape.head_size, 64 | 128) && shape.sequence < MAX_SEQUENCE;
     sizes && shape.scale > 0.0 && slices.iter().all(fits)
 }
 
-/// The launch of `operation`, whose variant with dropout is a function of its own.
+/// The launch of `operation`. Its variant with dropout is a separate function.
 pub(super) fn launch(
     operation: &str,
     shape: &AttentionShape,

@@ -71,7 +71,7 @@ pub(super) fn add_bias(args: &AddBias, traits: &DeviceTraits) -> Result<Vec<Laun
     })
 }
 
-/// Bytes of sums for each part of `num_rows` rows, `width` of them in the accumulator of `dtype`.
+/// Bytes of the partial sums: `width` accumulators of `dtype` for each part of `num_rows` rows.
 pub(super) fn partials_bytes(num_rows: usize, width: usize, dtype: DType) -> usize {
     parts(num_rows).1 * width * dtype.accumulator().bytes()
 }
@@ -80,7 +80,7 @@ pub(super) fn column_sum_workspace(args: &ColumnSum) -> usize {
     partials_bytes(args.rows, args.columns, args.x.dtype)
 }
 
-/// Sums within parts of the rows first, then of the parts in order: the order depends on the sizes alone.
+/// Sums within parts of the rows first, then the parts in order. The order depends on the sizes alone.
 pub(super) fn column_sum(
     args: &ColumnSum,
     traits: &DeviceTraits,
@@ -107,7 +107,7 @@ pub(super) fn column_sum(
     ])
 }
 
-/// Adds the sums of `parts` parts, `part_step` numbers apart, to the `columns` elements of `out`.
+/// Adds `parts` partial sums, `part_step` numbers apart, to the `columns` elements of `out`.
 pub(super) fn add_parts(
     partials: u64,
     out: RawSlice,
@@ -122,7 +122,7 @@ pub(super) fn add_parts(
         parts: parts as u64,
         part_step: part_step as u64,
     };
-    // Short blocks: a matrix has few columns, and every multiprocessor should get some.
+    // Small blocks: a matrix has few columns, and every multiprocessor should get some.
     Launch::new(
         Name::of("add_parts_").and(out.dtype),
         [blocks(columns, 32), 1, 1],

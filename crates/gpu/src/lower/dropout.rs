@@ -35,7 +35,7 @@ impl From<Key> for RandomKey {
     }
 }
 
-/// What a word's upper 24 bits are compared with: `uniform < probability`, without rounding.
+/// The bound for the upper 24 bits of a word: comparing with it is `uniform < probability` without rounding.
 pub(super) fn threshold(probability: f64) -> u32 {
     (probability * f64::from(1 << 24)).ceil() as u32
 }
@@ -46,7 +46,7 @@ pub(super) fn dropout(args: &Dropout, traits: &DeviceTraits) -> Result<Vec<Launc
     if region.rows * region.columns == 0 {
         return Ok(Vec::new());
     }
-    // Rows that follow each other in the global matrix are one row, whose packs are all full.
+    // Rows that are contiguous in the global matrix form one row, whose packs are all full.
     let whole = region.columns == region.global_columns;
     let (num_rows, columns) = if whole {
         (1, region.rows * region.columns)

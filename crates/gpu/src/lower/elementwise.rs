@@ -36,7 +36,7 @@ pub(super) const LAYOUTS: &[Layout] = &[
     SwigluBackwardParams::LAYOUT,
 ];
 
-/// One launch over `len` elements, none when there are none.
+/// One launch over `len` elements; no launch without elements.
 fn over(name: Name, len: usize, pack: usize, arguments: &impl bytemuck::NoUninit) -> Vec<Launch> {
     let (grid, block) = flat(len, pack);
     if len == 0 {
@@ -73,7 +73,7 @@ pub(super) fn fill(args: &Fill, _traits: &DeviceTraits) -> Result<Vec<Launch>> {
     ))
 }
 
-/// Two types as they stand in a name, and the longer of their packs.
+/// Two types as a function's name spells them, and the longer of their packs.
 fn pair(operation: &str, from: DType, to: DType, traits: &DeviceTraits) -> Result<(Name, usize)> {
     let name = Name::of(operation)
         .and("_")

@@ -40,7 +40,7 @@ pub(super) const LAYOUTS: &[Layout] = &[
     EmbeddingBackwardParams::LAYOUT,
 ];
 
-/// Indices of ids share their word with one bit, and the largest stands for none.
+/// The index of an id shares its word with one bit, and the largest index means "none".
 const MAX_IDS: usize = 0x7fff_ffff;
 
 pub(super) fn embedding_forward(
@@ -69,7 +69,8 @@ pub(super) fn embedding_backward_workspace(args: &EmbeddingBackward) -> usize {
     args.rows * size_of::<u32>()
 }
 
-/// First the ids are linked to their next equals, then the first of each adds what all of them have.
+/// The first launch links each id to the next equal one. In the second, the first of equal ids adds the gradients of
+/// all.
 pub(super) fn embedding_backward(
     args: &EmbeddingBackward,
     traits: &DeviceTraits,

@@ -1,19 +1,19 @@
-//! What a launch is, and what it must know of a device.
+//! The description of a launch, and of the device that it is made for.
 
 use super::name::Name;
 use bytemuck::{NoUninit, bytes_of};
 use hal::{DType, DeviceId, Error, Result};
 
-/// What the choice of launches depends on.
+/// The properties of a device that the choice of launches depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceTraits {
     /// The device, for messages.
     pub device: DeviceId,
-    /// Threads that run in step: 32 at NVIDIA, 64 at AMD's gfx90a and gfx942.
+    /// Threads in a warp: 32 on NVIDIA, 64 on AMD's gfx90a and gfx942.
     pub warp: u32,
     /// Multiprocessors (compute units).
     pub multiprocessors: u32,
-    /// Shared memory that a block may have without asking for more.
+    /// Shared memory that a block may use without a request for more.
     pub shared_bytes_per_block: u32,
 }
 
@@ -28,7 +28,7 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Dynamic shared memory of a block.
     pub shared_bytes: u32,
-    /// The bytes of its one argument, a structure taken by value.
+    /// The bytes of its one argument, a struct passed by value.
     pub arguments: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl Launch {
 }
 
 impl DeviceTraits {
-    /// The suffix of functions for elements of type `dtype`, which must be a float.
+    /// The name suffix of functions for elements of type `dtype`, which must be a float.
     pub(super) fn float(&self, operation: &str, dtype: DType) -> Result<&'static str> {
         if dtype.is_float() {
             Ok(dtype.name())
@@ -68,7 +68,7 @@ impl DeviceTraits {
         }
     }
 
-    /// The suffix of functions for accumulators of type `dtype`: f32 or f64.
+    /// The name suffix of functions for accumulators of type `dtype`: f32 or f64.
     pub(super) fn accumulator(&self, operation: &str, dtype: DType) -> Result<&'static str> {
         match dtype {
             DType::F32 | DType::F64 => Ok(dtype.name()),
@@ -76,7 +76,7 @@ impl DeviceTraits {
         }
     }
 
-    /// That a program's own kernel brings no code for this device.
+    /// The error for a program's own kernel that brings no code for this device.
     pub fn without_code(&self, kernel: &str) -> Error {
         Error::Unsupported {
             operation: kernel.into(),
@@ -85,7 +85,7 @@ impl DeviceTraits {
         }
     }
 
-    /// That this device has no function for such elements.
+    /// The error for an element type that no device function supports.
     pub(super) fn unsupported(&self, operation: &str, dtype: DType) -> Error {
         Error::Unsupported {
             operation: operation.into(),

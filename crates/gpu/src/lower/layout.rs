@@ -1,4 +1,4 @@
-//! Dims in another order or repeated, and rows by a mask. C++: `layout.h`.
+//! Dimensions permuted or repeated, and rows selected by a mask. C++: `layout.h`.
 
 use super::name::Name;
 use super::{

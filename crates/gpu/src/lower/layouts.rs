@@ -1,14 +1,14 @@
-//! The structures that device functions take, and how they lie in memory.
+//! The structs that device functions take, and their memory layout.
 //!
-//! Each has the fields of the C++ structure of the same name, in the same order. A test compiles a small program against
-//! the C++ headers and compares sizes and offsets with those listed here.
+//! Each has the fields of the C++ structure of the same name, in the same order. A test compiles a small program
+//! against the C++ headers and compares sizes and offsets with those listed here.
 
 use super::{
     attention, columns, dropout, elementwise, embedding, layout, loss, norm, optimiser, rope, rows,
     squares, transpose,
 };
 
-/// Size of a structure and where its fields begin.
+/// Size of a struct and offsets of its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Name, as in C++.
@@ -19,7 +19,7 @@ pub struct Layout {
     pub fields: &'static [(&'static str, usize)],
 }
 
-/// Declares structures that a device function takes, with the [`Layout`] of each.
+/// Declares structs that device functions take, with the [`Layout`] of each.
 macro_rules! params {
     ($($(#[$attribute:meta])* struct $name:ident { $($field:ident: $type:ty,)* })*) => {$(
         $(#[$attribute])*

@@ -1,4 +1,4 @@
-//! From a kernel as a value to the launches that compute it: a pure function, with no device in sight.
+//! Lowers a kernel value to the launches that compute it: a pure function that needs no device.
 //!
 //! `launch` holds the plain types. Every device function takes one structure by value; its Rust mirror, the choice of
 //! grid and block, and the function's name stand together in one file for each family, as the functions themselves do
@@ -30,8 +30,8 @@ use hal::{Kernel, Result};
 
 /// The launches that compute `kernel`, in order, on one stream.
 ///
-/// `workspace` is the address of [`workspace_bytes`] bytes of scratch, aligned to 256, that no other work uses until the
-/// launches have run; its contents are arbitrary before and after.
+/// `workspace` is the address of [`workspace_bytes`] bytes of scratch, aligned to 256, that no other work uses until
+/// the launches have run; its contents are arbitrary before and after.
 ///
 /// # Errors
 /// [`hal::Error::Unsupported`] for an element type or a size that no device function takes, and for a program's own kernel,

@@ -1,4 +1,4 @@
-//! Names of device functions, put together without memory of their own.
+//! Names of device functions, built without an allocation.
 
 use hal::DType;
 use std::{
@@ -17,7 +17,7 @@ pub struct Name {
 const LONGEST: usize = 64;
 
 impl Name {
-    /// A name that begins so.
+    /// A name that begins with `text`.
     pub fn of(text: &str) -> Name {
         let empty = Name {
             bytes: [0; LONGEST],
@@ -26,10 +26,10 @@ impl Name {
         empty.and(text)
     }
 
-    /// The name with another part behind it.
+    /// The name with another part appended.
     ///
     /// # Panics
-    /// For a name of more than 64 bytes, which no function of ours has.
+    /// If the name exceeds 64 bytes, which no function of ours does.
     pub fn and(mut self, part: impl Part) -> Name {
         part.write(&mut |text| {
             let end = self.len + text.len();
@@ -70,9 +70,9 @@ impl fmt::Debug for Name {
     }
 }
 
-/// What names are made of.
+/// A part of a name.
 pub trait Part {
-    /// Hands over its text, piece by piece.
+    /// Passes its text on, piece by piece.
     fn write(&self, out: &mut dyn FnMut(&str));
 }
 

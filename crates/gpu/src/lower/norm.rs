@@ -62,7 +62,7 @@ impl From<NormShape> for NormSizes {
     }
 }
 
-/// The launches, unless the matrix has no element.
+/// The launches; none if the matrix has no element.
 fn unless_empty(shape: NormShape, launches: Vec<Launch>) -> Vec<Launch> {
     if shape.rows * shape.columns == 0 {
         Vec::new()

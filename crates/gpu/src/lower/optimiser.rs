@@ -70,7 +70,7 @@ pub(super) const LAYOUTS: &[Layout] = &[
     SgdParams::LAYOUT,
 ];
 
-/// Splits tensors by the type of their weights and into what fits one launch; empty ones are left out.
+/// Splits tensors by the type of their weights into groups that fit one launch; skips empty tensors.
 fn batches<T>(
     tensors: &[T],
     weights: impl Fn(&T) -> RawSlice,

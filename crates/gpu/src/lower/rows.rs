@@ -46,7 +46,7 @@ pub(super) fn row_sum(args: &RowSum, traits: &DeviceTraits) -> Result<Vec<Launch
     Ok(vec![Launch::new(name, grid, block, &params)])
 }
 
-/// One launch with a block for each row; none without elements.
+/// One launch with one block per row; none without elements.
 fn blocks_of_rows(
     name: Name,
     [rows, columns]: [usize; 2],

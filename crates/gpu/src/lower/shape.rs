@@ -3,11 +3,11 @@
 use super::DeviceTraits;
 use hal::{DType, Error, Result};
 
-/// Threads of a block, where nothing speaks for another number.
+/// Threads of a block, unless a kernel needs another number.
 pub(super) const THREADS: u32 = 256;
 /// The most blocks that a grid may have in y and z.
 pub(super) const MAX_BLOCKS_Y: usize = 65_535;
-/// The most blocks in x that are worth their start; kernels go on in strides.
+/// The most blocks in x that are worth starting; kernels cover the rest in strides.
 const MAX_BLOCKS_X: usize = 1 << 24;
 
 /// Elements of `dtype` in the 16 bytes that a thread moves at once.
@@ -53,7 +53,7 @@ pub(super) fn threads(work: usize, most: u32, traits: &DeviceTraits) -> u32 {
     (work.next_power_of_two() as u32).clamp(traits.warp, most)
 }
 
-/// Shared memory for a block's sum or maximum: a number of 8 bytes for each warp.
+/// Shared memory for a block's sum or maximum: 8 bytes per warp.
 pub(super) fn reduction_bytes(threads: u32, traits: &DeviceTraits) -> u32 {
     threads / traits.warp * 8
 }
@@ -74,7 +74,7 @@ pub(super) fn blocks_y(operation: &str, what: &str, count: usize) -> Result<u32>
     }
 }
 
-/// How sums down columns are cut: rows of a part, and the number of parts. It depends on the number of rows alone.
+/// How sums down columns are split: rows per part, and the number of parts. It depends on the number of rows alone.
 pub(super) fn parts(rows: usize) -> (usize, usize) {
     let rows_of_part = rows.div_ceil(128).max(16);
     (rows_of_part, rows.div_ceil(rows_of_part))

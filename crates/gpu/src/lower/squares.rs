@@ -74,7 +74,7 @@ pub(super) fn sum_squares(
     Ok(launches)
 }
 
-/// The launch for as many slices as fit into its arguments, and the number of their parts.
+/// The launch for the slices that fit into its arguments, and the number of their parts.
 fn squares_of(slices: &[RawSlice], partials: u64, traits: &DeviceTraits) -> (Launch, usize) {
     let mut params = SquaresPartsParams {
         partials,

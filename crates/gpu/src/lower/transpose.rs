@@ -1,4 +1,4 @@
-//! A matrix turned over. C++: `transpose.h`.
+//! The transpose of a matrix. C++: `transpose.h`.
 
 use super::name::Name;
 use super::{
@@ -14,16 +14,16 @@ params! {
 
 pub(super) const LAYOUTS: &[Layout] = &[TransposeParams::LAYOUT];
 
-// As in C++: sides of the square that a block turns over, and its rows that threads take at a time.
+// As in C++: the side of the square that a block transposes, and the rows of it that threads take at a time.
 const TURN: usize = 32;
 const TURN_ROWS: u32 = 8;
-// Blocks go on with squares further down.
+// Blocks continue with squares further down.
 const MOST_BLOCKS_Y: u32 = 1024;
 
-/// A matrix in memory whose transpose is wanted: `rows` x `columns` elements, `leading` apart from row to row.
+/// A matrix to transpose: `rows` x `columns` elements, `leading` elements from row to row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stored {
-    /// Where the first element is.
+    /// Address of the first element.
     pub address: u64,
     /// Element type.
     pub dtype: DType,

@@ -1,4 +1,4 @@
-//! Which way each product goes: read from a file, or timed in the first step, agreed by all ranks and written to it.
+//! How each GEMM runs: read from a file, or timed in the first step, agreed by all ranks and written to that file.
 
 use super::{named::Named, variant::Variant};
 use hal::lock;
@@ -19,23 +19,23 @@ pub(crate) struct Choices {
 
 #[derive(Debug, Default)]
 struct ChoicesState {
-    // Whether products that are not known yet are timed. Until all ranks have agreed none is chosen, so what a step
-    // computes depends on what was agreed alone.
+    // Whether to time GEMMs that the file does not list. No choice takes effect before all ranks have agreed on it, so
+    // the result of a step depends on the agreement alone.
     is_timing: bool,
     by_product: BTreeMap<Named, Variant>,
 }
 
-/// What to do with a product.
+/// What to do with a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// Do it that way.
+    /// Run it as this variant.
     Go(Variant),
-    /// Time it, and do it as it is stored.
+    /// Time its variants, and run it as stored.
     Time,
 }
 
 impl Choices {
-    /// Those of a file; timed ones where there is none yet.
+    /// The choices of a file. Where the file does not exist yet, they will be timed.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a file that cannot be read or does not hold choices.
@@ -57,7 +57,7 @@ impl Choices {
         })
     }
 
-    /// What to do with this product.
+    /// What to do with this GEMM.
     pub(super) fn of(&self, gemm: &Gemm) -> Choice {
         let state = lock(&self.state);
         match state.by_product.get(&Named::of(gemm)) {
@@ -67,14 +67,14 @@ impl Choices {
         }
     }
 
-    /// Notes the fastest way to a product.
+    /// Records the fastest variant of a GEMM.
     pub(super) fn note(&self, gemm: &Gemm, fastest: Variant) {
         lock(&self.state)
             .by_product
             .insert(Named::of(gemm), fastest);
     }
 
-    /// All of them, a line each.
+    /// All choices, one per line.
     pub(super) fn text(&self) -> String {
         let state = lock(&self.state);
         let lines = state
@@ -84,8 +84,8 @@ impl Choices {
         lines.collect()
     }
 
-    /// Takes these from now on; of several lines for one product the first counts. With `save` they go to the file,
-    /// if they were timed.
+    /// Uses these choices from now on. If several lines name one GEMM, the first counts. With `save`, choices that were
+    /// timed are written to the file.
     ///
     /// # Errors
     /// [`Error::Invalid`] for lines that are no choices, or a file that cannot be written.
@@ -99,7 +99,7 @@ impl Choices {
         if !(save && was_timing) {
             return Ok(());
         }
-        // Whole or not at all: a run that starts meanwhile reads it.
+        // Written in full or not at all, because a run that starts meanwhile reads it.
         let unfinished = self.path.with_extension("unfinished");
         let written =
             fs::write(&unfinished, self.text()).and_then(|()| fs::rename(&unfinished, &self.path));

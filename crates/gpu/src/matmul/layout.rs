@@ -1,12 +1,12 @@
-//! A row-major product in column-major terms.
+//! A row-major GEMM in column-major terms.
 //!
-//! What is stored row by row is, read column by column, its transpose. So a column-major library that is asked for
-//! C' = op(B)' op(A)' leaves exactly the row-major C; the operands change places, and each keeps its own transposition.
+//! A row-major matrix, read column by column, is its transpose. So a column-major library that computes
+//! C' = op(B)' op(A)' stores exactly the row-major C. The operands swap, and each keeps its own transposition.
 
 use crate::table::ColumnMajor;
 use hal::{Error, Gemm, Matrix, Result};
 
-/// The product as the library takes it; `None` when C has no elements.
+/// The GEMM as the library takes it; `None` when C has no elements.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a size beyond the library's 32 bits.
@@ -36,7 +36,7 @@ fn size(size: usize) -> Result<i32> {
         .map_err(|_| Error::invalid("gemm", format!("size {size}"), "at most 2147483647"))
 }
 
-// The libraries want at least 1 even of a matrix without elements.
+// The libraries demand at least 1, even for a matrix without elements.
 fn leading(matrix: &Matrix) -> Result<i32> {
     size(matrix.leading.max(1))
 }

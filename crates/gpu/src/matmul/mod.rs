@@ -1,7 +1,7 @@
-//! Products: row-major matrices on column-major libraries.
+//! GEMMs: row-major matrices on column-major libraries.
 //!
-//! Where a file of choices is named ([`choices`]), each product goes the fastest of several ways ([`variant`], [`timing`]).
-//! Products that end with a bias or GELU go to another library ([`fused`]).
+//! Where the options name a file of choices ([`choices`]), each GEMM runs as the fastest of several variants
+//! ([`variant`], [`timing`]). GEMMs that end with a bias or GELU go to another library ([`fused`]).
 
 mod choices;
 mod fused;
@@ -30,13 +30,13 @@ use std::{
 };
 use variant::Variant;
 
-/// The device's products.
+/// The device's GEMMs.
 pub(crate) struct GpuBlas {
     shared: Arc<Handles>,
 }
 
-// One handle of the library for each stream: each has a workspace of its own, so that streams do not disturb each
-// other, and sums are split in the same way in every run.
+// One handle of the library per stream. Each has a workspace of its own, so streams do not disturb each other, and
+// every run splits sums in the same way.
 struct Handles {
     context: Arc<Context>,
     by_stream: Mutex<HashMap<Handle, Handle>>,
@@ -44,16 +44,16 @@ struct Handles {
     fused: Option<FusedMatmuls>,
 }
 
-/// What choosing among ways to a product takes.
+/// What the choice among variants needs.
 pub(crate) struct Tuning {
-    /// What was chosen.
+    /// The choices so far.
     pub(crate) choices: Choices,
-    /// The kernels, of which one turns matrices over.
+    /// The kernels, one of which transposes matrices.
     pub(crate) module: Arc<Module>,
 }
 
 impl GpuBlas {
-    /// Products on this device.
+    /// The GEMMs of this device.
     ///
     /// # Errors
     /// [`Error::Invalid`] without the library, with every name and folder that was tried.
@@ -79,12 +79,11 @@ impl GpuBlas {
 impl Handles {
     fn table(&self) -> Result<&table::Blas> {
         let table = self.context.tables.blas.as_ref();
-        table.map_err(|missing| {
-            Error::invalid("products", missing.to_string(), "the library installed")
-        })
+        table
+            .map_err(|missing| Error::invalid("gemm", missing.to_string(), "the library installed"))
     }
 
-    // Queues a product, the way that was chosen for it.
+    // Queues a GEMM as the variant that was chosen for it.
     //
     // Safety: the matrices are live until it has run, and hold their shapes.
     unsafe fn gemm(&self, core: &Core, gemm: &Gemm) -> Result<()> {
@@ -96,7 +95,7 @@ impl Handles {
             // SAFETY: passed on from the caller, as in all calls below.
             return unsafe { fused.queue(core, gemm) };
         }
-        // Batches go as they are stored.
+        // Batches run as stored.
         let has_ways = gemm.m * gemm.n * gemm.k > 0 && gemm.batch == Batch::ONE;
         let Some(tuning) = self
             .tuning
@@ -116,13 +115,13 @@ impl Handles {
             }
         };
         let room = core.scratch(variant.turned(gemm).map_or(0, |stored| stored.bytes()))?;
-        // SAFETY: as above; `room` is this stream's scratch memory, which holds the turned matrix.
+        // SAFETY: as above; `room` is this stream's scratch memory, which has room for the transposed matrix.
         unsafe { self.run(tuning, core, gemm, variant, room) }
     }
 
-    // Queues a product that way, with a turned matrix at `room`.
+    // Queues a GEMM as that variant, with a transposed matrix at `room`.
     //
-    // Safety: as for `gemm`; `room` is in no other use until the product has run.
+    // Safety: as for `gemm`; nothing else uses `room` until the GEMM has run.
     unsafe fn run(
         &self,
         tuning: &Tuning,
@@ -139,11 +138,11 @@ impl Handles {
                     .launch_one(core, &lower::transpose(&stored, room))
             }?;
         }
-        // SAFETY: as above; the stream turns the matrix over before it multiplies.
+        // SAFETY: as above; the stream transposes the matrix before it multiplies.
         unsafe { self.plain(core, &variant.with_turned(gemm, room)) }
     }
 
-    // Queues a product of the matrices as they are. Safety: as for `gemm`.
+    // Queues a GEMM of the matrices as stored. Safety: as for `gemm`.
     unsafe fn plain(&self, core: &Core, gemm: &Gemm) -> Result<()> {
         let Some(product) = layout::column_major(gemm)? else {
             return Ok(());
@@ -157,7 +156,7 @@ impl Handles {
             let handle = match handles.get(&core.handle()) {
                 Some(handle) => *handle,
                 None => {
-                    // SAFETY: the stream is live, and the handle is used for its work only.
+                    // SAFETY: the stream is live, and the handle serves its work only.
                     let handle = unsafe { table.create(core.handle()) }?;
                     handles.insert(core.handle(), handle);
                     handle
@@ -189,7 +188,7 @@ impl Drop for Handles {
         let handles = std::mem::take(&mut *lock(&self.by_stream));
         let Ok(table) = self.table() else { return };
         self.context.release(|_| {
-            // SAFETY: the handles are live and in no other hands.
+            // SAFETY: the handles are live, and nothing else holds them.
             handles
                 .into_values()
                 .try_for_each(|handle| unsafe { table.destroy(handle) })
@@ -202,7 +201,7 @@ unsafe impl Blas for GpuBlas {
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()> {
         let stream = GpuStream::of(stream, self.shared.context.id)?;
         let shared = self.shared.clone();
-        // SAFETY: the caller vouches for the three matrices until the product has run.
+        // SAFETY: the caller vouches for the three matrices until the GEMM has run.
         stream.submit(gemm, move |core, gemm| unsafe { shared.gemm(core, gemm) })
     }
 

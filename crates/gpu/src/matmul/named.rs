@@ -1,9 +1,9 @@
-//! A product as a file of choices names it: types, transposes and sizes, which are what its speed depends on.
+//! The name of a GEMM in a file of choices: types, transposes and sizes, which determine its speed.
 
 use hal::{DType, Gemm};
 use std::fmt;
 
-/// The name of a product; looked up at every one of them.
+/// The name of a GEMM. Every GEMM looks its name up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Named {
     types: [DType; 2],
@@ -12,7 +12,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// The product's name.
+    /// The GEMM's name.
     pub(super) fn of(gemm: &Gemm) -> Named {
         let Gemm {
             m, n, k, a, b, c, ..
@@ -25,7 +25,7 @@ impl Named {
         }
     }
 
-    /// The name that was written as `bf16 bf16 tn 1024 4096 2048`.
+    /// Parses a name such as `bf16 bf16 tn 1024 4096 2048`.
     pub(super) fn parse(text: &str) -> Option<Named> {
         let [input, output, order, m, n, k] = text.split(' ').collect::<Vec<_>>()[..] else {
             return None;

@@ -1,19 +1,19 @@
-//! Which way to a product is the fastest, by timing each of them.
+//! Finds the fastest variant of a GEMM by timing each.
 
 use super::{Handles, Tuning, variant::Variant};
 use crate::{event::Point, stream::Core, table::Address};
 use hal::{Error, Gemm, Result};
 
-/// Runs that are timed together, after one that is not.
+/// Runs that are timed together, after one untimed run.
 const RUNS: usize = 3;
-/// Another way must be so much faster than the plain one: less may be chance.
+/// Another variant must be faster than the plain one by this factor: a smaller gain may be chance.
 const GAIN: f64 = 0.97;
 const ALIGNMENT: usize = 256;
 
-/// The fastest way; the plain one where there is no room to try the others.
+/// The fastest variant; the plain one where there is no memory to try the others.
 ///
-/// Results go to the stream's scratch memory and not to C, whose old contents may count. Memory is not taken and given
-/// back for this: giving it back may wait for peers.
+/// Results go to the stream's scratch memory and not to C, whose old contents may be needed. We do not allocate memory
+/// for this, because freeing it may wait for peers.
 ///
 /// # Safety
 /// As for [`hal::Blas::gemm`].
@@ -37,7 +37,8 @@ pub(super) unsafe fn fastest(
     trial.c.data.addr = room;
     let mut times = [0.0; Variant::ALL.len()];
     for (variant, time) in Variant::ALL.into_iter().zip(&mut times) {
-        // SAFETY: passed on from the caller; the result and the turned matrix lie apart in this stream's scratch memory.
+        // SAFETY: passed on from the caller; the result and the transposed matrix lie apart in this stream's
+        // scratch memory.
         *time = unsafe {
             microseconds(
                 handles,
@@ -59,7 +60,7 @@ pub(super) unsafe fn fastest(
         .map_or(Variant::AsStored, |(variant, _)| variant))
 }
 
-// Safety: as for `fastest`; the turned matrix fits behind `room`.
+// Safety: as for `fastest`; the transposed matrix fits behind `room`.
 unsafe fn microseconds(
     handles: &Handles,
     tuning: &Tuning,

@@ -1,27 +1,27 @@
-//! Ways to one product: as its matrices are stored, or with one of them turned over first.
+//! Variants of one GEMM: with its matrices as stored, or with one of them transposed first.
 //!
 //! The libraries' kernels for transposed operands can be much slower than those for plain ones, and a copy is cheap
-//! beside a large product; which way is the fastest is known by timing alone.
+//! beside a large GEMM. Only timing shows which variant is fastest.
 
 use crate::lower::Stored;
 use hal::{Gemm, Matrix};
 
-/// One way.
+/// One variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variant {
-    /// The library takes the matrices as they are.
+    /// The library takes the matrices as stored.
     AsStored,
-    /// The left factor is turned over first.
+    /// The left factor is transposed first.
     TurnA,
-    /// The right factor is.
+    /// The right factor is transposed first.
     TurnB,
 }
 
 impl Variant {
-    /// All of them, the plainest first.
+    /// All variants, the plain one first.
     pub(super) const ALL: [Variant; 3] = [Variant::AsStored, Variant::TurnA, Variant::TurnB];
 
-    /// Its name in files.
+    /// Its name in a file of choices.
     pub(super) fn name(self) -> &'static str {
         match self {
             Variant::AsStored => "as-stored",
@@ -37,7 +37,7 @@ impl Variant {
             .find(|variant| variant.name() == name)
     }
 
-    /// The matrix that is turned over.
+    /// The matrix to transpose.
     pub(super) fn turned(self, gemm: &Gemm) -> Option<Stored> {
         let (matrix, rows, columns) = match self {
             Variant::AsStored => return None,
@@ -59,7 +59,7 @@ impl Variant {
         })
     }
 
-    /// The same product, of the matrix as it lies at `address` once it is turned over.
+    /// The same GEMM, with the transposed matrix read from `address`.
     pub(super) fn with_turned(self, gemm: &Gemm, address: u64) -> Gemm {
         let Some(stored) = self.turned(gemm) else {
             return *gemm;

@@ -10,7 +10,7 @@ use hal::Result;
 use hal::lock;
 use std::sync::{Arc, Mutex};
 
-/// A stream of the vendor, ended when dropped.
+/// A stream of the vendor, destroyed when dropped.
 #[derive(Debug)]
 pub(crate) struct OwnedStream {
     context: Arc<Context>,
@@ -18,7 +18,7 @@ pub(crate) struct OwnedStream {
 }
 
 impl OwnedStream {
-    /// A new stream; an urgent one goes before others where both have work.
+    /// A new stream. An urgent stream runs before others where both have work.
     pub(crate) fn new(context: &Arc<Context>, urgent: bool) -> Result<OwnedStream> {
         let handle = context.call(|runtime| runtime.create_stream(urgent))?;
         Ok(OwnedStream {
@@ -41,11 +41,11 @@ impl Drop for OwnedStream {
     }
 }
 
-/// A stream of the vendor with the memory that its work passes through.
+/// A stream of the vendor with its staging and scratch memory.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) context: Arc<Context>,
-    // Dropped before the stream, whose last uses they wait for.
+    // Dropped before the stream: they wait for its last uses of them.
     staging: Mutex<Staging>,
     scratch: Mutex<Scratch>,
     stream: OwnedStream,
@@ -79,7 +79,7 @@ impl Core {
             .call(|runtime| unsafe { runtime.copy(dst, src, bytes, self.handle()) })
     }
 
-    /// Queues a copy from the host; `src` may be used again at once.
+    /// Queues a copy from the host. The caller may reuse `src` at once.
     ///
     /// # Safety
     /// `dst` holds `src.len()` bytes and is live until the copy has run.
@@ -97,7 +97,7 @@ impl Core {
         unsafe { lock(&self.staging).download(&self.context, self.handle(), dst, src) }
     }
 
-    /// Memory that work queued next on this stream, and no other, may use until more is asked for.
+    /// Scratch memory for the work that is queued next on this stream, and for no other, until the next request.
     ///
     /// # Errors
     /// [`hal::Error::OutOfMemory`].

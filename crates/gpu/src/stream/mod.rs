@@ -1,7 +1,7 @@
-//! Streams: the vendor's own queue, with what each needs beside it.
+//! Streams: the vendor's queue and the memory that belongs to it.
 //!
 //! [`core`] is the vendor's stream with its pinned staging ([`staging`]) and scratch memory ([`scratch`]). A stream
-//! passes its work straight on, but for one case: where collectives are staged, the host takes part in them, so a
+//! queues its work directly, with one exception. The host takes part in staged collectives, so with these a
 //! communication stream has a thread of its own ([`worker`]) that does the waiting.
 
 mod core;
@@ -31,7 +31,7 @@ pub(crate) struct GpuStream {
 }
 
 impl GpuStream {
-    /// A stream of that kind; a queued one has a thread that feeds it.
+    /// A stream of that kind. A queued stream has a thread that feeds it.
     pub(crate) fn new(
         context: &Arc<Context>,
         clock: &Arc<Clock>,
@@ -63,15 +63,15 @@ impl GpuStream {
             })
     }
 
-    /// The vendor's stream, for work that is passed straight on.
+    /// The vendor's stream, for work that is queued directly.
     pub(crate) fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Does `work` now, or on the stream's thread; its arguments are copied only in the second case.
+    /// Runs `work` now, or on the stream's thread. Its arguments are copied only in the second case.
     ///
     /// # Errors
-    /// The stream's earlier failure, or the work's own when it is done now.
+    /// The stream's earlier failure, or the error of `work` when it runs now.
     pub(crate) fn submit<A: Clone + Send + 'static>(
         &self,
         arguments: &A,
@@ -88,7 +88,7 @@ impl GpuStream {
         }))
     }
 
-    /// As [`submit`](GpuStream::submit), for work that wants to know when it will never be done.
+    /// As [`submit`](GpuStream::submit), for work that must be told if it will never run.
     pub(crate) fn submit_or_refuse(
         &self,
         work: impl FnOnce(&Core, Result<()>) -> Result<()> + Send + 'static,
@@ -99,7 +99,7 @@ impl GpuStream {
         }
     }
 
-    // Waits until the thread has passed everything on.
+    // Waits until the thread has queued everything.
     fn flush(&self) -> Result<()> {
         self.core.context.check()?;
         self.worker
@@ -108,8 +108,8 @@ impl GpuStream {
     }
 }
 
-// SAFETY: work goes to one stream of the vendor in the order of the calls, also through the thread; events are recorded
-// in that order; the id is the one that the stream was made with.
+// SAFETY: work goes to one stream of the vendor in the order of the calls, through the thread too. Events are recorded
+// in that order. The id is that of the stream's device.
 unsafe impl Stream for GpuStream {
     fn device_id(&self) -> DeviceId {
         self.core.context.id
@@ -197,7 +197,7 @@ unsafe impl Stream for GpuStream {
 impl Drop for GpuStream {
     fn drop(&mut self) {
         self.worker = None;
-        // The memory that queued work uses is given back after the streams. A device that has failed may never be idle.
+        // Memory that queued work uses is freed after the streams. A device that has failed may never become idle.
         if self.core.context.check().is_ok()
             && let Err(error) = self.core.synchronize()
         {

@@ -4,18 +4,18 @@ use crate::{context::Context, table::Address};
 use hal::Result;
 use std::sync::Arc;
 
-/// Blocks of growing size, of which the last serves the next work.
+/// Blocks of growing size. The last block serves the next work.
 ///
-/// The earlier ones stay: work that is queued may use them still, and to free memory in the middle of a step is to wait
-/// for all that is queued on the device, which may wait for a peer that waits here itself. Each is at least twice as
-/// large as the one before, so together they are smaller than the last.
+/// Earlier blocks stay, because queued work may still use them. Freeing memory in the middle of a step would wait for
+/// all work on the device, which may wait for a peer that waits for this rank. Each block is at least twice as large as
+/// the one before, so the earlier ones together are smaller than the last.
 #[derive(Debug)]
 pub(super) struct Scratch {
     context: Arc<Context>,
     blocks: Vec<(Address, usize)>,
 }
 
-/// Need grows in a few large steps.
+/// Demand grows in a few large steps.
 const LEAST_BYTES: usize = 1 << 20;
 
 impl Scratch {
@@ -45,7 +45,8 @@ impl Drop for Scratch {
             self.context.land();
         }
         for (address, _) in self.blocks.drain(..) {
-            // SAFETY: the block came from `allocate`; its stream has been waited for, or the vendor waits as it frees.
+            // SAFETY: the block came from `allocate`; its stream has been waited for, or the vendor waits when it
+            // frees.
             self.context
                 .release(|runtime| unsafe { runtime.free(address) });
         }

@@ -1,7 +1,7 @@
 //! Copies between pageable host memory and the device, through pinned blocks.
 //!
-//! A copy from pinned memory runs at full speed and lets the caller have its bytes back at once. Two blocks take turns,
-//! so that the host fills one while the device empties the other.
+//! A copy from pinned memory runs at full speed, and the caller may reuse its bytes at once. Two blocks take turns: the
+//! host fills one while the device empties the other.
 
 use crate::{
     context::Context,
@@ -11,20 +11,20 @@ use crate::{
 use hal::Result;
 use std::{ops::Range, sync::Arc};
 
-/// The most that one block holds.
+/// The most bytes that one block holds.
 const BLOCK_BYTES: usize = 4 << 20;
 const LEAST_BYTES: usize = 64 << 10;
 
-/// The two blocks of one stream, made when they are first needed.
+/// The two blocks of one stream, allocated on first use.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
     blocks: [Option<Block>; 2],
     next: usize,
-    // Smaller ones, from before; see `Scratch` for why they stay. Together they are smaller than those in use.
+    // Earlier, smaller blocks; `Scratch` explains why they stay. Together they are smaller than those in use.
     outgrown: Vec<Block>,
 }
 
-/// Pinned memory, and the event after which its last copy is over.
+/// Pinned memory, and the event that follows its last copy.
 #[derive(Debug)]
 struct Block {
     context: Arc<Context>,
@@ -37,7 +37,7 @@ struct Block {
 unsafe impl Send for Block {}
 
 impl Staging {
-    /// Queues a copy to the device; the bytes of `src` have been taken when it returns.
+    /// Queues a copy to the device. The bytes of `src` have been read when this returns.
     ///
     /// # Safety
     /// `dst` holds `src.len()` bytes and is live until the copy has run; the stream is live.
@@ -55,7 +55,8 @@ impl Staging {
             };
             block.bytes_mut(part.len()).copy_from_slice(part);
             let pointer = block.pointer;
-            // SAFETY: the block holds the part and is not touched before `used`; the caller vouches for the destination.
+            // SAFETY: the block holds the part and is not touched before `used`; the caller vouches for the
+            // destination.
             context.call(|runtime| unsafe {
                 runtime.copy_to_device(offset, pointer, part.len(), stream)
             })?;
@@ -95,7 +96,7 @@ impl Staging {
         pending.map_or(Ok(()), |(index, part)| self.take(index, &mut dst[part]))
     }
 
-    // The index of the block whose turn it is, free for use and large enough.
+    // The index of the next block, which is free and large enough.
     fn turn(&mut self, context: &Arc<Context>, bytes: usize) -> Result<usize> {
         let index = self.next;
         self.next = (index + 1) % self.blocks.len();
@@ -140,7 +141,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // A copy that has not ended, on a device that failed, may still write here: then the memory is left behind.
+        // On a device that failed, a copy may still write here. The memory then stays allocated.
         if self.used.synchronize().is_ok() {
             // SAFETY: the memory came from `allocate_pinned`, and its last copy has ended.
             self.context

@@ -1,4 +1,4 @@
-//! A thread that passes a stream's work on, so that its waits for other ranks are not the host's.
+//! A thread that queues a stream's work, so that the host does not wait for other ranks.
 
 use super::Core;
 use crate::context::Context;
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A piece of work, told whether the stream still works.
+/// A piece of work. Its argument is the stream's earlier failure, if there was one.
 pub(super) type Job = Box<dyn FnOnce(&Core, Result<()>) -> Result<()> + Send>;
 
 /// The thread of one stream.
@@ -47,7 +47,7 @@ impl Worker {
         })
     }
 
-    /// Queues a job; it is told of a failure of an earlier one.
+    /// Queues a job. The job receives the failure of an earlier one, if there was one.
     ///
     /// # Errors
     /// The earlier failure.
@@ -77,7 +77,7 @@ impl Worker {
     pub(super) fn flush(&self, context: &Context) -> Result<()> {
         let (done, waiting) = mpsc::channel();
         self.submit(Box::new(move |_, state| {
-            // Nobody listens any more once the waiter has given up.
+            // No one receives this once the waiter has given up.
             let _ = done.send(());
             state
         }))?;

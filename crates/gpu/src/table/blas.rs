@@ -1,4 +1,4 @@
-//! Products, in the column-major terms of the vendors' libraries.
+//! GEMMs, in the column-major terms of the vendors' libraries.
 
 use super::{
     Address, Fault, Handle, Named, Opaque, Outcome, Status, Statuses,
@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 /// C = alpha * op(A) op(B) + beta * C, all column-major.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnMajor {
-    /// Whether A and B are taken transposed.
+    /// Whether A and B are transposed.
     pub transposed: [bool; 2],
     /// Rows of C.
     pub m: i32,
@@ -23,15 +23,15 @@ pub struct ColumnMajor {
     pub addresses: [Address; 3],
     /// Elements from one stored column to the next, of A, B and C.
     pub leading: [i32; 3],
-    /// Number of products.
+    /// Number of matrices in the batch.
     pub batch: i32,
-    /// Elements from one A, B and C to the next.
+    /// Elements from one A, B and C of the batch to the next.
     pub strides: [i64; 3],
     /// Element type of A and B.
     pub input: DType,
     /// Element type of C: that of the inputs, or their accumulator.
     pub output: DType,
-    /// Scale of the product.
+    /// Scale of op(A) op(B).
     pub alpha: f64,
     /// Scale of the old C.
     pub beta: f64,
@@ -102,13 +102,13 @@ pub struct BlasValues {
     pub operations: [c_int; 2],
     /// Leaves the choice of an algorithm to the library.
     pub default_algorithm: c_int,
-    /// Forbids sums that depend on the order of arrival.
+    /// Forbids sums that depend on the order in which threads arrive.
     pub atomics_not_allowed: c_int,
-    /// The status of a product that the library does not offer.
+    /// The status for a GEMM that the library does not support.
     pub not_supported: Status,
 }
 
-/// How a library numbers element types, and the types that sums are held in.
+/// How a library numbers element types, and the types that sums are computed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlasTypes {
     /// Half.
@@ -176,13 +176,13 @@ impl Blas {
         &self.version
     }
 
-    /// How the library answers, which the library for epilogues shares.
+    /// The library's statuses, which the vendor's library for epilogues may share.
     pub fn statuses(&self) -> Statuses {
         self.statuses
     }
 
-    /// Makes a handle in the context of the calling thread, whose work goes to `stream`. Sums are held in the accumulator
-    /// and do not depend on the order of arrival.
+    /// Makes a handle in the context of the calling thread. Its work goes to `stream`. Sums are computed in the
+    /// accumulator and do not depend on the order in which threads arrive.
     ///
     /// # Safety
     /// The stream is live as long as the handle is used.
@@ -207,7 +207,7 @@ impl Blas {
         call!(self, set_atomics(handle, self.values.atomics_not_allowed))
     }
 
-    /// Ends a handle.
+    /// Destroys a handle.
     ///
     /// # Safety
     /// The handle is live and not used again.
@@ -215,10 +215,10 @@ impl Blas {
         call!(self, destroy(opaque(handle)))
     }
 
-    /// Queues the products of a batch, of which each element of C belongs to one.
+    /// Queues the GEMMs of a batch. No two of them share an element of C.
     ///
     /// # Safety
-    /// The handle is live and used by one thread at a time; the matrices are live until the products have run.
+    /// The handle is live and used by one thread at a time; the matrices are live until the GEMMs have run.
     pub(crate) unsafe fn gemm(&self, handle: Handle, product: &ColumnMajor) -> Outcome<()> {
         let numbers = [product.input, product.output].map(|dtype| self.types.number(dtype));
         let [Some(input), Some(output)] = numbers else {
@@ -271,7 +271,7 @@ impl Blas {
         Fault {
             call: self.functions.gemm.name,
             code: self.values.not_supported.into(),
-            reason: format!("no products of {} into {}", product.input, product.output),
+            reason: format!("no GEMM from {} to {}", product.input, product.output),
             out_of_memory: false,
         }
     }

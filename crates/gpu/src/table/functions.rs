@@ -1,4 +1,4 @@
-//! Functions that both vendors export under names of their own: declared once, loaded by each vendor's names.
+//! Functions that both vendors export under different names: declared once, and loaded by each vendor's names.
 
 use super::{Fault, Outcome};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -6,10 +6,10 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 /// The status that a C function returns. Zero is success in every library of both vendors.
 pub type Status = c_int;
 
-/// A pointer that only the vendor's library looks behind.
+/// A pointer that only the vendor's library dereferences.
 pub type Opaque = *mut c_void;
 
-/// A function with its C name, for errors.
+/// A function with its C name, which errors report.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<F> {
     /// As the library exports it.
@@ -82,7 +82,8 @@ macro_rules! functions {
 macro_rules! status {
     ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {{
         let named = $table.functions.$function;
-        // SAFETY: the arguments fit the function's documentation; what must be live, the caller of this method answers for.
+        // SAFETY: the arguments fit the function's documentation; what must be live, the caller of this method answers
+        // for.
         (named.name, unsafe { (named.function)($($argument),*) })
     }};
 }

@@ -1,8 +1,8 @@
 //! The functions that CUDA and HIP share, in tables that the vendor crates fill from their libraries.
 //!
-//! The two vendors' libraries match call for call, so the signatures are declared here, once, and a vendor crate gives the
-//! names, numbers and few calls that differ ([`VendorCalls`]). No type above the tables has a parameter for the vendor: a
-//! call through a pointer costs nanoseconds in front of a driver call.
+//! The two vendors' libraries match call for call, so the signatures are declared here, once, and a vendor crate gives
+//! the names, numbers and few calls that differ ([`VendorCalls`]). No type above the tables has a parameter for the
+//! vendor: a call through a pointer costs nanoseconds in front of a driver call.
 
 mod blas;
 mod functions;
@@ -22,7 +22,7 @@ use hal::environment::Variable;
 use rccl_sys::{Missing, Nccl};
 use std::{fmt, path::PathBuf};
 
-/// What a vendor's library answered instead of success.
+/// The failure that a vendor's library reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The C function.
@@ -31,7 +31,7 @@ pub struct Fault {
     pub code: i64,
     /// The status in words.
     pub reason: String,
-    /// Whether the device's memory did not suffice.
+    /// Whether the device was out of memory.
     pub out_of_memory: bool,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Fault {
 /// Result with [`Fault`].
 pub type Outcome<T> = Result<T, Fault>;
 
-/// Code objects of the kernels: the architecture and the image.
+/// A code object of the kernels: architecture and image.
 pub type Object = (String, std::borrow::Cow<'static, [u8]>);
 
 /// Everything of one vendor: its tables, and the code objects of its kernels.
@@ -52,16 +52,16 @@ pub type Object = (String, std::borrow::Cow<'static, [u8]>);
 pub struct Tables {
     /// Driver or runtime.
     pub runtime: Box<dyn Runtime>,
-    /// Products, or why there are none.
+    /// GEMMs, or why there are none.
     pub blas: Result<Blas, Missing>,
-    /// Products with an epilogue, or why there are none.
+    /// GEMMs with an epilogue, or why there are none.
     pub lt: Result<Lt, String>,
-    /// Collectives with the name of their library, or why there are none.
+    /// Collectives and the name of their library, or why there are none.
     pub collectives: Result<(String, Nccl), Missing>,
-    /// Kernels for each architecture that this build or the user has compiled.
+    /// The kernels, for each architecture that this build or the user has compiled.
     pub objects: Vec<Object>,
     /// Where each library was found.
     pub found: Vec<(String, PathBuf)>,
-    /// The environment variable that hides devices from the vendor's own library.
+    /// The environment variable by which the vendor's library hides devices.
     pub visible_devices: Variable,
 }

@@ -1,4 +1,4 @@
-//! Dims in another order or repeated, and rows by a mask.
+//! Dimensions permuted or repeated, and rows selected by a mask.
 
 use crate::{
     machine::compare,

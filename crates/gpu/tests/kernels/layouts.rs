@@ -1,11 +1,12 @@
-//! Arguments lie in memory as the device functions expect them.
+//! The structs of arguments have the layout that the device functions expect.
 
 use fascicle_gpu::lower::layouts::{Layout, all};
 use std::{fmt::Write, path::Path, process::Command};
 
-/// A C++ program that prints size and offsets of every structure.
+/// A C++ program that prints the size and the offsets of every struct.
 fn probe(layouts: &[Layout]) -> String {
-    let mut text = String::from("#include <cstdio>\n#include \"simt.h\"\n#include \"all.h\"\nint main() {\n");
+    let mut text =
+        String::from("#include <cstdio>\n#include \"simt.h\"\n#include \"all.h\"\nint main() {\n");
     for Layout { name, fields, .. } in layouts {
         writeln!(
             text,
@@ -51,7 +52,7 @@ fn structures_are_those_of_the_device_functions() {
         .args(["-std=c++17", "-DFASCICLE_WARP=32", "-w"])
         .arg("-I")
         .arg(here.join("kernels"));
-    // Only the layout counts: the table that the kernels enter themselves in is left empty.
+    // Only the layout counts, so the table of kernels stays empty.
     let table = "namespace simt { Registration::Registration(const Kernel&) {} __thread Place place; \
                  void meet_block() {} const uint8_t* show(const void*, size_t) { return nullptr; } }";
     std::fs::write(

@@ -1,4 +1,4 @@
-//! The two that run a kernel: the reference vendor, and the kernels of devices on the host.
+//! The two ways to run a kernel: the reference vendor, and the device's kernels compiled for the host.
 
 use crate::memory::Memory;
 use fascicle_gpu::lower::{self, DeviceTraits, Launch};
@@ -26,7 +26,7 @@ fn find() -> Result<PathBuf, String> {
     }
 }
 
-/// That library, opened; none, with the reason said, where it cannot be built.
+/// That library, opened. If it cannot be built, prints why and returns none.
 fn library() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let say = |reason: String| {
@@ -107,7 +107,7 @@ fn launch_on(library: &Library, launch: &Launch, warp: u32) {
     assert_eq!(status, 0, "{launch:?}");
 }
 
-/// Runs one launch on the host with warps of `warp`; whether it could.
+/// Runs one launch on the host with warps of `warp`. Returns whether it could.
 pub fn run_launch(launch: &Launch, warp: u32) -> bool {
     library()
         .map(|library| launch_on(library, launch, warp))
@@ -129,9 +129,9 @@ fn copy(memories: &[Memory]) -> (Vec<Memory>, Vec<RawSlice>) {
     (copies, slices)
 }
 
-/// Runs the kernel that `make` forms of `memories` on both, with warps of 32 and 64, and compares all memories.
+/// Runs the kernel that `make` builds from `memories` on both, with warps of 32 and 64, and compares all memories.
 ///
-/// Numbers may differ by `tolerance` times the largest of a memory.
+/// Numbers may differ by `tolerance` times the largest number of their memory.
 pub fn compare(memories: &[Memory], tolerance: f64, make: impl Fn(&[RawSlice]) -> Kernel) {
     let Some(library) = library() else { return };
     let (expected, slices) = copy(memories);

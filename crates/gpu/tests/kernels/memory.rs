@@ -11,7 +11,7 @@ pub const FLOATS: [(DType, f64); 4] = [
     (DType::F16, 9.8e-4),
 ];
 
-/// Elements of one type. What lies before and behind `len` elements must stay as it is.
+/// Elements of one type. The memory before and behind `len` elements must stay unchanged.
 #[derive(Clone)]
 pub struct Memory {
     dtype: DType,
@@ -117,13 +117,13 @@ impl Memory {
     }
 }
 
-/// `len` normal numbers, the `seed`-th lot of them.
+/// `len` normally distributed numbers, from a seed.
 pub fn random(len: usize, seed: u64) -> Vec<f64> {
     let key = Key::new(seed, "kernels", 0);
     (0..len).map(|index| key.normal(index as u64)).collect()
 }
 
-/// `len` ids below `count`, every ninth of them out of its range.
+/// `len` ids below `count`, with every ninth out of range.
 pub fn ids(len: usize, count: usize, seed: u64) -> Vec<f64> {
     let key = Key::new(seed, "ids", 0);
     let id = |index: usize| key.word(index as u64) as usize % count;

@@ -1,4 +1,4 @@
-//! A matrix is turned over, whatever its sizes and wherever its rows begin.
+//! Transposes, whatever a matrix's sizes and wherever its rows begin.
 
 use crate::{
     machine::run_launch,

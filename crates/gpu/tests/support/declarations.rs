@@ -9,10 +9,10 @@ use std::{
     process::Command,
 };
 
-/// Functions, each with how its arguments and result are passed.
+/// Functions, each with how C passes its arguments and result.
 pub type Declarations = Vec<(&'static str, Vec<String>)>;
 
-/// How the headers pass a function's arguments and result: -1 for pointers, or else the size.
+/// How the headers pass a function's arguments and result: -1 for a pointer, otherwise the size.
 const PRELUDE: &str = r#"
 #include <cstddef>
 #include <type_traits>
@@ -32,7 +32,7 @@ pub struct Part {
     pub values: Vec<(String, i64)>,
     /// Functions that the header overloads for C++, each with the type that is meant.
     pub overloaded: &'static [(&'static str, &'static str)],
-    /// Expressions that must be true: of sizes and places in structures, and of what differs between generations.
+    /// Expressions that must be true: about sizes and offsets in structs, and about differences between generations.
     pub truths: Vec<String>,
 }
 
@@ -75,7 +75,8 @@ pub fn collectives(include: &'static str) -> Part {
     Part::new(include, Nccl::declarations(), &values)
 }
 
-/// cuBLASLt's or hipBLASLt's part: the names differ in how they begin, here in capitals and in a type.
+/// cuBLASLt's or hipBLASLt's part. Their names differ in the prefix, given here in capitals and as in the name of a
+/// type.
 pub fn epilogues(
     include: &'static str,
     [capitals, lower]: [&str; 2],
@@ -202,7 +203,7 @@ fn check(headers: &Path, defines: &[&str], part: &Part) {
     );
 }
 
-/// Compares every part that a folder of the list in `variable` has; says so when there is no list.
+/// Compares every part whose header is in a folder of the list in `variable`. Prints a line if there is no list.
 pub fn compare(variable: &str, defines: &[&str], parts: &[Part]) {
     let Some(list) = std::env::var_os(variable) else {
         eprintln!("skipped: {variable} names no include folders");

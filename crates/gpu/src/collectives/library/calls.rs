@@ -1,7 +1,7 @@
-//! What each collective is in the library's terms.
+//! Expresses each collective in the library's calls.
 //!
-//! The library has no collectives over uneven parts, nor an all-to-all: a group of broadcasts, reductions or messages,
-//! which it runs as one, serves.
+//! The library has no all-to-all and no collectives over uneven parts. A group of broadcasts, reductions or messages,
+//! which it runs as one operation, takes their place.
 
 use super::session::Session;
 use crate::table::{Address, Handle};
@@ -11,7 +11,7 @@ use rccl_sys::{
 };
 use std::ffi::{c_int, c_void};
 
-/// Where calls go.
+/// The communicator and the stream that calls go to.
 pub(super) struct LibraryCall<'a> {
     pub(super) session: &'a Session,
     /// One number on the device, for barriers.
@@ -19,7 +19,7 @@ pub(super) struct LibraryCall<'a> {
     pub(super) stream: Handle,
 }
 
-// One call through the table, inside a group or alone.
+// One call through the table, inside a group or on its own.
 macro_rules! call {
     ($self:ident, $comm:ident, $function:ident($($argument:expr),*)) => {{
         // SAFETY: the communicator and the stream are live; the caller of `run` vouches for the buffers.
@@ -42,7 +42,7 @@ impl LibraryCall<'_> {
             let queued = collectives
                 .iter()
                 .try_for_each(|collective| self.queue(comm, collective));
-            // SAFETY: `ncclGroupStart` was called above; after a failed call too the group must end.
+            // SAFETY: `ncclGroupStart` was called above; the group must end even after a failed call.
             let ended = unsafe { (nccl.ncclGroupEnd)() };
             queued?;
             self.session.settle(comm, "ncclGroupEnd", ended)
@@ -53,7 +53,7 @@ impl LibraryCall<'_> {
         std::ptr::without_provenance_mut(self.stream)
     }
 
-    // Within a group a call on a non-blocking communicator may say that it is in progress; the group's end settles it.
+    // Within a group, a call on a non-blocking communicator may return "in progress"; the end of the group settles it.
     fn begun(&self, call: &'static str, status: Status) -> Result<()> {
         if status == status::IN_PROGRESS {
             Ok(())

@@ -1,4 +1,4 @@
-//! What is queued on a communicator and has not run yet.
+//! The calls that are queued on a communicator and have not run yet.
 
 use crate::{context::Context, event::Point, table::Handle, wait::pause};
 use hal::lock;
@@ -17,7 +17,7 @@ pub(super) struct Flight(Mutex<FlightState>);
 struct FlightState {
     queued: VecDeque<Queued>,
     sequence: u64,
-    // When a call was last seen to have run.
+    // When we last saw a call complete.
     progress: Option<Instant>,
 }
 
@@ -29,7 +29,7 @@ struct Queued {
 }
 
 impl Flight {
-    /// Notes calls that were just queued on `stream`.
+    /// Records calls that were just queued on `stream`.
     pub(super) fn depart(
         &self,
         context: &Arc<Context>,
@@ -50,7 +50,7 @@ impl Flight {
         Ok(())
     }
 
-    /// Fails when a host has waited longer than the group's patience, and so long nothing has run.
+    /// Fails once a host has waited longer than the group's timeout and no call has completed within that time.
     pub(super) fn check(&self, waited: Duration, join: &Join) -> Result<()> {
         let mut state = lock(&self.0);
         state.arrive()?;
@@ -61,7 +61,7 @@ impl Flight {
         }
     }
 
-    /// Waits until everything has run, as long as `go_on` lets it.
+    /// Waits until every call has run, or until `go_on` fails.
     pub(super) fn land(&self, go_on: impl Fn(Duration) -> Result<()>) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -78,7 +78,7 @@ impl Flight {
 }
 
 impl FlightState {
-    // Forgets what has run. Calls on several streams may run in another order; the oldest holds up the rest here.
+    // Drops completed calls. Calls on several streams may complete out of order; here the oldest holds up the others.
     fn arrive(&mut self) -> Result<()> {
         while let Some(oldest) = self.queued.front() {
             if !oldest.end.is_complete()? {
@@ -92,7 +92,7 @@ impl FlightState {
 }
 
 impl Queued {
-    // The library does not tell which ranks are missing; any of the others may be.
+    // The library does not report which ranks are missing; it may be any of the others.
     fn timeout(&self, waited: Duration, join: &Join) -> Error {
         let calls: Vec<_> = self.calls.iter().map(Collective::describe).collect();
         Error::Timeout {
@@ -106,7 +106,7 @@ impl Queued {
     }
 }
 
-/// World ranks of the group besides this one.
+/// The world ranks of the group's other members.
 pub(super) fn others(join: &Join) -> Vec<usize> {
     let own = join.members[join.rank];
     join.members

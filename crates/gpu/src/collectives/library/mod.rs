@@ -1,7 +1,10 @@
 //! Collectives by NCCL or RCCL, on the caller's stream.
 //!
-//! [`session`] owns a communicator and polls it; [`calls`] says what each collective is in the library's terms; [`flight`]
-//! remembers what is queued, so that a host that waits too long can say for what.
+//! [`session`] owns a communicator and polls it. [`calls`] expresses each collective in the library's calls. [`flight`]
+//! records the queued calls, so that a timeout can name the call that the host waits for.
+//!
+//! The memory of a collective that failed is never freed. `ncclCommAbort` ends this rank's kernels, but peers may still
+//! read and write the memory directly, and the library does not report when they have stopped.
 
 mod calls;
 mod flight;
@@ -23,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// What all ranks of a new group must have.
+/// Makes the id that all ranks of a new group need.
 ///
 /// # Errors
 /// [`Error::Invalid`] without the library; [`Error::Vendor`].
@@ -53,7 +56,7 @@ fn table(context: &Context) -> Result<&Nccl> {
 /// Joins a group.
 ///
 /// # Errors
-/// [`Error::Timeout`] when others do not come; [`Error::Aborted`]; [`Error::Vendor`].
+/// [`Error::Timeout`] when other ranks do not join; [`Error::Aborted`]; [`Error::Vendor`].
 pub(super) fn join(context: &Arc<Context>, id: &[u8], join: Join) -> Result<Box<dyn Communicator>> {
     let bytes: &[u8; 128] = id.try_into().map_err(|_| {
         Error::invalid(
@@ -77,20 +80,20 @@ pub(super) fn join(context: &Arc<Context>, id: &[u8], join: Join) -> Result<Box<
     Ok(Box::new(LibraryCommunicator { shared }))
 }
 
-/// One rank's end of a group of the library's.
+/// One rank's end of a group that the library serves.
 struct LibraryCommunicator {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    // Dropped first: waits for what is queued before the communicator ends.
+    // Dropped first: it waits for queued calls before the communicator ends.
     flight: Flight,
     session: Session,
     token: Token,
 }
 
-/// A number on the device, which barriers reduce.
+/// A number in device memory that barriers reduce.
 #[derive(Debug)]
 struct Token {
     context: Arc<Context>,
@@ -131,11 +134,11 @@ impl Shared {
 
 impl Watch for Shared {
     fn check(&self, waited: Duration) -> Result<()> {
-        // What fails here ends with all other communicators, by `Context::fail`.
+        // A failure here ends all other communicators too, through `Context::fail`.
         let join = &self.session.join;
         join.abort.check()?;
         self.session.check_async()?;
-        // The others hear of it before the communicators end, which they would take for the failure.
+        // Raised before the communicators end; otherwise the other ranks would report that end as the failure.
         let told = |error: &Error| join.abort.raise(join.members[join.rank], error.to_string());
         self.flight.check(waited, join).inspect_err(told)
     }
@@ -152,7 +155,7 @@ impl Watch for Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let context = &self.session.context;
-        // A peer that has gone would keep this rank here, so the wait is watched like any other.
+        // A peer that is gone would block this rank here, so this wait is watched like any other.
         if let Err(error) = context.check().and_then(|()| self.land()) {
             context.fail(error);
             self.session.abort();
@@ -160,7 +163,7 @@ impl Drop for Shared {
     }
 }
 
-// SAFETY: rank and size are those that the library was given; it touches only the buffers that it is called with.
+// SAFETY: rank and size are those that the library was given; it accesses only the buffers of each call.
 unsafe impl Communicator for LibraryCommunicator {
     fn rank(&self) -> usize {
         self.shared.session.join.rank
@@ -173,7 +176,7 @@ unsafe impl Communicator for LibraryCommunicator {
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()> {
         let stream = GpuStream::of(stream, self.shared.session.context.id)?;
         stream.core().context.check()?;
-        // SAFETY: the caller vouches for the buffers. With the library's collectives no stream has a thread.
+        // SAFETY: the caller vouches for the buffers. No stream has a thread when the library runs the collectives.
         unsafe { self.shared.run(stream.core(), collectives) }
     }
 }

@@ -1,7 +1,7 @@
 //! A communicator of the library, from joining to its end.
 //!
-//! Where the library has non-blocking communicators they are used: a call then never holds the host longer than the
-//! group's patience, because it is polled for. An older library's calls may hold it for ever.
+//! We use non-blocking communicators where the library has them. The host then polls each call, and no call blocks it
+//! longer than the group's timeout. The calls of an older library may block it for ever.
 
 use super::flight::others;
 use crate::{
@@ -31,11 +31,11 @@ pub(super) struct Session {
 #[derive(Clone, Copy, Debug)]
 struct Pointer(Comm);
 
-// SAFETY: the library allows a communicator to be used from any thread, one at a time; the mutex sees to that.
+// SAFETY: the library allows any thread to use a communicator, one at a time; the mutex ensures that.
 unsafe impl Send for Pointer {}
 
 impl Session {
-    /// Joins with the others.
+    /// Joins the group together with its other ranks.
     pub(super) fn open(
         context: &Arc<Context>,
         nccl: Nccl,
@@ -73,10 +73,10 @@ impl Session {
         Ok(session)
     }
 
-    /// Makes calls with the communicator, on a thread bound to the device; a failure ends it.
+    /// Runs `work` with the communicator on a thread bound to the device. A failure ends the communicator.
     ///
     /// # Errors
-    /// [`Error::Aborted`] once it has ended; the failure.
+    /// [`Error::Aborted`] once the communicator has ended; the error of `work`.
     pub(super) fn with<T>(&self, work: impl FnOnce(Comm) -> Result<T>) -> Result<T> {
         self.context.bind()?;
         let comm = lock(&self.comm);
@@ -102,10 +102,10 @@ impl Session {
         }
     }
 
-    /// The outcome of a call, polled for while it is in progress.
+    /// Polls until a call is no longer in progress, and returns its outcome.
     ///
     /// # Errors
-    /// [`Error::Timeout`] after the group's patience; [`Error::Aborted`]; [`Error::Vendor`].
+    /// [`Error::Timeout`] after the group's timeout; [`Error::Aborted`]; [`Error::Vendor`].
     pub(super) fn settle(&self, comm: Comm, call: &'static str, begun: Status) -> Result<()> {
         let start = Instant::now();
         let mut now = begun;
@@ -138,7 +138,8 @@ impl Session {
         check(&self.context, &self.nccl, call, status)
     }
 
-    /// Fails when the communicator has, unless another thread is in a call of it, which finds out by itself.
+    /// Fails if the communicator has failed. A thread that is inside a call of it finds that out by itself, so this
+    /// does not wait for one.
     pub(super) fn check_async(&self) -> Result<()> {
         let Ok(comm) = self.comm.try_lock() else {
             return Ok(());
@@ -157,14 +158,14 @@ impl Session {
         }
     }
 
-    /// Ends the communicator, and with it what is queued on it, without the others.
+    /// Ends the communicator and all calls queued on it, without the other ranks.
     pub(super) fn abort(&self) {
         let Some(Pointer(comm)) = lock(&self.comm).take() else {
             return;
         };
-        // The failure that led here is what is told; this is only tidying.
+        // The failure that led here is the one to report; this call only cleans up.
         let _ = self.context.call(|_| {
-            // SAFETY: the communicator is live, and nobody has it any more.
+            // SAFETY: the communicator is live, and no other thread holds it any more.
             unsafe { (self.nccl.ncclCommAbort)(comm) };
             Ok(())
         });
@@ -181,7 +182,7 @@ impl Session {
     }
 
     fn destroy(&self, comm: Comm) -> Result<()> {
-        // SAFETY: the communicator is live, everything queued on it has run, and nobody has it any more.
+        // SAFETY: the communicator is live, everything queued on it has run, and no other thread holds it any more.
         self.check("ncclCommDestroy", unsafe {
             (self.nccl.ncclCommDestroy)(comm)
         })
@@ -192,7 +193,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         let comm = *lock(&self.comm);
         let Some(Pointer(comm)) = comm else { return };
-        // One that cannot be finalized is aborted; after a failed end there is nothing left to end.
+        // A communicator that cannot be finalized is aborted. After a failed destroy there is nothing left to end.
         if let Err(error) = self.finalize(comm) {
             self.context.fail(error);
             self.abort();
@@ -212,10 +213,10 @@ pub(super) fn check(
     if code == status::SUCCESS {
         return Ok(());
     }
-    // SAFETY: the function gives a constant text for any status.
+    // SAFETY: the function returns a constant text for any status.
     let mut reason = unsafe { text((nccl.ncclGetErrorString)(code)) };
     if let Some(last) = nccl.ncclGetLastError {
-        // SAFETY: the function takes no communicator, and gives a text that stays until the next failure of the thread.
+        // SAFETY: the function accepts null, and its text stays valid until the next failure of this thread.
         let detail = unsafe { text(last(std::ptr::null_mut())) };
         if !detail.is_empty() {
             reason += &format!(": {detail}");

@@ -1,7 +1,7 @@
-//! Where ranks of this process meet: each posts what the others need, and takes what they have posted.
+//! Where the ranks of this process meet: each posts what the others need, and takes what they posted.
 //!
-//! A failure ends the group: from then on no meeting that leads to reads begins, and the rank that failed waits for the
-//! reads that have begun ([`readings`](super::readings)) before its caller may free the memory that it had posted.
+//! A failure ends the group. From then on no rank begins to read. The rank that failed waits for the reads that have
+//! begun ([`readings`](super::readings)), because its caller may then free the memory that it had posted.
 
 use super::{
     meeting::{Key, Post},
@@ -39,13 +39,13 @@ struct Meeting {
     taken: usize,
 }
 
-/// How often a waiting rank looks for an abort.
+/// How often a waiting rank checks for an abort.
 const NAP: Duration = Duration::from_millis(20);
-/// How often a rank that failed looks whether the others still read.
+/// How often a rank that failed checks whether the others still read.
 const GLANCE: Duration = Duration::from_millis(1);
 
 impl Group {
-    /// A group that nobody has come to.
+    /// A group that no rank has joined yet.
     pub(super) fn new(join: &Join) -> Group {
         let (state, change) = Default::default();
         Group {
@@ -56,7 +56,7 @@ impl Group {
         }
     }
 
-    /// Posts for the others.
+    /// Posts this rank's part of a meeting.
     pub(super) fn post(&self, key: Key, rank: usize, post: Post) {
         lock(&self.state)
             .meetings
@@ -67,7 +67,8 @@ impl Group {
         self.change.notify_all();
     }
 
-    /// Waits for the posts of all who meet, and gives them in the order of ranks (of a message: sender, receiver).
+    /// Waits until every rank of the meeting has posted, and returns the posts in rank order (for a message: sender,
+    /// then receiver).
     pub(super) fn collect(&self, key: Key, join: &Join, operation: &str) -> Result<Vec<Post>> {
         let ranks = key.ranks(self.members.len());
         let start = Instant::now();
@@ -95,18 +96,18 @@ impl Group {
             .0
     }
 
-    /// Says that `rank` will take posts and read what they name.
+    /// Announces that `rank` will take posts and read the memory that they name.
     pub(super) fn begin_reading(&self, rank: usize) -> Reading {
         lock(&self.state).readings.begin(rank)
     }
 
-    /// Says that no read of this reading is queued any more; those that are, have run behind `end`.
+    /// Announces that `reading` queues no further read. The reads that it queued have run once `end` has passed.
     pub(super) fn end_reading(&self, reading: Reading, end: Option<Arc<Point>>) {
         lock(&self.state).readings.end(reading, end);
         self.change.notify_all();
     }
 
-    /// Waits until nobody reads any more, but no longer than `patience`; for a group that has failed.
+    /// Waits until no rank reads any more, but no longer than `patience`; for a group that has failed.
     pub(super) fn await_readings(&self, patience: Duration) {
         let start = Instant::now();
         let mut state = lock(&self.state);
@@ -132,7 +133,7 @@ impl Group {
                 self.members[gone],
                 format!("it left {} while others waited for it there", self.label),
             );
-            // The job ends because of that rank, whose own account of what happened may still be on its way.
+            // That rank ends the job; its own error may still be on its way here.
             join.abort.raise(rank, reason.clone());
             return Err(Error::Aborted { rank, reason });
         }
@@ -149,7 +150,7 @@ impl Group {
         })
     }
 
-    /// Ends the group for everybody; the first reason stays, and is given back.
+    /// Ends the group for every rank. The first error stays and is returned.
     pub(super) fn fail(&self, error: Error) -> Error {
         self.fail_locked(&mut lock(&self.state), error)
     }
@@ -159,7 +160,7 @@ impl Group {
         state.failed.get_or_insert(error).clone()
     }
 
-    /// That ranks made different calls.
+    /// The error for ranks that made different calls.
     pub(super) fn mismatch(&self, key: Key, calls: &[Collective]) -> Error {
         let ranks = key.ranks(self.members.len());
         let size = self.members.len();
@@ -183,7 +184,7 @@ impl Group {
         }
     }
 
-    /// A rank will not come any more.
+    /// Records that a rank will not take part any more.
     pub(super) fn leave(&self, rank: usize) {
         lock(&self.state).left.insert(rank);
         self.change.notify_all();
@@ -198,8 +199,8 @@ impl GroupState {
         ranks.iter().copied().filter(absent).collect()
     }
 
-    // The posts, once all are there. The last rank to take them clears up. After a failure no reads begin, because the
-    // memory that was posted may be gone; those that were made are still told of.
+    // The posts, once all are there. The last rank to take them removes the meeting. After a failure no read may begin,
+    // because the posted memory may be freed; meetings that follow reads still take place.
     fn take(&mut self, key: Key, ranks: &[usize]) -> Option<Vec<Post>> {
         if self.failed.is_some() && !key.is_read() {
             return None;

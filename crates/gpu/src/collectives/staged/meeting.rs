@@ -1,13 +1,13 @@
-//! What ranks meet for, and what each brings.
+//! What ranks meet for, and what each of them posts.
 
 use crate::event::Point;
 use hal::Collective;
 use std::sync::Arc;
 
-/// Which meeting.
+/// Identifies a meeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
-    /// The first one.
+    /// Of all ranks, when they join.
     Join,
     /// Of all ranks, before they read.
     Collective { sequence: u64 },
@@ -60,21 +60,21 @@ impl Key {
     }
 }
 
-/// What a rank tells the others.
+/// What a rank posts for the others.
 #[derive(Clone, Debug)]
 pub(super) struct Post {
-    /// Its call, once it has come with one.
+    /// Its call, unless the meeting has none.
     pub(super) call: Option<Collective>,
-    /// Behind this its buffers may be read, or have been read by it.
+    /// The point behind which its buffers may be read, or behind which it has finished reading.
     pub(super) ready: Option<Arc<Point>>,
     /// The vendor's number of its device.
     pub(super) ordinal: usize,
-    /// Its elements, where the host reduces.
+    /// Its elements, where the host does the reduction.
     pub(super) bytes: Option<Arc<Vec<u8>>>,
 }
 
 impl Post {
-    /// That the rank is there.
+    /// A post that only says that the rank is present.
     pub(super) fn presence() -> Post {
         Post {
             call: None,

@@ -1,10 +1,11 @@
 //! Collectives between ranks of this process by device copies and kernels.
 //!
-//! The host brings the ranks together and the streams do the work: each rank tells the others its call and an event
-//! behind which its buffers are ready ([`mod@group`], [`meeting`]), reads what it needs of theirs ([`reads`]), and goes on once all have
-//! read. So a call takes two meetings of the host; on a communication stream that is the stream's own thread, and the
-//! caller goes on. Sums go through the ranks in order, in the accumulator of the type. What no kernel reduces (largest,
-//! smallest, integers) is reduced by the host ([`on_host`]): these are small.
+//! The host brings the ranks together, and the streams do the work. Each rank posts its call and an event behind which
+//! its buffers are ready ([`mod@group`], [`meeting`]). It then reads what it needs of the others' buffers ([`reads`]),
+//! and continues once every rank has read. So each call takes two meetings on the host. On a communication stream the
+//! stream's own thread attends them, and the caller continues at once. Sums add the ranks in order, in the accumulator
+//! of the type. The host itself does the reductions that no kernel offers ([`on_host`]): maxima, minima and integers,
+//! which are small.
 
 mod group;
 mod meeting;
@@ -40,7 +41,7 @@ pub(super) fn create_id() -> Vec<u8> {
     .concat()
 }
 
-// Groups that some rank is in. The last one to leave takes the group with it.
+// Groups that have members. A group ends when its last member leaves.
 static GROUPS: Mutex<Vec<(Vec<u8>, Weak<Group>)>> = Mutex::new(Vec::new());
 
 fn group(id: &[u8], join: &Join) -> Result<Arc<Group>> {
@@ -67,7 +68,7 @@ fn group(id: &[u8], join: &Join) -> Result<Arc<Group>> {
     Ok(group)
 }
 
-/// One rank in its group; calls that are queued keep it.
+/// One rank's membership of a group; queued calls keep it alive.
 #[derive(Debug)]
 struct Member {
     group: Arc<Group>,
@@ -85,7 +86,7 @@ impl Drop for Member {
 /// Joins a group.
 ///
 /// # Errors
-/// [`Error::Timeout`] naming the ranks that did not come; [`Error::Aborted`].
+/// [`Error::Timeout`] naming the ranks that did not join; [`Error::Aborted`].
 pub(super) fn join(
     context: &Arc<Context>,
     module: &Arc<Module>,
@@ -115,7 +116,7 @@ struct StagedCommunicator {
     counters: RefCell<Counters>,
 }
 
-/// Numbers of the calls so far: calls find each other by them.
+/// Counts the calls made so far: ranks match calls by their numbers.
 #[derive(Debug, Default)]
 struct Counters {
     collectives: u64,
@@ -144,8 +145,8 @@ impl Counters {
     }
 }
 
-// SAFETY: rank and size are those of the group; a call touches the buffers of the ranks that have posted them, and ends
-// on each rank's stream only after all have read.
+// SAFETY: rank and size are those of the group. A call accesses only posted buffers, and ends on each rank's stream
+// only after every rank has read.
 unsafe impl Communicator for StagedCommunicator {
     fn rank(&self) -> usize {
         self.member.join.rank

@@ -1,11 +1,11 @@
-//! Reductions that no kernel does, by the host: the largest, the smallest, and sums of integers.
+//! Reductions that the host does because no kernel offers them: maxima, minima, and sums of integers.
 
 use super::{meeting::Post, reads::by_kernels};
 use crate::stream::Core;
 use hal::{Collective, DType, RawSlice, ReduceOp, Result};
 use half::{bf16, f16};
 
-/// This rank's addends, brought to the host; `None` where kernels reduce or nothing is reduced.
+/// Copies this rank's addends to the host; `None` where kernels do the reduction or the call has none.
 ///
 /// # Safety
 /// The call's buffers are live.
@@ -19,7 +19,7 @@ pub(super) unsafe fn given(core: &Core, call: &Collective) -> Result<Option<Vec<
     Ok(Some(bytes))
 }
 
-/// Where this rank's result goes, if the host reduces.
+/// Where this rank's result goes, if the host does the reduction.
 pub(super) fn result(call: &Collective) -> Option<RawSlice> {
     reduced(call)?;
     match call {
@@ -37,7 +37,7 @@ fn reduced(call: &Collective) -> Option<(RawSlice, ReduceOp)> {
     }
 }
 
-/// The reduction of what all ranks have posted, of the part that is this rank's.
+/// Reduces this rank's part of what all ranks have posted.
 pub(super) fn reduce(call: &Collective, posts: &[Post], rank: usize) -> Vec<u8> {
     let Some((buffer, op)) = reduced(call) else {
         return Vec::new();
@@ -89,7 +89,7 @@ fn each<T: bytemuck::Pod>(into: &mut [u8], from: &[u8], combine: impl Fn(T, T) -
 fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
     match op {
         ReduceOp::Sum => a + b,
-        // A NaN of any rank must be seen by all.
+        // Every rank must see a NaN of any rank.
         _ if a.is_nan() || b.is_nan() => f64::NAN,
         ReduceOp::Max => a.max(b),
         ReduceOp::Min => a.min(b),

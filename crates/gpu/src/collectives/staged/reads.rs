@@ -1,4 +1,4 @@
-//! What a rank reads of the others' buffers, and what it writes once all have read.
+//! What a rank reads of the others' buffers, and what it writes once every rank has read.
 
 use super::{
     Member,
@@ -8,25 +8,25 @@ use super::{
 use crate::{kernels::Module, stream::Core, table::Address};
 use hal::{Collective, Counts, Kernel, RawSlice, ReduceOp, Result, kernel};
 
-/// Reads for the calls of one run, in the stream's scratch memory where they cannot go to their place at once.
+/// Queues the reads of one run. What cannot go to its place yet goes to the stream's scratch memory.
 pub(super) struct Reads<'a> {
     core: &'a Core,
     member: &'a Member,
     scratch: Address,
 }
 
-/// What is left to do once everybody has read.
+/// What is left to do once every rank has read.
 #[derive(Debug)]
 pub(super) enum Finish {
-    /// Put a sum in its place, in the elements' own type.
+    /// Store a sum in its place, in the type of the elements.
     Store { sum: RawSlice, out: RawSlice },
-    /// Put what the host reduced in its place.
+    /// Copy the host's result to its place.
     Upload { bytes: Vec<u8>, out: RawSlice },
 }
 
 const ALIGNMENT: usize = 256;
 
-// Scratch for a sum, and for a copy of one addend that lies on another device.
+// Scratch for a sum, and for a copy of an addend from another device.
 fn scratch_bytes(call: &Collective) -> usize {
     let sum = |len: usize, of: &RawSlice| {
         2 * (len * of.dtype.accumulator().bytes()).next_multiple_of(ALIGNMENT)
@@ -56,7 +56,7 @@ impl<'a> Reads<'a> {
     /// Queues the reads of one call.
     ///
     /// # Safety
-    /// `posts` are those of all who meet for `call`, which agree; the stream waits for their buffers.
+    /// `posts` are those of every rank in `call`'s meeting, and agree; the stream waits for their buffers.
     pub(super) unsafe fn read(
         &mut self,
         call: &Collective,
@@ -167,10 +167,10 @@ impl<'a> Reads<'a> {
 }
 
 impl Finish {
-    /// Queues the writing.
+    /// Queues the write.
     ///
     /// # Safety
-    /// The stream waits for all who read the place.
+    /// The stream waits for every rank that reads the destination.
     pub(super) unsafe fn write(&self, core: &Core, module: &Module) -> Result<()> {
         match self {
             // SAFETY: passed on from the caller, as in all arms; lengths are those of the call.
@@ -210,7 +210,7 @@ fn in_place(call: &Collective) -> Option<RawSlice> {
     }
 }
 
-/// What the rank gives, where that is not what it gets.
+/// The send buffer of a call that has one besides its receive buffer.
 pub(super) fn given(call: &Collective) -> Option<RawSlice> {
     match call {
         Collective::ReduceScatter { send, .. }
@@ -220,7 +220,7 @@ pub(super) fn given(call: &Collective) -> Option<RawSlice> {
     }
 }
 
-/// Whether kernels reduce it: sums of floats.
+/// Whether kernels do the reduction: they do for sums of floats.
 pub(super) fn by_kernels(buffer: &RawSlice, op: ReduceOp) -> bool {
     op == ReduceOp::Sum && buffer.dtype.is_float()
 }

@@ -1,4 +1,4 @@
-//! One call: meet, read, meet again, and let the stream go on.
+//! One call: meet, read, meet again, and let the stream continue.
 
 use super::{
     Member,
@@ -22,7 +22,7 @@ impl Run {
         Run { member, calls }
     }
 
-    /// Tells the others that this rank's stream had failed before; gives the error back.
+    /// Tells the other ranks that this rank's stream had failed before, and returns the error.
     pub(super) fn refuse(&self, error: Error) -> Error {
         let Member { group, join, .. } = &*self.member;
         let reason = format!("its stream had failed before: {error}");
@@ -33,15 +33,16 @@ impl Run {
         error
     }
 
-    /// Queues everything on the stream, once the others have come.
+    /// Queues the whole run on the stream, once the other ranks have posted.
     ///
-    /// A failure comes back once nobody reads this rank's buffers any more: they may be freed then.
+    /// A failure is returned only after every rank has stopped reading this rank's buffers, which may then be freed, or
+    /// after the group's timeout.
     ///
     /// # Safety
     /// As for [`hal::Communicator::run`].
     ///
     /// # Errors
-    /// [`Error::Mismatch`], [`Error::Timeout`], [`Error::Aborted`], [`Error::Vendor`]; any ends the group.
+    /// [`Error::Mismatch`], [`Error::Timeout`], [`Error::Aborted`], [`Error::Vendor`]; each of them ends the group.
     pub(super) unsafe fn execute(&self, core: &Core) -> Result<()> {
         let Member { group, join, .. } = &*self.member;
         let reading = group.begin_reading(join.rank);
@@ -60,7 +61,7 @@ impl Run {
 
     // Safety: as for `execute`.
     unsafe fn announce_and_read(&self, core: &Core) -> Result<Vec<Finish>> {
-        // All are announced before any is waited for: they progress together.
+        // We post every call before we wait for any: they progress together.
         let ready = self.mark(core)?;
         for (key, call) in &self.calls {
             // SAFETY: the caller vouches for the buffers.
@@ -94,7 +95,7 @@ impl Run {
         for (key, call) in &self.calls {
             self.delayed(core, key.read(), call)?;
         }
-        // SAFETY: everybody has read, in the order of the streams, so the results may be written.
+        // SAFETY: every rank has read, in stream order, so the results may be written.
         finishes
             .iter()
             .try_for_each(|finish| unsafe { finish.write(core, &self.member.module) })
@@ -123,13 +124,13 @@ impl Run {
             {
                 return Err(self.member.group.mismatch(*key, &calls));
             }
-            // SAFETY: all have announced the same call, and the stream has been told to wait for their buffers.
+            // SAFETY: every rank has posted the same call, and the stream waits for their buffers.
             finishes.extend(unsafe { reads.read(call, &posts) }?);
         }
         Ok(finishes)
     }
 
-    // Everybody's posts; the stream goes on behind their events.
+    // The posts of all ranks. The stream waits for their events.
     fn delayed(&self, core: &Core, key: Key, call: &Collective) -> Result<Vec<Post>> {
         let posts = self
             .member

@@ -1,8 +1,8 @@
-//! Products that end with a bias and GELU, by the libraries that can do so.
+//! GEMMs that end with a bias and GELU, run by cuBLASLt and hipBLASLt.
 //!
 //! Which of them the library takes is asked before anything is queued ([`FusedMatmuls::takes`]); what it does not take
-//! is done by kernels after the product. [`shape`] is what decides, [`plan`] what the library is told, [`object`] what it
-//! gives out.
+//! is done by kernels after the product. [`shape`] is what decides, [`plan`] what the library is told, [`object`] what
+//! it gives out.
 
 mod object;
 mod plan;
@@ -27,7 +27,7 @@ use std::{
 /// Bytes of workspace that an algorithm may use: what NVIDIA advises for its largest devices.
 const WORKSPACE_BYTES: usize = 32 << 20;
 
-/// One device's products with an epilogue.
+/// One device's GEMMs with an epilogue.
 #[derive(Debug)]
 pub(super) struct FusedMatmuls {
     context: Arc<Context>,
@@ -36,7 +36,7 @@ pub(super) struct FusedMatmuls {
 
 #[derive(Debug, Default)]
 struct CachedPlans {
-    // `None` for what the library does not take.
+    // `None` for a shape that the library does not support.
     plans: HashMap<Shape, Option<MatmulPlan>>,
     handle: Option<Object>,
 }
@@ -49,7 +49,7 @@ impl FusedMatmuls {
         }
     }
 
-    /// Whether the library takes the product with its epilogue.
+    /// Whether the library supports the GEMM with its epilogue.
     ///
     /// # Errors
     /// [`Error::Vendor`] when it does not answer; [`Error::Invalid`] for a size beyond its 32 bits.
@@ -64,7 +64,7 @@ impl FusedMatmuls {
             .map(|taken| taken.is_some())
     }
 
-    /// Queues the product with its epilogue.
+    /// Queues the GEMM with its epilogue.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for one that [`takes`](FusedMatmuls::takes) refuses; [`Error::OutOfMemory`] of the
@@ -102,7 +102,7 @@ impl FusedMatmuls {
         queued.ok_or_else(refused)
     }
 
-    // Goes on with the shape's plan, if the library has one.
+    // Calls `work` with the shape's plan, if the library has one.
     fn with_plan<T>(
         &self,
         lt: &Lt,
@@ -136,7 +136,7 @@ impl FusedMatmuls {
     }
 }
 
-// The product in the library's terms, unless it is one that no library takes.
+// The GEMM in the library's terms, unless no library supports it.
 fn described(gemm: &Gemm) -> Result<Option<(Shape, ColumnMajor)>> {
     if gemm.epilogue == Epilogue::None || gemm.k == 0 {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Objects that the library gives out.
+//! Objects that the library creates.
 
 use crate::{
     context::Context,
@@ -6,10 +6,10 @@ use crate::{
 };
 use std::{fmt, sync::Arc};
 
-/// An object of the library, ended when dropped.
+/// An object of the library, destroyed when dropped.
 pub(super) struct Object {
     context: Arc<Context>,
-    // A number, because the library's pointer is only ever handed back to it.
+    // A number, because we only ever pass the library's pointer back to it.
     handle: usize,
     destroy: Named<Destroy>,
 }
@@ -24,7 +24,7 @@ pub(super) fn handle(context: &Arc<Context>, lt: &Lt) -> Outcome<Object> {
 }
 
 impl Object {
-    /// What `make` writes.
+    /// The object that `make` writes.
     pub(super) fn made(
         context: &Arc<Context>,
         lt: &Lt,
@@ -53,7 +53,7 @@ impl Drop for Object {
             return;
         };
         self.context.release(|_| {
-            // SAFETY: the object is live and in no other hands; queued work does not need it.
+            // SAFETY: the object is live, and nothing else holds it; queued work does not need it.
             let destroyed = unsafe { (self.destroy.function)(self.handle()) };
             lt.check(self.destroy.name, destroyed)
         });

@@ -1,4 +1,4 @@
-//! A product with an epilogue, as the library is told it, and the algorithm that the library chose.
+//! A GEMM with an epilogue, described to the library, and the algorithm that the library chose for it.
 
 use super::{
     WORKSPACE_BYTES,
@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-/// Descriptions of the product and of A, B and C, and an algorithm.
+/// Descriptions of the GEMM and of A, B and C, and an algorithm.
 #[derive(Debug)]
 pub(super) struct MatmulPlan {
     product: Object,
@@ -26,10 +26,10 @@ pub(super) struct MatmulPlan {
     found: Found,
 }
 
-/// The result of a search: an algorithm first, its status further on. Larger than that of either library.
+/// The result of a search: an algorithm first, its status further on. Larger than either library's result.
 type Found = [u64; 32];
 
-/// The library's way to a product of that shape, if it has one.
+/// The library's plan for a GEMM of that shape, if it has one.
 pub(super) fn make(
     context: &Arc<Context>,
     lt: &Lt,
@@ -111,7 +111,7 @@ fn product(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
         values.epilogue,
         shape.epilogue(),
     )?;
-    // The search reads alignments off these addresses, and nothing at them.
+    // The search takes alignments from these addresses, and reads nothing there.
     let somewhere = ALIGNMENT as Address;
     if shape.has_bias() {
         self::set(
@@ -207,7 +207,7 @@ fn set<T: Copy>(
     attribute: c_int,
     value: T,
 ) -> Outcome<()> {
-    // SAFETY: the object is live; the function copies a value of this type, as the attribute's documentation has it.
+    // SAFETY: the object is live; the function copies a value of the type that the attribute documents.
     let status = unsafe {
         (set.function)(
             object.handle(),
@@ -220,10 +220,10 @@ fn set<T: Copy>(
 }
 
 impl MatmulPlan {
-    /// Queues the product.
+    /// Queues the GEMM.
     ///
     /// # Safety
-    /// The product has the plan's shape and epilogue; its matrices and those of the epilogue are live until it has run;
+    /// The GEMM has the plan's shape and epilogue; its matrices and those of the epilogue are live until it has run;
     /// the workspace is used by this stream alone; the plan is used by one thread at a time.
     pub(super) unsafe fn run(
         &self,
@@ -250,8 +250,8 @@ impl MatmulPlan {
         let [layout_a, layout_b, layout_c] = self.matrices.each_ref().map(Object::handle);
         let (alpha, beta) = (product.alpha as f32, product.beta as f32);
         let multiply = lt.functions.multiply;
-        // SAFETY: all objects are live, and the algorithm is the one that was found for them; the scales are read before
-        // the call returns; the caller vouches for the rest.
+        // SAFETY: all objects are live, and the algorithm is the one that was found for them; the scales are read
+        // before the call returns; the caller vouches for the rest.
         let status = unsafe {
             (multiply.function)(
                 handle.handle(),

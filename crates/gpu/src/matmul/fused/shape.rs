@@ -1,14 +1,14 @@
-//! What an algorithm for a product with an epilogue depends on.
+//! The properties of a GEMM with an epilogue that its algorithm depends on.
 
 use crate::table::{Address, ColumnMajor, EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, Lt};
 use hal::{DType, Epilogue};
 
-/// Bytes to which everything must be aligned; algorithms are asked for that take no less.
+/// Bytes that every address must be aligned to. We ask for algorithms that rely on no more.
 pub(super) const ALIGNMENT: usize = 16;
-/// What the leading dimension of GELU's input must be a multiple of, says cuBLASLt's header.
+/// The leading dimension of GELU's input must be a multiple of this, according to cuBLASLt's header.
 const SUM_LEADING: i32 = 8;
 
-/// The shape of a product with an epilogue.
+/// The shape of a GEMM with an epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     transposed: [bool; 2],
@@ -19,7 +19,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The shape, unless no library takes the product: by its types, by where something lies, or as one of a batch.
+    /// The shape, or `None` if no library supports the GEMM: because of its types, an address, or a batch.
     pub(super) fn of(product: &ColumnMajor, epilogue: &Epilogue) -> Option<Shape> {
         let [bias, sum] = addresses(epilogue);
         let number = match (bias, sum) {
@@ -43,7 +43,7 @@ impl Shape {
         })
     }
 
-    /// Whether A and B are taken transposed.
+    /// Whether A and B are transposed.
     pub(super) fn transposed(&self) -> [bool; 2] {
         self.transposed
     }
@@ -63,7 +63,7 @@ impl Shape {
         self.types[0]
     }
 
-    /// Type of C, and of all that the epilogue takes.
+    /// Type of C and of the epilogue's operands.
     pub(super) fn output(&self) -> DType {
         self.types[1]
     }
@@ -73,18 +73,18 @@ impl Shape {
         self.epilogue != EPILOGUE_GELU
     }
 
-    /// Whether what goes into GELU is stored.
+    /// Whether the input of GELU is stored.
     pub(super) fn has_sum(&self) -> bool {
         self.epilogue != EPILOGUE_BIAS
     }
 
-    /// The library's number of the epilogue.
+    /// The library's number for the epilogue.
     pub(super) fn epilogue(&self) -> u32 {
         self.epilogue
     }
 }
 
-/// Addresses of the bias and of what goes into GELU.
+/// Addresses of the bias and of the stored input of GELU.
 pub(super) fn addresses(epilogue: &Epilogue) -> [Option<Address>; 2] {
     match epilogue {
         Epilogue::None => [None, None],

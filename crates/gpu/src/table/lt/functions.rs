@@ -3,13 +3,13 @@
 use crate::table::{Opaque, Status, functions::functions};
 use std::ffi::{c_int, c_void};
 
-/// Ends an object.
+/// Destroys an object.
 pub type Destroy = unsafe extern "C" fn(Opaque) -> Status;
-/// Sets an attribute: its number, its value's address and size.
+/// Sets an attribute: number, address and size of the value.
 pub type Set = unsafe extern "C" fn(Opaque, c_int, *const c_void, usize) -> Status;
 
 functions! {
-    /// The functions of a library for products with an epilogue.
+    /// The functions of a library for GEMMs with an epilogue.
     pub struct LtFunctions, named by LtNames;
     fn create(handle: *mut Opaque);
     fn destroy(handle: Opaque);

@@ -1,8 +1,8 @@
-//! The libraries that end a product with a bias and GELU.
+//! The libraries that end a GEMM with a bias and GELU.
 //!
-//! cuBLASLt and hipBLASLt match call for call, but for numbers and for the layout of one result, so one table serves
-//! both. A product is described by objects of the library; the library is asked once for an algorithm, and each run
-//! names that.
+//! cuBLASLt and hipBLASLt match call for call, except for numbers and the layout of one result, so one table serves
+//! both. Objects of the library describe a GEMM. We ask the library once for an algorithm, and pass that algorithm to
+//! each run.
 
 mod functions;
 
@@ -15,39 +15,39 @@ use std::ffi::c_int;
 /// The numbers in which the libraries differ.
 #[derive(Clone, Copy, Debug)]
 pub struct LtValues {
-    /// A factor as it is stored, and its transpose.
+    /// The factor as stored, and its transpose.
     pub operations: [c_int; 2],
     /// Sums in f32.
     pub compute_f32: c_int,
-    /// The statuses by which a search says that the library has nothing for a product.
+    /// The statuses of a search that found nothing for a GEMM.
     pub refusals: &'static [Status],
-    /// Attributes of a product: whether A and B are transposed.
+    /// Attributes of a GEMM: whether A and B are transposed.
     pub transposed: [c_int; 2],
-    /// Attribute of a product: its epilogue.
+    /// Attribute of a GEMM: its epilogue.
     pub epilogue: c_int,
-    /// Attribute of a product: the bias's address.
+    /// Attribute of a GEMM: the bias's address.
     pub bias: c_int,
-    /// Attribute of a product: the bias's element type.
+    /// Attribute of a GEMM: the bias's element type.
     pub bias_type: c_int,
-    /// Attribute of a product: the address to store the input of GELU at.
+    /// Attribute of a GEMM: the address to store the input of GELU at.
     pub sum: c_int,
-    /// Attribute of a product: the leading dimension of that input.
+    /// Attribute of a GEMM: the leading dimension of that input.
     pub sum_leading: c_int,
-    /// The wish for alignments of A, B, C and D in bytes, where it can be told.
+    /// Preferences for the alignments of A, B, C and D in bytes, where the library has them.
     pub alignments: Option<[c_int; 4]>,
-    /// The wish for how parts of a sum are added up, and the value for: in the type of the sums.
+    /// The preference for how parts of a sum are added, and its value for "in the type of the sums".
     pub reduction: Option<(c_int, u32)>,
-    /// Byte of an algorithm's status in the result of a search.
+    /// Offset in bytes of an algorithm's status in the result of a search.
     pub status_offset: usize,
 }
 
-/// The wish for the most bytes of workspace, in both libraries.
+/// The preference for the most bytes of workspace, in both libraries.
 pub const MAX_WORKSPACE: c_int = 1;
 /// The epilogue that adds a bias, in both libraries.
 pub const EPILOGUE_BIAS: u32 = 4;
-/// GELU, with what goes into it stored.
+/// The epilogue that applies GELU and stores its input.
 pub const EPILOGUE_GELU: u32 = 160;
-/// A bias and GELU, with what goes into it stored.
+/// The epilogue that adds a bias, applies GELU and stores the input of GELU.
 pub const EPILOGUE_GELU_BIAS: u32 = 164;
 
 /// One vendor's library.
@@ -79,7 +79,7 @@ impl Lt {
         }
     }
 
-    /// A type's number; both libraries have the vendors' common ones. `None` for a type without epilogues.
+    /// A type's number, which is the same in both libraries. `None` for a type without epilogues.
     pub fn data_type(dtype: DType) -> Option<c_int> {
         match dtype {
             DType::F32 => Some(0),

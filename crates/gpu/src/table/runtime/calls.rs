@@ -16,15 +16,15 @@ use std::{
 
 /// The driver or runtime of one vendor.
 ///
-/// Except for [`bind`](VendorCalls::bind) and the calls before it, every call acts on the context that the calling thread
-/// is bound to.
+/// Except for [`bind`](VendorCalls::bind) and the calls before it, every call acts on the context that the calling
+/// thread is bound to.
 pub trait Runtime: VendorCalls {
     /// Initialises the library, before any other call.
     fn initialise(&self) -> Outcome<()> {
         call!(self.table(), initialise(0))
     }
 
-    /// Whose runtime it is.
+    /// The vendor.
     fn vendor(&self) -> VendorId {
         self.table().values.vendor
     }
@@ -42,7 +42,7 @@ pub trait Runtime: VendorCalls {
         Ok(format!("{} {major}.{minor}", self.table().values.library))
     }
 
-    /// Devices that the process sees.
+    /// Number of devices that the process sees.
     fn device_count(&self) -> Outcome<usize> {
         let mut count = 0;
         let (name, status) = status!(self.table(), device_count(&mut count));
@@ -53,7 +53,7 @@ pub trait Runtime: VendorCalls {
         Ok(count.max(0) as usize)
     }
 
-    /// What a device is.
+    /// The properties of a device.
     fn properties(&self, device: c_int) -> Outcome<Properties> {
         let values = self.table().values;
         let attribute = |attribute| {
@@ -89,14 +89,14 @@ pub trait Runtime: VendorCalls {
         Ok((free, total))
     }
 
-    /// Reserves device memory.
+    /// Allocates device memory.
     fn allocate(&self, bytes: usize) -> Outcome<Address> {
         let mut address = 0;
         call!(self.table(), allocate(&mut address, bytes))?;
         Ok(address)
     }
 
-    /// Reserves host memory that the device copies from and to at full speed.
+    /// Allocates host memory that the device copies to and from at full speed.
     fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8> {
         let mut pointer = null_mut();
         call!(
@@ -114,7 +114,7 @@ pub trait Runtime: VendorCalls {
         call!(self.table(), free_pinned(pointer.cast()))
     }
 
-    /// Makes a stream; an urgent one goes before others where both have work.
+    /// Makes a stream. An urgent stream runs before others where both have work.
     fn create_stream(&self, urgent: bool) -> Outcome<Handle> {
         let (mut least, mut greatest, mut stream) = (0, 0, null_mut());
         call!(self.table(), stream_priorities(&mut least, &mut greatest))?;
@@ -126,7 +126,7 @@ pub trait Runtime: VendorCalls {
         Ok(stream.addr())
     }
 
-    /// Ends a stream once its work has run; does not wait.
+    /// Destroys a stream once its work has run; does not wait.
     ///
     /// # Safety
     /// The stream is live and not used again.
@@ -153,14 +153,14 @@ pub trait Runtime: VendorCalls {
         call!(self.table(), wait_event(opaque(stream), opaque(event), 0))
     }
 
-    /// Makes an event that keeps the time.
+    /// Makes an event that records the time.
     fn create_event(&self) -> Outcome<Handle> {
         let mut event = null_mut();
         call!(self.table(), create_event(&mut event, EVENT_DEFAULT))?;
         Ok(event.addr())
     }
 
-    /// Ends an event.
+    /// Destroys an event.
     ///
     /// # Safety
     /// The event is live and not used again.
@@ -168,7 +168,7 @@ pub trait Runtime: VendorCalls {
         call!(self.table(), destroy_event(opaque(event)))
     }
 
-    /// Marks the point that the stream has reached.
+    /// Records the event behind the stream's queued work.
     ///
     /// # Safety
     /// Both are live.
@@ -176,7 +176,7 @@ pub trait Runtime: VendorCalls {
         call!(self.table(), record_event(opaque(event), opaque(stream)))
     }
 
-    /// Whether the marked point has been passed.
+    /// Whether the event has passed.
     ///
     /// # Safety
     /// The event is live.
@@ -187,7 +187,7 @@ pub trait Runtime: VendorCalls {
         )
     }
 
-    /// Milliseconds between two events that were both passed; negative when `end` came first.
+    /// Milliseconds between two events that have both passed; negative when `end` passed first.
     ///
     /// # Safety
     /// Both are live.
@@ -231,10 +231,10 @@ pub trait Runtime: VendorCalls {
         Ok(function.addr())
     }
 
-    /// Queues a function that takes one structure by value.
+    /// Queues a function that takes one struct by value.
     ///
     /// # Safety
-    /// `arguments` holds the structure that the function takes, and what it points to is live until it has run.
+    /// `arguments` holds the struct that the function takes. The memory that it points to is live until it has run.
     unsafe fn launch(&self, launch: &KernelCall<'_>, stream: Handle) -> Outcome<()> {
         let mut parameters: [*mut c_void; 1] = [launch.arguments.as_ptr().cast_mut().cast()];
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (launch.grid, launch.block);
@@ -267,7 +267,7 @@ pub trait Runtime: VendorCalls {
         )
     }
 
-    /// Ends the recording and makes it executable.
+    /// Ends the recording and returns it as an executable graph.
     ///
     /// # Safety
     /// The stream is live and records.
@@ -288,7 +288,7 @@ pub trait Runtime: VendorCalls {
         call!(self.table(), launch_graph(opaque(graph), opaque(stream)))
     }
 
-    /// Ends a recording.
+    /// Destroys an executable graph.
     ///
     /// # Safety
     /// The graph is live, does not run, and is not used again.
@@ -299,7 +299,7 @@ pub trait Runtime: VendorCalls {
 
 impl<V: VendorCalls + ?Sized> Runtime for V {}
 
-// The outcome of a query. Work that has not run yet is no fault, and queries are too frequent to put it in words.
+// The outcome of a query. Unfinished work is no fault, and queries are too frequent to look up its text.
 fn ready(table: &RuntimeTable, (call, status): (&'static str, c_int)) -> Outcome<bool> {
     if status == NOT_READY {
         return Ok(false);

@@ -58,11 +58,11 @@ functions! {
 pub const OUT_OF_MEMORY: c_int = 2;
 /// The status for a machine without devices.
 pub const NO_DEVICE: c_int = 100;
-/// The status of a query whose work has not run yet.
+/// The status of a query whose work has not finished yet.
 pub const NOT_READY: c_int = 600;
 /// Flag of a stream that is not ordered with the default stream.
 pub const STREAM_NON_BLOCKING: c_uint = 1;
-/// Flag of an event that keeps the time.
+/// Flag of an event that records the time.
 pub const EVENT_DEFAULT: c_uint = 0;
 /// Flag of pinned memory that every context can use.
 pub const PINNED_PORTABLE: c_uint = 1;

@@ -1,7 +1,7 @@
 //! Driver calls: contexts, memory, streams, events, modules, graphs.
 //!
-//! [`VendorCalls`] are those in which CUDA and HIP differ, and what a vendor crate implements; [`Runtime`] adds the others
-//! to it, through [`RuntimeFunctions`].
+//! [`VendorCalls`] are those in which CUDA and HIP differ, and what a vendor crate implements; [`Runtime`] adds the
+//! others to it, through [`RuntimeFunctions`].
 
 mod calls;
 mod functions;
@@ -20,7 +20,7 @@ pub type Handle = usize;
 /// An address on the device.
 pub type Address = u64;
 
-/// What a device is, as far as launches and messages depend on it.
+/// The properties of a device that launches and messages depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// The marketing name.
@@ -29,11 +29,11 @@ pub struct Properties {
     pub architecture: String,
     /// Major and minor compute capability.
     pub capability: (u32, u32),
-    /// Threads that run in step.
+    /// Threads in a warp.
     pub warp: u32,
     /// Multiprocessors or compute units.
     pub multiprocessors: u32,
-    /// Shared memory that a block may have without asking for more.
+    /// Shared memory that a block may use without a request for more.
     pub shared_bytes_per_block: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What each vendor states of its driver or runtime, and the calls that differ between the two.
+//! What each vendor states about its driver or runtime, and the calls that differ between the two.
 
 use super::functions::RuntimeFunctions;
 use crate::table::{Address, Handle, Outcome, Statuses};
@@ -12,7 +12,7 @@ pub struct RuntimeValues {
     pub vendor: VendorId,
     /// The driver or runtime in words, as in `CUDA driver`.
     pub library: &'static str,
-    /// What the version number counts majors in, and what it counts minors in.
+    /// The weights of the major and of the minor version in the version number.
     pub version_units: [c_int; 2],
     /// Attribute of the major compute capability.
     pub capability_major: c_int,
@@ -22,11 +22,11 @@ pub struct RuntimeValues {
     pub warp: c_int,
     /// Attribute of the number of multiprocessors or compute units.
     pub multiprocessors: c_int,
-    /// Attribute of the shared memory that a block may have without asking for more.
+    /// Attribute of the shared memory that a block may use without a request for more.
     pub shared_bytes_per_block: c_int,
 }
 
-/// What the calls that both vendors have in common go through.
+/// The table behind the calls that both vendors have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeTable {
     pub(crate) functions: RuntimeFunctions,
@@ -66,10 +66,10 @@ pub unsafe trait VendorCalls: Send + Sync + fmt::Debug {
     /// The architecture of a device with this compute capability, as code objects name it.
     fn architecture(&self, device: c_int, capability: (u32, u32)) -> Outcome<String>;
 
-    /// Takes hold of a device's context, which all ranks of the process share.
+    /// Opens a device's context, which all ranks of the process share.
     fn open(&self, device: c_int) -> Outcome<Handle>;
 
-    /// Lets go of a device's context.
+    /// Closes a device's context.
     ///
     /// # Safety
     /// The context came from `open` of that device and is closed once; everything made in it is destroyed.
