@@ -82,7 +82,7 @@ bool Block::run_warp(uint32_t first) {
     return true;
 }
 
-// After each lane of a warp has run once: all must wait for the same, and go on if that is each other.
+// After each lane of a warp has run once: all must wait at the same point. If they wait for each other, they continue.
 bool Block::settle(uint32_t first, bool& settled) {
     State state = lanes_[first].state;
     for (uint32_t i = first; i < first + kernel_->warp; i++) {
@@ -96,7 +96,7 @@ bool Block::settle(uint32_t first, bool& settled) {
     return true;
 }
 
-// Lets all lanes go on if all have come to the barrier; nothing is left to do if all are done.
+// Lets all lanes continue if all have reached the barrier. If all are done, nothing is left to do.
 bool Block::pass_barrier() {
     for (LaneState& lane : lanes_) {
         if (lane.state == lanes_[0].state) continue;

@@ -8,7 +8,7 @@
 
 namespace simt {
 
-// What a lane does, or waits for.
+// Whether a lane can run, and what it waits for if not.
 enum class State { Ready, AtWarp, AtBlock, Done };
 
 struct LaneState {
@@ -23,13 +23,13 @@ class Block {
 public:
     ~Block();
 
-    // Runs the block at `place.block` to its end; false when its lanes do not meet where they should.
+    // Runs the block at `place.block` to its end. Returns false if its lanes do not meet where they should.
     bool run(const Kernel& kernel, const void* arguments, const Place& place);
 
     void meet_block() { leave(State::AtBlock); }
     const uint8_t* show(const void* value, size_t bytes);
 
-    // What the stack of the lane now running does from its start.
+    // The function at the start of the running lane's stack.
     void enter();
 
 private:

@@ -1,9 +1,9 @@
-// Switching stacks on x86-64, where the C library's own way asks the kernel for the signal mask each time.
+// Switches stacks on x86-64. The C library's functions would ask the kernel for the signal mask at each switch.
 #include "fiber.h"
 
 #if defined(__x86_64__)
 
-// Keeps rbx, rbp and r12 to r15 on the stack it leaves, as the System V calling convention asks of any function.
+// Saves rbx, rbp and r12 to r15 on the stack that it leaves, as the System V calling convention demands.
 asm(R"(
 .text
 .globl fascicle_simt_switch

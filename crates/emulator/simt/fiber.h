@@ -1,4 +1,4 @@
-// A stack that a function runs on and can leave at any point, to be entered again where it left.
+// A stack of its own for a function, which can leave it at any point and later continue there.
 #pragma once
 
 #include <stddef.h>
@@ -12,12 +12,12 @@ namespace simt {
 
 #if defined(__x86_64__)
 
-// A place to go on from: the stack's top, below which lie the registers that a call must keep.
+// A point to continue from: the top of the stack, which holds the registers that a call must preserve.
 struct Context {
     void* top;
 };
 
-// Leaves the place `from` and goes on at `to`.
+// Saves the current point in `from` and continues at `to`.
 void switch_context(Context& from, Context& to);
 
 // Makes `context` the start of `entry` on `stack`.

@@ -1,4 +1,4 @@
-// The library's interface: is there a kernel of that name, and run it.
+// The library's interface: looks a kernel up by name, and runs it.
 #include <map>
 #include <string>
 #include <utility>
@@ -14,7 +14,7 @@ namespace {
 
 enum Status { Ok = 0, NoSuchFunction = 1, InvalidLaunch = 2, LanesDiverged = 3 };
 
-// What a device gives a block without being asked for more.
+// Shared memory that a block may use without a request for more.
 constexpr unsigned SHARED_BYTES = 48 << 10;
 
 using Table = std::map<std::pair<std::string, uint32_t>, Kernel>;
@@ -48,7 +48,7 @@ bool run_in_a_loop(const Kernel& kernel, const void* arguments, const Place& at)
     return true;
 }
 
-// Shared memory begins each block full of NaN, so that a kernel that reads what it has not written shows.
+// Shared memory is full of NaN when a block starts, so that a kernel that reads what it has not written shows.
 bool run_one(const Kernel& kernel, const void* arguments, const Place& at, unsigned shared_bytes) {
     if (!kernel.meets) return run_in_a_loop(kernel, arguments, at);
     memset(at.shared, 0xff, shared_bytes);
@@ -91,7 +91,7 @@ extern "C" int fascicle_simt_launch(const char* function, const unsigned grid[3]
     return run_grid(*kernel, copy.data(), at, shared_bytes);
 }
 
-// Whether there is such a kernel, and the size of its argument.
+// Whether the kernel exists, and the size of its argument.
 extern "C" int fascicle_simt_has(const char* function, size_t* argument_bytes) {
     const Kernel* kernel = find(function, 32);
     if (kernel != nullptr && argument_bytes != nullptr) *argument_bytes = kernel->argument_bytes;

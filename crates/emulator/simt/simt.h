@@ -1,8 +1,7 @@
-// The host's meaning of the names in the kernels' `portable.h`: what a kernel may ask of the machine that runs it.
-// It is included before any kernel.
+// Defines the names of the kernels' `portable.h` for the host. It must be included before any kernel.
 //
-// A block's lanes run one after another on one thread of the host. A kernel that never meets other lanes is called in a
-// plain loop; a lane of any other kernel has a stack of its own, and leaves it where lanes meet (runtime.cpp).
+// A block's lanes run one after another on one thread of the host. A kernel whose lanes never meet is called in a plain
+// loop. In any other kernel, each lane has its own stack and switches to another lane where lanes meet (block.cpp).
 #pragma once
 
 #include <math.h>
@@ -17,7 +16,7 @@
 #define FASCICLE_INDEPENDENT(name, Params, threads) FASCICLE_SIMT_KERNEL(name, Params, threads, false)
 #define FASCICLE_COOPERATIVE(name, Params, threads) FASCICLE_SIMT_KERNEL(name, Params, threads, true)
 
-// A kernel is a function that enters itself in the table of kernels, under its name and the width of warps.
+// A kernel is a function that registers itself in the table of kernels, under its name and the width of warps.
 #define FASCICLE_SIMT_KERNEL(name, Params, threads, meets)                                           \
     static void name(const Params& p);                                                               \
     static const simt::Registration name##_entry(                                          \
@@ -31,7 +30,7 @@ struct Index {
     uint32_t x, y, z;
 };
 
-// Where the running lane stands, and its block's shared memory.
+// The running lane's indices, and its block's shared memory.
 struct Place {
     Index thread, block, block_size, grid_size;
     uint32_t linear;  // of the thread in the block
@@ -53,21 +52,21 @@ struct Registration {
     explicit Registration(const Kernel& kernel);
 };
 
-// Bytes that a lane can show the others of its warp at once.
+// Bytes that a lane can show to its warp at once.
 constexpr size_t SHOWN_BYTES = 64;
 
 extern __thread Place place __attribute__((tls_model("initial-exec")));
 
-// Waits until every lane of the block has come here.
+// Waits until every lane of the block has arrived here.
 void meet_block();
 
-// Shows `bytes` of `value` to the warp, waits until every lane has done so, and returns what all showed: lane i's bytes
-// begin at i * SHOWN_BYTES, and stay until this lane shows something twice more.
+// Shows `bytes` of `value` to the warp, waits until every lane has done so, and returns what all lanes showed. Lane i's
+// bytes begin at i * SHOWN_BYTES, and stay valid until this lane has shown something twice more.
 const uint8_t* show(const void* value, size_t bytes);
 
 }  // namespace simt
 
-// Only a file that is compiled for one width of warps has kernels in it.
+// Only a file that is compiled for one width of warps contains kernels.
 #if defined(FASCICLE_WARP)
 
 namespace fascicle {

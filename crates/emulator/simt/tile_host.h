@@ -1,4 +1,4 @@
-// Tiles on the host: each lane holds what it would hold on a device, and computes its elements of the sum.
+// Tiles on the host: each lane holds the elements that it would hold on a device, and computes its elements of the sum.
 #pragma once
 
 #include "tile.h"

@@ -37,7 +37,7 @@ static Outcome read_descriptor(Table<Object>& table, const void* handle, Object&
     return Outcome::Success;
 }
 
-// Changes a descriptor where its handle is one and `change` succeeds.
+// Changes a descriptor if its handle is valid and `change` succeeds.
 template <class Object, class Change>
 static Outcome change_descriptor(Table<Object>& table, const void* handle, Change change) {
     const auto found = table.find(handle);
@@ -52,7 +52,7 @@ static Outcome read_number(const void* value, std::size_t bytes, Number& number)
     return Outcome::Success;
 }
 
-// Reads a number of 32 bits and keeps what `translate` makes of it.
+// Reads a 32-bit number and stores its translation.
 template <class Kept, class Translate>
 static Outcome read_translated(const void* value, std::size_t bytes, Kept& kept, Translate translate) {
     std::int32_t number = 0;

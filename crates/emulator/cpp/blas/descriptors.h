@@ -1,4 +1,4 @@
-// What cublasLt and hipblasLt are told in pieces: operations, layouts and preferences, each set attribute by attribute.
+// The descriptors of cublasLt and hipblasLt: operations, layouts and preferences, each set attribute by attribute.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ struct Descriptor {
     bool a_transposed = false, b_transposed = false;
     std::uint32_t epilogue = 1;
     std::uint64_t bias = 0, aux = 0;
-    std::optional<Type> bias_type, aux_type;  // d's, where nothing is said
+    std::optional<Type> bias_type, aux_type;  // d's type by default
     std::int64_t aux_leading = 0;
 };
 
@@ -27,7 +27,7 @@ struct Layout {
     std::int64_t stride = 0;
 };
 
-// A `MatmulPreference`. Alignments are what the caller promises of a, b, c and d; HIP has no such promise.
+// A `MatmulPreference`. The caller promises the alignments of a, b, c and d; HIP has no such promise.
 struct Preference {
     std::uint64_t workspace = 0;
 #ifdef EMULATOR_HIP
@@ -37,7 +37,7 @@ struct Preference {
 #endif
 };
 
-// The vendors number attributes, operations and types differently. `Ignored` changes nothing here.
+// The vendors number attributes, operations and types differently. Here `Ignored` has no effect.
 enum class OperationAttribute { Unknown, ATransposed, BTransposed, Epilogue, Bias, BiasType, Aux, AuxType, AuxLeading, PointerMode };
 enum class LayoutAttribute { Unknown, Type, Order, Rows, Columns, Leading, Batch, Stride };
 enum class PreferenceAttribute { Unknown, Ignored, Workspace, AAlignment, BAlignment, CAlignment, DAlignment };
@@ -60,7 +60,7 @@ Outcome set_operation(const void* handle, OperationAttribute attribute, const vo
 Outcome set_layout(const void* handle, LayoutAttribute attribute, const void* value, std::size_t bytes, const Dialect& dialect);
 Outcome set_preference(const void* handle, PreferenceAttribute attribute, const void* value, std::size_t bytes);
 
-// The state of a descriptor now.
+// The current state of a descriptor.
 Outcome read_operation(const void* handle, Descriptor& operation);
 Outcome read_layout(const void* handle, Layout& layout);
 Outcome read_preference(const void* handle, Preference& preference);

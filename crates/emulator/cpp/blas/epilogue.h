@@ -1,4 +1,4 @@
-// What an epilogue does to one sum.
+// Applies an epilogue to one sum.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ inline float gelu_slope(float x) {
     return 0.5f * (1 + bent) + 0.5f * x * (1 - bent * bent) * gelu_scale * (1 + 3 * gelu_cubic * x * x);
 }
 
-// The sum through the curve; what went in is kept in `aux` where GELU has one.
+// Applies the curve to the sum. GELU stores its input in `aux` if it has one.
 template <class Element>
 float finish(const Epilogue& epilogue, float value, Element* aux) {
     switch (epilogue.curve) {

@@ -1,4 +1,4 @@
-// What cuBLAS and hipBLAS share: handles, the checks of a call, and its place in a stream.
+// Shared by cuBLAS and hipBLAS: handles, the checks of a call, and its place in a stream.
 #pragma once
 
 #include "../core/stream.h"
@@ -6,12 +6,12 @@
 
 namespace emulator {
 
-// How a call ended; each vendor has its own number for it.
+// The outcome of a call; each vendor has its own number for it.
 enum class Outcome { Success, NullHandle, NotInitialized, OutOfMemory, InvalidValue, InvalidEnum, NotSupported, ExecutionFailed };
 
 constexpr bool failed(Outcome outcome) { return outcome != Outcome::Success; }
 
-// Which of a vendor's two libraries a handle is of; neither takes the other's.
+// The vendor's library that a handle belongs to; neither accepts the other's handles.
 enum class Library { Plain, Light };
 
 struct Blas {
@@ -25,7 +25,7 @@ struct Blas {
 
 using BlasRef = std::shared_ptr<Blas>;
 
-// A batch of products; the strides count elements.
+// A batch of GEMMs; the strides count elements.
 struct Call {
     Product product;
     const void* alpha;
@@ -41,22 +41,22 @@ Outcome destroy_blas(void* handle, Library library = Library::Plain);
 Outcome find_blas(const void* handle, BlasRef& blas, Library library = Library::Plain);
 Outcome outcome_of(Status status);
 
-// Whether a handle is of the device that the thread works with.
+// Whether a handle belongs to the thread's current device.
 Outcome check_device_of(const BlasRef& blas);
 // The stream of a handle, which must be one of `context`.
 Outcome stream_of(const ContextRef& context, const void* handle, StreamRef& stream);
 // Checks the address and the leading dimension of a matrix, or of a batch of them.
 Outcome check_matrix(const ContextRef& context, const char* name, const void* data, Type type, std::int64_t rows,
                      std::int64_t columns, std::int64_t leading, std::int64_t stride = 0, int batch = 1);
-// The address so many elements further on.
+// The address `elements` elements further on.
 template <class Pointer>
 Pointer advance(Pointer data, std::int64_t elements, Type type) {
     return reinterpret_cast<Pointer>(reinterpret_cast<std::uint64_t>(data) + elements * size_of(type));
 }
 
-// Checks shapes, types and addresses, and queues the products.
+// Checks shapes, types and addresses, and queues the GEMMs.
 Outcome queue_products(const ContextRef& context, void* stream, Call call);
-// The same for a handle, whose device must be the thread's.
+// The same for a handle, which must belong to the thread's current device.
 Outcome queue_products(const BlasRef& blas, Call call);
 
 }  // namespace emulator

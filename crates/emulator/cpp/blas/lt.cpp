@@ -9,11 +9,11 @@
 
 namespace emulator {
 
-// Every address is at least this aligned.
+// Every address has at least this alignment.
 constexpr std::uint64_t least_alignment = 16;
 constexpr std::uint64_t workspace_alignment = 256;
 constexpr std::size_t workspace_wanted = 1 << 20;
-// How a choice begins, and how one that needs the workspace does.
+// Marks a choice, and one that needs the workspace.
 constexpr std::uint32_t mark_without = 0x4c740000, mark_with = 0x4c740001;
 
 static bool aligned(std::uint64_t address, std::uint64_t alignment) { return address % alignment == 0; }
@@ -47,7 +47,7 @@ Outcome choose(void* handle, const Described& described, const void* preference,
     return Outcome::Success;
 }
 
-// A matrix as a call has it.
+// A matrix as a call passes it.
 struct Placed {
     const char* name;
     const void* data;
@@ -106,7 +106,7 @@ static Outcome check_addresses(const ContextRef& context, const Problem& problem
     return check_epilogue(context, problem);
 }
 
-// The product and its epilogue without the batch.
+// The GEMM and its epilogue, without the batch.
 struct Task {
     Problem problem;
     Product product;

@@ -1,24 +1,24 @@
-// What cublasLt and hipblasLt share: the choice of an algorithm, and a product with an epilogue in its place in a stream.
+// Shared by cublasLt and hipblasLt: the choice of an algorithm, and a GEMM with an epilogue in its place in a stream.
 #pragma once
 
 #include "descriptors.h"
 
 namespace emulator {
 
-// A product's descriptors, by their handles.
+// The handles of a GEMM's descriptors.
 struct Described {
     const void *operation, *a, *b, *c, *d;
 };
 
-// What the emulator writes into a vendor's opaque algorithm: it fits only the product that it was asked for.
+// The content of a vendor's opaque algorithm, which fits only the GEMM that it was chosen for.
 struct Choice {
     std::uint32_t mark;
-    std::uint8_t alignments[4];  // powers of two that the caller promised of a, b, c and d
-    std::uint64_t fingerprint;   // of the product and of all the above
+    std::uint8_t alignments[4];  // powers of two that the caller promised for a, b, c and d
+    std::uint64_t fingerprint;   // of the GEMM and of the fields above
 };
 static_assert(sizeof(Choice) == 16, "hipblasLt's algorithm has 16 bytes of its own");
 
-// Where a product's matrices are.
+// The addresses of a GEMM's matrices.
 struct Addresses {
     const void *alpha, *a, *b, *beta, *c;
     void *d, *workspace;
@@ -26,8 +26,8 @@ struct Addresses {
     void* stream;
 };
 
-// The one algorithm for a product and the workspace that it needs.
-// # Errors: NotSupported, without a report, where there is none: a caller may ask.
+// The one algorithm for a GEMM, and the workspace that it needs.
+// # Errors: NotSupported, without a report, if there is none: asking is no mistake.
 Outcome choose(void* handle, const Described& described, const void* preference, Choice& choice, std::size_t& workspace);
 // The same for both vendors' result structures: `algo` begins with 16 bytes for the choice.
 template <class Heuristic>
@@ -45,7 +45,7 @@ Outcome choose_into(void* handle, const Described& described, const void* prefer
     return Outcome::Success;
 }
 
-// Checks everything and queues the product. `algo` is a vendor's algorithm.
+// Checks everything and queues the GEMM. `algo` is a vendor's algorithm.
 Outcome queue_matmul(void* handle, const Described& described, const Addresses& at, const void* algo);
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// The element types of the vendors' BLAS and collectives, and how they are read and written.
+// The element types of the vendors' BLAS and collectives, and how to read and write them.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ struct Bf16 {
     operator float() const { return bits<float>(static_cast<std::uint32_t>(raw) << 16); }
 };
 
-// IEEE binary16. Both ways go through f32 arithmetic that rounds or scales exactly where the format does.
+// IEEE binary16. Both conversions use f32 arithmetic that rounds or scales exactly where the format does.
 struct F16 {
     std::uint16_t raw;
 
@@ -67,7 +67,7 @@ struct F16 {
     }
 };
 
-// Calls `body` with a null pointer of the C++ type of `type`, one that BLAS has.
+// Calls `body` with a null pointer of the C++ type of `type`, which is one of BLAS.
 template <class Body>
 auto with_float(Type type, Body body) {
     switch (type) {
@@ -78,7 +78,7 @@ auto with_float(Type type, Body body) {
     }
 }
 
-// The same with whole numbers too.
+// The same, for integers too.
 template <class Body>
 auto with_type(Type type, Body body) {
     switch (type) {

@@ -31,7 +31,7 @@ static Outcome check_layouts(const Problem& problem) {
     return m == 0 || n == 0 || k == 0 ? Outcome::NotSupported : Outcome::Success;
 }
 
-// f64 and whole numbers have no product here, nor has a pair of different types.
+// There is no GEMM here for f64, for integers, or for two different types.
 static bool has_types(const Problem& problem) {
     const auto input = problem.a.type, output = problem.d.type;
     const bool known = input == Type::F32 || input == Type::F16 || input == Type::Bf16;

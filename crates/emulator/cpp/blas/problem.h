@@ -1,4 +1,4 @@
-// A product as its descriptors state it, and whether it can be.
+// A GEMM as its descriptors state it, and whether it is valid.
 #pragma once
 
 #include "lt.h"
@@ -19,9 +19,9 @@ struct Problem {
 };
 
 Outcome read_problem(const Described& described, Problem& problem);
-// # Errors: InvalidValue, with a report, for what contradicts itself; NotSupported, without one, for what there is not.
+// # Errors: InvalidValue, with a report, for a contradiction; NotSupported, without a report, for an unsupported GEMM.
 Outcome check_problem(const Problem& problem);
-// A number that differs where anything but the addresses of bias and aux does.
+// A number that changes with everything except the addresses of bias and aux.
 std::uint64_t fingerprint_of(const Problem& problem, std::uint64_t seed);
 
 }  // namespace emulator

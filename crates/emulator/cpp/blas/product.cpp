@@ -1,4 +1,4 @@
-// The product in blocks: both operands are packed into panels, and a tile of c is kept in registers.
+// The GEMM in blocks: both operands are packed into panels, and a tile of c stays in registers.
 #include "product.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct Tile {
 };
 
 // Packs `count` vectors of `depth` elements into panels of `width`; `along` is the step from vector to vector, `down`
-// the step within one. What is missing in the last panel is zero.
+// the step within one. The last panel is padded with zeros.
 template <class Element, class Sum>
 void pack(const Element* from, std::int64_t along, std::int64_t down, std::int64_t count, std::int64_t depth, int width, Sum* to) {
     for (std::int64_t first = 0; first < count; first += width, to += width * depth) {
@@ -90,7 +90,7 @@ void store(const Product& product, const Sum* sums, std::int64_t row, std::int64
         }
 }
 
-// The same as `store` with an epilogue, element by element: it is tanh that takes the time.
+// As `store`, with an epilogue, element by element: tanh dominates the time.
 template <class Element>
 void store_finished(const Product& product, const Epilogue& epilogue, const float* sums, std::int64_t row, std::int64_t column,
                     std::int64_t rows, std::int64_t count) {
@@ -137,7 +137,7 @@ void store_block(const Product& product, const Scratch<Sum>& scratch, std::int64
     });
 }
 
-// Apart from `store_block`, which stays as fast as it was without epilogues.
+// Separate from `store_block`, so that stores without an epilogue stay fast.
 __attribute__((noinline)) static void finish_block(const Product& product, const Epilogue& epilogue, const Scratch<float>& scratch,
                                                    std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t count) {
     constexpr int tile = Tile<float>::rows * columns;
@@ -174,7 +174,7 @@ void multiply_as(const Product& product, const Epilogue* epilogue) {
 }
 
 void multiply(const Product& product, const Epilogue* epilogue) {
-    if (product.c_type == Type::F64) multiply_as<double>(product, nullptr);  // nothing has an epilogue in f64
+    if (product.c_type == Type::F64) multiply_as<double>(product, nullptr);  // f64 has no epilogues
     else multiply_as<float>(product, epilogue);
 }
 

@@ -1,4 +1,4 @@
-// One product of matrices, column-major as in all BLAS.
+// One GEMM, column-major as in all BLAS.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Operand {
     bool transposed;
 };
 
-// c = alpha a b + beta c. c is not read where beta is 0. Sums are kept in f32, in f64 where c is f64.
+// c = alpha a b + beta c. If beta is 0, c is not read. Sums are kept in f32, or in f64 if c is f64.
 struct Product {
     std::int64_t m, n, k;
     double alpha, beta;
@@ -24,17 +24,17 @@ struct Product {
     std::int64_t c_leading;
 };
 
-// What becomes of a sum before it is stored.
+// The operation on a sum before it is stored.
 enum class Curve { None, Gelu, GeluSlope };
 
-// c = curve(alpha a b + beta old + bias), or that sum times the curve's slope at aux; rounded once. GELU is the form with tanh.
+// c = curve(alpha a b + beta old + bias), or that sum times the curve's slope at aux; rounded once. GELU is the tanh form.
 struct Epilogue {
     const void* old;             // of c's type; may be c
     std::int64_t old_leading;
     const void* bias;            // one number for each row, or null
     Type bias_type;
     Curve curve;
-    void* aux;                   // what goes into the curve, of c's type: written by GELU, read for its slope; or null
+    void* aux;                   // the curve's input, of c's type: GELU writes it, its slope reads it; or null
     std::int64_t aux_leading;
 };
 

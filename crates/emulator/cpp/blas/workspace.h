@@ -1,5 +1,5 @@
-// Memory that a product may use while it runs. The product needs none, but leaves its mark at both ends: a workspace that
-// is freed too early is then written late, and one that something else uses meanwhile is noticed.
+// Memory that a GEMM may use while it runs. The emulator's GEMM needs none, but it marks both ends. So it writes to a
+// workspace that was freed too early, and detects other work that uses the workspace meanwhile.
 #pragma once
 
 #include "../core/status.h"
@@ -12,7 +12,7 @@ struct Workspace {
     unsigned char* start = nullptr;
     std::size_t bytes = 0;
 
-    // Writes a token that no other product has into the first and the last bytes.
+    // Writes a token that no other GEMM has into the first and the last bytes.
     std::uint64_t take() const {
         static std::atomic<std::uint64_t> given{0x776f726b00000000ull};
         const auto token = ++given;
@@ -22,7 +22,7 @@ struct Workspace {
         return token;
     }
 
-    // Looks for the token.
+    // Checks the token.
     Status give_back(std::uint64_t token) const {
         if (bytes == 0) return Status::Success;
         if (std::memcmp(start, &token, sizeof token) == 0 && std::memcmp(start + bytes - sizeof token, &token, sizeof token) == 0)

@@ -58,7 +58,7 @@ EXPORT Result ncclGroupStart() {
     CALL({ return group_start(); });
 }
 
-// Told to fail, it ends the group and forgets its calls: they must not become part of the thread's next group.
+// An injected failure ends the group and drops its calls: they must not become part of the thread's next group.
 EXPORT Result ncclGroupEnd() {
     static Symbol symbol(__func__);
     Inside inside(symbol);

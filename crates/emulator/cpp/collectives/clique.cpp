@@ -9,7 +9,7 @@ void Clique::fail_all(Result error, const std::string& text) {
         if (!failed(member.error)) member.error = error;
 }
 
-// The last to come does the work for all.
+// The last rank to arrive does the work for all.
 void Clique::finish(Meeting& meeting, long number) {
     for (int rank = 1; rank < size(); ++rank) {
         if (agrees(meeting.calls[0], meeting.calls[rank])) continue;
@@ -30,7 +30,8 @@ bool Clique::peer_aborted(int rank, const Operation& call) const {
     return false;
 }
 
-// An aborted rank stops waiting. Its peers see a remote error and wait on, as on a device, until they are aborted too.
+// An aborted rank stops waiting. Its peers see a remote error and keep waiting, as on a device, until they are aborted
+// too.
 void Clique::wait_done(Guard& guard, int rank, const bool& done, const Operation& call) {
     const auto start = std::chrono::steady_clock::now();
     for (bool told = false; !done && !members_[rank].aborted;) {

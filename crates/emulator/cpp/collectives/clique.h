@@ -32,13 +32,13 @@ class Clique {
     explicit Clique(int size) : members_(size) {}
 
     int size() const { return static_cast<int>(members_.size()); }
-    // A rank takes its place and waits for the others. `given_up` lets a rank stop waiting.
+    // A rank joins and waits for the others. `given_up` lets a rank stop waiting.
     Result arrive(int rank, int device, const std::atomic<bool>& given_up);
-    // Every rank of the clique says in which new one it wants to be (a negative color: in none, and null comes back).
+    // Divides the clique: every rank names the new clique that it joins. A negative color joins none and returns null.
     Result split(int rank, int color, int key, const std::atomic<bool>& given_up, CliqueRef& made, int& new_rank);
-    // Carries out what one rank grouped, in the calling stream's thread; back when it is done or the rank is aborted.
+    // Runs one rank's group in the calling stream's thread. Returns when it is done or the rank is aborted.
     void run(int rank, const std::vector<Operation>& group);
-    // The rank leaves: what it waits for ends, and a peer that waits for it reports a remote error.
+    // The rank leaves: its waits end, and a peer that waits for it reports a remote error.
     void abort(int rank);
     Result error(int rank);
     bool aborted(int rank);

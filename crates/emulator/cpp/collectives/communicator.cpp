@@ -39,7 +39,7 @@ Result make_id(UniqueId* id) {
     return Result::Success;
 }
 
-// An id serves one clique: once all ranks have come it is used up.
+// An id serves one clique: it is used up once all ranks have joined.
 static Result clique_of(const UniqueId& id, int size, CliqueRef& clique) {
     std::lock_guard guard(waiting().lock);
     const auto found = waiting().cliques.find(std::string(id.bytes, strnlen(id.bytes, sizeof id.bytes)));
@@ -71,7 +71,8 @@ static void* add(const CommunicatorRef& communicator) {
     return communicators().insert<void*>(communicator);
 }
 
-// Blocking: the handle is given only when all is well. Else it is there at once and a thread meets the others.
+// A blocking call returns the handle once all ranks have met. Otherwise it returns at once, and a thread meets the
+// others.
 static Result begin(const CommunicatorRef& communicator, void** handle, std::function<Result()> meeting) {
     communicator->state = Result::InProgress;
     *handle = add(communicator);

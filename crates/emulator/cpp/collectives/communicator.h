@@ -21,7 +21,7 @@ struct Communicator {
 
 using CommunicatorRef = std::shared_ptr<Communicator>;
 
-// 128 bytes that name a clique to be.
+// 128 bytes that name a future clique.
 struct UniqueId {
     char bytes[128];
 };
@@ -37,7 +37,7 @@ Result state_of(const CommunicatorRef& communicator);
 
 Result group_start();
 Result group_end();
-// Ends all groups of this thread without their calls.
+// Ends all groups of this thread and drops their calls.
 void group_forget();
 // Inside a group the call waits for the group's end.
 Result queue_operation(void* handle, void* stream, const Operation& operation);

@@ -40,7 +40,7 @@ Status check_buffers(const Communicator& communicator, const Operation& operatio
     return Status::Success;
 }
 
-// A communicator's calls of one group: they run in the first stream, and the other streams wait with it.
+// A communicator's calls of one group. They run in the first stream, and the other streams wait for it.
 void queue(const CommunicatorRef& communicator, const std::vector<StreamRef>& streams, std::vector<Operation> operations) {
     std::vector<TicketRef> before;
     std::lock_guard guard(communicator->lock);
@@ -77,7 +77,7 @@ void queue_all(const std::vector<Queued>& calls) {
     }
 }
 
-// Ranks of one thread that join in one group: each waits in a thread of its own.
+// Ranks of one thread that join in one group: each waits in its own thread.
 Result run_meetings(const std::vector<std::function<Result()>>& meetings) {
     std::vector<Result> results(meetings.size(), Result::Success);
     std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// How ranks find together: the first meeting of a clique, and its division.
+// How ranks find each other: the first meeting of a clique, and its division.
 #include <algorithm>
 
 #include "../core/settings.h"
@@ -22,7 +22,7 @@ const char* last_error() {
     return copy.c_str();
 }
 
-// The vendors' libraries wait without end; here a test gets an error with the number of those that came.
+// The vendors' libraries wait for ever. Here a test gets an error with the number of ranks that joined.
 Result Clique::wait_for(Guard& guard, const std::atomic<bool>& given_up, const bool& done, const char* what) {
     const auto seconds = std::chrono::seconds(quantity("FASCICLE_EMULATOR_TIMEOUT", 60));
     const auto end = std::chrono::steady_clock::now() + seconds;

@@ -1,4 +1,4 @@
-// NCCL's and RCCL's functions. EMULATOR_NCCL_VERSION (22304 for 2.23.4) says which of them there are.
+// NCCL's and RCCL's functions. EMULATOR_NCCL_VERSION (22304 for 2.23.4) selects those that exist.
 #include <climits>
 #include <cstring>
 
@@ -16,7 +16,7 @@ using namespace emulator;
     static Symbol symbol(__func__); \
     return enter_release(symbol, Result::System, [&]() -> Result __VA_ARGS__)
 
-// ncclConfig_t as far as it is read here; newer versions only append to it.
+// The part of ncclConfig_t that is read here; newer versions only append to it.
 struct Config {
     std::size_t size;
     unsigned magic;
@@ -24,7 +24,7 @@ struct Config {
     int blocking;
 };
 
-// -1 where the configuration leaves it open.
+// -1 if the configuration leaves it open.
 static Result read_blocking(const Config* config, int& blocking) {
     blocking = -1;
     if (!config) return Result::Success;

@@ -104,7 +104,7 @@ static std::vector<char> gathered(const std::vector<Operation>& ranks) {
     return bytes;
 }
 
-// What all ranks read is complete before any rank's memory is written: calls may be in place.
+// All ranks finish reading before any rank's memory is written, because calls may be in place.
 void carry_out(const std::vector<Operation>& ranks) {
     const auto& call = ranks.front();
     const auto piece = call.count * size_of(call.type);

@@ -1,4 +1,4 @@
-// A collective or a message as one rank asks for it, and the arithmetic once all ranks have.
+// A collective or a message as one rank requests it, and the arithmetic once all ranks have.
 #pragma once
 
 #include <string>
@@ -23,14 +23,14 @@ struct Operation {
 
 // The call in words, for messages: `all_reduce of 12 x f32`.
 std::string describe(const Operation& operation);
-// Whether two ranks ask for the same.
+// Whether two ranks request the same operation.
 bool agrees(const Operation& one, const Operation& other);
-// How many elements a rank of `size` reads and writes.
+// The number of elements that a rank of `size` reads and writes.
 std::size_t send_count(const Operation& operation, int size);
 std::size_t recv_count(const Operation& operation, int size);
 bool reads(const Operation& operation, int rank);
 bool writes(const Operation& operation, int rank);
-// Carries out a collective: `ranks` has every rank's call, which agree. Sums run in the order of the ranks.
+// Runs a collective. `ranks` has every rank's call; they agree. Sums add the ranks in order.
 void carry_out(const std::vector<Operation>& ranks);
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// Devices and their contexts. CUDA's are retained and made current; HIP's are there from the start.
+// Devices and their contexts. CUDA's are retained and made current; HIP's exist from the start.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace emulator {
 
 class Stream;
 
-// What a device keeps between calls.
+// The state of a device between calls.
 struct Context {
     explicit Context(int ordinal) : device(ordinal) {}
 
@@ -30,7 +30,7 @@ struct Context {
 
 using ContextRef = std::shared_ptr<Context>;
 
-// cuInit and hipInit; the other calls report NotInitialized (CUDA) or make up for it (HIP).
+// cuInit and hipInit. Without it, other calls report NotInitialized (CUDA) or initialise by themselves (HIP).
 Status initialize();
 Status check_initialized();
 Status check_device(int device);
@@ -41,7 +41,7 @@ Status release_primary(int device);
 Status reset_primary(int device);
 bool primary_active(int device);
 
-// A context of its own, as cuCtxCreate makes.
+// A separate context, as cuCtxCreate makes it.
 ContextRef create_context(int device);
 Status destroy_context(const void* handle);
 
@@ -49,13 +49,13 @@ Status destroy_context(const void* handle);
 void push_current(ContextRef context);
 Status pop_current(ContextRef& context);
 void set_current(ContextRef context);
-// The context that calls of this thread go to: there, alive and without a fault.
+// The current context of this thread, which must exist, be alive, and have no fault.
 Status current(ContextRef& context);
-// The same without those checks; null where none is current.
+// The same without those checks; null if none is current.
 ContextRef current_or_null();
 Status find_context(const void* handle, ContextRef& context);
 
-// Waits for all streams of a context, and gives the error that their work met.
+// Waits for all streams of a context, and returns the error of their work.
 Status synchronize(const ContextRef& context);
 
 // Whether the device of `from` may touch memory of `device`.

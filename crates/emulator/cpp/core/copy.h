@@ -1,15 +1,15 @@
-// Copies and fills in stream order, with the host's side as the vendors define it.
+// Copies and fills in stream order. The host's side behaves as the vendors define it.
 #pragma once
 
 #include "stream.h"
 
 namespace emulator {
 
-// Which side of a copy must be memory of a device or pinned; the other may be any memory of the host.
+// The side of a copy that must be device memory or pinned; the other may be any host memory.
 enum class Direction { HostToDevice, DeviceToHost, DeviceToDevice, Any };
 
-// Memory of the host that is not pinned is read before the call returns, and written before it returns; pinned memory is
-// read and written when the stream comes to it.
+// Pageable host memory is read and written before the call returns. Pinned memory is read and written when the stream
+// reaches the copy.
 Status copy(std::uint64_t to, std::uint64_t from, std::size_t bytes, Direction direction, const StreamRef& stream);
 // In the default stream; the host waits unless both sides are device memory.
 Status copy_and_wait(std::uint64_t to, std::uint64_t from, std::size_t bytes, Direction direction);

@@ -1,4 +1,4 @@
-// A point in a stream: recorded, asked, waited for.
+// A point in a stream, which can be recorded, queried and waited for.
 #pragma once
 
 #include "stream.h"

@@ -6,9 +6,9 @@
 namespace emulator {
 
 Status begin_capture(const StreamRef& stream);
-// The graph is null where the capture failed.
+// The graph is null if the capture failed.
 Status end_capture(const StreamRef& stream, void** graph);
-// A stream that waits for an event of a capture takes part in it.
+// A stream that waits for an event of a capture joins the capture.
 Status join_capture(const StreamRef& stream, const CaptureRef& capture, const Stream* recorded_in);
 
 Status graph_nodes(const void* graph, std::size_t* count);

@@ -1,4 +1,4 @@
-// Opaque handles that are never given out twice, so that the use of a destroyed one is always noticed.
+// Opaque handles that are never reused, so that every use of a destroyed one is detected.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace emulator {
 
-// The live objects of one kind. A handle is no address: dereferencing one ends the program at once.
+// The live objects of one kind. A handle is no valid address: dereferencing it crashes at once.
 template <class Object>
 class Table {
    public:
@@ -25,7 +25,7 @@ class Table {
         return reinterpret_cast<Handle>(handle);
     }
 
-    // The object of a handle; null, with a report, where it is destroyed or never was.
+    // The object of a handle; null, with a report, if it is destroyed or never existed.
     std::shared_ptr<Object> find(const void* handle) {
         std::lock_guard guard(lock_);
         const auto found = live_.find(reinterpret_cast<std::uint64_t>(handle));

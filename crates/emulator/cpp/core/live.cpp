@@ -62,7 +62,7 @@ EXPORT long fascicle_emulator_live(const char* kind) {
     return sum;
 }
 
-// For tests: lines `kind count` of what is alive, as much as fits into `size` bytes.
+// For tests: lines `kind count` of live objects, as many as fit into `size` bytes.
 EXPORT void fascicle_emulator_live_report(char* text, unsigned long size) {
     if (!text || size == 0) return;
     std::lock_guard guard(kinds().lock);

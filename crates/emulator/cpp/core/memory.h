@@ -1,4 +1,4 @@
-// Device memory and pinned host memory: pieces of one reserved range whose addresses are never given out twice.
+// Device memory and pinned host memory: pieces of one reserved range, whose addresses are never reused.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace emulator {
 
 enum class Place { Device, Pinned, Registered };
 
-// What is known about an address.
+// The properties of an address.
 struct Region {
     std::uint64_t address;
     std::size_t bytes;
@@ -20,24 +20,24 @@ struct Region {
     bool live;
 };
 
-// # Errors: OutOfMemory beyond the device's memory, InvalidValue for nothing.
+// # Errors: OutOfMemory beyond the device's memory, InvalidValue for zero bytes.
 Status allocate(const ContextRef& context, Place place, std::size_t bytes, std::uint64_t* address);
-// Gives back an allocation by its first address.
+// Frees an allocation by its first address.
 Status release(std::uint64_t address, Place place);
-// Takes memory of the host into account as pinned, and out again.
+// Registers host memory as pinned, and unregisters it.
 Status register_host(void* address, std::size_t bytes);
 Status unregister_host(void* address);
 
-// Stream-ordered: the address is known at once, the memory is gone when the stream comes to the release.
+// Stream-ordered: the address is valid at once, and the memory is freed when the stream reaches the release.
 Status release_in_order(std::uint64_t address, const StreamRef& stream);
 
-// The region that holds an address; false outside of all, or where it is only known as freed and `live` is asked for.
+// The region that holds an address; false outside of all regions, or if it is freed and `live` is requested.
 bool find_region(std::uint64_t address, Region& region);
 // Whether `bytes` from `address` lie in one live allocation that `context` reaches; `what` names them in the report.
 // Without a context any device will do, as in a copy between devices.
-// Memory of the host that nobody registered passes only where `host` allows it.
+// Unregistered host memory passes only if `host` allows it.
 Status check_range(const ContextRef& context, std::uint64_t address, std::size_t bytes, bool host, const char* what);
-// Whether a number is an address in memory that was given back.
+// Whether a number is an address in freed memory.
 bool is_freed(std::uint64_t address);
 
 void memory_of(int device, std::size_t& free_bytes, std::size_t& total_bytes);

@@ -1,5 +1,5 @@
 // Modules, functions and launches. Code objects are not interpreted: a function is looked up by name among the kernels
-// that were compiled for the host (libfascicle_simt.so, or what FASCICLE_EMULATOR_SIMT names).
+// that were compiled for the host (libfascicle_simt.so, or the library that FASCICLE_EMULATOR_SIMT names).
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ Status load_module_file(const char* path, void** module);
 Status unload_module(void* module);
 Status get_function(const void* module, const char* name, void** function);
 Status find_function(const void* function, FunctionRef& found);
-// Lets a function use more shared memory than every device has.
+// Lets a function use more shared memory than every device offers.
 Status allow_shared(const FunctionRef& function, int bytes);
 
 // `arguments` points to the one struct that every kernel takes; it is copied before the call returns.

@@ -1,4 +1,4 @@
-// What the environment asks of the emulator; read once, at the first use.
+// The emulator's settings from the environment, read once on first use.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ struct Settings {
 // The settings of this process.
 const Settings& settings();
 
-// A variable's value, or null where it is absent or empty.
+// A variable's value, or null if it is absent or empty.
 const char* variable(const char* name);
 
-// A count with an optional suffix k, m or g (powers of 1024); `standard` where the variable is absent.
+// A count with an optional suffix k, m or g (powers of 1024); `standard` if the variable is absent.
 std::uint64_t quantity(const char* name, std::uint64_t standard);
 
 }  // namespace emulator

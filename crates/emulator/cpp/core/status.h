@@ -1,4 +1,4 @@
-// What a call of the emulated driver can come to. The numbers are the CUDA driver's, and HIP uses the same ones.
+// The outcomes of a call of the emulated driver. The numbers are the CUDA driver's, which HIP shares.
 #pragma once
 
 namespace emulator {

@@ -34,7 +34,7 @@ Stream::~Stream() {
     queue_->changed.notify_all();
 }
 
-// A third of the works start late; waits that are missing then show as wrong numbers or as a use of freed memory.
+// A third of all work starts late, so that missing waits show as wrong numbers or as a use of freed memory.
 static void delay(std::mt19937_64& random) {
     if (!settings().delay || random() % 3 != 0) return;
     std::this_thread::sleep_for(std::chrono::microseconds(random() % (settings().delay_us + 1)));

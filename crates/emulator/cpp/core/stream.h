@@ -1,4 +1,4 @@
-// A stream is a queue and a thread that empties it, so host and streams really run side by side.
+// A stream is a queue and a thread that empties it, so host and streams really run in parallel.
 #pragma once
 
 #include <deque>
@@ -11,7 +11,7 @@
 
 namespace emulator {
 
-// What a stream does. It may run more than once, when it was captured into a graph.
+// A piece of a stream's work. It may run more than once if it was captured into a graph.
 using Work = std::function<Status()>;
 
 // The work that was queued while streams were captured, in the order in which it was queued. That order keeps all
@@ -33,7 +33,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     Stream(ContextRef context, unsigned flags, int priority);
     ~Stream();
 
-    // Queues work. The ticket is null where the work went into a capture instead.
+    // Queues work. The ticket is null if the work went into a capture instead.
     TicketRef submit(Work work);
     // The host waits until everything queued so far is done.
     void drain();
@@ -70,11 +70,11 @@ using StreamRef = std::shared_ptr<Stream>;
 constexpr unsigned non_blocking = 1;
 
 Status create_stream(unsigned flags, int priority, void** handle);
-// Work that is queued still runs.
+// Queued work still runs.
 Status destroy_stream(void* handle);
 // The stream of a handle; the null stream and its aliases belong to the current context.
 Status find_stream(const void* handle, StreamRef& stream);
-// The same, where the stream must belong to the current context.
+// The same, for a stream that must belong to the current context.
 Status find_own_stream(const void* handle, StreamRef& stream);
 Status query_stream(const StreamRef& stream);
 Status synchronize_stream(const StreamRef& stream);

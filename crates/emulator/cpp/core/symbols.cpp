@@ -150,10 +150,10 @@ EXPORT long fascicle_emulator_calls(const char* symbol) { return symbols().calls
 // For tests: the `nth` call from now on of `symbol` fails with `code` (negative: the code that fits the call).
 EXPORT void fascicle_emulator_fail(const char* symbol, long nth, int code) { fail_call(symbol, nth, code); }
 
-// For tests: forgets the counts and the failures that have not come to pass.
+// For tests: resets the counts and the failures that have not happened yet.
 EXPORT void fascicle_emulator_reset() { symbols().reset(); }
 
-// For tests: lines `symbol calls`, as much as fits into `size` bytes; gives the length of the whole.
+// For tests: lines `symbol calls`, as many as fit into `size` bytes. Returns the full length.
 EXPORT unsigned long fascicle_emulator_counts(char* text, unsigned long size) {
     const auto table = symbols().table();
     if (text && size) {
@@ -163,5 +163,5 @@ EXPORT unsigned long fascicle_emulator_counts(char* text, unsigned long size) {
     return table.size();
 }
 
-// For tests: how many of the callers' mistakes were reported on stderr so far.
+// For tests: the number of callers' mistakes that were reported on stderr so far.
 EXPORT long fascicle_emulator_misuses() { return misuses.load(); }

@@ -1,4 +1,4 @@
-// Every exported function passes here: it is counted, may be told to fail, and may report a caller's mistake.
+// Every exported function passes through here: it is counted, may be made to fail, and may report a caller's mistake.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ class Symbol {
     explicit Symbol(const char* name);
     const char* name() const { return name_; }
     long calls() const { return calls_.load(); }
-    // Counts this call. True where it must fail; `code` then holds the code asked for, if one was.
+    // Counts this call. Returns true if it must fail; `code` then holds the requested code, if there is one.
     bool fails(int& code);
 
    private:
@@ -29,11 +29,11 @@ void fail_call(const char* name, long nth, int code);
 // The name of the exported function that this thread is in; a short text outside of one.
 const char* current_symbol();
 
-// Reports a caller's mistake on stderr, counts it, and gives back `status`.
+// Reports a caller's mistake on stderr, counts it, and returns `status`.
 template <class Code>
 Code misuse(Code status, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// Says something on stderr in one piece.
+// Prints a text to stderr in one write.
 void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void count_misuse(const char* text);
 const char* format_text(const char* format, __builtin_va_list arguments);
@@ -57,7 +57,7 @@ class Inside {
     const char* outer_;
 };
 
-// Runs a call that acquires or does something: a failure that was asked for comes instead of the work.
+// Runs a call that acquires or does something. An injected failure replaces the work.
 template <class Code, class Body>
 Code enter(Symbol& symbol, Code standard, Body body) {
     Inside inside(symbol);

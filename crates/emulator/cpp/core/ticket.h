@@ -1,4 +1,4 @@
-// One thing that will have happened: the end of a piece of work in a stream.
+// The completion of a piece of work in a stream.
 #pragma once
 
 #include <chrono>

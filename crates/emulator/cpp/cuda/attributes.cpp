@@ -1,4 +1,4 @@
-// The driver: what devices and functions can do.
+// The driver: the properties of devices and functions.
 #include "../core/context.h"
 #include "../core/module.h"
 #include "../core/settings.h"

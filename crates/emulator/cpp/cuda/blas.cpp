@@ -1,4 +1,4 @@
-// cuBLAS: handles and products.
+// cuBLAS: handles and GEMMs.
 #include "numbers.h"
 
 using namespace emulator;

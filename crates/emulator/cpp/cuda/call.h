@@ -1,14 +1,14 @@
-// How an exported function of the driver begins: counted, and told to fail where a test asks for it.
+// The entry of an exported function of the driver: counts it, and makes it fail if a test requested that.
 #pragma once
 
 #include "../core/symbols.h"
 
-// A call that gets something: a failure comes instead of the work.
+// A call that acquires something: an injected failure replaces the work.
 #define CALL(standard, ...)                      \
     static ::emulator::Symbol symbol(__func__);  \
     return ::emulator::enter(symbol, standard, [&]() -> ::emulator::Status __VA_ARGS__)
 
-// A call that gives something back: it does so even where it reports a failure.
+// A call that releases something: it does so even if it reports a failure.
 #define RELEASE(...)                             \
     static ::emulator::Symbol symbol(__func__);  \
     return ::emulator::enter_release(symbol, ::emulator::Status::Unknown, [&]() -> ::emulator::Status __VA_ARGS__)

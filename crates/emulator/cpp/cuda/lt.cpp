@@ -1,4 +1,4 @@
-// cuBLASLt: products with an epilogue, described in pieces.
+// cuBLASLt: GEMMs with an epilogue, described attribute by attribute.
 #include "../blas/lt.h"
 #include "numbers.h"
 
@@ -48,7 +48,7 @@ static LayoutAttribute layout_attribute(int number) {
     }
 }
 
-// CUBLASLT_MATMUL_PREF_...; the search mode and the schemes of reduction are ignored, sums being the same in all of them.
+// CUBLASLT_MATMUL_PREF_... The search mode and the reduction schemes are ignored: sums are the same in all of them.
 static PreferenceAttribute preference_attribute(int number) {
     switch (number) {
         case 0: case 3: return PreferenceAttribute::Ignored;

@@ -1,4 +1,4 @@
-// The driver: memory pools. There is one for each device, and it keeps nothing back.
+// The driver: memory pools. Each device has one, and it caches nothing.
 #include "../core/memory.h"
 #include "../core/settings.h"
 #include "call.h"

@@ -1,4 +1,4 @@
-// HIP: what devices and functions can do, as attributes and as the structure of each generation.
+// HIP: the properties of devices and functions, as attributes and as each generation's struct.
 #include <cstdio>
 #include <cstring>
 
@@ -57,7 +57,7 @@ bool find_attribute(int number, int device, int& value) {
     return value >= 0;
 }
 
-// Where the fields lie that are filled; the rest of the structure is zero.
+// Offsets of the fields that are filled; the rest of the struct is zero.
 struct Layout {
     std::size_t bytes, total, shared, registers, warp, threads, major, minor, multiprocessors, architecture;
 };
@@ -103,7 +103,7 @@ EXPORT Status hipDeviceGetAttribute(int* value, int number, int device) {
     });
 }
 
-// The symbol without a suffix keeps the structure of HIP 5, in newer libraries too.
+// The symbol without a suffix keeps the struct of HIP 5, in newer libraries too.
 EXPORT Status hipGetDeviceProperties(char* structure, int device) {
     CALL(Status::Unknown, { return fill_properties(structure, device, layout_5); });
 }

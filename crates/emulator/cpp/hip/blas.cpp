@@ -1,5 +1,5 @@
-// hipBLAS. The types of GemmEx differ: up to hipBLAS 1 its own (`hipblasDatatype_t`), in 2 HIP's for the functions ending
-// in `_v2`, from 3 on HIP's everywhere.
+// hipBLAS. The types of GemmEx differ: its own (`hipblasDatatype_t`) up to hipBLAS 1; HIP's in 2 for the functions that end
+// in `_v2`; HIP's everywhere from 3 on.
 #include "numbers.h"
 
 using namespace emulator;

@@ -1,4 +1,4 @@
-// How an exported function of HIP begins: counted, told to fail where a test asks for it, and remembered as the last error.
+// The entry of an exported function of HIP: counts it, makes it fail if a test requested that, and records the last error.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace emulator {
 
-// HIP's addresses are pointers, also where they are on a device.
+// HIP's addresses are pointers, even to device memory.
 inline std::uint64_t number(const void* address) { return reinterpret_cast<std::uint64_t>(address); }
 
-// The thread's last error, which hipGetLastError gives and forgets.
+// The thread's last error, which hipGetLastError returns and resets.
 inline thread_local Status last_status = Status::Success;
 
 inline Status remember(Status status) {
@@ -20,12 +20,12 @@ inline Status remember(Status status) {
 
 }  // namespace emulator
 
-// A call that gets something: a failure comes instead of the work.
+// A call that acquires something: an injected failure replaces the work.
 #define CALL(standard, ...)                      \
     static ::emulator::Symbol symbol(__func__);  \
     return ::emulator::remember(::emulator::enter(symbol, standard, [&]() -> ::emulator::Status __VA_ARGS__))
 
-// A call that gives something back: it does so even where it reports a failure.
+// A call that releases something: it does so even if it reports a failure.
 #define RELEASE(...)                             \
     static ::emulator::Symbol symbol(__func__);  \
     return ::emulator::remember(::emulator::enter_release(symbol, ::emulator::Status::Unknown, [&]() -> ::emulator::Status __VA_ARGS__))
