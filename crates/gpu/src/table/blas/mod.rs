@@ -1,9 +1,12 @@
 //! GEMMs, in the column-major terms of the vendors' libraries.
 
+mod functions;
+
+pub use functions::*;
+
 use super::{
-    Address, Fault, Handle, Named, Opaque, Outcome, Status, Statuses,
-    functions::{call, functions},
-    opaque, pointer,
+    Address, Fault, Handle, Named, Opaque, Outcome, Status, Statuses, functions::call, opaque,
+    pointer,
 };
 use hal::DType;
 use std::ffi::{c_int, c_void};
@@ -36,64 +39,6 @@ pub struct ColumnMajor {
     /// Scale of the old C.
     pub beta: f64,
 }
-
-functions! {
-    /// The functions that cuBLAS and hipBLAS have in common.
-    pub struct BlasFunctions, named by BlasNames;
-    fn create(handle: *mut Opaque);
-    fn destroy(handle: Opaque);
-    fn set_stream(handle: Opaque, stream: Opaque);
-    fn set_atomics(handle: Opaque, mode: c_int);
-    fn gemm(
-        handle: Opaque,
-        op_a: c_int,
-        op_b: c_int,
-        m: c_int,
-        n: c_int,
-        k: c_int,
-        alpha: *const c_void,
-        a: *const c_void,
-        type_a: c_int,
-        leading_a: c_int,
-        b: *const c_void,
-        type_b: c_int,
-        leading_b: c_int,
-        beta: *const c_void,
-        c: *mut c_void,
-        type_c: c_int,
-        leading_c: c_int,
-        compute: c_int,
-        algorithm: c_int,
-    );
-    fn gemm_batched(
-        handle: Opaque,
-        op_a: c_int,
-        op_b: c_int,
-        m: c_int,
-        n: c_int,
-        k: c_int,
-        alpha: *const c_void,
-        a: *const c_void,
-        type_a: c_int,
-        leading_a: c_int,
-        stride_a: i64,
-        b: *const c_void,
-        type_b: c_int,
-        leading_b: c_int,
-        stride_b: i64,
-        beta: *const c_void,
-        c: *mut c_void,
-        type_c: c_int,
-        leading_c: c_int,
-        stride_c: i64,
-        count: c_int,
-        compute: c_int,
-        algorithm: c_int,
-    );
-}
-
-/// A function that sets a mode of a handle.
-pub type SetMode = unsafe extern "C" fn(Opaque, c_int) -> Status;
 
 /// The numbers in which the libraries differ.
 #[derive(Clone, Copy, Debug)]
