@@ -22,13 +22,13 @@ pub(crate) struct Overrides {
     /// Ranks along each axis, as in x=2,z=2,pipeline=2; unnamed axes have 1
     #[arg(long, value_name = "AXIS=N,...")]
     pub(crate) grid: Option<Degrees>,
-    /// gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
+    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
     #[arg(long)]
     schedule: Option<ScheduleKind>,
-    /// Text file, folder of text files, or token file (.u16, .u32)
+    /// Training data: a text file, a folder of text files, or a token file (.u16, .u32)
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// Steps in all
+    /// Total number of steps
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<u64>,
     /// Sequences per global batch

@@ -55,7 +55,7 @@ pub(crate) enum Checkpoint {
     Export {
         /// A checkpoint or a run directory
         dir: PathBuf,
-        /// The file
+        /// Output file
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
         /// Also write the optimiser's state

@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// Arguments of `fascicle doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
-    /// Print every environment variable that is read, with its present value and its meaning, instead
+    /// Print instead every environment variable that Fascicle reads, with its current value and its meaning
     #[arg(long, conflicts_with = "json")]
     environment: bool,
     /// Print the findings as JSON

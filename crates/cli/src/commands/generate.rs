@@ -26,7 +26,7 @@ pub(crate) struct Generate {
     /// Text to continue; defaults to the beginning of a line
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// Tokens to add
+    /// Number of tokens to generate
     #[arg(long, value_name = "N", default_value_t = 256)]
     tokens: usize,
     /// Values above 1 flatten the distribution over tokens, values below 1 sharpen it; 0 takes the most

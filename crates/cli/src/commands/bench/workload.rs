@@ -22,13 +22,13 @@ pub(super) struct Sizes {
     /// Family of the model
     #[arg(long, value_name = "NAME", default_value = "gpt2")]
     family: String,
-    /// Transformer blocks
+    /// Number of transformer blocks
     #[arg(long, value_name = "N", default_value_t = 4)]
     layers: usize,
     /// Width of the residual stream
     #[arg(long, value_name = "N", default_value_t = 512)]
     hidden: usize,
-    /// Attention heads
+    /// Number of attention heads
     #[arg(long, value_name = "N", default_value_t = 8)]
     heads: usize,
     /// Heads of keys and values; defaults to the number of heads
@@ -40,10 +40,10 @@ pub(super) struct Sizes {
     /// Tokens per sequence
     #[arg(long, value_name = "N", default_value_t = 256)]
     context: usize,
-    /// Number of tokens
+    /// Vocabulary size
     #[arg(long, value_name = "N", default_value_t = 8192)]
     vocabulary: usize,
-    /// Sequences in the global batch
+    /// Sequences per global batch
     #[arg(long, value_name = "N", default_value_t = 8)]
     batch: usize,
     /// Use the embedding's table as the head
@@ -69,7 +69,7 @@ pub(super) struct Running {
     /// Micro-batches per replica; defaults to one per stage
     #[arg(long, value_name = "N")]
     micro_batches: Option<usize>,
-    /// gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
+    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
     #[arg(long, default_value = "1f1b")]
     schedule: ScheduleKind,
     /// Record forward and backward once, and queue them in one call (CUDA and ROCm, one rank)

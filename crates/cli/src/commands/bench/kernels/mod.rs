@@ -55,10 +55,10 @@ struct Sizes {
     /// Width of the model
     #[arg(long, value_name = "N", default_value_t = 512)]
     hidden: usize,
-    /// Attention heads
+    /// Number of attention heads
     #[arg(long, value_name = "N", default_value_t = 8)]
     heads: usize,
-    /// Tokens of a sequence
+    /// Tokens per sequence
     #[arg(long, value_name = "N", default_value_t = 256)]
     context: usize,
     /// Vocabulary size
