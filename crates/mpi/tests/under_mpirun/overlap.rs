@@ -169,12 +169,12 @@ impl Trace {
         }
         if beside == 0.0 {
             return Err(format!(
-                "stream {stream}: no collective of {ranks} ranks ran beside a product"
+                "stream {stream}: no collective of {ranks} ranks ran beside a GEMM"
             ));
         }
         let (share, kib) = (100.0 * beside / all, bytes / 1024.0);
         Ok(format!(
-            "{stream}: {kib:.0} KiB in flight beside products, {share:.0} % of its time"
+            "{stream}: {kib:.0} KiB in flight beside GEMMs, {share:.0} % of its time"
         ))
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
     ));
     let mut machine = unmeasured(path, cores);
     gemms::measure(driver, cores, &mut machine)?;
-    output::note("products: done");
+    output::note("GEMMs: done");
     links::measure(driver, &mut machine)?;
     output::note("collectives and messages: done");
     kernels::measure(registry, driver, cores, &mut machine)?;
