@@ -30,7 +30,8 @@ struct BinaryParams {
     const void* b;
     void* out;
     u64 len;
-    u32 op;  // 0 add, 1 subtract, 2 multiply, 3 divide
+    u64 period;  // elements of b, which is repeated; it divides len
+    u32 op;      // 0 add, 1 subtract, 2 multiply, 3 divide
     u32 unused;
 };
 
@@ -77,12 +78,29 @@ FASCICLE_DEVICE A operate(u32 op, A a, A b) {
     return op == 0 ? a + b : op == 1 ? a - b : op == 2 ? a * b : a / b;
 }
 
+// N elements of `x`, which is repeated with this period, from element `start` of the repetition on; `left` of them count.
+template <class A, int N, class T>
+FASCICLE_DEVICE Pack<A, N> load_repeated(const T* x, u64 period, u64 start, u64 left) {
+    u64 at = start % period;
+    u64 count = left < u64(N) ? left : u64(N);
+    if (period - at >= count) return load_as<A, N>(x + at, count);
+    Pack<A, N> pack;
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) {
+        pack.at[i] = A(widen(x[at]));
+        at = at + 1 == period ? 0 : at + 1;
+    }
+    return pack;
+}
+
 template <class T>
 FASCICLE_DEVICE void binary(const BinaryParams& p) {
     constexpr int N = SIXTEEN_BYTES<T>;
+    bool repeats = p.period != p.len;
     each_pack<N>(p.len, [&](u64 start, u64 left) {
+        const T* from = static_cast<const T*>(p.b);
         auto a = load_as<Acc<T>, N>(static_cast<const T*>(p.a) + start, left);
-        auto b = load_as<Acc<T>, N>(static_cast<const T*>(p.b) + start, left);
+        auto b = repeats ? load_repeated<Acc<T>, N>(from, p.period, start, left) : load_as<Acc<T>, N>(from + start, left);
         FASCICLE_UNROLL
         for (int i = 0; i < N; i++) a.at[i] = operate(p.op, a.at[i], b.at[i]);
         store_as<N>(static_cast<T*>(p.out) + start, a, left);

@@ -261,8 +261,9 @@ impl Parameter {
     /// The shard as a differentiable value for use with `x`, in layers that a user writes from plain
     /// operations.
     ///
-    /// Its gradient is added to the parameter's. If an axis cuts the features of `x` but not the parameter,
-    /// every rank along it sees part of the parameter's uses, and their gradients are summed first.
+    /// Its gradient is added to the parameter's in the accumulator type, like the gradients of layers: a sum over
+    /// rows is not rounded to 16 bits in each micro-batch. If an axis cuts the features of `x` but not the
+    /// parameter, every rank along it sees part of the parameter's uses, and their gradients are summed first.
     ///
     /// # Cost
     /// That sum: an all-reduce of the shard.
@@ -286,13 +287,14 @@ impl Parameter {
         }
         let summed_over = x.cut().filter(|axis| self.0.layout.cuts(*axis).is_none());
         let parameter = self.clone();
-        Ok(Var::leaf(value, move |gradient| {
+        Ok(Var::summed_leaf(value, move |gradient| {
             let context = pass.context();
             let group = summed_over.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))?;
             let gradient = match group {
                 Some(group) => {
-                    let sum = Tensor::empty(gradient.device(), gradient.dtype(), gradient.shape())?;
-                    ops::copy(&gradient, &sum)?;
+                    let dtype = gradient.dtype().accumulator();
+                    let sum = Tensor::empty(gradient.device(), dtype, gradient.shape())?;
+                    ops::cast_into(&gradient, &sum)?;
                     let compute = context.device().compute();
                     group.all_reduce(context, Subject::Gradients, &compute, &sum, ReduceOp::Sum)?;
                     sum

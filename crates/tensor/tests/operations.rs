@@ -140,6 +140,37 @@ fn a_row_that_is_not_selected_spoils_nothing() {
 }
 
 #[test]
+fn a_row_or_a_number_meets_every_row() {
+    let device = device();
+    for (rows, columns) in [(2, 1), (5, 3), (4, 31), (3, 33), (900, 50), (0, 4)] {
+        let (a, b) = (numbers(rows * columns, 0.0), numbers(columns, 1.0));
+        let x = Tensor::from_slice(&device, &[rows, columns], &a).unwrap();
+        let row = Tensor::from_slice(&device, &[columns], &b).unwrap();
+        let found = ops::binary_row(ops::BinaryOp::Div, &x, &row).unwrap();
+        let expected: Vec<f64> = (0..a.len()).map(|i| a[i] / b[i % columns]).collect();
+        assert_eq!(found.to_f64().unwrap(), expected);
+        let number = Tensor::from_slice(&device, &[1], &[0.3]).unwrap();
+        let found = ops::binary_row(ops::BinaryOp::Sub, &x, &number).unwrap();
+        let expected: Vec<f64> = a.iter().map(|a| a - 0.3).collect();
+        assert_eq!(found.to_f64().unwrap(), expected);
+    }
+}
+
+#[test]
+fn operands_of_other_shapes_are_refused_with_both() {
+    let device = device();
+    let zeros = |shape: &[usize]| Tensor::zeros(&device, DType::F32, shape).unwrap();
+    let text = |result: Result<Tensor>| result.unwrap_err().to_string();
+    let said = text(ops::add(&zeros(&[2, 6]), &zeros(&[3, 4])));
+    assert!(said.contains("[2, 6]") && said.contains("[3, 4]"), "{said}");
+    let said = text(ops::swiglu(&zeros(&[6]), &zeros(&[3, 2])));
+    assert!(said.contains("[6]") && said.contains("[3, 2]"), "{said}");
+    let row = ops::binary_row(ops::BinaryOp::Mul, &zeros(&[4, 6]), &zeros(&[4]));
+    let said = text(row);
+    assert!(said.contains("[4, 6]") && said.contains("[4]"), "{said}");
+}
+
+#[test]
 fn one_hot_rows_follow_their_ids() {
     let device = device();
     let ids = Tensor::from_slice(&device, &[2, 2], &[2u32, 0, 7, 1]).unwrap();

@@ -3,7 +3,7 @@
 use super::{
     block::{GRAIN, blocks, map, split, zip},
     dispatch::dispatch,
-    memory::Shared,
+    memory::{BLOCK, Shared},
 };
 use crate::{
     element::{Element, Real},
@@ -145,11 +145,57 @@ pub(super) unsafe fn binary(args: &Binary, pool: &Pool) -> Result<()> {
         // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [a, b, out] = unsafe { Shared::<T>::all([args.a, args.b, args.out]) };
         match args.op {
-            BinaryOp::Add => map(pool, [a, b], [out], #[inline(always)] |[a, b]| [a + b]),
-            BinaryOp::Sub => map(pool, [a, b], [out], #[inline(always)] |[a, b]| [a - b]),
-            BinaryOp::Mul => map(pool, [a, b], [out], #[inline(always)] |[a, b]| [a * b]),
-            BinaryOp::Div => map(pool, [a, b], [out], #[inline(always)] |[a, b]| [a / b]),
+            BinaryOp::Add => combine(pool, a, b, out, #[inline(always)] |[a, b]| [a + b]),
+            BinaryOp::Sub => combine(pool, a, b, out, #[inline(always)] |[a, b]| [a - b]),
+            BinaryOp::Mul => combine(pool, a, b, out, #[inline(always)] |[a, b]| [a * b]),
+            BinaryOp::Div => combine(pool, a, b, out, #[inline(always)] |[a, b]| [a / b]),
         }
         Ok(())
     })
+}
+
+// `out[i] = f([a[i], b[i % b.len]])`.
+#[inline(always)]
+fn combine<T: Element>(
+    pool: &Pool,
+    a: Shared<T>,
+    b: Shared<T>,
+    out: Shared<T>,
+    f: impl Fn([T::Acc; 2]) -> [T::Acc; 1] + Sync,
+) {
+    if b.len() == out.len() {
+        return map(pool, [a, b], [out], f);
+    }
+    split(
+        pool,
+        out.len(),
+        GRAIN,
+        #[inline(always)]
+        |range| {
+            blocks(
+                range,
+                #[inline(always)]
+                |start, len| {
+                    let read = [a.load(start, len), repeated(b, start, len)];
+                    let [result] = zip(read, &f);
+                    out.store(start, len, result);
+                },
+            )
+        },
+    );
+}
+
+// A block of `x`, repeated, from element `start` of the repetition on.
+#[inline(always)]
+fn repeated<T: Element>(x: Shared<T>, start: usize, len: usize) -> [T::Acc; BLOCK] {
+    let (period, mut at) = (x.len(), start % x.len());
+    if period - at >= len {
+        return x.load(at, len);
+    }
+    let mut block = [T::Acc::ZERO; BLOCK];
+    for value in block.iter_mut().take(len) {
+        *value = x.get(at).acc();
+        at = if at + 1 == period { 0 } else { at + 1 };
+    }
+    block
 }

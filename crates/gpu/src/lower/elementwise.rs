@@ -18,7 +18,7 @@ params! {
     struct FillParams { out: u64, len: u64, bits: u64, }
     struct CastParams { x: u64, out: u64, len: u64, }
     struct AxpbyParams { x: u64, y: u64, len: u64, alpha: f64, beta: f64, }
-    struct BinaryParams { a: u64, b: u64, out: u64, len: u64, op: u32, unused: u32, }
+    struct BinaryParams { a: u64, b: u64, out: u64, len: u64, period: u64, op: u32, unused: u32, }
     struct UnaryParams { x: u64, out: u64, len: u64, op: u32, unused: u32, }
     struct UnaryBackwardParams { x: u64, d_out: u64, d_x: u64, len: u64, op: u32, unused: u32, }
     struct SwigluParams { gate: u64, up: u64, out: u64, len: u64, }
@@ -120,6 +120,7 @@ pub(super) fn binary(args: &Binary, traits: &DeviceTraits) -> Result<Vec<Launch>
         b,
         out,
         len: len as u64,
+        period: args.b.len as u64,
         op,
         unused: 0,
     };

@@ -5,7 +5,7 @@ use crate::{
     memory::{FLOATS, Memory, random},
 };
 use hal::{
-    DType, Kernel,
+    DType, Kernel, RawSlice,
     kernel::{
         Axpby, Binary, BinaryOp, Cast, Fill, Swiglu, SwigluBackward, Unary, UnaryBackward, UnaryOp,
     },
@@ -125,6 +125,29 @@ fn binary_operations_agree() {
                     })
                 });
             }
+        }
+    }
+}
+
+#[test]
+fn a_shorter_second_operand_is_repeated() {
+    for ((dtype, spacing), (rows, columns)) in FLOATS
+        .iter()
+        .flat_map(|f| [(9, 1), (5, 3), (4, 32), (3, 37), (70, 6)].map(|size| (f, size)))
+    {
+        for op in [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div] {
+            compare(&memories(*dtype, rows * columns, 0, 3), *spacing, |m| {
+                let b = RawSlice {
+                    len: columns,
+                    ..m[1]
+                };
+                Kernel::Binary(Binary {
+                    op,
+                    a: m[0],
+                    b,
+                    out: m[2],
+                })
+            });
         }
     }
 }

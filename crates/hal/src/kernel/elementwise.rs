@@ -47,13 +47,16 @@ pub enum BinaryOp {
     Div,
 }
 
-/// `out[i] = a[i] op b[i]`, all of one type and length.
+/// `out[i] = a[i] op b[i % b.len]`, all of one type: a `b` that is shorter is a row for all rows, or one number.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names of the formula")]
 pub struct Binary {
+    /// The operation.
     pub op: BinaryOp,
+    /// Any float type.
     pub a: RawSlice,
+    /// Of a length that divides that of `a`, and not 0 unless `a` is empty.
     pub b: RawSlice,
+    /// As long as `a`; may be `a`, and may be `b` where that is as long.
     pub out: RawSlice,
 }
 

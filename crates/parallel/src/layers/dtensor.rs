@@ -148,12 +148,39 @@ impl DTensor {
         }
     }
 
+    /// The other operand of an operation element by element, in the layout of `self`.
+    pub(crate) fn beside(&self, operation: &str, other: &DTensor) -> Result<DTensor> {
+        let (own, others) = (self.tensor().shape(), other.tensor().shape());
+        let outer = |shape: &[usize]| shape[..shape.len().saturating_sub(1)].to_vec();
+        let alike = own.len() == others.len()
+            && outer(own) == outer(others)
+            && self.features == other.features;
+        match alike {
+            true => other.redistribute(self.cut, operation),
+            false => {
+                let found = format!("{} with {}", self.described(), other.described());
+                Err(Error::invalid(operation, found, "equal global shapes"))
+            }
+        }
+    }
+
+    /// The shape held here, with whole features, and the layout.
+    pub(crate) fn described(&self) -> String {
+        let mut shape = self.tensor().shape().to_vec();
+        shape
+            .iter_mut()
+            .last()
+            .into_iter()
+            .for_each(|last| *last = self.features);
+        format!("{shape:?} of layout {}", self.layout())
+    }
+
     /// `self + other`; first changes `other` to the layout of `self` if they differ.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the shapes differ.
+    /// [`Error::Invalid`] with both shapes and layouts when the global shapes differ; those of the collective.
     pub fn add(&self, other: &DTensor) -> Result<DTensor> {
-        let other = other.redistribute(self.cut, "add")?;
+        let other = self.beside("add", other)?;
         Ok(self.like(self.var.add(&other.var)?))
     }
 
@@ -162,7 +189,7 @@ impl DTensor {
     /// # Errors
     /// As [`add`](DTensor::add).
     pub fn sub(&self, other: &DTensor) -> Result<DTensor> {
-        let other = other.redistribute(self.cut, "sub")?;
+        let other = self.beside("sub", other)?;
         Ok(self.like(self.var.sub(&other.var)?))
     }
 
@@ -171,7 +198,7 @@ impl DTensor {
     /// # Errors
     /// As [`add`](DTensor::add).
     pub fn mul(&self, other: &DTensor) -> Result<DTensor> {
-        let other = other.redistribute(self.cut, "mul")?;
+        let other = self.beside("mul", other)?;
         Ok(self.like(self.var.mul(&other.var)?))
     }
 
@@ -180,7 +207,7 @@ impl DTensor {
     /// # Errors
     /// As [`add`](DTensor::add).
     pub fn div(&self, other: &DTensor) -> Result<DTensor> {
-        let other = other.redistribute(self.cut, "div")?;
+        let other = self.beside("div", other)?;
         Ok(self.like(self.var.div(&other.var)?))
     }
 
@@ -285,7 +312,7 @@ impl DTensor {
     /// # Errors
     /// [`Error::Invalid`] when shapes differ.
     pub fn swiglu(&self, up: &DTensor) -> Result<DTensor> {
-        let up = up.redistribute(self.cut, "swiglu")?;
+        let up = self.beside("swiglu", up)?;
         Ok(self.like(self.var.swiglu(&up.var)?))
     }
 }

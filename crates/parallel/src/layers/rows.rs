@@ -25,7 +25,7 @@ impl DTensor {
     /// # Shapes
     /// As [`add_row`](DTensor::add_row).
     /// # Cost
-    /// As there; the row is repeated in memory as large as the result.
+    /// As there.
     /// # Errors
     /// As there.
     pub fn mul_row(&self, row: &Parameter) -> Result<DTensor> {
@@ -38,8 +38,7 @@ impl DTensor {
     /// # Shapes
     /// `factor`: 1, replicated. `self` and the result: any, of the same layout.
     /// # Cost
-    /// The factor is repeated in memory as large as the result. In backward, an all-reduce of one number over
-    /// the axis that cuts the features.
+    /// In backward, an all-reduce of one number over the axis that cuts the features.
     /// # Errors
     /// [`Error::Invalid`] for a parameter of more elements or one that is cut; those of the collective.
     pub fn scale_by(&self, factor: &Parameter) -> Result<DTensor> {

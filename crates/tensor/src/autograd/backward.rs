@@ -2,10 +2,10 @@
 
 use super::{
     Var,
-    node::{Gradients, Node, NodeOutput},
+    node::{Gradients, Node, NodeOutput, Sums},
 };
 use crate::{Tensor, ops};
-use hal::{Error, Result};
+use hal::{DType, Error, Result};
 use std::{collections::BTreeMap, rc::Rc};
 
 /// Propagates gradients from `roots`, each with the gradient of its value, to all leaves.
@@ -39,6 +39,7 @@ pub fn backward(roots: Vec<(Var, Tensor)>) -> Result<()> {
             ));
         };
         let inputs = std::mem::take(&mut *node.inputs.borrow_mut());
+        let gradients = rounded(&node, gradients)?;
         for (place, gradient) in inputs.into_iter().zip(run(gradients)?) {
             if let (Some(place), Some(gradient)) = (place, gradient) {
                 pending.arrive(place, gradient)?;
@@ -57,9 +58,14 @@ impl Pending {
     fn arrive(&mut self, place: NodeOutput, gradient: Tensor) -> Result<()> {
         let NodeOutput { node, output } = place;
         let entry = self.0.entry(node.id);
-        let (_, gradients) = entry.or_insert_with(|| (node.clone(), vec![None; node.num_outputs]));
+        let (_, gradients) =
+            entry.or_insert_with(|| (node.clone(), vec![None; node.outputs.len()]));
         gradients[output] = Some(match gradients[output].take() {
             None => gradient,
+            Some(sum) if node.sums == Sums::Kept => {
+                let accumulator = node.outputs[output].accumulator();
+                accumulate(converted(sum, accumulator)?, gradient)?
+            }
             Some(sum) => accumulate(sum, gradient)?,
         });
         Ok(())
@@ -70,12 +76,47 @@ impl Pending {
     }
 }
 
-// Adds in place if nobody else holds one of the two.
+// The gradients in the types that the node takes.
+fn rounded(node: &Node, gradients: Gradients) -> Result<Gradients> {
+    if node.sums == Sums::Kept {
+        return Ok(gradients);
+    }
+    let outputs = gradients.into_iter().zip(&node.outputs);
+    outputs
+        .map(|(gradient, dtype)| gradient.map(|x| converted(x, *dtype)).transpose())
+        .collect()
+}
+
+// Without another handle to the tensor, so that it can be added to in place.
+fn converted(x: Tensor, dtype: DType) -> Result<Tensor> {
+    match x.dtype() == dtype {
+        true => Ok(x),
+        false => ops::cast(&x, dtype),
+    }
+}
+
+// Adds in place if nobody else holds one of the two; the sum has the wider type.
 fn accumulate(sum: Tensor, gradient: Tensor) -> Result<Tensor> {
+    if sum.dtype() != gradient.dtype() {
+        let (wide, narrow) = match sum.dtype() == gradient.dtype().accumulator() {
+            true => (sum, gradient),
+            false => (gradient, sum),
+        };
+        let into = match wide.is_unshared() {
+            true => wide,
+            false => {
+                let copy = Tensor::empty(wide.device(), wide.dtype(), wide.shape())?;
+                ops::copy(&wide, &copy)?;
+                copy
+            }
+        };
+        ops::axpby(1.0, &narrow, 1.0, &into)?;
+        return Ok(into);
+    }
     let (into, other) = match (sum.is_unshared(), gradient.is_unshared()) {
         (true, _) => (sum, gradient),
         (_, true) => (gradient, sum),
-        _ => return ops::add(&sum, &gradient),
+        _ => return ops::add(&sum, &gradient.reshape(sum.shape())?),
     };
     ops::axpby(1.0, &other, 1.0, &into)?;
     Ok(into)

@@ -16,13 +16,7 @@ impl Var {
     pub fn permute(&self, order: &[usize]) -> Result<Var> {
         let out = ops::permute(self.tensor(), order)?;
         let back = dims::inverse(order);
-        Ok(Var::record_one(
-            "permute",
-            &[self],
-            out,
-            false,
-            move |d_out| Ok(vec![Some(ops::permute(&d_out, &back)?)]),
-        ))
+        Ok(self.record_moved("permute", out, move |d_out| ops::permute(&d_out, &back)))
     }
 
     /// `count` indices of a dim, from `start` on.
@@ -32,13 +26,8 @@ impl Var {
     pub fn slice(&self, dim: usize, start: usize, count: usize) -> Result<Var> {
         let out = ops::slice(self.tensor(), dim, start, count)?;
         let size = self.tensor().shape()[dim];
-        Ok(Var::record_one(
-            "slice",
-            &[self],
-            out,
-            false,
-            move |d_out| Ok(vec![Some(dims::place(&d_out, dim, start, size)?)]),
-        ))
+        let placed = move |d_out: Tensor| dims::place(&d_out, dim, start, size);
+        Ok(self.record_moved("slice", out, placed))
     }
 
     /// Concatenates the values along a dim.
@@ -101,7 +90,7 @@ impl Var {
                 let accumulator = table.dtype().accumulator();
                 let d_table = Tensor::zeros(table.device(), accumulator, table.shape())?;
                 ops::embedding_backward(&d_out, &ids, &d_table, 0)?;
-                Ok(vec![Some(ops::cast(&d_table, table.dtype())?)])
+                Ok(vec![Some(d_table)])
             },
         ))
     }

@@ -1,7 +1,7 @@
 //! An operation on the tape.
 
 use crate::Tensor;
-use hal::Result;
+use hal::{DType, Result};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -19,12 +19,22 @@ pub(crate) struct NodeOutput {
     pub(crate) output: usize,
 }
 
+/// In which type a node takes the gradients of its outputs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sums {
+    /// In the type of the output.
+    Rounded,
+    /// In the type of the output or its accumulator: what was summed in more bits stays so.
+    Kept,
+}
+
 pub(crate) struct Node {
     pub(crate) id: u64,
     pub(crate) name: &'static str,
     pub(crate) inputs: RefCell<Vec<Option<NodeOutput>>>,
-    pub(crate) num_outputs: usize,
-    // Taken by the backward pass, so that the saved tensors are freed at once.
+    pub(crate) outputs: Vec<DType>,
+    pub(crate) sums: Sums,
+    // Taken by the backward pass, so that what it saved is freed at once.
     pub(crate) backward: RefCell<Option<Backward>>,
 }
 

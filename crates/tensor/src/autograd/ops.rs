@@ -11,7 +11,7 @@ impl Var {
     /// `self + other`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) for other lengths or types.
+    /// [`Error::Invalid`](hal::Error::Invalid) with both tensors for other shapes or types.
     pub fn add(&self, other: &Var) -> Result<Var> {
         let out = ops::add(self.tensor(), other.tensor())?;
         Ok(Var::record_one(

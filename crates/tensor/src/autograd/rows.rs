@@ -79,9 +79,8 @@ impl Var {
     /// [`Error::Invalid`] if it is not as long as a row, or has another type.
     pub fn add_row(&self, row: &Var) -> Result<Var> {
         let (x, shape) = (self.tensor(), row.tensor().shape().to_vec());
-        let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
-        ops::copy(x, &out)?;
-        ops::add_bias(&out, row.tensor())?;
+        ops::holds("add_row", "row", row.tensor(), x.columns(), x.dtype())?;
+        let out = ops::binary_row(BinaryOp::Add, x, row.tensor())?;
         let wants = row.wants_gradient();
         Ok(Var::record_one(
             "add_row",
@@ -97,27 +96,16 @@ impl Var {
 
     /// Multiplies every row by `row`, element by element.
     ///
-    /// # Cost
-    /// `row` is repeated in memory of the size of `self`.
     /// # Errors
     /// As [`add_row`](Var::add_row).
     pub fn mul_row(&self, row: &Var) -> Result<Var> {
-        let columns = self.tensor().columns();
-        ops::holds(
-            "mul_row",
-            "row",
-            row.tensor(),
-            columns,
-            self.tensor().dtype(),
-        )?;
-        let row_of = |row: &Tensor| row.reshape(&[1, columns]);
-        self.mul_expanded(row, "mul_row", row_of(row.tensor())?)
+        let x = self.tensor();
+        ops::holds("mul_row", "row", row.tensor(), x.columns(), x.dtype())?;
+        self.mul_repeated(row, "mul_row")
     }
 
     /// `factor * self`, where the factor is itself a value of one element.
     ///
-    /// # Cost
-    /// As [`mul_row`](Var::mul_row).
     /// # Errors
     /// [`Error::Invalid`] if `factor` has another number of elements or another type.
     pub fn scale_by(&self, factor: &Var) -> Result<Var> {
@@ -128,29 +116,27 @@ impl Var {
             1,
             self.tensor().dtype(),
         )?;
-        self.mul_expanded(factor, "scale_by", factor.tensor().reshape(&[1, 1])?)
+        self.mul_repeated(factor, "scale_by")
     }
 
-    // Multiplies by `other`, viewed as the small matrix `seen` and repeated to the size of all rows.
-    fn mul_expanded(&self, other: &Var, name: &'static str, seen: Tensor) -> Result<Var> {
-        let x = self.tensor().clone();
-        let sizes = [x.num_rows(), x.columns()];
-        let shape = other.tensor().shape().to_vec();
+    // Multiplies by `other`, a row or a number that is repeated along all rows.
+    fn mul_repeated(&self, other: &Var, name: &'static str) -> Result<Var> {
+        let (x, row) = (self.tensor().clone(), other.tensor().clone());
         let wants = other.wants_gradient();
-        let out = product(&x, &ops::expand(&seen, &sizes)?)?;
+        let out = ops::binary_row(BinaryOp::Mul, &x, &row)?;
         Ok(Var::record_one(
             name,
             &[self, other],
             out,
             false,
             move |d_out| {
-                let d_x = product(&d_out, &ops::expand(&seen, &sizes)?)?;
+                let d_x = ops::binary_row(BinaryOp::Mul, &d_out, &row)?;
                 let sum = || {
-                    // The gradient of a single number is the sum of a single column.
-                    let columns = seen.num_elements();
-                    let all = product(&d_out, &x)?
+                    // One number is the sum of a single column.
+                    let columns = row.num_elements();
+                    let all = ops::binary(BinaryOp::Mul, &d_out, &x)?
                         .reshape(&[x.num_elements() / columns.max(1), columns])?;
-                    column_sum(&all, &shape)
+                    column_sum(&all, row.shape())
                 };
                 Ok(vec![Some(d_x), wants.then(sum).transpose()?])
             },
@@ -181,13 +167,9 @@ impl Var {
     }
 }
 
-fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    ops::binary(BinaryOp::Mul, a, b)
-}
-
-// Summed in the accumulator type, returned in the type of `x`.
+// In the accumulator's type, in which it is summed: the tape rounds it where that is not wanted.
 fn column_sum(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let sum = Tensor::zeros(x.device(), x.dtype().accumulator(), shape)?;
     ops::column_sum_into(x, &sum)?;
-    ops::cast(&sum, x.dtype())
+    Ok(sum)
 }

@@ -1,8 +1,8 @@
 //! A tensor with its place on the tape.
 
-use super::node::{Gradients, Node, NodeOutput};
+use super::node::{Gradients, Node, NodeOutput, Sums};
 use crate::{Device, Tensor};
-use hal::Result;
+use hal::{DType, Result};
 use std::{cell::RefCell, fmt, rc::Rc};
 
 /// A tensor that takes part in differentiation.
@@ -43,14 +43,32 @@ impl Var {
         (var, gradient)
     }
 
-    /// A tensor whose gradient is passed to `arrived`, once per backward pass.
+    /// A tensor whose gradient is handed to `arrived`, in the tensor's type and once in a backward pass.
     pub fn leaf(tensor: Tensor, arrived: impl FnOnce(Tensor) -> Result<()> + 'static) -> Var {
-        let device = tensor.device().clone();
+        Var::new_leaf(tensor, Sums::Rounded, arrived)
+    }
+
+    /// As [`leaf`](Var::leaf), for a tensor whose gradients are summed further, over micro-batches or ranks: an operation
+    /// that has summed in the accumulator's type hands its gradient on in that type, so `arrived` gets either of the two.
+    pub fn summed_leaf(
+        tensor: Tensor,
+        arrived: impl FnOnce(Tensor) -> Result<()> + 'static,
+    ) -> Var {
+        Var::new_leaf(tensor, Sums::Kept, arrived)
+    }
+
+    fn new_leaf(
+        tensor: Tensor,
+        sums: Sums,
+        arrived: impl FnOnce(Tensor) -> Result<()> + 'static,
+    ) -> Var {
+        let (device, outputs) = (tensor.device().clone(), vec![tensor.dtype()]);
         let take = move |mut gradients: Gradients| {
             gradients.pop().flatten().map_or(Ok(()), arrived)?;
             Ok(Vec::new())
         };
-        let node = device.with_gradients(|| record(&device, "leaf", Vec::new(), 1, take));
+        let node =
+            device.with_gradients(|| record(&device, "leaf", Vec::new(), outputs, sums, take));
         Var {
             tensor,
             place: Some(NodeOutput { node, output: 0 }),
@@ -60,7 +78,10 @@ impl Var {
     /// Records an operation: `outputs` were computed from `inputs`, and `backward` turns one gradient per
     /// output into one per input.
     ///
-    /// Records nothing if no input wants a gradient, unless `keeps` states that the operation has parameters of
+    /// Gradients of outputs come in the outputs' types; those of inputs may have the accumulator's type, which is rounded
+    /// where the input's own operation does not keep it.
+    ///
+    /// Nothing is recorded where no input wants a gradient, unless `keeps` says that the operation has parameters of
     /// its own that do; and nothing within [`Device::without_gradients`].
     pub fn record(
         name: &'static str,
@@ -77,7 +98,8 @@ impl Var {
             return outputs.into_iter().map(Var::constant).collect();
         }
         let places = inputs.iter().map(|input| input.place.clone()).collect();
-        let node = record(&device, name, places, outputs.len(), backward);
+        let types = outputs.iter().map(Tensor::dtype).collect();
+        let node = record(&device, name, places, types, Sums::Rounded, backward);
         let place = |output| {
             Some(NodeOutput {
                 node: node.clone(),
@@ -137,13 +159,30 @@ impl Var {
     pub fn reshape(&self, shape: &[usize]) -> Result<Var> {
         let before = self.tensor.shape().to_vec();
         let out = self.tensor.reshape(shape)?;
-        Ok(Var::record_one(
-            "reshape",
-            &[self],
-            out,
-            false,
-            move |d_out| Ok(vec![Some(d_out.reshape(&before)?)]),
-        ))
+        Ok(self.record_moved("reshape", out, move |d_out| d_out.reshape(&before)))
+    }
+
+    /// Records an operation that only moves elements: its backward takes gradients of either type.
+    pub(super) fn record_moved(
+        &self,
+        name: &'static str,
+        output: Tensor,
+        backward: impl FnOnce(Tensor) -> Result<Tensor> + 'static,
+    ) -> Var {
+        let device = output.device().clone();
+        let Some(place) = self.place.clone().filter(|_| device.0.gradients.get()) else {
+            return Var::constant(output);
+        };
+        let moved = move |mut gradients: Gradients| {
+            let gradient = gradients.pop().flatten();
+            Ok(vec![gradient.map(backward).transpose()?])
+        };
+        let (inputs, types) = (vec![Some(place)], vec![output.dtype()]);
+        let node = record(&device, name, inputs, types, Sums::Kept, moved);
+        Var {
+            tensor: output,
+            place: Some(NodeOutput { node, output: 0 }),
+        }
     }
 }
 
@@ -151,7 +190,8 @@ fn record(
     device: &Device,
     name: &'static str,
     inputs: Vec<Option<NodeOutput>>,
-    num_outputs: usize,
+    outputs: Vec<DType>,
+    sums: Sums,
     backward: impl FnOnce(Gradients) -> Result<Gradients> + 'static,
 ) -> Rc<Node> {
     let id = device.0.next_node.get();
@@ -161,7 +201,8 @@ fn record(
         id,
         name,
         inputs: RefCell::new(inputs),
-        num_outputs,
+        outputs,
+        sums,
         backward,
     })
 }

@@ -1,6 +1,6 @@
 //! Elementwise operations.
 
-use super::{float, launch, same_length, same_type};
+use super::{float, launch, same_length, same_shape, same_type};
 use crate::{Arguments, Tensor};
 use hal::{
     DType, Error, Kernel, Result,
@@ -63,7 +63,7 @@ pub fn axpby(alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
 /// `a op b`, element by element.
 ///
 /// # Errors
-/// [`Error::Invalid`] for other lengths or types.
+/// [`Error::Invalid`] with both tensors for other shapes or types.
 pub fn binary(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let out = Tensor::empty(a.device(), a.dtype(), a.shape())?;
     binary_into(op, a, b, &out)?;
@@ -73,11 +73,37 @@ pub fn binary(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// `out = a op b`; `out` may be `a` or `b`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for other lengths or types.
+/// As [`binary`].
 pub fn binary_into(op: BinaryOp, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
     float("binary", a)?;
     same_type("binary", a, &[b, out])?;
-    same_length("binary", a, &[b, out])?;
+    same_shape("binary", a, &[b, out])?;
+    queue_binary(op, a, b, out)
+}
+
+/// `a op row` for every row of `a`, or `a op number` for every element, without a copy of the operand for each.
+///
+/// # Shapes
+/// `row`: as many elements as the last dim of `a`, or one.
+/// # Errors
+/// [`Error::Invalid`] with both tensors for another number of elements, and for other types.
+pub fn binary_row(op: BinaryOp, a: &Tensor, row: &Tensor) -> Result<Tensor> {
+    float("binary_row", a)?;
+    same_type("binary_row", a, &[row])?;
+    if row.num_elements() != a.columns() && row.num_elements() != 1 {
+        return Err(Error::invalid(
+            "binary_row",
+            format!("{a:?} with {row:?}"),
+            format!("{} elements of a row, or 1", a.columns()),
+        ));
+    }
+    let out = Tensor::empty(a.device(), a.dtype(), a.shape())?;
+    queue_binary(op, a, row, &out)?;
+    Ok(out)
+}
+
+// The lengths were checked: that of `b` divides that of `a`.
+fn queue_binary(op: BinaryOp, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
     let mut args = Arguments::default();
     let kernel = Kernel::Binary(Binary {
         op,
@@ -109,11 +135,11 @@ pub fn unary(op: UnaryOp, x: &Tensor) -> Result<Tensor> {
 /// `out = op(x)`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for integers, other lengths or types, or overlap.
+/// [`Error::Invalid`] for integers, other shapes or types, or overlap.
 pub fn unary_into(op: UnaryOp, x: &Tensor, out: &Tensor) -> Result<()> {
     float("unary", x)?;
     same_type("unary", x, &[out])?;
-    same_length("unary", x, &[out])?;
+    same_shape("unary", x, &[out])?;
     let mut args = Arguments::default();
     let kernel = Kernel::Unary(Unary {
         op,
@@ -126,10 +152,10 @@ pub fn unary_into(op: UnaryOp, x: &Tensor, out: &Tensor) -> Result<()> {
 /// `d_out * op'(x)`; overwrites `d_out` if nobody else holds it.
 ///
 /// # Errors
-/// [`Error::Invalid`] for other lengths or types.
+/// [`Error::Invalid`] for other shapes or types.
 pub fn unary_backward(op: UnaryOp, x: &Tensor, d_out: Tensor) -> Result<Tensor> {
     same_type("unary_backward", x, &[&d_out])?;
-    same_length("unary_backward", x, &[&d_out])?;
+    same_shape("unary_backward", x, &[&d_out])?;
     let d_x = own_or_new(&d_out)?;
     let mut args = Arguments::default();
     let kernel = Kernel::UnaryBackward(UnaryBackward {
@@ -145,11 +171,11 @@ pub fn unary_backward(op: UnaryOp, x: &Tensor, d_out: Tensor) -> Result<Tensor> 
 /// `silu(gate) * up`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for other lengths or types.
+/// [`Error::Invalid`] for other shapes or types.
 pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     float("swiglu", gate)?;
     same_type("swiglu", gate, &[up])?;
-    same_length("swiglu", gate, &[up])?;
+    same_shape("swiglu", gate, &[up])?;
     let out = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
     let mut args = Arguments::default();
     let kernel = Kernel::Swiglu(Swiglu {
@@ -167,7 +193,7 @@ pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
 /// As [`swiglu`].
 pub fn swiglu_backward(gate: &Tensor, up: &Tensor, d_out: &Tensor) -> Result<(Tensor, Tensor)> {
     same_type("swiglu_backward", gate, &[up, d_out])?;
-    same_length("swiglu_backward", gate, &[up, d_out])?;
+    same_shape("swiglu_backward", gate, &[up, d_out])?;
     let d_gate = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
     let d_up = Tensor::empty(gate.device(), gate.dtype(), gate.shape())?;
     let mut args = Arguments::default();

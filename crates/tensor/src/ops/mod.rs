@@ -77,6 +77,17 @@ pub(crate) fn same_length(operation: &str, first: &Tensor, others: &[&Tensor]) -
     }
 }
 
+pub(crate) fn same_shape(operation: &str, first: &Tensor, others: &[&Tensor]) -> Result<()> {
+    match others.iter().find(|other| other.shape() != first.shape()) {
+        None => Ok(()),
+        Some(other) => Err(Error::invalid(
+            operation,
+            format!("{first:?} with {other:?}"),
+            "equal shapes",
+        )),
+    }
+}
+
 pub(crate) fn holds(
     operation: &str,
     what: &str,

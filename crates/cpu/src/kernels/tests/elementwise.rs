@@ -118,6 +118,33 @@ fn binary_computes_beside_and_in_place() {
 }
 
 #[test]
+fn binary_repeats_a_shorter_second_operand() {
+    for dtype in FLOATS {
+        for (rows, columns) in [
+            (7, 1),
+            (5, 3),
+            (40, 31),
+            (3, 33),
+            (1, 64),
+            (900, 50),
+            (0, 4),
+        ] {
+            let (a, b) = (random(dtype, rows * columns, 1), random(dtype, columns, 2));
+            let expected: Vec<f64> = (0..rows * columns).map(|i| a[i] * b[i % columns]).collect();
+            let result = run(&[(dtype, a), (dtype, b)], |m| {
+                Kernel::Binary(Binary {
+                    op: BinaryOp::Mul,
+                    a: m[0],
+                    b: m[1],
+                    out: m[0],
+                })
+            });
+            assert_close(dtype, &result[0], &expected, 4.0);
+        }
+    }
+}
+
+#[test]
 fn copy_2d_moves_blocks_of_every_type() {
     for dtype in DType::ALL {
         for (rows, columns, from, to) in [
