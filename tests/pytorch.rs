@@ -24,7 +24,9 @@ fn ours(file: &PlainFile, prefix: &str, family: GptFamily) -> Tensors {
             continue;
         };
         let shape = file.shape(&name).unwrap().to_vec();
-        let numbers = file.read_f64(&name, &IndexBox::full(&shape)).unwrap();
+        let numbers = file
+            .read_f64(&name, &shape, &IndexBox::full(&shape))
+            .unwrap();
         match family {
             GptFamily::Gpt2 => gpt2(&mut tensors, theirs, &shape, numbers),
             GptFamily::Llama => llama(&mut tensors, theirs, &shape, numbers),
@@ -249,7 +251,7 @@ fn check(name: &str, family: GptFamily) {
         ours(&file, "gradients/", family),
     );
     let their_logits = file
-        .read_f64("logits", &IndexBox::full(&[3, 16, 67]))
+        .read_f64("logits", &[3, 16, 67], &IndexBox::full(&[3, 16, 67]))
         .unwrap();
     for precision in [Precision::F64, Precision::F32] {
         let our_logits = logits(settings(family, precision), weights.clone(), ids.clone());

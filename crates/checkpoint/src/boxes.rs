@@ -1,5 +1,6 @@
 //! Box arithmetic: checks, formatting, slabs, and copies between boxes.
 
+use crate::{Error, Result};
 use grid::{IndexBox, Runs};
 use hal::DType;
 
@@ -102,6 +103,33 @@ impl Iterator for Common {
             *run = (run.0 + len, run.1 - len);
         }
         Some(common)
+    }
+}
+
+/// That a box may be read of a tensor: it lies within the shape, and the caller knows the whole shape.
+///
+/// # Errors
+/// [`Error::Shape`], [`Error::Outside`].
+pub(crate) fn check_request(
+    name: &str,
+    found: &[usize],
+    needed: &[usize],
+    index: &IndexBox,
+) -> Result<()> {
+    if found != needed {
+        return Err(Error::Shape {
+            name: name.to_owned(),
+            found: found.to_vec(),
+            needed: needed.to_vec(),
+        });
+    }
+    match fits(index, found) {
+        true => Ok(()),
+        false => Err(Error::Outside {
+            name: name.to_owned(),
+            index: index.clone(),
+            shape: found.to_vec(),
+        }),
     }
 }
 

@@ -122,6 +122,16 @@ pub enum Error {
         /// The tensor's global shape.
         shape: Vec<usize>,
     },
+    /// A tensor has another shape than the caller expects.
+    #[error("checkpoint: reading tensor {name}: found shape {found:?}, needs {needed:?}")]
+    Shape {
+        /// The tensor.
+        name: String,
+        /// Its global shape.
+        found: Vec<usize>,
+        /// The shape asked for.
+        needed: Vec<usize>,
+    },
     /// A tensor has elements of an unexpected type.
     #[error("checkpoint: reading tensor {name}: found elements of {found}, needs {needed}")]
     Dtype {

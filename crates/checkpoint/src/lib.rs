@@ -38,7 +38,7 @@
 //! let path = writer.commit(records, Sections::default())?;
 //!
 //! let column = IndexBox { start: vec![0, 2], shape: vec![2, 1] };
-//! assert_eq!(Reader::open(path)?.read("w", &column)?, [3, 0, 0, 0, 6, 0, 0, 0]);
+//! assert_eq!(Reader::open(path)?.read("w", &[2, 3], &column)?, [3, 0, 0, 0, 6, 0, 0, 0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

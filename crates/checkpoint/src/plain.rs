@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result, TensorInfo,
-    boxes::{copy_overlap, fits},
+    boxes::{check_request, copy_overlap},
     element,
     map::map,
 };
@@ -102,13 +102,18 @@ impl PlainFile {
         })
     }
 
-    /// A box of a tensor as numbers.
+    /// A box of a tensor of this global shape, as numbers.
     ///
     /// # Errors
-    /// [`Error::UnknownTensor`], [`Error::Outside`]; [`Error::Dtype`] if its element type is not one of our
-    /// floats.
-    pub fn read_f64(&self, name: &str, index: &IndexBox) -> Result<Vec<f64>> {
-        let (dtype, bytes) = self.read(name, index)?;
+    /// [`Error::UnknownTensor`]; [`Error::Shape`] when the tensor has another shape, of which the box might be a corner;
+    /// [`Error::Outside`]; [`Error::Dtype`] when its elements are none of our floats.
+    pub fn read_f64(
+        &self,
+        name: &str,
+        global_shape: &[usize],
+        index: &IndexBox,
+    ) -> Result<Vec<f64>> {
+        let (dtype, bytes) = self.read(name, global_shape, index)?;
         element::numbers(dtype, &bytes).ok_or_else(|| Error::not_float(name, dtype))
     }
 
@@ -117,7 +122,8 @@ impl PlainFile {
     /// # Errors
     /// [`Error::UnknownTensor`]; [`Error::Dtype`] if its elements are not u32.
     pub fn read_u32(&self, name: &str) -> Result<Vec<u32>> {
-        match self.read(name, &IndexBox::full(self.shape(name)?))? {
+        let shape = self.shape(name)?;
+        match self.read(name, shape, &IndexBox::full(shape))? {
             (DType::U32, bytes) => Ok(bytes
                 .as_chunks()
                 .0
@@ -132,19 +138,18 @@ impl PlainFile {
         }
     }
 
-    fn read(&self, name: &str, index: &IndexBox) -> Result<(DType, Vec<u8>)> {
+    fn read(
+        &self,
+        name: &str,
+        global_shape: &[usize],
+        index: &IndexBox,
+    ) -> Result<(DType, Vec<u8>)> {
         let TensorInfo {
             dtype,
             global_shape: shape,
             ..
         } = self.info(name)?;
-        if !fits(index, &shape) {
-            return Err(Error::Outside {
-                name: name.to_owned(),
-                index: index.clone(),
-                shape,
-            });
-        }
+        check_request(name, &shape, global_shape, index)?;
         let (start, end) = self.header(name)?.data_offsets;
         let source = &self.mapped[self.data_offset..][start..end];
         let mut bytes = vec![0; index.num_elements() * dtype.bytes()];

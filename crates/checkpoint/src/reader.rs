@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Fault, Result, Sections, TensorInfo, Tiling,
-    boxes::{copy_overlap, fits},
+    boxes::{check_request, copy_overlap},
     element,
     folder::{MANIFEST, resolve},
     manifest::{Manifest, Placed, TensorEntry},
@@ -83,24 +83,19 @@ impl Reader {
         Ok(&self.tensor(name)?.info)
     }
 
-    /// A box of a tensor, row-major and little-endian, assembled from the pieces that hold its elements.
+    /// A box of a tensor of this global shape, row-major and little-endian, assembled from the pieces that hold
+    /// its elements.
     ///
     /// Reads only the necessary bytes from disk. It does not verify checksums, because that would require
     /// reading everything.
     ///
     /// # Errors
-    /// [`Error::UnknownTensor`], [`Error::Outside`]; [`Error::Damaged`] or [`Error::Io`] if a file has
-    /// disappeared or shrunk since the checkpoint was opened.
-    pub fn read(&self, name: &str, index: &IndexBox) -> Result<Vec<u8>> {
+    /// [`Error::UnknownTensor`]; [`Error::Shape`] if the tensor has another shape, of which the box might be a corner;
+    /// [`Error::Outside`]; [`Error::Damaged`] or [`Error::Io`] if a file has disappeared or shrunk since
+    /// the checkpoint was opened.
+    pub fn read(&self, name: &str, global_shape: &[usize], index: &IndexBox) -> Result<Vec<u8>> {
         let TensorEntry { info, pieces } = self.tensor(name)?;
-        if !fits(index, &info.global_shape) {
-            let shape = info.global_shape.clone();
-            return Err(Error::Outside {
-                name: name.to_owned(),
-                index: index.clone(),
-                shape,
-            });
-        }
+        check_request(name, &info.global_shape, global_shape, index)?;
         let element_bytes = info.dtype.bytes();
         let mut bytes = vec![0; index.num_elements() * element_bytes];
         let mut found = 0;
@@ -120,14 +115,19 @@ impl Reader {
     /// Like [`Reader::read`], but returns numbers, from whatever float type is stored.
     ///
     /// # Errors
-    /// [`Error::Dtype`] for integers, and those of [`Reader::read`].
-    pub fn read_f64(&self, name: &str, index: &IndexBox) -> Result<Vec<f64>> {
+    /// [`Error::Dtype`] for integers; and as [`Reader::read`].
+    pub fn read_f64(
+        &self,
+        name: &str,
+        global_shape: &[usize],
+        index: &IndexBox,
+    ) -> Result<Vec<f64>> {
         let dtype = self.info(name)?.dtype;
         let not_float = || Error::not_float(name, dtype);
         if !dtype.is_float() {
             return Err(not_float());
         }
-        element::numbers(dtype, &self.read(name, index)?).ok_or_else(not_float)
+        element::numbers(dtype, &self.read(name, global_shape, index)?).ok_or_else(not_float)
     }
 
     pub(crate) fn tensor(&self, name: &str) -> Result<&TensorEntry> {

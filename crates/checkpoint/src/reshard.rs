@@ -81,10 +81,11 @@ pub(crate) fn copy(
     index: &IndexBox,
     emit: &mut Emit<'_>,
 ) -> Result<()> {
-    let max_elements = SLAB_BYTES / reader.info(name)?.dtype.bytes();
+    let info = reader.info(name)?;
+    let max_elements = SLAB_BYTES / info.dtype.bytes();
     slabs(index, max_elements)
         .iter()
-        .try_for_each(|slab| emit(&reader.read(name, slab)?))
+        .try_for_each(|slab| emit(&reader.read(name, &info.global_shape, slab)?))
 }
 
 fn check_stages(reader: &Reader, grid: &Grid, stage_of: &dyn Fn(&str) -> usize) -> Result<()> {

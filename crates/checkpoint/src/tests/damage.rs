@@ -159,10 +159,13 @@ fn a_file_that_shrinks_after_opening() {
     truncate(&file(dir.path(), 120, SHARD));
     let whole = grid::IndexBox::full(&[5]);
     assert!(matches!(
-        reader.read("b", &whole),
+        reader.read("b", &[5], &whole),
         Err(Error::Damaged { .. })
     ));
     fs::remove_file(file(dir.path(), 120, SHARD)).unwrap();
-    assert!(matches!(reader.read("b", &whole), Err(Error::Io { .. })));
+    assert!(matches!(
+        reader.read("b", &[5], &whole),
+        Err(Error::Io { .. })
+    ));
     assert!(matches!(reader.verify(), Err(Error::Damaged { .. })));
 }

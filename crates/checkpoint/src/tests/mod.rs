@@ -147,7 +147,7 @@ fn model(seed: u64) -> Vec<Whole> {
 fn holds(reader: &Reader, wholes: &[Whole]) -> bool {
     let whole = |whole: &Whole| {
         reader
-            .read(&whole.name, &IndexBox::full(&whole.shape))
+            .read(&whole.name, &whole.shape, &IndexBox::full(&whole.shape))
             .unwrap()
             == whole.bytes
     };

@@ -88,8 +88,8 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
         shape: vec![2, 1],
     };
     let (found, needed) = (
-        plain.read_f64("w", &index).unwrap(),
-        reader.read_f64("w", &index).unwrap(),
+        plain.read_f64("w", &[3, 2], &index).unwrap(),
+        reader.read_f64("w", &[3, 2], &index).unwrap(),
     );
     assert_eq!(
         found.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
@@ -100,7 +100,7 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
         export_safetensors(&reader, &path, &|name| Some(name.to_owned())).unwrap(),
         fs::metadata(&path).unwrap().len()
     );
-    assert_eq!(plain.read_f64("w", &index).unwrap().len(), 2);
+    assert_eq!(plain.read_f64("w", &[3, 2], &index).unwrap().len(), 2);
     let none = export_safetensors(&reader, &path, &|_| None)
         .unwrap_err()
         .to_string();
@@ -141,6 +141,7 @@ fn files_of_other_programs() {
     assert_eq!(
         file.read_f64(
             "w",
+            &[2, 2],
             &IndexBox {
                 start: vec![0, 1],
                 shape: vec![2, 1]
@@ -151,11 +152,16 @@ fn files_of_other_programs() {
     );
     assert_eq!(file.read_u32("ids").unwrap(), [7, 256]);
     assert!(file.contains("ids") && file.info("v").is_err());
+    let corner = file.read_f64("w", &[1, 2], &IndexBox::full(&[1, 2]));
+    assert_eq!(
+        corner.unwrap_err().to_string(),
+        "checkpoint: reading tensor w: found shape [2, 2], needs [1, 2]"
+    );
     let whole = IndexBox::full(&[1]);
     let said = [
-        file.read_f64("long", &whole),
-        file.read_f64("w", &whole),
-        file.read_f64("v", &whole),
+        file.read_f64("long", &[1], &whole),
+        file.read_f64("w", &[2, 2], &whole),
+        file.read_f64("v", &[1], &whole),
     ];
     let needed = [
         "checkpoint: reading tensor long: found elements of I64, needs f64, f32, bf16, f16, i32 or u32"

@@ -55,10 +55,10 @@ fn read_by(reader: &Reader, grid: &Grid, whole: &Whole) {
         let index = whole
             .layout
             .local_box(&whole.shape, grid, &grid.coordinates(rank));
-        let bytes = reader.read(&whole.name, &index).unwrap();
+        let bytes = reader.read(&whole.name, &whole.shape, &index).unwrap();
         assert_eq!(bytes, whole.cut(&index), "{} {index:?}", whole.name);
         match (
-            reader.read_f64(&whole.name, &index),
+            reader.read_f64(&whole.name, &whole.shape, &index),
             element::numbers(whole.dtype, &bytes),
         ) {
             (Ok(found), Some(needed)) => {
@@ -183,8 +183,16 @@ fn what_is_not_there_is_said() {
         shape: vec![2, 2],
     };
     assert_eq!(
-        reader.read("w", &outside).unwrap_err().to_string(),
+        reader.read("w", &[3, 2], &outside).unwrap_err().to_string(),
         "checkpoint: reading tensor w: found box [2..4, 0..2], needs one within shape [3, 2]"
+    );
+    let corner = IndexBox::full(&[2, 2]);
+    assert_eq!(
+        reader
+            .read_f64("w", &[2, 2], &corner)
+            .unwrap_err()
+            .to_string(),
+        "checkpoint: reading tensor w: found shape [3, 2], needs [2, 2]"
     );
     let unknown = reader.info("v").unwrap_err().to_string();
     assert!(
@@ -192,7 +200,7 @@ fn what_is_not_there_is_said() {
         "{unknown}"
     );
     let dtype = reader
-        .read_f64("count", &IndexBox::full(&[]))
+        .read_f64("count", &[], &IndexBox::full(&[]))
         .unwrap_err()
         .to_string();
     assert_eq!(

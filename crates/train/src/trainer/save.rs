@@ -150,7 +150,8 @@ impl Trainer {
             return refuse(format!("found {name}, which the model does not have"));
         }
         self.parameters().write(Part::Weights, |parameter| {
-            Ok(file.read_f64(&stored(parameter.name()), parameter.index())?)
+            let (name, shape) = (stored(parameter.name()), parameter.global_shape());
+            Ok(file.read_f64(&name, shape, parameter.index())?)
         })
     }
 
@@ -243,8 +244,11 @@ fn check_shape(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<(
 
 /// The values of this rank's shard of a parameter, as stored under a prefix.
 fn read(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<Vec<f64>> {
-    check_shape(reader, prefix, parameter)?;
-    Ok(reader.read_f64(&format!("{prefix}{}", parameter.name()), parameter.index())?)
+    let (name, shape) = (
+        format!("{prefix}{}", parameter.name()),
+        parameter.global_shape(),
+    );
+    Ok(reader.read_f64(&name, shape, parameter.index())?)
 }
 
 /// The weights of this rank's shard of a parameter.
