@@ -276,3 +276,43 @@ impl Builder {
         self.parameters.borrow().clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parallel::work::dry_context;
+
+    #[test]
+    fn layouts_do_not_depend_on_the_order_of_declaration() {
+        type Declare = fn(&Builder) -> Result<()>;
+        let layers: [Declare; 5] = [
+            |builder| builder.linear("linear", 4, 6).map(drop),
+            |builder| builder.linear_transposed("transposed", 6, 4).map(drop),
+            |builder| builder.layer_norm("norm", 4, 1e-5).map(drop),
+            |builder| {
+                builder
+                    .embedding("table", 8, 4, Init::Normal(1.0))
+                    .map(drop)
+            },
+            |builder| builder.row("row", 4, Init::Constant(0.0)).map(drop),
+        ];
+        let layouts = |layers: &[Declare]| {
+            let builder = Builder::new(&dry_context().unwrap());
+            layers.iter().for_each(|layer| layer(&builder).unwrap());
+            let parameters = builder.parameters().into_iter();
+            let named = parameters.map(|each| (each.name().to_owned(), each.layout().to_string()));
+            let mut named: Vec<(String, String)> = named.collect();
+            named.sort();
+            named
+        };
+        let expected = layouts(&layers);
+        assert_eq!(expected.len(), 8);
+        for first in 1..layers.len() {
+            let mut turned = layers;
+            turned.rotate_left(first);
+            assert_eq!(layouts(&turned), expected);
+            turned.reverse();
+            assert_eq!(layouts(&turned), expected);
+        }
+    }
+}
