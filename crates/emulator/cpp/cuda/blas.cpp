@@ -11,11 +11,11 @@ EXPORT Result cublasCreate_v2(void** handle) {
 
 EXPORT Result cublasDestroy_v2(void* handle) {
     static Symbol symbol(__func__);
-    return enter_release(symbol, 14, [&] { return code(destroy_blas(handle)); });
+    return enter_release(symbol, internal_error, [&] { return code(destroy_blas(handle)); });
 }
 
 EXPORT Result cublasGetVersion_v2(void* handle, int* number) {
-    BLAS(14, {
+    BLAS(internal_error, {
         if (!number) return Outcome::InvalidValue;
         *number = version;
         BlasRef blas;
@@ -25,7 +25,7 @@ EXPORT Result cublasGetVersion_v2(void* handle, int* number) {
 
 // MAJOR_VERSION 0, MINOR_VERSION 1, PATCH_LEVEL 2.
 EXPORT Result cublasGetProperty(int kind, int* value) {
-    BLAS(14, {
+    BLAS(internal_error, {
         if (!value || kind < 0 || kind > 2) return Outcome::InvalidValue;
         const int parts[] = {version / 10000, version / 100 % 100, version % 100};
         *value = parts[kind];
@@ -38,7 +38,7 @@ EXPORT const char* cublasGetStatusName(Result status) { return status_name(statu
 EXPORT const char* cublasGetStatusString(Result status) { return cublasGetStatusName(status); }
 
 EXPORT Result cublasSetStream_v2(void* handle, void* stream) {
-    BLAS(14, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         blas->stream = stream;
@@ -47,7 +47,7 @@ EXPORT Result cublasSetStream_v2(void* handle, void* stream) {
 }
 
 EXPORT Result cublasGetStream_v2(void* handle, void** stream) {
-    BLAS(14, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         if (!stream) return Outcome::InvalidValue;
@@ -57,7 +57,7 @@ EXPORT Result cublasGetStream_v2(void* handle, void** stream) {
 }
 
 EXPORT Result cublasSetMathMode(void* handle, int mode) {
-    BLAS(14, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         blas->math_mode = mode;
@@ -66,7 +66,7 @@ EXPORT Result cublasSetMathMode(void* handle, int mode) {
 }
 
 EXPORT Result cublasGetMathMode(void* handle, int* mode) {
-    BLAS(14, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         if (!mode) return Outcome::InvalidValue;
@@ -76,7 +76,7 @@ EXPORT Result cublasGetMathMode(void* handle, int* mode) {
 }
 
 EXPORT Result cublasSetAtomicsMode(void* handle, int mode) {
-    BLAS(14, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         if (mode != 0 && mode != 1) return Outcome::InvalidValue;
@@ -86,7 +86,7 @@ EXPORT Result cublasSetAtomicsMode(void* handle, int mode) {
 }
 
 EXPORT Result cublasSetPointerMode_v2(void* handle, int mode) {
-    BLAS(14, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         if (mode != 0 && mode != 1) return Outcome::InvalidValue;
@@ -96,7 +96,7 @@ EXPORT Result cublasSetPointerMode_v2(void* handle, int mode) {
 }
 
 EXPORT Result cublasSetWorkspace_v2(void* handle, void* workspace, std::size_t bytes) {
-    BLAS(14, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         const bool aligned = reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0;

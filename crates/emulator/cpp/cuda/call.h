@@ -3,6 +3,9 @@
 
 #include "../core/symbols.h"
 
+// The name of a function that both vendors have.
+#define NAME(cuda, hip) cuda
+
 // A call that acquires something: an injected failure replaces the work.
 #define CALL(standard, ...)                      \
     static ::emulator::Symbol symbol(__func__);  \

@@ -1,83 +1,10 @@
-// The driver: modules, launches, graphs.
-#include "../core/graph.h"
-#include "../core/module.h"
+// The driver: modules, launches, graphs, and those functions of theirs that HIP does not have.
 #include "call.h"
 
-using namespace emulator;
-
-EXPORT Status cuModuleLoadData(void** module, const void* image) {
-    CALL(Status::InvalidImage, { return load_module(image, module); });
-}
-
-EXPORT Status cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
-    CALL(Status::InvalidImage, { return load_module(image, module); });
-}
+#include "../shared/launch.h"
 
 EXPORT Status cuModuleLoadFatBinary(void** module, const void* image) {
     CALL(Status::InvalidImage, { return load_module(image, module); });
-}
-
-EXPORT Status cuModuleLoad(void** module, const char* path) {
-    CALL(Status::InvalidImage, { return load_module_file(path, module); });
-}
-
-EXPORT Status cuModuleUnload(void* module) { RELEASE({ return unload_module(module); }); }
-
-EXPORT Status cuModuleGetFunction(void** function, void* module, const char* name) {
-    CALL(Status::NotFound, { return get_function(module, name, function); });
-}
-
-EXPORT Status cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                             unsigned block_y, unsigned block_z, unsigned shared_bytes, void* handle, void** parameters,
-                             void** extra) {
-    CALL(Status::LaunchOutOfResources, {
-        FunctionRef found;
-        StreamRef stream;
-        const void* arguments = nullptr;
-        TRY(find_function(function, found));
-        TRY(find_own_stream(handle, stream));
-        TRY(argument_struct(parameters, extra, &arguments));
-        return launch(found, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, stream, arguments);
-    });
-}
-
-EXPORT Status cuStreamBeginCapture_v2(void* handle, int mode) {
-    CALL(Status::CaptureUnsupported, {
-        if (mode < 0 || mode > 2) return Status::InvalidValue;
-        StreamRef stream;
-        TRY(find_stream(handle, stream));
-        return begin_capture(stream);
-    });
-}
-
-EXPORT Status cuStreamEndCapture(void* handle, void** graph) {
-    CALL(Status::CaptureInvalidated, {
-        StreamRef stream;
-        TRY(find_stream(handle, stream));
-        return end_capture(stream, graph);
-    });
-}
-
-EXPORT Status cuStreamIsCapturing(void* handle, int* state) {
-    CALL(Status::Unknown, {
-        StreamRef stream;
-        TRY(find_stream(handle, stream));
-        const auto capture = stream->capture();
-        GIVE(state, !capture ? 0 : capture->invalid ? 2 : 1);
-        return Status::Success;
-    });
-}
-
-EXPORT Status cuThreadExchangeStreamCaptureMode(int* mode) {
-    CALL(Status::Unknown, { return mode ? Status::Success : Status::InvalidValue; });
-}
-
-EXPORT Status cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
-    CALL(Status::OutOfMemory, { return instantiate_graph(graph, executable); });
-}
-
-EXPORT Status cuGraphGetNodes(void* graph, void** nodes, std::size_t* count) {
-    CALL(Status::Unknown, { return nodes ? Status::NotSupported : graph_nodes(graph, count); });
 }
 
 EXPORT Status cuGraphUpload(void*, void* handle) {
@@ -86,14 +13,3 @@ EXPORT Status cuGraphUpload(void*, void* handle) {
         return find_stream(handle, stream);
     });
 }
-
-EXPORT Status cuGraphLaunch(void* executable, void* handle) {
-    CALL(Status::LaunchFailed, {
-        StreamRef stream;
-        TRY(find_stream(handle, stream));
-        return launch_graph(executable, stream);
-    });
-}
-
-EXPORT Status cuGraphDestroy(void* graph) { RELEASE({ return destroy_graph(graph); }); }
-EXPORT Status cuGraphExecDestroy(void* executable) { RELEASE({ return destroy_executable(executable); }); }

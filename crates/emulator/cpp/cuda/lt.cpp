@@ -61,14 +61,8 @@ static PreferenceAttribute preference_attribute(int number) {
     }
 }
 
-EXPORT Result cublasLtCreate(void** handle) {
-    BLAS(1, { return create_blas(handle, Library::Light); });
-}
-
-EXPORT Result cublasLtDestroy(void* handle) {
-    static Symbol symbol(__func__);
-    return enter_release(symbol, 14, [&] { return code(destroy_blas(handle, Library::Light)); });
-}
+#define LT(name) cublasLt##name
+#include "../shared/lt.h"
 
 EXPORT std::size_t cublasLtGetVersion() {
     static Symbol symbol(__func__);
@@ -77,55 +71,7 @@ EXPORT std::size_t cublasLtGetVersion() {
 
 EXPORT const char* cublasLtGetStatusString(Result status) { return status_name(status); }
 
-EXPORT Result cublasLtMatmulDescCreate(void** operation, int compute, int scalar) {
-    BLAS(3, { return create_operation(operation, compute, scalar, dialect); });
-}
-
-EXPORT Result cublasLtMatmulDescDestroy(void* operation) {
-    static Symbol symbol(__func__);
-    return enter_release(symbol, 14, [&] { return code(destroy_operation(operation)); });
-}
-
-EXPORT Result cublasLtMatmulDescSetAttribute(void* operation, int attribute, const void* value, std::size_t bytes) {
-    BLAS(7, { return set_operation(operation, operation_attribute(attribute), value, bytes, dialect); });
-}
-
-EXPORT Result cublasLtMatrixLayoutCreate(void** layout, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading) {
-    BLAS(3, { return create_layout(layout, type, rows, columns, leading, dialect); });
-}
-
-EXPORT Result cublasLtMatrixLayoutDestroy(void* layout) {
-    static Symbol symbol(__func__);
-    return enter_release(symbol, 14, [&] { return code(destroy_layout(layout)); });
-}
-
-EXPORT Result cublasLtMatrixLayoutSetAttribute(void* layout, int attribute, const void* value, std::size_t bytes) {
-    BLAS(7, { return set_layout(layout, layout_attribute(attribute), value, bytes, dialect); });
-}
-
-EXPORT Result cublasLtMatmulPreferenceCreate(void** preference) {
-    BLAS(3, { return create_preference(preference); });
-}
-
-EXPORT Result cublasLtMatmulPreferenceDestroy(void* preference) {
-    static Symbol symbol(__func__);
-    return enter_release(symbol, 14, [&] { return code(destroy_preference(preference)); });
-}
-
-EXPORT Result cublasLtMatmulPreferenceSetAttribute(void* preference, int attribute, const void* value, std::size_t bytes) {
-    BLAS(7, { return set_preference(preference, preference_attribute(attribute), value, bytes); });
-}
-
 EXPORT Result cublasLtMatmulAlgoGetHeuristic(void* handle, void* operation, void* a, void* b, void* c, void* d, void* preference,
                                              int asked, Heuristic* results, int* found) {
-    BLAS(14, { return choose_into(handle, {operation, a, b, c, d}, preference, asked, results, found); });
-}
-
-EXPORT Result cublasLtMatmul(void* handle, void* operation, const void* alpha, const void* a, void* a_layout, const void* b,
-                             void* b_layout, const void* beta, const void* c, void* c_layout, void* d, void* d_layout,
-                             const Algo* algo, void* workspace, std::size_t workspace_bytes, void* stream) {
-    BLAS(13, {
-        return queue_matmul(handle, {operation, a_layout, b_layout, c_layout, d_layout},
-                            {alpha, a, b, beta, c, d, workspace, workspace_bytes, stream}, algo);
-    });
+    BLAS(internal_error, { return choose_into(handle, {operation, a, b, c, d}, preference, asked, results, found); });
 }

@@ -7,6 +7,9 @@ namespace emulator {
 
 using Result = int;  // cublasStatus_t
 
+// Stands for failures without a number of their own.
+constexpr Result internal_error = 14;
+
 inline Result code(Outcome outcome) {
     switch (outcome) {
         case Outcome::Success: return 0;
@@ -16,7 +19,7 @@ inline Result code(Outcome outcome) {
         case Outcome::NotSupported: return 15;
         case Outcome::ExecutionFailed: return 13;
     }
-    return 14;
+    return internal_error;
 }
 
 inline const char* status_name(Result status) {

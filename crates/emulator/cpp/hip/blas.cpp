@@ -10,7 +10,7 @@ EXPORT Result hipblasCreate(void** handle) {
 
 EXPORT Result hipblasDestroy(void* handle) {
     static Symbol symbol(__func__);
-    return enter_release(symbol, 6, [&] { return code(destroy_blas(handle)); });
+    return enter_release(symbol, internal_error, [&] { return code(destroy_blas(handle)); });
 }
 
 EXPORT const char* hipblasStatusToString(Result status) {
@@ -24,7 +24,7 @@ EXPORT const char* hipblasStatusToString(Result status) {
 }
 
 EXPORT Result hipblasSetStream(void* handle, void* stream) {
-    BLAS(6, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         blas->stream = stream;
@@ -33,7 +33,7 @@ EXPORT Result hipblasSetStream(void* handle, void* stream) {
 }
 
 EXPORT Result hipblasGetStream(void* handle, void** stream) {
-    BLAS(6, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         if (!stream) return Outcome::InvalidValue;
@@ -43,7 +43,7 @@ EXPORT Result hipblasGetStream(void* handle, void** stream) {
 }
 
 EXPORT Result hipblasSetPointerMode(void* handle, int mode) {
-    BLAS(6, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         if (mode != 0 && mode != 1) return Outcome::InvalidEnum;
@@ -53,7 +53,7 @@ EXPORT Result hipblasSetPointerMode(void* handle, int mode) {
 }
 
 EXPORT Result hipblasSetAtomicsMode(void* handle, int mode) {
-    BLAS(6, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         if (mode != 0 && mode != 1) return Outcome::InvalidEnum;
@@ -64,7 +64,7 @@ EXPORT Result hipblasSetAtomicsMode(void* handle, int mode) {
 
 #if EMULATOR_HIP_VERSION >= 60000000
 EXPORT Result hipblasSetMathMode(void* handle, int mode) {
-    BLAS(6, {
+    BLAS(internal_error, {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         blas->math_mode = mode;

@@ -20,6 +20,9 @@ inline Status remember(Status status) {
 
 }  // namespace emulator
 
+// The name of a function that both vendors have.
+#define NAME(cuda, hip) hip
+
 // A call that acquires something: an injected failure replaces the work.
 #define CALL(standard, ...)                      \
     static ::emulator::Symbol symbol(__func__);  \

@@ -7,6 +7,9 @@ namespace emulator {
 
 using Result = int;  // hipblasStatus_t
 
+// Stands for failures without a number of their own.
+constexpr Result internal_error = 6;
+
 inline Result code(Outcome outcome) {
     switch (outcome) {
         case Outcome::Success: return 0;
@@ -18,7 +21,7 @@ inline Result code(Outcome outcome) {
         case Outcome::NullHandle: return 9;
         case Outcome::InvalidEnum: return 10;
     }
-    return 6;
+    return internal_error;
 }
 
 // hipDataType.

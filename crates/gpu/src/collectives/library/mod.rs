@@ -3,8 +3,9 @@
 //! [`session`] owns a communicator and polls it. [`calls`] expresses each collective in the library's calls. [`flight`]
 //! records the queued calls, so that a timeout can name the call that the host waits for.
 //!
-//! The memory of a collective that failed is never freed. `ncclCommAbort` ends this rank's kernels, but peers may still
-//! read and write the memory directly, and the library does not report when they have stopped.
+//! The memory of a collective that failed stays allocated: the shell keeps a block whose last use has no recorded end.
+//! That is necessary. `ncclCommAbort` ends this rank's kernels, but peers may still read and write the memory directly,
+//! and the library does not report when they have stopped.
 
 mod calls;
 mod flight;
