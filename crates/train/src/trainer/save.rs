@@ -181,7 +181,7 @@ impl Trainer {
                 .write(part, |parameter| read(&reader, &prefix, parameter))?;
         }
         self.num_updates = stored.num_updates;
-        self.loss_scale = stored.loss_scale;
+        self.loss_scale = self.loss_scale.resumed(stored.loss_scale);
         self.next_step = reader.step();
         Ok(())
     }

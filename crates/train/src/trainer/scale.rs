@@ -30,6 +30,14 @@ impl LossScale {
         }
     }
 
+    /// The scale with which a run resumes from a checkpoint: the stored one, unless the run changes to or from f16.
+    pub(crate) fn resumed(self, stored: LossScale) -> LossScale {
+        match self.adapts == stored.adapts {
+            true => stored,
+            false => self,
+        }
+    }
+
     pub(crate) fn adapts(&self) -> bool {
         self.adapts
     }
@@ -52,6 +60,15 @@ impl LossScale {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_changes_to_or_from_f16_keeps_its_own_scale() {
+        let (half, other) = (LossScale::dynamic(1024.0), LossScale::none());
+        let stored = LossScale::dynamic(64.0);
+        assert_eq!(half.resumed(stored), stored);
+        assert_eq!(half.resumed(other), half);
+        assert_eq!(other.resumed(stored), other);
+    }
 
     #[test]
     fn halves_on_overflow_and_doubles_after_a_long_run() {
