@@ -90,6 +90,35 @@ fn every_link_and_anchor_leads_somewhere() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// The words in back quotes that name a file or folder of the repository.
+fn paths(prose: &str) -> Vec<&str> {
+    const FOLDERS: [&str; 6] = ["ci/", "crates/", "docs/", "examples/", "src/", "tests/"];
+    let is_plain = |word: &str| {
+        word.chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "/._-".contains(letter))
+    };
+    prose
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter_map(|code| code.split_whitespace().next())
+        .filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)) && is_plain(word))
+        .collect()
+}
+
+#[test]
+fn every_path_that_a_page_names_exists() {
+    let all = pages().into_iter().chain(OTHERS.map(str::to_owned));
+    for page in all.filter(|page| page != "CHANGELOG.md") {
+        let (_, prose) = blocks(&read(&page));
+        for path in paths(&prose) {
+            assert!(root(path).exists(), "{page}: no {path}");
+        }
+    }
+    let found = paths("`ci/a.sh --full`, `x=2`, `crates/b`, `tests/*`");
+    assert_eq!(found, ["ci/a.sh", "crates/b"]);
+}
+
 #[test]
 fn a_wrong_link_is_found() {
     let text = "# One\n\nSee [there](#two).\n";

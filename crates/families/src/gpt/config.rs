@@ -25,39 +25,39 @@ pub enum GptFamily {
 }
 
 train::section! {
-/// Sizes and choices of a model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GptConfig {
-    /// Which architecture.
-    pub family: GptFamily,
-    /// Number of transformer blocks.
-    pub layers: usize,
-    /// Width of the residual stream.
-    pub hidden: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads; 0 means as many as query heads.
-    pub kv_heads: usize,
-    /// Width inside the MLP; 0 means 4 times the hidden size (GPT-2), or 8/3 of it, rounded up to a multiple of 8 (Llama).
-    pub mlp_hidden: usize,
-    /// Tokens in a sequence.
-    pub context: usize,
-    /// Vocabulary size; 0 means that of the tokenizer.
-    pub vocabulary: usize,
-    /// Rows of the tables are padded to a multiple of this; padding never receives probability or gradient.
-    pub pad_vocabulary_to: usize,
-    /// Whether the head uses the embedding's table.
-    pub tied_head: bool,
-    /// Fraction of activations and attention weights dropped in training.
-    pub dropout: f64,
-    /// Added to the variance in norms.
-    pub norm_epsilon: f64,
-    /// Base of rotary positions.
-    pub rope_base: f64,
-    /// Standard deviation of initial weights.
-    pub init_deviation: f64,
-}
+    /// Sizes and choices of a model.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct GptConfig {
+        /// Which architecture.
+        pub family: GptFamily,
+        /// Number of transformer blocks.
+        pub layers: usize,
+        /// Width of the residual stream.
+        pub hidden: usize,
+        /// Query heads.
+        pub heads: usize,
+        /// Key and value heads; 0 means as many as query heads.
+        pub kv_heads: usize,
+        /// Width inside the MLP; 0 means 4 times the hidden size (GPT-2), or 8/3 of it, rounded up to a multiple of 8 (Llama).
+        pub mlp_hidden: usize,
+        /// Tokens in a sequence.
+        pub context: usize,
+        /// Vocabulary size; 0 means that of the tokenizer.
+        pub vocabulary: usize,
+        /// Rows of the tables are padded to a multiple of this; padding never receives probability or gradient.
+        pub pad_vocabulary_to: usize,
+        /// Whether the head uses the embedding's table.
+        pub tied_head: bool,
+        /// Fraction of activations and attention weights dropped in training.
+        pub dropout: f64,
+        /// Added to the variance in norms.
+        pub norm_epsilon: f64,
+        /// Base of rotary positions.
+        pub rope_base: f64,
+        /// Standard deviation of initial weights.
+        pub init_deviation: f64,
+    }
 }
 
 impl Default for GptConfig {

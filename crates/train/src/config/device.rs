@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 crate::section! {
-/// Choices about each rank's device that change the numbers of a run. A device without such a choice ignores the key: the
-/// CPU and simulated devices ignore all three.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DeviceConfig {
-    /// The backend that runs the collectives: `library` (NCCL or RCCL) or `staged`.
-    #[serde(with = "by_name")]
-    pub collectives: CollectiveBackend,
-    /// Where a bias, and GELU behind it, are computed: `fused` (in the matmul) or `separate`.
-    #[serde(with = "by_name")]
-    pub epilogues: EpiloguePlacement,
-    /// The file of the fastest variant of each matmul, which the first step writes if it does not exist; none means that
-    /// every matmul runs as it is stored.
-    pub matmul_choices: Option<PathBuf>,
-}
+    /// Choices about each rank's device that change the numbers of a run. A device without such a choice ignores the key: the
+    /// CPU and simulated devices ignore all three.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct DeviceConfig {
+        /// The backend that runs the collectives: `library` (NCCL or RCCL) or `staged`.
+        #[serde(with = "by_name")]
+        pub collectives: CollectiveBackend,
+        /// Where a bias, and GELU behind it, are computed: `fused` (in the matmul) or `separate`.
+        #[serde(with = "by_name")]
+        pub epilogues: EpiloguePlacement,
+        /// The file of the fastest variant of each matmul, which the first step writes if it does not exist; none means that
+        /// every matmul runs as it is stored.
+        pub matmul_choices: Option<PathBuf>,
+    }
 }
 
 impl DeviceConfig {

@@ -13,23 +13,23 @@ use std::path::PathBuf;
 use tensor::DType;
 
 crate::section! {
-/// Where the data comes from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DataConfig {
-    /// A text file, a folder of text files, or a file of tokens; none means the Rust sources around this program.
-    pub path: Option<PathBuf>,
-    /// Which files of a folder.
-    pub extensions: Vec<String>,
-    /// How text becomes tokens.
-    pub tokenizer: TokenizerChoice,
-    /// Element type of a file of tokens.
-    pub token_type: Option<TokenType>,
-    /// Share of the data, at its end, kept for validation.
-    pub validation_fraction: f64,
-    /// How sequences are picked.
-    pub order: OrderMode,
-}
+    /// Where the data comes from.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct DataConfig {
+        /// A text file, a folder of text files, or a file of token ids; absent: the Rust sources around this program.
+        pub path: Option<PathBuf>,
+        /// Extensions of the files that are read in a folder.
+        pub extensions: Vec<String>,
+        /// How text becomes tokens.
+        pub tokenizer: TokenizerChoice,
+        /// Element type of a file of token ids; absent: by its extension, `.u16` or `.u32`.
+        pub token_type: Option<TokenType>,
+        /// Fraction of the data, at its end, that is kept for validation.
+        pub validation_fraction: f64,
+        /// How training sequences are drawn: anywhere, or window by window in each epoch.
+        pub order: OrderMode,
+    }
 }
 
 impl Default for DataConfig {
@@ -84,56 +84,56 @@ pub enum OptimiserKind {
 }
 
 crate::section! {
-/// Steps, batch, optimiser, validation, checkpoints.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TrainingConfig {
-    /// Number of steps.
-    pub steps: u64,
-    /// Sequences in the global batch.
-    pub batch: usize,
-    /// Micro-batches that each replica's share of it is cut into.
-    pub micro_batches: usize,
-    /// The types that the model computes in.
-    pub precision: Precision,
-    /// Which optimiser.
-    pub optimiser: OptimiserKind,
-    /// Highest learning rate.
-    pub learning_rate: f64,
-    /// Lowest learning rate, reached at the last step.
-    pub lowest_rate: f64,
-    /// Steps in which the rate grows from 0.
-    pub warmup_steps: u64,
-    /// How it goes on.
-    pub rate_schedule: RateSchedule,
-    /// Weight decay of matrices.
-    pub weight_decay: f64,
-    /// AdamW's decay of the first moments.
-    pub beta1: f64,
-    /// AdamW's decay of the second moments.
-    pub beta2: f64,
-    /// AdamW's addend to the root of the second moments.
-    pub epsilon: f64,
-    /// SGD's momentum.
-    pub momentum: f64,
-    /// Largest norm of the gradients; 0 means any.
-    pub clip_norm: f64,
-    /// Steps from one validation to the next; 0 means only at the end.
-    pub validate_every: u64,
-    /// Batches of a validation.
-    pub validation_batches: usize,
-    /// Steps from one checkpoint to the next; 0 means only at the end.
-    pub checkpoint_every: u64,
-    /// How many checkpoints are kept.
-    pub keep_checkpoints: usize,
-    /// Initial scale of the loss in f16.
-    pub loss_scale: f64,
-    /// Drop activations in forward and compute them again in backward.
-    pub recompute: bool,
-    /// Whether forward and backward are recorded in the second step and then queued in one call (CUDA and HIP graphs): for
-    /// models so small that the device waits for the host. On one rank, and without dropout.
-    pub graph: bool,
-}
+    /// Steps, batch, optimiser, validation, checkpoints.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct TrainingConfig {
+        /// Number of steps.
+        pub steps: u64,
+        /// Sequences in the global batch.
+        pub batch: usize,
+        /// Number of micro-batches into which each replica's share of the batch is cut.
+        pub micro_batches: usize,
+        /// The type in which the model computes; sums, master weights and the optimiser's state are at least f32.
+        pub precision: Precision,
+        /// Which optimiser.
+        pub optimiser: OptimiserKind,
+        /// Highest learning rate.
+        pub learning_rate: f64,
+        /// Lowest learning rate, reached at the last step.
+        pub lowest_rate: f64,
+        /// Number of steps in which the rate grows from 0.
+        pub warmup_steps: u64,
+        /// How the rate falls after the warm-up.
+        pub rate_schedule: RateSchedule,
+        /// Weight decay of matrices; biases and norms do not decay.
+        pub weight_decay: f64,
+        /// AdamW's decay of the first moments.
+        pub beta1: f64,
+        /// AdamW's decay of the second moments.
+        pub beta2: f64,
+        /// AdamW's addend to the root of the second moments.
+        pub epsilon: f64,
+        /// SGD's momentum.
+        pub momentum: f64,
+        /// Largest norm of the gradients, to which larger ones are scaled; 0 does not clip.
+        pub clip_norm: f64,
+        /// Steps from one validation to the next; 0 means only at the end.
+        pub validate_every: u64,
+        /// Number of batches in a validation.
+        pub validation_batches: usize,
+        /// Steps from one checkpoint to the next; 0 means only at the end.
+        pub checkpoint_every: u64,
+        /// Number of checkpoints that are kept.
+        pub keep_checkpoints: usize,
+        /// Initial scale of the loss in f16.
+        pub loss_scale: f64,
+        /// Whether activations are dropped in forward and computed again in backward.
+        pub recompute: bool,
+        /// Whether forward and backward are recorded in the second step and then queued in one call (CUDA and HIP graphs): for
+        /// models so small that the device waits for the host. On one rank, and without dropout.
+        pub graph: bool,
+    }
 }
 
 impl Default for TrainingConfig {
@@ -237,43 +237,43 @@ impl TrainingConfig {
 }
 
 crate::section! {
-/// Grid, schedule, overlap, threads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ParallelConfig {
-    /// Number of ranks; by default what the grid has.
-    pub ranks: Option<usize>,
-    /// Ranks along each axis.
-    pub grid: Degrees,
-    /// Which axis varies fastest over the grid's positions: `auto`, or all axes as in `x,y,z,pipeline,data`.
-    pub order: OrderChoice,
-    /// Which rank sits at which position: `by-node`, or `by-rank` as the launcher has dealt them.
-    pub positions: Positions,
-    /// Whether collectives of groups that span nodes go inside each node, across and back: `auto`, `on` or `off`.
-    pub hierarchical: Hierarchical,
-    /// The machine that this runs on, by name or by its file, for choices that depend on its links.
-    pub machine: Option<String>,
-    /// How micro-batches go through stages.
-    pub schedule: ScheduleKind,
-    /// Which collectives run beside compute: `oar`, `ors`, `oag` or `oag-backward`, `data`.
-    pub overlap: OverlapNames,
-    /// Bytes, in MiB, of gathered weights that may wait for their use.
-    pub gather_budget_mib: usize,
-    /// Keep gathered weights from a layer's forward to its backward.
-    pub keep_gathered: bool,
-    /// Weights of a 16-bit type travel in f32, as in systems with f32 parameters under an automatic cast.
-    pub gather_wide: bool,
-    /// Largest bucket of gradients, in MiB.
-    pub bucket_mib: usize,
-    /// Share the optimiser's state over Data (ZeRO stage 1).
-    pub sharded_optimiser: bool,
-    /// Threads that each rank computes with.
-    pub threads: usize,
-    /// Seconds that a rank waits for others before the run ends.
-    pub timeout_s: f64,
-    /// Compare the ranks' calls before each collective.
-    pub checked: bool,
-}
+    /// Grid, schedule, overlap, threads.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct ParallelConfig {
+        /// Number of ranks; absent: that of the grid.
+        pub ranks: Option<usize>,
+        /// Ranks along each axis.
+        pub grid: Degrees,
+        /// Which axis varies fastest over the positions of the grid; `auto` chooses by the bytes of a step and the nodes.
+        pub order: OrderChoice,
+        /// Which rank sits at which position: neighbours on one node, or in the launcher's order.
+        pub positions: Positions,
+        /// Whether collectives of groups that span nodes run inside each node, across nodes, and back.
+        pub hierarchical: Hierarchical,
+        /// The machine of the run, by name or by file, for choices that depend on its links.
+        pub machine: Option<String>,
+        /// The order in which micro-batches pass through the stages.
+        pub schedule: ScheduleKind,
+        /// The collectives that run beside compute.
+        pub overlap: OverlapNames,
+        /// MiB of weights that may be gathered ahead of their use.
+        pub gather_budget_mib: usize,
+        /// Whether gathered weights stay from a layer's forward to its backward.
+        pub keep_gathered: bool,
+        /// Whether weights of a 16-bit type are gathered in f32, as in systems with f32 parameters under an automatic cast.
+        pub gather_wide: bool,
+        /// Largest bucket of gradients, in MiB.
+        pub bucket_mib: usize,
+        /// Whether the optimiser's state is sharded over Data (ZeRO stage 1).
+        pub sharded_optimiser: bool,
+        /// Number of threads with which each rank computes, on the CPU.
+        pub threads: usize,
+        /// Seconds that a rank waits for others before the run ends.
+        pub timeout_s: f64,
+        /// Whether ranks compare their calls on the host before each collective.
+        pub checked: bool,
+    }
 }
 
 impl Default for ParallelConfig {
