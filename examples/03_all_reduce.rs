@@ -8,7 +8,7 @@ use fascicle::parallel::{Purpose, counters::Subject};
 use fascicle::prelude::*;
 use fascicle::tensor::ReduceOp;
 
-fn main() -> Result<()> {
+fn main() -> fascicle::Result<()> {
     let asked = std::env::args()
         .nth(1)
         .and_then(|text| text.parse().ok())
@@ -20,9 +20,7 @@ fn main() -> Result<()> {
             ..Degrees::default()
         },
         AxisOrder::default(),
-    );
-    let grid =
-        grid.map_err(|error| Error::invalid("grid", error.to_string(), "degrees of at least 1"))?;
+    )?;
     let sums = launch(grid, Settings::default(), |context| {
         let rank = context.world().rank() as f32;
         let tensor = Tensor::from_slice(context.device(), &[3], &[rank, 10.0 * rank, 1.0])?;

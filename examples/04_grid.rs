@@ -4,7 +4,7 @@
 
 use fascicle::prelude::*;
 
-fn main() -> std::result::Result<(), fascicle::grid::Error> {
+fn main() -> fascicle::Result<()> {
     let degrees: Degrees = "x=2,z=2,pipeline=2".parse()?;
     let grid = Grid::for_ranks(degrees, AxisOrder::default(), 8)?;
     for axis in Axis::ALL {

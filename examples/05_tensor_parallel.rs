@@ -11,8 +11,8 @@ const ROWS: usize = 16;
 const INPUTS: usize = 8;
 const OUTPUTS: usize = 12;
 
-fn forward(degrees: Degrees) -> Result<Vec<(f64, u64)>> {
-    let grid = Grid::new(degrees, AxisOrder::default()).expect("degrees of at least 1");
+fn forward(degrees: Degrees) -> fascicle::Result<Vec<(f64, u64)>> {
+    let grid = Grid::new(degrees, AxisOrder::default())?;
     launch(grid, Settings::default(), |context| {
         let options = SetOptions::inference(DType::F64);
         let model = auto_parallelize(context, options, |builder| {
@@ -37,7 +37,7 @@ fn forward(degrees: Degrees) -> Result<Vec<(f64, u64)>> {
     })
 }
 
-fn main() -> Result<()> {
+fn main() -> fascicle::Result<()> {
     let serial = forward(Degrees::default())?[0].0;
     let grid = match launch::num_processes() {
         None | Some(8) => Degrees {

@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release --example 06_pipeline_1f1b`
 
-use fascicle::parallel::pipeline::schedule::{self, ScheduleError};
+use fascicle::parallel::pipeline::schedule;
 
-fn main() -> Result<(), ScheduleError> {
+fn main() -> fascicle::Result<()> {
     let (stages, micro_batches) = (4, 8);
     let schedules = [
         ("GPipe", schedule::gpipe(stages, micro_batches)?),

@@ -9,12 +9,12 @@ use fascicle::tensor::autograd;
 
 const BATCH: usize = 24;
 
-fn gradient_norm(replicas: usize) -> Result<f64> {
+fn gradient_norm(replicas: usize) -> fascicle::Result<f64> {
     let degrees = Degrees {
         data: replicas,
         ..Degrees::default()
     };
-    let grid = Grid::new(degrees, AxisOrder::default()).expect("degrees of at least 1");
+    let grid = Grid::new(degrees, AxisOrder::default())?;
     let norms = launch(grid, Settings::default(), |context| {
         let options = SetOptions {
             dtype: DType::F64,
@@ -61,7 +61,7 @@ fn gradient_norm(replicas: usize) -> Result<f64> {
     Ok(norms[0])
 }
 
-fn main() -> Result<()> {
+fn main() -> fascicle::Result<()> {
     let replicas = launch::num_processes().unwrap_or(4);
     let (alone, together) = (gradient_norm(1)?, gradient_norm(replicas)?);
     assert!(

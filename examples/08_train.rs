@@ -24,7 +24,7 @@ impl Observer for Print {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> fascicle::Result<()> {
     let model = GptConfig {
         layers: 2,
         hidden: 32,

@@ -6,7 +6,7 @@
 //! ```
 //! use fascicle::prelude::*;
 //!
-//! # fn main() -> Result<()> {
+//! # fn main() -> fascicle::Result<()> {
 //! // Ordinary code: two layers and an activation.
 //! fn build(builder: &Builder) -> Result<(fascicle::nn::Linear, fascicle::nn::Linear)> {
 //!     Ok((builder.linear("up", 4, 16)?, builder.linear_transposed("down", 16, 2)?))
@@ -14,14 +14,15 @@
 //!
 //! // The same lines on one rank and on four: x=2 cuts the first layer's outputs, y=2 its inputs.
 //! let run = |grid: &str| {
-//!     let grid = Grid::new(grid.parse().expect("a grid"), AxisOrder::default()).expect("a grid");
-//!     launch(grid, Settings::default(), |context| {
+//!     let grid = Grid::new(grid.parse()?, AxisOrder::default())?;
+//!     let outputs = launch(grid, Settings::default(), |context| {
 //!         let model = auto_parallelize(context, SetOptions::inference(DType::F64), build)?;
 //!         let x = Tensor::from_slice(context.device(), &[1, 4], &[1.0, 2.0, 3.0, 4.0])?;
 //!         let (up, down) = &model.module;
 //!         let y = down.forward(&up.forward(&DTensor::input(&Pass::evaluation(context, 1), x))?.gelu()?)?;
 //!         y.whole("the caller")?.tensor().to_vec::<f64>()
-//!     })
+//!     });
+//!     Ok::<_, fascicle::Error>(outputs?)
 //! };
 //! let (serial, parallel) = (run("x=1")?, run("x=2,y=2")?);
 //! assert!(serial[0].iter().zip(&parallel[3]).all(|(a, b)| (a - b).abs() < 1e-12));

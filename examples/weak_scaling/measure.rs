@@ -84,7 +84,7 @@ fn time(
 
 // Tokens drawn by their place: every grid trains on the same ones, and no file is read.
 fn batch(trainer: &Trainer, request: &Request, step: u64) -> train::Result<Batch> {
-    let needs = || train::Error::Config("model: found one that reads no text".into());
+    let needs = || train::Error::setting("model", "one that reads no text", "one that does");
     let text = request.model.text().ok_or_else(needs)?;
     let (sequence, vocabulary) = (text.context, text.vocabulary as u32);
     let key = Key::new(1, "weak scaling batch", step);

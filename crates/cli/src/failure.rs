@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn statuses_tell_wrong_use_from_failed_work() {
-        let wrong = train::Error::Config("training.steps: found 0, needs at least 1".into());
+        let wrong = train::Error::setting("training.steps", 0, "at least 1");
         assert_eq!(Failure::from(wrong).status(), 2);
         let missing = train::data::Error::Missing {
             path: "gone".into(),

@@ -127,3 +127,60 @@ fn choices_about_the_device_are_recorded_and_checked() {
         "device.matmul_choices: found ``, needs the name of a file"
     );
 }
+
+#[test]
+fn a_program_can_match_on_what_is_wrong() {
+    use train::{Error, Meant, config::Place};
+    let line = |line| Place {
+        file: None,
+        line: Some(line),
+    };
+    match parse("[training]\nstpes = 1\n").unwrap_err() {
+        Error::UnknownKey {
+            place,
+            found,
+            meant,
+            known,
+        } => {
+            assert_eq!((place, &found[..]), (line(2), "stpes"));
+            assert_eq!(meant, Some(Meant::Near("steps".into())));
+            assert!(known.contains(&"learning_rate".into()));
+        }
+        other => panic!("{other}"),
+    }
+    let moved = parse("[model]\nrecompute = true\n").unwrap_err();
+    assert!(matches!(
+        moved,
+        Error::UnknownKey {
+            meant: Some(Meant::Moved("training.recompute")),
+            ..
+        }
+    ));
+    let family = parse("[model]\nfamily = \"mamba\"\n").unwrap_err();
+    assert!(
+        matches!(family, Error::UnknownFamily { found, known } if found == "mamba" && known.len() == 2)
+    );
+    let word = parse("[training]\nsteps = \"many\"\n").unwrap_err();
+    assert!(matches!(word, Error::Syntax { place, .. } if place == line(2)));
+    let mut config = parse("[model]\nvocabulary = 256\n").unwrap();
+    config.training.beta1 = 1.5;
+    let refused = config.check().unwrap_err();
+    assert!(
+        matches!(&refused, Error::Setting { key, found, .. } if key == "training.beta1" && found == "1.5"),
+        "{refused}"
+    );
+    config.training.beta1 = 0.9;
+    config
+        .model
+        .edit(|model: &mut GptConfig| model.layers = 0)
+        .unwrap();
+    let refused = config.check().unwrap_err().to_string();
+    assert_eq!(refused, "model.layers: found 0, needs at least 1");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run.toml");
+    std::fs::write(&file, "seed = 1\nsede = 2\n").unwrap();
+    let error = Config::read(&file, &families()).unwrap_err();
+    let text = format!("{}: line 2: found `sede`", file.display());
+    assert!(error.to_string().starts_with(&text), "{error}");
+    assert!(error.is_usage());
+}

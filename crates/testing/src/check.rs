@@ -68,6 +68,12 @@ pub enum Error {
     Differs(Box<Report>),
 }
 
+impl From<Error> for train::Error {
+    fn from(error: Error) -> train::Error {
+        train::Error::Client(Box::new(error))
+    }
+}
+
 /// The result of a check, grid by grid.
 #[derive(Clone, Debug)]
 pub struct Report {

@@ -23,7 +23,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// The table `[model]` of a configuration, with every key.
     ///
     /// # Errors
-    /// [`Error::Config`] for what TOML cannot hold.
+    /// [`Error::Setting`] for what TOML cannot hold.
     fn table(&self) -> Result<toml::Table>;
 
     /// Sizes and choices in one line, for people.
@@ -46,7 +46,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// Checks the sizes.
     ///
     /// # Errors
-    /// [`Error::Config`] in one sentence.
+    /// [`Error::Setting`] for the first size that cannot be.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -115,16 +115,18 @@ impl ModelConfig {
     /// The same after `edit`, if the architecture has that type.
     ///
     /// # Errors
-    /// [`Error::Config`] for an architecture of another type.
+    /// [`Error::Setting`] for an architecture of another type.
     pub fn edit<A: Architecture + Clone + 'static>(
         &mut self,
         edit: impl FnOnce(&mut A),
     ) -> Result<()> {
         let Some(known) = self.get::<A>() else {
             let family = self.family();
-            return Err(Error::Config(format!(
-                "model: found family {family}, needs another type of architecture"
-            )));
+            return Err(Error::setting(
+                "model",
+                format_args!("family {family}"),
+                "another type of architecture",
+            ));
         };
         let mut edited = known.clone();
         edit(&mut edited);
@@ -258,7 +260,7 @@ impl Families {
     /// A model with these keys replaced; if there is no model, the default of its family.
     ///
     /// # Errors
-    /// [`Error::Config`] for a key that its family does not have, or a value that it does not accept.
+    /// [`Error::UnknownKey`] for a key that its family does not have; [`Error::Syntax`] for a value that it does not accept.
     pub fn edited(
         &self,
         model: Option<&ModelConfig>,
@@ -273,7 +275,7 @@ impl Families {
     /// Reads the model of a configuration in TOML.
     ///
     /// # Errors
-    /// Those of the family's reader; [`Error::Config`] with the known names for an unknown one.
+    /// Those of the family's reader; [`Error::UnknownFamily`].
     pub(crate) fn read(&self, document: &str) -> Result<ModelConfig> {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
@@ -287,10 +289,10 @@ impl Families {
             Some(name) => self.0.iter().find(|family| family.name() == name),
         };
         let Some(family) = found else {
-            let (name, known) = (named.family.unwrap_or_default(), self.names().join(", "));
-            return Err(Error::Config(format!(
-                "model.family: found `{name}`, needs one of {known}"
-            )));
+            return Err(Error::UnknownFamily {
+                found: named.family.unwrap_or_default(),
+                known: self.names().into_iter().map(str::to_owned).collect(),
+            });
         };
         family.read(document).map_err(as_config)
     }

@@ -1,29 +1,95 @@
 //! Errors that end a run.
 
+use crate::config::Place;
+use bootstrap::{Failure, FailureKind};
+use parallel::pipeline::schedule::ScheduleError;
 use std::path::PathBuf;
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failure of a run, in one sentence.
+/// Any failure of this library, so that `?` works on all of its calls in one function: `fascicle::Error`.
+///
+/// Every crate below keeps an error of its own kinds, and each becomes a variant here; so do those of the planner and of
+/// `testing`, which stand above. An error that wraps another becomes the one inside, so that a program finds a failure under
+/// one variant, however deep it arose. Variants carry what a program may match on, and display as one sentence.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The configuration asks for something impossible.
-    #[error("{0}")]
-    Config(String),
-    /// A device, a collective or a layer failed.
+    /// A key of the configuration, or an option, has a value that it does not take.
+    #[error("{key}: found {found}, needs {needed}")]
+    Setting {
+        /// The key, as in `training.steps`, or the option.
+        key: String,
+        /// Its value.
+        found: String,
+        /// What it takes.
+        needed: String,
+    },
+    /// A configuration has a key that does not exist there.
+    #[error("{place}{}", unknown_key(found, meant, known))]
+    UnknownKey {
+        /// Where it stands.
+        place: Place,
+        /// The key.
+        found: String,
+        /// The key that was probably meant.
+        meant: Option<Meant>,
+        /// The keys that exist there.
+        known: Vec<String>,
+    },
+    /// A configuration names a family of models that the program does not have.
+    #[error("model.family: found `{found}`, needs one of {}", known.join(", "))]
+    UnknownFamily {
+        /// The name.
+        found: String,
+        /// The names of the program's families.
+        known: Vec<String>,
+    },
+    /// A text is no configuration: it is not TOML, or a value has another type than its key.
+    #[error("{place}{reason}")]
+    Syntax {
+        /// Where the mistake is.
+        place: Place,
+        /// What the reader of the text reports.
+        reason: String,
+    },
+    /// A machine's description cannot be found or read.
+    #[error(transparent)]
+    Machine(#[from] grid::machine::MachineError),
+    /// A folder holds the records of another run.
+    #[error("{}: holds a run already; needs another --out, or --resume {}", path.display(), path.display())]
+    RunExists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A checkpoint or a file of weights does not fit the model or its optimiser.
+    #[error("{}: {mismatch}", path.display())]
+    Mismatch {
+        /// The checkpoint or the file.
+        path: PathBuf,
+        /// In what they differ.
+        mismatch: Mismatch,
+    },
+    /// The name of a schedule, or a schedule, cannot be.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// A client of training failed: the planner found no plan, or `testing` a grid that differs. `downcast_ref` gives its
+    /// own error, `plan::Error` or `testing::Error`.
+    #[error(transparent)]
+    Client(Box<dyn std::error::Error + Send + Sync>),
+    /// A device, a collective or a layer failed: out of memory, timeout, aborted, or arguments that do not fit.
     #[error(transparent)]
     Parallel(#[from] hal::Error),
-    /// The grid does not fit.
+    /// A grid, an order or a layout cannot be, or does not fit the model.
     #[error(transparent)]
     Grid(#[from] grid::Error),
-    /// The data is faulty.
+    /// The data is faulty: missing, too short, or outside the vocabulary.
     #[error(transparent)]
     Data(#[from] crate::data::Error),
-    /// A checkpoint is faulty.
+    /// A checkpoint is faulty: missing, damaged, or without a tensor.
     #[error(transparent)]
-    Checkpoint(#[from] crate::checkpoint::Error),
+    Checkpoint(crate::checkpoint::Error),
     /// Records could not be written or read.
     #[error(transparent)]
     Metrics(#[from] crate::metrics::Error),
@@ -34,6 +100,17 @@ pub enum Error {
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
+    },
+    /// The system refused a call that names no file, such as one of a program's own batches.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// Another rank could not do its part of a checkpoint.
+    #[error("{reason}")]
+    Peer {
+        /// World rank that failed.
+        rank: usize,
+        /// Its failure.
+        reason: String,
     },
     /// The loss or the gradients are not finite.
     #[error(
@@ -53,14 +130,156 @@ pub enum Error {
     },
 }
 
+/// In what a checkpoint or a file of weights differs from the model or its optimiser.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// A tensor of the model is not there.
+    #[error("found no {name}, which the model has")]
+    Missing {
+        /// The tensor.
+        name: String,
+    },
+    /// It holds a tensor that the model or its optimiser does not have.
+    #[error("found {name}{}, which the model or its optimiser does not have", more(*others))]
+    Extra {
+        /// The first of them.
+        name: String,
+        /// How many more there are.
+        others: usize,
+    },
+    /// A tensor has another shape.
+    #[error("{name} has shape {found:?}, the model needs {needed:?}")]
+    Shape {
+        /// The tensor.
+        name: String,
+        /// Its shape in the checkpoint.
+        found: Vec<usize>,
+        /// Its shape in the model.
+        needed: Vec<usize>,
+    },
+    /// It holds the state of another optimiser.
+    #[error("found the state of optimiser {found}, needs that of {needed}")]
+    Optimiser {
+        /// The checkpoint's.
+        found: String,
+        /// The trainer's.
+        needed: String,
+    },
+    /// Another program wrote it, so that what this one needs besides tensors is not there.
+    #[error(
+        "found no {what}{}, needs one that this program can read",
+        because(reason)
+    )]
+    Foreign {
+        /// What is not there, such as `tokenizer`.
+        what: &'static str,
+        /// What the reader of it reports; empty where there is nothing at all.
+        reason: String,
+    },
+}
+
+/// The key that a key which does not exist was probably meant to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meant {
+    /// The nearest key of the same table.
+    Near(String),
+    /// The key that holds the value in this release.
+    Moved(&'static str),
+}
+
 impl Error {
+    /// An [`Error::Setting`].
+    pub fn setting(
+        key: impl Into<String>,
+        found: impl ToString,
+        needed: impl Into<String>,
+    ) -> Error {
+        Error::Setting {
+            key: key.into(),
+            found: found.to_string(),
+            needed: needed.into(),
+        }
+    }
+
     /// Whether the user asked for something impossible, found before anything ran.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Error::Config(_) | Error::Grid(_))
+        matches!(
+            self,
+            Error::Setting { .. }
+                | Error::UnknownKey { .. }
+                | Error::UnknownFamily { .. }
+                | Error::Syntax { .. }
+                | Error::Machine(_)
+                | Error::RunExists { .. }
+                | Error::Mismatch { .. }
+                | Error::Schedule(_)
+                | Error::Grid(_)
+        )
+    }
+
+    /// The same, with the file in which a mistake of a configuration stands.
+    pub(crate) fn in_file(mut self, file: PathBuf) -> Error {
+        if let Error::UnknownKey { place, .. } | Error::Syntax { place, .. } = &mut self {
+            place.file = Some(file);
+        }
+        self
     }
 
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.into();
         move |source| Error::File { path, source }
+    }
+
+    pub(crate) fn mismatch(path: impl Into<PathBuf>, mismatch: Mismatch) -> Error {
+        let path = path.into();
+        Error::Mismatch { path, mismatch }
+    }
+}
+
+impl From<crate::checkpoint::Error> for Error {
+    fn from(error: crate::checkpoint::Error) -> Error {
+        match error {
+            crate::checkpoint::Error::Grid(error) => Error::Grid(error),
+            other => Error::Checkpoint(other),
+        }
+    }
+}
+
+impl<E: Into<Error>> From<Failure<E>> for Error
+where
+    Failure<E>: ToString,
+{
+    /// The error of the rank that failed first; [`hal::Error::Aborted`] for one that panicked, or that never started.
+    fn from(failure: Failure<E>) -> Error {
+        let (rank, reason) = (failure.rank, failure.to_string());
+        match failure.kind {
+            FailureKind::Error(error) => error.into(),
+            _ => hal::Error::Aborted { rank, reason }.into(),
+        }
+    }
+}
+
+fn unknown_key(found: &str, meant: &Option<Meant>, known: &[String]) -> String {
+    match meant {
+        Some(Meant::Moved(key)) => format!("found `{found}`, which is `{key}` now"),
+        Some(Meant::Near(key)) => {
+            format!("found `{found}`, which does not exist here; did you mean `{key}`?")
+        }
+        None => format!("found `{found}`, needs one of {}", known.join(", ")),
+    }
+}
+
+fn more(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    }
+}
+
+fn because(reason: &str) -> String {
+    match reason {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
     }
 }

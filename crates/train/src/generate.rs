@@ -3,7 +3,7 @@
 //! Each token runs the full window through the model again; keys and values are not kept between tokens.
 
 use crate::{
-    Config, Error, Families, Result,
+    Config, Error, Families, Mismatch, Result,
     architecture::Text,
     checkpoint::Reader,
     data::Tokenizer,
@@ -53,14 +53,13 @@ impl Default for Request {
 /// The configuration and tokenizer stored in a checkpoint.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] or [`Error::Config`] when the checkpoint cannot be read.
+/// [`Error::Checkpoint`] when the checkpoint cannot be read; [`Error::Mismatch`] when it holds no tokenizer or no
+/// configuration that this program can read.
 pub fn described(reader: &Reader, families: &Families) -> Result<(Config, Tokenizer)> {
     let (config, stored) = (configured(reader, families)?, stored(reader)?);
     let tokenizer = serde_json::from_value(stored.tokenizer).map_err(|error| {
-        let path = reader.path().display();
-        Error::Config(format!(
-            "checkpoint {path}: found no tokenizer ({error}), needs one to generate text"
-        ))
+        let (what, reason) = ("tokenizer", error.to_string());
+        Error::mismatch(reader.path(), Mismatch::Foreign { what, reason })
     })?;
     Ok((config, tokenizer))
 }
@@ -68,14 +67,13 @@ pub fn described(reader: &Reader, families: &Families) -> Result<(Config, Tokeni
 /// The configuration stored in a checkpoint.
 ///
 /// # Errors
-/// [`Error::Config`] for a checkpoint of a program that stores none.
+/// [`Error::Mismatch`] for a checkpoint of a program that stores none.
 pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
     let config = stored(reader)?.config;
     if config.is_null() {
-        let path = reader.path().display();
-        return Err(Error::Config(format!(
-            "checkpoint {path}: found no configuration, needs one of the program"
-        )));
+        let (what, reason) = ("configuration", String::new());
+        let mismatch = Mismatch::Foreign { what, reason };
+        return Err(Error::mismatch(reader.path(), mismatch));
     }
     Config::from_json(config, families)
 }
@@ -100,9 +98,11 @@ pub fn generate(
     )?;
     let text = config.model.text().ok_or_else(|| {
         let family = config.model.family();
-        Error::Config(format!(
-            "generate: found family {family}, which reads no text, needs one that does"
-        ))
+        Error::setting(
+            "generate",
+            format_args!("family {family}, which reads no text"),
+            "one that does",
+        )
     })?;
     let pipeline = inference(&context, config)?;
     check_names(
@@ -115,9 +115,7 @@ pub fn generate(
         .write(Part::Weights, |parameter| read_weights(reader, parameter))?;
     let mut ids = tokenizer.encode(&request.prompt)?;
     if ids.is_empty() {
-        return Err(Error::Config(
-            "prompt: found no token, needs at least 1".into(),
-        ));
+        return Err(Error::setting("prompt", "no token", "at least 1"));
     }
     for index in 0..request.tokens {
         let logits = next_logits(&pipeline, &ids, text)?;

@@ -26,6 +26,6 @@ pub use architecture::{Architecture, Families, Family, ModelConfig};
 #[doc(inline)]
 pub use checkpoint;
 pub use config::Config;
-pub use error::{Error, Result};
+pub use error::{Error, Meant, Mismatch, Result};
 pub use run::{Observer, Stop, Summary};
 pub use trainer::{PeakMemory, Trainer};

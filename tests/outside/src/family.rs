@@ -40,7 +40,8 @@ impl Architecture for Sizes {
     }
 
     fn table(&self) -> Result<toml::Table> {
-        toml::Table::try_from(self).map_err(|error| Error::Config(error.to_string()))
+        toml::Table::try_from(self)
+            .map_err(|error| Error::setting("model", error, "values that TOML can hold"))
     }
 
     fn describe(&self) -> String {

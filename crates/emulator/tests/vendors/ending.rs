@@ -83,7 +83,10 @@ fn with_fault(way: Way, fault: fn() -> train::Result<()>) -> String {
 fn a_rank_that_fails_is_named_with_its_error() {
     for way in ways::<FAILING>() {
         if way.is_asked("a failing rank") && way.has_devices(RANKS) {
-            let report = with_fault(way, || Err(train::Error::Config("the disk is full".into())));
+            let report = with_fault(
+                way,
+                || Err(std::io::Error::other("the disk is full").into()),
+            );
             assert!(
                 report.starts_with("rank 3 failed: the disk is full"),
                 "{}: {report}",

@@ -155,8 +155,8 @@ impl GptConfig {
     /// The first of: a size of 0, heads that do not divide the width, query heads that do not divide by key heads,
     /// odd rotary heads, a dropout outside [0, 1).
     fn check_sizes(&self) -> Result<()> {
-        let refuse = |found: String, needed: &str| {
-            Err(Error::Config(format!("model: {found}, needs {needed}")))
+        let refuse = |key: &str, found, needed: &str| {
+            Err(Error::setting(format!("model.{key}"), found, needed))
         };
         let sizes = [
             ("layers", self.layers),
@@ -166,27 +166,23 @@ impl GptConfig {
             ("vocabulary", self.vocabulary),
         ];
         if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return refuse(format!("{name} = 0"), "at least 1");
+            return refuse(name, "0".to_owned(), "at least 1");
         }
         if !self.hidden.is_multiple_of(self.heads) {
-            return refuse(
-                format!("hidden = {} with heads = {}", self.hidden, self.heads),
-                "a multiple of the heads",
-            );
+            let found = format!("{} with heads = {}", self.hidden, self.heads);
+            return refuse("hidden", found, "a multiple of the heads");
         }
         if !self.heads.is_multiple_of(self.kv_heads()) {
-            let found = format!("heads = {} with kv_heads = {}", self.heads, self.kv_heads());
-            return refuse(found, "a multiple of the key and value heads");
+            let found = format!("{} with kv_heads = {}", self.heads, self.kv_heads());
+            return refuse("heads", found, "a multiple of the key and value heads");
         }
         if self.family == GptFamily::Llama && !self.head_size().is_multiple_of(2) {
-            return refuse(
-                format!("heads of {} elements", self.head_size()),
-                "an even size for rotary positions",
-            );
+            let found = format!("{}, of {} elements each", self.heads, self.head_size());
+            return refuse("heads", found, "heads of an even size for rotary positions");
         }
         match (0.0..1.0).contains(&self.dropout) {
             true => Ok(()),
-            false => refuse(format!("dropout = {}", self.dropout), "a share in [0, 1)"),
+            false => refuse("dropout", self.dropout.to_string(), "a share in [0, 1)"),
         }
     }
 }
@@ -197,7 +193,8 @@ impl Architecture for GptConfig {
     }
 
     fn table(&self) -> Result<toml::Table> {
-        toml::Table::try_from(self).map_err(|error| Error::Config(format!("model: {error}")))
+        toml::Table::try_from(self)
+            .map_err(|error| Error::setting("model", error, "values that TOML can hold"))
     }
 
     fn describe(&self) -> String {

@@ -39,7 +39,7 @@ impl RowCut {
     /// Checks that every rank gets a row of every micro-batch.
     ///
     /// # Errors
-    /// [`Error::Config`] with the counts.
+    /// [`Error::Setting`] with the counts.
     pub fn check(&self, context: &Context) -> Result<()> {
         let RowCut {
             batch,
@@ -52,9 +52,11 @@ impl RowCut {
         let smallest = batch / data / micro_batches.max(1) / z;
         match micro_batches > 0 && smallest > 0 && needed.is_some() {
             true => Ok(()),
-            false => Err(Error::Config(format!(
-                "batch: found {batch} rows, needs a row for each of data={data} x micro_batches={micro_batches} x z={z}"
-            ))),
+            false => Err(Error::setting(
+                "batch",
+                format_args!("{batch} rows"),
+                format!("a row for each of data={data} x micro_batches={micro_batches} x z={z}"),
+            )),
         }
     }
 

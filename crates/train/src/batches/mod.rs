@@ -27,9 +27,11 @@ pub trait Batches: Send + Sync {
     /// # Errors
     /// As [`training`](Batches::training).
     fn validation(&self, index: usize, _rows: Range<usize>) -> Result<Rows> {
-        Err(Error::Config(format!(
-            "validation: found a request for batch {index}, needs batches that have one"
-        )))
+        Err(Error::setting(
+            "validation",
+            format_args!("a request for batch {index}"),
+            "batches that have one",
+        ))
     }
 
     /// Number of batches per validation.

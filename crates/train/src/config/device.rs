@@ -27,13 +27,14 @@ impl DeviceConfig {
     /// What is wrong with the values.
     ///
     /// # Errors
-    /// [`Error::Config`] for a file without a name.
+    /// [`Error::Setting`] for a file without a name.
     pub fn check(&self) -> Result<()> {
         match &self.matmul_choices {
-            Some(path) if path.file_name().is_none() => Err(Error::Config(format!(
-                "device.matmul_choices: found `{}`, needs the name of a file",
-                path.display()
-            ))),
+            Some(path) if path.file_name().is_none() => Err(Error::setting(
+                "device.matmul_choices",
+                format_args!("`{}`", path.display()),
+                "the name of a file",
+            )),
             _ => Ok(()),
         }
     }

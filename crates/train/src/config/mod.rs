@@ -5,6 +5,7 @@ mod key;
 mod order;
 mod overlap;
 mod parse;
+mod place;
 mod sections;
 pub mod suggest;
 
@@ -13,6 +14,7 @@ pub use key::{Key, Section, Values};
 pub use order::OrderChoice;
 pub use overlap::{OverlapNames, overlap_from_names};
 pub(crate) use parse::refusal;
+pub use place::Place;
 pub use sections::{DataConfig, OptimiserKind, ParallelConfig, Precision, TrainingConfig};
 
 use crate::{Error, Families, ModelConfig, Result, Trainer, placement, trainer::Options};
@@ -56,17 +58,17 @@ impl Config {
     /// Reads a configuration file, whose model is of one of these families.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read; [`Error::Config`] with the place of a mistake.
+    /// [`Error::File`] when it cannot be read; those of [`parse`](Config::parse), with the file.
     pub fn read(path: &Path, families: &Families) -> Result<Config> {
         let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
-        let place = |error| Error::Config(format!("{}: {error}", path.display()));
-        Config::parse(&text, families).map_err(place)
+        Config::parse(&text, families).map_err(|error| error.in_file(path.into()))
     }
 
     /// Reads a configuration from TOML.
     ///
     /// # Errors
-    /// [`Error::Config`] with line and key, and the nearest key for one that does not exist.
+    /// [`Error::UnknownKey`] with the line and the nearest key; [`Error::UnknownFamily`]; [`Error::Syntax`] for a value of
+    /// another type.
     pub fn parse(text: &str, families: &Families) -> Result<Config> {
         parse::config(text, families)
     }
@@ -82,9 +84,10 @@ impl Config {
     /// The configuration as TOML.
     ///
     /// # Errors
-    /// [`Error::Config`] never, for a configuration that was read.
+    /// [`Error::Setting`] never, for a configuration that was read.
     pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(self).map_err(|error| Error::Config(format!("configuration: {error}")))
+        toml::to_string(self)
+            .map_err(|error| Error::setting("configuration", error, "values that TOML can hold"))
     }
 
     /// The keys of every table but `[model]`, whose keys are its family's ([`Families::keys`]): the name of the table, empty
@@ -108,7 +111,7 @@ impl Config {
     /// default order, as [`grid_on`](Config::grid_on) alone knows the nodes.
     ///
     /// # Errors
-    /// [`Error::Grid`] or [`Error::Config`], in one sentence with the numbers and the nearest grids that would work.
+    /// [`Error::Grid`], in one sentence with the numbers and the nearest grids that would work.
     pub fn grid(&self) -> Result<Grid> {
         let degrees = self.parallel.grid;
         let ranks = self
@@ -220,7 +223,7 @@ impl Config {
     /// The description of the machine, if one is named.
     ///
     /// # Errors
-    /// [`Error::Config`] when there is none of that name, or the file is none.
+    /// [`Error::Machine`] when there is none of that name, or the file is none.
     pub fn machine(&self) -> Result<Option<Arc<Machine>>> {
         let named = self
             .parallel
@@ -230,13 +233,13 @@ impl Config {
             .transpose();
         named
             .map(|machine| machine.map(Arc::new))
-            .map_err(|error| Error::Config(error.to_string()))
+            .map_err(Error::Machine)
     }
 
     /// Everything that can be checked without a device: the model's sizes, the training's numbers, the grid, the schedule.
     ///
     /// # Errors
-    /// [`Error::Config`] or [`Error::Grid`].
+    /// [`Error::Setting`], [`Error::Grid`] or [`Error::Machine`].
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         self.training.check()?;
@@ -253,9 +256,12 @@ impl Config {
         match self.training.graph && (ranks > 1 || draws) {
             true => {
                 let masks = if draws { "dropout" } else { "no dropout" };
-                Err(Error::Config(format!(
-                    "training.graph: found {ranks} ranks and {masks}, needs 1 rank and no dropout"
-                )))
+                let found = format!("{ranks} ranks and {masks}");
+                Err(Error::setting(
+                    "training.graph",
+                    found,
+                    "1 rank and no dropout",
+                ))
             }
             false => Ok(()),
         }
@@ -264,7 +270,7 @@ impl Config {
     /// The schedule for the grid's stages.
     ///
     /// # Errors
-    /// [`Error::Config`] when it cannot be built.
+    /// [`Error::Setting`] when it cannot be built.
     pub fn schedule(&self) -> Result<SchedulePlan> {
         let (kind, stages) = (self.parallel.schedule, self.parallel.grid.pipeline);
         SchedulePlan::new(kind, stages, self.training.micro_batches).map_err(as_config)
@@ -288,5 +294,12 @@ impl Config {
 }
 
 fn as_config(error: hal::Error) -> Error {
-    Error::Config(error.to_string())
+    match error {
+        hal::Error::Invalid {
+            operation,
+            found,
+            needed,
+        } => Error::setting(operation, found, needed),
+        other => Error::Parallel(other),
+    }
 }

@@ -1,7 +1,9 @@
 //! TOML to a configuration, with a hint for a misspelt key.
 
-use super::{Config, DataConfig, DeviceConfig, ParallelConfig, TrainingConfig, suggest::nearest};
-use crate::{Error, Families, Result};
+use super::{
+    Config, DataConfig, DeviceConfig, ParallelConfig, Place, TrainingConfig, suggest::nearest,
+};
+use crate::{Error, Families, Meant, Result};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -44,7 +46,9 @@ pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
 
 /// JSON as TOML, which has no null: keys without a value are left out.
 pub(super) fn toml_of(value: Value) -> Result<String> {
-    let refuse = |error: toml::ser::Error| Error::Config(format!("configuration: {error}"));
+    let refuse = |error: toml::ser::Error| {
+        Error::setting("configuration", error, "values that TOML can hold")
+    };
     toml::to_string(&without_nulls(value)).map_err(refuse)
 }
 
@@ -66,23 +70,38 @@ fn without_nulls(value: Value) -> Value {
 pub(crate) fn refusal(text: &str, error: &toml::de::Error) -> Error {
     let line = |start: usize| text[..start.min(text.len())].matches('\n').count() + 1;
     let line = error.span().map(|span| line(span.start));
-    let place = line.map_or(String::new(), |line| format!("line {line}: "));
-    Error::Config(format!("{place}{}", hinted(error.message())))
+    let place = Place { file: None, line };
+    let message = error.message().trim();
+    // serde names the key that it does not know and those that it does, all in back quotes.
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let Some((found, known)) = quoted
+        .split_first()
+        .filter(|_| message.starts_with("unknown field"))
+    else {
+        let reason = hinted(message, &quoted);
+        return Error::Syntax { place, reason };
+    };
+    let moved = MOVED.iter().find(|(key, _)| key == found);
+    let meant = match moved {
+        Some((_, moved)) => Some(Meant::Moved(moved)),
+        None => nearest(found, known).map(|near| Meant::Near(near.to_owned())),
+    };
+    Error::UnknownKey {
+        place,
+        found: (*found).to_owned(),
+        meant,
+        known: known.iter().map(|key| (*key).to_owned()).collect(),
+    }
 }
 
-// serde names the key that it does not know and those that it does, all in back quotes.
-fn hinted(message: &str) -> String {
-    let message = message.trim();
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+// A word that is none of those that its key takes gets a hint too.
+fn hinted(message: &str, quoted: &[&str]) -> String {
     let Some((found, known)) = quoted
         .split_first()
         .filter(|_| message.starts_with("unknown"))
     else {
         return message.replace('\n', " ");
     };
-    if let Some((_, moved)) = MOVED.iter().find(|(key, _)| key == found) {
-        return format!("found `{found}`, which is `{moved}` now");
-    }
     match nearest(found, known) {
         Some(near) => format!("found `{found}`, which does not exist here; did you mean `{near}`?"),
         None => format!("found `{found}`, needs one of {}", known.join(", ")),

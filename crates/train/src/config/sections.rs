@@ -169,17 +169,17 @@ impl TrainingConfig {
     /// What is wrong with the numbers.
     ///
     /// # Errors
-    /// [`Error::Config`] for the first count of 0 or rate that is no positive number.
+    /// [`Error::Setting`] for the first count of 0 or rate that is no positive number.
     pub fn check(&self) -> Result<()> {
+        let refused =
+            |name, found: f64, needed| Error::setting(format!("training.{name}"), found, needed);
         let counts = [
             ("steps", self.steps as usize),
             ("batch", self.batch),
             ("micro_batches", self.micro_batches),
         ];
         if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return Err(Error::Config(format!(
-                "training.{name}: found 0, needs at least 1"
-            )));
+            return Err(refused(name, 0.0, "at least 1"));
         }
         let positive = [
             ("learning_rate", self.learning_rate),
@@ -190,9 +190,7 @@ impl TrainingConfig {
             .into_iter()
             .find(|(_, value)| !(value.is_finite() && *value > 0.0))
         {
-            return Err(Error::Config(format!(
-                "training.{name}: found {value}, needs a number above 0"
-            )));
+            return Err(refused(name, value, "a number above 0"));
         }
         let shares = [
             ("beta1", self.beta1),
@@ -204,9 +202,7 @@ impl TrainingConfig {
             .find(|(_, value)| !(0.0..1.0).contains(value))
         {
             None => Ok(()),
-            Some((name, value)) => Err(Error::Config(format!(
-                "training.{name}: found {value}, needs one in [0, 1)"
-            ))),
+            Some((name, value)) => Err(refused(name, value, "one in [0, 1)")),
         }
     }
 

@@ -184,14 +184,12 @@ impl Run {
     /// Creates the run's folder with its configuration; refuses a folder that already holds a run, unless that
     /// run is resumed.
     /// # Errors
-    /// [`Error::Config`] for a folder in use; [`Error::File`] if it cannot be written.
+    /// [`Error::RunExists`] for a folder in use; [`Error::File`] if it cannot be written.
     pub fn prepare(&self) -> Result<()> {
         let config = self.dir.join("config.toml");
         if self.resume.is_none() && self.dir.join("metrics.jsonl").exists() {
-            let dir = self.dir.display();
-            return Err(Error::Config(format!(
-                "{dir}: already holds a run, needs another --out, or --resume {dir}"
-            )));
+            let path = self.dir.clone();
+            return Err(Error::RunExists { path });
         }
         std::fs::create_dir_all(self.dir.join("checkpoints")).map_err(Error::file(&self.dir))?;
         std::fs::write(&config, self.config.to_toml()?).map_err(Error::file(&config))
@@ -199,7 +197,9 @@ impl Run {
 
     // What a checkpoint stores about the run.
     fn attached(&self) -> Result<Attached> {
-        let refuse = |error: serde_json::Error| Error::Config(format!("checkpoint: {error}"));
+        let refuse = |error: serde_json::Error| {
+            Error::setting("checkpoint", error, "values that JSON can hold")
+        };
         Ok(Attached {
             model: serde_json::to_value(&self.config.model).map_err(refuse)?,
             config: serde_json::to_value(&self.config).map_err(refuse)?,

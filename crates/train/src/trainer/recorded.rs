@@ -12,13 +12,9 @@ use tensor::{Recording, Tensor, ops};
 /// Refuses recorded steps on a device that cannot record, and on several ranks.
 ///
 /// # Errors
-/// [`Error::Config`] with the device or the number of ranks.
+/// [`Error::Setting`] with the device or the number of ranks.
 pub(super) fn check(context: &Context, options: &Options) -> Result<()> {
-    let refuse = |found: String, needed: &str| {
-        Err(Error::Config(format!(
-            "training.graph: found {found}, needs {needed}"
-        )))
-    };
+    let refuse = |found: String, needed: &str| Err(Error::setting("training.graph", found, needed));
     if !options.graph {
         return Ok(());
     }
@@ -63,14 +59,12 @@ impl Recorded {
     /// Records a step on batches with the shape of this one.
     ///
     /// # Errors
-    /// [`Error::Config`] for a model that draws random masks, because each replay would draw the same ones;
+    /// [`Error::Setting`] for a model that draws random masks, because each replay would draw the same ones;
     /// [`Error::Parallel`] if the device cannot record; those of the step.
     pub(super) fn new(trainer: &Trainer, batch: &Batch) -> Result<Recorded> {
         if trainer.parameters().draws_masks() {
             let found = "a model that draws random masks";
-            return Err(Error::Config(format!(
-                "training.graph: found {found}, needs no dropout"
-            )));
+            return Err(Error::setting("training.graph", found, "no dropout"));
         }
         let device = trainer.context.device();
         let copied = |tensor: &Tensor| {
@@ -103,9 +97,7 @@ impl Recorded {
         if batch.micro_batches.len() != self.batch.micro_batches.len() {
             let found = format!("{} micro-batches", batch.micro_batches.len());
             let needed = self.batch.micro_batches.len();
-            return Err(Error::Config(format!(
-                "recorded step: found {found}, needs {needed}"
-            )));
+            return Err(Error::setting("recorded step", found, needed.to_string()));
         }
         for (own, given) in self.batch.micro_batches.iter().zip(&batch.micro_batches) {
             for (name, own) in own.columns() {

@@ -2,7 +2,7 @@
 
 use super::{Trainer, scale::LossScale};
 use crate::{
-    Error, Result,
+    Error, Mismatch, Result,
     checkpoint::{self, Piece, PlainFile, Reader, ShardRecord, Writer, write_shard},
 };
 use grid::{Axis, IndexBox, Layout};
@@ -112,12 +112,9 @@ impl Trainer {
     /// have; optimiser state in the file is ignored.
     ///
     /// # Errors
-    /// [`Error::Config`] for a parameter that the file lacks or holds in another shape, and a tensor that the model lacks.
+    /// [`Error::Mismatch`] for a parameter that the file lacks or holds in another shape, and a tensor that the model lacks.
     pub fn load_weights(&mut self, file: &PlainFile, others: &[&str]) -> Result<()> {
-        let refuse = |found: String| {
-            let path = file.path().display();
-            Err(Error::Config(format!("weights {path}: {found}")))
-        };
+        let refuse = |mismatch| Err(Error::mismatch(file.path(), mismatch));
         let stored = |name: &str| match file.contains(name) {
             true => name.to_owned(),
             false => format!("weights/{name}"),
@@ -127,16 +124,15 @@ impl Trainer {
             let (name, shape) = (stored(parameter.name()), parameter.global_shape());
             match file.contains(&name) {
                 false => {
-                    return refuse(format!(
-                        "found no {}, which the model has",
-                        parameter.name()
-                    ));
+                    let name = parameter.name().to_owned();
+                    return refuse(Mismatch::Missing { name });
                 }
                 true if file.shape(&name)? != shape => {
-                    let found = file.shape(&name)?;
-                    return refuse(format!(
-                        "{name} has shape {found:?}, the model needs {shape:?}"
-                    ));
+                    return refuse(Mismatch::Shape {
+                        found: file.shape(&name)?.to_vec(),
+                        needed: shape.to_vec(),
+                        name,
+                    });
                 }
                 true => needed.insert(name),
             };
@@ -147,7 +143,8 @@ impl Trainer {
             .into_iter()
             .filter(|name| !needed.contains(name) && !is_other(name));
         if let Some(name) = extra.next() {
-            return refuse(format!("found {name}, which the model does not have"));
+            let (name, others) = (name.to_owned(), extra.count());
+            return refuse(Mismatch::Extra { name, others });
         }
         self.parameters().write(Part::Weights, |parameter| {
             let (name, shape) = (stored(parameter.name()), parameter.global_shape());
@@ -159,8 +156,8 @@ impl Trainer {
     /// number of the next step. Any grid may have written it. Collective.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] when it is damaged; [`Error::Config`] when its tensors are not those of this model and optimiser,
-    /// with the names that differ.
+    /// [`Error::Checkpoint`] when it is damaged; [`Error::Mismatch`] when its tensors are not those of this model and optimiser,
+    /// with the first name that differs.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let reader = Reader::open(path)?;
         if self.context.world().rank() == 0 {
@@ -169,10 +166,11 @@ impl Trainer {
         let stored = stored(&reader)?;
         let own = self.optimiser.name();
         if let Some(name) = stored.optimiser.as_deref().filter(|name| *name != own) {
-            let path = reader.path().display();
-            return Err(Error::Config(format!(
-                "checkpoint {path}: found the state of optimiser {name}, needs that of {own}"
-            )));
+            let mismatch = Mismatch::Optimiser {
+                found: name.to_owned(),
+                needed: own.to_owned(),
+            };
+            return Err(Error::mismatch(reader.path(), mismatch));
         }
         let parts = parts(self.optimiser.num_states());
         check_names(self.pipeline.declared(), &reader, &parts)?;
@@ -190,7 +188,7 @@ impl Trainer {
 /// Checks that a checkpoint holds exactly the parts of these parameters, each with its shape.
 ///
 /// # Errors
-/// [`Error::Config`] with the first names that only one side has, or the two shapes.
+/// [`Error::Mismatch`] with the first name that only one side has, or the two shapes.
 pub(crate) fn check_names(
     parameters: &[Parameter],
     reader: &Reader,
@@ -216,29 +214,32 @@ pub(crate) fn check_names(
         .collect();
     match extra.first() {
         None => Ok(()),
-        Some(first) => Err(Error::Config(format!(
-            "checkpoint {}: found {first}{}, which the model or its optimiser does not have",
-            reader.path().display(),
-            if extra.len() > 1 {
-                format!(" and {} more", extra.len() - 1)
-            } else {
-                String::new()
-            }
-        ))),
+        Some(first) => {
+            let (name, others) = ((*first).to_owned(), extra.len() - 1);
+            Err(Error::mismatch(
+                reader.path(),
+                Mismatch::Extra { name, others },
+            ))
+        }
     }
 }
 
 fn check_shape(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<()> {
     let name = format!("{prefix}{}", parameter.name());
+    if !reader.names().any(|stored| stored == name) {
+        return Err(Error::mismatch(reader.path(), Mismatch::Missing { name }));
+    }
     let info = reader.info(&name)?;
     match info.global_shape == parameter.global_shape() {
         true => Ok(()),
-        false => Err(Error::Config(format!(
-            "checkpoint {}: {name} has shape {:?}, the model needs {:?}",
-            reader.path().display(),
-            info.global_shape,
-            parameter.global_shape()
-        ))),
+        false => {
+            let mismatch = Mismatch::Shape {
+                found: info.global_shape.to_vec(),
+                needed: parameter.global_shape().to_vec(),
+                name,
+            };
+            Err(Error::mismatch(reader.path(), mismatch))
+        }
     }
 }
 
@@ -259,14 +260,12 @@ pub(crate) fn read_weights(reader: &Reader, parameter: &Parameter) -> Result<Vec
 /// The contents of a checkpoint besides tensors.
 ///
 /// # Errors
-/// [`Error::Config`] if another program wrote it.
+/// [`Error::Mismatch`] if another program wrote it.
 pub(crate) fn stored(reader: &Reader) -> Result<Stored> {
     let value = reader.sections().trainer.clone();
     serde_json::from_value(value).map_err(|error| {
-        Error::Config(format!(
-            "checkpoint {}: its trainer section does not fit: {error}",
-            reader.path().display()
-        ))
+        let (what, reason) = ("record of a trainer", error.to_string());
+        Error::mismatch(reader.path(), Mismatch::Foreign { what, reason })
     })
 }
 
@@ -363,7 +362,7 @@ fn gathered(
         .map(|text| serde_json::from_str(text));
     records
         .collect::<serde_json::Result<_>>()
-        .map_err(|error| Error::Config(format!("checkpoint record: {error}")))
+        .map_err(|error| Error::setting("checkpoint record", error, "the record of a shard"))
 }
 
 // The texts of all ranks, or the first failure among them.
@@ -375,9 +374,13 @@ fn agreed(context: &Context, own: std::result::Result<String, String>) -> Result
     let all = context.world().everyone().all_gather(message.as_bytes())?;
     all.into_iter()
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .map(|text| match text.strip_prefix('+') {
+        .enumerate()
+        .map(|(rank, text)| match text.strip_prefix('+') {
             Some(text) => Ok(text.to_owned()),
-            None => Err(Error::Config(text[1..].to_owned())),
+            None => Err(Error::Peer {
+                rank,
+                reason: text[1..].to_owned(),
+            }),
         })
         .collect()
 }

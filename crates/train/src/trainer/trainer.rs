@@ -72,7 +72,7 @@ impl Trainer {
     ///
     /// `build` is ordinary code that requests layers from the builder, the same for every grid.
     /// # Errors
-    /// Those of `build`; [`Error::Config`] for options that do not fit the grid or the device;
+    /// Those of `build`; [`Error::Setting`] for options that do not fit the grid or the device;
     /// [`Error::Parallel`] if sizes do not fit or memory does not suffice.
     pub fn new<M: Model + 'static>(
         context: &Context,
@@ -372,9 +372,11 @@ fn check_groups(options: &Options, parameters: &[Parameter]) -> Result<()> {
             } else {
                 known.join(", ")
             };
-            return Err(Error::Config(format!(
-                "groups: found `{name}`, the model has {known}"
-            )));
+            return Err(Error::setting(
+                "groups",
+                format_args!("`{name}`"),
+                format!("a group of the model, which has {known}"),
+            ));
         }
     }
     Ok(())

@@ -1,0 +1,24 @@
+//! Where in a configuration a mistake stands.
+
+use std::{fmt, path::PathBuf};
+
+/// Where in a configuration a mistake stands, as far as it is known. Displayed as `run.toml: line 3: `.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The file, unless the text came from elsewhere.
+    pub file: Option<PathBuf>,
+    /// The line, counted from 1.
+    pub line: Option<usize>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}: ", file.display())?;
+        }
+        match self.line {
+            Some(line) => write!(f, "line {line}: "),
+            None => Ok(()),
+        }
+    }
+}
