@@ -1,7 +1,7 @@
 //! The CUDA vendor: tables of the driver, cuBLAS and NCCL, opened at run time.
 //!
 //! crates/gpu holds everything that CUDA and HIP share, including the signatures of functions. This crate adds what is
-//! NVIDIA's own: the names and numbers of each library, the calls that HIP makes differently ([`driver`]), and where to
+//! NVIDIA's own: the names and numbers of each library, the calls that HIP makes differently ([`mod@driver`]), and where to
 //! look for the libraries.
 //!
 //! The tables are our own, not cudarc's: its loader panics if a library is missing, and searches only the system's
