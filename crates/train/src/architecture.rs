@@ -192,6 +192,17 @@ pub trait Family: Send + Sync {
         Vec::new()
     }
 
+    /// The keys of the table `[model]` that the tensors of a file of weights determine, with their values. `shape` gives the
+    /// shape of the parameter with that name, if the file has it; `given` holds the keys that are known already, since
+    /// others may follow only from them.
+    fn keys_of(
+        &self,
+        _shape: &dyn Fn(&str) -> Option<Vec<usize>>,
+        _given: &toml::Table,
+    ) -> Vec<(&'static str, toml::Value)> {
+        Vec::new()
+    }
+
     /// Names of well-known models, such as those of published runs.
     fn models(&self) -> Vec<String> {
         Vec::new()
@@ -272,6 +283,32 @@ impl Families {
         self.read(&document.to_string())
     }
 
+    /// The keys of `[model]` that the tensors of a file determine for the family that `given` names: [`Family::keys_of`].
+    ///
+    /// # Errors
+    /// [`Error::UnknownFamily`].
+    pub fn keys_of(
+        &self,
+        shape: &dyn Fn(&str) -> Option<Vec<usize>>,
+        given: &toml::Table,
+    ) -> Result<Vec<(&'static str, toml::Value)>> {
+        let named = given.get("family").and_then(toml::Value::as_str);
+        Ok(self.find(named)?.keys_of(shape, given))
+    }
+
+    // The family of that name, or the default one.
+    fn find(&self, name: Option<&str>) -> Result<&dyn Family> {
+        let found = match name {
+            None => self.0.first(),
+            Some(name) => self.0.iter().find(|family| family.name() == name),
+        };
+        let unknown = || Error::UnknownFamily {
+            found: name.unwrap_or_default().to_owned(),
+            known: self.names().into_iter().map(str::to_owned).collect(),
+        };
+        found.map(|family| &**family).ok_or_else(unknown)
+    }
+
     /// Reads the model of a configuration in TOML.
     ///
     /// # Errors
@@ -284,16 +321,7 @@ impl Families {
         }
         let as_config = |error: toml::de::Error| crate::config::refusal(document, &error);
         let named: Named = model_of(document).map_err(as_config)?;
-        let found = match &named.family {
-            None => self.0.first(),
-            Some(name) => self.0.iter().find(|family| family.name() == name),
-        };
-        let Some(family) = found else {
-            return Err(Error::UnknownFamily {
-                found: named.family.unwrap_or_default(),
-                known: self.names().into_iter().map(str::to_owned).collect(),
-            });
-        };
+        let family = self.find(named.family.as_deref())?;
         family.read(document).map_err(as_config)
     }
 }

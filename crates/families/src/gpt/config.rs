@@ -1,6 +1,6 @@
 //! Sizes and choices of a model.
 
-use super::{Gpt, published};
+use super::{Gpt, published, stored};
 use grid::Demands;
 use nn::Builder;
 use parallel::Model;
@@ -306,6 +306,14 @@ impl train::Family for GptFamily {
 
     fn keys(&self) -> Vec<Key> {
         GptConfig::keys()
+    }
+
+    fn keys_of(
+        &self,
+        shape: &dyn Fn(&str) -> Option<Vec<usize>>,
+        given: &toml::Table,
+    ) -> Vec<(&'static str, toml::Value)> {
+        stored::keys(shape, given)
     }
 
     fn models(&self) -> Vec<String> {

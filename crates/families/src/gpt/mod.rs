@@ -7,6 +7,7 @@ mod block;
 mod config;
 mod model;
 mod published;
+mod stored;
 
 pub use config::{GptConfig, GptFamily};
 pub use model::Gpt;

@@ -85,7 +85,20 @@ impl Step {
     /// Prints the figures.
     pub(crate) fn run(&self, registry: &Registry) -> Outcome {
         let driver = device::preferred(&registry.drivers)?;
-        let config = workload::config(&registry.families, &self.sizes, &self.running, self.steps)?;
+        let weights = self
+            .weights
+            .as_ref()
+            .map(PlainFile::open)
+            .transpose()
+            .map_err(train::Error::from)?;
+        let (families, steps) = (&registry.families, self.steps);
+        let config = workload::config(
+            families,
+            &self.sizes,
+            &self.running,
+            weights.as_ref(),
+            steps,
+        )?;
         let described =
             device::described(driver, config.parallel.threads, config.device.settings())?;
         output::note(&format!(
@@ -93,7 +106,7 @@ impl Step {
             config.parallel.grid
         ));
         let team = Team::of(&config)?;
-        let plan = Arc::new(self.plan(config.clone())?);
+        let plan = Arc::new(self.plan(config.clone(), weights)?);
         let ranks = team.run(driver, move |world, device| plan.measure(world, device))?;
         let line = self.line(&config, &ranks);
         if self.json {
@@ -103,13 +116,7 @@ impl Step {
         }
     }
 
-    fn plan(&self, config: Config) -> Outcome<StepRun> {
-        let weights = self
-            .weights
-            .as_ref()
-            .map(PlainFile::open)
-            .transpose()
-            .map_err(train::Error::from)?;
+    fn plan(&self, config: Config, weights: Option<PlainFile>) -> Outcome<StepRun> {
         let text = workload::text(&config.model)?;
         let ids = match &weights {
             Some(file) if file.contains("ids") => stored_ids(file, text, config.training.batch)?,

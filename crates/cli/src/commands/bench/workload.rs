@@ -11,6 +11,7 @@ use std::{ops::Range, path::PathBuf};
 use train::{
     Config, Families, ModelConfig, Trainer,
     architecture::Text,
+    checkpoint::PlainFile,
     config::{DeviceConfig, OverlapNames, Precision, TrainingConfig, overlap_from_names},
     data,
     optimiser::RateSchedule,
@@ -22,34 +23,34 @@ pub(super) struct Sizes {
     /// Family of the model
     #[arg(long, value_name = "NAME", default_value = "gpt2")]
     family: String,
-    /// Number of transformer blocks
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    layers: usize,
-    /// Width of the residual stream
-    #[arg(long, value_name = "N", default_value_t = 512)]
-    hidden: usize,
-    /// Number of attention heads
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    heads: usize,
-    /// Heads of keys and values; defaults to the number of heads
+    /// Number of transformer blocks; defaults to that of --weights, or 4
+    #[arg(long, value_name = "N")]
+    layers: Option<usize>,
+    /// Width of the residual stream; defaults to that of --weights, or 512
+    #[arg(long, value_name = "N")]
+    hidden: Option<usize>,
+    /// Number of attention heads, which no file of weights tells; defaults to 8
+    #[arg(long, value_name = "N")]
+    heads: Option<usize>,
+    /// Heads of keys and values; defaults to those of --weights, or the number of heads
     #[arg(long, value_name = "N")]
     kv_heads: Option<usize>,
-    /// Width of the MLP; defaults to that of the family
+    /// Width of the MLP; defaults to that of --weights, or of the family
     #[arg(long, value_name = "N")]
     mlp_hidden: Option<usize>,
-    /// Tokens per sequence
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    context: usize,
-    /// Vocabulary size
-    #[arg(long, value_name = "N", default_value_t = 8192)]
-    vocabulary: usize,
+    /// Tokens per sequence; defaults to that of --weights, or 256
+    #[arg(long, value_name = "N")]
+    context: Option<usize>,
+    /// Vocabulary size; defaults to that of --weights, or 8192
+    #[arg(long, value_name = "N")]
+    vocabulary: Option<usize>,
     /// Sequences per global batch
     #[arg(long, value_name = "N", default_value_t = 8)]
     batch: usize,
     /// Use the embedding's table as the head
     #[arg(long, conflicts_with = "untied")]
     tied: bool,
-    /// Give the head a table of its own (the default)
+    /// Give the head a table of its own; without either flag, as in --weights, or a table of its own
     #[arg(long)]
     untied: bool,
 }
@@ -99,11 +100,12 @@ pub(super) fn config(
     families: &Families,
     sizes: &Sizes,
     running: &Running,
+    weights: Option<&PlainFile>,
     steps: u64,
 ) -> Outcome<Config> {
     let mut config = Config {
         seed: 1,
-        ..Config::new(model(families, sizes)?)
+        ..Config::new(model(families, sizes, weights)?)
     };
     config.training = TrainingConfig {
         steps,
@@ -136,24 +138,74 @@ pub(super) fn config(
     Ok(config)
 }
 
-fn model(families: &Families, sizes: &Sizes) -> Outcome<ModelConfig> {
-    let size = |size: usize| toml::Value::Integer(i64::try_from(size).unwrap_or(i64::MAX));
-    let optional = [
-        ("kv_heads", sizes.kv_heads),
-        ("mlp_hidden", sizes.mlp_hidden),
-    ];
-    let optional = optional.map(|(key, found)| found.map(|found| (key, size(found))));
-    let keys = [
-        ("family", toml::Value::String(sizes.family.clone())),
-        ("layers", size(sizes.layers)),
-        ("hidden", size(sizes.hidden)),
-        ("heads", size(sizes.heads)),
-        ("context", size(sizes.context)),
-        ("vocabulary", size(sizes.vocabulary)),
-        ("tied_head", toml::Value::Boolean(sizes.tied)),
-    ];
-    let keys = keys.into_iter().chain(optional.into_iter().flatten());
-    families.edited(None, keys).map_err(Failure::usage)
+/// Sizes that neither a flag nor the weights determine.
+const DEFAULTS: [(&str, i64); 4] = [
+    ("layers", 4),
+    ("hidden", 512),
+    ("context", 256),
+    ("vocabulary", 8192),
+];
+
+// The flags, then the sizes of the weights, then the defaults.
+fn model(families: &Families, sizes: &Sizes, weights: Option<&PlainFile>) -> Outcome<ModelConfig> {
+    let mut table = sizes.given();
+    let shape = |name: &str| {
+        let file = weights?;
+        let name = [name.to_owned(), format!("weights/{name}")];
+        let stored = name.iter().find(|name| file.contains(name))?;
+        file.shape(stored).ok().map(<[usize]>::to_vec)
+    };
+    let stored = families.keys_of(&shape, &table).map_err(Failure::usage)?;
+    for (key, value) in stored {
+        match table.get(key) {
+            Some(given) if *given != value => {
+                let path = weights.map(|file| file.path().display().to_string());
+                let flag = match key {
+                    "tied_head" => "tied, --untied".to_owned(),
+                    size => size.replace('_', "-"),
+                };
+                return Err(Failure::Usage(format!(
+                    "--{flag}: found {given}, needs {value}, as in {}",
+                    path.unwrap_or_default()
+                )));
+            }
+            _ => drop(table.insert(key.into(), value)),
+        }
+    }
+    let defaults = DEFAULTS.map(|(key, size)| (key, toml::Value::Integer(size)));
+    for (key, value) in defaults
+        .into_iter()
+        .chain([("tied_head", toml::Value::Boolean(false))])
+    {
+        table.entry(key).or_insert(value);
+    }
+    let document = toml::Table::from_iter([("model".to_owned(), toml::Value::Table(table))]);
+    let model = Config::parse(&document.to_string(), families).map_err(Failure::usage)?;
+    Ok(model.model)
+}
+
+impl Sizes {
+    // The keys of the model for which there are flags, and the heads.
+    fn given(&self) -> toml::Table {
+        let size = |size: usize| toml::Value::Integer(i64::try_from(size).unwrap_or(i64::MAX));
+        let sizes = [
+            ("layers", self.layers),
+            ("hidden", self.hidden),
+            ("heads", Some(self.heads.unwrap_or(8))),
+            ("kv_heads", self.kv_heads),
+            ("mlp_hidden", self.mlp_hidden),
+            ("context", self.context),
+            ("vocabulary", self.vocabulary),
+        ];
+        let sizes = sizes
+            .into_iter()
+            .filter_map(|(key, found)| Some((key, size(found?))));
+        let family = ("family", toml::Value::String(self.family.clone()));
+        let tied =
+            (self.tied || self.untied).then_some(("tied_head", toml::Value::Boolean(self.tied)));
+        let all = sizes.chain([family]).chain(tied);
+        all.map(|(key, value)| (key.to_owned(), value)).collect()
+    }
 }
 
 /// Tokens per sequence, and vocabulary size.
@@ -228,5 +280,88 @@ mod tests {
         let words = ["x=1", "data=2", "x=2,z=2", "pipeline=4", "x=2,data=2"]
             .map(|grid| mode(&grid.parse().unwrap()));
         assert_eq!(words, ["serial", "data", "tensor", "pipeline", "hybrid"]);
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        sizes: Sizes,
+    }
+
+    // A file of zeros in the format of safetensors: the header's length, the header, the numbers.
+    fn file(dir: &std::path::Path, tensors: &[(&str, [usize; 2])]) -> PlainFile {
+        let (mut header, mut end) = (serde_json::Map::new(), 0);
+        for (name, shape) in tensors {
+            let begin = end;
+            end += 4 * shape[0] * shape[1];
+            let entry =
+                serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": [begin, end]});
+            header.insert((*name).to_owned(), entry);
+        }
+        let header = serde_json::to_vec(&header).unwrap();
+        let length = (header.len() as u64).to_le_bytes();
+        let path = dir.join("weights.safetensors");
+        std::fs::write(&path, [&length[..], &header, &vec![0; end]].concat()).unwrap();
+        PlainFile::open(&path).unwrap()
+    }
+
+    #[test]
+    fn sizes_come_from_the_flags_then_the_weights_then_the_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(
+            dir.path(),
+            &[
+                ("weights/embedding.token", [96, 32]),
+                ("weights/embedding.position", [24, 32]),
+                ("weights/blocks.0.attention.key.weight", [32, 16]),
+                ("weights/blocks.0.mlp.up.weight", [32, 80]),
+                ("weights/blocks.1.mlp.up.weight", [32, 80]),
+            ],
+        );
+        let families = families::families();
+        let with = |words: &str, weights| {
+            let words = ["bench"].into_iter().chain(words.split_whitespace());
+            let line = <Line as clap::Parser>::try_parse_from(words).unwrap();
+            model(&families, &line.sizes, weights)
+        };
+        let keys = |words: &str, weights| {
+            let table = with(words, weights).unwrap().table().unwrap();
+            let numbers = [
+                "layers",
+                "hidden",
+                "heads",
+                "kv_heads",
+                "mlp_hidden",
+                "context",
+                "vocabulary",
+            ];
+            let numbers = numbers.map(|key| table[key].as_integer().unwrap());
+            (numbers, table["tied_head"].as_bool().unwrap())
+        };
+        assert_eq!(keys("", None), ([4, 512, 8, 0, 0, 256, 8192], false));
+        assert_eq!(
+            keys("--heads 4", Some(&file)),
+            ([2, 32, 4, 2, 80, 24, 96], true)
+        );
+        assert_eq!(
+            keys("--heads 4 --layers 2 --tied", Some(&file)),
+            ([2, 32, 4, 2, 80, 24, 96], true)
+        );
+        let path = file.path().display();
+        for (words, flag) in [
+            ("--heads 4 --layers 3", "--layers: found 3, needs 2"),
+            (
+                "--heads 4 --mlp-hidden 64",
+                "--mlp-hidden: found 64, needs 80",
+            ),
+            ("--heads 4 --kv-heads 4", "--kv-heads: found 4, needs 2"),
+            (
+                "--heads 4 --untied",
+                "--tied, --untied: found false, needs true",
+            ),
+        ] {
+            let sentence = format!("{flag}, as in {path}");
+            assert_eq!(with(words, Some(&file)), Err(Failure::Usage(sentence)));
+        }
     }
 }
