@@ -25,7 +25,7 @@ fascicle=$target/fascicle
 # own tests.
 mpi_build() {
   local examples=() source built
-  for source in examples/0*.rs; do examples+=(--example "$(basename "$source" .rs)"); done
+  for source in examples/[01]*.rs; do examples+=(--example "$(basename "$source" .rs)"); done
   cargo build -q "${workspace[@]}" --bin fascicle "${examples[@]}"
   built=$(cargo test "${workspace[@]}" --lib --test under_mpirun --no-run 2>&1) || { printf '%s\n' "$built" >&2; return 1; }
   test=$(sed -n 's/.*Executable.*(\(.*under_mpirun-.*\))$/\1/p' <<<"$built")

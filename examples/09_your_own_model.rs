@@ -57,16 +57,10 @@ impl Model for Classifier {
         3
     }
 
-    fn forward(
-        &self,
-        segment: usize,
-        pass: &Pass,
-        batch: &MicroBatch,
-        mut wires: Wires,
-    ) -> Result<Wires> {
+    fn forward(&self, segment: usize, input: &Input<'_>, mut wires: Wires) -> Result<Wires> {
         let x = match segment {
             0 => {
-                let x = self.input.forward_gelu(&batch.input(pass, "features")?)?;
+                let x = self.input.forward_gelu(&input.activation("features")?)?;
                 x.add(&self.gated.forward(&x)?)?
             }
             1 => {
@@ -78,10 +72,10 @@ impl Model for Classifier {
         Ok(Wires::of("x", x))
     }
 
-    fn objective(&self, _pass: &Pass, batch: &MicroBatch, mut wires: Wires) -> Result<Loss> {
+    fn objective(&self, input: &Input<'_>, mut wires: Wires) -> Result<Loss> {
         wires
             .take("x")?
-            .cross_entropy(batch.tensor("labels")?, CLASSES)
+            .cross_entropy(input.tensor("labels")?, CLASSES)
     }
 }
 

@@ -1,50 +1,32 @@
-//! A denoising encoder whose skip connections cross pipeline stages. What the first stage keeps for the last one is
-//! sent there once, past the stages between them, and under every schedule the losses equal those of one rank.
+//! A denoising encoder whose skip connections cross pipeline stages: what the first stage keeps for the last one goes there
+//! once, past the stages between, and under every schedule the losses are those of one rank.
 //!
 //! `cargo run --release --example 11_skip_encoder`
 
 mod on_grids;
 
-use fascicle::hal::random::Key;
-use fascicle::nn::Linear;
-use fascicle::parallel::{Operation, counters::Subject, pipeline::ScheduleKind};
-use fascicle::prelude::*;
-use fascicle::train::{self, batches::FromFn, config::Precision};
-use on_grids::{on, same};
+use fascicle::{prelude::*, train};
+use std::{array::from_fn, ops::Range};
 
 const LENGTH: usize = 32;
-const BATCH: usize = 16;
-const STEPS: usize = 60;
+/// What the layer of each segment reads and gives: input, two halvings, two at the bottom, two doublings, output.
+const READS: [usize; 8] = [32, 32, 16, 8, 8, 32, 64, 32];
+const GIVES: [usize; 8] = [32, 32, 16, 8, 16, 32, 32, 32];
 
-/// Segments: input, two that halve the length, two at the bottom, two that double it, output.
-pub(crate) struct Encoder {
-    layers: Vec<Linear>,
-}
+pub(crate) struct Encoder([Linear; 8]);
 
 impl Encoder {
     pub(crate) fn new(builder: &Builder) -> Result<Encoder> {
-        // The input and output sizes of each segment's layer; layers after a skip read the skip too.
-        let sizes = [
-            (32, 32),
-            (32, 32),
-            (16, 16),
-            (8, 8),
-            (8, 16),
-            (32, 32),
-            (64, 32),
-            (32, 32),
-        ];
-        let layer = |(segment, (reads, gives)): (usize, &(usize, usize))| {
-            builder
-                .segment(segment)
-                .linear(&format!("layer{segment}"), *reads, *gives)
+        let layer = |segment: usize| {
+            let (builder, name) = (builder.segment(segment), format!("layer{segment}"));
+            builder.linear(&name, READS[segment], GIVES[segment])
         };
-        let layers = sizes.iter().enumerate().map(layer).collect::<Result<_>>()?;
-        Ok(Encoder { layers })
+        let layers: Vec<Linear> = (0..8).map(layer).collect::<Result<_>>()?;
+        Ok(Encoder(layers.try_into().expect("eight layers")))
     }
 }
 
-/// The mean of each pair of neighbours in a signal.
+/// The mean of every two neighbours of a signal.
 fn halved(x: &DTensor) -> Result<DTensor> {
     let length = x.features() / 2;
     x.reshape(&[length, 2])?.mean_features()?.reshape(&[length])
@@ -52,38 +34,28 @@ fn halved(x: &DTensor) -> Result<DTensor> {
 
 impl Model for Encoder {
     fn num_segments(&self) -> usize {
-        self.layers.len()
+        8
     }
 
-    // All segments cost the same, so a pipeline of four stages gets two on each stage.
+    // All alike: a pipeline of four gets two of them on each stage.
     fn cost(&self, _segment: usize) -> Option<f64> {
         Some(1.0)
     }
 
     fn routes(&self) -> Vec<Route> {
-        let mut routes: Vec<_> = (0..8)
-            .map(|segment| Route::new("x", segment, segment + 1))
-            .collect();
-        routes.extend([Route::new("skip1", 1, 6), Route::new("skip2", 2, 5)]);
-        routes
+        let chain = (0..8).map(|segment| Route::new("x", segment, segment + 1));
+        let skips = [Route::new("skip1", 1, 6), Route::new("skip2", 2, 5)];
+        chain.chain(skips).collect()
     }
 
-    fn forward(
-        &self,
-        segment: usize,
-        pass: &Pass,
-        batch: &MicroBatch,
-        mut wires: Wires,
-    ) -> Result<Wires> {
-        let mut x = match segment {
-            0 => batch.input(pass, "noisy")?,
+    fn forward(&self, segment: usize, input: &Input<'_>, mut wires: Wires) -> Result<Wires> {
+        let x = match segment {
+            0 => input.activation("noisy")?,
+            5 => DTensor::concat(&[&wires.take("x")?, &wires.take("skip2")?], 1)?,
+            6 => DTensor::concat(&[&wires.take("x")?, &wires.take("skip1")?], 1)?,
             _ => wires.take("x")?,
         };
-        if let 5 | 6 = segment {
-            let skip = wires.take(["skip2", "skip1"][segment - 5])?;
-            x = DTensor::concat(&[&x, &skip], 1)?;
-        }
-        let layer = self.layers[segment].forward(&x)?;
+        let layer = self.0[segment].forward(&x)?;
         Ok(match segment {
             1 => Wires::of("x", halved(&layer.tanh()?)?).with("skip1", layer),
             2 => Wires::of("x", halved(&layer.tanh()?)?).with("skip2", layer),
@@ -92,94 +64,51 @@ impl Model for Encoder {
         })
     }
 
-    fn objective(&self, pass: &Pass, batch: &MicroBatch, mut wires: Wires) -> Result<Loss> {
-        Loss::mean(
-            &wires
-                .take("x")?
-                .sub(&batch.input(pass, "clean")?)?
-                .square()?,
-        )
+    fn objective(&self, input: &Input<'_>, mut wires: Wires) -> Result<Loss> {
+        let error = wires.take("x")?.sub(&input.activation("clean")?)?;
+        Loss::mean(&error.square()?)
     }
 }
 
 /// Waves, clean and with noise, the same for every grid.
-pub(crate) fn waves(step: u64, rows: std::ops::Range<usize>) -> train::Result<Rows> {
-    let key = Key::new(3, "waves", step % 4);
-    let clean = |i: usize| {
-        let (row, place) = (i / LENGTH, i % LENGTH);
-        let (phase, speed) = (key.uniform(2 * row as u64), key.uniform(2 * row as u64 + 1));
-        f64::from(6.3 * phase + 0.3 * (1.0 + speed) * place as f32).sin()
+pub(crate) fn waves(step: u64, rows: Range<usize>) -> train::Result<Rows> {
+    let (waves, noise) = (Key::new(3, "waves", step % 4), Key::new(3, "noise", step));
+    let clean = |row: usize| {
+        let [phase, speed] = [0, 1].map(|draw| waves.uniform(2 * row as u64 + draw));
+        from_fn(|i| f64::from(6.3 * phase + 0.3 * (1.0 + speed) * i as f32).sin())
     };
-    let noise = Key::new(3, "noise", step);
-    let elements = rows.start * LENGTH..rows.end * LENGTH;
-    let noisy: Vec<f64> = elements
-        .clone()
-        .map(|i| clean(i) + 0.3 * noise.normal(i as u64))
-        .collect();
-    Ok(Rows::new().with("noisy", &[LENGTH], noisy).with(
-        "clean",
-        &[LENGTH],
-        elements.map(clean).collect::<Vec<f64>>(),
-    ))
+    let noisy = |row: usize| {
+        let clean: [f64; LENGTH] = clean(row);
+        let noise = |i: usize| 0.3 * noise.normal((row * LENGTH + i) as u64);
+        from_fn::<_, LENGTH, _>(|i| clean[i] + noise(i))
+    };
+    let columns = Rows::new().each("noisy", rows.clone(), noisy);
+    Ok(columns.each("clean", rows, clean))
 }
 
-/// Losses, and the bytes that this stage sent to others in the last step.
-fn train(context: &Context, schedule: ScheduleKind) -> train::Result<(Vec<f64>, u64)> {
-    let options = Options {
-        batch: BATCH,
-        micro_batches: 4,
-        precision: Precision::F64,
-        schedule,
-        ..Options::default()
-    };
-    let mut trainer = Trainer::new(context, Encoder::new, AdamW::new(0.01), options)?;
-    let mut losses = Vec::new();
-    for _ in 0..STEPS {
-        context.reset_counters();
-        losses.push(trainer.step(&trainer.batch(&FromFn(waves))?)?.loss);
+pub(crate) fn trainer(
+    schedule: ScheduleKind,
+) -> impl Fn(&Context) -> train::Result<Trainer> + Copy + Send + Sync {
+    move |context| {
+        let options = Options::new(16, 4).schedule(schedule);
+        let options = options.precision(Precision::F64);
+        Trainer::new(context, Encoder::new, AdamW::new(0.01), options)
     }
-    let counters = context.counters();
-    let sent = counters.get(Axis::Pipeline, Operation::Send, Subject::Pipeline);
-    Ok((losses, sent.bytes))
 }
 
 fn main() -> train::Result<()> {
-    let run = |grid, schedule| on(grid, move |context| train(context, schedule));
-    let plain = ScheduleKind::OneForwardOneBackward;
-    let serial = run("x=1", plain)?.expect("one rank").swap_remove(0).0;
-    same("serial", &serial, &serial);
-    assert!(
-        serial[STEPS - 1] < 0.15 * serial[0],
-        "it learns: {serial:?}"
-    );
+    let plain = ScheduleKind::default();
     let driven = ScheduleKind::MessageDriven { in_flight: None };
     let interleaved = ScheduleKind::Interleaved { chunks: 2 };
+    let serial = on_grids::serial(trainer(plain), waves, 60)?;
+    assert!(serial[59] < 0.15 * serial[0], "it learns: {serial:?}");
     for (grid, schedule) in [
-        ("pipeline=4", plain),
         ("pipeline=4", driven),
         ("pipeline=2", interleaved),
-        ("x=2,pipeline=2", plain),
         ("y=2,data=2", plain),
         ("z=2,pipeline=2", interleaved),
     ] {
-        let Some(seen) = run(grid, schedule)? else {
-            continue;
-        };
-        same(&format!("{grid}, {schedule}"), &seen[0].0, &serial);
-        if grid == "pipeline=4" {
-            // Elements per row that each stage sends, forward and back: x to its neighbours, skip2 between the
-            // second and third stages, and skip1 between the first and the last, once and not through the stages in
-            // the middle.
-            let (x, skip1, skip2) = ([16, 8, 32], 32, 16);
-            let elements = [
-                x[0] + skip1,
-                x[0] + x[1] + skip2,
-                x[1] + skip2 + x[2],
-                x[2] + skip1,
-            ];
-            let sent: Vec<u64> = seen.iter().map(|(_, bytes)| *bytes).collect();
-            assert_eq!(sent, elements.map(|elements| (BATCH * elements * 8) as u64));
-        }
+        on_grids::same(grid, trainer(schedule), waves, &serial)?;
     }
-    Ok(())
+    on_grids::resumed(["pipeline=4", "x=2,z=2"], trainer(plain), waves, &serial)
 }

@@ -30,7 +30,7 @@ pub use context::Context;
 pub use counters::{Counters, Operation};
 pub use group::{Group, Purpose};
 pub use layers::DTensor;
-pub use model::{Batch, MicroBatch, Model, Route, Wires};
+pub use model::{Batch, Input, MicroBatch, Model, Route, Wires};
 pub use parameter::{Init, Parameter, Scope};
 pub use pass::{Mode, Pass};
 pub use pipeline::Pipeline;

@@ -55,6 +55,7 @@ const CASES: &[Case] = cases! {
     "sum_features" { cut: X, run: |g| g.x.sum_features() }
     "sum_features whole" { run: |g| g.x.sum_features() }
     "mean_features" { cut: Y, run: |g| g.x.mean_features() }
+    "unit_features" { cut: X, run: |g| g.x.unit_features(1e-3) }
     "expand_features" { x: &[3, 1], run: |g| g.x.expand_features(5, X) }
     "expand_like" { x: &[3, 1], cut: Y, run: |g| g.x.expand_like(&g.y) }
     "standardised" { cut: X, run: |g| {
@@ -88,8 +89,9 @@ const CASES: &[Case] = cases! {
     "mean_dim" { x: &[2, 3, 4], run: |g| g.x.mean_dim(2) }
     "select" { cut: X, run: |g| g.x.select(&g.mask, &g.y.whole("test")?) }
     "gather" { cut: Y, run: |g| g.x.gather(&g.ids) }
-    "one_hot" { x: &[2, 3], run: |g| {
-        DTensor::one_hot(g.x.pass(), &g.ids, 3, DType::F64)?.mul(&g.x.softmax()?)
+    "one_hot" { x: &[2, 3], run: |g| g.x.one_hot(&g.ids)?.mul(&g.x.softmax()?) }
+    "one_hot of a cut" { x: &[2, 3], cut: X, run: |g| {
+        g.x.one_hot(&g.ids)?.mul(&g.x.square()?)
     } }
     "matmul" { x: &[2, 3], y: &[3, 5], cut: X, run: |g| g.x.matmul(&g.y, 1) }
     "matmul_transposed" { x: &[2, 5], cut: Y, run: |g| g.x.matmul_transposed(&g.y, 1) }
@@ -318,6 +320,44 @@ fn every_grid_gives_what_one_rank_gives() {
     }
 }
 
+// 257 rows, each with the gradient 1: their sum needs 9 bits, one more than bf16 has.
+#[test]
+fn sixteen_bit_parameters_sum_their_gradients_in_f32() {
+    const MANY: usize = 257;
+    const MICRO_BATCHES: usize = 64;
+    let context = context(&World::alone(), "x=1").unwrap();
+    let declare = |name: &str, features: usize, value: f64| {
+        let (scope, layout) = (Scope::new(&context), Layout::replicated(1));
+        let init = Init::Constant(value);
+        Parameter::declare(&scope, name, &[features], layout, init, false).unwrap()
+    };
+    let shift = declare("shift", 3, 0.0);
+    let (gain, factor) = (declare("gain", 3, 1.0), declare("factor", 1, 1.0));
+    let options = SetOptions {
+        trains: true,
+        ..SetOptions::inference(DType::Bf16)
+    };
+    let all = vec![shift.clone(), gain.clone(), factor.clone()];
+    let set = ParameterSet::allocate(&context, all, &[], options).unwrap();
+    let step = set.begin_step(0, MANY * MICRO_BATCHES).unwrap();
+    for index in 0..MICRO_BATCHES {
+        let pass = step.pass(index * MANY..(index + 1) * MANY).unwrap();
+        let ones = Tensor::full(context.device(), DType::Bf16, &[MANY, 3], 1.0).unwrap();
+        let x = DTensor::input(&pass, ones);
+        let x = x.mul_row(&gain).unwrap().add_row(&shift).unwrap();
+        let loss = Loss::sum(&x.scale_by(&factor).unwrap(), 1.0).unwrap();
+        let seed = Tensor::full(context.device(), DType::F32, &[1], 1.0).unwrap();
+        backward(vec![(loss.var().clone(), seed)]).unwrap();
+    }
+    let rows = (MANY * MICRO_BATCHES) as f64;
+    for (parameter, expected) in [(shift, rows), (gain, rows), (factor, 3.0 * rows)] {
+        let gradient = parameter.gradient().unwrap();
+        assert_eq!(gradient.dtype(), DType::F32);
+        let expected = vec![expected; parameter.num_elements()];
+        assert_eq!(gradient.to_f64().unwrap(), expected, "{}", parameter.name());
+    }
+}
+
 #[test]
 fn bad_input_is_refused_with_the_numbers() {
     let context = context(&World::alone(), "x=1").unwrap();
@@ -335,6 +375,8 @@ fn bad_input_is_refused_with_the_numbers() {
         assert!(text.contains(words), "{text}");
     };
     says(x.expand_features(3, None), "6 features");
+    says(x.add(&y), "add: [4, 3, 6] of layout");
+    says(x.mul(&x.reshape(&[6, 3]).unwrap()), "[4, 6, 3] of layout");
     says(y.softmax_runs(2), "a multiple of 2");
     says(y.softmax_runs(0), "a multiple of 0");
     says(x.reshape(&[3, 5]), "18 elements");
@@ -351,7 +393,7 @@ fn bad_input_is_refused_with_the_numbers() {
     says(y.gather(&ids), "rows x k ids");
     says(x.gather(&ids.reshape(&[2, ROWS]).unwrap()), "4 rows");
     says(x.select(&ids, &x), "12 elements of u32");
-    says(DTensor::one_hot(&pass, &ids, 0, DType::F64), "0 classes");
+    says(y.one_hot(&ids), "needs 4, one for each vector");
     says(x.matmul(&x, 1), "contract over");
     says(x.matmul(&x, 4), "multiple of 4 heads");
     says(x.matmul(&x, 0), "multiple of 0 heads");

@@ -14,7 +14,7 @@ type Build = dyn Fn(&Builder) -> parallel::Result<Box<dyn Model>> + Send + Sync;
 /// ```
 /// # use fascicle_train as train;
 /// use nn::{Builder, Linear};
-/// use parallel::{MicroBatch, Model, Pass, Result, Wires, layers::Loss};
+/// use parallel::{Input, Model, Result, Wires, layers::Loss};
 /// use train::blueprint::Blueprint;
 ///
 /// struct Line(Linear);
@@ -23,10 +23,10 @@ type Build = dyn Fn(&Builder) -> parallel::Result<Box<dyn Model>> + Send + Sync;
 ///     fn num_segments(&self) -> usize {
 ///         1
 ///     }
-///     fn forward(&self, _: usize, pass: &Pass, batch: &MicroBatch, _: Wires) -> Result<Wires> {
-///         Ok(Wires::of("x", self.0.forward(&batch.input(pass, "features")?)?))
+///     fn forward(&self, _: usize, input: &Input<'_>, _: Wires) -> Result<Wires> {
+///         Ok(Wires::of("x", self.0.forward(&input.activation("features")?)?))
 ///     }
-///     fn objective(&self, _: &Pass, _: &MicroBatch, mut wires: Wires) -> Result<Loss> {
+///     fn objective(&self, _: &Input<'_>, mut wires: Wires) -> Result<Loss> {
 ///         Loss::mean(&wires.take("x")?)
 ///     }
 /// }

@@ -19,7 +19,7 @@ use fascicle::{
     job,
     parallel::Context,
     registry, testing,
-    train::{Config, Trainer, trainer::StepDone},
+    train::{Config, Trainer},
 };
 use model::Residual;
 use optimiser::Lion;
@@ -100,12 +100,7 @@ fn losses(
                 trainer.resume(dir)?;
             }
             let data = config.model.batches().expect("the family brings its data");
-            let mut losses = Vec::new();
-            let mut note = |_: &mut Trainer, done: &StepDone| -> Result<()> {
-                losses.push(done.result.loss);
-                Ok(())
-            };
-            trainer.fit(&*data, until.unwrap_or(config.training.steps), &mut note)?;
+            let losses = trainer.train_until(until.unwrap_or(config.training.steps), &*data)?;
             assert!(trainer.validate(&*data)?.is_finite());
             if let Some(dir) = &dir {
                 trainer.save(dir)?;

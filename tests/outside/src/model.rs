@@ -48,15 +48,9 @@ impl Model for Residual {
         chain.chain([Route::new("skip", 0, last)]).collect()
     }
 
-    fn forward(
-        &self,
-        segment: usize,
-        pass: &Pass,
-        batch: &MicroBatch,
-        mut wires: Wires,
-    ) -> Result<Wires> {
+    fn forward(&self, segment: usize, input: &Input<'_>, mut wires: Wires) -> Result<Wires> {
         if segment == 0 {
-            let x = self.input.forward(&batch.input(pass, "features")?)?;
+            let x = self.input.forward(&input.activation("features")?)?;
             return Ok(Wires::of("x", x.clone()).with("skip", x));
         }
         let x = wires.take("x")?;
@@ -70,8 +64,8 @@ impl Model for Residual {
     }
 
     /// The mean of the fourth powers of the errors.
-    fn objective(&self, pass: &Pass, batch: &MicroBatch, mut wires: Wires) -> Result<Loss> {
-        let error = wires.take("x")?.sub(&batch.input(pass, "wanted")?)?;
+    fn objective(&self, input: &Input<'_>, mut wires: Wires) -> Result<Loss> {
+        let error = wires.take("x")?.sub(&input.activation("wanted")?)?;
         let square = error.mul(&error)?;
         Loss::mean(&square.mul(&square)?)
     }

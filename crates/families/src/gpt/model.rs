@@ -5,7 +5,7 @@ use super::{
     block::{Attention, Mlp, norm},
 };
 use nn::{Builder, Embedding, Linear, Norm};
-use parallel::{DTensor, Init, MicroBatch, Model, Pass, Result, Wires, layers::Loss};
+use parallel::{DTensor, Init, Input, Model, Pass, Result, Wires, layers::Loss};
 use std::{cell::RefCell, ops::Range};
 use tensor::Tensor;
 
@@ -111,15 +111,12 @@ impl Model for Gpt {
         Some(flop as f64)
     }
 
-    fn forward(
-        &self,
-        segment: usize,
-        pass: &Pass,
-        batch: &MicroBatch,
-        mut wires: Wires,
-    ) -> Result<Wires> {
+    fn forward(&self, segment: usize, input: &Input<'_>, mut wires: Wires) -> Result<Wires> {
         if segment == 0 {
-            return Ok(Wires::of("x", self.embed(pass, batch.tensor("inputs")?)?));
+            return Ok(Wires::of(
+                "x",
+                self.embed(input.pass(), input.tensor("inputs")?)?,
+            ));
         }
         let x = wires.take("x")?;
         if segment + 1 == self.num_segments() {
@@ -143,10 +140,10 @@ impl Model for Gpt {
         (0..=last).map(route).collect()
     }
 
-    fn objective(&self, _pass: &Pass, batch: &MicroBatch, mut wires: Wires) -> Result<Loss> {
+    fn objective(&self, input: &Input<'_>, mut wires: Wires) -> Result<Loss> {
         wires
             .take("logits")?
-            .cross_entropy(batch.tensor("targets")?, self.config.vocabulary)
+            .cross_entropy(input.tensor("targets")?, self.config.vocabulary)
     }
 
     /// Block by block.

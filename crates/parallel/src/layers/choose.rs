@@ -1,8 +1,7 @@
 //! Selects rows by a mask or by ids, and turns ids into rows.
 
 use super::DTensor;
-use crate::Pass;
-use tensor::{DType, Error, Result, Tensor, Var, ops};
+use tensor::{Error, Result, Tensor, Var, ops};
 
 impl DTensor {
     /// This value where `mask` is not 0, and `other` elsewhere. No gradient flows to values that were not
@@ -16,7 +15,7 @@ impl DTensor {
     /// # Errors
     /// [`Error::Invalid`] for another mask, and when shapes differ; those of the collective.
     pub fn select(&self, mask: &Tensor, other: &DTensor) -> Result<DTensor> {
-        let other = other.redistribute(self.cut(), "select")?;
+        let other = self.beside("select", other)?;
         Ok(self.like(self.var().select(mask, other.var())?))
     }
 
@@ -48,16 +47,26 @@ impl DTensor {
         self.with_features(var, self.features(), self.cut())
     }
 
-    /// A constant with a vector per id: 1 at the id and 0 elsewhere; all zeros for ids of at least `classes`.
+    /// A constant with the shape, type and layout of this value, such as the targets of logits: 1 at the feature
+    /// that the id names and 0 elsewhere; all zeros for ids of at least the number of features.
     ///
     /// # Shapes
-    /// `ids`: rows x inner, u32. The result: rows x inner x classes, uncut.
+    /// `ids`: u32, one for each local vector of features: rows x inner.
+    /// # Cost
+    /// No collective. If an axis cuts the features, each rank makes the full vectors and keeps its part.
     /// # Errors
-    /// [`Error::Invalid`] for ids of another type, and for 0 classes.
-    pub fn one_hot(pass: &Pass, ids: &Tensor, classes: usize, dtype: DType) -> Result<DTensor> {
-        if classes == 0 {
-            return Err(Error::invalid("one_hot", "0 classes", "at least 1"));
+    /// [`Error::Invalid`] for ids of another type or number.
+    pub fn one_hot(&self, ids: &Tensor) -> Result<DTensor> {
+        let (x, needed) = (self.tensor(), self.tensor().num_rows());
+        if ids.num_elements() != needed {
+            let needed = format!("{needed}, one for each vector of features");
+            return Err(Error::invalid("one_hot", format!("ids {ids:?}"), needed));
         }
-        Ok(DTensor::input(pass, ops::one_hot(ids, classes, dtype)?))
+        let whole = ops::one_hot(ids, self.features(), x.dtype())?;
+        let held = match x.columns() == self.features() {
+            true => whole,
+            false => ops::columns(&whole, self.first_feature(), x.columns())?,
+        };
+        Ok(self.like(Var::constant(held.reshape(x.shape())?)))
     }
 }

@@ -78,6 +78,20 @@ impl DTensor {
         self.expand_features(other.features(), other.cut())
     }
 
+    /// The features of every row divided by their Euclidean norm: the dot product of two such rows is the cosine
+    /// of their angle.
+    ///
+    /// `epsilon` is added to the sum of squares, so rows of zeros stay zeros.
+    ///
+    /// # Cost
+    /// In forward and in backward, an all-reduce of one number per row over the axis that cuts the features.
+    /// # Errors
+    /// Those of the collectives.
+    pub fn unit_features(&self, epsilon: f64) -> Result<DTensor> {
+        let length = self.square()?.sum_features()?.shift(epsilon)?.sqrt()?;
+        self.div(&length.expand_like(self)?)
+    }
+
     /// The softmax over the features, which are gathered first.
     ///
     /// # Cost

@@ -63,14 +63,6 @@ impl MicroBatch {
         })
     }
 
-    /// The column with that name, as the input of a layer.
-    ///
-    /// # Errors
-    /// As [`tensor`](MicroBatch::tensor).
-    pub fn input(&self, pass: &Pass, name: &str) -> Result<DTensor> {
-        Ok(DTensor::input(pass, self.tensor(name)?.clone()))
-    }
-
     /// All columns.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.columns
@@ -89,6 +81,41 @@ impl MicroBatch {
             rows: self.rows,
             columns: columns.collect::<Result<_>>()?,
         })
+    }
+}
+
+/// What a segment reads besides its wires: the columns of a micro-batch, within a pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    pass: &'a Pass,
+    batch: &'a MicroBatch,
+}
+
+impl<'a> Input<'a> {
+    /// The columns of `batch` in `pass`, both of the same rows.
+    pub fn new(pass: &'a Pass, batch: &'a MicroBatch) -> Input<'a> {
+        Input { pass, batch }
+    }
+
+    /// The pass.
+    pub fn pass(&self) -> &'a Pass {
+        self.pass
+    }
+
+    /// The column of that name as it is on the device: ids, labels, masks.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the names that there are.
+    pub fn tensor(&self, name: &str) -> Result<&'a Tensor> {
+        self.batch.tensor(name)
+    }
+
+    /// The column of that name as the input of a layer: floats, with whole features.
+    ///
+    /// # Errors
+    /// As [`tensor`](Input::tensor).
+    pub fn activation(&self, name: &str) -> Result<DTensor> {
+        Ok(DTensor::input(self.pass, self.tensor(name)?.clone()))
     }
 }
 

@@ -7,11 +7,11 @@ mod batch;
 mod cut;
 mod wires;
 
-pub use batch::{Batch, MicroBatch};
+pub use batch::{Batch, Input, MicroBatch};
 pub use cut::{Cut, Link};
 pub use wires::{Route, Wires};
 
-use crate::{Pass, layers::Loss};
+use crate::layers::Loss;
 use std::ops::Range;
 use tensor::Result;
 
@@ -43,19 +43,13 @@ pub trait Model {
     ///
     /// # Errors
     /// Whatever a layer reports.
-    fn forward(
-        &self,
-        segment: usize,
-        pass: &Pass,
-        batch: &MicroBatch,
-        wires: Wires,
-    ) -> Result<Wires>;
+    fn forward(&self, segment: usize, input: &Input<'_>, wires: Wires) -> Result<Wires>;
 
     /// The loss, from the wires whose routes end in the objective: at segment [`num_segments`](Model::num_segments).
     ///
     /// # Errors
     /// Whatever a layer reports.
-    fn objective(&self, pass: &Pass, batch: &MicroBatch, wires: Wires) -> Result<Loss>;
+    fn objective(&self, input: &Input<'_>, wires: Wires) -> Result<Loss>;
 
     /// Runs of segments that recomputation, if enabled, treats as one: only the inputs of a run are kept. By
     /// default each segment is its own run, except the last one, whose backward directly follows its forward.
@@ -79,18 +73,12 @@ impl<M: Model + ?Sized> Model for Box<M> {
         (**self).routes()
     }
 
-    fn forward(
-        &self,
-        segment: usize,
-        pass: &Pass,
-        batch: &MicroBatch,
-        wires: Wires,
-    ) -> Result<Wires> {
-        (**self).forward(segment, pass, batch, wires)
+    fn forward(&self, segment: usize, input: &Input<'_>, wires: Wires) -> Result<Wires> {
+        (**self).forward(segment, input, wires)
     }
 
-    fn objective(&self, pass: &Pass, batch: &MicroBatch, wires: Wires) -> Result<Loss> {
-        (**self).objective(pass, batch, wires)
+    fn objective(&self, input: &Input<'_>, wires: Wires) -> Result<Loss> {
+        (**self).objective(input, wires)
     }
 
     fn recomputed(&self) -> Vec<Range<usize>> {

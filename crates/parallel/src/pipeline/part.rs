@@ -3,7 +3,7 @@
 use crate::{
     DTensor, Pass,
     layers::{Loss, recompute},
-    model::{Cut, MicroBatch, Model, Wires},
+    model::{Cut, Input, MicroBatch, Model, Wires},
     work::{Ledger, SegmentWork, WireWork},
 };
 use std::{ops::Range, rc::Rc};
@@ -124,7 +124,7 @@ impl Program {
         live: &mut Live,
     ) -> Result<Loss> {
         let wires = self.outputs(live)?;
-        self.model.objective(pass, batch, wires)
+        self.model.objective(&Input::new(pass, batch), wires)
     }
 
     // The run of recomputed segments that starts at `segment`, as far as this part holds it.
@@ -158,7 +158,9 @@ impl Program {
                 live.take(number, is_last)?,
             );
         }
-        let mut made = self.model.forward(segment, pass, batch, entering)?;
+        let mut made = self
+            .model
+            .forward(segment, &Input::new(pass, batch), entering)?;
         for number in self.cut.leaving(segment) {
             let name = &self.cut.wire(number).name;
             let tensor = made.take(name).map_err(|_| {

@@ -1,14 +1,16 @@
 //! Batches: the rows that a step reads, whatever the grid.
 //!
 //! [`Batches`] returns any rows of a global batch, so that each rank requests its own and the order depends on
-//! neither the grid nor the ranks. [`Rows`] are columns on the host; [`RowCut`] selects a rank's rows and
-//! uploads them.
+//! neither the grid nor the ranks. [`Rows`] are columns on the host, given in full or row by row as a
+//! [`RowValue`]; [`RowCut`] selects a rank's rows and uploads them.
 
 mod cut;
 mod rows;
+mod value;
 
 pub use cut::RowCut;
 pub use rows::{Rows, Values};
+pub use value::RowValue;
 
 use crate::{Error, Result};
 use std::ops::Range;
@@ -40,11 +42,9 @@ pub trait Batches: Send + Sync {
     }
 }
 
-/// Batches from a function that returns the rows of a training step.
-pub struct FromFn<F>(pub F);
-
-impl<F: Fn(u64, Range<usize>) -> Result<Rows> + Send + Sync> Batches for FromFn<F> {
+/// A function that returns the rows of a training step is a source of batches, without validation.
+impl<F: Fn(u64, Range<usize>) -> Result<Rows> + Send + Sync> Batches for F {
     fn training(&self, step: u64, rows: Range<usize>) -> Result<Rows> {
-        (self.0)(step, rows)
+        self(step, rows)
     }
 }

@@ -1,5 +1,6 @@
 //! Rows of a batch on the host.
 
+use super::value::{RowValue, collected};
 use parallel::MicroBatch;
 use std::ops::Range;
 use tensor::{DType, Device, Error, Result, Tensor};
@@ -67,6 +68,32 @@ impl Rows {
         self.0
             .push((name.to_owned(), row_shape.to_vec(), values.into()));
         self
+    }
+
+    /// The same with one more column, whose value in each of `rows` is what `value` gives for the row's index. The column
+    /// takes its shape from the type of that value.
+    ///
+    /// ```
+    /// use fascicle_train::batches::Rows;
+    ///
+    /// let rows = Rows::new()
+    ///     .each("point", 2..4, |row| [row as f64, 0.5])
+    ///     .each("label", 2..4, |row| row as u32 % 2);
+    /// let same = Rows::new()
+    ///     .with("point", &[2], vec![2.0, 0.5, 3.0, 0.5])
+    ///     .with("label", &[], vec![0u32, 1]);
+    /// assert_eq!(rows, same);
+    /// ```
+    pub fn each<V: RowValue>(
+        self,
+        name: &str,
+        rows: Range<usize>,
+        value: impl FnMut(usize) -> V,
+    ) -> Rows
+    where
+        Vec<V::Number>: Into<Values>,
+    {
+        self.with(name, &V::shape(), collected(rows.map(value)))
     }
 
     /// The rows on a device, floats as `dtype`.

@@ -45,6 +45,21 @@ impl<F: FnMut(&mut Trainer, &StepDone) -> Result<()>> Callback for F {
 }
 
 impl Trainer {
+    /// Trains until `steps` steps are done in all and returns the loss of each step that it ran: none if a
+    /// resumed trainer has done them already. [`fit`](Trainer::fit) calls back after each step instead.
+    /// Collective.
+    ///
+    /// # Errors
+    /// Those of the steps and of the data.
+    pub fn train_until(&mut self, steps: u64, data: &dyn Batches) -> Result<Vec<f64>> {
+        let mut losses = Vec::new();
+        while self.next_step < steps {
+            let batch = self.batch(data)?;
+            losses.push(self.step(&batch)?.loss);
+        }
+        Ok(losses)
+    }
+
     /// Trains until `steps` steps are done in all, or until `callback` stops it on any rank; returns the last
     /// step, if there was one. Collective.
     ///

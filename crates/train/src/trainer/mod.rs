@@ -2,13 +2,14 @@
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts
 //! the loss scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number;
-//! `save` moves parameters to and from checkpoints; `fit` is a loop of steps with callbacks; `peak` reports the
-//! peak memory.
+//! `save` moves parameters to and from checkpoints; `fit` is a loop of steps with callbacks; `predict` collects
+//! a model's outputs; `peak` reports the peak memory.
 
 mod diverged;
 mod fit;
 mod options;
 mod peak;
+mod predict;
 mod recorded;
 mod save;
 mod scale;
@@ -21,6 +22,7 @@ mod trainer;
 pub use fit::{Callback, StepDone};
 pub use options::{GroupOptions, Options};
 pub use peak::PeakMemory;
+pub use predict::{Output, Predictions};
 pub use save::Attached;
 pub(crate) use save::{check_names, read_weights, stored};
 pub use trainer::{Computed, StepResult, Trainer};

@@ -47,6 +47,27 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Options for global batches of `batch` rows; each replica cuts its rows into `micro_batches`.
+    pub fn new(batch: usize, micro_batches: usize) -> Options {
+        Options {
+            batch,
+            micro_batches,
+            ..Options::default()
+        }
+    }
+
+    /// The same options with another precision.
+    pub fn precision(self, precision: Precision) -> Options {
+        Options { precision, ..self }
+    }
+
+    /// The same options with another pipeline schedule.
+    pub fn schedule(self, schedule: ScheduleKind) -> Options {
+        Options { schedule, ..self }
+    }
+}
+
 /// The options of a group of parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupOptions {

@@ -17,7 +17,7 @@ use parallel::{
     Batch, Context, Model, Parameter, Pipeline, Purpose,
     counters::Subject,
     data::{Gradients, ParameterSet, SetOptions, UpdateRule},
-    model::Wires,
+    model::Input,
     pipeline::{self, SchedulePlan},
 };
 use std::rc::Rc;
@@ -326,18 +326,12 @@ impl Trainer {
     pub fn loss(&self, batch: &Batch) -> Result<f64> {
         let model = self.pipeline.model();
         let losses = self.pipeline.evaluate(batch, |pass, rows, wires| {
-            Ok(model.objective(pass, rows, wires)?.into_var().into_tensor())
+            Ok(model
+                .objective(&Input::new(pass, rows), wires)?
+                .into_var()
+                .into_tensor())
         })?;
         self.number(&self.mean(losses.iter())?)
-    }
-
-    /// The inputs of the model's objective, for each micro-batch, on the last stage; nothing on the others.
-    /// Collective.
-    ///
-    /// # Errors
-    /// Those of layers and collectives.
-    pub fn predict(&self, batch: &Batch) -> Result<Vec<Wires>> {
-        Ok(self.pipeline.evaluate(batch, |_, _, wires| Ok(wires))?)
     }
 
     // The sum of micro-batch losses over all ranks that hold different rows; only the last stage contributes.
