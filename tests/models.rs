@@ -12,7 +12,13 @@ mod residual;
 #[path = "../examples/11_skip_encoder.rs"]
 mod skips;
 
-use fascicle::{grid::machine::Machine, prelude::*, train::blueprint::Blueprint};
+use fascicle::{
+    grid::machine::Machine,
+    parallel::{Operation, counters::Subject, work::Work},
+    prelude::*,
+    train::{self, blueprint::Blueprint},
+};
+use std::{array::from_fn, ops::Range};
 use testing::{Check, Report, check};
 
 // Each model has fewer than 8 segments, so exactly the grids with too many stages are reported as skipped.
@@ -52,6 +58,103 @@ fn an_encoder_with_skips_trains_alike_on_every_grid() {
 fn a_pair_of_towers_trains_alike_on_every_grid() {
     let report = check(pair::Pair::new, pair::pairs, &Check::default());
     passes("pair of towers", &report.unwrap(), 3);
+}
+
+/// Segments 1 and 3 both read what segment 0 makes.
+struct Reread([Linear; 4]);
+
+const FEATURES: usize = 8;
+
+impl Reread {
+    fn new(builder: &Builder) -> Result<Reread> {
+        let layer = |segment: usize| {
+            let name = format!("layer{segment}");
+            builder.segment(segment).linear(&name, FEATURES, FEATURES)
+        };
+        Ok(Reread([layer(0)?, layer(1)?, layer(2)?, layer(3)?]))
+    }
+}
+
+impl Model for Reread {
+    fn num_segments(&self) -> usize {
+        4
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        let chain = (0..4).map(|segment| Route::new("x", segment, segment + 1));
+        let kept = [Route::new("kept", 0, 1), Route::new("kept", 0, 3)];
+        chain.chain(kept).collect()
+    }
+
+    fn forward(&self, segment: usize, input: &Input<'_>, mut wires: Wires) -> Result<Wires> {
+        let x = match segment {
+            0 => input.activation("x")?,
+            1 | 3 => wires.take("x")?.add(&wires.take("kept")?.tanh()?)?,
+            _ => wires.take("x")?,
+        };
+        let x = self.0[segment].forward(&x)?;
+        Ok(match segment {
+            0 => Wires::of("x", x.square()?).with("kept", x),
+            _ => Wires::of("x", x.tanh()?),
+        })
+    }
+
+    fn objective(&self, _: &Input<'_>, mut wires: Wires) -> Result<Loss> {
+        Loss::mean(&wires.take("x")?.square()?)
+    }
+}
+
+fn numbers(_step: u64, rows: Range<usize>) -> train::Result<Rows> {
+    let row = |row: usize| from_fn::<_, FEATURES, _>(|i| ((row * FEATURES + i) as f64).sin());
+    Ok(Rows::new().each("x", rows, row))
+}
+
+const INTERLEAVED: ScheduleKind = ScheduleKind::Interleaved { chunks: 2 };
+
+#[test]
+fn a_wire_that_two_parts_of_a_stage_read_trains_alike_on_every_grid() {
+    for recompute in [false, true] {
+        let options = Check {
+            schedule: INTERLEAVED,
+            ranks: 4,
+            recompute,
+            ..Check::default()
+        };
+        let report = check(Reread::new, numbers, &options).unwrap();
+        assert!(report.grids.iter().any(|grid| grid.degrees.pipeline == 2));
+    }
+}
+
+// Parts 0 and 2 are on the first stage, 1 and 3 on the second: `kept` goes there once, and its gradient back once.
+#[test]
+fn a_stage_gets_a_wire_once_however_many_of_its_parts_read_it() {
+    const BATCH: usize = 8;
+    let degrees = "pipeline=2".parse().unwrap();
+    let grid = Grid::new(degrees, AxisOrder::default()).unwrap();
+    let sent = launch(grid, Settings::default(), |context| {
+        let options = Options::new(BATCH, 2).precision(Precision::F64);
+        let options = options.schedule(INTERLEAVED);
+        let mut trainer = Trainer::new(context, Reread::new, AdamW::new(0.01), options)?;
+        trainer.train_until(1, &numbers)?;
+        let counters = context.counters();
+        let sent = counters.get(Axis::Pipeline, Operation::Send, Subject::Pipeline);
+        Ok::<_, train::Error>(sent.bytes)
+    });
+    // Forward the first stage sends x twice and kept, the second x once; backward each sends the gradients of the rest.
+    let wires = [3 + 1, 1 + 3].map(|wires| (wires * BATCH * FEATURES * 8) as u64);
+    assert_eq!(sent.unwrap(), wires);
+
+    // The planner counts the same messages of one direction.
+    let columns = |device: &Device| {
+        let x = Tensor::zeros(device, DType::F64, &[1, FEATURES])?;
+        MicroBatch::new(0..1).with("x", x)
+    };
+    let build = |context: &Context| {
+        let builder = Builder::new(context);
+        Ok((Reread::new(&builder)?, builder.parameters()))
+    };
+    let work = Work::count(columns, DType::F64, build).unwrap();
+    assert_eq!(work.crossing(2, 2).unwrap().len(), 4);
 }
 
 fn planned(blueprint: Blueprint) -> f64 {

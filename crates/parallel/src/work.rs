@@ -7,7 +7,7 @@
 use crate::{
     Context, Parameter, Settings,
     data::{ParameterSet, SetOptions},
-    model::{Cut, MicroBatch, Model},
+    model::{Cut, MicroBatch, Model, hops},
     pipeline::Program,
 };
 use grid::{Axis, AxisOrder, Degrees, Grid};
@@ -163,25 +163,21 @@ impl Work {
         self.segments.iter().map(|segment| segment.parameters).sum()
     }
 
-    /// The wires that cross between parts if the model is cut into these stages, each once for every part that
-    /// receives it.
+    /// The wires that cross between stages if the model is cut into these stages, each once for every message: a
+    /// stage receives a wire once, however many of its parts read it.
     ///
     /// # Errors
     /// [`Error::Invalid`] for more parts than segments.
     pub fn crossing(&self, num_stages: usize, num_chunks: usize) -> Result<Vec<&WireWork>> {
         let costs: Vec<f64> = self.segments.iter().map(|segment| segment.cost).collect();
         let parts = Cut::parts(&costs, num_stages, num_chunks)?;
-        let part_of = |segment: usize| {
-            let found = parts.iter().position(|part| part.contains(&segment));
-            found.unwrap_or(parts.len() - 1)
-        };
         let mut crossing = Vec::new();
         for wire in &self.wires {
-            let mut to: Vec<usize> = wire.to.iter().map(|to| part_of(*to)).collect();
-            to.sort_unstable();
-            to.dedup();
-            let others = to.iter().filter(|to| **to != part_of(wire.from));
-            crossing.extend(others.map(|_| wire));
+            let hops = hops(&parts, num_stages, wire.from, &wire.to);
+            let messages = hops
+                .iter()
+                .filter(|(from, to)| from % num_stages != to % num_stages);
+            crossing.extend(messages.map(|_| wire));
         }
         Ok(crossing)
     }

@@ -53,7 +53,7 @@ impl Cut {
         check_routes(&routes, costs.len())?;
         let parts = Cut::parts(&costs, num_stages, num_chunks)?;
         let wires = wires(&routes);
-        let links = links(&parts, &wires);
+        let links = links(&parts, num_stages, &wires);
         Ok(Cut {
             num_stages,
             parts,
@@ -154,6 +154,13 @@ impl Cut {
         &self.wires[number]
     }
 
+    /// Whether the part that holds this segment passes a wire to another part, on its own stage or another one.
+    pub(crate) fn hands_on(&self, segment: usize, wire: usize) -> bool {
+        let holds = |part: usize| self.parts[part].contains(&segment);
+        let mut links = self.links.iter();
+        links.any(|link| holds(link.from) && link.wires.contains(&wire))
+    }
+
     /// The indices of the wires that enter a segment.
     pub(crate) fn entering(&self, segment: usize) -> impl Iterator<Item = usize> {
         let enters =
@@ -215,30 +222,60 @@ fn wires(routes: &[Route]) -> Vec<Wire> {
     wires
 }
 
-fn links(parts: &[Range<usize>], wires: &[Wire]) -> Vec<Link> {
-    let last = parts.len() - 1;
-    // The objective runs with the last part.
-    let part_of = |segment: usize| {
-        parts
-            .iter()
-            .position(|part| part.contains(&segment))
-            .unwrap_or(last)
-    };
+fn links(parts: &[Range<usize>], num_stages: usize, wires: &[Wire]) -> Vec<Link> {
     let mut links: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
     for (number, wire) in wires.iter().enumerate() {
-        let from = part_of(wire.from);
-        for to in wire
-            .to
-            .iter()
-            .map(|to| part_of(*to))
-            .filter(|to| *to != from)
-        {
-            let numbers = links.entry((from, to)).or_default();
-            if !numbers.contains(&number) {
-                numbers.push(number);
-            }
+        for hop in hops(parts, num_stages, wire.from, &wire.to) {
+            links.entry(hop).or_default().push(number);
         }
     }
     let link = |((from, to), wires)| Link { from, to, wires };
     links.into_iter().map(link).collect()
+}
+
+/// The pairs of parts between which a wire travels from one segment to others: once to each stage, whose first
+/// part that reads it passes it to the next one. A pair on one stage needs no message.
+pub(crate) fn hops(
+    parts: &[Range<usize>],
+    num_stages: usize,
+    from: usize,
+    to: &[usize],
+) -> Vec<(usize, usize)> {
+    let last = parts.len() - 1;
+    // The objective runs with the last part.
+    let part_of = |segment: usize| {
+        let found = parts.iter().position(|part| part.contains(&segment));
+        found.unwrap_or(last)
+    };
+    let from = part_of(from);
+    let mut users: Vec<usize> = to.iter().map(|to| part_of(*to)).collect();
+    users.sort_unstable();
+    users.dedup();
+    users.retain(|part| *part != from);
+    let on_stage_of = |part: usize| move |other: &&usize| **other % num_stages == part % num_stages;
+    let hop = |(index, part): (usize, &usize)| {
+        let earlier = users[..index].iter().rev().find(on_stage_of(*part));
+        (*earlier.unwrap_or(&from), *part)
+    };
+    users.iter().enumerate().map(hop).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wire_goes_once_to_each_stage() {
+        let parts: Vec<Range<usize>> = (0..6).map(|part| part..part + 1).collect();
+        // Parts 1, 3 and 5 are on the second of two stages, 2 and 4 on the first.
+        assert_eq!(hops(&parts, 2, 0, &[5, 1, 3]), [(0, 1), (1, 3), (3, 5)]);
+        assert_eq!(hops(&parts, 2, 0, &[2, 3, 4]), [(0, 2), (0, 3), (2, 4)]);
+        assert_eq!(
+            hops(&parts, 3, 0, &[1, 3, 4, 5]),
+            [(0, 1), (0, 3), (1, 4), (0, 5)]
+        );
+        // The objective is with the last part.
+        assert_eq!(hops(&parts, 6, 4, &[5, 6]), [(4, 5)]);
+        assert_eq!(hops(&parts, 6, 5, &[6]), []);
+    }
 }

@@ -8,6 +8,7 @@ mod cut;
 mod wires;
 
 pub use batch::{Batch, Input, MicroBatch};
+pub(crate) use cut::hops;
 pub use cut::{Cut, Link};
 pub use wires::{Route, Wires};
 

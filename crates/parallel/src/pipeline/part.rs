@@ -133,13 +133,13 @@ impl Program {
         Some(segment..run.end.min(end))
     }
 
-    // Whether a wire is still needed after this segment by the segments `held`, or is made there for others.
-    fn is_needed_after(&self, wire: usize, segment: usize, held: &Range<usize>) -> bool {
-        let wire = self.cut.wire(wire);
-        let made_here = held.contains(&wire.from);
+    // Whether a wire is needed after this segment: by the segments `held`, or by others that get it from here.
+    fn is_needed_after(&self, number: usize, segment: usize, held: &Range<usize>) -> bool {
+        let wire = self.cut.wire(number);
+        let goes_on = held.contains(&wire.from) || self.cut.hands_on(segment, number);
         wire.to
             .iter()
-            .any(|to| *to > segment && (made_here || *to < held.end))
+            .any(|to| *to > segment && (goes_on || *to < held.end))
     }
 
     fn segment(
