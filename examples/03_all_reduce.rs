@@ -4,7 +4,7 @@
 //! `mpirun -n 4 --bind-to none target/release/examples/03_all_reduce`, built with `--features mpi`
 
 use fascicle::launch;
-use fascicle::parallel::{Purpose, counters::Subject};
+use fascicle::parallel::{Purpose, Subject};
 use fascicle::prelude::*;
 use fascicle::tensor::ReduceOp;
 

@@ -4,7 +4,7 @@
 //! `cargo run --release --example 05_tensor_parallel`
 
 use fascicle::launch;
-use fascicle::parallel::{Operation, counters::Subject};
+use fascicle::parallel::{Operation, Subject};
 use fascicle::prelude::*;
 
 const ROWS: usize = 16;

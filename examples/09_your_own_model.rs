@@ -99,7 +99,7 @@ fn losses(context: &Context) -> train::Result<(Vec<f64>, String)> {
     let options = Options {
         batch: BATCH,
         micro_batches: 2,
-        precision: train::config::Precision::F64,
+        precision: Precision::F64,
         ..Options::default()
     };
     let mut trainer = Trainer::new(context, Classifier::new, Sgd::new(0.1), options)?;

@@ -1,4 +1,7 @@
 //! What most programs need.
+//!
+//! `Error` and `Result` are those of the seam, which models, layers and kernels return; a program's `main` returns
+//! [`fascicle::Result`](crate::Result), into which every error of the library converts.
 
 pub use crate::launch::launch;
 pub use grid::{Axis, AxisOrder, Degrees, Grid};

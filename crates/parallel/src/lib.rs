@@ -27,7 +27,7 @@ mod settings;
 pub mod work;
 
 pub use context::Context;
-pub use counters::{Counters, Operation};
+pub use counters::{Counters, Operation, Subject};
 pub use group::{Group, Purpose};
 pub use layers::DTensor;
 pub use model::{Batch, Input, MicroBatch, Model, Route, Wires};
