@@ -47,18 +47,22 @@ pub(crate) fn slabs(index: &IndexBox, max_elements: usize) -> Vec<IndexBox> {
     [slabs(&front, max_elements), slabs(&back, max_elements)].concat()
 }
 
-/// Copies the elements that lie in both boxes from the memory of one box to that of the other, and returns
-/// their number.
+/// Copies the elements that lie in both boxes into the memory of one of them, and returns their number. `read` fills
+/// a slice with the other's bytes from an offset on; offsets ascend.
+///
+/// # Errors
+/// Those of `read`.
 ///
 /// # Panics
-/// If a memory is shorter than its box.
+/// If the memory is shorter than its box.
 pub(crate) fn copy_overlap(
-    (source, source_index): (&[u8], &IndexBox),
+    mut read: impl FnMut(usize, &mut [u8]) -> Result<()>,
+    source_index: &IndexBox,
     (target, target_index): (&mut [u8], &IndexBox),
     element_bytes: usize,
-) -> usize {
+) -> Result<usize> {
     let Some(both) = source_index.intersect(target_index) else {
-        return 0;
+        return Ok(0);
     };
     let from = both
         .relative_to(source_index)
@@ -73,9 +77,9 @@ pub(crate) fn copy_overlap(
         to_run: (0, 0),
     }) {
         let [from, to, len] = [from, to, len].map(|elements| elements * element_bytes);
-        target[to..to + len].copy_from_slice(&source[from..from + len]);
+        read(from, &mut target[to..to + len])?;
     }
-    both.num_elements()
+    Ok(both.num_elements())
 }
 
 /// Contiguous runs common to two arrays of the same elements, split where either array jumps: (from, to,
@@ -144,6 +148,13 @@ mod tests {
         }
     }
 
+    fn of(bytes: &[u8]) -> impl FnMut(usize, &mut [u8]) -> Result<()> {
+        |from, out| {
+            out.copy_from_slice(&bytes[from..from + out.len()]);
+            Ok(())
+        }
+    }
+
     #[test]
     fn a_box_fits_or_not() {
         assert!(fits(&index(&[1, 2], &[3, 0]), &[4, 2]) && fits(&index(&[], &[]), &[]));
@@ -168,7 +179,7 @@ mod tests {
             for slab in slabs(&whole, max) {
                 let mut part = vec![0; slab.num_elements()];
                 assert!(part.len() <= max);
-                copy_overlap((&numbers, &whole), (&mut part, &slab), 1);
+                copy_overlap(of(&numbers), &whole, (&mut part, &slab), 1).unwrap();
                 joined.extend(part);
             }
             assert_eq!(joined, numbers, "slabs of {max}");
@@ -181,10 +192,19 @@ mod tests {
         let (source, target) = (index(&[0, 1], &[2, 3]), index(&[1, 0], &[2, 3]));
         let mut bytes = vec![0; 12];
         let from: Vec<u8> = (1..13).collect();
-        assert_eq!(copy_overlap((&from, &source), (&mut bytes, &target), 2), 2);
+        assert_eq!(
+            copy_overlap(of(&from), &source, (&mut bytes, &target), 2).unwrap(),
+            2
+        );
         assert_eq!(bytes, [0, 0, 7, 8, 9, 10, 0, 0, 0, 0, 0, 0]);
         assert_eq!(
-            copy_overlap((&from, &source), (&mut bytes, &index(&[2, 0], &[2, 3])), 2),
+            copy_overlap(
+                of(&from),
+                &source,
+                (&mut bytes, &index(&[2, 0], &[2, 3])),
+                2
+            )
+            .unwrap(),
             0
         );
     }

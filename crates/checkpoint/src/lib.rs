@@ -52,11 +52,11 @@ mod export;
 mod folder;
 mod inspect;
 mod manifest;
-mod map;
 mod plain;
 mod reader;
 mod reshard;
 mod shard;
+mod source;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -4,31 +4,35 @@ use crate::{
     Error, Result, TensorInfo,
     boxes::{check_request, copy_overlap},
     element,
-    map::map,
+    source::SourceFile,
 };
 use grid::{IndexBox, Layout};
 use hal::DType;
-use memmap2::Mmap;
-use safetensors::{SafeTensors, tensor::Metadata};
+use safetensors::tensor::Metadata;
 use std::path::{Path, PathBuf};
 
 /// The element types that we support.
 const KNOWN: &str = "f64, f32, bf16, f16, i32 or u32";
 
-/// A mapped safetensors file with full tensors.
+/// Bytes that hold the length of the header.
+const LENGTH_BYTES: u64 = 8;
+
+/// The longest header that the format allows.
+const MOST_HEADER_BYTES: u64 = 100_000_000;
+
+/// An open safetensors file with full tensors.
 #[derive(Debug)]
 pub struct PlainFile {
     path: PathBuf,
-    mapped: Mmap,
+    file: SourceFile,
     header: Metadata,
-    data_offset: usize,
+    data_offset: u64,
 }
 
 impl PlainFile {
     /// Opens a safetensors file.
     ///
-    /// The file is mapped: as long as this value lives, no program may shorten or overwrite it. Replacing it by
-    /// another file of the same name is harmless.
+    /// Reads the header alone; tensors are read when they are asked for.
     ///
     /// # Errors
     /// [`Error::Missing`], [`Error::Io`]; [`Error::NotSafetensors`] for another kind of file, and for a
@@ -38,22 +42,20 @@ impl PlainFile {
         if !path.exists() {
             return Err(Error::Missing { path });
         }
-        let mapped = map(&path)?;
-        let read = SafeTensors::read_metadata(&mapped);
-        let (header_bytes, header) = read.map_err(|error| {
-            let reason = error.to_string();
-            Error::NotSafetensors {
+        let file = SourceFile::open(&path)?;
+        let (header, data_offset) = header(&file).map_err(|fault| match fault {
+            HeaderFault::Io(error) => error,
+            HeaderFault::Content(reason) => Error::NotSafetensors {
                 path: path.clone(),
-                bytes: mapped.len() as u64,
+                bytes: file.len(),
                 reason,
-            }
+            },
         })?;
-        // The first eight bytes of the file hold the length of the header.
         Ok(PlainFile {
             path,
-            mapped,
+            file,
             header,
-            data_offset: 8 + header_bytes,
+            data_offset,
         })
     }
 
@@ -151,13 +153,16 @@ impl PlainFile {
         } = self.info(name)?;
         check_request(name, &shape, global_shape, index)?;
         let (start, end) = self.header(name)?.data_offsets;
-        let source = &self.mapped[self.data_offset..][start..end];
+        let mut source = self
+            .file
+            .window(self.data_offset + start as u64, end - start);
         let mut bytes = vec![0; index.num_elements() * dtype.bytes()];
         copy_overlap(
-            (source, &IndexBox::full(&shape)),
+            |from, out| source.read(from, out),
+            &IndexBox::full(&shape),
             (&mut bytes, index),
             dtype.bytes(),
-        );
+        )?;
         Ok((dtype, bytes))
     }
 
@@ -167,5 +172,39 @@ impl PlainFile {
             name: name.to_owned(),
             num_tensors: self.header.tensors().len(),
         })
+    }
+}
+
+enum HeaderFault {
+    Io(Error),
+    Content(String),
+}
+
+/// The header of a safetensors file and the offset of the data behind it. The first eight bytes hold its length.
+fn header(file: &SourceFile) -> std::result::Result<(Metadata, u64), HeaderFault> {
+    let content = |reason: &str| HeaderFault::Content(reason.to_owned());
+    if file.len() < LENGTH_BYTES {
+        return Err(content("it is shorter than the length of a header"));
+    }
+    let mut length = [0; LENGTH_BYTES as usize];
+    file.read(0, &mut length).map_err(HeaderFault::Io)?;
+    let length = u64::from_le_bytes(length);
+    if length > MOST_HEADER_BYTES.min(file.len() - LENGTH_BYTES) {
+        return Err(HeaderFault::Content(format!(
+            "its header claims {length} bytes"
+        )));
+    }
+    let mut text = vec![0; length as usize];
+    file.read(LENGTH_BYTES, &mut text)
+        .map_err(HeaderFault::Io)?;
+    let header: Metadata = serde_json::from_slice(&text)
+        .map_err(|error| HeaderFault::Content(format!("its header is not valid: {error}")))?;
+    let (data_offset, data_bytes) = (LENGTH_BYTES + length, header.data_len() as u64);
+    match file.len() - data_offset == data_bytes {
+        true => Ok((header, data_offset)),
+        false => Err(HeaderFault::Content(format!(
+            "it holds {} bytes of tensors, needs {data_bytes}",
+            file.len() - data_offset
+        ))),
     }
 }

@@ -6,22 +6,21 @@ use crate::{
     element,
     folder::{MANIFEST, resolve},
     manifest::{Manifest, Placed, TensorEntry},
-    map::map,
+    source::{SourceFile, Window},
 };
 use grid::IndexBox;
-use memmap2::Mmap;
 use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-/// A complete checkpoint, open for reading. Files are mapped when they are first needed.
+/// A complete checkpoint, open for reading. Files are opened when they are first needed.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
     pub(crate) manifest: Manifest,
-    maps: Vec<OnceLock<Mmap>>,
+    files: Vec<OnceLock<SourceFile>>,
 }
 
 impl Reader {
@@ -45,11 +44,11 @@ impl Reader {
             _ => Error::io("reading", path.join(MANIFEST))(error),
         })?;
         let manifest = Manifest::decode(&bytes).map_err(damaged)?;
-        let maps = manifest.files.iter().map(|_| OnceLock::new()).collect();
+        let files = manifest.files.iter().map(|_| OnceLock::new()).collect();
         let reader = Reader {
             path: path.to_owned(),
             manifest,
-            maps,
+            files,
         };
         (0..reader.manifest.files.len()).try_for_each(|file| reader.check_length(file))?;
         Ok(reader)
@@ -103,8 +102,10 @@ impl Reader {
             .iter()
             .filter(|piece| piece.index.intersect(index).is_some())
         {
-            let source = self.piece_bytes(piece, element_bytes)?;
-            found += copy_overlap((source, &piece.index), (&mut bytes, index), element_bytes);
+            let mut source = self.piece(piece, element_bytes)?;
+            let target = (bytes.as_mut_slice(), index);
+            let read = |from, out: &mut [u8]| source.read(from, out);
+            found += copy_overlap(read, &piece.index, target, element_bytes)?;
         }
         match found == index.num_elements() {
             true => Ok(bytes),
@@ -167,19 +168,17 @@ impl Reader {
         }
     }
 
-    fn piece_bytes(&self, piece: &Placed, element_bytes: usize) -> Result<&[u8]> {
+    fn piece(&self, piece: &Placed, element_bytes: usize) -> Result<Window<'_>> {
         let len = piece.index.num_elements() * element_bytes;
-        let start = usize::try_from(piece.offset)
-            .expect("a bug: a file was mapped that is longer than memory");
-        Ok(&self.mapped(piece.file)?[start..start + len])
+        Ok(self.file(piece.file)?.window(piece.offset, len))
     }
 
-    fn mapped(&self, file: usize) -> Result<&Mmap> {
-        if let Some(mapped) = self.maps[file].get() {
-            return Ok(mapped);
+    fn file(&self, file: usize) -> Result<&SourceFile> {
+        if let Some(opened) = self.files[file].get() {
+            return Ok(opened);
         }
-        let mapped = map(&self.file_path(file))?;
-        let (found, entry) = (mapped.len() as u64, &self.manifest.files[file]);
+        let opened = SourceFile::open(&self.file_path(file))?;
+        let (found, entry) = (opened.len(), &self.manifest.files[file]);
         if found != entry.bytes {
             let fault = Fault::Length {
                 file: entry.name.clone(),
@@ -188,8 +187,8 @@ impl Reader {
             };
             return Err(Error::damaged(&self.path, fault));
         }
-        // If another thread was faster, this map is dropped.
-        Ok(self.maps[file].get_or_init(|| mapped))
+        // If another thread was faster, this file is closed again.
+        Ok(self.files[file].get_or_init(|| opened))
     }
 
     fn incomplete(&self, name: &str, index: &IndexBox, found: usize) -> Error {

@@ -114,8 +114,7 @@ impl Reader {
     }
 }
 
-/// The CRC-32 of a file, which is read, not mapped, so that a shrinking file causes an error instead of a
-/// signal.
+/// The CRC-32 of a file.
 fn sum(path: &Path) -> io::Result<u32> {
     let (mut file, mut hasher) = (File::open(path)?, crc32fast::Hasher::new());
     let mut buffer = vec![0; BUFFER_BYTES];

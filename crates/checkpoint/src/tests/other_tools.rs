@@ -95,7 +95,7 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
         found.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
         needed.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
     );
-    // Exported again over the same file while it is mapped.
+    // Exported again over the same file while it is open.
     assert_eq!(
         export_safetensors(&reader, &path, &|name| Some(name.to_owned())).unwrap(),
         fs::metadata(&path).unwrap().len()

@@ -83,13 +83,13 @@ impl Corpus {
     /// Appends the tokens of `range` to `out`, after comparing them with the vocabulary.
     ///
     /// # Errors
-    /// [`Error::TokenRange`] with the first token outside it.
+    /// [`Error::TokenRange`] with the first token outside it; [`Error::Shrunk`] and [`Error::Io`] from a token file.
     ///
     /// # Panics
     /// When `range` ends past the tokens: the caller's bug.
     pub fn extend_into(&self, range: Range<usize>, out: &mut Vec<u32>) -> Result<()> {
         let (before, start) = (out.len(), range.start);
-        self.tokens.extend_into(range, out);
+        self.tokens.extend_into(range, out)?;
         match out[before..]
             .iter()
             .position(|&token| token as usize >= self.vocabulary_size)

@@ -70,6 +70,16 @@ pub enum Error {
         /// The minimum for each part: the context plus one.
         needed: usize,
     },
+    /// A token file has become shorter since it was opened.
+    #[error("data: {} holds {found} bytes, needs the {needed} that it had when it was opened", path.display())]
+    Shrunk {
+        /// The token file.
+        path: PathBuf,
+        /// Its bytes now.
+        found: u64,
+        /// Its bytes when it was opened.
+        needed: u64,
+    },
     /// A token is outside the vocabulary.
     #[error(
         "data: {name}: token {token} at position {position} is outside the vocabulary of {vocabulary_size}"

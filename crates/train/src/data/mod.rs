@@ -1,7 +1,7 @@
 //! Data: from a path to the batches of a step.
 //!
 //! Read in this order: [`Source`] (where the text or the tokens are), [`Tokenizer`] (text to numbers and back),
-//! [`Tokens`] and [`Corpus`] (the numbers, in memory or mapped), [`Order`] (the order of sequences over steps),
+//! [`Tokens`] and [`Corpus`] (the numbers, in memory or in a file), [`Order`] (the order of sequences over steps),
 //! [`Dataset`] (the batches). [`TokenizerChoice`] is the tokenizer setting of a configuration file.
 //!
 //! Nothing here knows of ranks or grids: a rank requests its range of the global batch and receives the same

@@ -3,22 +3,16 @@
 use std::fmt;
 use std::ops::Range;
 
-use memmap2::Mmap;
+use super::{Result, source::TokenFile};
 
-use super::source::TokenType;
-
-/// Tokens in memory or in a mapped file; reading copies them out as `u32`.
+/// Tokens in memory or in a file; reading copies them out as `u32`.
 pub struct Tokens(Store);
 
 enum Store {
     /// One byte per token, for the byte tokenizer, so that text takes no more than its size.
     Bytes(Vec<u8>),
     Ids(Vec<u32>),
-    /// A file of little-endian tokens, complete by construction.
-    Mapped {
-        map: Mmap,
-        dtype: TokenType,
-    },
+    File(TokenFile),
 }
 
 impl Tokens {
@@ -32,9 +26,9 @@ impl Tokens {
         Tokens(Store::Ids(ids))
     }
 
-    /// Tokens of a mapped file; the caller has checked that its length is a whole number of tokens.
-    pub(super) fn from_map(map: Mmap, dtype: TokenType) -> Tokens {
-        Tokens(Store::Mapped { map, dtype })
+    /// Tokens of an open file.
+    pub(super) fn from_file(file: TokenFile) -> Tokens {
+        Tokens(Store::File(file))
     }
 
     /// The number of tokens.
@@ -42,7 +36,7 @@ impl Tokens {
         match &self.0 {
             Store::Bytes(bytes) => bytes.len(),
             Store::Ids(ids) => ids.len(),
-            Store::Mapped { map, dtype } => map.len() / dtype.bytes(),
+            Store::File(file) => file.len(),
         }
     }
 
@@ -53,17 +47,18 @@ impl Tokens {
 
     /// Appends the tokens of `range` to `out`.
     ///
+    /// # Errors
+    /// [`Error::Shrunk`](super::Error::Shrunk) and [`Error::Io`](super::Error::Io) from a token file.
+    ///
     /// # Panics
     /// When `range` ends past the tokens: the caller's bug.
-    pub fn extend_into(&self, range: Range<usize>, out: &mut Vec<u32>) {
+    pub fn extend_into(&self, range: Range<usize>, out: &mut Vec<u32>) -> Result<()> {
         match &self.0 {
             Store::Bytes(bytes) => out.extend(bytes[range].iter().map(|&byte| u32::from(byte))),
             Store::Ids(ids) => out.extend_from_slice(&ids[range]),
-            Store::Mapped { map, dtype } => {
-                let width = dtype.bytes();
-                dtype.extend_into(&map[range.start * width..range.end * width], out);
-            }
+            Store::File(file) => file.extend_into(range, out)?,
         }
+        Ok(())
     }
 }
 
@@ -72,7 +67,7 @@ impl fmt::Debug for Tokens {
         let kind = match &self.0 {
             Store::Bytes(_) => "bytes",
             Store::Ids(_) => "ids",
-            Store::Mapped { dtype, .. } => dtype.name(),
+            Store::File(file) => file.dtype().name(),
         };
         write!(f, "Tokens({} {kind})", self.len())
     }
@@ -90,7 +85,7 @@ mod tests {
         );
         for tokens in [&bytes, &ids] {
             let mut out = vec![9];
-            tokens.extend_into(1..3, &mut out);
+            tokens.extend_into(1..3, &mut out).unwrap();
             assert_eq!(out, [9, 2, 255]);
             assert_eq!((tokens.len(), tokens.is_empty()), (3, false));
         }

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Error, Result, Tokens};
+pub(super) use token_file::TokenFile;
 pub use token_file::TokenType;
 
 /// A source of text or tokens.
@@ -22,9 +23,7 @@ pub enum Source {
         /// Extensions to read, without the dot.
         extensions: Vec<String>,
     },
-    /// A file of little-endian numbers without a header, mapped instead of read completely.
-    ///
-    /// The user of the program promises that the file is neither truncated nor rewritten while it is mapped.
+    /// A file of little-endian numbers without a header, of which only the tokens in use are read.
     TokenFile {
         /// The file.
         path: PathBuf,
@@ -97,7 +96,7 @@ impl Source {
         }
     }
 
-    /// Reads the text, or maps the tokens.
+    /// Reads the text, or opens the token file.
     ///
     /// # Errors
     /// A missing path, an empty source, text that is not UTF-8 (in a folder such files are counted and left out),
@@ -113,7 +112,7 @@ impl Source {
             }
             Source::TokenFile { path, dtype } => Ok(Content::Tokens {
                 name: self.name(),
-                tokens: token_file::open(path, *dtype)?,
+                tokens: Tokens::from_file(TokenFile::open(path, *dtype)?),
             }),
             Source::Embedded(bytes) => self.single_text(bytes.clone()),
         }

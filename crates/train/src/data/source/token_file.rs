@@ -1,13 +1,15 @@
 //! Files of little-endian numbers without a header, as written by nanoGPT's and Megatron's tools.
 
 use std::fs::File;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Error, Result, Tokens};
+use crate::data::{Error, Result};
 
 /// The size of a token in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,15 +78,69 @@ impl FromStr for TokenType {
     }
 }
 
-/// Maps a token file.
-pub(super) fn open(path: &Path, dtype: TokenType) -> Result<Tokens> {
-    let wrap = |error| Error::io("mapping", path, error);
-    let file = File::open(path).map_err(wrap)?;
-    check_length(path, file.metadata().map_err(wrap)?.len(), dtype)?;
-    let map = map(&file).map_err(wrap)?;
-    // The file may have grown or shrunk between the two checks; the mapped length counts.
-    check_length(path, map.len() as u64, dtype)?;
-    Ok(Tokens::from_map(map, dtype))
+/// An open token file. Tokens are read by position, so that a file that another program cuts short is an error.
+#[derive(Debug)]
+pub(crate) struct TokenFile {
+    path: PathBuf,
+    file: File,
+    dtype: TokenType,
+    len: usize,
+}
+
+impl TokenFile {
+    /// Opens a file whose length is a multiple of the token's.
+    pub(super) fn open(path: &Path, dtype: TokenType) -> Result<TokenFile> {
+        let wrap = |error| Error::io("opening", path, error);
+        let file = File::open(path).map_err(wrap)?;
+        let bytes = file.metadata().map_err(wrap)?.len();
+        check_length(path, bytes, dtype)?;
+        Ok(TokenFile {
+            path: path.to_owned(),
+            file,
+            dtype,
+            len: bytes as usize / dtype.bytes(),
+        })
+    }
+
+    /// Its number of tokens.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How wide a token is.
+    pub(crate) fn dtype(&self) -> TokenType {
+        self.dtype
+    }
+
+    /// Appends the tokens of `range` to `out`.
+    ///
+    /// # Errors
+    /// [`Error::Shrunk`] when the file has become shorter since it was opened; [`Error::Io`].
+    ///
+    /// # Panics
+    /// When `range` ends past the tokens: the caller's bug.
+    pub(crate) fn extend_into(&self, range: Range<usize>, out: &mut Vec<u32>) -> Result<()> {
+        assert!(
+            range.end <= self.len,
+            "a bug: tokens {range:?} of {} are read",
+            self.len
+        );
+        let width = self.dtype.bytes();
+        let mut bytes = vec![0; range.len() * width];
+        let read = self
+            .file
+            .read_exact_at(&mut bytes, (range.start * width) as u64);
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => Error::Shrunk {
+                path: self.path.clone(),
+                found: self.file.metadata().map_or(0, |file| file.len()),
+                needed: (self.len * width) as u64,
+            },
+            _ => Error::io("reading", &self.path, error),
+        })?;
+        self.dtype.extend_into(&bytes, out);
+        Ok(())
+    }
 }
 
 fn check_length(path: &Path, bytes: u64, dtype: TokenType) -> Result<()> {
@@ -105,14 +161,6 @@ fn check_length(path: &Path, bytes: u64, dtype: TokenType) -> Result<()> {
     Ok(())
 }
 
-#[allow(unsafe_code)]
-fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: a map must not change or shrink while it is read. The promise on `Source::TokenFile` states that
-    // the file is not truncated or rewritten while mapped. The map is read-only and private to `Tokens`, whose
-    // reads copy the bytes out and accept any bit pattern as a number.
-    unsafe { Mmap::map(file) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,9 +172,9 @@ mod tests {
     }
 
     fn tokens(bytes: &[u8], dtype: TokenType) -> Vec<u32> {
-        let tokens = open(file(bytes).path(), dtype).unwrap();
+        let tokens = TokenFile::open(file(bytes).path(), dtype).unwrap();
         let mut out = Vec::new();
-        tokens.extend_into(1..tokens.len(), &mut out);
+        tokens.extend_into(1..tokens.len(), &mut out).unwrap();
         out
     }
 
@@ -141,21 +189,36 @@ mod tests {
 
     #[test]
     fn lengths_are_checked() {
-        let odd = open(file(&[1, 2, 3]).path(), TokenType::U16)
+        let odd = TokenFile::open(file(&[1, 2, 3]).path(), TokenType::U16)
             .unwrap_err()
             .to_string();
         assert!(
             odd.ends_with("holds 3 bytes, which is no multiple of 2 (u16 tokens)"),
             "{odd}"
         );
-        let empty = open(file(&[]).path(), TokenType::U32)
+        let empty = TokenFile::open(file(&[]).path(), TokenType::U32)
             .unwrap_err()
             .to_string();
         assert!(empty.ends_with("is empty"), "{empty}");
         assert!(matches!(
-            open(Path::new("gone.u16"), TokenType::U16),
+            TokenFile::open(Path::new("gone.u16"), TokenType::U16),
             Err(Error::Missing { .. })
         ));
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_it_is_open_is_an_error() {
+        let file = file(&[1, 0, 2, 0, 3, 0]);
+        let tokens = TokenFile::open(file.path(), TokenType::U16).unwrap();
+        file.as_file().set_len(3).unwrap();
+        let mut out = Vec::new();
+        tokens.extend_into(0..1, &mut out).unwrap();
+        let error = tokens.extend_into(0..2, &mut out).unwrap_err().to_string();
+        assert!(
+            error.ends_with("holds 3 bytes, needs the 6 that it had when it was opened"),
+            "{error}"
+        );
+        assert_eq!(out, [1]);
     }
 
     #[test]

@@ -167,7 +167,7 @@ mod tests {
 
     fn all(tokens: &Tokens) -> Vec<u32> {
         let mut out = Vec::new();
-        tokens.extend_into(0..tokens.len(), &mut out);
+        tokens.extend_into(0..tokens.len(), &mut out).unwrap();
         out
     }
 
