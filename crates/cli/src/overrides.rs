@@ -232,7 +232,8 @@ mod tests {
         };
         let eleven = sentence("--ranks 11");
         assert!(
-            eleven.starts_with("--ranks 11: grid ") && eleven.contains("the nearest of 10 ranks"),
+            eleven.starts_with("--ranks 11: grid ")
+                && eleven.contains("the nearest grids of 10 ranks"),
             "{eleven}"
         );
         assert_eq!(sentence("--ranks 0"), "--ranks: found 0, needs at least 1");

@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     /// Number of devices in the job; on MI250X a device is a GCD
     #[arg(long, value_name = "N")]
     devices: usize,
-    /// gpt-5b to gpt-640b, or a configuration file
+    /// Name of a model in one of the families, such as gpt-40b, or a configuration file
     #[arg(long, value_name = "NAME|CONFIG")]
     model: String,
     /// Number of layers, instead of the model's

@@ -79,7 +79,7 @@ fn what_cannot_be_recorded_is_told_and_the_device_goes_on() {
         "to_vec: a copy by the host within recorded work, needs work of the device alone"
     );
     let error = fails(&|| x.upload(&[1f32; COUNT]));
-    assert!(error.starts_with("upload: a copy of the host"), "{error}");
+    assert!(error.starts_with("upload: a copy by the host"), "{error}");
     let error = fails(&|| device.record(|| x.fill(2.0)).map(drop));
     assert!(
         error.ends_with("needs no other recording and no trace at the same time"),

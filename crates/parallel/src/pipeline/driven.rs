@@ -142,17 +142,33 @@ fn watch(
         }
         world.abort().check()?;
         if start.elapsed() > world.timeout() {
-            let found = format!(
-                "no message for {:.1} s on rank {}",
-                start.elapsed().as_secs_f64(),
-                world.rank()
-            );
-            return Err(Error::invalid(
-                "message-driven schedule",
-                found,
-                "one from a neighbouring stage",
-            ));
+            return Err(late(stage, inbox, start.elapsed()));
         }
+    }
+}
+
+// The neighbours that this stage expects a message from, in the words of any other wait.
+fn late(stage: &Stage<'_>, inbox: &Inbox, waited: Duration) -> Error {
+    let context = stage.pipeline.context();
+    let is_open = |events: &Option<Vec<Event>>| {
+        let mut events = events.iter().flatten();
+        events.any(|event| !event.is_complete().unwrap_or(false))
+    };
+    let neighbours = [
+        (is_open(&inbox.activation), inbox.index.wrapping_sub(1)),
+        (is_open(&inbox.gradient), inbox.index + 1),
+    ];
+    let members = context.members(&[Axis::Pipeline]);
+    let missing = neighbours.into_iter().filter(|(open, _)| *open);
+    Error::Timeout {
+        group: "axis pipeline".into(),
+        rank: context.world().rank(),
+        operation: "receive of the message-driven schedule".into(),
+        sequence: (inbox.num_activations + inbox.num_gradients) as u64,
+        missing: missing
+            .filter_map(|(_, stage)| members.get(stage).copied())
+            .collect(),
+        waited,
     }
 }
 

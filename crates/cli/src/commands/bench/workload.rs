@@ -20,9 +20,9 @@ use train::{
 /// Sizes of the benchmark's model and batch.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Sizes {
-    /// Family of the model
-    #[arg(long, value_name = "NAME", default_value = "gpt2")]
-    family: String,
+    /// Family of the model; defaults to the first that the program has
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
     /// Number of transformer blocks; defaults to that of --weights, or 4
     #[arg(long, value_name = "N")]
     layers: Option<usize>,
@@ -200,10 +200,11 @@ impl Sizes {
         let sizes = sizes
             .into_iter()
             .filter_map(|(key, found)| Some((key, size(found?))));
-        let family = ("family", toml::Value::String(self.family.clone()));
+        let family = self.family.clone();
+        let family = family.map(|name| ("family", toml::Value::String(name)));
         let tied =
             (self.tied || self.untied).then_some(("tied_head", toml::Value::Boolean(self.tied)));
-        let all = sizes.chain([family]).chain(tied);
+        let all = sizes.chain(family).chain(tied);
         all.map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
