@@ -38,7 +38,7 @@ expect 2 'found 2 ranks and no dropout, needs 1 rank and no dropout' \
 expect 1 'found cpu:0, which records no work' "$fascicle" train "${small[@]}" --set training.graph=true --vendor cpu --out graph
 
 "$fascicle" train "${small[@]}" --out run 2>/dev/null >/dev/null
-expect 2 'already holds a run' "$fascicle" train "${small[@]}" --out run
+expect 2 'holds a run already' "$fascicle" train "${small[@]}" --out run
 cp -r run flipped
 shard=$(ls flipped/checkpoints/step-*/shard-*.safetensors | head -n 1)
 python3 - "$shard" <<'P'
