@@ -1,10 +1,10 @@
 //! The work of a step on each axis, for `train --explain`.
 //!
-//! `seen` holds what a rank counts and measures. `place` computes where an axis lies on the nodes and how
+//! `seen` holds what a rank counts and measures. `span` computes where an axis lies on the nodes and how
 //! long its traffic should take there.
 
-mod place;
 mod seen;
+mod span;
 
 pub(crate) use seen::Seen;
 
@@ -12,8 +12,8 @@ use crate::{failure::Outcome, timeline::Timeline};
 use grid::Axis;
 use hal::error::Bytes;
 use parallel::report::Report;
-use place::{AxisSpan, Expected};
 use serde::Serialize;
+use span::{AxisSpan, Expected};
 use std::fmt::Write;
 use train::{Config, placement::Volume};
 

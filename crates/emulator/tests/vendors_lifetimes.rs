@@ -193,9 +193,9 @@ fn of_two(open: Open, rank: usize, ids: &[GroupId; 2]) -> Result<Vec<f64>> {
     } else {
         (second?, first?)
     };
-    let [receipts, sends] =
-        ["receipts", "sends"].map(|name| device.create_stream(StreamKind::Communication, name));
-    let (receipts, sends) = (receipts?, sends?);
+    let [receives, sends] =
+        ["receives", "sends"].map(|name| device.create_stream(StreamKind::Communication, name));
+    let (receives, sends) = (receives?, sends?);
     let sum_columns = |columns: usize| {
         let out = Tensor::zeros(&device, DType::F32, &[columns])?;
         ops::column_sum_into(
@@ -206,7 +206,7 @@ fn of_two(open: Open, rank: usize, ids: &[GroupId; 2]) -> Result<Vec<f64>> {
     };
     let received = Tensor::zeros(&device, DType::F32, &[16])?;
     sum_columns(16)?;
-    from_peer.recv(&receipts, &received, 1 - rank)?;
+    from_peer.recv(&receives, &received, 1 - rank)?;
     let sums = sum_columns(400_000)?;
     to_peer.send(&sends, &sums.rows(0, 16)?, 1 - rank)?;
     received.to_f64()

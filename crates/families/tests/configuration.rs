@@ -130,19 +130,19 @@ fn choices_about_the_device_are_recorded_and_checked() {
 
 #[test]
 fn a_program_can_match_on_what_is_wrong() {
-    use train::{Error, Meant, config::Place};
-    let line = |line| Place {
+    use train::{Error, Meant, config::ConfigLocation};
+    let line = |line| ConfigLocation {
         file: None,
         line: Some(line),
     };
     match parse("[training]\nstpes = 1\n").unwrap_err() {
         Error::UnknownKey {
-            place,
+            location,
             found,
             meant,
             known,
         } => {
-            assert_eq!((place, &found[..]), (line(2), "stpes"));
+            assert_eq!((location, &found[..]), (line(2), "stpes"));
             assert_eq!(meant, Some(Meant::Near("steps".into())));
             assert!(known.contains(&"learning_rate".into()));
         }
@@ -161,7 +161,7 @@ fn a_program_can_match_on_what_is_wrong() {
         matches!(family, Error::UnknownFamily { found, known } if found == "mamba" && known.len() == 2)
     );
     let word = parse("[training]\nsteps = \"many\"\n").unwrap_err();
-    assert!(matches!(word, Error::Syntax { place, .. } if place == line(2)));
+    assert!(matches!(word, Error::Syntax { location, .. } if location == line(2)));
     let mut config = parse("[model]\nvocabulary = 256\n").unwrap();
     config.training.beta1 = 1.5;
     let refused = config.check().unwrap_err();

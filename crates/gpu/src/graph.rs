@@ -1,5 +1,4 @@
-//! Work that is recorded once and queued many times. It serves steps with so many small launches that the host falls
-//! behind.
+//! Recorded work: recorded once, queued many times. It is for steps whose small launches outpace the host.
 
 use crate::{
     context::Context,

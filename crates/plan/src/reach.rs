@@ -71,7 +71,7 @@ pub(crate) fn out_of_reach(request: &Request) -> String {
         Some(count) if count == request.devices => {
             format!("{told} with that grid; another grid of the same size fits")
         }
-        Some(count) => format!("{told}; the smallest sufficient number is {count}"),
+        Some(count) => format!("{told}; it needs at least {count}"),
         None => format!(
             "{told}, nor all {} devices of the machine",
             machine.nodes * machine.devices_per_node
@@ -144,10 +144,7 @@ mod tests {
             ..request.clone()
         };
         let told = out_of_reach(&fixed);
-        assert!(
-            told.contains("; the smallest sufficient number is "),
-            "{told}"
-        );
+        assert!(told.contains("; it needs at least "), "{told}");
         assert_eq!(told, out_of_reach(&request));
         let lopsided = Request {
             devices: 512,

@@ -130,7 +130,7 @@ fn all(results: Vec<Result<f64>>) -> Vec<f64> {
 }
 
 #[test]
-fn a_receipt_ends_after_its_message_was_sent_however_late_the_sender_is() {
+fn a_receive_ends_after_its_message_was_sent_however_late_the_sender_is() {
     let times = all(patient(2, |rank, index| {
         if index == 0 {
             thread::sleep(Duration::from_millis(30));
@@ -149,7 +149,7 @@ fn a_receipt_ends_after_its_message_was_sent_however_late_the_sender_is() {
 }
 
 #[test]
-fn receipts_may_be_queued_before_the_sends_that_they_wait_for() {
+fn receives_may_be_queued_before_the_sends_that_they_wait_for() {
     // Both queue the receive first, as stages do one pass ahead; neither may block the other.
     let times = all(patient(2, |rank, index| {
         for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! Work that is recorded once and queued many times.
+//! Recorded work: recorded once, queued many times.
 //!
 //! A step of many small kernels can keep the host busier than the device. Recorded, it is queued in one call. A
 //! recording reads and writes at the addresses it used when it was recorded, so it holds all of that memory:

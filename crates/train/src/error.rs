@@ -1,6 +1,6 @@
 //! Errors that end a run.
 
-use crate::config::Place;
+use crate::config::ConfigLocation;
 use bootstrap::{Failure, FailureKind};
 use parallel::pipeline::schedule::ScheduleError;
 use std::path::PathBuf;
@@ -27,10 +27,10 @@ pub enum Error {
         needed: String,
     },
     /// A configuration has a key that does not exist there.
-    #[error("{place}{}", unknown_key(found, meant, known))]
+    #[error("{location}{}", unknown_key(found, meant, known))]
     UnknownKey {
         /// Where it stands.
-        place: Place,
+        location: ConfigLocation,
         /// The key.
         found: String,
         /// The key that was probably meant.
@@ -47,10 +47,10 @@ pub enum Error {
         known: Vec<String>,
     },
     /// A text is no configuration: it is not TOML, or a value has another type than its key.
-    #[error("{place}{reason}")]
+    #[error("{location}{reason}")]
     Syntax {
         /// Where the mistake is.
-        place: Place,
+        location: ConfigLocation,
         /// What the reader of the text reports.
         reason: String,
     },
@@ -220,8 +220,8 @@ impl Error {
 
     /// The same, with the file in which a mistake of a configuration stands.
     pub(crate) fn in_file(mut self, file: PathBuf) -> Error {
-        if let Error::UnknownKey { place, .. } | Error::Syntax { place, .. } = &mut self {
-            place.file = Some(file);
+        if let Error::UnknownKey { location, .. } | Error::Syntax { location, .. } = &mut self {
+            location.file = Some(file);
         }
         self
     }

@@ -329,7 +329,7 @@ impl train::Family for GptFamily {
     }
 }
 
-impl train::config::Values for GptFamily {
+impl train::config::KeyType for GptFamily {
     fn values() -> String {
         "`gpt2` or `llama`".to_owned()
     }

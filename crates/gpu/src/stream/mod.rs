@@ -88,7 +88,7 @@ impl GpuStream {
         }))
     }
 
-    /// As [`submit`](GpuStream::submit), for work that must be told if it will never run.
+    /// As [`submit`](GpuStream::submit), for work that must learn that it will never run.
     pub(crate) fn submit_or_refuse(
         &self,
         work: impl FnOnce(&Core, Result<()>) -> Result<()> + Send + 'static,

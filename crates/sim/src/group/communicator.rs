@@ -111,7 +111,7 @@ impl SimCommunicator {
         lane: usize,
         calls: &[Collective],
     ) -> Result<()> {
-        let is_receipt = |call: &&Collective| matches!(call, Collective::Recv { from, .. } if hub.is_live(*from));
+        let is_receive = |call: &&Collective| matches!(call, Collective::Recv { from, .. } if hub.is_live(*from));
         let is_alone = |call: &&Collective| match call {
             Collective::Send { .. } => true,
             Collective::Recv { from, .. } => !hub.is_live(*from),
@@ -120,8 +120,8 @@ impl SimCommunicator {
         let of = |kind: &dyn Fn(&&Collective) -> bool| {
             calls.iter().filter(kind).cloned().collect::<Vec<_>>()
         };
-        let (alone, receives) = (of(&is_alone), of(&is_receipt));
-        let together = of(&|call| !is_alone(call) && !is_receipt(call));
+        let (alone, receives) = (of(&is_alone), of(&is_receive));
+        let together = of(&|call| !is_alone(call) && !is_receive(call));
         if !alone.is_empty() {
             self.send(hub, state, lane, &alone)?;
         }

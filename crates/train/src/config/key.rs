@@ -31,7 +31,7 @@ pub struct Key {
 impl Key {
     // The default is read from a section that serde has written.
     #[doc(hidden)]
-    pub fn of<T: Values>(name: &'static str, meaning: &str, defaults: &impl Serialize) -> Key {
+    pub fn of<T: KeyType>(name: &'static str, meaning: &str, defaults: &impl Serialize) -> Key {
         let defaults = toml::Table::try_from(defaults).unwrap_or_default();
         Key {
             name,
@@ -49,12 +49,12 @@ pub trait Section: Default + Serialize {
 }
 
 /// A type that a key can hold.
-pub trait Values {
+pub trait KeyType {
     /// The values that it takes, in words and in Markdown.
     fn values() -> String;
 }
 
-impl<T: Values> Values for Option<T> {
+impl<T: KeyType> KeyType for Option<T> {
     fn values() -> String {
         T::values()
     }
@@ -63,7 +63,7 @@ impl<T: Values> Values for Option<T> {
 /// Says for each type the values that it takes.
 macro_rules! values {
     ($($values:ty => $words:literal,)*) => {
-        $(impl Values for $values {
+        $(impl KeyType for $values {
             fn values() -> String {
                 $words.to_owned()
             }
@@ -98,7 +98,7 @@ values! {
 /// Defines the structure of a section, and implements [`Section`] for it.
 ///
 /// The structure derives `Serialize` and implements `Default`; each field has a doc comment, which becomes the meaning of
-/// the key, and a type that implements [`Values`].
+/// the key, and a type that implements [`KeyType`].
 ///
 /// ```
 /// use fascicle_train::{config::Section, section};
@@ -162,7 +162,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     // Each word in back quotes that is a whole value is one that the parser takes; capitals stand for a value.
-    fn read<T: Values + DeserializeOwned>() {
+    fn read<T: KeyType + DeserializeOwned>() {
         #[derive(serde::Deserialize)]
         struct Document<T> {
             #[allow(dead_code, reason = "only whether it can be read counts")]
@@ -189,7 +189,7 @@ mod tests {
     }
 
     // Types of the seam, which know no serde.
-    fn read_word<T: Values + std::str::FromStr>() {
+    fn read_word<T: KeyType + std::str::FromStr>() {
         for word in T::values().split('`').skip(1).step_by(2) {
             assert!(word.parse::<T>().is_ok(), "{word}");
         }

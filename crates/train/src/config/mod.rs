@@ -2,19 +2,19 @@
 
 mod device;
 mod key;
+mod location;
 mod order;
 mod overlap;
 mod parse;
-mod place;
 mod sections;
 pub mod suggest;
 
 pub use device::DeviceConfig;
-pub use key::{Key, Section, Values};
+pub use key::{Key, KeyType, Section};
+pub use location::ConfigLocation;
 pub use order::OrderChoice;
 pub use overlap::{OverlapNames, overlap_from_names};
 pub(crate) use parse::refusal;
-pub use place::Place;
 pub use sections::{DataConfig, OptimiserKind, ParallelConfig, Precision, TrainingConfig};
 
 use crate::{Error, Families, ModelConfig, Result, Trainer, placement, trainer::Options};

@@ -1,7 +1,8 @@
 //! TOML to a configuration, with a hint for a misspelt key.
 
 use super::{
-    Config, DataConfig, DeviceConfig, ParallelConfig, Place, TrainingConfig, suggest::nearest,
+    Config, ConfigLocation, DataConfig, DeviceConfig, ParallelConfig, TrainingConfig,
+    suggest::nearest,
 };
 use crate::{Error, Families, Meant, Result};
 use serde::{Deserialize, de::IgnoredAny};
@@ -70,7 +71,7 @@ fn without_nulls(value: Value) -> Value {
 pub(crate) fn refusal(text: &str, error: &toml::de::Error) -> Error {
     let line = |start: usize| text[..start.min(text.len())].matches('\n').count() + 1;
     let line = error.span().map(|span| line(span.start));
-    let place = Place { file: None, line };
+    let location = ConfigLocation { file: None, line };
     let message = error.message().trim();
     // serde names the key that it does not know and those that it does, all in back quotes.
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -79,7 +80,7 @@ pub(crate) fn refusal(text: &str, error: &toml::de::Error) -> Error {
         .filter(|_| message.starts_with("unknown field"))
     else {
         let reason = hinted(message, &quoted);
-        return Error::Syntax { place, reason };
+        return Error::Syntax { location, reason };
     };
     let moved = MOVED.iter().find(|(key, _)| key == found);
     let meant = match moved {
@@ -87,7 +88,7 @@ pub(crate) fn refusal(text: &str, error: &toml::de::Error) -> Error {
         None => nearest(found, known).map(|near| Meant::Near(near.to_owned())),
     };
     Error::UnknownKey {
-        place,
+        location,
         found: (*found).to_owned(),
         meant,
         known: known.iter().map(|key| (*key).to_owned()).collect(),

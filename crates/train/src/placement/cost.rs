@@ -1,4 +1,4 @@
-//! Seconds that the traffic of a step takes on a machine, axis by axis.
+//! The time of a step's traffic on a machine, per axis, in seconds.
 
 use grid::{
     Axis, Grid, Mapping,

@@ -1,6 +1,6 @@
 //! Forward and backward of a step, recorded once and queued in one call.
 //!
-//! This helps a model so small that the device waits for the host. All values that a step takes by value are
+//! Recording helps a model that is so small that the device waits for the host. All values that a step takes by value are
 //! the same in every step: there is no dropout, and the loss scale is read from memory. The update is queued as
 //! usual, because its learning rate changes.
 

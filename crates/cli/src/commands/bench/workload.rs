@@ -29,7 +29,7 @@ pub(super) struct Sizes {
     /// Width of the residual stream; defaults to that of --weights, or 512
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
-    /// Number of attention heads, which no file of weights tells; defaults to 8
+    /// Number of attention heads, which weights do not determine; defaults to 8
     #[arg(long, value_name = "N")]
     heads: Option<usize>,
     /// Heads of keys and values; defaults to those of --weights, or the number of heads

@@ -22,7 +22,7 @@ impl Run {
         Run { member, calls }
     }
 
-    /// Tells the other ranks that this rank's stream had failed before, and returns the error.
+    /// Reports to the other ranks that this rank's stream has already failed, and returns the error.
     pub(super) fn refuse(&self, error: Error) -> Error {
         let Member { group, join, .. } = &*self.member;
         let reason = format!("its stream had failed before: {error}");

@@ -1,8 +1,8 @@
 //! GEMMs that end with a bias and GELU, run by cuBLASLt and hipBLASLt.
 //!
-//! Which of them the library takes is asked before anything is queued ([`FusedMatmuls::takes`]); what it does not take
-//! is done by kernels after the product. [`shape`] is what decides, [`plan`] what the library is told, [`object`] what
-//! it gives out.
+//! [`FusedMatmuls::takes`] asks the library, before anything is queued, whether it supports an epilogue; kernels after the
+//! GEMM compute those that it does not. [`shape`] holds what the answer depends on, [`plan`] describes a GEMM to the
+//! library, and [`object`] owns the library's objects.
 
 mod object;
 mod plan;

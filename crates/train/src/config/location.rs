@@ -1,17 +1,17 @@
-//! Where in a configuration a mistake stands.
+//! The position of a mistake in a configuration.
 
 use std::{fmt, path::PathBuf};
 
-/// Where in a configuration a mistake stands, as far as it is known. Displayed as `run.toml: line 3: `.
+/// The position of a mistake in a configuration, as far as it is known. Displayed as `run.toml: line 3: `.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ConfigLocation {
     /// The file, unless the text came from elsewhere.
     pub file: Option<PathBuf>,
     /// The line, counted from 1.
     pub line: Option<usize>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ConfigLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
             write!(f, "{}: ", file.display())?;
