@@ -1,23 +1,59 @@
 //! `docs/environment.md` is made from the table through which every variable is read.
 
-use crate::pages::{read, root};
-use fascicle::hal::environment;
+use crate::pages::{RENEW, check_generated, root, table};
+use fascicle::hal::environment::{self, Variable};
 use std::{fs, path::Path};
 
-const PAGE: &str = "docs/environment.md";
+/// The table as a page.
+fn page() -> String {
+    let mut page = format!(
+        "\
+# Environment variables
 
-#[test]
-fn the_table_of_variables_is_that_of_the_code() {
-    assert!(
-        read(PAGE) == environment::page(),
-        "{PAGE} is stale; renew it with: cargo test --test book -- --ignored renew_the_environment"
+This page lists every variable that the library, the program and their build scripts read. `fascicle doctor --environment`
+prints the same table with the current values. The page is generated from the code. To renew it, run `{RENEW}`; a test
+fails while it is stale.
+
+Choices that change the numbers of a run are not variables but keys of its configuration, which the run records. Scripts in
+`ci/` list their own variables in their first lines.
+"
     );
+    for section in environment::table::ALL {
+        let rows = section.variables.iter().map(|variable| {
+            let name = format!("`{}`", variable.name);
+            let Variable {
+                reader,
+                values,
+                default,
+                meaning,
+                ..
+            } = *variable;
+            vec![
+                name,
+                reader.into(),
+                values.into(),
+                default.into(),
+                meaning.into(),
+            ]
+        });
+        let head = ["variable", "read by", "values", "default", "meaning"];
+        let (title, about) = (section.title, section.about);
+        page += &format!(
+            "
+## {title}
+
+{about}
+
+{}",
+            table(&head, rows)
+        );
+    }
+    page
 }
 
 #[test]
-#[ignore = "writes docs/environment.md"]
-fn renew_the_environment() {
-    fs::write(root(PAGE), environment::page()).unwrap();
+fn the_table_of_variables_is_that_of_the_code() {
+    check_generated("docs/environment.md", &page());
 }
 
 /// The lines of a source file before its tests.

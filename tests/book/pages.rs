@@ -11,6 +11,43 @@ pub fn read(path: &str) -> String {
     fs::read_to_string(root(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// The command that renews the generated parts of pages.
+pub const RENEW: &str = "RENEW_DOCS=1 cargo test --test book";
+
+/// Compares a page with the `expected` one, which it becomes if `RENEW_DOCS` is set.
+pub fn check_generated(path: &str, expected: &str) {
+    if std::env::var_os("RENEW_DOCS").is_some() {
+        fs::write(root(path), expected).unwrap();
+    }
+    assert!(
+        read(path) == expected,
+        "{path} is stale; renew it with: {RENEW}"
+    );
+}
+
+/// A table in Markdown.
+pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let row = |cells: &[String]| {
+        format!(
+            "| {} |
+",
+            cells.join(" | ")
+        )
+    };
+    let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
+    let line = format!(
+        "|{}
+",
+        "---|".repeat(head.len())
+    );
+    row(&head)
+        + &line
+        + &rows
+            .into_iter()
+            .map(|cells| row(&cells))
+            .collect::<String>()
+}
+
 /// The pages in `docs/`, as paths from the root, without the table of contents.
 pub fn pages() -> Vec<String> {
     let names = fs::read_dir(root("docs")).unwrap();

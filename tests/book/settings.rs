@@ -1,14 +1,12 @@
 //! `docs/settings.md` is generated from the structs that the parser fills.
 
-use crate::pages::{read, root};
+use crate::pages::{RENEW, check_generated, read, table};
 use fascicle::{
     registry,
     train::{Config, config::Key},
 };
-use std::fmt::Write;
 
 const PAGE: &str = "docs/settings.md";
-const RENEW: &str = "cargo test --test book -- --ignored renew_the_settings";
 const BEGIN: &str = "<!-- The tables below are made from the code";
 
 /// The generated part of the page: everything from `BEGIN` on.
@@ -44,32 +42,27 @@ fn models() -> Vec<(Vec<String>, Vec<Key>)> {
 }
 
 fn write(page: &mut String, title: &str, keys: &[Key]) {
-    let head = "| key | values | default | meaning |\n|---|---|---|---|";
-    writeln!(page, "\n## {title}\n\n{head}").unwrap();
-    for key in keys {
+    let rows = keys.iter().map(|key| {
         let default = key.default.as_ref();
         let default = default.map_or("absent".to_owned(), |value| format!("`{value}`"));
-        let (name, values, meaning) = (key.name, &key.values, &key.meaning);
-        writeln!(page, "| `{name}` | {values} | {default} | {meaning} |").unwrap();
-    }
+        let (values, meaning) = (key.values.to_string(), key.meaning.to_string());
+        vec![format!("`{}`", key.name), values, default, meaning]
+    });
+    let head = ["key", "values", "default", "meaning"];
+    *page += &format!(
+        "
+## {title}
+
+{}",
+        table(&head, rows)
+    );
 }
 
 #[test]
 fn the_table_of_settings_is_that_of_the_code() {
     let page = read(PAGE);
     let begin = page.find(BEGIN).expect("a line that says where it begins");
-    assert!(
-        page[begin..] == tables(),
-        "{PAGE} is stale; renew it with: {RENEW}"
-    );
-}
-
-#[test]
-#[ignore = "writes docs/settings.md"]
-fn renew_the_settings() {
-    let page = read(PAGE);
-    let begin = page.find(BEGIN).unwrap_or(page.len());
-    std::fs::write(root(PAGE), page[..begin].to_owned() + &tables()).unwrap();
+    check_generated(PAGE, &(page[..begin].to_owned() + &tables()));
 }
 
 #[test]

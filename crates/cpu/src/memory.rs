@@ -2,8 +2,7 @@
 //! of a killed process.
 
 use crate::machine;
-use hal::lock;
-use hal::{DeviceId, Error, Memory, RawBuffer, Result};
+use hal::{DeviceId, Error, Memory, RawBuffer, Result, lock};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

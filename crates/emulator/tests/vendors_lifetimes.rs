@@ -41,7 +41,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn options(ordinal: usize, collectives: CollectiveBackend) -> Options {
     Options {
         ordinal,
-        collectives,
+        settings: hal::DeviceSettings {
+            collectives,
+            ..hal::DeviceSettings::default()
+        },
         ..Options::default()
     }
 }

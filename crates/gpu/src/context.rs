@@ -4,8 +4,7 @@ use crate::{
     table::{Fault, Handle, Outcome, Properties, Runtime, Tables},
     wait::Watch,
 };
-use hal::lock;
-use hal::{DeviceId, Error, Result};
+use hal::{DeviceId, Error, Result, lock};
 use std::{
     ffi::c_int,
     fmt,

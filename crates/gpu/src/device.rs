@@ -9,11 +9,10 @@ use crate::{
     stream::GpuStream,
     table::{Properties, Tables},
 };
-use hal::lock;
 use hal::{
     Blas, Capabilities, CollectiveBackend, Communicator, DType, Device, DeviceId,
     EpiloguePlacement, Error, GroupId, Join, Kernels, Memory, RawBuffer, Result, Stream,
-    StreamKind,
+    StreamKind, lock,
 };
 use std::sync::{Arc, Mutex};
 
@@ -44,7 +43,7 @@ pub fn open(
         )
     })?;
     let clock = Arc::new(Clock::new(&context)?);
-    let capabilities = capabilities(&context, ordinal, options.collectives)?;
+    let capabilities = capabilities(&context, ordinal, options.settings.collectives)?;
     Ok(Arc::new(Gpu {
         capabilities,
         clock,
@@ -56,7 +55,7 @@ pub fn open(
 
 // Staged ranks may outnumber the devices. Other ranks have a device each, unless ordinals wrap around.
 fn placed(id: DeviceId, options: &Options, count: usize, visible: &str) -> Result<usize> {
-    let wraps = options.wraps || options.collectives == CollectiveBackend::Staged;
+    let wraps = options.wraps || options.settings.collectives == CollectiveBackend::Staged;
     match options.ordinal {
         ordinal if ordinal < count => Ok(ordinal),
         ordinal if wraps && count > 0 => Ok(ordinal % count),
@@ -158,7 +157,7 @@ unsafe impl Device for Gpu {
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
         self.context.check()?;
         let queued = kind == StreamKind::Communication
-            && self.options.collectives == CollectiveBackend::Staged;
+            && self.options.settings.collectives == CollectiveBackend::Staged;
         Ok(Arc::new(GpuStream::new(
             &self.context,
             &self.clock,
@@ -168,13 +167,13 @@ unsafe impl Device for Gpu {
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {
-        let tuning = self.options.matmul_choices.as_deref().map(|path| {
+        let tuning = self.options.settings.matmul_choices.as_deref().map(|path| {
             Ok(Tuning {
                 choices: Choices::open(path)?,
                 module: self.load_kernels()?.module().clone(),
             })
         });
-        let fuses = self.options.epilogues == EpiloguePlacement::Fused;
+        let fuses = self.options.settings.epilogues == EpiloguePlacement::Fused;
         Ok(Arc::new(GpuBlas::new(
             &self.context,
             tuning.transpose()?,
@@ -187,12 +186,12 @@ unsafe impl Device for Gpu {
     }
 
     fn create_group(&self) -> Result<GroupId> {
-        collectives::create_group(&self.context, self.options.collectives)
+        collectives::create_group(&self.context, self.options.settings.collectives)
     }
 
     fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
         self.context.check()?;
-        match self.options.collectives {
+        match self.options.settings.collectives {
             CollectiveBackend::Library => collectives::join_library(&self.context, join),
             CollectiveBackend::Staged => {
                 collectives::join_staged(&self.context, self.load_kernels()?.module(), join)
@@ -204,7 +203,7 @@ unsafe impl Device for Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::VendorId;
+    use hal::{DeviceSettings, VendorId};
 
     fn place(ordinal: usize, collectives: CollectiveBackend, count: usize) -> Result<usize> {
         let id = DeviceId {
@@ -215,7 +214,10 @@ mod tests {
             id,
             &Options {
                 ordinal,
-                collectives,
+                settings: DeviceSettings {
+                    collectives,
+                    ..DeviceSettings::default()
+                },
                 ..Options::default()
             },
             count,

@@ -1,8 +1,7 @@
 //! Points in streams, and the clock that dates them.
 
 use crate::{context::Context, stream::OwnedStream, table::Handle, wait};
-use hal::lock;
-use hal::{DeviceId, Error, Event, Result};
+use hal::{DeviceId, Error, Event, Result, lock};
 use std::{
     any::Any,
     sync::{Arc, Condvar, Mutex, Weak},

@@ -1,22 +1,16 @@
 //! The options of a device.
 
-use hal::{CollectiveBackend, EpiloguePlacement, OpenOptions, environment::table::SHARED_DEVICE};
-use std::path::PathBuf;
+use hal::{DeviceSettings, OpenOptions, environment::table::SHARED_DEVICE};
 
 /// The options of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The device's number among those that the process sees.
     pub ordinal: usize,
-    /// The backend that runs the collectives.
-    pub collectives: CollectiveBackend,
     /// Whether ordinals beyond the last device wrap around to the first; those of staged ranks always do.
     pub wraps: bool,
-    /// The file of the fastest GEMM variants. If it does not exist yet, the first step times them and rank 0 writes it.
-    /// Without a file, every GEMM runs as the library chooses.
-    pub matmul_choices: Option<PathBuf>,
-    /// Where to compute a bias and GELU.
-    pub epilogues: EpiloguePlacement,
+    /// What the run's configuration chooses.
+    pub settings: DeviceSettings,
 }
 
 impl Options {
@@ -31,10 +25,8 @@ impl Options {
         let is_shared = SHARED_DEVICE.read().as_deref() == Some("1");
         Options {
             ordinal: options.ordinal,
-            collectives: options.settings.collectives,
             wraps: are_processes || is_shared,
-            matmul_choices: options.settings.matmul_choices,
-            epilogues: options.settings.epilogues,
+            settings: options.settings,
         }
     }
 }

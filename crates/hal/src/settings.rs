@@ -15,97 +15,71 @@ pub struct DeviceSettings {
     pub matmul_choices: Option<PathBuf>,
 }
 
-/// The backend that runs the collectives. Written as `library` or `staged`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CollectiveBackend {
-    /// The vendor's own: NCCL or RCCL.
-    #[default]
-    Library,
-    /// Device copies and kernels between ranks of this process: for several ranks on one device, which the libraries
-    /// refuse, and for machines without them. Slow, and never chosen silently.
-    Staged,
-}
-
-/// Where a bias, and GELU behind it, are computed. Written as `fused` or `separate`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum EpiloguePlacement {
-    /// In the matmul where the vendor's library takes them, and by kernels elsewhere.
-    #[default]
-    Fused,
-    /// Always by kernels.
-    Separate,
-}
-
-impl CollectiveBackend {
-    /// Every backend.
-    pub const ALL: [CollectiveBackend; 2] = [CollectiveBackend::Library, CollectiveBackend::Staged];
-
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            CollectiveBackend::Library => "library",
-            CollectiveBackend::Staged => "staged",
+// An enum of which each variant is written as one word.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident, $setting:literal: $needed:literal {
+        $($(#[$of_variant:meta])* $variant:ident = $word:literal,)*
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$of_variant])* $variant,)*
         }
-    }
-}
 
-impl EpiloguePlacement {
-    /// Both placements.
-    pub const ALL: [EpiloguePlacement; 2] = [EpiloguePlacement::Fused, EpiloguePlacement::Separate];
+        impl $name {
+            /// Every choice.
+            pub const ALL: [$name; [$($word),*].len()] = [$($name::$variant),*];
 
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            EpiloguePlacement::Fused => "fused",
-            EpiloguePlacement::Separate => "separate",
+            /// The word for it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)*
+                }
+            }
         }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            /// Reads its word.
+            ///
+            /// # Errors
+            /// [`Error::Invalid`] for another word.
+            fn from_str(text: &str) -> Result<Self> {
+                let mut all = $name::ALL.into_iter();
+                all.find(|choice| choice.name() == text)
+                    .ok_or_else(|| Error::invalid($setting, format!("found `{text}`"), $needed))
+            }
+        }
+    };
+}
+
+words! {
+    /// The backend that runs the collectives. Written as `library` or `staged`.
+    CollectiveBackend, "collectives": "library or staged" {
+        /// The vendor's own: NCCL or RCCL.
+        #[default]
+        Library = "library",
+        /// Device copies and kernels between ranks of this process: for several ranks on one device, which the libraries
+        /// refuse, and for machines without them. Slow, and never chosen silently.
+        Staged = "staged",
     }
 }
 
-impl fmt::Display for CollectiveBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl fmt::Display for EpiloguePlacement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for CollectiveBackend {
-    type Err = Error;
-
-    /// Reads `library` or `staged`.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for another word.
-    fn from_str(text: &str) -> Result<Self> {
-        let mut all = CollectiveBackend::ALL.into_iter();
-        all.find(|backend| backend.name() == text).ok_or_else(|| {
-            Error::invalid(
-                "collectives",
-                format!("found `{text}`"),
-                "library or staged",
-            )
-        })
-    }
-}
-
-impl FromStr for EpiloguePlacement {
-    type Err = Error;
-
-    /// Reads `fused` or `separate`.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for another word.
-    fn from_str(text: &str) -> Result<Self> {
-        let mut all = EpiloguePlacement::ALL.into_iter();
-        all.find(|placement| placement.name() == text)
-            .ok_or_else(|| {
-                Error::invalid("epilogues", format!("found `{text}`"), "fused or separate")
-            })
+words! {
+    /// Where a bias, and GELU behind it, are computed. Written as `fused` or `separate`.
+    EpiloguePlacement, "epilogues": "fused or separate" {
+        /// In the matmul where the vendor's library takes them, and by kernels elsewhere.
+        #[default]
+        Fused = "fused",
+        /// Always by kernels.
+        Separate = "separate",
     }
 }
 

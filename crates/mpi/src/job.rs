@@ -11,9 +11,9 @@ use crate::raw::{self, Comm, Fault};
 use crate::wait::Wait;
 use bootstrap::progress::Progress;
 use bootstrap::world::RankLocation;
-use hal::lock;
 use hal::{
     AbortSignal, DeviceId, Error, Exchange, Result, VendorId, environment::table::LONGEST_MESSAGE,
+    lock,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -4,8 +4,7 @@ use super::channel::Channel;
 use super::exchange::LocalExchange;
 use super::stand_ins::StandIns;
 use crate::world::Rendezvous;
-use hal::lock;
-use hal::{AbortSignal, Exchange, Result};
+use hal::{AbortSignal, Exchange, Result, lock};
 use std::{
     collections::HashMap,
     sync::{

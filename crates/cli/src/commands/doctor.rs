@@ -48,7 +48,7 @@ impl Doctor {
         processes: Option<&'static dyn Processes>,
     ) -> Outcome {
         if self.environment {
-            return output::result(&environment::present());
+            return output::result(&variables());
         }
         if let Some(processes) = processes.filter(|_| bootstrap::detect().processes.is_some()) {
             launcher::join(processes)?;
@@ -161,6 +161,23 @@ fn known(drivers: &[Driver]) -> Vec<VendorId> {
     known
 }
 
+// The table of environment variables with their current values.
+fn variables() -> String {
+    let mut text = String::new();
+    for section in environment::table::ALL {
+        let _ = writeln!(text, "{}", section.title);
+        for variable in section.variables {
+            let value = match variable.read_os() {
+                Some(value) => format!("= {}", value.to_string_lossy()),
+                None => format!("not set; default: {}", variable.default),
+            };
+            let _ = writeln!(text, "  {:<29}{value}", variable.name);
+            let _ = writeln!(text, "  {:<29}{}", "", variable.meaning);
+        }
+    }
+    text.replace('`', "").trim_end().to_owned()
+}
+
 fn probe(drivers: &[Driver], vendor: VendorId) -> VendorFindings {
     let probe = drivers
         .iter()
@@ -194,5 +211,12 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} not in\n{text}");
         }
+    }
+
+    #[test]
+    fn variables_are_listed_with_their_values() {
+        let text = variables();
+        assert!(text.contains("FASCICLE_HIPCC               not set; default: $ROCM_PATH/bin"));
+        assert!(text.contains("PATH                         = "), "{text}");
     }
 }

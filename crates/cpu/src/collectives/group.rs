@@ -6,8 +6,7 @@
 
 use super::round::{Progress, Round};
 use crate::wait::Signal;
-use hal::lock;
-use hal::{Collective, Error, Result};
+use hal::{Collective, Error, Result, lock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

@@ -3,8 +3,7 @@
 use super::communicator::HostCommunicator;
 use super::group::{Counters, Group, Key, Ticket};
 use super::member::{Member, Run};
-use hal::lock;
-use hal::{Collective, Communicator, Error, GroupId, Join, Result};
+use hal::{Collective, Communicator, Error, GroupId, Join, Result, lock};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -31,6 +31,19 @@ pub(crate) fn split(pool: &Pool, len: usize, grain: usize, work: impl Fn(Range<u
     });
 }
 
+/// Runs `body(start, len)` on `0..len` in blocks, divided among the threads. As for [`split`], all of it must be
+/// `#[inline(always)]`.
+#[inline(always)]
+pub(crate) fn split_blocks(pool: &Pool, len: usize, body: impl Fn(usize, usize) + Sync) {
+    split(
+        pool,
+        len,
+        GRAIN,
+        #[inline(always)]
+        |range| blocks(range, &body),
+    );
+}
+
 /// Runs `body(start, len)` on `range` in blocks; only the last may be shorter.
 #[inline(always)]
 pub(crate) fn blocks(range: Range<usize>, mut body: impl FnMut(usize, usize)) {
@@ -53,22 +66,15 @@ pub(crate) fn map<T: Element, const I: usize, const O: usize>(
     outputs: [Shared<T>; O],
     f: impl Fn([T::Acc; I]) -> [T::Acc; O] + Sync,
 ) {
-    split(
+    split_blocks(
         pool,
         outputs[0].len(),
-        GRAIN,
         #[inline(always)]
-        |range| {
-            blocks(
-                range,
-                #[inline(always)]
-                |start, len| {
-                    let results = zip(load(&inputs, start, len), &f);
-                    for o in 0..O {
-                        outputs[o].store(start, len, results[o]);
-                    }
-                },
-            )
+        |start, len| {
+            let results = zip(load(&inputs, start, len), &f);
+            for o in 0..O {
+                outputs[o].store(start, len, results[o]);
+            }
         },
     );
 }

@@ -1,7 +1,7 @@
 //! Fill, cast, scaled sum, and the four arithmetic operations.
 
 use super::{
-    block::{GRAIN, blocks, map, split, zip},
+    block::{GRAIN, map, split, split_blocks, zip},
     dispatch::dispatch,
     memory::{BLOCK, Shared},
 };
@@ -87,23 +87,16 @@ pub(super) unsafe fn axpby(args: &Axpby, pool: &Pool) -> Result<()> {
 
 // Separate from `scaled_sum`, because the old `y` may be anything, including NaN.
 fn scale<X: Element, Y: Element>(x: Shared<X>, y: Shared<Y>, alpha: Y::Acc, pool: &Pool) {
-    split(
+    split_blocks(
         pool,
         y.len(),
-        GRAIN,
         #[inline(always)]
-        |range| {
-            blocks(
-                range,
-                #[inline(always)]
-                |start, len| {
-                    let mut values = x.load::<Y::Acc>(start, len);
-                    for value in &mut values {
-                        *value *= alpha;
-                    }
-                    y.store(start, len, values);
-                },
-            )
+        |start, len| {
+            let mut values = x.load::<Y::Acc>(start, len);
+            for value in &mut values {
+                *value *= alpha;
+            }
+            y.store(start, len, values);
         },
     );
 }
@@ -115,25 +108,18 @@ fn scaled_sum<X: Element, Y: Element>(
     beta: Y::Acc,
     pool: &Pool,
 ) {
-    split(
+    split_blocks(
         pool,
         y.len(),
-        GRAIN,
         #[inline(always)]
-        |range| {
-            blocks(
-                range,
+        |start, len| {
+            let read = [x.load::<Y::Acc>(start, len), y.load::<Y::Acc>(start, len)];
+            let [sum] = zip(
+                read,
                 #[inline(always)]
-                |start, len| {
-                    let read = [x.load::<Y::Acc>(start, len), y.load::<Y::Acc>(start, len)];
-                    let [sum] = zip(
-                        read,
-                        #[inline(always)]
-                        |[x, y]| [alpha * x + beta * y],
-                    );
-                    y.store(start, len, sum);
-                },
-            )
+                |[x, y]| [alpha * x + beta * y],
+            );
+            y.store(start, len, sum);
         },
     );
 }
@@ -166,21 +152,14 @@ fn combine<T: Element>(
     if b.len() == out.len() {
         return map(pool, [a, b], [out], f);
     }
-    split(
+    split_blocks(
         pool,
         out.len(),
-        GRAIN,
         #[inline(always)]
-        |range| {
-            blocks(
-                range,
-                #[inline(always)]
-                |start, len| {
-                    let read = [a.load(start, len), repeated(b, start, len)];
-                    let [result] = zip(read, &f);
-                    out.store(start, len, result);
-                },
-            )
+        |start, len| {
+            let read = [a.load(start, len), repeated(b, start, len)];
+            let [result] = zip(read, &f);
+            out.store(start, len, result);
         },
     );
 }

@@ -1,7 +1,7 @@
 //! AdamW and stochastic gradient descent.
 
 use super::{
-    block::{GRAIN, blocks, split},
+    block::split_blocks,
     dispatch::{dispatch, dispatch_accumulator},
     memory::{BLOCK, Shared},
 };
@@ -121,31 +121,23 @@ fn adamw_blocks<A: Real, C: Element>(
     compute: Option<Shared<C>>,
     pool: &Pool,
 ) {
-    split(
+    split_blocks(
         pool,
         weights.len(),
-        GRAIN,
         #[inline(always)]
-        |range| {
-            blocks(
-                range,
-                #[inline(always)]
-                |start, len| {
-                    let (mut w, g) = (
-                        weights.load::<A>(start, len),
-                        gradients.load::<A>(start, len),
-                    );
-                    let (mut m, mut v) =
-                        (first.load::<A>(start, len), second.load::<A>(start, len));
-                    for i in 0..BLOCK {
-                        (w[i], m[i], v[i]) = numbers.update(w[i], g[i], m[i], v[i]);
-                    }
-                    weights.store(start, len, w);
-                    first.store(start, len, m);
-                    second.store(start, len, v);
-                    write_compute(compute, weights, start, len);
-                },
-            )
+        |start, len| {
+            let (mut w, g) = (
+                weights.load::<A>(start, len),
+                gradients.load::<A>(start, len),
+            );
+            let (mut m, mut v) = (first.load::<A>(start, len), second.load::<A>(start, len));
+            for i in 0..BLOCK {
+                (w[i], m[i], v[i]) = numbers.update(w[i], g[i], m[i], v[i]);
+            }
+            weights.store(start, len, w);
+            first.store(start, len, m);
+            second.store(start, len, v);
+            write_compute(compute, weights, start, len);
         },
     );
 }
@@ -211,37 +203,30 @@ fn sgd_blocks<A: Real, C: Element>(
     compute: Option<Shared<C>>,
     pool: &Pool,
 ) {
-    split(
+    split_blocks(
         pool,
         weights.len(),
-        GRAIN,
         #[inline(always)]
-        |range| {
-            blocks(
-                range,
-                #[inline(always)]
-                |start, len| {
-                    let (mut w, mut u) = (
-                        weights.load::<A>(start, len),
-                        gradients.load::<A>(start, len),
-                    );
-                    for i in 0..BLOCK {
-                        u[i] = factor * u[i] + decay * w[i];
-                    }
-                    if let Some(velocity) = velocity {
-                        let old = velocity.load::<A>(start, len);
-                        for i in 0..BLOCK {
-                            u[i] += momentum * old[i];
-                        }
-                        velocity.store(start, len, u);
-                    }
-                    for i in 0..BLOCK {
-                        w[i] = w[i] - rate * u[i];
-                    }
-                    weights.store(start, len, w);
-                    write_compute(compute, weights, start, len);
-                },
-            )
+        |start, len| {
+            let (mut w, mut u) = (
+                weights.load::<A>(start, len),
+                gradients.load::<A>(start, len),
+            );
+            for i in 0..BLOCK {
+                u[i] = factor * u[i] + decay * w[i];
+            }
+            if let Some(velocity) = velocity {
+                let old = velocity.load::<A>(start, len);
+                for i in 0..BLOCK {
+                    u[i] += momentum * old[i];
+                }
+                velocity.store(start, len, u);
+            }
+            for i in 0..BLOCK {
+                w[i] = w[i] - rate * u[i];
+            }
+            weights.store(start, len, w);
+            write_compute(compute, weights, start, len);
         },
     );
 }

@@ -13,8 +13,7 @@ pub(crate) use queue::cancelled;
 
 use crate::pool::Pool;
 use event::{Passed, QueueEvent};
-use hal::lock;
-use hal::{DeviceId, Error, Event, RawBuffer, Result, Stream, StreamKind};
+use hal::{DeviceId, Error, Event, RawBuffer, Result, Stream, StreamKind, lock};
 use inline::Inline;
 use queue::Queue;
 use std::any::Any;

@@ -2,8 +2,7 @@
 
 use super::event::{Marker, Passed, QueueEvent, panicked};
 use crate::wait::{POLL, Running, Signal};
-use hal::lock;
-use hal::{DeviceId, Error, Event, Result};
+use hal::{DeviceId, Error, Event, Result, lock};
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

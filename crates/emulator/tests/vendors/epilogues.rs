@@ -77,7 +77,10 @@ fn the_library_takes_what_it_can() {
             way.vendor
         );
         let separate = Options {
-            epilogues: EpiloguePlacement::Separate,
+            settings: hal::DeviceSettings {
+                epilogues: EpiloguePlacement::Separate,
+                ..hal::DeviceSettings::default()
+            },
             ..Options::default()
         };
         assert!(

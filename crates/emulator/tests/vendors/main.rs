@@ -63,10 +63,11 @@ fn options(ordinal: usize, staged: bool) -> gpu::Options {
     let wraps = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
     gpu::Options {
         ordinal,
-        collectives,
         wraps,
-        matmul_choices: None,
-        epilogues: hal::EpiloguePlacement::Fused,
+        settings: hal::DeviceSettings {
+            collectives,
+            ..hal::DeviceSettings::default()
+        },
     }
 }
 

@@ -26,7 +26,10 @@ fn file(vendor: &str) -> PathBuf {
 fn options(ordinal: usize, vendor: &str) -> Options {
     Options {
         ordinal,
-        matmul_choices: Some(file(vendor)),
+        settings: hal::DeviceSettings {
+            matmul_choices: Some(file(vendor)),
+            ..hal::DeviceSettings::default()
+        },
         ..Options::default()
     }
 }

@@ -1,8 +1,7 @@
 //! How each GEMM runs: read from a file, or timed in the first step, agreed by all ranks and written to that file.
 
 use super::{named::Named, variant::Variant};
-use hal::lock;
-use hal::{Error, Gemm, Result};
+use hal::{Error, Gemm, Result, lock};
 use std::{
     collections::BTreeMap,
     fs,

@@ -21,8 +21,7 @@ use crate::{
 };
 use choices::Choice;
 use fused::FusedMatmuls;
-use hal::lock;
-use hal::{Batch, Blas, DType, Epilogue, Error, Gemm, Result, Stream};
+use hal::{Batch, Blas, DType, Epilogue, Error, Gemm, Result, Stream, lock};
 use std::{
     collections::HashMap,
     fmt,

@@ -6,8 +6,7 @@ use crate::{
     table::{Address, Handle},
     wait,
 };
-use hal::Result;
-use hal::lock;
+use hal::{Result, lock};
 use std::sync::{Arc, Mutex};
 
 /// A stream of the vendor, destroyed when dropped.

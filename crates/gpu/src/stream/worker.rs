@@ -2,8 +2,7 @@
 
 use super::Core;
 use crate::context::Context;
-use hal::lock;
-use hal::{Error, Result};
+use hal::{Error, Result, lock};
 use std::{
     sync::{
         Arc, Mutex,

@@ -4,8 +4,7 @@ use super::call::CollectiveCall;
 use super::staging::Staging;
 use crate::job::Job;
 use crate::raw::Comm;
-use hal::lock;
-use hal::{Collective, Join, Result, Transfer, Work};
+use hal::{Collective, Join, Result, Transfer, Work, lock};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Memory for addends in flight, kept from call to call because touching fresh memory costs as much as adding.
 
-use hal::lock;
-use hal::{DType, RawSlice};
+use hal::{DType, RawSlice, lock};
 use std::sync::Mutex;
 
 /// Rooms that no call is using.

@@ -151,11 +151,10 @@ impl DTensor {
     /// The other operand of an operation element by element, in the layout of `self`.
     pub(crate) fn beside(&self, operation: &str, other: &DTensor) -> Result<DTensor> {
         let (own, others) = (self.tensor().shape(), other.tensor().shape());
-        let outer = |shape: &[usize]| shape[..shape.len().saturating_sub(1)].to_vec();
-        let alike = own.len() == others.len()
-            && outer(own) == outer(others)
-            && self.features == other.features;
-        match alike {
+        fn rows(shape: &[usize]) -> Option<&[usize]> {
+            shape.split_last().map(|(_, rows)| rows)
+        }
+        match rows(own) == rows(others) && self.features == other.features {
             true => other.redistribute(self.cut, operation),
             false => {
                 let found = format!("{} with {}", self.described(), other.described());
@@ -167,11 +166,9 @@ impl DTensor {
     /// The shape held here, with whole features, and the layout.
     pub(crate) fn described(&self) -> String {
         let mut shape = self.tensor().shape().to_vec();
-        shape
-            .iter_mut()
-            .last()
-            .into_iter()
-            .for_each(|last| *last = self.features);
+        if let Some(last) = shape.last_mut() {
+            *last = self.features;
+        }
         format!("{shape:?} of layout {}", self.layout())
     }
 

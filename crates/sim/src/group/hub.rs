@@ -1,8 +1,7 @@
 //! The place where the live ranks of a group exchange times.
 
 use crate::state::Host;
-use hal::lock;
-use hal::{DType, Error, Result};
+use hal::{DType, Error, Result, lock};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},

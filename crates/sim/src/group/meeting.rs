@@ -1,8 +1,7 @@
 //! Work that depends on other live ranks: receives, and collectives with them.
 
 use super::hub::{Hub, MessageKey, Sent};
-use hal::lock;
-use hal::{AbortSignal, Collective, Error, RawSlice, Result};
+use hal::{AbortSignal, Collective, Error, RawSlice, Result, lock};
 use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},

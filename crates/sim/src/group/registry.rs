@@ -2,8 +2,7 @@
 
 use super::{communicator::SimCommunicator, hub::Hub, meeting::Patience};
 use crate::state::Shared;
-use hal::lock;
-use hal::{Communicator, Error, GroupId, Join, Result};
+use hal::{Communicator, Error, GroupId, Join, Result, lock};
 use std::{
     collections::HashMap,
     sync::{

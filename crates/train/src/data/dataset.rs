@@ -248,12 +248,14 @@ impl Part {
     fn batch(&self, context: usize, starts: impl ExactSizeIterator<Item = usize>) -> Result<Batch> {
         let room = || Vec::with_capacity(starts.len() * context);
         let (mut inputs, mut targets) = (room(), room());
+        let mut tokens = Vec::with_capacity(context + 1);
         for start in starts {
             let first = self.range.start + start;
+            tokens.clear();
             self.corpus
-                .extend_into(first..first + context, &mut inputs)?;
-            self.corpus
-                .extend_into(first + 1..first + context + 1, &mut targets)?;
+                .extend_into(first..first + context + 1, &mut tokens)?;
+            inputs.extend_from_slice(&tokens[..context]);
+            targets.extend_from_slice(&tokens[1..]);
         }
         Ok(Batch { inputs, targets })
     }

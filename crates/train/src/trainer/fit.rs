@@ -53,10 +53,10 @@ impl Trainer {
     /// Those of the steps and of the data.
     pub fn train_until(&mut self, steps: u64, data: &dyn Batches) -> Result<Vec<f64>> {
         let mut losses = Vec::new();
-        while self.next_step < steps {
-            let batch = self.batch(data)?;
-            losses.push(self.step(&batch)?.loss);
-        }
+        self.fit(data, steps, &mut |_: &mut Trainer, done: &StepDone| {
+            losses.push(done.result.loss);
+            Ok(())
+        })?;
         Ok(losses)
     }
 

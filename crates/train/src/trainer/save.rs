@@ -226,10 +226,9 @@ pub(crate) fn check_names(
 
 fn check_shape(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<()> {
     let name = format!("{prefix}{}", parameter.name());
-    if !reader.names().any(|stored| stored == name) {
+    let Ok(info) = reader.info(&name) else {
         return Err(Error::mismatch(reader.path(), Mismatch::Missing { name }));
-    }
-    let info = reader.info(&name)?;
+    };
     match info.global_shape == parameter.global_shape() {
         true => Ok(()),
         false => {

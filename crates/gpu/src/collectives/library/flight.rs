@@ -1,8 +1,7 @@
 //! The calls that are queued on a communicator and have not run yet.
 
 use crate::{context::Context, event::Point, table::Handle, wait::pause};
-use hal::lock;
-use hal::{Collective, Error, Join, Result};
+use hal::{Collective, Error, Join, Result, lock};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},

@@ -9,8 +9,7 @@ use crate::{
     table::Fault,
     wait::pause,
 };
-use hal::lock;
-use hal::{Error, Join, Result};
+use hal::{Error, Join, Result, lock};
 use rccl_sys::{Comm, Config, Nccl, Status, UniqueId, status};
 use std::{
     ffi::{CStr, c_int},

@@ -8,8 +8,7 @@ use super::{
     readings::{Reading, Readings},
 };
 use crate::event::Point;
-use hal::lock;
-use hal::{Collective, Error, Join, Result};
+use hal::{Collective, Error, Join, Result, lock};
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, Condvar, Mutex, MutexGuard},

@@ -16,8 +16,7 @@ mod run;
 
 use crate::{context::Context, kernels::Module, stream::GpuStream};
 use group::Group;
-use hal::lock;
-use hal::{Collective, Communicator, Error, Join, Result, Stream};
+use hal::{Collective, Communicator, Error, Join, Result, Stream, lock};
 use meeting::{Key, Post};
 use run::Run;
 use std::{

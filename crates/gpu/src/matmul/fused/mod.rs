@@ -14,8 +14,7 @@ use crate::{
     stream::Core,
     table::{ColumnMajor, Fault, Lt, Outcome},
 };
-use hal::lock;
-use hal::{Epilogue, Error, Gemm, Result};
+use hal::{Epilogue, Error, Gemm, Result, lock};
 use object::Object;
 use plan::MatmulPlan;
 use shape::Shape;

@@ -164,19 +164,19 @@ impl Blas {
     ///
     /// # Safety
     /// The handle is live and used by one thread at a time; the matrices are live until the GEMMs have run.
-    pub(crate) unsafe fn gemm(&self, handle: Handle, product: &ColumnMajor) -> Outcome<()> {
-        let numbers = [product.input, product.output].map(|dtype| self.types.number(dtype));
+    pub(crate) unsafe fn gemm(&self, handle: Handle, gemm: &ColumnMajor) -> Outcome<()> {
+        let numbers = [gemm.input, gemm.output].map(|dtype| self.types.number(dtype));
         let [Some(input), Some(output)] = numbers else {
-            return Err(self.unsupported(product));
+            return Err(self.unsupported(gemm));
         };
         // The scales have the type of the sums.
-        let (alpha, beta) = (product.alpha as f32, product.beta as f32);
+        let (alpha, beta) = (gemm.alpha as f32, gemm.beta as f32);
         let single: [*const c_void; 2] = [(&raw const alpha).cast(), (&raw const beta).cast()];
         let double: [*const c_void; 2] = [
-            (&raw const product.alpha).cast(),
-            (&raw const product.beta).cast(),
+            (&raw const gemm.alpha).cast(),
+            (&raw const gemm.beta).cast(),
         ];
-        let (compute, [alpha, beta]) = match product.input {
+        let (compute, [alpha, beta]) = match gemm.input {
             DType::F64 => (self.types.compute_f64, double),
             _ => (self.types.compute_f32, single),
         };
@@ -188,11 +188,11 @@ impl Blas {
             strides: [stride_a, stride_b, stride_c],
             batch,
             ..
-        } = *product;
-        let [op_a, op_b] = product
+        } = *gemm;
+        let [op_a, op_b] = gemm
             .transposed
             .map(|transposed| self.values.operations[usize::from(transposed)]);
-        let ([a, b, c], handle) = (product.addresses.map(pointer), opaque(handle));
+        let ([a, b, c], handle) = (gemm.addresses.map(pointer), opaque(handle));
         let algorithm = self.values.default_algorithm;
         if batch == 1 {
             return call!(
@@ -212,11 +212,11 @@ impl Blas {
         )
     }
 
-    fn unsupported(&self, product: &ColumnMajor) -> Fault {
+    fn unsupported(&self, gemm: &ColumnMajor) -> Fault {
         Fault {
             call: self.functions.gemm.name,
             code: self.values.not_supported.into(),
-            reason: format!("no GEMM from {} to {}", product.input, product.output),
+            reason: format!("no GEMM from {} to {}", gemm.input, gemm.output),
             out_of_memory: false,
         }
     }
