@@ -12,6 +12,14 @@
     rustdoc::private_intra_doc_links,
     reason = "the list above is for readers of the source"
 )]
+// Iterators, `copy_from_slice` and references to closures are functions of their own. One that the compiler leaves a call is
+// compiled for the oldest processor, and keeps arrays in memory that belong in registers.
+#![allow(
+    clippy::manual_memcpy,
+    clippy::needless_range_loop,
+    clippy::redundant_closure,
+    reason = "loops of kernels become vector instructions only where they are written out"
+)]
 
 mod attention;
 mod collectives;

@@ -28,7 +28,7 @@ impl Key {
     }
 
     /// Four random words for a block of four indices: index i is word `i % 4` of block `i / 4`.
-    #[inline]
+    #[inline(always)]
     pub fn block(self, block: u64) -> [u32; 4] {
         let mut counter = [
             block as u32,
@@ -55,13 +55,13 @@ impl Key {
     }
 
     /// The random word of `index`.
-    #[inline]
+    #[inline(always)]
     pub fn word(self, index: u64) -> u32 {
         self.block(index / 4)[(index % 4) as usize]
     }
 
     /// A uniform number in [0, 1) for `index`: the word's upper 24 bits.
-    #[inline]
+    #[inline(always)]
     pub fn uniform(self, index: u64) -> f32 {
         unit(self.word(index))
     }
@@ -75,7 +75,7 @@ impl Key {
 }
 
 /// The number in [0, 1) that a random word represents.
-#[inline]
+#[inline(always)]
 pub fn unit(word: u32) -> f32 {
     (word >> 8) as f32 / 16_777_216.0
 }

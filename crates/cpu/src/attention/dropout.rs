@@ -39,12 +39,10 @@ impl Mask {
         for (block, keep) in keep.chunks_mut(BLOCK).enumerate() {
             let words = self.words(start + (block * BLOCK) as u64);
             let skipped = (start % 4) as usize;
-            for (keep, word) in keep.iter_mut().zip(&words.as_flattened()[skipped..]) {
-                *keep = if word >> 8 < self.threshold {
-                    R::ZERO
-                } else {
-                    kept
-                };
+            let words = words.as_flattened();
+            for i in 0..keep.len() {
+                let dropped = words[skipped + i] >> 8 < self.threshold;
+                keep[i] = if dropped { R::ZERO } else { kept };
             }
         }
     }
@@ -53,8 +51,8 @@ impl Mask {
     #[inline(always)]
     fn words(&self, start: u64) -> [[u32; 4]; BLOCK / 4 + 1] {
         let mut words = [[0; 4]; BLOCK / 4 + 1];
-        for (index, words) in words.iter_mut().enumerate() {
-            *words = self.dropout.key.block(start / 4 + index as u64);
+        for index in 0..words.len() {
+            words[index] = self.dropout.key.block(start / 4 + index as u64);
         }
         words
     }

@@ -103,22 +103,28 @@ impl<R: Lanes, S: Simd> Tiles<'_, R, S> {
         let simd = self.simd;
         let mut sums = [[R::splat(simd, R::ZERO); N]; TILE_ROWS];
         if self.add {
-            for (r, sums) in sums.iter_mut().enumerate() {
-                sums.copy_from_slice(&self.out[(row + r) * self.out_step + column..][..N]);
+            for r in 0..TILE_ROWS {
+                let out = &self.out[(row + r) * self.out_step + column..][..N];
+                for n in 0..N {
+                    sums[r][n] = out[n];
+                }
             }
         }
         for depth in 0..self.depth {
             let right = &self.right[depth * self.right_step + column..][..N];
-            for (r, sums) in sums.iter_mut().enumerate() {
+            for r in 0..TILE_ROWS {
                 let index = (row + r) * self.left.row_step + depth * self.left.depth_step;
                 let left = R::splat(simd, self.left.data[index]);
-                for (sum, &right) in sums.iter_mut().zip(right) {
-                    *sum = R::fused(simd, left, right, *sum);
+                for n in 0..N {
+                    sums[r][n] = R::fused(simd, left, right[n], sums[r][n]);
                 }
             }
         }
-        for (r, sums) in sums.iter().enumerate() {
-            self.out[(row + r) * self.out_step + column..][..N].copy_from_slice(sums);
+        for r in 0..TILE_ROWS {
+            let out = &mut self.out[(row + r) * self.out_step + column..][..N];
+            for n in 0..N {
+                out[n] = sums[r][n];
+            }
         }
     }
 }

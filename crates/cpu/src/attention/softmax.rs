@@ -13,9 +13,9 @@ pub(super) fn exponentials<R: Lanes>(row: &mut [R], count: usize) -> (R, R) {
     let largest = largest(row);
     let mut sums = [R::ZERO; GROUP];
     for group in row.as_chunks_mut::<GROUP>().0 {
-        for (x, sum) in group.iter_mut().zip(&mut sums) {
-            *x = (*x - largest).exp();
-            *sum += *x;
+        for lane in 0..GROUP {
+            group[lane] = (group[lane] - largest).exp();
+            sums[lane] += group[lane];
         }
     }
     (largest, fold(sums, |a, b| a + b))
@@ -25,8 +25,8 @@ pub(super) fn exponentials<R: Lanes>(row: &mut [R], count: usize) -> (R, R) {
 fn largest<R: Lanes>(row: &[R]) -> R {
     let mut largest = [R::LOWEST; GROUP];
     for group in row.as_chunks::<GROUP>().0 {
-        for (x, largest) in group.iter().zip(&mut largest) {
-            *largest = x.max(*largest);
+        for lane in 0..GROUP {
+            largest[lane] = group[lane].max(largest[lane]);
         }
     }
     fold(largest, R::max)
@@ -47,17 +47,22 @@ pub(super) fn gradients<R: Lanes>(
 ) {
     scores[count..].fill(R::LOWEST);
     d_weights[count..].fill(R::ZERO);
+    let len = scores.len();
+    let d_weights = &mut d_weights[..len];
     match keep {
         None => {
-            for (score, d_weight) in scores.iter_mut().zip(d_weights) {
-                let weight = (*score - log_sum_exp).exp();
-                (*score, *d_weight) = (weight, weight * (*d_weight - delta));
+            for i in 0..len {
+                let weight = (scores[i] - log_sum_exp).exp();
+                scores[i] = weight;
+                d_weights[i] = weight * (d_weights[i] - delta);
             }
         }
         Some(keep) => {
-            for ((score, d_weight), &keep) in scores.iter_mut().zip(d_weights).zip(keep) {
-                let weight = (*score - log_sum_exp).exp();
-                (*score, *d_weight) = (weight * keep, weight * (keep * *d_weight - delta));
+            let keep = &keep[..len];
+            for i in 0..len {
+                let weight = (scores[i] - log_sum_exp).exp();
+                scores[i] = weight * keep[i];
+                d_weights[i] = weight * (keep[i] * d_weights[i] - delta);
             }
         }
     }
@@ -67,14 +72,10 @@ pub(super) fn gradients<R: Lanes>(
 #[inline(always)]
 pub(super) fn dot<R: Lanes>(a: &[R], b: &[R]) -> R {
     let mut sums = [R::ZERO; GROUP];
-    for (a, b) in a
-        .as_chunks::<GROUP>()
-        .0
-        .iter()
-        .zip(b.as_chunks::<GROUP>().0)
-    {
-        for ((a, b), sum) in a.iter().zip(b).zip(&mut sums) {
-            *sum += *a * *b;
+    let (a, b) = (a.as_chunks::<GROUP>().0, b.as_chunks::<GROUP>().0);
+    for group in 0..a.len().min(b.len()) {
+        for lane in 0..GROUP {
+            sums[lane] += a[group][lane] * b[group][lane];
         }
     }
     fold(sums, |a, b| a + b)

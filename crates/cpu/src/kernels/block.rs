@@ -40,7 +40,13 @@ pub(crate) fn split_blocks(pool: &Pool, len: usize, body: impl Fn(usize, usize) 
         len,
         GRAIN,
         #[inline(always)]
-        |range| blocks(range, &body),
+        |range| {
+            blocks(
+                range,
+                #[inline(always)]
+                |start, len| body(start, len),
+            )
+        },
     );
 }
 
@@ -71,7 +77,11 @@ pub(crate) fn map<T: Element, const I: usize, const O: usize>(
         outputs[0].len(),
         #[inline(always)]
         |start, len| {
-            let results = zip(load(&inputs, start, len), &f);
+            let results = zip(
+                load(&inputs, start, len),
+                #[inline(always)]
+                |values| f(values),
+            );
             for o in 0..O {
                 outputs[o].store(start, len, results[o]);
             }
@@ -83,7 +93,6 @@ pub(crate) fn map<T: Element, const I: usize, const O: usize>(
 
 /// One block of every input.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "as above")]
 fn load<T: Element, const I: usize>(
     inputs: &[Shared<T>; I],
     start: usize,
@@ -98,7 +107,6 @@ fn load<T: Element, const I: usize>(
 
 /// Applies `f` at every position of the blocks `read`.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "as above")]
 pub(crate) fn zip<A: Real, const I: usize, const O: usize>(
     read: [[A; BLOCK]; I],
     f: impl Fn([A; I]) -> [A; O],

@@ -158,7 +158,11 @@ fn combine<T: Element>(
         #[inline(always)]
         |start, len| {
             let read = [a.load(start, len), repeated(b, start, len)];
-            let [result] = zip(read, &f);
+            let [result] = zip(
+                read,
+                #[inline(always)]
+                |values| f(values),
+            );
             out.store(start, len, result);
         },
     );

@@ -1,6 +1,7 @@
-//! Strided matrices, and the call into the `gemm` crate.
+//! Strided matrices, and the call into the crates `gemm-f32` and `gemm-f64`.
 
 use crate::{element::Real, pool::Pool};
+use gemm_common::Parallelism;
 use hal::Matrix;
 
 // A GEMM with fewer multiplications than this takes less time than waking another thread.
@@ -43,6 +44,14 @@ impl<T> Strided<T> {
             ..self
         }
     }
+
+    fn transposed(self) -> Self {
+        Strided {
+            data: self.data,
+            row: self.column,
+            column: self.row,
+        }
+    }
 }
 
 /// c = alpha * a b + beta * c, with a of m x k and b of k x n; `beta` 0 does not read `c`.
@@ -58,22 +67,23 @@ pub(super) unsafe fn multiply<R: Real>(
     beta: R,
     pool: &Pool,
 ) {
+    // The kernels prefer a result whose columns are contiguous; that of the transposed product is.
+    let ([m, n, k], c, a, b) = match c.column < c.row {
+        true => ([n, m, k], c.transposed(), b.transposed(), a.transposed()),
+        false => ([m, n, k], c, a, b),
+    };
     let step = |elements: usize| elements as isize;
-    let (one, small) = (
-        pool.threads() == 1,
-        m.saturating_mul(n).saturating_mul(k) < WORTH_SHARING,
-    );
-    let threads = if one || small {
-        gemm::Parallelism::None
-    } else {
-        gemm::Parallelism::Rayon(pool.threads())
+    let small = m.saturating_mul(n).saturating_mul(k) < WORTH_SHARING;
+    let threads = match pool.threads() {
+        1 => Parallelism::None,
+        _ if small => Parallelism::None,
+        threads => Parallelism::Rayon(threads),
     };
     let product = || {
         let (c, a, b) = (&c, &a, &b);
-        // SAFETY: the caller guarantees the three matrices; the `gemm` crate calls the factor of the old result
-        // alpha.
+        // SAFETY: the caller guarantees the three matrices. The crates call the factor of the old result alpha.
         unsafe {
-            gemm::gemm(
+            R::gemm()(
                 m,
                 n,
                 k,

@@ -7,13 +7,19 @@ use crate::element::Element;
 /// Writes each element of `row` as its accumulator; `out` is as long.
 #[inline(always)]
 pub(crate) fn widen<T: Element>(row: &[T], out: &mut [T::Acc]) {
-    out.iter_mut().zip(row).for_each(|(out, x)| *out = x.acc());
+    let len = out.len().min(row.len());
+    let (out, row) = (&mut out[..len], &row[..len]);
+    for i in 0..len {
+        out[i] = row[i].acc();
+    }
 }
 
 /// Rounds each accumulator of `row` to an element; `out` is as long.
 #[inline(always)]
 pub(crate) fn narrow<T: Element>(row: &[T::Acc], out: &mut [T]) {
-    out.iter_mut()
-        .zip(row)
-        .for_each(|(out, &x)| *out = T::from_acc(x));
+    let len = out.len().min(row.len());
+    let (out, row) = (&mut out[..len], &row[..len]);
+    for i in 0..len {
+        out[i] = T::from_acc(row[i]);
+    }
 }

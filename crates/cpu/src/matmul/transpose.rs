@@ -88,12 +88,15 @@ mod avx {
     #[inline]
     #[target_feature(enable = "avx")]
     unsafe fn square(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-        // SAFETY: the caller guarantees 8 elements in each of the 8 rows.
-        let rows: [__m256; 8] =
-            std::array::from_fn(|row| unsafe { _mm256_loadu_ps(from.add(row * from_step)) });
-        for (row, values) in transposed(rows).into_iter().enumerate() {
+        let mut rows = [_mm256_setzero_ps(); 8];
+        for row in 0..8 {
+            // SAFETY: the caller guarantees 8 elements in each of the 8 rows.
+            rows[row] = unsafe { _mm256_loadu_ps(from.add(row * from_step)) };
+        }
+        let columns = transposed(rows);
+        for row in 0..8 {
             // SAFETY: as above.
-            unsafe { _mm256_storeu_ps(to.add(row * to_step), values) };
+            unsafe { _mm256_storeu_ps(to.add(row * to_step), columns[row]) };
         }
     }
 
@@ -115,10 +118,12 @@ mod avx {
             ]
         };
         let (upper, lower) = (quads(0), quads(1));
-        std::array::from_fn(|row| match row {
-            0..4 => _mm256_permute2f128_ps::<0x20>(upper[row], lower[row]),
-            _ => _mm256_permute2f128_ps::<0x31>(upper[row - 4], lower[row - 4]),
-        })
+        let mut columns = rows;
+        for row in 0..4 {
+            columns[row] = _mm256_permute2f128_ps::<0x20>(upper[row], lower[row]);
+            columns[row + 4] = _mm256_permute2f128_ps::<0x31>(upper[row], lower[row]);
+        }
+        columns
     }
 }
 
