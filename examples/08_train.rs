@@ -63,12 +63,16 @@ fn main() -> fascicle::Result<()> {
         tokenizer: Some(tokenizer),
         dir: dir.clone(),
         resume: None,
+        restart: false,
         trace_step: None,
     };
-    if launch::is_first() {
-        std::fs::remove_dir_all(&dir).ok();
-        this.prepare()?;
-    }
+    let lock = match launch::is_first() {
+        true => {
+            std::fs::remove_dir_all(&dir).ok();
+            Some(this.prepare()?)
+        }
+        false => None,
+    };
 
     let stop = Arc::new(Stop::default());
     let ranks = launch::ranks(
@@ -80,10 +84,11 @@ fn main() -> fascicle::Result<()> {
     );
     let summary = ranks?.swap_remove(0);
     launch::say(&format!(
-        "loss {:.3}, validation {:.3}, checkpoint {:?}",
+        "loss {:.3}, validation {:.3?}, checkpoint {:?}",
         summary.loss, summary.validation_loss, summary.checkpoint
     ));
     assert!(summary.loss < 4.0, "it starts at ln 256 = 5.55");
+    drop(lock);
     if launch::is_first() {
         std::fs::remove_dir_all(dir)?;
     }

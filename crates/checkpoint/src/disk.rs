@@ -9,6 +9,45 @@ use std::{
     path::Path,
 };
 
+/// Gives a file this content at once: whoever reads it, and a power cut, finds the old content or the new one, whole. A
+/// refused write leaves the old one.
+///
+/// # Errors
+/// The system's.
+pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".new");
+    let aside = Path::new(&aside);
+    let write = || {
+        let mut file = File::create(aside)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(aside, path)
+    };
+    let written = write();
+    if written.is_err() {
+        // What refused the file may refuse this too; the next one replaces it.
+        let _ = fs::remove_file(aside);
+    }
+    written?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    sync_dir(folder.unwrap_or(Path::new(".")))
+}
+
+/// Makes the names within a folder survive a power cut.
+///
+/// # Errors
+/// The system's.
+pub fn sync_dir(path: &Path) -> io::Result<()> {
+    // Other systems cannot open a folder as a file, and persist renames themselves.
+    match cfg!(unix) {
+        true => File::open(path)?.sync_all(),
+        false => Ok(()),
+    }
+}
+
 /// Where a checkpoint is written.
 pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// Creates a folder and its parents.
@@ -71,11 +110,6 @@ impl Disk for Local {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        // Other systems cannot open a folder as a file, and persist renames themselves.
-        if cfg!(unix) {
-            File::open(path)?.sync_all()
-        } else {
-            Ok(())
-        }
+        sync_dir(path)
     }
 }

@@ -64,6 +64,7 @@ mod tiling;
 mod verify;
 mod writer;
 
+pub use disk::{replace_file, sync_dir};
 pub use error::{Error, Fault, Result};
 pub use export::export_safetensors;
 pub use folder::prune;

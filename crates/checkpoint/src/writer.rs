@@ -79,11 +79,7 @@ impl Writer {
         self.disk
             .sync_dir(&self.writing)
             .map_err(Error::io("syncing", &self.writing))?;
-        let path = self.put_in_place()?;
-        self.disk
-            .sync_dir(&self.checkpoints_dir)
-            .map_err(Error::io("syncing", &self.checkpoints_dir))?;
-        Ok(path)
+        self.put_in_place()
     }
 
     fn check_files(&self, manifest: &Manifest) -> Result<()> {
@@ -136,6 +132,10 @@ impl Writer {
             return Err(Error::io("renaming", &self.writing)(source));
         }
         self.committed = true;
+        // Before the old one goes, so that a power cut leaves one of them.
+        self.disk
+            .sync_dir(&self.checkpoints_dir)
+            .map_err(Error::io("syncing", &self.checkpoints_dir))?;
         if replaces {
             // The new checkpoint is complete whatever happens to the old one; the next writer tries again, and
             // reports.

@@ -15,8 +15,8 @@ pub(crate) struct Ending {
     pub(crate) steps: u64,
     /// Loss of the last step.
     pub(crate) loss: f64,
-    /// Validation loss after the last step.
-    pub(crate) validation_loss: f64,
+    /// Validation loss after the last step, unless the run was asked to end early.
+    pub(crate) validation_loss: Option<f64>,
     /// Seconds of training in this run.
     pub(crate) seconds: f64,
     /// Whether the run was asked to end early.
@@ -85,11 +85,13 @@ impl Ending {
             "done: step"
         };
         let time = duration(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
+        let validation = self
+            .validation_loss
+            .map_or_else(String::new, |loss| format!("validation loss {loss:.4}, "));
         let mut text = format!(
-            "{how} {}: loss {:.4}, validation loss {:.4}, {time}\n{}",
+            "{how} {}: loss {:.4}, {validation}{time}\n{}",
             self.steps,
             self.loss,
-            self.validation_loss,
             self.memory()
         );
         if let Some(sample) = &self.sample {
@@ -136,7 +138,7 @@ mod tests {
         let summary = Summary {
             steps: 12,
             loss: 2.0,
-            validation_loss: 2.125,
+            validation_loss: None,
             seconds: 61.0,
             stopped: true,
             checkpoint: None,
@@ -148,9 +150,7 @@ mod tests {
         };
         let text = Ending::new("runs/a".into(), summary.clone(), None).text();
         assert!(
-            text.starts_with(
-                "stopped after step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s"
-            ),
+            text.starts_with("stopped after step 12: loss 2.0000, 1 min 01 s\n"),
             "{text}"
         );
         assert!(
@@ -163,9 +163,12 @@ mod tests {
         );
         let done = Summary {
             stopped: false,
+            validation_loss: Some(2.125),
             ..summary
         };
         let text = Ending::new("runs/a".into(), done, Some("\nfn\u{1b}main\n".into())).text();
+        let first = "done: step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s\n";
+        assert!(text.starts_with(first), "{text}");
         assert!(text.contains("the model writes:\n  | fn main\n"), "{text}");
     }
 }

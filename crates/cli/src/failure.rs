@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The work failed: one sentence, and perhaps lines with details.
     Run(String),
+    /// A run was asked to end early, and has saved its checkpoint.
+    Stopped,
     /// The reader of the results closed the pipe and wants no more of them.
     PipeClosed,
 }
@@ -22,6 +24,8 @@ impl Failure {
     pub(crate) const FAILED: u8 = 1;
     /// Exit status of wrong use.
     pub(crate) const WRONG_USE: u8 = 2;
+    /// Exit status of a run that was asked to end early: it can be resumed.
+    pub(crate) const STOPPED: u8 = 3;
 
     /// A wrong use, in one sentence.
     pub(crate) fn usage(error: impl fmt::Display) -> Failure {
@@ -38,6 +42,7 @@ impl Failure {
         match self {
             Failure::Usage(_) => Failure::WRONG_USE,
             Failure::Run(_) => Failure::FAILED,
+            Failure::Stopped => Failure::STOPPED,
             Failure::PipeClosed => 0,
         }
     }
@@ -46,7 +51,7 @@ impl Failure {
     pub(crate) fn sentence(&self) -> Option<&str> {
         match self {
             Failure::Usage(sentence) | Failure::Run(sentence) => Some(sentence),
-            Failure::PipeClosed => None,
+            Failure::Stopped | Failure::PipeClosed => None,
         }
     }
 

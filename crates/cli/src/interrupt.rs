@@ -1,34 +1,63 @@
-//! Ctrl-C: the first one ends a run after its current step, the second one at once.
+//! Signals: each asks a run to end after its current step, with a checkpoint; a second Ctrl-C ends it at once.
 
 use crate::{launcher, progress::Progress};
-use std::sync::Arc;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU},
+    iterator::Signals,
+};
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 use train::Stop;
 
 /// Exit status of an interrupted program.
 const INTERRUPTED: i32 = 130;
 
-/// Makes Ctrl-C, and the signals that ask a program to end, stop the run.
+/// The signals that ask a run to stop. Schedulers announce the end of a job with SIGUSR1, SIGUSR2, SIGXCPU or SIGTERM.
+const SIGNALS: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU];
+
+/// A Ctrl-C that comes this soon after another signal is the same one: a shell, `timeout` and launchers signal a process and
+/// its group.
+const SAME: Duration = Duration::from_secs(1);
+
+/// Makes [`SIGNALS`] stop the run.
 ///
-/// After the run its owner sets the returned stop too. From then on there is nothing to save, and Ctrl-C ends
-/// the program at once.
+/// After the run its owner sets the returned stop too. From then on there is nothing to save, and any of them ends the
+/// program at once.
 pub(crate) fn watch(progress: Arc<Progress>) -> Arc<Stop> {
     let stop = Arc::new(Stop::default());
     let asked = stop.clone();
-    // Without a handler Ctrl-C ends the program as usual, which is no reason to refuse training.
-    ctrlc::set_handler(move || on_signal(&asked, &progress)).ok();
+    // Without a handler a signal ends the program as usual, which is no reason to refuse training.
+    if let Ok(mut signals) = Signals::new(SIGNALS) {
+        thread::spawn(move || {
+            let mut first = None;
+            for signal in signals.forever() {
+                on_signal(signal, &mut first, &asked, &progress);
+            }
+        });
+    }
     stop
 }
 
-fn on_signal(stop: &Stop, progress: &Progress) {
+// `first` is the time of the signal that asked the run to stop.
+fn on_signal(signal: i32, first: &mut Option<Instant>, stop: &Stop, progress: &Progress) {
     // A launcher that lost a process asks the others to end, and a job that has failed saves no checkpoint.
     if launcher::is_ending() {
         return;
     }
-    if stop.asked() {
+    let is_over = first.is_none() && stop.asked();
+    let is_second = signal == SIGINT && first.is_some_and(|first| first.elapsed() > SAME);
+    if is_over || is_second {
         progress.leave();
         std::process::exit(INTERRUPTED);
     }
-    stop.ask();
-    progress
-        .say("stopping after this step and saving a checkpoint; press Ctrl-C again to end at once");
+    if first.is_none() {
+        *first = Some(Instant::now());
+        stop.ask();
+        progress.say(
+            "stopping after this step and saving a checkpoint; press Ctrl-C again to end at once",
+        );
+    }
 }

@@ -109,7 +109,8 @@ pub(crate) fn once(work: impl FnOnce() -> Outcome<PathBuf>) -> Outcome<PathBuf> 
 /// In a job of processes, only one process returns from a failure, and it reports for all.
 pub(crate) fn end(outcome: Outcome) -> u8 {
     let status = outcome.as_ref().err().map_or(0, Failure::status);
-    if let (Some(processes), true) = (processes(), status != 0) {
+    let has_failed = !matches!(status, 0 | Failure::STOPPED);
+    if let (Some(processes), true) = (processes(), has_failed) {
         let reason = outcome
             .as_ref()
             .err()

@@ -6,7 +6,7 @@
 //! `explain` and `timeline` (a step explained), `failure` (how a command ends).
 //!
 //! Results go to stdout and everything for people to stderr; `--json` makes results readable for programs.
-//! The exit status is 0 on success, 1 if the work failed, and 2 if the program was used wrongly.
+//! The exit status is 0 on success, 1 if the work failed, 2 if the program was used wrongly, and 3 if a run was asked to stop.
 
 #![forbid(unsafe_code)]
 
@@ -64,7 +64,7 @@ struct Arguments {
 
 /// Runs the program on the arguments of this process, over the vendors, launchers and families that it carries.
 ///
-/// The exit status is 0 on success, 1 if the work failed, and 2 for wrong use. After a failure, ranks may still be
+/// The exit status is 0 on success, 1 if the work failed, 2 for wrong use, and 3 for a run that was asked to stop. After a failure, ranks may still be
 /// stuck in their threads: the caller returns the status from its own `main` without waiting for anything.
 pub fn main(registry: &Registry) -> ExitCode {
     panic::set_hook(Box::new(say_bug));

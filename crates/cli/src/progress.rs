@@ -94,6 +94,10 @@ impl Observer for Progress {
     fn checkpoint(&self, path: &Path) {
         self.say(&format!("checkpoint {}", path.display()));
     }
+
+    fn trouble(&self, error: &train::Error) {
+        self.say(&format!("warning: {error}; the run goes on without it"));
+    }
 }
 
 impl BarState {

@@ -44,6 +44,7 @@ pub(crate) fn contents(dir: &Path) -> Vec<String> {
         format!("{}{slash}", entry.file_name().to_string_lossy())
     };
     let mut names: Vec<String> = entries.map(name).collect();
+    names.retain(|name| !name.starts_with('.'));
     names.sort();
     names
 }

@@ -57,10 +57,31 @@ pub enum Error {
     /// A machine's description cannot be found or read.
     #[error(transparent)]
     Machine(#[from] grid::machine::MachineError),
-    /// A folder holds the records of another run.
+    /// A folder holds the checkpoints of another run.
     #[error("{}: holds a run already; needs another --out, or --resume {}", path.display(), path.display())]
     RunExists {
         /// The folder.
+        path: PathBuf,
+    },
+    /// A folder holds the records of a run that ended before its first checkpoint.
+    #[error(
+        "{}: holds a run that ended before its first checkpoint; needs another --out, or --auto-resume to begin it again",
+        path.display()
+    )]
+    RunUnfinished {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another program writes into the folder of a run.
+    #[error("{}: another program is training this run; needs another --out, or its end", path.display())]
+    RunInUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A run would replace a file that no run wrote.
+    #[error("{}: not the configuration of a run; needs another --out, where nothing is replaced", path.display())]
+    NotOurs {
+        /// The file.
         path: PathBuf,
     },
     /// A checkpoint or a file of weights does not fit the model or its optimiser.
@@ -166,6 +187,31 @@ pub enum Mismatch {
         /// The trainer's.
         needed: String,
     },
+    /// It was made with another value of a key that a resumed run may not change.
+    #[error("was made with {key} = {needed}, found {found}{}; --allow-changes accepts it", more_keys(*others))]
+    Setting {
+        /// The key, as in `model.layers`.
+        key: String,
+        /// Its value in this run.
+        found: String,
+        /// Its value in the checkpoint.
+        needed: String,
+        /// How many more keys differ.
+        others: usize,
+    },
+    /// Text becomes other tokens than those with which it was made.
+    #[error(
+        "was made with another tokenizer than this data and configuration give; --allow-changes accepts it"
+    )]
+    Tokenizer,
+    /// It was made with other data.
+    #[error("was made with other data: {needed}; found {found}; --allow-changes accepts it")]
+    Data {
+        /// The fingerprint of this run's data.
+        found: String,
+        /// The fingerprint of the checkpoint's.
+        needed: String,
+    },
     /// Another program wrote it, so that what this one needs besides tensors is not there.
     #[error(
         "found no {what}{}, needs one that this program can read",
@@ -212,6 +258,9 @@ impl Error {
                 | Error::Syntax { .. }
                 | Error::Machine(_)
                 | Error::RunExists { .. }
+                | Error::RunUnfinished { .. }
+                | Error::RunInUse { .. }
+                | Error::NotOurs { .. }
                 | Error::Mismatch { .. }
                 | Error::Schedule(_)
                 | Error::Grid(_)
@@ -274,6 +323,14 @@ fn more(others: usize) -> String {
     match others {
         0 => String::new(),
         others => format!(" and {others} more"),
+    }
+}
+
+fn more_keys(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        1 => ", and another key differs".into(),
+        others => format!(", and {others} other keys differ"),
     }
 }
 

@@ -25,10 +25,10 @@ use std::{
 use tensor::Device;
 use train::{
     Config, Families, Summary,
-    checkpoint::Reader,
+    checkpoint::{Error, Reader},
     data::Tokenizer,
-    generate::{Request, generate},
-    run::Run,
+    generate::{Request, configured, generate},
+    run::{Resume, Run},
 };
 
 /// Approximate number of characters that a trained model writes at the end.
@@ -45,9 +45,17 @@ pub(crate) struct Train {
     /// Run directory; defaults to runs/ and the current time
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Resume the run in this directory, on the same or another grid
+    /// Resume the run in this directory, on the same or another grid, with the configuration of its
+    /// newest checkpoint
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
+    /// Resume the run in --out if it has a checkpoint, and begin it otherwise: one command for jobs that
+    /// are queued again
+    #[arg(long, requires = "out")]
+    auto_resume: bool,
+    /// Resume although data, tokenizer or settings differ from those of the checkpoint
+    #[arg(long)]
+    allow_changes: bool,
     /// Run one step, report what it does on each axis, and exit
     #[arg(long)]
     explain: bool,
@@ -70,7 +78,8 @@ impl Train {
     /// Trains, or explains a step.
     pub(crate) fn run(&self, registry: &Registry) -> Outcome {
         let driver = device::preferred(&registry.drivers)?;
-        let (mut config, opened) = self.prepare(&registry.families)?;
+        let from = self.from()?;
+        let (mut config, opened) = self.prepare(&registry.families, from.as_ref())?;
         if self.plan {
             config = planned(registry, config, self.machine.as_deref())?;
         }
@@ -78,18 +87,20 @@ impl Train {
             device::described(driver, config.parallel.threads, config.device.settings())?;
         match self.explain {
             true => self.explain(driver, config, opened),
-            false => self.train(driver, described, config, opened),
+            false => self.train(driver, described, config, opened, from),
         }
     }
 
     // Refuses invalid input before the data is read, except where validity depends on the data.
-    fn prepare(&self, families: &Families) -> Outcome<(Config, Opened)> {
-        let mut config = self.overrides.applied(self.base(families)?, families)?;
+    fn prepare(&self, families: &Families, from: Option<&Reader>) -> Outcome<(Config, Opened)> {
+        let mut config = self
+            .overrides
+            .applied(self.base(families, from)?, families)?;
         if let Some(machine) = &self.machine {
             config.parallel.machine = Some(machine.clone());
         }
         // The user did not choose the grid of the default model.
-        let is_default = self.config.is_none() && self.resume.is_none();
+        let is_default = self.config.is_none() && from.is_none();
         self.overrides
             .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
         let mut early = config.clone();
@@ -105,22 +116,45 @@ impl Train {
         if let Some(path) = &mut config.device.matmul_choices {
             *path = here.join(&path);
         }
-        let source = corpus::source(&mut config, self.resume.is_some(), &here)?;
+        let source = corpus::source(&mut config, from.is_some(), &here)?;
         let opened = corpus::open(&mut config, &source)?;
         config.check()?;
         Ok((config, opened))
     }
 
-    fn base(&self, families: &Families) -> Outcome<Config> {
-        match (&self.resume, &self.config) {
-            (Some(dir), _) => Ok(Config::read(&dir.join("config.toml"), families)?),
+    // The newest checkpoint of the run to resume, if one is resumed.
+    fn from(&self) -> Outcome<Option<Reader>> {
+        match (&self.resume, &self.out) {
+            (Some(dir), _) => super::checkpoint::open(dir).map(Some),
+            (None, Some(dir)) if self.auto_resume => match Reader::open(dir) {
+                Ok(reader) => Ok(Some(reader)),
+                Err(Error::Missing { .. } | Error::NoCheckpoint { .. }) => Ok(None),
+                Err(error) => Err(train::Error::from(error).into()),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    fn base(&self, families: &Families, from: Option<&Reader>) -> Outcome<Config> {
+        match (from, &self.config) {
+            (Some(reader), _) => Ok(configured(reader, families)?),
             (None, Some(path)) => Config::read(path, families).map_err(Failure::usage),
             (None, None) => Ok(Config::parse("", families)?),
         }
     }
 
-    fn train(&self, driver: Driver, device: String, config: Config, opened: Opened) -> Outcome {
-        let (resume, first_step) = self.resumed(config.training.steps)?;
+    fn train(
+        &self,
+        driver: Driver,
+        device: String,
+        config: Config,
+        opened: Opened,
+        from: Option<Reader>,
+    ) -> Outcome {
+        let first_step = from.as_ref().map_or(0, Reader::step);
+        if from.is_some() && first_step >= config.training.steps {
+            return self.nothing_to_do(first_step, config.training.steps);
+        }
         let dir = launcher::once(|| match (&self.resume, &self.out) {
             (Some(dir), _) | (None, Some(dir)) => Ok(dir.clone()),
             (None, None) => run_dir::fresh(),
@@ -143,32 +177,35 @@ impl Train {
             num_tokens: opened.num_tokens,
             tokenizer: opened.tokenizer,
             dir,
-            resume,
+            resume: from.map(|reader| Resume {
+                checkpoint: reader.path().to_owned(),
+                any_change: self.allow_changes,
+            }),
+            restart: self.auto_resume,
             trace_step: self.trace.then_some(traced),
         };
+        // Held by the first process until the run has ended.
+        let mut lock = None;
         launcher::once(|| {
-            run.prepare()
-                .map(|()| run.dir.clone())
-                .map_err(Failure::from)
+            lock = Some(run.prepare().map_err(Failure::from)?);
+            Ok(run.dir.clone())
         })?;
-        self.launch(driver, run, facts)
+        let ended = self.launch(driver, run, facts);
+        drop(lock);
+        ended
     }
 
-    // The newest checkpoint of the run to resume, and its step.
-    fn resumed(&self, steps: u64) -> Outcome<(Option<PathBuf>, u64)> {
+    // A run that is queued again after its last step has succeeded; a user who asks for more steps has not said how many.
+    fn nothing_to_do(&self, done: u64, steps: u64) -> Outcome {
         let Some(dir) = &self.resume else {
-            return Ok((None, 0));
+            let dir = self.out.iter().map(|dir| dir.display()).next();
+            output::note(&format!("{done} of {steps} steps are done"));
+            return output::result(&dir.map_or_else(String::new, |dir| dir.to_string()));
         };
-        let newest = super::checkpoint::open(dir)?;
-        let done = newest.step();
-        if done >= steps {
-            let shown = dir.display();
-            let sentence = format!(
-                "--resume {shown}: {done} of {steps} steps are done, needs --steps above {done}"
-            );
-            return Err(Failure::Usage(sentence));
-        }
-        Ok((Some(newest.path().to_owned()), done))
+        Err(Failure::Usage(format!(
+            "--resume {}: {done} of {steps} steps are done, needs --steps above {done}",
+            dir.display()
+        )))
     }
 
     fn launch(&self, driver: Driver, run: Run, facts: Facts) -> Outcome {
@@ -193,8 +230,12 @@ impl Train {
         let ending = Ending::new(dir, first.0, first.1);
         output::note(&ending.text());
         match self.json {
-            true => output::json(&ending),
-            false => output::result(&ending.run.display().to_string()),
+            true => output::json(&ending)?,
+            false => output::result(&ending.run.display().to_string())?,
+        }
+        match ending.stopped {
+            true => Err(Failure::Stopped),
+            false => Ok(()),
         }
     }
 

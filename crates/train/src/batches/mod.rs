@@ -40,6 +40,12 @@ pub trait Batches: Send + Sync {
     fn num_validation_batches(&self) -> usize {
         0
     }
+
+    /// A text that differs for other data, however it is named or stored; a run is resumed with the data of its checkpoint
+    /// only. `None` compares nothing.
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A function that returns the rows of a training step is a source of batches, without validation.

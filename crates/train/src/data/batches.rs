@@ -21,6 +21,10 @@ impl Batches for Dataset {
     fn num_validation_batches(&self) -> usize {
         self.validation_batches()
     }
+
+    fn fingerprint(&self) -> Option<String> {
+        Some(Dataset::fingerprint(self))
+    }
 }
 
 impl Batch {

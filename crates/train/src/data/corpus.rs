@@ -10,6 +10,9 @@ const CHECK_WHOLE_BELOW_TOKENS: usize = 1 << 27;
 /// Number of tokens that the check reads at once.
 const CHECK_TOKENS: usize = 1 << 16;
 
+/// Number of such stretches that are checked in a larger file.
+const STRETCHES: usize = 1 << 8;
+
 /// A sequence of tokens of one vocabulary.
 #[derive(Debug)]
 pub struct Corpus {
@@ -17,24 +20,26 @@ pub struct Corpus {
     tokens: Tokens,
     vocabulary_size: usize,
     num_skipped: usize,
+    checksum: u32,
 }
 
 impl Corpus {
     /// Tokenises `content`, or takes its tokens as they are.
     ///
     /// Tokens are compared with the vocabulary here, except in files of more than 2^27 tokens: reading those
-    /// completely would delay the start by minutes, so their tokens are compared as they are read.
+    /// completely would delay the start by minutes, so all but 2^24 of their tokens are compared as they are read.
     ///
     /// # Errors
     /// Those of [`Tokenizer::encode`]; [`Error::TokenRange`] for a token outside the vocabulary; [`Error::Empty`].
     pub fn new(content: Content, tokenizer: &Tokenizer) -> Result<Corpus> {
         let vocabulary_size = tokenizer.vocabulary_size();
-        let corpus = match content {
+        let mut corpus = match content {
             Content::Tokens { name, tokens } => Corpus {
                 name,
                 tokens,
                 vocabulary_size,
                 num_skipped: 0,
+                checksum: 0,
             },
             Content::Text(text) => {
                 let tokens = tokenizer.encode_documents(&text.documents)?;
@@ -43,15 +48,14 @@ impl Corpus {
                     tokens,
                     vocabulary_size,
                     num_skipped: text.num_skipped,
+                    checksum: 0,
                 }
             }
         };
         if corpus.tokens.is_empty() {
             return Err(Error::Empty { name: corpus.name });
         }
-        if corpus.len() < CHECK_WHOLE_BELOW_TOKENS {
-            corpus.check()?;
-        }
+        corpus.checksum = corpus.scan()?;
         Ok(corpus)
     }
 
@@ -73,6 +77,11 @@ impl Corpus {
     /// All tokens are below this.
     pub fn vocabulary_size(&self) -> usize {
         self.vocabulary_size
+    }
+
+    /// The CRC-32 of the tokens that [`Corpus::new`] has read, and of their number.
+    pub fn checksum(&self) -> u32 {
+        self.checksum
     }
 
     /// Files of a folder that were left out because they were not UTF-8.
@@ -99,17 +108,26 @@ impl Corpus {
         }
     }
 
-    /// Compares every token with the vocabulary.
-    ///
-    /// # Errors
-    /// [`Error::TokenRange`] with the first token outside it.
-    pub fn check(&self) -> Result<()> {
+    // Compares every token with the vocabulary, in a large file those of evenly spread stretches, and returns their checksum.
+    fn scan(&self) -> Result<u32> {
+        let num_stretches = match self.len() < CHECK_WHOLE_BELOW_TOKENS {
+            true => self.len().div_ceil(CHECK_TOKENS),
+            false => STRETCHES,
+        };
+        let mut checksum = crc32fast::Hasher::new();
+        checksum.update(&(self.len() as u64).to_le_bytes());
         let mut tokens = Vec::with_capacity(CHECK_TOKENS.min(self.len()));
-        for start in (0..self.len()).step_by(CHECK_TOKENS) {
+        let step = self.len().div_ceil(num_stretches).max(CHECK_TOKENS);
+        for start in (0..self.len()).step_by(step) {
             tokens.clear();
             self.extend_into(start..self.len().min(start + CHECK_TOKENS), &mut tokens)?;
+            let bytes: Vec<u8> = tokens
+                .iter()
+                .flat_map(|token| token.to_le_bytes())
+                .collect();
+            checksum.update(&bytes);
         }
-        Ok(())
+        Ok(checksum.finalize())
     }
 
     fn outside(&self, token: u32, position: usize) -> Error {

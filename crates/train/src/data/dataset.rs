@@ -207,6 +207,17 @@ impl Dataset {
         self.validation_batches
     }
 
+    /// The number of tokens of each part and the checksum of their ids.
+    ///
+    /// Of a file of more than 2^27 tokens the checksum covers its number of tokens and 2^8 stretches of 2^16, evenly spread.
+    pub fn fingerprint(&self) -> String {
+        let part = |part: &Part| {
+            let (tokens, checksum) = (part.range.len(), part.corpus.checksum());
+            format!("{tokens} tokens of {checksum:08x}")
+        };
+        format!("{}, {}", part(&self.training), part(&self.validation))
+    }
+
     /// All tokens are below this.
     pub fn vocabulary_size(&self) -> usize {
         self.training.corpus.vocabulary_size()

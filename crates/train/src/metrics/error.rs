@@ -30,6 +30,16 @@ pub enum Error {
         /// The reason why it is invalid.
         reason: String,
     },
+    /// Records are missing.
+    #[error("metrics: {}: no record of steps {first} to {last}", path.display())]
+    Gap {
+        /// The file.
+        path: PathBuf,
+        /// The first step without a record.
+        first: u64,
+        /// The last one before the next record.
+        last: u64,
+    },
     /// There is nothing to draw.
     #[error("metrics: loss plot {}: none of {num_records} records has a finite loss", path.display())]
     NothingToPlot {

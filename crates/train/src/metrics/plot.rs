@@ -1,12 +1,12 @@
 //! `loss.svg`: the losses of a run over its steps.
 
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
 use plotters::prelude::*;
 
 use super::{Error, Record, Result};
+use crate::checkpoint::replace_file;
 
 /// Pixels of the full plot.
 const SIZE: (u32, u32) = (960, 540);
@@ -26,8 +26,8 @@ type Point = (f64, f64);
 
 /// Draws training loss (thin) and validation loss (thick, with marks) over the steps.
 ///
-/// Losses that are not finite are left out, and break the training line. The file is written beside `path` and then
-/// renamed, so a browser never finds half of it.
+/// Losses that are not finite are left out, and break the training line. A browser never finds half of the
+/// file.
 ///
 /// # Errors
 /// [`Error::NothingToPlot`] without a finite loss; [`Error::Plot`] from the library; [`Error::Io`].
@@ -44,9 +44,7 @@ pub fn loss_plot(path: &Path, records: &[Record], title: &str) -> Result<()> {
         let (path, reason) = (path.to_path_buf(), error.to_string());
         Error::Plot { path, reason }
     })?;
-    let aside = path.with_extension("svg.aside");
-    fs::write(&aside, svg).map_err(|error| Error::io("writing", &aside, error))?;
-    fs::rename(&aside, path).map_err(|error| Error::io("writing", path, error))
+    replace_file(path, svg.as_bytes()).map_err(|error| Error::io("writing", path, error))
 }
 
 /// What is drawn.
@@ -190,6 +188,7 @@ fn label(loss: f64) -> String {
 mod tests {
     use super::super::record::sample;
     use super::*;
+    use std::fs;
 
     fn falling(steps: u64) -> Vec<Record> {
         let record = |step: u64| {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::record::{parse, whole_lines};
 use super::{Error, Record, Result};
+use crate::checkpoint::replace_file;
 
 /// Appends records to a file; each has been passed to the system when [`MetricsWriter::write`] returns.
 #[derive(Debug)]
@@ -32,21 +33,27 @@ impl MetricsWriter {
     /// Lines of later steps, and an incomplete last line, are removed, because the run writes them again. The
     /// remaining file is as if the run had never been interrupted. If there is no file, a new one is created.
     ///
+    /// Returns what was wrong beside the writer: [`Error::Line`] for a complete line that is not a record, from which on the
+    /// file is cut, after a copy of it was made as `metrics.jsonl.damaged`; [`Error::Gap`] if records of earlier steps are
+    /// missing.
+    ///
     /// # Errors
-    /// [`Error::Line`] for a complete line that is not a record, in which case the file is left unchanged.
     /// [`Error::Io`].
-    pub fn resume(path: &Path, step: u64) -> Result<MetricsWriter> {
-        let kept = match fs::read(path) {
-            Ok(text) => kept_bytes(path, &text, step)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => 0,
+    pub fn resume(path: &Path, step: u64) -> Result<(MetricsWriter, Option<Error>)> {
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(Error::io("reading", path, error)),
         };
+        let (kept, fault) = kept_bytes(path, &text, step);
+        if let Some(Error::Line { .. }) = fault {
+            let copy = path.with_extension("jsonl.damaged");
+            replace_file(&copy, &text).map_err(|error| Error::io("writing", &copy, error))?;
+        }
         let file =
             open_to_append(path, kept).map_err(|error| Error::io("resuming", path, error))?;
-        Ok(MetricsWriter {
-            path: path.to_path_buf(),
-            file,
-        })
+        let path = path.to_path_buf();
+        Ok((MetricsWriter { path, file }, fault))
     }
 
     /// Appends `record` as one line, in one write.
@@ -61,16 +68,32 @@ impl MetricsWriter {
     }
 }
 
-/// The length of the part up to `step`; step numbers only grow, so it is a prefix.
-fn kept_bytes(path: &Path, text: &[u8], step: u64) -> Result<u64> {
-    let mut kept = 0;
+/// The length of the part up to `step`, and what is wrong with it; step numbers only grow, so it is a prefix.
+fn kept_bytes(path: &Path, text: &[u8], step: u64) -> (u64, Option<Error>) {
+    let (mut kept, mut last, mut gap) = (0, 0, None);
+    let missing = |first, last| Error::Gap {
+        path: path.to_path_buf(),
+        first,
+        last,
+    };
     for (index, line) in whole_lines(text).enumerate() {
-        if parse(path, index + 1, line)?.step > step {
+        let record = match parse(path, index + 1, line) {
+            Ok(record) => record,
+            Err(fault) => return (kept, Some(fault)),
+        };
+        if record.step > step {
             break;
         }
+        if record.step > last + 1 && gap.is_none() {
+            gap = Some(missing(last + 1, record.step - 1));
+        }
+        last = record.step;
         kept += line.len() as u64 + 1;
     }
-    Ok(kept)
+    if last < step && gap.is_none() {
+        gap = Some(missing(last + 1, step));
+    }
+    (kept, gap)
 }
 
 fn open_to_append(path: &Path, kept: u64) -> std::io::Result<File> {
@@ -122,10 +145,9 @@ mod tests {
             (b"{", 0, vec![9]),
         ] {
             fs::write(&path, [&whole, torn].concat()).unwrap();
-            MetricsWriter::resume(&path, step)
-                .unwrap()
-                .write(&sample(9, 1.0))
-                .unwrap();
+            let (mut writer, fault) = MetricsWriter::resume(&path, step).unwrap();
+            assert!(fault.is_none(), "{fault:?}");
+            writer.write(&sample(9, 1.0)).unwrap();
             assert_eq!(steps(&path), expected);
         }
     }
@@ -134,23 +156,40 @@ mod tests {
     fn resuming_without_a_file_begins_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
-        MetricsWriter::resume(&path, 7)
-            .unwrap()
-            .write(&sample(8, 1.0))
-            .unwrap();
+        let (mut writer, fault) = MetricsWriter::resume(&path, 7).unwrap();
+        writer.write(&sample(8, 1.0)).unwrap();
         assert_eq!(steps(&path), [8]);
+        assert!(matches!(
+            fault,
+            Some(Error::Gap {
+                first: 1,
+                last: 7,
+                ..
+            })
+        ));
     }
 
     #[test]
-    fn a_spoilt_file_is_left_alone() {
+    fn a_damaged_file_is_kept_beside_its_whole_part() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.jsonl");
-        fs::write(&path, "not a record\n").unwrap();
+        let path = written(&folder, 2);
+        let damaged = [&fs::read(&path).unwrap()[..], &[0; 20], b"\n"].concat();
+        fs::write(&path, &damaged).unwrap();
+        let (mut writer, fault) = MetricsWriter::resume(&path, 7).unwrap();
+        assert!(matches!(fault, Some(Error::Line { line: 3, .. })));
+        writer.write(&sample(8, 1.0)).unwrap();
+        assert_eq!(steps(&path), [1, 2, 8]);
+        let copy = folder.path().join("metrics.jsonl.damaged");
+        assert_eq!(fs::read(copy).unwrap(), damaged);
+        let (_, fault) = MetricsWriter::resume(&path, 8).unwrap();
         assert!(matches!(
-            MetricsWriter::resume(&path, 7),
-            Err(Error::Line { line: 1, .. })
+            fault,
+            Some(Error::Gap {
+                first: 3,
+                last: 7,
+                ..
+            })
         ));
-        assert_eq!(fs::read_to_string(&path).unwrap(), "not a record\n");
     }
 
     #[test]

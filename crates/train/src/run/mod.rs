@@ -3,7 +3,9 @@
 //!
 //! [`run`](fn@run) trains on one rank. An [`Observer`] receives its progress, and a [`Stop`] ends it early.
 
+mod folder;
 mod observer;
+pub mod resume;
 #[allow(
     clippy::module_inception,
     reason = "the function that the module is named for"
@@ -11,5 +13,6 @@ mod observer;
 mod run;
 mod trace;
 
+pub use folder::RunLock;
 pub use observer::{Observer, Started, Stop, Summary};
-pub use run::{Run, run};
+pub use run::{Resume, Run, run};

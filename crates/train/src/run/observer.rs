@@ -1,6 +1,6 @@
 //! Who observes a run's progress, and what may end it.
 
-use crate::{metrics::Record, trainer::PeakMemory};
+use crate::{Error, metrics::Record, trainer::PeakMemory};
 use serde::{Deserialize, Serialize};
 use std::{
     path::PathBuf,
@@ -15,6 +15,8 @@ pub trait Observer: Send + Sync {
     fn step(&self, _record: &Record) {}
     /// A checkpoint is complete.
     fn checkpoint(&self, _path: &std::path::Path) {}
+    /// A file of the run beside its checkpoints could not be written or read. The run goes on without it.
+    fn trouble(&self, _error: &Error) {}
 }
 
 /// The facts known when a run begins.
@@ -55,8 +57,8 @@ pub struct Summary {
     pub steps: u64,
     /// Loss of the last step.
     pub loss: f64,
-    /// Validation loss after the last step.
-    pub validation_loss: f64,
+    /// Validation loss after the last step; a run that was asked to end early does not validate.
+    pub validation_loss: Option<f64>,
     /// Wall-clock seconds of training in this run, validation and checkpoints included.
     pub seconds: f64,
     /// Whether the run was asked to end early.

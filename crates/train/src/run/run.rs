@@ -29,10 +29,21 @@ pub struct Run {
     pub tokenizer: Option<Tokenizer>,
     /// The run's folder.
     pub dir: PathBuf,
-    /// The checkpoint to resume from.
-    pub resume: Option<PathBuf>,
+    /// Where to resume from; `None` begins with step 1.
+    pub resume: Option<Resume>,
+    /// Whether a new run may take a folder with records of one that ended before its first checkpoint.
+    pub restart: bool,
     /// The step whose work trace.json shows completely, if any.
     pub trace_step: Option<u64>,
+}
+
+/// From where and how a run is resumed.
+#[derive(Clone, Debug)]
+pub struct Resume {
+    /// The checkpoint.
+    pub checkpoint: PathBuf,
+    /// Whether settings and data may differ in more than [`FREE_KEYS`](super::resume::FREE_KEYS) from those of the checkpoint.
+    pub any_change: bool,
 }
 
 /// Trains on this rank until the last step, or until asked to stop.
@@ -49,11 +60,10 @@ pub fn run(
     let begun = Instant::now();
     let context = run.config.context(world, device)?;
     let mut trainer = run.config.trainer(&context)?;
-    if let Some(path) = &run.resume {
-        trainer.resume(path)?;
+    if let Some(from) = &run.resume {
+        trainer.resume(&from.checkpoint)?;
     }
     let first_step = trainer.next_step();
-    let records = run.open_records(world, first_step)?;
     if world.rank() == 0 {
         observer.started(&run.started(first_step, trainer.num_parameters()));
     }
@@ -61,10 +71,11 @@ pub fn run(
         run,
         observer,
         stop,
-        records,
+        records: None,
         last: None,
         checkpoint: None,
     };
+    session.open_records(world, first_step);
     trainer.fit(&*run.data, run.config.training.steps, &mut session)?;
     session.summary(&trainer, begun)
 }
@@ -73,7 +84,7 @@ struct Session<'a> {
     run: &'a Run,
     observer: &'a dyn Observer,
     stop: &'a Stop,
-    // On rank 0.
+    // On rank 0, unless the disk refused them.
     records: Option<MetricsWriter>,
     last: Option<Record>,
     checkpoint: Option<PathBuf>,
@@ -96,7 +107,8 @@ impl Callback for Session<'_> {
     fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<()> {
         let (step, training) = (done.result.step, &self.run.config.training);
         if self.run.trace_step == Some(step) {
-            trace::write(trainer.context(), &self.run.dir, step)?;
+            let written = trace::write(trainer.context(), &self.run.dir, step);
+            self.tolerate(written);
         }
         let record = Record {
             step: step + 1,
@@ -118,13 +130,19 @@ impl Callback for Session<'_> {
 
 impl Session<'_> {
     fn note(&mut self, trainer: &Trainer, mut record: Record, is_last: bool) -> Result<()> {
-        if is_last || is_due(record.step, self.run.config.training.validate_every) {
+        // A stopped run has little time: its checkpoint comes first, and it validates when it is resumed.
+        let is_stopped = is_last && record.step < self.run.config.training.steps;
+        let is_due = is_last || is_due(record.step, self.run.config.training.validate_every);
+        if is_due && !is_stopped {
             let world = trainer.context().world();
             world.beat(&format!("validation after step {}", record.step));
             record.val_loss = Some(trainer.validate(&*self.run.data)?);
         }
-        if let Some(records) = &mut self.records {
-            records.write(&record)?;
+        if let Some(Err(error)) = self.records.as_mut().map(|records| records.write(&record)) {
+            self.records = None;
+            self.observer.trouble(&error.into());
+        }
+        if trainer.context().world().rank() == 0 {
             self.observer.step(&record);
         }
         self.last = Some(record);
@@ -140,10 +158,36 @@ impl Session<'_> {
         );
         let path = trainer.save_with(&dir, keep, &self.run.attached()?)?;
         if world.rank() == 0 {
-            self.plot()?;
             self.observer.checkpoint(&path);
+            self.tolerate(self.plot());
         }
         Ok(path)
+    }
+
+    // Begins or continues the records. A run does not depend on them.
+    fn open_records(&mut self, world: &World, first_step: u64) {
+        if world.rank() > 0 {
+            return;
+        }
+        let path = self.run.dir.join("metrics.jsonl");
+        let opened = match self.run.resume {
+            Some(_) => MetricsWriter::resume(&path, first_step),
+            None => MetricsWriter::create(&path).map(|records| (records, None)),
+        };
+        match opened {
+            Ok((records, fault)) => {
+                self.records = Some(records);
+                self.tolerate(fault.map_or(Ok(()), |fault| Err(fault.into())));
+            }
+            Err(error) => self.observer.trouble(&error.into()),
+        }
+    }
+
+    // Reports a fault of a file without which the run goes on.
+    fn tolerate(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.observer.trouble(&error);
+        }
     }
 
     fn plot(&self) -> Result<()> {
@@ -159,9 +203,10 @@ impl Session<'_> {
 
     fn summary(self, trainer: &Trainer, begun: Instant) -> Result<Summary> {
         let (steps, last) = (trainer.next_step(), self.last);
+        let stopped = steps < self.run.config.training.steps;
         let validation_loss = match last.as_ref().and_then(|record| record.val_loss) {
-            Some(loss) => loss,
-            None => trainer.validate(&*self.run.data)?,
+            None if !stopped => Some(trainer.validate(&*self.run.data)?),
+            known => known,
         };
         let context = trainer.context();
         Ok(Summary {
@@ -169,7 +214,7 @@ impl Session<'_> {
             loss: last.map_or(f64::NAN, |record| record.loss),
             validation_loss,
             seconds: begun.elapsed().as_secs_f64(),
-            stopped: steps < self.run.config.training.steps,
+            stopped,
             checkpoint: self.checkpoint,
             peak: PeakMemory::of_all(context.world(), context.device())?,
         })
@@ -181,22 +226,8 @@ fn is_due(step: u64, every: u64) -> bool {
 }
 
 impl Run {
-    /// Creates the run's folder with its configuration; refuses a folder that already holds a run, unless that
-    /// run is resumed.
-    /// # Errors
-    /// [`Error::RunExists`] for a folder in use; [`Error::File`] if it cannot be written.
-    pub fn prepare(&self) -> Result<()> {
-        let config = self.dir.join("config.toml");
-        if self.resume.is_none() && self.dir.join("metrics.jsonl").exists() {
-            let path = self.dir.clone();
-            return Err(Error::RunExists { path });
-        }
-        std::fs::create_dir_all(self.dir.join("checkpoints")).map_err(Error::file(&self.dir))?;
-        std::fs::write(&config, self.config.to_toml()?).map_err(Error::file(&config))
-    }
-
     // What a checkpoint stores about the run.
-    fn attached(&self) -> Result<Attached> {
+    pub(super) fn attached(&self) -> Result<Attached> {
         let refuse = |error: serde_json::Error| {
             Error::setting("checkpoint", error, "values that JSON can hold")
         };
@@ -204,18 +235,8 @@ impl Run {
             model: serde_json::to_value(&self.config.model).map_err(refuse)?,
             config: serde_json::to_value(&self.config).map_err(refuse)?,
             tokenizer: serde_json::to_value(&self.tokenizer).map_err(refuse)?,
+            data: self.data.fingerprint(),
         })
-    }
-
-    fn open_records(&self, world: &World, first_step: u64) -> Result<Option<MetricsWriter>> {
-        if world.rank() > 0 {
-            return Ok(None);
-        }
-        let path = self.dir.join("metrics.jsonl");
-        Ok(Some(match self.resume {
-            Some(_) => MetricsWriter::resume(&path, first_step)?,
-            None => MetricsWriter::create(&path)?,
-        }))
     }
 
     fn started(&self, first_step: u64, num_parameters: usize) -> Started {

@@ -27,6 +27,8 @@ pub struct Attached {
     pub config: Value,
     /// How text becomes tokens.
     pub tokenizer: Value,
+    /// [`Batches::fingerprint`](crate::batches::Batches::fingerprint) of the data.
+    pub data: Option<String>,
 }
 
 /// The trainer's section of a checkpoint.
@@ -36,6 +38,8 @@ pub(crate) struct Stored {
     pub(crate) config: Value,
     #[serde(default)]
     pub(crate) tokenizer: Value,
+    #[serde(default)]
+    pub(crate) data: Option<String>,
     /// The number of updates of the optimiser so far.
     num_updates: u64,
     loss_scale: LossScale,
@@ -56,6 +60,7 @@ struct Owned {
     layout: Layout,
     index: IndexBox,
     bytes: Vec<u8>,
+    is_finite: bool,
 }
 
 impl Trainer {
@@ -63,8 +68,8 @@ impl Trainer {
     /// rank writes the shards that it alone, or it first, holds.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] on every rank if one of them cannot write; existing complete checkpoints are not
-    /// touched.
+    /// [`Error::Peer`] on every rank if one of them cannot write, or holds a weight that is not finite; existing complete
+    /// checkpoints are not touched.
     pub fn save(&self, dir: impl AsRef<Path>) -> Result<PathBuf> {
         self.save_with(dir.as_ref(), KEPT, &Attached::default())
     }
@@ -77,6 +82,17 @@ impl Trainer {
         let owned = collect(self)?;
         let world = self.context.world();
         let everyone = world.everyone();
+        let bad = owned.iter().find(|owned| !owned.is_finite);
+        agreed(
+            &self.context,
+            bad.map_or(Ok(String::new()), |bad| {
+                let (name, step) = (&bad.name, self.next_step);
+                Err(format!(
+                    "checkpoint of step {step}: {name} holds a number that is not finite; it is not saved, and the earlier \
+                     checkpoints stay"
+                ))
+            }),
+        )?;
         let writer = (world.rank() == 0).then(|| Writer::begin(dir, self.next_step));
         let begun = writer
             .as_ref()
@@ -272,6 +288,7 @@ fn sections(trainer: &Trainer, attached: &Attached) -> checkpoint::Sections {
     let own = Stored {
         config: attached.config.clone(),
         tokenizer: attached.tokenizer.clone(),
+        data: attached.data.clone(),
         num_updates: trainer.num_updates,
         loss_scale: trainer.loss_scale,
         optimiser: Some(trainer.optimiser.name().to_owned()),
@@ -299,6 +316,7 @@ fn collect(trainer: &Trainer) -> Result<Vec<Owned>> {
                         layout: parameter.layout().clone(),
                         index: parameter.index().clone(),
                         bytes: bytes(dtype, &numbers),
+                        is_finite: numbers.iter().all(|number| number.is_finite()),
                     });
                 }
                 Ok(())

@@ -1,0 +1,82 @@
+//! The run's folder: who may write into it, and the configuration in it.
+
+use super::{Run, resume};
+use crate::{
+    Error, Result,
+    checkpoint::{self, Reader, replace_file, sync_dir},
+};
+use std::{
+    fs::{self, File, TryLockError},
+    path::Path,
+};
+
+/// Keeps a run's folder from other programs as long as it lives.
+///
+/// A file system without locks, as some network file systems are, grants it to all.
+#[derive(Debug)]
+#[must_use = "another program may write into the folder once this is dropped"]
+pub struct RunLock {
+    _file: File,
+}
+
+impl RunLock {
+    fn take(dir: &Path) -> Result<RunLock> {
+        let path = dir.join(".lock");
+        let file = File::create(&path).map_err(Error::file(&path))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Error::RunInUse { path: dir.into() }),
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(RunLock { _file: file }),
+        }
+    }
+}
+
+impl Run {
+    /// Creates the run's folder with its configuration, and keeps it from other programs. One process of a job calls this,
+    /// before its ranks begin.
+    ///
+    /// Refuses a folder that holds anything of another run, and a resumption that differs from its checkpoint in more than a
+    /// run may change. Nothing is written then.
+    ///
+    /// # Errors
+    /// [`Error::RunExists`] and [`Error::RunUnfinished`] for a folder with another run; [`Error::RunInUse`] while another program
+    /// writes into it; [`Error::Mismatch`] with what differs from the checkpoint; [`Error::File`] if it cannot be written;
+    /// [`Error::Checkpoint`] if the checkpoint cannot be read.
+    pub fn prepare(&self) -> Result<RunLock> {
+        match &self.resume {
+            Some(from) => resume::check(self, &Reader::open(&from.checkpoint)?, from.any_change)?,
+            None if self.restart => self.check_new(false)?,
+            None => self.check_new(true)?,
+        }
+        let checkpoints = self.dir.join("checkpoints");
+        fs::create_dir_all(&checkpoints).map_err(Error::file(&self.dir))?;
+        let lock = RunLock::take(&self.dir)?;
+        let config = self.dir.join("config.toml");
+        replace_file(&config, self.config.to_toml()?.as_bytes()).map_err(Error::file(&config))?;
+        // The folder's own name survives a power cut too.
+        let parent = self
+            .dir
+            .parent()
+            .filter(|path| !path.as_os_str().is_empty());
+        sync_dir(parent.unwrap_or(Path::new("."))).map_err(Error::file(&self.dir))?;
+        Ok(lock)
+    }
+
+    // A new run writes into no folder that holds a checkpoint, records (unless it may restart), or somebody's configuration.
+    fn check_new(&self, minds_records: bool) -> Result<()> {
+        let path = || self.dir.clone();
+        let checkpoints = self.dir.join("checkpoints");
+        match Reader::open(&checkpoints) {
+            Err(checkpoint::Error::Missing { .. } | checkpoint::Error::NoCheckpoint { .. }) => {}
+            Ok(_) => return Err(Error::RunExists { path: path() }),
+            Err(error) => return Err(error.into()),
+        }
+        if minds_records && self.dir.join("metrics.jsonl").exists() {
+            return Err(Error::RunUnfinished { path: path() });
+        }
+        let config = self.dir.join("config.toml");
+        match config.exists() && !checkpoints.exists() {
+            true => Err(Error::NotOurs { path: config }),
+            false => Ok(()),
+        }
+    }
+}
