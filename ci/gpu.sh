@@ -39,7 +39,7 @@ mkdir -p "$out"
 measured=(gemm torch-gemm kernels torch-attention collectives-staged collectives step-1.3b-separate step-124m-graph step-tiny
   step-tiny-graph)
 for model in 1.3b 124m; do
-  measured+=("step-$model" "step-$model-timed-products" "torch-step-$model-eager" "torch-step-$model-compiled")
+  measured+=("step-$model" "step-$model-timed-matmuls" "torch-step-$model-eager" "torch-step-$model-compiled")
 done
 # Measurements of an earlier run are not results of this one.
 for name in "${measured[@]}" targets; do rm -f "$out/$name.json"; done
@@ -91,7 +91,7 @@ measure() {
 if $rehearse; then parity=("parity::${vendor}_staged::matrix_units"); else parity=("parity::$vendor::" "parity::${vendor}_staged"); fi
 check contract tests "contract::$vendor"
 check parity tests "${parity[@]}"
-check ways-to-products tests tuning
+check ways-to-matmuls tests tuning
 check epilogues tests epilogues
 check recorded-work tests graph
 if [ "$vendor" = cuda ]; then
@@ -112,13 +112,13 @@ fi
 
 # GEMMs, kernels and a step of GPT 1.3B, and a step that fits any device; then once more with the fastest GEMM
 # variants.
-product=(--tokens 8192 --hidden 2048 --vocabulary 51200)
+matmul=(--tokens 8192 --hidden 2048 --vocabulary 51200)
 heads=(--heads 16 --context 2048)
 large=(--layers 24 --hidden 2048 --heads 16 --context 2048 --vocabulary 51200 --batch 4)
 small=(--layers 12 --hidden 768 --heads 12 --context 1024 --vocabulary 51200 --batch 8)
 tiny=(--layers 6 --hidden 384 --heads 6 --context 256 --vocabulary 256 --batch 8)
 if $rehearse; then
-  product=(--tokens 32 --hidden 64 --vocabulary 128)
+  matmul=(--tokens 32 --hidden 64 --vocabulary 128)
   heads=(--heads 1 --context 16)
   large=(--layers 1 --hidden 64 --heads 1 --context 16 --vocabulary 128 --batch 2)
   small=("${large[@]}") tiny=("${large[@]}")
@@ -143,9 +143,9 @@ beside() {
   if $peers; then measure "torch-$name" "$python" ci/peers/gpu.py --device "$torch_on" "${@/#--hidden/--width}"; fi
 }
 
-measure gemm program bench gemm --precision bf16 "${product[@]}" --json
-beside gemm products "${large[@]}"
-measure kernels program bench kernels --precision bf16 "${product[@]}" "${heads[@]}" --json
+measure gemm program bench gemm --precision bf16 "${matmul[@]}" --json
+beside gemm matmuls "${large[@]}"
+measure kernels program bench kernels --precision bf16 "${matmul[@]}" "${heads[@]}" --json
 beside attention attention "${large[@]}"
 measure collectives-staged staged bench collectives --ranks 2 --json
 if [ "$(program doctor | grep -cE '^ +device [0-9]+:')" -gt 1 ]; then
@@ -154,7 +154,7 @@ fi
 beside step-1.3b-eager step "${large[@]}"
 measure step-1.3b program bench step "${large[@]}" --precision bf16 --json
 beside step-1.3b-compiled step "${large[@]}" --compile
-measure step-1.3b-timed-products with_choices bench step "${large[@]}" --precision bf16 --json
+measure step-1.3b-timed-matmuls with_choices bench step "${large[@]}" --precision bf16 --json
 beside step-124m-eager step "${small[@]}"
 measure step-124m program bench step "${small[@]}" --precision bf16 --json
 beside step-124m-compiled step "${small[@]}" --compile

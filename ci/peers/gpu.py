@@ -1,6 +1,6 @@
 """Peer: PyTorch's side of the measurements in `ci/gpu.sh`: GEMMs, fused attention, training steps.
 
-    gpu.py products attention step --layers 24 --width 2048 --heads 16 --context 2048 --vocabulary 51200 --batch 4
+    gpu.py matmuls attention step --layers 24 --width 2048 --heads 16 --context 2048 --vocabulary 51200 --batch 4
     gpu.py step --compile                           the step through torch.compile; without it, eager
     gpu.py --device cpu --tiny                      all three on any machine, to show that this program works; not for speed
 
@@ -28,12 +28,12 @@ import gpt
 import ranks
 
 ABSENT = 3
-PARTS = ("products", "attention", "step")
+PARTS = ("matmuls", "attention", "step")
 TINY = dict(layers=1, width=64, heads=1, context=16, vocabulary=128, batch=2)
 HEAD_WIDTHS = (64, 128)
 FUSED = (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
 DTYPE = torch.bfloat16
-# As `fascicle bench gemm` and `bench kernels` time: single products with a wait each, kernels in batches.
+# As `fascicle bench gemm` and `bench kernels` time: single matmuls with a wait each, kernels in batches.
 FEWEST_CALLS, SHORTEST_S = 7, 0.4
 REPETITIONS, SHORTEST_BATCH_S, MOST_CALLS = 9, 0.005, 4096
 
@@ -91,7 +91,7 @@ def shapes(tokens, width, vocabulary):
     yield "head d_weight", "TN", vocabulary, width, tokens
 
 
-def products(options, clock):
+def matmuls(options, clock):
     """The matrices are stored like Fascicle's: one that is used transposed is stored transposed."""
     for what, form, m, n, k in shapes(options.batch * options.context, options.width, options.vocabulary):
         first = random(options, k, m).t() if form == "TN" else random(options, m, k)
@@ -218,7 +218,7 @@ def main():
     name = torch.cuda.get_device_name() if options.device.type == "cuda" else "cpu"
     clock = Clock(options.device)
     for part in options.parts:
-        for line in dict(products=products, attention=attention, step=step)[part](options, clock):
+        for line in dict(matmuls=matmuls, attention=attention, step=step)[part](options, clock):
             print(json.dumps(line | dict(torch=torch.__version__, device=name)), flush=True)
 
 

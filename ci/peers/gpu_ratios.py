@@ -2,7 +2,7 @@
 
     gpu_ratios.py FOLDER [--peak-tflops 989]
 
-Reads the JSON lines in FOLDER: gemm, kernels, step-1.3b, step-1.3b-timed-products and step-124m of ours; torch-gemm,
+Reads the JSON lines in FOLDER: gemm, kernels, step-1.3b, step-1.3b-timed-matmuls and step-124m of ours; torch-gemm,
 torch-attention, torch-step-1.3b-eager, -compiled and the same of 124m of PyTorch. Prints a line per target with the
 measurement, and writes FOLDER/targets.json, one JSON object per line:
 
@@ -20,7 +20,7 @@ import json
 from pathlib import Path
 
 PEAK_TFLOPS = 989
-STEPS = ("step-1.3b", "step-1.3b-timed-products", "step-124m")
+STEPS = ("step-1.3b", "step-1.3b-timed-matmuls", "step-124m")
 
 
 class Folder:
@@ -58,7 +58,7 @@ def quotients(above, below):
 
 def steps(folder, name):
     """Times of our step over PyTorch's."""
-    model = name.removesuffix("-timed-products")
+    model = name.removesuffix("-timed-matmuls")
     for mode, bound in (("compiled", 1.0), ("eager", 0.85)):
         ours, theirs = folder.lines(name), folder.lines(f"torch-{model}-{mode}")
         ratios = {name: ours[0]["step_s"] / theirs[0]["step_s"]} if ours and theirs else {}
@@ -73,8 +73,8 @@ def speeds(folder, name, peak):
 
 def kernels(folder):
     """Speeds of single operations, relative to PyTorch's or to a copy."""
-    products = quotients(folder.by("torch-gemm", "what", "us"), folder.by("gemm", "what", "us"))
-    yield target("products: speed, of PyTorch's", products, at_least=0.97)
+    matmuls = quotients(folder.by("torch-gemm", "what", "us"), folder.by("gemm", "what", "us"))
+    yield target("matmuls: speed, of PyTorch's", matmuls, at_least=0.97)
     elementwise = {line["kernel"]: line["share_of_copy"] for line in folder.lines("kernels")
                    if line["family"] == "elementwise"}
     yield target("elementwise kernels: bandwidth, of a copy's", elementwise, at_least=0.85)

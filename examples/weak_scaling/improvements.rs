@@ -179,7 +179,7 @@ fn useful_s(request: &Request, outcome: &Outcome) -> f64 {
 
 /// The losses of a step, largest first: compute below the advertised peak, and everything other than compute.
 fn losses(request: &Request, outcome: &Outcome) -> Vec<(String, f64)> {
-    let is_work = |what: &str| matches!(what, "products" | "attention");
+    let is_work = |what: &str| matches!(what, "matmuls" | "attention");
     let (work, other): (Vec<_>, Vec<_>) = shares(outcome)
         .into_iter()
         .partition(|share| is_work(&share.what));

@@ -14,9 +14,9 @@ use std::ffi::c_char;
 pub const NAMES: LtNames = LtNames {
     create: "cublasLtCreate",
     destroy: "cublasLtDestroy",
-    create_product: "cublasLtMatmulDescCreate",
-    destroy_product: "cublasLtMatmulDescDestroy",
-    set_product: "cublasLtMatmulDescSetAttribute",
+    create_matmul: "cublasLtMatmulDescCreate",
+    destroy_matmul: "cublasLtMatmulDescDestroy",
+    set_matmul: "cublasLtMatmulDescSetAttribute",
     create_matrix: "cublasLtMatrixLayoutCreate",
     destroy_matrix: "cublasLtMatrixLayoutDestroy",
     create_wishes: "cublasLtMatmulPreferenceCreate",

@@ -54,7 +54,7 @@ fn parts() -> Vec<Part> {
     ];
     let driver = [driver::Driver::declarations(), driver::NAMES.declarations()];
     let [as_stored, transposed] = cublas::VALUES.operations;
-    let products = [
+    let matmuls = [
         ("CUBLAS_STATUS_ALLOC_FAILED", cublas::ALLOC_FAILED),
         ("CUBLAS_STATUS_NOT_SUPPORTED", cublas::VALUES.not_supported),
         ("CUBLAS_OP_N", as_stored),
@@ -94,7 +94,7 @@ fn parts() -> Vec<Part> {
                 ("cublasGemmEx", GEMM_EX),
                 ("cublasGemmStridedBatchedEx", GEMM_STRIDED_BATCHED_EX),
             ],
-            ..Part::new("cublas_api.h", blas.concat(), &products)
+            ..Part::new("cublas_api.h", blas.concat(), &matmuls)
         },
         declarations::collectives("nccl.h"),
     ]

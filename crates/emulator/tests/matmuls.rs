@@ -183,23 +183,23 @@ fn cublas_agrees<I: Element, O: Element>(device: i32, compute: i32, wide: bool) 
 }
 
 #[test]
-fn f32_products() {
+fn f32_matmuls() {
     cublas_agrees::<f32, f32>(0, 68, false);
 }
 
 #[test]
-fn f64_products() {
+fn f64_matmuls() {
     cublas_agrees::<f64, f64>(1, 70, true);
 }
 
 #[test]
-fn f16_products() {
+fn f16_matmuls() {
     cublas_agrees::<f16, f16>(2, 68, false);
     cublas_agrees::<f16, f32>(2, 68, false);
 }
 
 #[test]
-fn bf16_products() {
+fn bf16_matmuls() {
     cublas_agrees::<bf16, bf16>(3, 68, false);
     cublas_agrees::<bf16, f32>(3, 68, false);
 }
@@ -227,7 +227,7 @@ fn a_matrix_beyond_its_allocation_is_refused() {
 
 /// The type numbers that `hipblasGemmEx` (and `_v2`) take: own (151) or HIP's (0), and the compute type that goes with
 /// it.
-fn hipblas_product(
+fn hipblas_gemm(
     hip: Hip,
     runtime: &str,
     blas: &str,
@@ -297,7 +297,7 @@ fn each_hipblas_takes_the_types_of_its_generation() {
     }
     const INVALID_ENUM: Option<i32> = Some(10);
     let old = |function, types, compute| {
-        hipblas_product(
+        hipblas_gemm(
             Hip::V5_7,
             "libamdhip64.so.5",
             "libhipblas.so.0",
@@ -310,7 +310,7 @@ fn each_hipblas_takes_the_types_of_its_generation() {
     assert_eq!(old("hipblasGemmEx", 0, 2), INVALID_ENUM);
     assert_eq!(old("hipblasGemmEx_v2", 0, 2), None);
     let middle = |function, types, compute| {
-        hipblas_product(
+        hipblas_gemm(
             Hip::V6_4,
             "libamdhip64.so.6",
             "libhipblas.so.2",
@@ -323,7 +323,7 @@ fn each_hipblas_takes_the_types_of_its_generation() {
     assert_eq!(middle("hipblasGemmEx_v2", 0, 2), Some(0));
     assert_eq!(middle("hipblasGemmEx_v2", 151, 151), INVALID_ENUM);
     let new = |function, types, compute| {
-        hipblas_product(
+        hipblas_gemm(
             Hip::V7_1,
             "libamdhip64.so.7",
             "libhipblas.so.3",

@@ -107,12 +107,12 @@ fn other_devices(nvidia: &Nvidia) {
     );
     nvidia.enter(0);
     let one = 1f32;
-    let product = || {
+    let gemm = || {
         c!(nvidia.cublas, cublasGemmEx(handle => Handle, 0 => i32, 0 => i32, 1 => i32, 1 => i32, 1 => i32, &raw const one => *const f32,
             far => u64, 0 => i32, 1 => i32, far => u64, 0 => i32, 1 => i32, &raw const one => *const f32, far => u64, 0 => i32,
             1 => i32, 68 => i32, -1 => i32))
     };
-    assert_eq!(reported(nvidia, product), 13, "the handle is of device 1");
+    assert_eq!(reported(nvidia, gemm), 13, "the handle is of device 1");
     assert_eq!(c!(nvidia.cublas, cublasDestroy_v2(handle => Handle)), 0);
 }
 

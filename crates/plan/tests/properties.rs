@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn faster_products_and_memory_are_never_slower(grid in 0..GRIDS.len(), factor in 1.0..4.0_f64) {
+    fn faster_matmuls_and_memory_are_never_slower(grid in 0..GRIDS.len(), factor in 1.0..4.0_f64) {
         let request = request(grid, "perlmutter");
         let faster = with(&request, |machine| {
             machine.device.memory_gbps.value *= factor;

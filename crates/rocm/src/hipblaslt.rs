@@ -13,9 +13,9 @@ use rccl_sys::{Library, Missing};
 pub const NAMES: LtNames = LtNames {
     create: "hipblasLtCreate",
     destroy: "hipblasLtDestroy",
-    create_product: "hipblasLtMatmulDescCreate",
-    destroy_product: "hipblasLtMatmulDescDestroy",
-    set_product: "hipblasLtMatmulDescSetAttribute",
+    create_matmul: "hipblasLtMatmulDescCreate",
+    destroy_matmul: "hipblasLtMatmulDescDestroy",
+    set_matmul: "hipblasLtMatmulDescSetAttribute",
     create_matrix: "hipblasLtMatrixLayoutCreate",
     destroy_matrix: "hipblasLtMatrixLayoutDestroy",
     create_wishes: "hipblasLtMatmulPreferenceCreate",

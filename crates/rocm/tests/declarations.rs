@@ -44,7 +44,7 @@ fn parts() -> Vec<Part> {
     ];
     let hip = [hip::Hip::declarations(), hip::NAMES.declarations()];
     let [as_stored, transposed] = hipblas::VALUES.operations;
-    let products = [
+    let matmuls = [
         ("HIPBLAS_OP_N", as_stored),
         ("HIPBLAS_OP_T", transposed),
         ("HIPBLAS_GEMM_DEFAULT", hipblas::VALUES.default_algorithm),
@@ -99,7 +99,7 @@ fn parts() -> Vec<Part> {
         Part::new("hip/hip_runtime_api.h", hip.concat(), &runtime),
         Part {
             truths: truths.concat(),
-            ..Part::new("hipblas/hipblas.h", blas.concat(), &products)
+            ..Part::new("hipblas/hipblas.h", blas.concat(), &matmuls)
         },
         declarations::collectives("rccl/rccl.h"),
     ]

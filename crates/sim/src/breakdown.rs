@@ -32,7 +32,7 @@ pub struct Breakdown {
     /// From the start of the record to the end of the last work on any stream.
     pub total_s: f64,
     /// GEMMs.
-    pub products_s: f64,
+    pub matmuls_s: f64,
     /// Attention.
     pub attention_s: f64,
     /// Other kernels and copies.
@@ -52,7 +52,7 @@ pub struct Breakdown {
 impl Breakdown {
     /// Time in which the compute stream computed.
     pub fn compute_s(&self) -> f64 {
-        self.products_s + self.attention_s + self.elementwise_s + self.optimiser_s
+        self.matmuls_s + self.attention_s + self.elementwise_s + self.optimiser_s
     }
 
     /// Time in which it was idle because of a collective.
@@ -91,7 +91,7 @@ impl Breakdown {
     /// Counts work of the compute stream.
     pub(crate) fn busy(&mut self, label: &Label, seconds: f64) {
         match label.category {
-            Category::Products => self.products_s += seconds,
+            Category::Matmuls => self.matmuls_s += seconds,
             Category::Attention => self.attention_s += seconds,
             Category::Elementwise => self.elementwise_s += seconds,
             Category::Optimiser => self.optimiser_s += seconds,

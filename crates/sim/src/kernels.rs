@@ -42,7 +42,7 @@ unsafe impl Blas for SimKernels {
         let flop = 2.0 * gemm.m as f64 * gemm.n as f64 * gemm.k as f64 * gemm.batch.count as f64;
         let label = Label {
             name: "gemm",
-            category: Category::Products,
+            category: Category::Matmuls,
             group: None,
             bytes,
             flop,

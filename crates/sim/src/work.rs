@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     /// GEMMs.
-    Products,
+    Matmuls,
     /// Attention, forward and backward.
     Attention,
     /// Every other kernel, and copies; limited by memory bandwidth.

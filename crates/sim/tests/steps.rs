@@ -82,7 +82,7 @@ fn every_schedule_gives_the_same_times_in_every_run() {
                 (parts - total).abs() < 1e-9 * total.max(1.0),
                 "{schedule}: {parts} of {total}"
             );
-            assert!(outcome.breakdown.products_s > 0.0 && outcome.breakdown.attention_s > 0.0);
+            assert!(outcome.breakdown.matmuls_s > 0.0 && outcome.breakdown.attention_s > 0.0);
             assert!(outcome.breakdown.optimiser_s > 0.0);
         }
         assert!(
@@ -165,7 +165,7 @@ fn the_log_has_every_kind_of_work() {
     let outcome = train(&perlmutter(), &config, Some(stages(&config))).remove(0);
     use Category::*;
     for category in [
-        Products,
+        Matmuls,
         Attention,
         Elementwise,
         Optimiser,

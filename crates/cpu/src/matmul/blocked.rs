@@ -178,9 +178,9 @@ impl<T: Element<Acc = f32>, C: Element<Acc = f32>> BlockedMatmul<T, C> {
             let sizes = [rows.len(), n, k];
             let out = out.from(rows.start, 0);
             // SAFETY: the caller guarantees the matrices, of which these are parts.
-            let product = |a| unsafe { multiply(sizes, out, a, b, alpha, beta, pool) };
+            let matmul = |a| unsafe { multiply(sizes, out, a, b, alpha, beta, pool) };
             // SAFETY: as above.
-            unsafe { with_operand(&self.a, a.from(rows.start, 0), rows.len(), k, pool, product) };
+            unsafe { with_operand(&self.a, a.from(rows.start, 0), rows.len(), k, pool, matmul) };
         }
     }
 }

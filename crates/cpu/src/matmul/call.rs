@@ -79,7 +79,7 @@ pub(super) unsafe fn multiply<R: Real>(
         _ if small => Parallelism::None,
         threads => Parallelism::Rayon(threads),
     };
-    let product = || {
+    let matmul = || {
         let (c, a, b) = (&c, &a, &b);
         // SAFETY: the caller guarantees the three matrices. The crates call the factor of the old result alpha.
         unsafe {
@@ -107,8 +107,8 @@ pub(super) unsafe fn multiply<R: Real>(
         }
     };
     if small {
-        product()
+        matmul()
     } else {
-        pool.install(product)
+        pool.install(matmul)
     }
 }

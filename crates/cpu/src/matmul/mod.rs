@@ -105,7 +105,7 @@ unsafe fn double(args: &Gemm, pool: &Pool) {
 /// # Safety
 /// As [`gemm()`], of factors of type `T` and a result of type `C`.
 unsafe fn single<T: Element<Acc = f32>, C: Element<Acc = f32>>(args: &Gemm, pool: &Pool) {
-    let product = BlockedMatmul::<T, C> {
+    let matmul = BlockedMatmul::<T, C> {
         sizes: [args.m, args.n, args.k],
         a: Factor::left(args.a, args.n),
         b: Factor::right(args.b, args.m),
@@ -114,5 +114,5 @@ unsafe fn single<T: Element<Acc = f32>, C: Element<Acc = f32>>(args: &Gemm, pool
         beta: args.beta as f32,
     };
     // SAFETY: the caller guarantees the three matrices.
-    unsafe { product.run(pool) }
+    unsafe { matmul.run(pool) }
 }

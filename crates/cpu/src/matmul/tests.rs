@@ -190,23 +190,23 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 #[test]
-fn f64_products() {
+fn f64_matmuls() {
     cases().for_each(|case| check::<f64, f64>(&case, [DType::F64, DType::F64]));
 }
 
 #[test]
-fn f32_products() {
+fn f32_matmuls() {
     cases().for_each(|case| check::<f32, f32>(&case, [DType::F32, DType::F32]));
 }
 
 #[test]
-fn bf16_products() {
+fn bf16_matmuls() {
     cases().for_each(|case| check::<bf16, bf16>(&case, [DType::Bf16, DType::Bf16]));
     cases().for_each(|case| check::<bf16, f32>(&case, [DType::Bf16, DType::F32]));
 }
 
 #[test]
-fn f16_products() {
+fn f16_matmuls() {
     cases().for_each(|case| check::<f16, f16>(&case, [DType::F16, DType::F16]));
     cases().for_each(|case| check::<f16, f32>(&case, [DType::F16, DType::F32]));
 }

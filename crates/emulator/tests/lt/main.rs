@@ -3,8 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod element;
+mod matmul;
 mod mistakes;
-mod product;
 mod vendor;
 mod workspace;
 
@@ -12,7 +12,7 @@ use common::{Handle, c, folder, open};
 use element::Element;
 use fascicle_emulator::{Cuda, Hip};
 use half::{bf16, f16};
-use product::{Matrix, Places, Product, WORKSPACE};
+use matmul::{Matmul, Matrix, Places, WORKSPACE};
 use std::ptr;
 use vendor::{Vendor, vendors};
 
@@ -89,7 +89,7 @@ fn epilogue_agrees<I: Element, O: Element>(
         numbers(ldc * N, 4),
     );
     let (bias, aux) = (numbers(M, 2), numbers(AUX * N, 6));
-    let mut product = Product::new(
+    let mut matmul = Matmul::new(
         vendor,
         matrices,
         transposed,
@@ -109,18 +109,18 @@ fn epilogue_agrees<I: Element, O: Element>(
         upload::<f32>(vendor, &bias)
     };
     let at_aux = upload::<O>(vendor, &aux);
-    product.say(vendor.numbers.epilogue, epilogue);
+    matmul.say(vendor.numbers.epilogue, epilogue);
     if has_bias {
-        product.say(vendor.numbers.bias, at_bias);
+        matmul.say(vendor.numbers.bias, at_bias);
     }
     if has_bias && !own_bias {
-        product.say(vendor.numbers.bias_type, 0i32);
+        matmul.say(vendor.numbers.bias_type, 0i32);
     }
     if has_aux {
-        product.say(vendor.numbers.aux, at_aux);
-        product.say(vendor.numbers.aux_leading, AUX as i64);
+        matmul.say(vendor.numbers.aux, at_aux);
+        matmul.say(vendor.numbers.aux_leading, AUX as i64);
     }
-    assert_eq!(product.choose(), (0, 1, WORKSPACE));
+    assert_eq!(matmul.choose(), (0, 1, WORKSPACE));
     let (at_a, at_b, workspace) = (
         upload::<I>(vendor, &a),
         upload::<I>(vendor, &b),
@@ -134,7 +134,7 @@ fn epilogue_agrees<I: Element, O: Element>(
         workspace,
         bytes: WORKSPACE,
     };
-    assert_eq!(product.run(at), 0);
+    assert_eq!(matmul.run(at), 0);
     let (got, got_aux) = (
         values::<O>(vendor, at_d, ldd * N),
         values::<O>(vendor, at_aux, AUX * N),
@@ -146,7 +146,7 @@ fn epilogue_agrees<I: Element, O: Element>(
         let sum: f64 = (0..K)
             .map(|p| at(&a, lda, transposed[0], i, p) * at(&b, ldb, transposed[1], p, j))
             .sum();
-        let old = f64::from(product.scalars[1]) * O::of(c[i + j * ldc]).value();
+        let old = f64::from(matmul.scalars[1]) * O::of(c[i + j * ldc]).value();
         let sum = 2.5 * sum + old + if has_bias { bias[i] } else { 0.0 };
         let want = match epilogue {
             1 | 4 => sum,
@@ -169,7 +169,7 @@ fn epilogue_agrees<I: Element, O: Element>(
         };
         assert!(rounded::<O>(got_aux[i + j * AUX], left), "aux, {place}");
     }
-    product.destroy();
+    matmul.destroy();
     let places = [at_a, at_b, at_c, at_bias, at_aux, workspace];
     places
         .into_iter()
@@ -205,11 +205,11 @@ fn batches_go_from_stride_to_stride() {
             Matrix(0, 4, 4, 4),
         ];
         // c is not read: its address is none.
-        let mut product = Product::new(vendor, matrices, [false; 2], [1.0, 0.0]);
+        let mut matmul = Matmul::new(vendor, matrices, [false; 2], [1.0, 0.0]);
         for matrix in 0..4 {
-            assert_eq!(product.lay_out(matrix, vendor.numbers.batch, batch), 0);
+            assert_eq!(matmul.lay_out(matrix, vendor.numbers.batch, batch), 0);
             assert_eq!(
-                product.lay_out(
+                matmul.lay_out(
                     matrix,
                     vendor.numbers.stride,
                     if matrix == 1 { 0i64 } else { 20 }
@@ -217,9 +217,9 @@ fn batches_go_from_stride_to_stride() {
                 0
             );
         }
-        assert_eq!(product.prefer(1, 0u64), 0);
+        assert_eq!(matmul.prefer(1, 0u64), 0);
         assert_eq!(
-            product.choose(),
+            matmul.choose(),
             (0, 1, 0),
             "no workspace where none is allowed"
         );
@@ -229,7 +229,7 @@ fn batches_go_from_stride_to_stride() {
             vendor.upload(&[7f32; 60]),
         );
         assert_eq!(
-            product.run(Places {
+            matmul.run(Places {
                 a: at_a,
                 b: at_b,
                 c: 0,
@@ -247,13 +247,13 @@ fn batches_go_from_stride_to_stride() {
                 .sum();
             assert_eq!(value, if j < 4 { sum as f32 } else { 7.0 }, "{index}");
         }
-        product.say(vendor.numbers.epilogue, 32u32);
+        matmul.say(vendor.numbers.epilogue, 32u32);
         assert_eq!(
-            product.choose(),
+            matmul.choose(),
             (vendor.numbers.unsupported, 0, 0),
             "a batch with GELU"
         );
-        product.destroy();
+        matmul.destroy();
         [at_a, at_b, d]
             .into_iter()
             .for_each(|address| vendor.free(address));

@@ -2,7 +2,7 @@
 
 use crate::{
     common::Handle,
-    product::{Matrix, Places, Product, WORKSPACE},
+    matmul::{Matmul, Matrix, Places, WORKSPACE},
     vendor::{Vendor, lt, vendors},
 };
 use std::ffi::CString;
@@ -18,11 +18,11 @@ fn reported<T: std::fmt::Debug>(vendor: &Vendor, call: impl FnOnce() -> T) -> T 
 const SQUARE: Matrix = Matrix(0, 16, 16, 16);
 
 /// A GEMM of 16 x 16 matrices in memory of its own.
-fn square(vendor: &Vendor) -> (Product<'_>, Places) {
-    let product = Product::new(vendor, [SQUARE; 4], [false; 2], [1.0, 1.0]);
+fn square(vendor: &Vendor) -> (Matmul<'_>, Places) {
+    let matmul = Matmul::new(vendor, [SQUARE; 4], [false; 2], [1.0, 1.0]);
     let [a, b, d] = [1f32, 2.0, 3.0].map(|value| vendor.upload(&[value; 256]));
     (
-        product,
+        matmul,
         Places {
             a,
             b,
@@ -34,11 +34,11 @@ fn square(vendor: &Vendor) -> (Product<'_>, Places) {
     )
 }
 
-fn discard(product: Product<'_>, at: Places) {
-    let vendor = product.vendor;
+fn discard(matmul: Matmul<'_>, at: Places) {
+    let vendor = matmul.vendor;
     // CUDA's frees do not wait.
     vendor.download::<f32>(at.d, 1);
-    product.destroy();
+    matmul.destroy();
     [at.a, at.b, at.d, at.workspace]
         .into_iter()
         .for_each(|address| vendor.free(address));
@@ -48,17 +48,13 @@ fn discard(product: Product<'_>, at: Places) {
 fn wrong_calls_are_reported() {
     for vendor in vendors() {
         let _alone = vendor.alone(2);
-        let (mut product, at) = square(vendor);
+        let (mut matmul, at) = square(vendor);
         let (invalid, unsupported) = (vendor.numbers.invalid, vendor.numbers.unsupported);
-        assert_eq!(
-            reported(vendor, || product.run(at)),
-            invalid,
-            "no algorithm"
-        );
-        assert_eq!(product.choose(), (0, 1, WORKSPACE));
-        assert_eq!(product.run(at), 0);
+        assert_eq!(reported(vendor, || matmul.run(at)), invalid, "no algorithm");
+        assert_eq!(matmul.choose(), (0, 1, WORKSPACE));
+        assert_eq!(matmul.run(at), 0);
         let wrong = |status, at, what: &str| {
-            assert_eq!(reported(vendor, || product.run(at)), status, "{what}")
+            assert_eq!(reported(vendor, || matmul.run(at)), status, "{what}")
         };
         wrong(
             invalid,
@@ -95,34 +91,34 @@ fn wrong_calls_are_reported() {
         wrong(unsupported, Places { b: large + 8, ..at }, "b at 8");
         vendor.free(large);
         wrong(invalid, Places { b: large, ..at }, "b is freed");
-        other_products(product, at);
+        other_matmuls(matmul, at);
     }
 }
 
 /// An algorithm fits only the GEMM that it was chosen for.
-fn other_products(mut product: Product<'_>, at: Places) {
-    let (vendor, invalid) = (product.vendor, product.vendor.numbers.invalid);
-    product.say(vendor.numbers.epilogue, 32u32);
+fn other_matmuls(mut matmul: Matmul<'_>, at: Places) {
+    let (vendor, invalid) = (matmul.vendor, matmul.vendor.numbers.invalid);
+    matmul.say(vendor.numbers.epilogue, 32u32);
     assert_eq!(
-        reported(vendor, || product.run(at)),
+        reported(vendor, || matmul.run(at)),
         invalid,
         "chosen without GELU"
     );
-    assert_eq!(product.choose(), (0, 1, WORKSPACE));
-    assert_eq!(product.run(at), 0);
-    product.say(vendor.numbers.epilogue, 4u32);
-    assert_eq!(product.choose(), (0, 1, WORKSPACE));
-    assert_eq!(reported(vendor, || product.run(at)), invalid, "no bias");
-    product.say(vendor.numbers.epilogue, 160u32);
+    assert_eq!(matmul.choose(), (0, 1, WORKSPACE));
+    assert_eq!(matmul.run(at), 0);
+    matmul.say(vendor.numbers.epilogue, 4u32);
+    assert_eq!(matmul.choose(), (0, 1, WORKSPACE));
+    assert_eq!(reported(vendor, || matmul.run(at)), invalid, "no bias");
+    matmul.say(vendor.numbers.epilogue, 160u32);
     for leading in [0i64, 8, 17] {
-        product.say(vendor.numbers.aux_leading, leading);
+        matmul.say(vendor.numbers.aux_leading, leading);
         assert_eq!(
-            reported(vendor, || product.choose()),
+            reported(vendor, || matmul.choose()),
             (invalid, 0, 0),
             "aux with {leading}"
         );
     }
-    discard(product, at);
+    discard(matmul, at);
 }
 
 #[test]
@@ -138,29 +134,29 @@ fn what_there_is_not_is_not_found() {
             [14, 14, 14, 0],
         ] {
             let matrices = kinds.map(|kind| Matrix(kind, 16, 16, 16));
-            let mut product = Product::new(vendor, matrices, [false; 2], [1.0, 0.0]);
-            assert_eq!(product.choose(), none, "types {kinds:?}");
-            product.destroy();
+            let mut matmul = Matmul::new(vendor, matrices, [false; 2], [1.0, 0.0]);
+            assert_eq!(matmul.choose(), none, "types {kinds:?}");
+            matmul.destroy();
         }
-        let (mut product, at) = square(vendor);
+        let (mut matmul, at) = square(vendor);
         for (attribute, epilogue) in [(vendor.numbers.bias, 4u32), (vendor.numbers.aux, 192)] {
-            product.say(vendor.numbers.epilogue, epilogue);
-            product.say(vendor.numbers.aux_leading, 16i64);
-            product.say(attribute, at.a + 8);
+            matmul.say(vendor.numbers.epilogue, epilogue);
+            matmul.say(vendor.numbers.aux_leading, 16i64);
+            matmul.say(attribute, at.a + 8);
             assert_eq!(
-                product.choose(),
+                matmul.choose(),
                 none,
                 "epilogue {epilogue} with an address at 8"
             );
         }
-        product.say(vendor.numbers.epilogue, 2u32);
-        assert_eq!(product.choose(), none, "ReLU");
+        matmul.say(vendor.numbers.epilogue, 2u32);
+        assert_eq!(matmul.choose(), none, "ReLU");
         if vendor.is_cuda() {
-            product.say(vendor.numbers.epilogue, 1u32);
-            assert_eq!(product.prefer(6, 8u32), 0);
-            assert_eq!(product.choose(), none, "an alignment of 8");
+            matmul.say(vendor.numbers.epilogue, 1u32);
+            assert_eq!(matmul.prefer(6, 8u32), 0);
+            assert_eq!(matmul.choose(), none, "an alignment of 8");
         }
-        discard(product, at);
+        discard(matmul, at);
         assert_eq!(vendor.misuses(), before);
     }
 }
@@ -171,31 +167,31 @@ fn descriptors_contradict_or_are_gone() {
         let _alone = vendor.alone(4);
         let invalid = vendor.numbers.invalid;
         let matrices = [SQUARE, Matrix(0, 8, 16, 16), SQUARE, SQUARE];
-        let mut product = Product::new(vendor, matrices, [false; 2], [1.0, 0.0]);
+        let mut matmul = Matmul::new(vendor, matrices, [false; 2], [1.0, 0.0]);
         assert_eq!(
-            reported(vendor, || product.choose()),
+            reported(vendor, || matmul.choose()),
             (invalid, 0, 0),
             "16 columns, 8 rows"
         );
         assert_eq!(
-            reported(vendor, || product.set(vendor.numbers.epilogue, 1u64)),
+            reported(vendor, || matmul.set(vendor.numbers.epilogue, 1u64)),
             invalid,
             "8 bytes for 4"
         );
         assert_eq!(
-            reported(vendor, || product.set(99, 1u32)),
+            reported(vendor, || matmul.set(99, 1u32)),
             vendor.numbers.unsupported
         );
-        product.destroy();
-        let (mut product, at) = square(vendor);
-        assert_eq!(product.choose(), (0, 1, WORKSPACE));
+        matmul.destroy();
+        let (mut matmul, at) = square(vendor);
+        assert_eq!(matmul.choose(), (0, 1, WORKSPACE));
         vendor.enter(5);
-        assert_ne!(reported(vendor, || product.run(at)), 0, "another device");
+        assert_ne!(reported(vendor, || matmul.run(at)), 0, "another device");
         vendor.enter(4);
-        let destroyed = product.layouts[1];
+        let destroyed = matmul.layouts[1];
         assert_eq!(lt!(vendor, "MatrixLayoutDestroy"(destroyed => Handle)), 0);
         assert_eq!(
-            reported(vendor, || product.run(at)),
+            reported(vendor, || matmul.run(at)),
             invalid,
             "a destroyed layout"
         );
@@ -206,15 +202,15 @@ fn descriptors_contradict_or_are_gone() {
             ),
             invalid
         );
-        product.layouts[1] = {
+        matmul.layouts[1] = {
             let mut layout: Handle = std::ptr::null_mut();
             let status = lt!(vendor, "MatrixLayoutCreate"(
                 &mut layout => *mut Handle, 0 => i32, 16 => u64, 16 => u64, 16 => i64));
             assert_eq!(status, 0);
             layout
         };
-        assert_eq!(product.run(at), 0, "another layout that says the same");
-        discard(product, at);
+        assert_eq!(matmul.run(at), 0, "another layout that says the same");
+        discard(matmul, at);
     }
 }
 
@@ -222,21 +218,21 @@ fn descriptors_contradict_or_are_gone() {
 fn calls_are_counted_told_to_fail_and_leave_nothing() {
     for vendor in vendors() {
         let _alone = vendor.alone(6);
-        let (product, at) = square(vendor);
-        discard(product, at);
+        let (matmul, at) = square(vendor);
+        discard(matmul, at);
         let count = || [c"descriptors", c"blas", c"allocations"].map(|kind| vendor.live(kind));
         let before = count();
-        let (mut product, at) = square(vendor);
+        let (mut matmul, at) = square(vendor);
         assert_eq!(count(), [before[0] + 6, before[1] + 1, before[2] + 4]);
-        assert_eq!(product.choose(), (0, 1, WORKSPACE));
+        assert_eq!(matmul.choose(), (0, 1, WORKSPACE));
         let name = |end: &str| CString::new(format!("{}{end}", vendor.numbers.prefix)).unwrap();
         let calls = vendor.calls(&name("Matmul"));
         vendor.fail(&name("Matmul"), 14);
-        assert_eq!(product.run(at), 14);
-        assert_eq!(product.run(at), 0);
+        assert_eq!(matmul.run(at), 14);
+        assert_eq!(matmul.run(at), 0);
         assert_eq!(vendor.calls(&name("Matmul")), calls + 2);
         assert_eq!(vendor.download::<f32>(at.d, 1), [35.0], "3 and once 16 x 2");
-        discard(product, at);
+        discard(matmul, at);
         assert_eq!(count(), before);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     common::{Gate, Handle, c},
-    product::{Matrix, Places, Product, WORKSPACE},
+    matmul::{Matmul, Matrix, Places, WORKSPACE},
     vendor::vendors,
 };
 use std::{ffi::c_void, ptr};
@@ -13,20 +13,20 @@ fn a_workspace_freed_too_early_is_written_late() {
         return;
     };
     let _alone = cuda.alone(0);
-    let mut product = Product::new(cuda, [Matrix(0, 4, 4, 4); 4], [false; 2], [1.0, 0.0]);
-    assert_eq!(product.choose(), (0, 1, WORKSPACE));
+    let mut matmul = Matmul::new(cuda, [Matrix(0, 4, 4, 4); 4], [false; 2], [1.0, 0.0]);
+    assert_eq!(matmul.choose(), (0, 1, WORKSPACE));
     let (a, workspace, gate) = (
         cuda.upload(&[1f32; 32]),
         cuda.allocate(WORKSPACE),
         Gate::default(),
     );
     let stream = stream(&cuda.runtime);
-    product.stream = stream;
+    matmul.stream = stream;
     let held = c!(cuda.runtime, cuLaunchHostFunc(stream => Handle, Gate::hold => extern "C" fn(*mut c_void),
         (&raw const gate).cast_mut().cast() => *mut c_void));
     assert_eq!(held, 0);
     assert_eq!(
-        product.run(Places {
+        matmul.run(Places {
             a,
             b: a,
             c: 0,
@@ -46,7 +46,7 @@ fn a_workspace_freed_too_early_is_written_late() {
     assert!(cuda.misuses() > before);
     cuda.free(a);
     assert_eq!(c!(cuda.runtime, cuStreamDestroy_v2(stream => Handle)), 0);
-    product.destroy();
+    matmul.destroy();
 }
 
 #[test]
@@ -55,15 +55,15 @@ fn a_workspace_that_something_else_writes_is_noticed() {
         return;
     };
     let _alone = cuda.alone(7);
-    let mut product = Product::new(cuda, [Matrix(0, 768, 768, 768); 4], [false; 2], [1.0, 0.0]);
-    assert_eq!(product.choose(), (0, 1, WORKSPACE));
+    let mut matmul = Matmul::new(cuda, [Matrix(0, 768, 768, 768); 4], [false; 2], [1.0, 0.0]);
+    assert_eq!(matmul.choose(), (0, 1, WORKSPACE));
     let (a, d) = (
         cuda.upload(&vec![1f32; 768 * 768]),
         cuda.allocate(4 * 768 * 768),
     );
     let workspace = cuda.allocate(WORKSPACE);
     let (ours, other) = (stream(&cuda.runtime), stream(&cuda.runtime));
-    product.stream = ours;
+    matmul.stream = ours;
     let before = cuda.misuses();
     // A GEMM may be over before the other stream's turn comes.
     for _ in 0..100 {
@@ -71,7 +71,7 @@ fn a_workspace_that_something_else_writes_is_noticed() {
             break;
         }
         assert_eq!(
-            product.run(Places {
+            matmul.run(Places {
                 a,
                 b: a,
                 c: 0,

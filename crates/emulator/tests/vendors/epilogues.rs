@@ -18,7 +18,7 @@ fn slice(addr: u64, dtype: DType) -> RawSlice {
     }
 }
 
-fn product(dtype: DType, columns: usize, bias: u64) -> Gemm {
+fn gemm(dtype: DType, columns: usize, bias: u64) -> Gemm {
     let matrix = |addr, leading| Matrix {
         data: slice(addr, dtype),
         leading,
@@ -55,24 +55,20 @@ fn the_library_takes_what_it_can() {
         };
         let fused = |gemm: &Gemm| takes(Options::default(), gemm);
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
-            assert!(
-                fused(&product(dtype, 16, 1 << 15)),
-                "{}: {dtype}",
-                way.vendor
-            );
+            assert!(fused(&gemm(dtype, 16, 1 << 15)), "{}: {dtype}", way.vendor);
         }
         assert!(
-            !fused(&product(DType::F64, 16, 1 << 15)),
+            !fused(&gemm(DType::F64, 16, 1 << 15)),
             "{}: f64",
             way.vendor
         );
         assert!(
-            !fused(&product(DType::F32, 12, 1 << 15)),
+            !fused(&gemm(DType::F32, 12, 1 << 15)),
             "{}: rows that are no multiple of 8",
             way.vendor
         );
         assert!(
-            !fused(&product(DType::F32, 16, (1 << 15) + 4)),
+            !fused(&gemm(DType::F32, 16, (1 << 15) + 4)),
             "{}: a bias that lies askew",
             way.vendor
         );
@@ -84,7 +80,7 @@ fn the_library_takes_what_it_can() {
             ..Options::default()
         };
         assert!(
-            !takes(separate, &product(DType::F32, 16, 1 << 15)),
+            !takes(separate, &gemm(DType::F32, 16, 1 << 15)),
             "{}: switched off",
             way.vendor
         );

@@ -41,7 +41,7 @@ fn numbers(len: usize, step: usize) -> Vec<f64> {
 }
 
 /// The results of a GEMM of each transpose and type, concatenated. Sums of these numbers are exact.
-fn products(device: &Device) -> Result<Vec<f64>> {
+fn matmuls(device: &Device) -> Result<Vec<f64>> {
     let [m, n, k] = SIZE;
     let orders = [
         (ops::Transpose::None, [m, k], [k, n]),
@@ -63,9 +63,9 @@ fn products(device: &Device) -> Result<Vec<f64>> {
 /// What two ranks compute before they have agreed on variants, and after.
 fn before_and_after(open: Open) -> Vec<[Vec<f64>; 2]> {
     ranks_with(2, open, |world, device| {
-        let before = products(&device)?;
+        let before = matmuls(&device)?;
         device.agree_on_matmuls(&*world.everyone())?;
-        Ok([before, products(&device)?])
+        Ok([before, matmuls(&device)?])
     })
 }
 
@@ -76,17 +76,17 @@ fn with_way(file: &Path, way: &str) -> String {
         .map(|line| {
             format!(
                 "{} {way}\n",
-                line.rsplit_once(' ').expect("a product and its way").0
+                line.rsplit_once(' ').expect("a GEMM and its way").0
             )
         })
         .collect()
 }
 
 #[test]
-fn every_way_to_a_product_gives_its_numbers() {
+fn every_way_to_a_gemm_gives_its_numbers() {
     for (way, open) in OPEN
         .into_iter()
-        .filter(|(way, _)| way.is_ready("ways to products") && way.has_devices(2))
+        .filter(|(way, _)| way.is_ready("ways to matmuls") && way.has_devices(2))
     {
         let timed = before_and_after(open);
         let expected = timed[0][0].clone();

@@ -21,7 +21,7 @@ struct ChoicesState {
     // Whether to time GEMMs that the file does not list. No choice takes effect before all ranks have agreed on it, so
     // the result of a step depends on the agreement alone.
     is_timing: bool,
-    by_product: BTreeMap<Named, Variant>,
+    by_gemm: BTreeMap<Named, Variant>,
 }
 
 /// What to do with a GEMM.
@@ -42,7 +42,7 @@ impl Choices {
         let state = match fs::read_to_string(path) {
             Ok(text) => ChoicesState {
                 is_timing: false,
-                by_product: parse(&text, &path.display().to_string())?,
+                by_gemm: parse(&text, &path.display().to_string())?,
             },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => ChoicesState {
                 is_timing: true,
@@ -59,7 +59,7 @@ impl Choices {
     /// What to do with this GEMM.
     pub(super) fn of(&self, gemm: &Gemm) -> Choice {
         let state = lock(&self.state);
-        match state.by_product.get(&Named::of(gemm)) {
+        match state.by_gemm.get(&Named::of(gemm)) {
             Some(variant) if !state.is_timing => Choice::Go(*variant),
             None if state.is_timing => Choice::Time,
             _ => Choice::Go(Variant::AsStored),
@@ -68,18 +68,16 @@ impl Choices {
 
     /// Records the fastest variant of a GEMM.
     pub(super) fn note(&self, gemm: &Gemm, fastest: Variant) {
-        lock(&self.state)
-            .by_product
-            .insert(Named::of(gemm), fastest);
+        lock(&self.state).by_gemm.insert(Named::of(gemm), fastest);
     }
 
     /// All choices, one per line.
     pub(super) fn text(&self) -> String {
         let state = lock(&self.state);
         let lines = state
-            .by_product
+            .by_gemm
             .iter()
-            .map(|(product, variant)| format!("{product} {}\n", variant.name()));
+            .map(|(gemm, variant)| format!("{gemm} {}\n", variant.name()));
         lines.collect()
     }
 
@@ -92,7 +90,7 @@ impl Choices {
         let agreed = parse(text, "the choices of the ranks")?;
         let was_timing = {
             let mut state = lock(&self.state);
-            state.by_product = agreed;
+            state.by_gemm = agreed;
             std::mem::replace(&mut state.is_timing, false)
         };
         if !(save && was_timing) {
@@ -116,19 +114,19 @@ fn unusable(path: &Path, error: &std::io::Error) -> Error {
 }
 
 fn parse(text: &str, place: &str) -> Result<BTreeMap<Named, Variant>> {
-    let mut by_product = BTreeMap::new();
+    let mut by_gemm = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         let parts = line.rsplit_once(' ');
-        let Some((product, variant)) =
-            parts.and_then(|(product, name)| Named::parse(product).zip(Variant::named(name)))
+        let Some((gemm, variant)) =
+            parts.and_then(|(gemm, name)| Named::parse(gemm).zip(Variant::named(name)))
         else {
             let found = format!("`{line}` in line {} of {place}", number + 1);
             let needed = "types, transposes, three sizes and a variant: `bf16 bf16 tn 1024 4096 2048 turn-a`";
             return Err(Error::invalid("device.matmul_choices", found, needed));
         };
-        by_product.entry(product).or_insert(variant);
+        by_gemm.entry(gemm).or_insert(variant);
     }
-    Ok(by_product)
+    Ok(by_gemm)
 }
 
 #[cfg(test)]
@@ -136,7 +134,7 @@ mod tests {
     use super::*;
     use hal::{Batch, DType, Epilogue, Matrix, RawSlice};
 
-    fn product_of(m: usize) -> Gemm {
+    fn gemm_of(m: usize) -> Gemm {
         let data = RawSlice {
             addr: 0,
             len: 0,
@@ -168,28 +166,28 @@ mod tests {
     #[test]
     fn what_was_timed_counts_once_all_agree_and_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("products.txt");
+        let path = folder.path().join("matmuls.txt");
         let choices = Choices::open(&path).unwrap();
-        assert_eq!(choices.of(&product_of(1)), Choice::Time);
-        choices.note(&product_of(1), Variant::TurnA);
-        assert_eq!(choices.of(&product_of(1)), Choice::Go(Variant::AsStored));
-        // Rank 0 timed the first product too, and found another way.
+        assert_eq!(choices.of(&gemm_of(1)), Choice::Time);
+        choices.note(&gemm_of(1), Variant::TurnA);
+        assert_eq!(choices.of(&gemm_of(1)), Choice::Go(Variant::AsStored));
+        // Rank 0 timed the first GEMM too, and found another way.
         let all = format!(
             "bf16 bf16 tn 1 8 8 turn-b\n{}bf16 bf16 tn 2 8 8 turn-a\n",
             choices.text()
         );
         choices.agree(&all, true).unwrap();
         for choices in [choices, Choices::open(&path).unwrap()] {
-            assert_eq!(choices.of(&product_of(1)), Choice::Go(Variant::TurnB));
-            assert_eq!(choices.of(&product_of(2)), Choice::Go(Variant::TurnA));
-            assert_eq!(choices.of(&product_of(3)), Choice::Go(Variant::AsStored));
+            assert_eq!(choices.of(&gemm_of(1)), Choice::Go(Variant::TurnB));
+            assert_eq!(choices.of(&gemm_of(2)), Choice::Go(Variant::TurnA));
+            assert_eq!(choices.of(&gemm_of(3)), Choice::Go(Variant::AsStored));
         }
     }
 
     #[test]
     fn a_file_of_something_else_is_refused_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("products.txt");
+        let path = folder.path().join("matmuls.txt");
         fs::write(&path, "bf16 bf16 tn 1 8 8 turn-a\nhello\n").unwrap();
         let error = Choices::open(&path).unwrap_err().to_string();
         assert!(

@@ -59,23 +59,22 @@ mod tests {
     }
 
     // What a column-major library computes, on numbers instead of addresses.
-    fn library(product: &ColumnMajor, memory: &mut [f64]) {
+    fn library(matmul: &ColumnMajor, memory: &mut [f64]) {
         let at = |which: usize, row: i32, column: i32| {
-            let (row, column) = if product.transposed[which] {
+            let (row, column) = if matmul.transposed[which] {
                 (column, row)
             } else {
                 (row, column)
             };
-            product.addresses[which] as usize + (column * product.leading[which] + row) as usize
+            matmul.addresses[which] as usize + (column * matmul.leading[which] + row) as usize
         };
-        for row in 0..product.m {
-            for column in 0..product.n {
-                let sum = (0..product.k)
+        for row in 0..matmul.m {
+            for column in 0..matmul.n {
+                let sum = (0..matmul.k)
                     .map(|p| memory[at(0, row, p)] * memory[at(1, p, column)])
                     .sum::<f64>();
-                let c =
-                    product.addresses[2] as usize + (column * product.leading[2] + row) as usize;
-                memory[c] = product.alpha * sum + product.beta * memory[c];
+                let c = matmul.addresses[2] as usize + (column * matmul.leading[2] + row) as usize;
+                memory[c] = matmul.alpha * sum + matmul.beta * memory[c];
             }
         }
     }

@@ -143,7 +143,7 @@ impl Handles {
 
     // Queues a GEMM of the matrices as stored. Safety: as for `gemm`.
     unsafe fn plain(&self, core: &Core, gemm: &Gemm) -> Result<()> {
-        let Some(product) = layout::column_major(gemm)? else {
+        let Some(matmul) = layout::column_major(gemm)? else {
             return Ok(());
         };
         if !gemm.a.data.dtype.is_float() {
@@ -162,7 +162,7 @@ impl Handles {
                 }
             };
             // SAFETY: the handle is live and locked; the caller vouches for the matrices.
-            unsafe { table.gemm(handle, &product) }
+            unsafe { table.gemm(handle, &matmul) }
         });
         outcome.map_err(|mut fault| {
             fault.reason += &format!(

@@ -40,7 +40,7 @@ pub(crate) fn check(processes: &'static dyn Processes) -> Result<String, String>
         if place.rank == 0 {
             let trace = Trace::read(&dir.path().join("trace.json"))?;
             for stream in streams {
-                said.push(trace.beside_products(stream, place.size)?);
+                said.push(trace.beside_matmuls(stream, place.size)?);
             }
         }
     }
@@ -146,7 +146,7 @@ impl Trace {
 
     // How long collectives of that stream ran, over all ranks, and the fraction of that time in which a GEMM
     // ran beside them.
-    fn beside_products(&self, stream: &str, ranks: usize) -> Result<String, String> {
+    fn beside_matmuls(&self, stream: &str, ranks: usize) -> Result<String, String> {
         let (mut all, mut beside, mut bytes) = (0.0, 0.0, 0.0);
         for rank in 1..=ranks as u64 {
             let of = |stream: &str| {
@@ -154,14 +154,14 @@ impl Trace {
                     .get(&(rank, stream.to_owned()))
                     .map_or(&[][..], Vec::as_slice)
             };
-            let products: Vec<&Piece> = of("compute")
+            let matmuls: Vec<&Piece> = of("compute")
                 .iter()
                 .filter(|piece| piece.name == "matmul")
                 .collect();
             for piece in of(stream) {
-                let shared = products
+                let shared = matmuls
                     .iter()
-                    .map(|product| product.shares(piece))
+                    .map(|matmul| matmul.shares(piece))
                     .sum::<f64>();
                 (all, beside) = (all + piece.end - piece.start, beside + shared);
                 bytes += if shared > 0.0 { piece.bytes } else { 0.0 };

@@ -15,7 +15,7 @@ impl DTensor {
     /// # Errors
     /// [`Error::Invalid`] when shapes do not fit; those of the collectives.
     pub fn matmul(&self, other: &DTensor, heads: usize) -> Result<DTensor> {
-        self.product(other, heads, false)
+        self.multiply(other, heads, false)
     }
 
     /// The same with the second matrix transposed: queries by keys.
@@ -27,10 +27,10 @@ impl DTensor {
     /// # Errors
     /// As there.
     pub fn matmul_transposed(&self, other: &DTensor, heads: usize) -> Result<DTensor> {
-        self.product(other, heads, true)
+        self.multiply(other, heads, true)
     }
 
-    fn product(&self, other: &DTensor, heads: usize, transposed: bool) -> Result<DTensor> {
+    fn multiply(&self, other: &DTensor, heads: usize, transposed: bool) -> Result<DTensor> {
         let refuse = |needed: String| {
             let found = format!("{self:?} by {other:?} in {heads} heads");
             Err(Error::invalid("matmul", found, needed))

@@ -255,9 +255,9 @@ impl Local<'_> {
         Group {
             count,
             recomputed,
-            forward_s: sum(&|n| self.product(m, n, k, Variant::Nn)),
-            d_inputs_s: sum(&|n| self.product(m, k, n, Variant::Nt)),
-            d_weights_s: sum(&|n| self.product(k, n, m, Variant::Tn)),
+            forward_s: sum(&|n| self.matmul(m, n, k, Variant::Nn)),
+            d_inputs_s: sum(&|n| self.matmul(m, k, n, Variant::Nt)),
+            d_weights_s: sum(&|n| self.matmul(k, n, m, Variant::Tn)),
             gather: pricer.each(Operation::AllGather, Axis::Z, &each(k, gathered)),
             scatter: pricer.each(Operation::ReduceScatter, Axis::Z, &each(k, accumulated)),
             reduce_outputs: pricer.each(Operation::AllReduce, layers.reads, &each(m, size)),
@@ -265,7 +265,7 @@ impl Local<'_> {
         }
     }
 
-    fn product(&self, m: usize, n: usize, k: usize, variant: Variant) -> f64 {
+    fn matmul(&self, m: usize, n: usize, k: usize, variant: Variant) -> f64 {
         let (machine, dtype) = (&self.request.machine, self.request.precision.dtype());
         let bytes = (m * k + k * n + m * n) * dtype.bytes();
         let shape = GemmShape {

@@ -31,7 +31,7 @@ pub fn shares(outcome: &Outcome) -> Vec<Share> {
 fn of_stage(stage: &Stage) -> Vec<Share> {
     let time = &stage.breakdown;
     let parts = [
-        ("products", time.products_s),
+        ("matmuls", time.matmuls_s),
         ("attention", time.attention_s),
         ("elementwise", time.elementwise_s),
         ("optimiser", time.optimiser_s),

@@ -68,7 +68,7 @@ fn label(state: &mut SimState, lane: usize) -> Label {
     let category = if lane > 0 {
         Category::Collective
     } else {
-        Category::Products
+        Category::Matmuls
     };
     Label {
         name: "piece",
@@ -203,7 +203,7 @@ fn idle_time_is_put_down_to_what_was_waited_for() {
     state.wait(0, event).unwrap();
     state.run(0, compute, Cost::Compute(1.0)).unwrap();
     let breakdown = state.finish().unwrap();
-    assert!((breakdown.products_s - 2.0).abs() < 1e-9, "{breakdown:?}");
+    assert!((breakdown.matmuls_s - 2.0).abs() < 1e-9, "{breakdown:?}");
     assert!(
         (breakdown.groups[0].exposed_s - 2.0).abs() < 1e-4,
         "{breakdown:?}"

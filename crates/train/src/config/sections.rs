@@ -54,7 +54,7 @@ pub enum Precision {
     /// Everything in f32.
     #[default]
     F32,
-    /// Products and activations in bf16; weights, gradients and state in f32.
+    /// Matmuls and activations in bf16; weights, gradients and state in f32.
     Bf16,
     /// As bf16, in f16, with a dynamic scale of the loss.
     F16,

@@ -59,7 +59,7 @@ pub(super) struct GemmShape {
 /// A GEMM with its matrices.
 #[derive(Debug)]
 pub(super) struct Ready {
-    product: GemmShape,
+    matmul: GemmShape,
     operands: [Tensor; 3],
 }
 
@@ -93,11 +93,11 @@ impl Gemm {
             threads,
             DeviceSettings::default(),
         )?);
-        let (products, dtype) = (self.products(), self.precision.dtype());
+        let (matmuls, dtype) = (self.matmuls(), self.precision.dtype());
         let lines = Team::new(1, threads).run(driver, move |_, device| {
-            products
+            matmuls
                 .iter()
-                .map(|&product| line(device, product, dtype, threads))
+                .map(|&matmul| line(device, matmul, dtype, threads))
                 .collect::<train::Result<Vec<_>>>()
         });
         let lines = lines?.swap_remove(0);
@@ -111,9 +111,9 @@ impl Gemm {
     }
 
     // Forward, gradient of the input, gradient of the weights; the head's table is stored transposed.
-    fn products(&self) -> Vec<GemmShape> {
+    fn matmuls(&self) -> Vec<GemmShape> {
         let (t, h, v) = (self.tokens, self.hidden, self.vocabulary);
-        let product = |what, transpose, m, n, k| GemmShape {
+        let matmul = |what, transpose, m, n, k| GemmShape {
             what,
             transpose,
             m,
@@ -122,18 +122,18 @@ impl Gemm {
         };
         let (none, first, second) = (Transpose::None, Transpose::First, Transpose::Second);
         vec![
-            product("attention forward", none, t, h, h),
-            product("attention d_input", second, t, h, h),
-            product("attention d_weight", first, h, h, t),
-            product("mlp up forward", none, t, 4 * h, h),
-            product("mlp up d_input", second, t, h, 4 * h),
-            product("mlp up d_weight", first, h, 4 * h, t),
-            product("mlp down forward", none, t, h, 4 * h),
-            product("mlp down d_input", second, t, 4 * h, h),
-            product("mlp down d_weight", first, 4 * h, h, t),
-            product("head forward", second, t, v, h),
-            product("head d_input", none, t, h, v),
-            product("head d_weight", first, v, h, t),
+            matmul("attention forward", none, t, h, h),
+            matmul("attention d_input", second, t, h, h),
+            matmul("attention d_weight", first, h, h, t),
+            matmul("mlp up forward", none, t, 4 * h, h),
+            matmul("mlp up d_input", second, t, h, 4 * h),
+            matmul("mlp up d_weight", first, h, 4 * h, t),
+            matmul("mlp down forward", none, t, h, 4 * h),
+            matmul("mlp down d_input", second, t, 4 * h, h),
+            matmul("mlp down d_weight", first, 4 * h, h, t),
+            matmul("head forward", second, t, v, h),
+            matmul("head d_input", none, t, h, v),
+            matmul("head d_weight", first, v, h, t),
         ]
     }
 }
@@ -150,7 +150,7 @@ impl GemmShape {
     /// Those of the device.
     pub(super) fn ready_as(self, device: &Device, dtype: DType) -> train::Result<Ready> {
         let ready = Ready {
-            product: self,
+            matmul: self,
             operands: self.operands(device, dtype)?,
         };
         ready.call()?;
@@ -197,18 +197,18 @@ impl Ready {
     /// Those of the device.
     pub(super) fn call(&self) -> train::Result<()> {
         let [a, b, out] = &self.operands;
-        matmul_into(a, b, self.product.transpose, out, 1.0, 0.0)?;
+        matmul_into(a, b, self.matmul.transpose, out, 1.0, 0.0)?;
         Ok(out.device().compute().synchronize()?)
     }
 }
 
-fn line(device: &Device, product: GemmShape, dtype: DType, threads: usize) -> train::Result<Line> {
-    let spread = Spread::of(&measure(&product.ready_as(device, dtype)?)?);
+fn line(device: &Device, matmul: GemmShape, dtype: DType, threads: usize) -> train::Result<Line> {
+    let spread = Spread::of(&measure(&matmul.ready_as(device, dtype)?)?);
     let us = |seconds: f64| rounded(seconds * 1e6, 1);
-    let GemmShape { what, m, n, k, .. } = product;
+    let GemmShape { what, m, n, k, .. } = matmul;
     Ok(Line {
         what,
-        form: product.form(),
+        form: matmul.form(),
         m,
         n,
         k,
@@ -217,7 +217,7 @@ fn line(device: &Device, product: GemmShape, dtype: DType, threads: usize) -> tr
         us: us(spread.median),
         min_us: us(spread.min),
         max_us: us(spread.max),
-        gflops: rounded(product.flop() / spread.median / 1e9, 1),
+        gflops: rounded(matmul.flop() / spread.median / 1e9, 1),
     })
 }
 
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_steps_products_are_three_times_the_forward_ones() {
+    fn a_steps_matmuls_are_three_times_the_forward_ones() {
         let gemm = Gemm {
             threads: None,
             tokens: 2048,
@@ -268,11 +268,11 @@ mod tests {
             json: false,
         };
         let flop = |word: &str| -> f64 {
-            let products = gemm
-                .products()
+            let matmuls = gemm
+                .matmuls()
                 .into_iter()
-                .filter(|product| product.what.ends_with(word));
-            products.map(GemmShape::flop).sum()
+                .filter(|matmul| matmul.what.ends_with(word));
+            matmuls.map(GemmShape::flop).sum()
         };
         assert_eq!(
             flop("forward"),

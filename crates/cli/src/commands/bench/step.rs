@@ -235,14 +235,14 @@ impl StepRun {
 
 // The best rate that GEMMs reach on all ranks together, which share the processors as they do in a step.
 fn peak_gflops(world: &World, device: &Device, dtype: DType) -> train::Result<f64> {
-    let product = GemmShape {
+    let matmul = GemmShape {
         what: "peak",
         transpose: Transpose::None,
         m: 1024,
         n: 1024,
         k: 1024,
     };
-    let (ready, everyone) = (product.ready_as(device, dtype)?, world.everyone());
+    let (ready, everyone) = (matmul.ready_as(device, dtype)?, world.everyone());
     let mut shortest = f64::INFINITY;
     for _ in 0..PEAK_ROUNDS {
         everyone.barrier()?;
@@ -251,7 +251,7 @@ fn peak_gflops(world: &World, device: &Device, dtype: DType) -> train::Result<f6
         everyone.barrier()?;
         shortest = shortest.min(begun.elapsed().as_secs_f64());
     }
-    Ok((PEAK_CALLS * world.size()) as f64 * product.flop() / shortest / 1e9)
+    Ok((PEAK_CALLS * world.size()) as f64 * matmul.flop() / shortest / 1e9)
 }
 
 impl Line {
@@ -262,7 +262,7 @@ impl Line {
             .map_or("unknown".into(), |mib| format!("{mib:.0} MiB"));
         format!(
             "{} on {}: {:.1} ms per step [{:.1} .. {:.1}], loss {:.5} after {} steps, {:.1} Gflop/s = {:.0} % of the \
-             products' {:.1}, {memory} resident at the peak, {:.0} MiB of tensors on a rank",
+             matmuls' {:.1}, {memory} resident at the peak, {:.0} MiB of tensors on a rank",
             self.mode,
             self.grid,
             ms(self.step_s),

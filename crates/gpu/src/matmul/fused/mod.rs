@@ -81,7 +81,7 @@ impl FusedMatmuls {
             }
         };
         let (lt, described) = (self.context.tables.lt.as_ref().ok(), described(gemm)?);
-        let Some((lt, (shape, product))) = lt.zip(described) else {
+        let Some((lt, (shape, matmul))) = lt.zip(described) else {
             return Err(refused());
         };
         let workspace = (core.scratch(WORKSPACE_BYTES)?, WORKSPACE_BYTES);
@@ -91,7 +91,7 @@ impl FusedMatmuls {
                 plan.run(
                     lt,
                     handle,
-                    &product,
+                    &matmul,
                     &gemm.epilogue,
                     workspace,
                     core.handle(),
@@ -140,8 +140,8 @@ fn described(gemm: &Gemm) -> Result<Option<(Shape, ColumnMajor)>> {
     if gemm.epilogue == Epilogue::None || gemm.k == 0 {
         return Ok(None);
     }
-    let Some(product) = layout::column_major(gemm)? else {
+    let Some(matmul) = layout::column_major(gemm)? else {
         return Ok(None);
     };
-    Ok(Shape::of(&product, &gemm.epilogue).map(|shape| (shape, product)))
+    Ok(Shape::of(&matmul, &gemm.epilogue).map(|shape| (shape, matmul)))
 }

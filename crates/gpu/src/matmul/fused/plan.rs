@@ -21,7 +21,7 @@ use std::{
 /// Descriptions of the GEMM and of A, B and C, and an algorithm.
 #[derive(Debug)]
 pub(super) struct MatmulPlan {
-    product: Object,
+    matmul: Object,
     matrices: [Object; 3],
     found: Found,
 }
@@ -61,10 +61,10 @@ pub(super) fn make(
         )
     };
     let matrices = [matrix(0)?, matrix(1)?, matrix(2)?];
-    let product = product(context, lt, shape)?;
-    let found = find(context, lt, handle, &product, &matrices)?;
+    let matmul = matmul(context, lt, shape)?;
+    let found = find(context, lt, handle, &matmul, &matrices)?;
     Ok(found.map(|found| MatmulPlan {
-        product,
+        matmul,
         matrices,
         found,
     }))
@@ -89,64 +89,52 @@ fn matrix(
     })
 }
 
-fn product(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
+fn matmul(context: &Arc<Context>, lt: &Lt, shape: &Shape) -> Outcome<Object> {
     let (create, destroy, values) = (
-        lt.functions.create_product,
-        lt.functions.destroy_product,
+        lt.functions.create_matmul,
+        lt.functions.destroy_matmul,
         &lt.values,
     );
-    let product = Object::made(context, lt, create.name, destroy, |made| {
+    let matmul = Object::made(context, lt, create.name, destroy, |made| {
         // SAFETY: the function writes the description that it makes.
         unsafe { (create.function)(made, values.compute_f32, number(DType::F32)) }
     })?;
-    let set = |attribute, value| set(lt, lt.functions.set_product, &product, attribute, value);
+    let set = |attribute, value| set(lt, lt.functions.set_matmul, &matmul, attribute, value);
     for (attribute, transposed) in values.transposed.into_iter().zip(shape.transposed()) {
         set(attribute, values.operations[usize::from(transposed)])?;
     }
     set(values.bias_type, number(shape.output()))?;
     self::set(
         lt,
-        lt.functions.set_product,
-        &product,
+        lt.functions.set_matmul,
+        &matmul,
         values.epilogue,
         shape.epilogue(),
     )?;
     // The search takes alignments from these addresses, and reads nothing there.
     let somewhere = ALIGNMENT as Address;
     if shape.has_bias() {
-        self::set(
-            lt,
-            lt.functions.set_product,
-            &product,
-            values.bias,
-            somewhere,
-        )?;
+        self::set(lt, lt.functions.set_matmul, &matmul, values.bias, somewhere)?;
     }
     if shape.has_sum() {
         let leading = i64::from(shape.sizes()[0]);
         self::set(
             lt,
-            lt.functions.set_product,
-            &product,
+            lt.functions.set_matmul,
+            &matmul,
             values.sum_leading,
             leading,
         )?;
-        self::set(
-            lt,
-            lt.functions.set_product,
-            &product,
-            values.sum,
-            somewhere,
-        )?;
+        self::set(lt, lt.functions.set_matmul, &matmul, values.sum, somewhere)?;
     }
-    Ok(product)
+    Ok(matmul)
 }
 
 fn find(
     context: &Arc<Context>,
     lt: &Lt,
     handle: &Object,
-    product: &Object,
+    matmul: &Object,
     [a, b, c]: &[Object; 3],
 ) -> Outcome<Option<Found>> {
     let functions = &lt.functions;
@@ -179,7 +167,7 @@ fn find(
     let status = unsafe {
         (functions.find.function)(
             handle.handle(),
-            product.handle(),
+            matmul.handle(),
             a.handle(),
             b.handle(),
             c.handle(),
@@ -229,7 +217,7 @@ impl MatmulPlan {
         &self,
         lt: &Lt,
         handle: &Object,
-        product: &ColumnMajor,
+        matmul: &ColumnMajor,
         epilogue: &Epilogue,
         (workspace, bytes): (Address, usize),
         stream: Handle,
@@ -239,23 +227,23 @@ impl MatmulPlan {
             if let Some(address) = address {
                 set(
                     lt,
-                    lt.functions.set_product,
-                    &self.product,
+                    lt.functions.set_matmul,
+                    &self.matmul,
                     attribute,
                     address,
                 )?;
             }
         }
-        let [a, b, c] = product.addresses.map(pointer);
+        let [a, b, c] = matmul.addresses.map(pointer);
         let [layout_a, layout_b, layout_c] = self.matrices.each_ref().map(Object::handle);
-        let (alpha, beta) = (product.alpha as f32, product.beta as f32);
+        let (alpha, beta) = (matmul.alpha as f32, matmul.beta as f32);
         let multiply = lt.functions.multiply;
         // SAFETY: all objects are live, and the algorithm is the one that was found for them; the scales are read
         // before the call returns; the caller vouches for the rest.
         let status = unsafe {
             (multiply.function)(
                 handle.handle(),
-                self.product.handle(),
+                self.matmul.handle(),
                 (&raw const alpha).cast(),
                 a,
                 layout_a,

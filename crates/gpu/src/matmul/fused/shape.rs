@@ -20,7 +20,7 @@ pub(super) struct Shape {
 
 impl Shape {
     /// The shape, or `None` if no library supports the GEMM: because of its types, an address, or a batch.
-    pub(super) fn of(product: &ColumnMajor, epilogue: &Epilogue) -> Option<Shape> {
+    pub(super) fn of(matmul: &ColumnMajor, epilogue: &Epilogue) -> Option<Shape> {
         let [bias, sum] = addresses(epilogue);
         let number = match (bias, sum) {
             (Some(_), None) => EPILOGUE_BIAS,
@@ -28,16 +28,16 @@ impl Shape {
             (Some(_), Some(_)) => EPILOGUE_GELU_BIAS,
             (None, None) => return None,
         };
-        let types = [product.input, product.output];
-        let mut all = product.addresses.into_iter().chain(bias).chain(sum);
+        let types = [matmul.input, matmul.output];
+        let mut all = matmul.addresses.into_iter().chain(bias).chain(sum);
         let fits = types.iter().all(|&dtype| Lt::data_type(dtype).is_some())
             && all.all(|address| address.is_multiple_of(ALIGNMENT as Address))
-            && (sum.is_none() || product.m % SUM_LEADING == 0)
-            && product.batch == 1;
+            && (sum.is_none() || matmul.m % SUM_LEADING == 0)
+            && matmul.batch == 1;
         fits.then_some(Shape {
-            transposed: product.transposed,
-            sizes: [product.m, product.n, product.k],
-            leading: product.leading,
+            transposed: matmul.transposed,
+            sizes: [matmul.m, matmul.n, matmul.k],
+            leading: matmul.leading,
             types,
             epilogue: number,
         })
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_lies_askew_or_has_other_types_is_left_to_kernels() {
-        let product = ColumnMajor {
+        let matmul = ColumnMajor {
             transposed: [false, true],
             m: 24,
             n: 5,
@@ -126,37 +126,28 @@ mod tests {
             bias: Some(slice(128)),
             sum: slice(160),
         };
-        let shape = Shape::of(&product, &gelu).unwrap();
+        let shape = Shape::of(&matmul, &gelu).unwrap();
         assert_eq!(
             (shape.epilogue(), shape.sizes()),
             (EPILOGUE_GELU_BIAS, [24, 5, 7])
         );
-        let narrow = ColumnMajor { m: 20, ..product };
+        let narrow = ColumnMajor { m: 20, ..matmul };
         assert_eq!(Shape::of(&narrow, &gelu), None);
         assert!(Shape::of(&narrow, &Epilogue::Bias { bias: slice(128) }).is_some());
         assert_eq!(
-            Shape::of(&product, &Epilogue::Bias { bias: slice(130) }),
+            Shape::of(&matmul, &Epilogue::Bias { bias: slice(130) }),
             None
         );
         assert_eq!(
             Shape::of(
                 &ColumnMajor {
                     input: DType::F64,
-                    ..product
+                    ..matmul
                 },
                 &gelu
             ),
             None
         );
-        assert_eq!(
-            Shape::of(
-                &ColumnMajor {
-                    batch: 2,
-                    ..product
-                },
-                &gelu
-            ),
-            None
-        );
+        assert_eq!(Shape::of(&ColumnMajor { batch: 2, ..matmul }, &gelu), None);
     }
 }

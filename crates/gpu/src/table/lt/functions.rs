@@ -13,9 +13,9 @@ functions! {
     pub struct LtFunctions, named by LtNames;
     fn create(handle: *mut Opaque);
     fn destroy(handle: Opaque);
-    fn create_product(product: *mut Opaque, compute: c_int, scale: c_int);
-    fn destroy_product(product: Opaque);
-    fn set_product(product: Opaque, attribute: c_int, value: *const c_void, bytes: usize);
+    fn create_matmul(matmul: *mut Opaque, compute: c_int, scale: c_int);
+    fn destroy_matmul(matmul: Opaque);
+    fn set_matmul(matmul: Opaque, attribute: c_int, value: *const c_void, bytes: usize);
     fn create_matrix(matrix: *mut Opaque, dtype: c_int, rows: u64, columns: u64, leading: i64);
     fn destroy_matrix(matrix: Opaque);
     fn create_wishes(wishes: *mut Opaque);
@@ -23,7 +23,7 @@ functions! {
     fn set_wishes(wishes: Opaque, attribute: c_int, value: *const c_void, bytes: usize);
     fn find(
         handle: Opaque,
-        product: Opaque,
+        matmul: Opaque,
         a: Opaque,
         b: Opaque,
         c: Opaque,
@@ -35,7 +35,7 @@ functions! {
     );
     fn multiply(
         handle: Opaque,
-        product: Opaque,
+        matmul: Opaque,
         alpha: *const c_void,
         a: *const c_void,
         layout_a: Opaque,

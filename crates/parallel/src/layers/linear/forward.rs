@@ -27,8 +27,8 @@ pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
     note(x, layers);
     let x = x.redistribute(Some(first.kind.reads()), first.weight.name())?;
     let mut saved = Saved::new(&x, layers);
-    let product = |layer: &&Linear| product(&pass, layer, x.tensor(), &mut saved);
-    let outputs: Vec<Tensor> = layers.iter().map(product).collect::<Result<_>>()?;
+    let multiply = |layer: &&Linear| multiply(&pass, layer, x.tensor(), &mut saved);
+    let outputs: Vec<Tensor> = layers.iter().map(multiply).collect::<Result<_>>()?;
     layers
         .iter()
         .zip(&outputs)
@@ -59,7 +59,7 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     let mut saved = Saved::new(&x, &[layer]);
     let reduced = pass.context().group(layer.kind.reads(), Purpose::Main)?;
     let (out, sum) = if reduced.is_some() {
-        let sum = product(&pass, layer, x.tensor(), &mut saved)?;
+        let sum = multiply(&pass, layer, x.tensor(), &mut saved)?;
         reduce(&pass, layer, &sum)?;
         (ops::unary(UnaryOp::Gelu, &sum)?, sum)
     } else {
@@ -82,7 +82,7 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
 }
 
 // With the bias, if no reduction follows.
-fn product(pass: &Pass, layer: &Linear, x: &Tensor, saved: &mut Saved) -> Result<Tensor> {
+fn multiply(pass: &Pass, layer: &Linear, x: &Tensor, saved: &mut Saved) -> Result<Tensor> {
     let context = pass.context();
     let block = gather::gather(pass, &layer.weight, Subject::Linear)?;
     let is_whole = context.group(layer.kind.reads(), Purpose::Main)?.is_none();

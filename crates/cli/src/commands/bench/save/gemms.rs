@@ -24,8 +24,8 @@ const SECONDS: f64 = 0.05;
 pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Outcome {
     let points = Team::new(cores, 1).run(driver, move |world, device| {
         let mut points = Vec::new();
-        for (product, variant, dtype) in products() {
-            let ready = product.ready_as(device, dtype)?;
+        for (matmul, variant, dtype) in matmuls() {
+            let ready = matmul.ready_as(device, dtype)?;
             world.everyone().barrier()?;
             let mut seconds = Vec::new();
             let begun = Instant::now();
@@ -36,8 +36,8 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
                 ready.call()?;
                 seconds.push(begun.elapsed().as_secs_f64());
             }
-            let tflops = product.flop() / Spread::of(&seconds).median / 1e12;
-            let GemmShape { m, n, k, .. } = product;
+            let tflops = matmul.flop() / Spread::of(&seconds).median / 1e12;
+            let GemmShape { m, n, k, .. } = matmul;
             points.push(Point {
                 m,
                 n,
@@ -69,7 +69,7 @@ pub(super) fn measure(driver: Driver, cores: usize, machine: &mut Machine) -> Ou
 }
 
 // All shapes in f32. The other types scale like f32, so a few shapes are enough for them.
-fn products() -> Vec<(GemmShape, Variant, DType)> {
+fn matmuls() -> Vec<(GemmShape, Variant, DType)> {
     let variants = [
         (Transpose::None, Variant::Nn),
         (Transpose::Second, Variant::Nt),
@@ -101,7 +101,7 @@ fn products() -> Vec<(GemmShape, Variant, DType)> {
                     all.extend(
                         shapes
                             .into_iter()
-                            .filter(|(product, ..)| product.flop() <= MOST_FLOP),
+                            .filter(|(matmul, ..)| matmul.flop() <= MOST_FLOP),
                     );
                 }
             }

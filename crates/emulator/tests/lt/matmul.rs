@@ -24,7 +24,7 @@ pub struct Places {
     pub bytes: usize,
 }
 
-pub struct Product<'a> {
+pub struct Matmul<'a> {
     pub vendor: &'a Vendor,
     pub handle: Handle,
     pub operation: Handle,
@@ -36,7 +36,7 @@ pub struct Product<'a> {
     pub scalars: [f32; 2],
 }
 
-impl<'a> Product<'a> {
+impl<'a> Matmul<'a> {
     pub fn new(
         vendor: &'a Vendor,
         matrices: [Matrix; 4],
@@ -63,7 +63,7 @@ impl<'a> Product<'a> {
             layout
         });
         let ([handle, operation, preference], stream) = (handles, ptr::null_mut());
-        let product = Self {
+        let matmul = Self {
             vendor,
             handle,
             operation,
@@ -74,13 +74,13 @@ impl<'a> Product<'a> {
             scalars,
         };
         for (attribute, is) in vendor.numbers.transposed.into_iter().zip(transposed) {
-            product.say(attribute, vendor.numbers.as_it_is + i32::from(is));
+            matmul.say(attribute, vendor.numbers.as_it_is + i32::from(is));
         }
-        assert_eq!(product.prefer(1, WORKSPACE as u64), 0);
+        assert_eq!(matmul.prefer(1, WORKSPACE as u64), 0);
         if vendor.is_cuda() {
-            (5..=8).for_each(|matrix| assert_eq!(product.prefer(matrix, 16u32), 0));
+            (5..=8).for_each(|matrix| assert_eq!(matmul.prefer(matrix, 16u32), 0));
         }
-        product
+        matmul
     }
 
     pub fn set<T>(&self, attribute: i32, value: T) -> i32 {
@@ -102,7 +102,7 @@ impl<'a> Product<'a> {
             &raw const value => *const T, size_of::<T>() => usize))
     }
 
-    /// The status, the number of algorithms, and the workspace of the one that is then this product's.
+    /// The status, the number of algorithms, and the workspace of the one that is then this matmul's.
     pub fn choose(&mut self) -> (i32, i32, usize) {
         let (numbers, [a, b, c, d]) = (self.vendor.numbers, self.layouts);
         let (mut result, mut found) = (vec![0u64; numbers.result / 8], -1);
