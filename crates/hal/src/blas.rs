@@ -112,13 +112,17 @@ pub unsafe trait Blas: Send + Sync + fmt::Debug {
     /// accepted.
     ///
     /// # Errors
-    /// [`Error::Vendor`](crate::Error::Vendor); [`Error::Unsupported`](crate::Error::Unsupported) for an element type.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for an element type that the library lacks;
+    /// [`Error::Invalid`](crate::Error::Invalid) for a size or a combination of types that it does not take, and for a
+    /// stream of another vendor; [`Error::OutOfMemory`](crate::Error::OutOfMemory) for its workspace;
+    /// [`Error::Vendor`](crate::Error::Vendor); the earlier failure of the stream.
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()>;
 
     /// Whether the epilogue can be part of the GEMM; if not, separate kernels do the same work. Queues nothing.
     ///
     /// # Errors
-    /// [`Error::Vendor`](crate::Error::Vendor) if the library does not answer.
+    /// [`Error::Vendor`](crate::Error::Vendor) if the library does not answer;
+    /// [`Error::Invalid`](crate::Error::Invalid) for a size that it does not take.
     fn fuses(&self, gemm: &Gemm) -> Result<bool> {
         Ok(gemm.epilogue == Epilogue::None)
     }

@@ -47,7 +47,9 @@ pub unsafe trait Communicator: Send + fmt::Debug {
     /// operation requires, and are not used by other work meanwhile.
     ///
     /// # Errors
-    /// [`Error::Mismatch`](crate::Error::Mismatch), [`Error::Timeout`](crate::Error::Timeout),
-    /// [`Error::Aborted`](crate::Error::Aborted): here, or from the stream's events when it runs later.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a stream of another vendor, and for ranks or counts that do not
+    /// fit the group; [`Error::Mismatch`](crate::Error::Mismatch), [`Error::Timeout`](crate::Error::Timeout),
+    /// [`Error::Aborted`](crate::Error::Aborted) and [`Error::Vendor`](crate::Error::Vendor), here or from the
+    /// stream's events when the work runs later.
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()>;
 }

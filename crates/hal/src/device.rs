@@ -99,7 +99,8 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// Reserves `bytes` of uninitialised device memory.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the numbers of bytes requested and free.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the numbers of bytes requested and free;
+    /// [`Error::Vendor`](crate::Error::Vendor) if the device has failed.
     fn allocate(&self, bytes: usize) -> Result<RawBuffer>;
 
     /// Returns memory to the device.
@@ -117,25 +118,31 @@ pub unsafe trait Device: Send + Sync + fmt::Debug {
     /// Makes a handle for GEMMs.
     ///
     /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if the vendor's library is missing, or
+    /// [`matmul_choices`](crate::DeviceSettings::matmul_choices) names a file that does not hold choices;
     /// [`Error::Vendor`](crate::Error::Vendor).
     fn create_blas(&self) -> Result<Arc<dyn Blas>>;
 
     /// The device's kernels.
     ///
     /// # Errors
-    /// [`Error::Vendor`](crate::Error::Vendor) when their code cannot be loaded.
+    /// [`Error::Invalid`](crate::Error::Invalid) if this build has no code for the device;
+    /// [`Error::Vendor`](crate::Error::Vendor) when the code cannot be loaded.
     fn kernels(&self) -> Result<Arc<dyn Kernels>>;
 
     /// Creates the id of a new process group; one rank calls it and sends the id to the others.
     ///
     /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if the vendor's library is missing;
     /// [`Error::Vendor`](crate::Error::Vendor).
     fn create_group(&self) -> Result<GroupId>;
 
     /// Joins a process group. Collective: returns once every rank of the group has joined.
     ///
     /// # Errors
-    /// [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not arrive;
-    /// [`Error::Aborted`](crate::Error::Aborted).
+    /// [`Error::Invalid`](crate::Error::Invalid) for a rank that is not a member or joins twice, and for an id from
+    /// another backend or another process; [`Error::Mismatch`](crate::Error::Mismatch) when ranks name different
+    /// members; [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not arrive;
+    /// [`Error::Aborted`](crate::Error::Aborted); [`Error::Vendor`](crate::Error::Vendor).
     fn join(&self, join: Join) -> Result<Box<dyn Communicator>>;
 }

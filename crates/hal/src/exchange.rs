@@ -26,7 +26,7 @@ pub trait Exchange: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not arrive;
-    /// [`Error::Aborted`](crate::Error::Aborted).
+    /// [`Error::Aborted`](crate::Error::Aborted); [`Error::Vendor`](crate::Error::Vendor) from the network.
     fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>>;
 
     /// Returns the bytes of `root` to every rank; what the others pass is ignored.

@@ -31,12 +31,18 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     /// Both regions are live until the copy has run, are of equal size, and do not overlap.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`]; the earlier failure of the stream, if any.
     unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()>;
 
     /// Queues a copy from the host; `src` may be reused as soon as the call returns.
     ///
     /// # Safety
     /// `dst` is live until the copy has run and holds exactly `src.len()` bytes.
+    ///
+    /// # Errors
+    /// As [`copy`](Stream::copy).
     unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()>;
 
     /// Copies to the host, after all work queued so far; the host waits.
@@ -45,19 +51,20 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// `src` is live and holds exactly `dst.len()` bytes.
     ///
     /// # Errors
-    /// [`Error::NoValues`] on a device whose buffers hold no values.
+    /// [`Error::NoValues`] on a device whose buffers hold no values; the failure of the stream's work, if any.
     unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()>;
 
     /// Marks the point that the queue has reached.
     ///
     /// # Errors
-    /// The stream's earlier failure, if any.
+    /// [`Error::Vendor`]; the earlier failure of the stream, if any.
     fn record(&self) -> Result<Arc<dyn Event>>;
 
     /// Makes work queued from now on wait for `event`; the host does not wait, unless it is itself the device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an event of another vendor; the failure of the event's stream, if any.
+    /// [`Error::Invalid`] for an event of another vendor; the earlier failure of this stream or of the event's, if
+    /// any.
     fn wait(&self, event: &dyn Event) -> Result<()>;
 
     /// Waits, on the host, for everything queued so far.
@@ -96,7 +103,7 @@ pub unsafe trait Recording: fmt::Debug {
     /// All memory that the work uses is live until it has run.
     ///
     /// # Errors
-    /// [`Error::Vendor`].
+    /// [`Error::Invalid`] for a stream of another vendor; [`Error::Vendor`].
     unsafe fn launch(&self, stream: &dyn Stream) -> Result<()>;
 }
 

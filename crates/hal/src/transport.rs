@@ -23,8 +23,9 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Joins a process group. Collective: returns once every rank of the group has joined.
     ///
     /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if the caller is not the member that `join` says;
     /// [`Error::Timeout`](crate::Error::Timeout) naming the ranks that did not arrive;
-    /// [`Error::Aborted`](crate::Error::Aborted).
+    /// [`Error::Aborted`](crate::Error::Aborted); [`Error::Vendor`](crate::Error::Vendor) from the network.
     fn join(&self, join: &Join) -> Result<Box<dyn Transfer>>;
 }
 

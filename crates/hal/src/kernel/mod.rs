@@ -178,7 +178,11 @@ pub unsafe trait Kernels: Send + Sync + fmt::Debug {
     /// may hold any value; those out of range are skipped.
     ///
     /// # Errors
-    /// [`Error::Vendor`](crate::Error::Vendor); [`Error::Unsupported`](crate::Error::Unsupported) for an element type.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for an element type, and for a custom kernel without code for
+    /// this device; [`Error::Invalid`](crate::Error::Invalid) for a size that the device does not take, and for a
+    /// stream of another vendor; [`Error::OutOfMemory`](crate::Error::OutOfMemory) for a workspace;
+    /// [`Error::Vendor`](crate::Error::Vendor); the earlier failure of the stream; the error of a custom kernel's host
+    /// function.
     unsafe fn launch(&self, stream: &dyn Stream, kernel: &Kernel) -> Result<()>;
 }
 
