@@ -26,8 +26,8 @@ impl Communicator {
     /// Joins a group on `device`; `checked` is the group's host exchange, for checked mode.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a rank that is not a member; [`Error::Timeout`] naming the ranks that did not
-    /// arrive; [`Error::Aborted`].
+    /// [`Error::Invalid`] for a rank that is not a member; those of [`hal::Device::join`]: [`Error::Timeout`] naming
+    /// the ranks that did not arrive, [`Error::Aborted`] and others.
     pub fn join(
         device: &Device,
         join: Join,
@@ -63,7 +63,8 @@ impl Communicator {
     /// Reduces `tensor` over all ranks, in place.
     ///
     /// # Errors
-    /// [`Error::Mismatch`], [`Error::Timeout`], [`Error::Aborted`].
+    /// [`Error::Invalid`] for a stream or tensor of another device; [`Error::Mismatch`], [`Error::Timeout`],
+    /// [`Error::Aborted`] and [`Error::Vendor`], here or where the result is used.
     pub fn all_reduce(&self, stream: &Stream, tensor: &Tensor, op: ReduceOp) -> Result<()> {
         let mut args = Arguments::default();
         let buffer = args.take(tensor);
@@ -73,7 +74,8 @@ impl Communicator {
     /// Rank i receives the sum of the i-th parts of all `send`; `counts` holds the parts' sizes in elements.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when lengths or types do not fit; as [`all_reduce`](Communicator::all_reduce).
+    /// [`Error::Invalid`] when lengths, types or counts do not fit, or `recv` lies in `send` but not in its own place;
+    /// otherwise as [`all_reduce`](Communicator::all_reduce).
     pub fn reduce_scatter(
         &self,
         stream: &Stream,
@@ -89,7 +91,8 @@ impl Communicator {
     /// tensors.
     ///
     /// # Errors
-    /// As [`reduce_scatter`](Communicator::reduce_scatter).
+    /// As [`reduce_scatter`](Communicator::reduce_scatter); [`Error::Invalid`] also when what one of them writes
+    /// overlaps the tensors of another.
     pub fn reduce_scatters(
         &self,
         stream: &Stream,
@@ -115,7 +118,7 @@ impl Communicator {
     /// Every rank receives the concatenation of all `send`; `counts` holds the parts' sizes in elements.
     ///
     /// # Errors
-    /// As [`reduce_scatter`](Communicator::reduce_scatter).
+    /// As [`reduce_scatter`](Communicator::reduce_scatter), with `send` and `recv` exchanged.
     pub fn all_gather(
         &self,
         stream: &Stream,
@@ -129,7 +132,7 @@ impl Communicator {
     /// Several [`all_gather`](Communicator::all_gather) that progress together, each on its own tensors.
     ///
     /// # Errors
-    /// As [`all_gather`](Communicator::all_gather).
+    /// As [`reduce_scatters`](Communicator::reduce_scatters).
     pub fn all_gathers(&self, stream: &Stream, all: &[UnevenShards<'_>]) -> Result<()> {
         let mut args = Arguments::default();
         let mut calls = Vec::with_capacity(all.len());
@@ -149,7 +152,7 @@ impl Communicator {
     /// Every rank receives the elements of `root`, in place.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a root outside the group; as [`all_reduce`](Communicator::all_reduce).
+    /// [`Error::Invalid`] for a root outside the group; otherwise as [`all_reduce`](Communicator::all_reduce).
     pub fn broadcast(&self, stream: &Stream, tensor: &Tensor, root: usize) -> Result<()> {
         self.check_rank("broadcast", root)?;
         let mut args = Arguments::default();
@@ -160,8 +163,8 @@ impl Communicator {
     /// Rank j receives the j-th part of every rank's `send`, in the order of ranks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the tensors differ in length or type, overlap, or do not divide by the number of
-    /// ranks.
+    /// [`Error::Invalid`] if the tensors differ in length or type, overlap, or do not divide by the number of ranks;
+    /// otherwise as [`all_reduce`](Communicator::all_reduce).
     pub fn all_to_all(&self, stream: &Stream, send: &Tensor, recv: &Tensor) -> Result<()> {
         let fits = send.num_elements() == recv.num_elements()
             && send.dtype() == recv.dtype()
@@ -185,7 +188,7 @@ impl Communicator {
     /// Sends a message to rank `to`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a rank outside the group; as [`all_reduce`](Communicator::all_reduce).
+    /// [`Error::Invalid`] for a rank outside the group; otherwise as [`all_reduce`](Communicator::all_reduce).
     pub fn send(&self, stream: &Stream, tensor: &Tensor, to: usize) -> Result<()> {
         self.check_rank("send", to)?;
         let mut args = Arguments::default();
@@ -207,7 +210,8 @@ impl Communicator {
     /// Sends and receives at once, without either waiting for the other.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for ranks outside the group or overlapping tensors; as [`all_reduce`](Communicator::all_reduce).
+    /// [`Error::Invalid`] for ranks outside the group or overlapping tensors; otherwise as
+    /// [`all_reduce`](Communicator::all_reduce).
     pub fn send_recv(
         &self,
         stream: &Stream,

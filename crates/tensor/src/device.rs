@@ -72,7 +72,8 @@ impl Device {
     /// Wraps a vendor's device and makes its compute stream.
     ///
     /// # Errors
-    /// [`Error::Vendor`] if a stream, the GEMM handle or the kernels cannot be made.
+    /// [`Error::Invalid`] if the vendor's library or the kernels for this device are missing; [`Error::Vendor`] if a
+    /// stream, the GEMM handle or the kernels cannot be made.
     pub fn new(hal: Arc<dyn hal::Device>) -> Result<Device> {
         let device = Device(Rc::new(Inner {
             compute: RefCell::new(None),
@@ -120,7 +121,7 @@ impl Device {
     /// Makes another stream; `name` appears in traces.
     ///
     /// # Errors
-    /// [`Error::Vendor`].
+    /// [`Error::Vendor`] if the device cannot make one.
     pub fn create_stream(&self, kind: StreamKind, name: &str) -> Result<Stream> {
         let queue = self.0.hal.create_stream(kind)?;
         Ok(Stream::new(queue, name, self.0.key))
@@ -137,7 +138,7 @@ impl Device {
     /// Collective over the ranks of `exchange`. Does nothing if GEMMs have only one variant.
     ///
     /// # Errors
-    /// Those of the exchange; [`Error::Invalid`] if the choices cannot be saved.
+    /// Those of the exchange; [`Error::Invalid`] if a rank's choices are not valid, or cannot be saved.
     pub fn agree_on_matmuls(&self, exchange: &dyn Exchange) -> Result<()> {
         let Some(own) = self.0.blas.choices() else {
             return Ok(());

@@ -40,8 +40,8 @@ impl Device {
     /// before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] on a device that cannot record, within another recording or while a trace is taken,
-    /// and for work that cannot be recorded; the failure of `work`.
+    /// [`Error::Invalid`] on a device that cannot record, within another recording or while a trace is taken, and for
+    /// work that cannot be recorded; [`Error::Vendor`]; the failure of `work`.
     pub fn record<T, E: From<Error>>(
         &self,
         mut work: impl FnMut() -> Result<T, E>,

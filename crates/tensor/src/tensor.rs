@@ -30,7 +30,8 @@ impl Tensor {
     /// A tensor with uninitialised elements: write it before reading it.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Unsupported`] for an element type that the device lacks.
+    /// [`Error::Unsupported`] for an element type that the device lacks; [`Error::Invalid`] for a shape of 2^63 bytes
+    /// or more; [`Error::OutOfMemory`]; the failure of a stream that used the memory before.
     pub fn empty(device: &Device, dtype: DType, shape: &[usize]) -> Result<Tensor> {
         device.require("tensor", dtype)?;
         let bytes = shape::num_elements("tensor", shape, dtype)? * dtype.bytes();
@@ -67,7 +68,8 @@ impl Tensor {
     /// A tensor of these elements.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if their number does not match the shape; as [`empty`](Tensor::empty).
+    /// [`Error::Invalid`] if their number does not match the shape; otherwise as [`empty`](Tensor::empty) and
+    /// [`upload`](Tensor::upload).
     pub fn from_slice<T: Scalar>(
         device: &Device,
         shape: &[usize],
@@ -81,7 +83,7 @@ impl Tensor {
     /// A float tensor of these numbers, rounded to `dtype`.
     ///
     /// # Errors
-    /// As [`from_slice`](Tensor::from_slice).
+    /// [`Error::Invalid`] for an integer type; otherwise as [`from_slice`](Tensor::from_slice).
     pub fn from_f64(
         device: &Device,
         dtype: DType,
@@ -96,7 +98,7 @@ impl Tensor {
     /// Sets every element.
     ///
     /// # Errors
-    /// [`Error::Vendor`].
+    /// [`Error::Vendor`]; the failure of a stream that uses the tensor.
     pub fn fill(&self, value: f64) -> Result<()> {
         let mut args = Arguments::default();
         let out = args.take(self);
@@ -106,7 +108,8 @@ impl Tensor {
     /// Copies elements from the host.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when type or number differ from the tensor's.
+    /// [`Error::Invalid`] when type or number differ from the tensor's, and within recorded work; [`Error::Vendor`];
+    /// the failure of a stream that uses the tensor.
     pub fn upload<T: Scalar>(&self, elements: &[T]) -> Result<()> {
         if T::DTYPE != self.dtype || elements.len() != self.num_elements() {
             let found = format!("{} elements of {}", elements.len(), T::DTYPE);
@@ -129,7 +132,7 @@ impl Tensor {
     /// as in kernels.
     ///
     /// # Errors
-    /// As [`upload`](Tensor::upload).
+    /// [`Error::Invalid`] for a tensor of integers; otherwise as [`upload`](Tensor::upload).
     pub fn upload_f64(&self, numbers: &[f64]) -> Result<()> {
         match self.dtype {
             DType::F64 => self.upload(numbers),
@@ -157,8 +160,9 @@ impl Tensor {
     /// Copies the elements to the host, after all work that writes them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another type than the tensor's; [`Error::NoValues`] on a device whose buffers
-    /// hold no values.
+    /// [`Error::Invalid`] for another type than the tensor's, within recorded work, and for more elements than the
+    /// host can hold; [`Error::NoValues`] on a device whose buffers hold no values; the failure of the work that
+    /// writes the tensor.
     pub fn to_vec<T: Scalar>(&self) -> Result<Vec<T>> {
         if T::DTYPE != self.dtype {
             return Err(Error::invalid(
@@ -185,7 +189,7 @@ impl Tensor {
     /// Copies the elements of a float tensor to the host as f64.
     ///
     /// # Errors
-    /// As [`to_vec`](Tensor::to_vec).
+    /// [`Error::Invalid`] for a tensor of integers; otherwise as [`to_vec`](Tensor::to_vec).
     pub fn to_f64(&self) -> Result<Vec<f64>> {
         match self.dtype {
             DType::F64 => self.to_vec::<f64>(),
@@ -211,7 +215,7 @@ impl Tensor {
     /// The only element of a one-element float tensor, on the host.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another number of elements; as [`to_vec`](Tensor::to_vec).
+    /// [`Error::Invalid`] for another number of elements; otherwise as [`to_f64`](Tensor::to_f64).
     pub fn item(&self) -> Result<f64> {
         if self.num_elements() != 1 {
             return Err(Error::invalid(
@@ -226,7 +230,8 @@ impl Tensor {
     /// The same elements under another shape.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the number of elements differs.
+    /// [`Error::Invalid`] when the number of elements differs, and for a shape without elements whose other dims
+    /// exceed 2^63 bytes.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
         if shape::num_elements("reshape", shape, self.dtype)? != self.num_elements() {
             let needed = format!("{} elements, as {:?} has", self.num_elements(), self.shape);

@@ -34,7 +34,7 @@ pub fn start(device: &Device) {
 /// Stops recording and returns the spans, after all their work has run.
 ///
 /// # Errors
-/// The failure of a stream.
+/// The failure of a stream; [`Error::Vendor`](hal::Error::Vendor) if the device does not report a time.
 pub fn finish(device: &Device) -> Result<Vec<Span>> {
     let tracer = device.0.tracer.borrow_mut().take().unwrap_or_default();
     tracer

@@ -22,7 +22,8 @@ impl Var {
     /// `count` indices of a dim, from `start` on.
     ///
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) when they do not lie within the dim.
+    /// [`Error::Invalid`](hal::Error::Invalid) when they do not lie within the dim, and for a dim that the value does
+    /// not have.
     pub fn slice(&self, dim: usize, start: usize, count: usize) -> Result<Var> {
         let out = ops::slice(self.tensor(), dim, start, count)?;
         let size = self.tensor().shape()[dim];
@@ -33,7 +34,8 @@ impl Var {
     /// Concatenates the values along a dim.
     ///
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) for none, and when types or other dims differ.
+    /// [`Error::Invalid`](hal::Error::Invalid) for no values, for a dim that they do not have, and when types or other
+    /// dims differ.
     pub fn concat(parts: &[&Var], dim: usize) -> Result<Var> {
         let tensors: Vec<&Tensor> = parts.iter().map(|part| part.tensor()).collect();
         let out = ops::concat(&tensors, dim)?;
@@ -54,7 +56,7 @@ impl Var {
     /// # Shapes
     /// `mask`: u32, one element for each row, which is a run of the last dim.
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) for another mask, and when lengths or types differ.
+    /// [`Error::Invalid`](hal::Error::Invalid) for integers, for another mask, and when lengths or types differ.
     pub fn select(&self, mask: &Tensor, other: &Var) -> Result<Var> {
         let (a, b) = (self.tensor(), other.tensor());
         let out = ops::select_rows(mask, Some(a), Some(b), a)?;
@@ -77,7 +79,7 @@ impl Var {
     /// # Shapes
     /// `self`: rows x columns. `ids`: u32. The result: ids x columns.
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) for ids of another type.
+    /// [`Error::Invalid`](hal::Error::Invalid) for ids of another type, and for a table of integers.
     pub fn gather(&self, ids: &Tensor) -> Result<Var> {
         let out = ops::embedding(self.tensor(), ids, 0)?;
         let (table, ids) = (self.tensor().clone(), ids.clone());
@@ -100,7 +102,7 @@ impl Var {
     /// # Shapes
     /// As [`matmul_batched`](fn@ops::matmul_batched), without `First`: .. x m x k by .. x k x n, or by .. x n x k.
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) when the leading dims or the contracted sizes differ.
+    /// As [`matmul_batched`](fn@ops::matmul_batched).
     pub fn matmul_batched(&self, other: &Var, transposed: bool) -> Result<Var> {
         let (a, b) = (self.tensor().clone(), other.tensor().clone());
         let transpose = match transposed {

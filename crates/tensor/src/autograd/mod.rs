@@ -5,6 +5,10 @@
 //! node saved as soon as it has used it. Nodes are numbered in the order of their creation, and [`backward()`]
 //! visits them from the last to the first. That order is fixed, so sums of gradients have the same bits in
 //! every run.
+//!
+//! # Errors
+//! Each operation lists the arguments that it refuses; the others are those of [`ops`](crate::ops). An error of an
+//! operation's gradient comes from [`backward()`].
 
 mod backward;
 mod dims;

@@ -11,7 +11,7 @@ impl Var {
     /// `self + other`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](hal::Error::Invalid) with both tensors for other shapes or types.
+    /// [`Error::Invalid`](hal::Error::Invalid) with both tensors for other shapes or types; also for integers.
     pub fn add(&self, other: &Var) -> Result<Var> {
         let out = ops::add(self.tensor(), other.tensor())?;
         Ok(Var::record_one(
@@ -105,7 +105,7 @@ impl Var {
     /// `factor * self`.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](hal::Error::OutOfMemory).
+    /// [`Error::Invalid`](hal::Error::Invalid) for integers.
     pub fn scale(&self, factor: f64) -> Result<Var> {
         let out = scaled(factor, self.tensor())?;
         Ok(Var::record_one(

@@ -28,7 +28,7 @@ impl Var {
     /// Repeats the single element of the last dim `columns` times.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the last dim has another number of elements.
+    /// [`Error::Invalid`] when the last dim has another number of elements, and for a tensor without dims.
     pub fn expand_columns(&self, columns: usize) -> Result<Var> {
         if self.tensor().columns() != 1 {
             let found = format!("{:?}", self.tensor());
@@ -76,7 +76,7 @@ impl Var {
     /// Adds `row` to every row.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is not as long as a row, or has another type.
+    /// [`Error::Invalid`] for integers, and if it is not as long as a row, or has another type.
     pub fn add_row(&self, row: &Var) -> Result<Var> {
         let (x, shape) = (self.tensor(), row.tensor().shape().to_vec());
         ops::holds("add_row", "row", row.tensor(), x.columns(), x.dtype())?;
@@ -107,7 +107,7 @@ impl Var {
     /// `factor * self`, where the factor is itself a value of one element.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `factor` has another number of elements or another type.
+    /// [`Error::Invalid`] for integers, and if `factor` has another number of elements or another type.
     pub fn scale_by(&self, factor: &Var) -> Result<Var> {
         ops::holds(
             "scale_by",
@@ -148,7 +148,7 @@ impl Var {
     /// # Cost
     /// A transposed copy, here and in backward.
     /// # Errors
-    /// [`Error::Invalid`] for another dim.
+    /// [`Error::Invalid`] for integers, and for the last dim or one that the value does not have.
     pub fn sum_dim(&self, dim: usize) -> Result<Var> {
         let dims = self.tensor().shape().len();
         if dim + 1 >= dims {

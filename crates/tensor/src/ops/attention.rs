@@ -14,7 +14,8 @@ pub use hal::kernel::{AttentionDropout, AttentionShape};
 /// # Shapes
 /// `q` and the result: (sequences * sequence) x (heads * head_size). `k`, `v`: ... x (kv_heads * head_size).
 /// # Errors
-/// [`Error::Invalid`] if a tensor's size or type does not match the shape.
+/// [`Error::Invalid`] if the shape has no elements in a head or heads that are not a multiple of its key and value
+/// heads, if its dropout is not valid, and if a tensor's size or type does not match it.
 pub fn attention(
     shape: AttentionShape,
     q: &Tensor,
@@ -52,7 +53,7 @@ pub struct Saved {
 /// Gradients of [`attention`](fn@attention): of q, k and v.
 ///
 /// # Errors
-/// [`Error::Invalid`] if a tensor's size or type does not match the shape.
+/// As [`attention`](fn@attention).
 pub fn attention_backward(
     shape: AttentionShape,
     saved: &Saved,
@@ -164,8 +165,8 @@ fn check_dropout(shape: &AttentionShape, dropout: &AttentionDropout) -> Result<(
 /// # Shapes
 /// `x` and the result: (sequences * sequence) x (heads * head_size).
 /// # Errors
-/// [`Error::Invalid`] if the number of rows is not a multiple of `sequence`, the number of columns is not a
-/// multiple of `head_size`, or `head_size` is odd.
+/// [`Error::Invalid`] for integers, and if the number of rows is not a multiple of `sequence`, the number of columns
+/// is not a multiple of `head_size`, or `head_size` is odd.
 pub fn rope(
     x: &Tensor,
     sequence: usize,

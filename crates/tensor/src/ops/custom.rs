@@ -76,7 +76,8 @@ impl<'a> Custom<'a> {
     ///
     /// # Errors
     /// [`Error::Invalid`](hal::Error::Invalid) for tensors of several devices, and where one that is written overlaps
-    /// another; [`Error::Unsupported`](hal::Error::Unsupported) on a device that the kernel has no code for.
+    /// another; [`Error::Unsupported`](hal::Error::Unsupported) on a device that the kernel has no code for; on the
+    /// host, the error that the kernel's own function returns.
     pub fn launch(mut self) -> Result<()> {
         let written = self.operands.iter().find(|operand| operand.access.writes());
         let elements = written.map_or(0, |operand| operand.slice.len);

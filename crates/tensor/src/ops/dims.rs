@@ -46,7 +46,7 @@ pub fn expand(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
 /// A copy of `count` indices of a dim, from `start` on.
 ///
 /// # Errors
-/// [`Error::Invalid`] when they do not lie within the dim.
+/// [`Error::Invalid`] when they do not lie within the dim, and for a dim that `x` does not have.
 pub fn slice(x: &Tensor, dim: usize, start: usize, count: usize) -> Result<Tensor> {
     let [outer, size, inner] = around("slice", x, dim)?;
     if start.checked_add(count).is_none_or(|end| end > size) {
@@ -67,7 +67,7 @@ pub fn slice(x: &Tensor, dim: usize, start: usize, count: usize) -> Result<Tenso
 /// Concatenates the tensors along a dim.
 ///
 /// # Errors
-/// [`Error::Invalid`] for none, and when types or other dims differ.
+/// [`Error::Invalid`] for no tensors, for a dim that they do not have, and when types or other dims differ.
 pub fn concat(parts: &[&Tensor], dim: usize) -> Result<Tensor> {
     let Some(first) = parts.first() else {
         return Err(Error::invalid("concat", "no tensors", "at least one"));
@@ -123,7 +123,7 @@ pub(crate) fn place(x: &Tensor, dim: usize, start: usize, size: usize) -> Result
 /// # Shapes
 /// `ids`: u32. The result: ids x classes.
 /// # Errors
-/// [`Error::Invalid`] for ids of another type.
+/// [`Error::Invalid`] for ids of another type, and an integer `dtype`.
 pub fn one_hot(ids: &Tensor, classes: usize, dtype: DType) -> Result<Tensor> {
     let identity = Tensor::zeros(ids.device(), dtype, &[classes, classes])?;
     let ones = Tensor::full(ids.device(), dtype, &[classes, 1], 1.0)?;

@@ -45,7 +45,7 @@ pub fn cast_into(x: &Tensor, out: &Tensor) -> Result<()> {
 /// `y = alpha * x + beta * y`, in place; the float types may differ.
 ///
 /// # Errors
-/// [`Error::Invalid`] for other lengths or overlap.
+/// [`Error::Invalid`] for integers, other lengths or overlap.
 pub fn axpby(alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
     float("axpby", x)?;
     float("axpby", y)?;
@@ -63,7 +63,7 @@ pub fn axpby(alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
 /// `a op b`, element by element.
 ///
 /// # Errors
-/// [`Error::Invalid`] with both tensors for other shapes or types.
+/// [`Error::Invalid`] with both tensors for other shapes or types; also for integers.
 pub fn binary(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let out = Tensor::empty(a.device(), a.dtype(), a.shape())?;
     binary_into(op, a, b, &out)?;
@@ -73,7 +73,7 @@ pub fn binary(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// `out = a op b`; `out` may be `a` or `b`.
 ///
 /// # Errors
-/// As [`binary`].
+/// As [`binary`]; [`Error::Invalid`] also for an `out` that overlaps an operand without being it.
 pub fn binary_into(op: BinaryOp, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
     float("binary", a)?;
     same_type("binary", a, &[b, out])?;
@@ -86,7 +86,7 @@ pub fn binary_into(op: BinaryOp, a: &Tensor, b: &Tensor, out: &Tensor) -> Result
 /// # Shapes
 /// `row`: as many elements as the last dim of `a`, or one.
 /// # Errors
-/// [`Error::Invalid`] with both tensors for another number of elements, and for other types.
+/// [`Error::Invalid`] with both tensors for another number of elements or another type; also for integers.
 pub fn binary_row(op: BinaryOp, a: &Tensor, row: &Tensor) -> Result<Tensor> {
     float("binary_row", a)?;
     same_type("binary_row", a, &[row])?;
@@ -152,7 +152,7 @@ pub fn unary_into(op: UnaryOp, x: &Tensor, out: &Tensor) -> Result<()> {
 /// `d_out * op'(x)`; overwrites `d_out` if nobody else holds it.
 ///
 /// # Errors
-/// [`Error::Invalid`] for other shapes or types.
+/// [`Error::Invalid`] for other shapes or types; [`Error::Unsupported`] for integers.
 pub fn unary_backward(op: UnaryOp, x: &Tensor, d_out: Tensor) -> Result<Tensor> {
     same_type("unary_backward", x, &[&d_out])?;
     same_shape("unary_backward", x, &[&d_out])?;
@@ -171,7 +171,7 @@ pub fn unary_backward(op: UnaryOp, x: &Tensor, d_out: Tensor) -> Result<Tensor> 
 /// `silu(gate) * up`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for other shapes or types.
+/// [`Error::Invalid`] for integers, other shapes or types.
 pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     float("swiglu", gate)?;
     same_type("swiglu", gate, &[up])?;
@@ -190,7 +190,7 @@ pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
 /// Gradients of [`swiglu`] with respect to gate and up.
 ///
 /// # Errors
-/// As [`swiglu`].
+/// [`Error::Invalid`] for other shapes or types; [`Error::Unsupported`] for integers.
 pub fn swiglu_backward(gate: &Tensor, up: &Tensor, d_out: &Tensor) -> Result<(Tensor, Tensor)> {
     same_type("swiglu_backward", gate, &[up, d_out])?;
     same_shape("swiglu_backward", gate, &[up, d_out])?;
@@ -211,7 +211,7 @@ pub fn swiglu_backward(gate: &Tensor, up: &Tensor, d_out: &Tensor) -> Result<(Te
 /// Adds `bias` to every row of `x`, in place.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the bias is not as long as a row, or has another type.
+/// [`Error::Invalid`] for integers, and if the bias is not as long as a row, or has another type.
 pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<()> {
     float("add_bias", x)?;
     super::holds("add_bias", "bias", bias, x.columns(), x.dtype())?;
@@ -228,7 +228,8 @@ pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<()> {
 /// Adds the sum of all rows of `x` to `out`.
 ///
 /// # Errors
-/// [`Error::Invalid`] when `out` is not as long as a row, or of neither the type of `x` nor its accumulator.
+/// [`Error::Invalid`] for integers, and when `out` is not as long as a row, or of neither the type of `x` nor its
+/// accumulator.
 pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
     float("column_sum", x)?;
     if out.num_elements() != x.columns()
@@ -255,7 +256,8 @@ pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
 /// Drops elements according to the draws for their global indices, and scales the others. With the same key, it
 /// is its own gradient.
 /// # Errors
-/// [`Error::Invalid`] when the region has other sizes than `x`, or the probability is not in [0, 1).
+/// [`Error::Invalid`] for integers, when the region has other sizes than `x`, or when the probability is not in [0,
+/// 1).
 pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result<Tensor> {
     float("dropout", x)?;
     if !(0.0..1.0).contains(&probability) {

@@ -12,7 +12,7 @@ use hal::{
 /// # Shapes
 /// `table`: table_rows x columns, whose first row has the global index `first_row`. `ids`: u32. The result: ids x columns.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) when `ids` are not u32.
+/// [`Error::Invalid`](hal::Error::Invalid) when `ids` are not u32, and for a table of integers.
 pub fn embedding(table: &Tensor, ids: &Tensor, first_row: usize) -> Result<Tensor> {
     float("embedding", table)?;
     holds("embedding", "ids", ids, ids.num_elements(), DType::U32)?;

@@ -7,7 +7,7 @@ use hal::{Access, Error, Kernel, Result, kernel::Copy2d};
 /// A copy of `count` columns of the last dim, from `start` on.
 ///
 /// # Errors
-/// [`Error::Invalid`] when they do not lie within the dim.
+/// [`Error::Invalid`] when they do not lie within the dim, and for a tensor without dims.
 pub fn columns(x: &Tensor, start: usize, count: usize) -> Result<Tensor> {
     check_columns("columns", x, start, count)?;
     let mut shape = x.shape().to_vec();
@@ -20,7 +20,7 @@ pub fn columns(x: &Tensor, start: usize, count: usize) -> Result<Tensor> {
 /// Overwrites the columns of `x` from `start` on with those of `part`.
 ///
 /// # Errors
-/// [`Error::Invalid`] when they do not lie within the dim, or rows or types differ.
+/// [`Error::Invalid`] when they do not lie within the dim, when rows or types differ, and when the two overlap.
 pub fn set_columns(x: &Tensor, start: usize, part: &Tensor) -> Result<()> {
     same_type("set_columns", x, &[part])?;
     check_columns("set_columns", x, start, part.columns())?;

@@ -5,6 +5,11 @@
 //! seam's kernels has a file: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention),
 //! [`loss`], [`embedding`](mod@embedding), [`optimiser`], [`layout`], [`dims`], [`rows`]; and
 //! [`custom`](fn@custom) is for custom kernels.
+//!
+//! # Errors
+//! Each operation lists the arguments that it refuses. Besides these, any operation may return [`Error::Invalid`] for
+//! tensors of several devices, [`Error::Unsupported`] for an element type that the device lacks,
+//! [`Error::OutOfMemory`] for its result, [`Error::Vendor`], and the failure of earlier work on its tensors.
 
 pub mod attention;
 mod custom;

@@ -25,7 +25,7 @@ pub fn shape(kind: NormKind, x: &Tensor, global_columns: usize, epsilon: f64) ->
 /// # Shapes
 /// `x`: rows x columns. The result: rows x 2, of the accumulator type.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) if the size of `x` does not match the shape.
+/// [`Error::Invalid`](hal::Error::Invalid) for integers, and if the size of `x` does not match the shape.
 pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
     check(shape, x)?;
     let out = Tensor::empty(x.device(), x.dtype().accumulator(), &[shape.rows, 2])?;
@@ -44,7 +44,7 @@ pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
 /// # Shapes
 /// `parts`: shards x rows x 2. The result: rows x 2.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) when `parts` has another size.
+/// [`Error::Invalid`](hal::Error::Invalid) when `parts` has another size, or is not of an accumulator type.
 pub fn combine(shape: NormShape, parts: &Tensor) -> Result<Tensor> {
     let shards = shape.global_columns / shape.columns.max(1);
     let moments = product("norm_combine", &[shards, shape.rows, 2])?;

@@ -75,7 +75,8 @@ pub struct AdamW {
 /// One AdamW update; `factor` is what [`clip_scale`] gave.
 ///
 /// # Errors
-/// [`Error::Invalid`] when lengths or types do not fit.
+/// [`Error::Invalid`] for an update without two state tensors, when lengths or types do not fit, and for tensors of
+/// another device.
 pub fn adamw(device: &Device, updates: &[Update], factor: &Tensor, settings: AdamW) -> Result<()> {
     updates.iter().try_for_each(|update| check(update, 2, 2))?;
     check_factor(device, factor)?;
@@ -111,7 +112,8 @@ pub fn adamw(device: &Device, updates: &[Update], factor: &Tensor, settings: Ada
 /// One SGD update; `factor` is what [`clip_scale`] gave.
 ///
 /// # Errors
-/// [`Error::Invalid`] when lengths or types do not fit.
+/// [`Error::Invalid`] for an update with more than one state tensor, when lengths or types do not fit, and for tensors
+/// of another device.
 pub fn sgd(
     device: &Device,
     updates: &[Update],

@@ -47,7 +47,7 @@ pub fn softmax(x: &Tensor, log: bool) -> Result<Tensor> {
 /// The gradient of [`softmax`] from its result.
 ///
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) for other lengths or types.
+/// [`Error::Invalid`](hal::Error::Invalid) for integers, other lengths or types.
 pub fn softmax_backward(out: &Tensor, d_out: &Tensor, log: bool) -> Result<Tensor> {
     float("softmax_backward", out)?;
     same_type("softmax_backward", out, &[d_out])?;
@@ -71,7 +71,8 @@ pub fn softmax_backward(out: &Tensor, d_out: &Tensor, log: bool) -> Result<Tenso
 /// # Shapes
 /// `mask`: u32, one element for each row, which is a run of the last dim. The result: as `like`, which both sides are.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) for another mask, or sides of another length or type than `like`.
+/// [`Error::Invalid`](hal::Error::Invalid) for integers, for another mask, or sides of another length or type than
+/// `like`.
 pub fn select_rows(
     mask: &Tensor,
     a: Option<&Tensor>,

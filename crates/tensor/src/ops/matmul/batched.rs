@@ -13,7 +13,7 @@ use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result};
 /// `None`: .. x m x k, .. x k x n. `First`: .. x k x m, .. x k x n. `Second`: .. x m x k, .. x n x k. The result is
 /// .. x m x n, of the type of `a`.
 /// # Errors
-/// [`Error::Invalid`] when the leading dims or the contracted sizes differ, or one has fewer than two dims.
+/// [`Error::Invalid`] for integers, when types, leading dims or contracted sizes differ, and for fewer than two dims.
 pub fn matmul_batched(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Tensor> {
     float("matmul_batched", a)?;
     same_type("matmul_batched", a, &[b])?;

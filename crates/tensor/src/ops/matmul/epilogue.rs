@@ -15,7 +15,7 @@ use hal::{Epilogue, Gemm, Result};
 /// # Shapes
 /// As there; `bias`: n, of the type of `a`.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) when sizes or types do not fit.
+/// [`Error::Invalid`](hal::Error::Invalid) for integers, and when sizes or types do not fit.
 pub fn matmul_bias(a: &Tensor, b: &Tensor, transpose: Transpose, bias: &Tensor) -> Result<Tensor> {
     let out = Tensor::empty(a.device(), a.dtype(), &shape(a, b, transpose)?)?;
     holds("matmul_bias", "bias", bias, out.columns(), a.dtype())?;
@@ -42,7 +42,7 @@ pub fn matmul_bias(a: &Tensor, b: &Tensor, transpose: Transpose, bias: &Tensor) 
 /// # Shapes
 /// As there; `bias`: n, of the type of `a`.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) when sizes or types do not fit.
+/// As [`matmul_bias`].
 pub fn matmul_gelu(
     a: &Tensor,
     b: &Tensor,

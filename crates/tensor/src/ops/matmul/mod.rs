@@ -26,7 +26,7 @@ pub enum Transpose {
 /// # Shapes
 /// `None`: m x k, k x n. `First`: k x m, k x n. `Second`: m x k, n x k. The result is m x n, of the type of `a`.
 /// # Errors
-/// [`Error::Invalid`] when the contracted sizes differ.
+/// [`Error::Invalid`] for integers, and when types or contracted sizes differ.
 pub fn matmul(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Tensor> {
     let out = Tensor::empty(a.device(), a.dtype(), &shape(a, b, transpose)?)?;
     let mut args = Arguments::default();
@@ -40,7 +40,7 @@ pub fn matmul(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Tensor> {
 /// # Shapes
 /// As [`matmul`](fn@matmul); `out` holds m x n elements.
 /// # Errors
-/// [`Error::Invalid`] when sizes or types do not fit or `out` overlaps a factor.
+/// [`Error::Invalid`] for integers, and when sizes or types do not fit or `out` overlaps a factor.
 pub fn matmul_into(
     a: &Tensor,
     b: &Tensor,
