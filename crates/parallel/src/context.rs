@@ -184,7 +184,8 @@ impl Context {
     /// This rank's group along `axis`; `None` if the axis has one rank. Created collectively on first use.
     ///
     /// # Errors
-    /// [`Error::Timeout`] naming the ranks that did not arrive; [`Error::Aborted`].
+    /// Those of [`Communicator::join`](tensor::Communicator::join): [`Error::Timeout`] naming the ranks that did not
+    /// arrive, [`Error::Aborted`] and others.
     pub fn group(&self, axis: Axis, purpose: Purpose) -> Result<Option<Rc<Group>>> {
         if self.degree(axis) == 1 {
             return Ok(None);
@@ -202,7 +203,8 @@ impl Context {
     /// The group of these ranks, which lie along `axis`. Created collectively on first use.
     ///
     /// # Errors
-    /// As [`group`](Context::group).
+    /// [`Error::Invalid`] if `members` lacks this rank, or lists one twice or one that does not exist; otherwise as
+    /// [`group`](Context::group).
     pub fn group_of(
         &self,
         label: String,
@@ -222,7 +224,7 @@ impl Context {
     /// The host exchange of the ranks whose coordinates differ from this rank's only on `axes`.
     ///
     /// # Errors
-    /// [`Error::Invalid`].
+    /// Those of [`World::exchange`](bootstrap::World::exchange).
     pub fn exchange(&self, label: &str, axes: &[Axis]) -> Result<Arc<dyn hal::Exchange>> {
         self.world().exchange(label, &self.members(axes))
     }

@@ -88,8 +88,9 @@ impl Parameter {
     /// Declares a parameter: nothing is allocated yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a dim of 0 elements, a layout and a shape with different numbers of dims, and a
-    /// layout that cuts by an axis that cannot cut weights.
+    /// [`Error::Invalid`] for a shape without dims or with a dim of 0 elements, a layout and a shape with different
+    /// numbers of dims, a layout that cuts by Data or Pipeline, and one in which Z is not the last axis to cut the
+    /// first dim.
     pub fn declare(
         scope: &Scope,
         name: &str,
@@ -191,7 +192,8 @@ impl Parameter {
     /// The shard's gradient, in the accumulator type; backward passes add to it.
     ///
     /// # Errors
-    /// As [`value`](Parameter::value); for a frozen parameter, and in a set made for inference.
+    /// As [`value`](Parameter::value); [`Error::Invalid`] also for a frozen parameter, and in a set made for
+    /// inference.
     pub fn gradient(&self) -> Result<Tensor> {
         let gradient = &self.home("gradient")?.gradient;
         gradient.clone().ok_or_else(|| {
@@ -268,8 +270,8 @@ impl Parameter {
     /// # Cost
     /// That sum: an all-reduce of the shard.
     /// # Errors
-    /// [`Error::Invalid`] for a parameter that Z cuts, which [`block`](Parameter::block) returns, and for one
-    /// cut by an axis that does not cut the features of `x`.
+    /// [`Error::Invalid`] for a parameter that Z cuts, which [`block`](Parameter::block) returns, for one cut by an
+    /// axis that does not cut the features of `x`, and for one without memory on this rank.
     pub fn var(&self, x: &DTensor) -> Result<Var> {
         let (pass, context) = (x.pass().clone(), x.context());
         let cut_by = |axis: &Axis| self.0.layout.cuts(*axis).is_some() && context.degree(*axis) > 1;
@@ -325,7 +327,8 @@ impl Parameter {
     /// block of type `dtype`, which is then reduce-scattered.
     ///
     /// # Errors
-    /// Those of `into` and of the collective; [`Error::Invalid`] outside a training step.
+    /// Those of `into` and of the collective; [`Error::Invalid`] outside a training step or after its end, for a
+    /// parameter of another set, and for one without memory on this rank.
     pub fn add_gradient(
         &self,
         pass: &Pass,

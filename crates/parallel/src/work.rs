@@ -167,7 +167,7 @@ impl Work {
     /// stage receives a wire once, however many of its parts read it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more parts than segments.
+    /// [`Error::Invalid`] for more parts than segments, and for none.
     pub fn crossing(&self, num_stages: usize, num_chunks: usize) -> Result<Vec<&WireWork>> {
         let costs: Vec<f64> = self.segments.iter().map(|segment| segment.cost).collect();
         let parts = Cut::parts(&costs, num_stages, num_chunks)?;

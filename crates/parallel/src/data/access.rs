@@ -37,7 +37,8 @@ impl ParameterSet {
     /// Collective if the state is sharded: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::NoValues`] on a device without values; those of the collectives and of `visit`.
+    /// [`Error::Invalid`] for a state tensor that the optimiser does not have, and for gradients in a set made for
+    /// inference; [`Error::NoValues`] on a device without values; those of the collectives and of `visit`.
     pub fn read<E: From<Error>>(
         &self,
         part: Part,
@@ -55,7 +56,8 @@ impl ParameterSet {
     /// Sets `part` of each parameter to the values that `numbers` returns for its shard.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if their number does not match the shard; those of `numbers`.
+    /// [`Error::Invalid`] if their number does not match the shard, and for a state tensor that the optimiser does not
+    /// have; those of `numbers`.
     pub fn write<E: From<Error>>(
         &self,
         part: Part,

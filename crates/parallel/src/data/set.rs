@@ -83,7 +83,7 @@ impl ParameterSet {
     ///
     /// # Errors
     /// [`Error::Invalid`] for two parameters with one name, and for one that belongs to another set;
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Unsupported`] for a type that the device lacks; [`Error::OutOfMemory`].
     pub fn allocate(
         context: &Context,
         parameters: Vec<Parameter>,

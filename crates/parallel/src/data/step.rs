@@ -157,7 +157,7 @@ impl Gradients {
     /// # Cost
     /// One pass over the gradients held here; one number reduced over each axis.
     /// # Errors
-    /// Those of the collectives.
+    /// [`Error::Invalid`] when another step has begun meanwhile; those of the collectives.
     pub fn sum_squares(&self) -> Result<Tensor> {
         check_current(&self.set, self.number)?;
         self.set.gradient_sum_squares()

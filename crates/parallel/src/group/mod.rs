@@ -79,7 +79,8 @@ impl Group {
     /// Reduces `tensor` over the group, in place.
     ///
     /// # Errors
-    /// [`Error::Timeout`](crate::Error::Timeout), [`Error::Mismatch`](crate::Error::Mismatch),
+    /// [`Error::Invalid`](crate::Error::Invalid) for a stream or tensor of another device;
+    /// [`Error::Timeout`](crate::Error::Timeout), [`Error::Mismatch`](crate::Error::Mismatch) and
     /// [`Error::Aborted`](crate::Error::Aborted), here or where the result is used.
     pub fn all_reduce(
         &self,
@@ -104,7 +105,8 @@ impl Group {
     /// Every rank receives the concatenation of all `part` in `whole`; `counts` holds the parts' elements.
     ///
     /// # Errors
-    /// As [`all_reduce`](Group::all_reduce).
+    /// [`Error::Invalid`](crate::Error::Invalid) when lengths, types or counts do not fit; otherwise as
+    /// [`all_reduce`](Group::all_reduce).
     pub fn all_gather(
         &self,
         context: &Context,
@@ -129,7 +131,7 @@ impl Group {
     /// Rank i receives the sum of the i-th parts of all `whole` in `part`; `counts` holds the parts' elements.
     ///
     /// # Errors
-    /// As [`all_reduce`](Group::all_reduce).
+    /// As [`all_gather`](Group::all_gather).
     pub fn reduce_scatter(
         &self,
         context: &Context,
@@ -191,7 +193,8 @@ impl Group {
     /// # Cost
     /// A copy to the device, the collective, and a copy back, for which the host waits.
     /// # Errors
-    /// As [`all_reduce`](Group::all_reduce).
+    /// As [`all_reduce`](Group::all_reduce); [`Error::Unsupported`](crate::Error::Unsupported) for a type that the
+    /// device lacks; [`Error::NoValues`](crate::Error::NoValues) on a device without values.
     pub fn all_reduce_numbers<T: Scalar>(
         &self,
         context: &Context,
@@ -209,7 +212,7 @@ impl Group {
     /// Sends a message to rank `to` of the group.
     ///
     /// # Errors
-    /// As [`all_reduce`](Group::all_reduce).
+    /// As [`broadcast`](Group::broadcast), for a rank outside the group.
     pub fn send(
         &self,
         context: &Context,
@@ -225,7 +228,7 @@ impl Group {
     /// Receives a message from rank `from` of the group.
     ///
     /// # Errors
-    /// As [`all_reduce`](Group::all_reduce).
+    /// As [`send`](Group::send).
     pub fn recv(
         &self,
         context: &Context,

@@ -31,7 +31,9 @@ pub struct AttentionOptions {
 /// # Cost
 /// No collective.
 /// # Errors
-/// [`Error::Invalid`] if the features are not a whole number of heads on every rank.
+/// [`Error::Invalid`] if the features are not a whole number of heads on every rank, the tokens not a whole number of
+/// sequences, the query heads not a multiple of the others, or `k` and `v` of other sizes, and for a dropout of 1 or
+/// more; those of the collectives.
 pub fn attention(
     options: &AttentionOptions,
     q: &DTensor,

@@ -28,7 +28,7 @@ impl DTensor {
     /// A matmul of k x n x features per row: meant for a few vectors, such as candidates or patches. No
     /// collective.
     /// # Errors
-    /// [`Error::Invalid`] for other shapes.
+    /// [`Error::Invalid`] for other shapes, and for ids of another type.
     pub fn gather(&self, ids: &Tensor) -> Result<DTensor> {
         let ([n], [rows, _]) = (self.inner(), ids.shape()) else {
             let found = format!("ids {ids:?} into {:?}", self.tensor());

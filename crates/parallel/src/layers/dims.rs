@@ -75,7 +75,8 @@ impl DTensor {
     /// # Cost
     /// One copy; for features, also their all-gather before it.
     /// # Errors
-    /// [`Error::Invalid`] for rows, and if the indices exceed the dim; those of the collective.
+    /// [`Error::Invalid`] for rows, for a dim that does not exist, and if the indices exceed the dim; those of the
+    /// collective.
     pub fn slice(&self, dim: usize, start: usize, count: usize) -> Result<DTensor> {
         let is_last = self.is_last("slice", dim)?;
         let x = match is_last {
@@ -95,7 +96,8 @@ impl DTensor {
     /// # Cost
     /// One copy, and the changes of layout.
     /// # Errors
-    /// [`Error::Invalid`] for no values, for rows, and when other dims differ; those of the collectives.
+    /// [`Error::Invalid`] for no values, for rows, for a dim that does not exist, and when types or other dims differ;
+    /// those of the collectives.
     pub fn concat(parts: &[&DTensor], dim: usize) -> Result<DTensor> {
         let Some(first) = parts.first() else {
             return Err(Error::invalid("concat", "no values", "at least one"));
@@ -118,7 +120,7 @@ impl DTensor {
     /// # Cost
     /// A transposed copy, here and in backward.
     /// # Errors
-    /// [`Error::Invalid`] for the dim of rows or of features.
+    /// [`Error::Invalid`] for integers, and for the dim of rows, that of features, or one that does not exist.
     pub fn sum_dim(&self, dim: usize) -> Result<DTensor> {
         if self.is_last("sum_dim", dim)? {
             let found = format!("dim {dim} of {:?}", self.tensor());

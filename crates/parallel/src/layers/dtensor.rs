@@ -32,7 +32,7 @@ impl DTensor {
     /// A value whose last dim is this rank's piece of `features`, cut by `cut`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the size of the piece does not match the cut.
+    /// [`Error::Invalid`] for a cut by another axis than X and Y, and if the size of the piece does not match the cut.
     pub fn new(pass: &Pass, var: Var, features: usize, cut: Option<Axis>) -> Result<DTensor> {
         if let Some(axis) = cut.filter(|axis| !matches!(axis, Axis::X | Axis::Y)) {
             return Err(Error::invalid(
@@ -175,7 +175,8 @@ impl DTensor {
     /// `self + other`; first changes `other` to the layout of `self` if they differ.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with both shapes and layouts when the global shapes differ; those of the collective.
+    /// [`Error::Invalid`] with both shapes and layouts when the global shapes differ, for integers, and for other
+    /// types; those of the collective.
     pub fn add(&self, other: &DTensor) -> Result<DTensor> {
         let other = self.beside("add", other)?;
         Ok(self.like(self.var.add(&other.var)?))
@@ -211,7 +212,7 @@ impl DTensor {
     /// `-self`.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn neg(&self) -> Result<DTensor> {
         self.scale(-1.0)
     }
@@ -219,7 +220,7 @@ impl DTensor {
     /// The square of every element.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn square(&self) -> Result<DTensor> {
         Ok(self.like(self.var.square()?))
     }
@@ -227,7 +228,7 @@ impl DTensor {
     /// `factor * self`.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn scale(&self, factor: f64) -> Result<DTensor> {
         Ok(self.like(self.var.scale(factor)?))
     }
@@ -235,7 +236,7 @@ impl DTensor {
     /// `self + addend`, in every element.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn shift(&self, addend: f64) -> Result<DTensor> {
         Ok(self.like(self.var.shift(addend)?))
     }
@@ -243,7 +244,7 @@ impl DTensor {
     /// `op(self)`, element by element.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn unary(&self, op: UnaryOp) -> Result<DTensor> {
         Ok(self.like(self.var.unary(op)?))
     }
@@ -251,7 +252,7 @@ impl DTensor {
     /// GELU by its tanh approximation.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn gelu(&self) -> Result<DTensor> {
         self.unary(UnaryOp::Gelu)
     }
@@ -259,7 +260,7 @@ impl DTensor {
     /// max(x, 0).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn relu(&self) -> Result<DTensor> {
         self.unary(UnaryOp::Relu)
     }
@@ -267,7 +268,7 @@ impl DTensor {
     /// tanh(x).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn tanh(&self) -> Result<DTensor> {
         self.unary(UnaryOp::Tanh)
     }
@@ -275,7 +276,7 @@ impl DTensor {
     /// 1 / (1 + exp(-x)).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn sigmoid(&self) -> Result<DTensor> {
         self.unary(UnaryOp::Sigmoid)
     }
@@ -283,7 +284,7 @@ impl DTensor {
     /// exp(x).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn exp(&self) -> Result<DTensor> {
         self.unary(UnaryOp::Exp)
     }
@@ -291,7 +292,7 @@ impl DTensor {
     /// The natural logarithm of x.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn log(&self) -> Result<DTensor> {
         self.unary(UnaryOp::Log)
     }
@@ -299,7 +300,7 @@ impl DTensor {
     /// The square root of x.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for integers; [`Error::OutOfMemory`].
     pub fn sqrt(&self) -> Result<DTensor> {
         self.unary(UnaryOp::Sqrt)
     }
@@ -307,7 +308,7 @@ impl DTensor {
     /// `silu(self) * up`, with `up` of the same layout.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when shapes differ.
+    /// As [`add`](DTensor::add).
     pub fn swiglu(&self, up: &DTensor) -> Result<DTensor> {
         let up = self.beside("swiglu", up)?;
         Ok(self.like(self.var.swiglu(&up.var)?))

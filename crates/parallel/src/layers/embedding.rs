@@ -17,7 +17,7 @@ pub enum Rows {
 /// Declares a table of `rows` x `hidden`. Hidden features are cut over Y, and rows over Z like those of any
 /// weight.
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) from the declaration.
+/// As [`Parameter::declare`].
 pub fn declare(
     scope: &Scope,
     name: &str,
@@ -42,7 +42,8 @@ pub fn declare(
 /// An all-gather of the table's block over Z; for a vocabulary an all-reduce of the result over X. Backward: a
 /// reduce-scatter of the block's gradient over Z.
 /// # Errors
-/// Those of the collectives.
+/// [`Error::Invalid`](crate::Error::Invalid) for ids that are not u32, and a table without memory on this rank; those
+/// of the collectives.
 pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor> {
     let context = pass.context();
     let block = gather::gather(pass, table, Subject::Embedding)?;

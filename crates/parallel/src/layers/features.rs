@@ -13,7 +13,7 @@ impl DTensor {
     /// # Cost
     /// An all-reduce of one number per row over the axis that cuts the features; nothing in backward.
     /// # Errors
-    /// Those of the collective.
+    /// [`Error::Invalid`] for integers; those of the collective.
     pub fn sum_features(&self) -> Result<DTensor> {
         let sum = ops::row_sum(self.tensor())?;
         all_reduce(self.context(), self.cut(), &sum)?;
@@ -86,7 +86,7 @@ impl DTensor {
     /// # Cost
     /// In forward and in backward, an all-reduce of one number per row over the axis that cuts the features.
     /// # Errors
-    /// Those of the collectives.
+    /// [`Error::Invalid`] for integers; those of the collectives.
     pub fn unit_features(&self, epsilon: f64) -> Result<DTensor> {
         let length = self.square()?.sum_features()?.shift(epsilon)?.sqrt()?;
         self.div(&length.expand_like(self)?)
@@ -97,7 +97,7 @@ impl DTensor {
     /// # Cost
     /// An all-gather of the features where an axis cuts them; none in the operation itself.
     /// # Errors
-    /// Those of the collective.
+    /// [`Error::Invalid`] for integers; those of the collective.
     pub fn softmax(&self) -> Result<DTensor> {
         let x = self.whole("softmax")?;
         Ok(x.like(x.var().softmax()?))
@@ -119,7 +119,7 @@ impl DTensor {
     /// # Cost
     /// None if each rank holds complete runs; otherwise the features are gathered first.
     /// # Errors
-    /// [`Error::Invalid`] if the features are not a whole number of runs; those of the collective.
+    /// [`Error::Invalid`] for integers, and if the features are not a whole number of runs; those of the collective.
     pub fn softmax_runs(&self, size: usize) -> Result<DTensor> {
         if size == 0 || !self.features().is_multiple_of(size) {
             let found = format!("{} features", self.features());

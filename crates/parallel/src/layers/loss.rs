@@ -30,7 +30,7 @@ impl Loss {
     /// # Cost
     /// One number summed over the axis that cuts the features.
     /// # Errors
-    /// [`Error::Invalid`] when the first dim is not the pass's rows; those of the collective.
+    /// [`Error::Invalid`] for integers, and when the first dim is not the pass's rows; those of the collective.
     pub fn mean(values: &DTensor) -> Result<Loss> {
         let count = values.pass().num_rows() * inner(values)? * values.features();
         Loss::sum(values, 1.0 / count as f64)
@@ -40,7 +40,7 @@ impl Loss {
     /// [`Pass::num_rows`](crate::Pass::num_rows), not by the rows of this rank.
     ///
     /// # Errors
-    /// Those of the collective.
+    /// [`Error::Invalid`] for integers; those of the collective.
     pub fn sum(values: &DTensor, scale: f64) -> Result<Loss> {
         let (context, x) = (values.context(), values.tensor());
         let column = |tensor: &Tensor| tensor.reshape(&[tensor.num_elements(), 1]);
@@ -68,7 +68,7 @@ impl Loss {
     /// The sum of two losses.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for losses of different types or devices; [`Error::OutOfMemory`].
     pub fn add(&self, other: &Loss) -> Result<Loss> {
         Ok(Loss {
             var: self.var.add(&other.var)?,

@@ -13,7 +13,7 @@ impl DTensor {
     /// # Cost
     /// One batched matmul, a copy of each matrix if there is more than one head, and the changes of layout.
     /// # Errors
-    /// [`Error::Invalid`] when shapes do not fit; those of the collectives.
+    /// [`Error::Invalid`] when shapes or types do not fit, and for 0 heads; those of the collectives.
     pub fn matmul(&self, other: &DTensor, heads: usize) -> Result<DTensor> {
         self.multiply(other, heads, false)
     }

@@ -18,7 +18,8 @@ pub use tensor::ops::norm::NormKind;
 /// # Cost
 /// Two numbers a row gathered over the axis in forward, two numbers a row summed over it in backward.
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) when gain or bias are not cut as `x` is; those of the collectives.
+/// [`Error::Invalid`](crate::Error::Invalid) when gain or bias do not have the features' size and cut, and when they
+/// have no memory on this rank; those of the collectives.
 pub fn norm(
     x: &DTensor,
     kind: NormKind,

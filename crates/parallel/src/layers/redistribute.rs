@@ -13,7 +13,7 @@ impl DTensor {
     /// None if the layout is already right. From an axis of several ranks, an all-gather of the features over
     /// it, and then a local cut. Backward does the reverse.
     /// # Errors
-    /// Those of the collective.
+    /// [`Error::Invalid`](crate::Error::Invalid) for another axis than X and Y; those of the collective.
     pub fn redistribute(&self, to: Option<Axis>, place: &str) -> Result<DTensor> {
         let pass = self.pass().clone();
         let context = pass.context();
@@ -43,7 +43,7 @@ impl DTensor {
     /// The full features on every rank.
     ///
     /// # Errors
-    /// As [`redistribute`](DTensor::redistribute).
+    /// Those of the collective.
     pub fn whole(&self, place: &str) -> Result<DTensor> {
         self.redistribute(None, place)
     }

@@ -14,7 +14,8 @@ impl DTensor {
     /// # Cost
     /// In backward, an all-reduce of `row` if it is replicated and the features are cut.
     /// # Errors
-    /// [`Error::Invalid`] for another shape, and a parameter that Z cuts; those of the collectives.
+    /// [`Error::Invalid`] for another shape, and for a parameter that Z cuts or that has no memory on this rank; those
+    /// of the collectives.
     pub fn add_row(&self, row: &Parameter) -> Result<DTensor> {
         let (x, row) = self.beside_row(row)?;
         Ok(x.like(x.var().add_row(&row)?))
@@ -40,7 +41,8 @@ impl DTensor {
     /// # Cost
     /// In backward, an all-reduce of one number over the axis that cuts the features.
     /// # Errors
-    /// [`Error::Invalid`] for a parameter of more elements or one that is cut; those of the collective.
+    /// [`Error::Invalid`] for a parameter of more elements, one that is cut, or one without memory on this rank; those
+    /// of the collective.
     pub fn scale_by(&self, factor: &Parameter) -> Result<DTensor> {
         if factor.global_shape().iter().product::<usize>() != 1
             || !factor.layout().axes().is_empty()

@@ -40,8 +40,9 @@ impl Cut {
     /// Cuts a model so that the largest cost of a part is minimal.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more parts than segments, a cost that is negative or not a number, and routes
-    /// that do not lead from a segment to a later one or that give a segment two wires with one name.
+    /// [`Error::Invalid`] for a model without segments, more parts than segments, no stages or chunks, a cost that is
+    /// negative or not a finite number, and routes that do not lead from a segment to a later one or that give a
+    /// segment two wires with one name.
     pub fn new(
         model: &dyn Model,
         parameters: &[Parameter],
@@ -66,7 +67,8 @@ impl Cut {
     /// first.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more parts than segments.
+    /// [`Error::Invalid`] for more parts than segments, for no parts, and a cost that is negative or not a finite
+    /// number.
     pub fn parts(costs: &[f64], num_stages: usize, num_chunks: usize) -> Result<Vec<Range<usize>>> {
         let refuse = |error: ScheduleError| {
             let found = format!("{num_stages} stages of {num_chunks} chunks");
@@ -82,7 +84,7 @@ impl Cut {
     /// The cost per row of each segment: as the model declares it, or two flop per element of a weight matrix.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a model without segments, and a cost that is negative or not a number.
+    /// [`Error::Invalid`] for a model without segments, and a cost that is negative or not a finite number.
     pub fn costs(model: &dyn Model, parameters: &[Parameter]) -> Result<Vec<f64>> {
         let counted = |segment: usize| -> f64 {
             let of_segment = parameters.iter().filter(|parameter| {

@@ -35,7 +35,7 @@ impl Pipeline {
     /// Collective.
     ///
     /// # Errors
-    /// [`Error::Invalid`] as [`Cut::new`] and [`ParameterSet::allocate`] say, and for a parameter of a segment that the
+    /// [`Error::Invalid`] as for [`Cut::new`] and [`ParameterSet::allocate`], and for a parameter of a segment that the
     /// model does not have; [`Error::OutOfMemory`]; those of joining other stages.
     pub fn new(
         context: &Context,
@@ -122,8 +122,8 @@ impl Pipeline {
     /// over all replicas, and on the last stage the index and loss of each micro-batch.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the batch and the schedule have different numbers of micro-batches, or a rank
-    /// holds no row of one; those of layers and messages.
+    /// [`Error::Invalid`] if the batch and the schedule have different numbers of micro-batches, a rank holds no row
+    /// of one, rows exceed the batch, or the parameters were allocated for inference; those of layers and messages.
     pub fn train(
         &self,
         batch: &Batch,
@@ -156,7 +156,8 @@ impl Pipeline {
     /// Each part processes all micro-batches before the stage's next part begins. Collective.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a rank holds no row of a micro-batch; those of layers and messages.
+    /// [`Error::Invalid`] when a rank holds no row of a micro-batch, and when rows exceed the batch; those of layers,
+    /// messages and `finish`.
     pub fn evaluate<T>(
         &self,
         batch: &Batch,

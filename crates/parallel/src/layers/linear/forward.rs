@@ -17,7 +17,8 @@ use tensor::{ReduceOp, Result, Tensor, Var, ops, ops::UnaryOp};
 /// Per layer, the table at the top of the [module](super); the gradient of `x` is summed locally and reduced
 /// once.
 /// # Errors
-/// [`Error::Invalid`] when features do not fit a weight; those of the collectives.
+/// [`Error::Invalid`] when features do not fit a weight, and for a parameter without memory on this rank; those of the
+/// collectives.
 pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
     let Some(first) = layers.first() else {
         return Ok(Vec::new());

@@ -102,7 +102,7 @@ impl Linear {
     /// Declares the parameters `{name}.weight` (in x out) and `{name}.bias`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) from the declaration of a parameter.
+    /// As [`Parameter::declare`].
     pub fn declare(
         scope: &Scope,
         name: &str,

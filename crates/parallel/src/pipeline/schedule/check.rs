@@ -36,7 +36,8 @@ impl Report {
 /// are queued for each neighbour and direction (each queue may itself block) and receives block.
 ///
 /// # Errors
-/// The first broken rule, with stage, action and micro-batch.
+/// [`ScheduleError`], for the first broken rule, with stage, action and micro-batch; [`ScheduleError::Invalid`] for
+/// impossible counts.
 pub fn check(schedule: &Schedule) -> Result<Report> {
     let shape = schedule.shape("check")?;
     has_a_list_for_each_stage(schedule)?;

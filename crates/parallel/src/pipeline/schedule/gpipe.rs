@@ -7,7 +7,8 @@ use super::{Result, Schedule, program::Task, shape::Shape};
 /// Every stage keeps the activations of all micro-batches. The idle fraction is (p-1)/(m+p-1).
 ///
 /// # Errors
-/// When a count is zero or absurdly large.
+/// [`ScheduleError::Invalid`](super::ScheduleError::Invalid) when a count is zero, or their product exceeds 4,194,304
+/// passes.
 /// # Source
 /// GPipe (arXiv:1811.06965), section 2.
 pub fn gpipe(num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {

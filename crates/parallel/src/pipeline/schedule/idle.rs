@@ -19,7 +19,8 @@ pub struct Idle {
 /// Measures the bubble: runs the schedule in virtual time with the given cost of one pass through one chunk.
 ///
 /// # Errors
-/// If the schedule breaks a rule, or the times are not finite and non-negative with at least one above 0.
+/// [`ScheduleError::Invalid`] for times that are not finite and non-negative with at least one above 0; those of
+/// [`check`](super::check()).
 pub fn idle(schedule: &Schedule, forward_us: f64, backward_us: f64) -> Result<Idle> {
     let sound = |time: f64| time.is_finite() && time >= 0.0;
     if !(sound(forward_us) && sound(backward_us) && forward_us + backward_us > 0.0) {

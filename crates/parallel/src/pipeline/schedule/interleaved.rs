@@ -18,7 +18,8 @@ use super::{
 /// which keeps fewer activations for the same idle time.
 ///
 /// # Errors
-/// When a count is zero or absurdly large.
+/// [`ScheduleError::Invalid`](super::ScheduleError::Invalid) when a count is zero, or their product exceeds 4,194,304
+/// passes.
 /// # Source
 /// Megatron-LM (arXiv:2104.04473), section 2.2.2.
 pub fn interleaved(

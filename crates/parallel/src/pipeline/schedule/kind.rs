@@ -46,7 +46,8 @@ impl ScheduleKind {
     /// Reached exactly by GPipe and 1F1B; a bound for the others.
     ///
     /// # Errors
-    /// When a count is zero or absurdly large, or there is no such stage.
+    /// [`ScheduleError::Invalid`] when a count is zero, their product exceeds 4,194,304 passes, or there is no such
+    /// stage.
     pub fn peak_live(
         self,
         stage: usize,
@@ -101,7 +102,8 @@ impl ScheduleKind {
 /// and a backward takes twice as long as a forward.
 ///
 /// # Errors
-/// When a count is zero or absurdly large.
+/// [`ScheduleError::Invalid`] when a count or the limit in flight is zero, or the product of the counts exceeds
+/// 4,194,304 passes.
 pub fn build(kind: ScheduleKind, num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
     match kind {
         ScheduleKind::GPipe => gpipe(num_stages, num_micro_batches),
@@ -139,6 +141,10 @@ impl fmt::Display for ScheduleKind {
 impl FromStr for ScheduleKind {
     type Err = ScheduleError;
 
+    /// Reads its name.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Name`] for another name or a number below 1.
     fn from_str(text: &str) -> Result<ScheduleKind> {
         let wrong = || ScheduleError::Name {
             found: text.to_string(),

@@ -51,7 +51,8 @@ impl MessageDriven {
     /// The policy of one stage at the start of a training step.
     ///
     /// # Errors
-    /// When a count or the limit is zero, or there is no such stage.
+    /// [`ScheduleError::Invalid`] when a count or the limit is zero, the product of the counts exceeds 4,194,304
+    /// passes, or there is no such stage.
     pub fn new(
         stage: usize,
         num_stages: usize,

@@ -9,7 +9,8 @@ use super::{Result, Schedule, program::Task, shape::Shape};
 /// (p-1)/(m+p-1).
 ///
 /// # Errors
-/// When a count is zero or absurdly large.
+/// [`ScheduleError::Invalid`](super::ScheduleError::Invalid) when a count is zero, or their product exceeds 4,194,304
+/// passes.
 /// # Source
 /// PipeDream-Flush (arXiv:2006.09503); Megatron-LM (arXiv:2104.04473), section 2.2.1.
 pub fn one_forward_one_backward(num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {

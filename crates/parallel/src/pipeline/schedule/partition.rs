@@ -14,7 +14,8 @@ const EQUAL: f64 = 1e-12;
 /// time is proportional to parts x items^2.
 ///
 /// # Errors
-/// When there are no parts, fewer items than parts, or a cost is negative, not finite or beyond reason.
+/// [`ScheduleError::Invalid`] when there are no parts, fewer items than parts, or costs that are negative, not finite,
+/// or so large that the square of their sum is not finite.
 pub fn balance(costs: &[f64], parts: usize) -> Result<Vec<Range<usize>>> {
     let invalid = |found, needed| {
         Err(ScheduleError::Invalid {
@@ -117,7 +118,7 @@ impl Cuts {
 /// Distributes the ranges of all virtual stages over the stages: `result[stage][chunk]`.
 ///
 /// # Errors
-/// When the number of ranges is not stages x chunks, or that is zero.
+/// [`ScheduleError::Invalid`] when the number of ranges is not stages x chunks, or that is zero.
 pub fn assign(
     ranges: &[Range<usize>],
     num_stages: usize,

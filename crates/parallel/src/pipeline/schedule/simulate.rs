@@ -38,7 +38,7 @@ pub struct Hop {
 /// schedule.
 ///
 /// # Errors
-/// When a count or the limit is zero, or a count is absurdly large.
+/// As [`build`](super::build).
 pub fn simulate(
     num_stages: usize,
     num_micro_batches: usize,
