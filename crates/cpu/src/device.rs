@@ -38,7 +38,7 @@ impl Default for Options {
 /// each rank opens its own device.
 ///
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) for an impossible number of threads.
+/// [`Error::Invalid`](hal::Error::Invalid) for 0 threads, or more than the system can start.
 pub fn open(options: Options) -> Result<Arc<dyn Device>> {
     let id = DeviceId {
         vendor: VendorId::CPU,

@@ -36,7 +36,7 @@ impl Generation {
     /// set.
     ///
     /// # Errors
-    /// A variable with another value.
+    /// A sentence that names the variable with an unknown value, and the values that are known.
     pub fn from_environment() -> Result<Self, String> {
         let cuda = variable("FASCICLE_EMULATOR_CUDA", Cuda::V13)?;
         let hip = variable("FASCICLE_EMULATOR_HIP", Hip::V6_4)?;

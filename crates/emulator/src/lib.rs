@@ -29,7 +29,8 @@ use std::path::PathBuf;
 /// ([`Generation::from_environment`]).
 ///
 /// # Errors
-/// Why there are none: no C++ compiler, or the compiler's output.
+/// A sentence: a value that [`Generation::from_environment`] refuses, no C++ compiler, a file that cannot be read or
+/// written, or the compiler's output.
 pub fn build() -> Result<PathBuf, String> {
     build_generation(Generation::from_environment()?)
 }
@@ -37,7 +38,7 @@ pub fn build() -> Result<PathBuf, String> {
 /// Builds the libraries of one generation and the kernels for the host, or finds them built.
 ///
 /// # Errors
-/// As [`build`].
+/// As [`build`], except that it does not read the environment.
 pub fn build_generation(generation: Generation) -> Result<PathBuf, String> {
     let folder = build_libraries(generation)?;
     simt::build(&folder)?;
@@ -47,7 +48,7 @@ pub fn build_generation(generation: Generation) -> Result<PathBuf, String> {
 /// Builds the libraries without the kernels: a launch finds no function unless `FASCICLE_EMULATOR_SIMT` names some.
 ///
 /// # Errors
-/// As [`build`].
+/// As [`build_generation`].
 pub fn build_libraries(generation: Generation) -> Result<PathBuf, String> {
     libraries::build(generation)
 }

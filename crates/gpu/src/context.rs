@@ -78,7 +78,7 @@ impl Context {
     /// Reserves device memory.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] with the bytes asked for and the bytes free.
+    /// [`Error::OutOfMemory`] with the bytes asked for and the bytes free; [`Error::Vendor`].
     pub(crate) fn allocate(&self, bytes: usize) -> Result<u64> {
         self.outcome(|runtime| runtime.allocate(bytes))
             .map_err(|fault| match fault.out_of_memory {

@@ -26,7 +26,8 @@ impl CustomCode {
     /// Loads the code object.
     ///
     /// # Errors
-    /// [`Error::Vendor`] when the driver refuses the code, or the code has no such function.
+    /// [`Error::Invalid`] for a function name with a zero byte; [`Error::Vendor`] when the driver refuses the code, or
+    /// the code has no such function.
     pub(crate) fn load(context: &Arc<Context>, code: &DeviceCode) -> Result<CustomCode> {
         let name = CString::new(code.entry).map_err(|_| {
             let found = format!("function {:?}", code.entry);

@@ -34,8 +34,8 @@ use hal::{Kernel, Result};
 /// the launches have run; its contents are arbitrary before and after.
 ///
 /// # Errors
-/// [`hal::Error::Unsupported`] for an element type or a size that no device function takes, and for a program's own kernel,
-/// which brings its code.
+/// [`Error::Unsupported`](hal::Error::Unsupported) for an element type that no device function takes, and for a custom
+/// kernel, which brings its code; [`Error::Invalid`](hal::Error::Invalid) for a size beyond the device's limits.
 pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<Vec<Launch>> {
     match kernel {
         Kernel::Fill(args) => elementwise::fill(args, traits),

@@ -57,7 +57,8 @@ fn table(context: &Context) -> Result<&Nccl> {
 /// Joins a group.
 ///
 /// # Errors
-/// [`Error::Timeout`] when other ranks do not join; [`Error::Aborted`]; [`Error::Vendor`].
+/// [`Error::Invalid`] without the library, and for an id of another length; [`Error::Timeout`] when other ranks do not
+/// join; [`Error::Aborted`]; [`Error::Vendor`].
 pub(super) fn join(context: &Arc<Context>, id: &[u8], join: Join) -> Result<Box<dyn Communicator>> {
     let bytes: &[u8; 128] = id.try_into().map_err(|_| {
         Error::invalid(

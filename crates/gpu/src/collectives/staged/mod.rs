@@ -85,7 +85,8 @@ impl Drop for Member {
 /// Joins a group.
 ///
 /// # Errors
-/// [`Error::Timeout`] naming the ranks that did not join; [`Error::Aborted`].
+/// [`Error::Invalid`] for a group of another process; [`Error::Timeout`] naming the ranks that did not join;
+/// [`Error::Aborted`].
 pub(super) fn join(
     context: &Arc<Context>,
     module: &Arc<Module>,

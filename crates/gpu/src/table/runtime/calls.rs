@@ -18,6 +18,10 @@ use std::{
 ///
 /// Except for [`bind`](VendorCalls::bind) and the calls before it, every call acts on the context that the calling
 /// thread is bound to.
+///
+/// # Errors
+/// Every call returns a [`Fault`](crate::table::Fault) with the library's status and its meaning, for any status but
+/// success and those that the call itself interprets.
 pub trait Runtime: VendorCalls {
     /// Initialises the library, before any other call.
     fn initialise(&self) -> Outcome<()> {

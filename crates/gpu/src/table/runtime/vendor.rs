@@ -54,6 +54,9 @@ impl RuntimeTable {
 
 /// The calls that each vendor makes in its own way.
 ///
+/// # Errors
+/// As for [`Runtime`](super::Runtime).
+///
 /// # Safety
 /// The methods do what the C functions that they call document, and nothing else; no handle is returned twice.
 pub unsafe trait VendorCalls: Send + Sync + fmt::Debug {
