@@ -1,6 +1,7 @@
 //! One step of a run, and the file that holds them all.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -63,11 +64,20 @@ fn some_number_or_nan<'de, D: Deserializer<'de>>(
 /// # Errors
 /// [`Error::Io`] if the file cannot be read; [`Error::Line`] for a complete line that is not a record.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
-    let text = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+    let text = read_bytes(path)?;
     whole_lines(&text)
         .enumerate()
         .map(|(index, line)| parse(path, index + 1, line))
         .collect()
+}
+
+/// The content of a file; a pipe or a device, which may never end, is refused.
+pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    let read = || match fs::metadata(path)?.is_file() {
+        true => fs::read(path),
+        false => Err(io::Error::other("not a file")),
+    };
+    read().map_err(|error| Error::io("reading", path, error))
 }
 
 /// The complete lines, without their line ends.

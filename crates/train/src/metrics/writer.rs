@@ -1,10 +1,10 @@
 //! `metrics.jsonl`: one JSON object per line.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::record::{parse, whole_lines};
+use super::record::{parse, read_bytes, whole_lines};
 use super::{Error, Record, Result};
 use crate::checkpoint::replace_file;
 
@@ -40,10 +40,9 @@ impl MetricsWriter {
     /// # Errors
     /// [`Error::Io`].
     pub fn resume(path: &Path, step: u64) -> Result<(MetricsWriter, Option<Error>)> {
-        let text = match fs::read(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::io("reading", path, error)),
+        let text = match read_bytes(path) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Vec::new(),
+            read => read?,
         };
         let (kept, fault) = kept_bytes(path, &text, step);
         if let Some(Error::Line { .. }) = fault {
@@ -107,6 +106,7 @@ mod tests {
     use super::super::read;
     use super::super::record::sample;
     use super::*;
+    use std::fs;
 
     fn steps(path: &Path) -> Vec<u64> {
         read(path)

@@ -8,13 +8,14 @@ use serde_json::Value;
 pub const FREE_TABLES: [&str; 2] = ["parallel", "device"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 18] = [
+pub const FREE_KEYS: [&str; 19] = [
     "data.path",
     "data.extensions",
     "data.token_type",
     "training.steps",
     "training.batch",
     "training.micro_batches",
+    "training.precision",
     "training.learning_rate",
     "training.lowest_rate",
     "training.warmup_steps",
