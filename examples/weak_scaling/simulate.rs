@@ -19,7 +19,7 @@ pub fn row(row: &Row, settings: &[Preset], budget: Duration) -> Result<Vec<Point
                     .first()
                     .map(|best| Point::simulated(row, &request, best)),
             ),
-            Err(Error::OutOfReach(told)) => eprintln!("left out: {told}"),
+            Err(error @ Error::OutOfReach { .. }) => eprintln!("left out: {error}"),
             Err(error) => return Err(error.into()),
         }
     }

@@ -25,7 +25,7 @@ pub mod simulate;
 mod threads;
 
 pub use candidate::Candidate;
-pub use error::{Error, Result};
+pub use error::{Error, Result, TraceError};
 pub use request::{Preset, Request};
 pub use search::{Plan, plan, search};
 pub use simulate::{Outcome, simulate};

@@ -10,17 +10,18 @@ const BYTES: usize = 256;
 /// Finds the model with this name (`gpt-40b`, `40B`) or of this configuration file; returns it with its name.
 ///
 /// # Errors
-/// [`Error::Request`] with the known names; those of a file that is not a configuration.
+/// [`Error::UnknownModel`] with the known names; [`Error::Train`] for a file that cannot be read or is not a
+/// configuration.
 pub fn find(name_or_path: &str, families: &Families) -> Result<(String, ModelConfig)> {
     if let Some(model) = families.model(name_or_path) {
         return Ok((name_or_path.to_ascii_lowercase(), model));
     }
     let path = Path::new(name_or_path);
     if !path.exists() {
-        let known = families.models().join(", ");
-        return Err(Error::Request(format!(
-            "model `{name_or_path}`: no such file, and none of {known}"
-        )));
+        return Err(Error::UnknownModel {
+            found: name_or_path.into(),
+            known: families.models(),
+        });
     }
     let model = Config::read(path, families)?.model;
     // The vocabulary depends on the data; bytes are assumed unless the file states a size.

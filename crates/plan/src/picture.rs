@@ -1,6 +1,6 @@
 //! The trace of a simulated step, and its comparison with a measured one.
 
-use crate::{Error, Outcome, Result};
+use crate::{Error, Outcome, Result, error::TraceError};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,13 +17,10 @@ const SHOWN: usize = 16;
 /// Writes the spans of a simulated step in the format of a run's trace.json, each stage under its live rank.
 ///
 /// # Errors
-/// [`Error::Request`] if the step was simulated without its spans; [`Error::Train`] if the file cannot be
-/// written.
+/// [`Error::NoSpans`] if the step was simulated without them; [`Error::Train`] if the file cannot be written.
 pub fn write_trace(outcome: &Outcome, path: &Path) -> Result<()> {
     if outcome.stages.iter().all(|stage| stage.spans.is_empty()) {
-        return Err(Error::Request(
-            "trace: the step was simulated without its spans".into(),
-        ));
+        return Err(Error::NoSpans);
     }
     let begin_us = outcome
         .stages
@@ -74,13 +71,18 @@ pub fn totals<'a>(spans: impl IntoIterator<Item = &'a Span>, number: f64) -> Tot
 /// The totals of a measured step, from a run's trace.json.
 ///
 /// # Errors
-/// [`Error::Request`] if the file cannot be read or is not a trace.
+/// [`Error::Trace`] if the file cannot be read or is not a trace.
 pub fn measured(path: &Path) -> Result<Totals> {
-    let refuse = |reason: String| Error::Request(format!("trace {}: {reason}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let value: Value = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    read(path).map_err(|source| {
+        let path = path.into();
+        Error::Trace { path, source }
+    })
+}
+
+fn read(path: &Path) -> Result<Totals, TraceError> {
+    let value: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
     let events = value.get("traceEvents").unwrap_or(&value).as_array();
-    let events = events.ok_or_else(|| refuse("found no list of events".into()))?;
+    let events = events.ok_or(TraceError::NoEvents)?;
     let streams = streams(events);
     let mut totals = Totals::new();
     let mut ranks = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Why the planner found nothing: no grid divides the model, or none fits the memory. Also the number of
 //! devices that would do.
 
-use crate::{Candidate, Request, enumerate, estimate, simulate};
+use crate::{Candidate, Error, Request, enumerate, estimate, simulate};
 
 /// Number of leanest candidates that are simulated: if they do not fit, none does.
 const LEANEST: usize = 3;
@@ -9,30 +9,24 @@ const LEANEST: usize = 3;
 /// Micro-batches in the simulations that test memory, unless stages need more.
 const FEW: usize = 8;
 
-/// Why no grid divides the model, in one sentence.
-pub(crate) fn no_grid(request: &Request) -> String {
-    let Request {
-        devices,
-        batch,
-        model,
-        ..
-    } = request;
-    if let Some(degrees) = request.grid {
-        let demands = request.demands(request.micro_batches.unwrap_or(1));
-        return match demands.check(&degrees) {
-            Err(error) => error.to_string(),
-            Ok(()) => {
-                let size = degrees.world_size().unwrap_or(0);
-                format!(
-                    "grid {degrees}: found {size} ranks, needed {devices}, the number of devices"
-                )
-            }
+/// Why no grid divides the model.
+pub(crate) fn no_grid(request: &Request) -> Error {
+    let Some(degrees) = request.grid else {
+        return Error::NoGrid {
+            devices: request.devices,
+            batch: request.batch,
+            model: request.model.describe(),
         };
+    };
+    let demands = request.demands(request.micro_batches.unwrap_or(1));
+    match demands.check(&degrees) {
+        Err(error) => Error::Grid(error),
+        Ok(()) => Error::WorldSize {
+            degrees,
+            found: degrees.world_size().unwrap_or(0),
+            needed: request.devices,
+        },
     }
-    format!(
-        "no grid of {devices} devices fits a batch of {batch} rows of {}",
-        model.describe()
-    )
 }
 
 // Device counts that suit grids: whole nodes, times two and three.
@@ -52,30 +46,21 @@ fn larger_counts(request: &Request) -> Vec<usize> {
 }
 
 /// States that the model does not fit, and the smallest number of devices that would do.
-pub(crate) fn out_of_reach(request: &Request) -> String {
-    let (name, machine) = (&request.model_name, &request.machine);
-    let room = machine.device.memory_bytes() as f64 / f64::from(1 << 30);
-    let told = format!(
-        "{name} does not fit {} devices of {} with {room:.1} GiB each",
-        request.devices, machine.name
-    );
+pub(crate) fn out_of_reach(request: &Request) -> Error {
+    let machine = &request.machine;
     // If a grid was requested, other grids with the same number of devices may do.
     let from = request.devices + usize::from(request.grid.is_none());
-    let counts = larger_counts(request)
+    let enough = larger_counts(request)
         .into_iter()
-        .filter(|count| *count >= from);
-    match counts
-        .into_iter()
-        .find(|count| fits(&with_devices(request, *count)))
-    {
-        Some(count) if count == request.devices => {
-            format!("{told} with that grid; another grid of the same size fits")
-        }
-        Some(count) => format!("{told}; it needs at least {count}"),
-        None => format!(
-            "{told}, nor all {} devices of the machine",
-            machine.nodes * machine.devices_per_node
-        ),
+        .filter(|count| *count >= from)
+        .find(|count| fits(&with_devices(request, *count)));
+    Error::OutOfReach {
+        model: request.model_name.clone(),
+        devices: request.devices,
+        machine: machine.name.clone(),
+        device_bytes: machine.device.memory_bytes(),
+        enough,
+        most: machine.nodes * machine.devices_per_node,
     }
 }
 
@@ -143,15 +128,15 @@ mod tests {
             grid: Some("x=4,z=2".parse().unwrap()),
             ..request.clone()
         };
-        let told = out_of_reach(&fixed);
+        let told = out_of_reach(&fixed).to_string();
         assert!(told.contains("; it needs at least "), "{told}");
-        assert_eq!(told, out_of_reach(&request));
+        assert_eq!(told, out_of_reach(&request).to_string());
         let lopsided = Request {
             devices: 512,
             grid: Some("data=512".parse().unwrap()),
             ..request
         };
-        let told = out_of_reach(&lopsided);
+        let told = out_of_reach(&lopsided).to_string();
         assert!(
             told.ends_with("with that grid; another grid of the same size fits"),
             "{told}"

@@ -21,14 +21,16 @@ impl Preset {
     /// The preset with this name.
     ///
     /// # Errors
-    /// [`Error::Request`] with the valid names.
+    /// [`Error::Setting`] with the valid names.
     pub fn parse(name: &str) -> Result<Preset> {
         match name {
             "ours" | "default" => Ok(Preset::Ours),
             "published-axonn" => Ok(Preset::PublishedAxonn),
-            other => Err(Error::Request(format!(
-                "settings `{other}`: needs ours or published-axonn"
-            ))),
+            other => Err(Error::Setting {
+                setting: "settings",
+                found: format!("`{other}`"),
+                needed: "ours or published-axonn",
+            }),
         }
     }
 
@@ -124,16 +126,14 @@ impl Request {
     /// tokens, or of eight rows per device if the model reads no text.
     ///
     /// # Errors
-    /// [`Error::Train`] for a model that cannot be built.
+    /// [`Error::Model`] for a model with a size that cannot be; [`Error::Train`] for one that cannot be built.
     pub fn new(
         machine: Machine,
         devices: usize,
         model_name: impl Into<String>,
         model: ModelConfig,
     ) -> Result<Request> {
-        model
-            .check()
-            .map_err(|error| Error::Request(error.to_string()))?;
+        model.check().map_err(Error::Model)?;
         let batch = match model.text() {
             Some(text) => (16_777_216 / text.context.max(1)).max(1),
             None => 8 * devices.max(1),
@@ -177,24 +177,25 @@ impl Request {
     /// Checks everything that can be checked without trying a candidate.
     ///
     /// # Errors
-    /// [`Error::Request`] with the numbers.
+    /// [`Error::Devices`] for a number of devices that the machine does not have; [`Error::Setting`] for an empty
+    /// batch; [`Error::Model`] for a size of the model that cannot be.
     pub fn check(&self) -> Result<()> {
         let most = self.machine.nodes * self.machine.devices_per_node;
         if self.devices == 0 || self.devices > most {
-            let name = &self.machine.name;
-            return Err(Error::Request(format!(
-                "devices: found {}, {name} has 1 to {most}",
-                self.devices
-            )));
+            return Err(Error::Devices {
+                found: self.devices,
+                machine: self.machine.name.clone(),
+                most,
+            });
         }
         if self.batch == 0 {
-            return Err(Error::Request(
-                "batch: found 0 sequences, needs at least 1".into(),
-            ));
+            return Err(Error::Setting {
+                setting: "batch",
+                found: "0 sequences".into(),
+                needed: "at least 1",
+            });
         }
-        self.model
-            .check()
-            .map_err(|error| Error::Request(error.to_string()))
+        self.model.check().map_err(Error::Model)
     }
 
     /// Flop per step as published speeds count them, with or without recomputation.

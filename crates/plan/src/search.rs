@@ -50,7 +50,7 @@ pub struct Plan {
 /// defaults. The model is a [`Blueprint`](train::blueprint::Blueprint), or the model of a configuration.
 ///
 /// # Errors
-/// As [`search`].
+/// As [`Request::new`] and [`search`].
 pub fn plan(model: impl Into<ModelConfig>, machine: &Machine, devices: usize) -> Result<Plan> {
     let model = model.into();
     let name = model.family().to_owned();
@@ -65,20 +65,21 @@ pub fn plan(model: impl Into<ModelConfig>, machine: &Machine, devices: usize) ->
 /// # Cost
 /// The request's budget, plus the end of the simulations then in progress.
 /// # Errors
-/// [`Error::Request`] for invalid numbers; [`Error::OutOfReach`] with the smallest sufficient number of devices
-/// if nothing fits.
+/// Those of [`Request::check`]; [`Error::Grid`], [`Error::WorldSize`] or [`Error::NoGrid`] if no grid divides the
+/// model; [`Error::OutOfReach`] with the smallest sufficient number of devices if nothing fits the memory;
+/// [`Error::Train`] or [`Error::Simulation`] if every simulation fails for another reason.
 pub fn search(request: &Request) -> Result<Plan> {
     request.check()?;
     let begun = Instant::now();
     let shortlist = Shortlist::new(request);
     if shortlist.num_candidates == 0 {
-        return Err(Error::Request(reach::no_grid(request)));
+        return Err(reach::no_grid(request));
     }
     let simulated = simulate_all(request, &shortlist.best)?;
     let num_simulated = simulated.len();
     let best = best_of_each_grid(simulated);
     if best.is_empty() {
-        return Err(Error::OutOfReach(reach::out_of_reach(request)));
+        return Err(reach::out_of_reach(request));
     }
     Ok(Plan {
         request: request.clone(),

@@ -3,7 +3,10 @@
 
 use crate::{Candidate, Error, Request, Result};
 use ::sim::{Breakdown, cost::Costs};
-use bootstrap::local::{self, Options, StandIns};
+use bootstrap::{
+    FailureKind,
+    local::{self, Options, StandIns},
+};
 use grid::{Axis, Grid};
 use parallel::{Batch, Context, Counters};
 use std::{ops::Range, sync::Arc};
@@ -95,7 +98,8 @@ impl Outcome {
 /// # Cost
 /// A second or less, whatever the number of devices: one thread for each pipeline stage.
 /// # Errors
-/// [`Error::Train`] with the numbers if it does not fit the devices' memory.
+/// [`Error::Train`] with the numbers if it does not fit the devices' memory, or if the candidate does not fit the
+/// model; [`Error::Simulation`] if a rank panics or hangs.
 pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Result<Outcome> {
     let mut costs = Costs::new(request.machine.clone(), request.devices).tuned(request.tuned);
     if request.machine.device.shared_cores.is_some() && candidate.degrees.pipeline > 1 {
@@ -124,13 +128,13 @@ fn simulate_at(
         traced,
     };
     let options = job.options(request)?;
-    let stages = local::run(options, move |world| job.stage(world)).map_err(|failure| {
-        let told = failure.to_string();
-        match failure.kind {
-            bootstrap::FailureKind::Error(error) => Error::Train(error),
-            _ => Error::Request(told),
-        }
-    })?;
+    let stages =
+        local::run(options, move |world| job.stage(world)).map_err(|failure| {
+            match failure.kind {
+                FailureKind::Error(error) => Error::Train(error),
+                _ => Error::Simulation(failure),
+            }
+        })?;
     Ok(outcome(request, candidate, stages))
 }
 

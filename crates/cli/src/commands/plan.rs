@@ -179,8 +179,8 @@ impl Plan {
 
 fn as_failure(error: plan::Error) -> Failure {
     match error {
-        plan::Error::Machine(_) | plan::Error::Request(_) => Failure::usage(error.to_string()),
-        _ => Failure::run(error.to_string()),
+        plan::Error::OutOfReach { .. } | plan::Error::Train(_) => Failure::run(error),
+        _ => Failure::usage(error),
     }
 }
 
