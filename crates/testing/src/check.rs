@@ -1,6 +1,6 @@
 //! Compares a model on every grid with itself on one rank.
 
-use crate::{Difference, Observed, Outcome, difference};
+use crate::{Difference, Error, Observed, Outcome, TrainingError, difference};
 use bootstrap::local::{self, Options as Ranks};
 use grid::{AxisOrder, Degrees, Grid, factorisations};
 use nn::Builder;
@@ -45,32 +45,6 @@ impl Default for Check {
             sharded_optimiser: false,
             timeout: Duration::from_secs(60),
         }
-    }
-}
-
-/// Why a model fails the check.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// It fails to train on one rank.
-    #[error("on one rank: {0}")]
-    Serial(String),
-    /// It fails on a grid where it should train.
-    #[error("grid {degrees}: {reason}")]
-    Grid {
-        /// The grid.
-        degrees: Degrees,
-        /// The ranks' failure.
-        reason: String,
-    },
-    /// It computes other numbers on some grids.
-    #[error("{0}")]
-    Differs(Box<Report>),
-}
-
-impl From<Error> for train::Error {
-    fn from(error: Error) -> train::Error {
-        train::Error::Client(Box::new(error))
     }
 }
 
@@ -144,7 +118,7 @@ pub fn check<M: Model + 'static>(
         }
         let (found, _) = run
             .on(degrees)
-            .map_err(|reason| Error::Grid { degrees, reason })?;
+            .map_err(|source| Error::Grid { degrees, source })?;
         report.grids.push(GridReport {
             degrees,
             difference: difference(&found, &serial),
@@ -168,8 +142,9 @@ impl<M: Model + 'static, F> Run<F>
 where
     F: Fn(&Builder) -> parallel::Result<M> + Send + Sync + 'static,
 {
-    fn on(&self, degrees: Degrees) -> Result<(Outcome, usize), String> {
-        let grid = Grid::new(degrees, AxisOrder::default()).map_err(|error| error.to_string())?;
+    fn on(&self, degrees: Degrees) -> Result<(Outcome, usize), TrainingError> {
+        let grid = Grid::new(degrees, AxisOrder::default());
+        let grid = grid.expect("the factors of a number of ranks are a grid");
         let (build, data, check) = (self.build.clone(), self.data.clone(), self.options.clone());
         let ranks = Ranks::new(grid.world_size())
             .with_timeout(check.timeout)
@@ -196,8 +171,7 @@ where
             let batch = |trainer: &Trainer, _| trainer.batch(&*data);
             let seen = Observed::of(&mut trainer, check.steps, batch)?;
             Ok((seen, trainer.pipeline().cut().num_segments()))
-        });
-        let seen = seen.map_err(|failure| failure.to_string())?;
+        })?;
         let num_segments = seen.first().map_or(0, |(_, segments)| *segments);
         let ranks = seen.into_iter().map(|(seen, _)| seen).collect();
         Ok((Outcome::join(ranks)?, num_segments))

@@ -1,6 +1,6 @@
 //! The combined result of all ranks of a training.
 
-use crate::{Observed, observed::Shard};
+use crate::{Disagreement, Observed, observed::Shard};
 use parallel::Counters;
 use std::collections::BTreeMap;
 
@@ -29,12 +29,10 @@ impl Outcome {
     /// Combines the results of the ranks of a grid, given in order of ranks.
     ///
     /// # Errors
-    /// One sentence if two ranks report different losses or norms, or if replicas of a parameter differ in a
-    /// bit.
-    pub fn join(ranks: Vec<Observed>) -> Result<Outcome, String> {
-        let Some(first) = ranks.first() else {
-            return Err("outcome: no rank, needs at least 1".into());
-        };
+    /// [`Disagreement::Curves`] if two ranks report different losses or norms; [`Disagreement::Replicas`] if replicas
+    /// of a parameter or its gradient differ in a bit; [`Disagreement::NoRank`] for no ranks.
+    pub fn join(ranks: Vec<Observed>) -> Result<Outcome, Disagreement> {
+        let first = ranks.first().ok_or(Disagreement::NoRank)?;
         let mut outcome = Outcome {
             losses: first.losses.clone(),
             norms: first.norms.clone(),
@@ -43,9 +41,7 @@ impl Outcome {
         for (rank, seen) in ranks.into_iter().enumerate() {
             let agrees = seen.losses == outcome.losses && seen.norms == outcome.norms;
             if !agrees {
-                return Err(format!(
-                    "rank {rank} reports losses or norms that differ from rank 0"
-                ));
+                return Err(Disagreement::Curves { rank });
             }
             let [first, last] = seen.gradients;
             for (whole, shards) in [
@@ -69,7 +65,7 @@ impl Outcome {
 fn place(
     whole: &mut BTreeMap<String, Vec<f64>>,
     (name, shape, index, numbers): Shard,
-) -> Result<(), String> {
+) -> Result<(), Disagreement> {
     let count = shape.iter().product();
     let target = whole
         .entry(name.clone())
@@ -81,7 +77,11 @@ fn place(
             .zip(&numbers[taken..taken + len])
         {
             if !old.is_nan() && *old != *new {
-                return Err(format!("{name}: replicas differ, {old} and {new}"));
+                return Err(Disagreement::Replicas {
+                    name,
+                    one: *old,
+                    other: *new,
+                });
             }
             *old = *new;
         }
