@@ -125,7 +125,7 @@ pub enum Error {
     /// The system refused a call that names no file, such as one of a program's own batches.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// Another rank could not do its part of a checkpoint.
+    /// A rank, this one or another, could not do its part of a checkpoint that is being written.
     #[error("{reason}")]
     Peer {
         /// World rank that failed.

@@ -53,8 +53,7 @@ impl Default for Request {
 /// The configuration and tokenizer stored in a checkpoint.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] when the checkpoint cannot be read; [`Error::Mismatch`] when it holds no tokenizer or no
-/// configuration that this program can read.
+/// As [`configured`]; [`Error::Mismatch`] when it holds no tokenizer that this program can read.
 pub fn described(reader: &Reader, families: &Families) -> Result<(Config, Tokenizer)> {
     let (config, stored) = (configured(reader, families)?, stored(reader)?);
     let tokenizer = serde_json::from_value(stored.tokenizer).map_err(|error| {
@@ -67,7 +66,7 @@ pub fn described(reader: &Reader, families: &Families) -> Result<(Config, Tokeni
 /// The configuration stored in a checkpoint.
 ///
 /// # Errors
-/// [`Error::Mismatch`] for a checkpoint of a program that stores none.
+/// [`Error::Mismatch`] for a checkpoint of a program that stores none; those of [`Config::from_json`].
 pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
     let config = stored(reader)?.config;
     if config.is_null() {
@@ -81,7 +80,10 @@ pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
 /// Continues the prompt, on this rank of the configuration's grid; every rank returns the same text.
 ///
 /// # Errors
-/// [`Error::Data`] for a prompt that the tokenizer cannot encode; those of checkpoint, layers and collectives.
+/// [`Error::Setting`] for a model that reads no text, and for a prompt without tokens; [`Error::Data`] for a prompt
+/// that the tokenizer cannot encode; [`Error::Mismatch`] if the weights are not those of the model;
+/// [`Error::Checkpoint`] if they cannot be read; [`Error::Parallel`] from layers and collectives; those of
+/// [`Config::ordered_on`].
 pub fn generate(
     world: &World,
     device: &Device,

@@ -49,7 +49,8 @@ pub struct Resume {
 /// Trains on this rank until the last step, or until asked to stop.
 ///
 /// # Errors
-/// Whatever ends a run; see [`Error`].
+/// Those of [`Config::context`], [`Config::trainer`], [`Trainer::resume`], [`Trainer::fit`], [`Trainer::validate`] and
+/// [`Trainer::save_with`]; [`Error::Metrics`] for records that cannot be written or read.
 pub fn run(
     world: &World,
     device: &Device,

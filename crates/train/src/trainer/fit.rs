@@ -50,7 +50,7 @@ impl Trainer {
     /// Collective.
     ///
     /// # Errors
-    /// Those of the steps and of the data.
+    /// Those of [`step`](Trainer::step) and of [`batch`](Trainer::batch).
     pub fn train_until(&mut self, steps: u64, data: &dyn Batches) -> Result<Vec<f64>> {
         let mut losses = Vec::new();
         self.fit(data, steps, &mut |_: &mut Trainer, done: &StepDone| {
@@ -64,7 +64,7 @@ impl Trainer {
     /// step, if there was one. Collective.
     ///
     /// # Errors
-    /// Those of the steps, of the data and of `callback`.
+    /// Those of [`step`](Trainer::step), of [`batch`](Trainer::batch) and of `callback`.
     pub fn fit(
         &mut self,
         data: &dyn Batches,

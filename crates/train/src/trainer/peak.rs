@@ -20,7 +20,7 @@ impl PeakMemory {
     /// The largest peak of all ranks. Collective: every rank calls it with its device, and all return the same.
     ///
     /// # Errors
-    /// Those of the exchange.
+    /// [`Error::Parallel`](crate::Error::Parallel) from the exchange.
     pub fn of_all(world: &World, device: &Device) -> Result<PeakMemory> {
         let own = device
             .memory_use()

@@ -72,8 +72,8 @@ impl Trainer {
     /// A forward pass. Each output's features are gathered, and the values travel from the hosts of the last stage to all
     /// ranks: meant for what a program reads or measures, such as class scores, not for large activations.
     /// # Errors
-    /// Those of layers and collectives; [`Error::Parallel`] for an output whose first dim is not the rows,
-    /// and on a device that holds no values.
+    /// [`Error::Parallel`] from layers and collectives, for an output whose first dim is not the rows, and on a device
+    /// that holds no values.
     pub fn predict(&self, batch: &Batch) -> Result<Predictions> {
         let context = self.context();
         // Ranks of X and Y hold the same rows; the first of them reports these.

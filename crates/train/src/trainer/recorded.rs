@@ -92,7 +92,8 @@ impl Recorded {
     /// [`Trainer::gradients`].
     ///
     /// # Errors
-    /// [`Error::Parallel`] for a batch of other columns or shapes than the recorded one; those of the device.
+    /// [`Error::Setting`] for another number of micro-batches than the recorded one; [`Error::Parallel`] for other columns
+    /// or shapes, and from the device.
     pub(super) fn run(&self, batch: &Batch, loss_scale: f64) -> Result<Computed> {
         if batch.micro_batches.len() != self.batch.micro_batches.len() {
             let found = format!("{} micro-batches", batch.micro_batches.len());

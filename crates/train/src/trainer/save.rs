@@ -68,8 +68,9 @@ impl Trainer {
     /// rank writes the shards that it alone, or it first, holds.
     ///
     /// # Errors
-    /// [`Error::Peer`] on every rank if one of them cannot write, or holds a weight that is not finite; existing complete
-    /// checkpoints are not touched.
+    /// [`Error::Peer`] on every rank if one of them cannot write, or holds a number that is not finite, with that rank and
+    /// its reason; existing complete checkpoints are not touched. [`Error::Checkpoint`] on rank 0 if an old one cannot be
+    /// removed; [`Error::Parallel`] from the exchange and the device.
     pub fn save(&self, dir: impl AsRef<Path>) -> Result<PathBuf> {
         self.save_with(dir.as_ref(), KEPT, &Attached::default())
     }
@@ -77,7 +78,7 @@ impl Trainer {
     /// As [`save`](Trainer::save), but keeps the `keep` newest, and stores the program's attachments.
     ///
     /// # Errors
-    /// As there.
+    /// As [`save`](Trainer::save).
     pub fn save_with(&self, dir: &Path, keep: usize, attached: &Attached) -> Result<PathBuf> {
         let owned = collect(self)?;
         let world = self.context.world();
@@ -128,7 +129,8 @@ impl Trainer {
     /// have; optimiser state in the file is ignored.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] for a parameter that the file lacks or holds in another shape, and a tensor that the model lacks.
+    /// [`Error::Mismatch`] for a parameter that the file lacks or holds in another shape, and a tensor that the model lacks;
+    /// [`Error::Checkpoint`] for elements that are not floats, and if the file cannot be read.
     pub fn load_weights(&mut self, file: &PlainFile, others: &[&str]) -> Result<()> {
         let refuse = |mismatch| Err(Error::mismatch(file.path(), mismatch));
         let stored = |name: &str| match file.contains(name) {
@@ -172,8 +174,8 @@ impl Trainer {
     /// number of the next step. Any grid may have written it. Collective.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] when it is damaged; [`Error::Mismatch`] when its tensors are not those of this model and optimiser,
-    /// with the first name that differs.
+    /// [`Error::Checkpoint`] when it is missing or damaged; [`Error::Mismatch`] when its tensors are not those of this model
+    /// and optimiser, with the first name that differs, and when another program wrote it.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let reader = Reader::open(path)?;
         if self.context.world().rank() == 0 {

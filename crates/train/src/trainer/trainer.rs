@@ -71,9 +71,11 @@ impl Trainer {
     /// Builds this rank's part of a model, with its initial values. Collective.
     ///
     /// `build` is ordinary code that requests layers from the builder, the same for every grid.
+    ///
     /// # Errors
-    /// Those of `build`; [`Error::Setting`] for options that do not fit the grid or the device;
-    /// [`Error::Parallel`] if sizes do not fit or memory does not suffice.
+    /// [`Error::Setting`] for options that do not fit the grid or the device, and for groups that the model does not have;
+    /// [`Error::Parallel`] from `build`, for a schedule that cannot be built, for more stages than segments, and if
+    /// memory does not suffice.
     pub fn new<M: Model + 'static>(
         context: &Context,
         build: impl FnOnce(&Builder) -> parallel::Result<M>,
@@ -86,7 +88,7 @@ impl Trainer {
     /// As [`new`](Trainer::new), with an optimiser chosen at run time.
     ///
     /// # Errors
-    /// As there.
+    /// As [`new`](Trainer::new).
     pub fn boxed<M: Model + 'static>(
         context: &Context,
         build: impl FnOnce(&Builder) -> parallel::Result<M>,
@@ -182,7 +184,7 @@ impl Trainer {
     /// This rank's rows of the next step.
     ///
     /// # Errors
-    /// Those of the data and of the device.
+    /// As [`RowCut::training`].
     pub fn batch(&self, data: &dyn Batches) -> Result<Batch> {
         self.row_cut()
             .training(&self.context, self.dtype(), data, self.next_step)
@@ -191,7 +193,7 @@ impl Trainer {
     /// Runs forward and backward of a batch. Collective.
     ///
     /// # Errors
-    /// Those of layers and collectives.
+    /// [`Error::Parallel`] from layers and collectives.
     pub fn gradients(&self, batch: &Batch) -> Result<Computed> {
         let dtype = self.dtype().accumulator();
         let device = self.context.device();
@@ -214,8 +216,9 @@ impl Trainer {
     /// One training step. Collective.
     ///
     /// # Errors
-    /// [`Error::Diverged`] when loss or gradients are not finite (in f16 an overflow of the
-    /// gradients only skips the update); those of layers and collectives.
+    /// [`Error::Diverged`] when loss or gradients are not finite (in f16 an overflow of the gradients only skips the
+    /// update); [`Error::Parallel`] from layers and collectives; [`Error::Setting`] when steps are recorded and the model
+    /// draws random masks, or the number of micro-batches changes.
     pub fn step(&mut self, batch: &Batch) -> Result<StepResult> {
         let Computed {
             gradients,
@@ -307,7 +310,7 @@ impl Trainer {
     /// Mean loss over the validation batches; the same on every rank. Collective.
     ///
     /// # Errors
-    /// Those of data, layers and collectives.
+    /// Those of `data`; [`Error::Parallel`] from layers and collectives.
     pub fn validate(&self, data: &dyn Batches) -> Result<f64> {
         let mut sum = 0.0;
         for index in 0..data.num_validation_batches() {
@@ -322,7 +325,7 @@ impl Trainer {
     /// Mean loss of a batch, without training on it; the same on every rank. Collective.
     ///
     /// # Errors
-    /// Those of layers and collectives.
+    /// [`Error::Parallel`] from layers and collectives.
     pub fn loss(&self, batch: &Batch) -> Result<f64> {
         let model = self.pipeline.model();
         let losses = self.pipeline.evaluate(batch, |pass, rows, wires| {
