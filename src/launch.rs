@@ -19,7 +19,7 @@ pub fn job() -> Job {
 /// Runs `body` once per rank of `grid`, and returns the results: [`Job::run`] of [`job`](fn@job).
 ///
 /// # Errors
-/// As there.
+/// As [`Job::run`].
 pub fn launch<T, E>(
     grid: Grid,
     settings: Settings,
@@ -36,7 +36,7 @@ where
 /// As [`launch`], with a world and a device for each of `number` ranks: [`Job::run_ranks`].
 ///
 /// # Errors
-/// As there.
+/// As [`Job::run_ranks`].
 pub fn ranks<T, E>(
     number: usize,
     body: impl Fn(&World, &Device) -> Result<T, E> + Send + Sync + 'static,

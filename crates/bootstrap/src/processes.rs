@@ -81,8 +81,8 @@ pub struct Lost {
 /// Runs `body` as this process's rank, on a thread named after it.
 ///
 /// # Errors
-/// [`Failure`] in the process that reports it. In the others this does not return, because they end with the
-/// job.
+/// [`Failure`] in the process that reports it: [`FailureKind::Error`] if its own rank failed first by an error,
+/// otherwise [`FailureKind::Raised`]. In the others this does not return, because they end with the job.
 pub fn run<T, E>(
     processes: &dyn Processes,
     timeout: Duration,

@@ -141,7 +141,8 @@ impl World {
     /// first of one member belongs to the first of the others, the second to the second.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `members` lacks this rank, lists a rank twice, or lists one that does not exist.
+    /// [`Error::Invalid`] if `members` lacks this rank, lists a rank twice, or lists one that does not exist; those
+    /// of the launcher, such as a member whose stand-in is not a member.
     pub fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
         let refuse =
             |needed: String| Error::invalid(format!("exchange `{label}`"), found(members), needed);

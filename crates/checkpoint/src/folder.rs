@@ -154,7 +154,8 @@ pub(crate) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
 /// else in the folder, stay.
 ///
 /// # Errors
-/// [`Error::Io`] if the folder cannot be listed or a checkpoint cannot be removed.
+/// [`Error::Missing`] if there is no such folder; [`Error::Io`] if it cannot be listed or a checkpoint cannot be
+/// removed.
 pub fn prune(checkpoints_dir: &Path, keep: usize) -> Result<()> {
     prune_on(&Local, checkpoints_dir, keep)
 }

@@ -35,8 +35,8 @@ impl PlainFile {
     /// Reads the header alone; tensors are read when they are asked for.
     ///
     /// # Errors
-    /// [`Error::Missing`], [`Error::Io`]; [`Error::NotSafetensors`] for another kind of file, and for a
-    /// truncated one.
+    /// [`Error::Missing`] if there is no such file; [`Error::Io`] if it cannot be read; [`Error::NotSafetensors`] for
+    /// another kind of file, and for a truncated one.
     pub fn open(path: impl AsRef<Path>) -> Result<PlainFile> {
         let path = path.as_ref().to_owned();
         if !path.exists() {
@@ -108,7 +108,7 @@ impl PlainFile {
     ///
     /// # Errors
     /// [`Error::UnknownTensor`]; [`Error::Shape`] when the tensor has another shape, of which the box might be a corner;
-    /// [`Error::Outside`]; [`Error::Dtype`] when its elements are none of our floats.
+    /// [`Error::Outside`]; [`Error::Dtype`] when its elements are none of our floats; [`Error::Io`].
     pub fn read_f64(
         &self,
         name: &str,
@@ -122,7 +122,7 @@ impl PlainFile {
     /// A full tensor of u32, such as token ids.
     ///
     /// # Errors
-    /// [`Error::UnknownTensor`]; [`Error::Dtype`] if its elements are not u32.
+    /// [`Error::UnknownTensor`]; [`Error::Dtype`] if its elements are not u32; [`Error::Io`].
     pub fn read_u32(&self, name: &str) -> Result<Vec<u32>> {
         let shape = self.shape(name)?;
         match self.read(name, shape, &IndexBox::full(shape))? {

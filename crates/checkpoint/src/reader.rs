@@ -30,8 +30,9 @@ impl Reader {
     /// reads them.
     ///
     /// # Errors
-    /// [`Error::Missing`] and [`Error::NoCheckpoint`] if there is none; [`Error::Damaged`] if it differs from
-    /// what was written, with the name of an earlier intact one; [`Error::Io`].
+    /// [`Error::Missing`] if there is no such path; [`Error::NoCheckpoint`] for a folder without a complete
+    /// checkpoint; [`Error::Damaged`] if it differs from what was written, with the name of an earlier intact one;
+    /// [`Error::Io`] if the system refuses.
     pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_exactly(&resolve(path.as_ref())?).map_err(Error::with_offer)
     }

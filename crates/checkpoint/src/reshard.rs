@@ -26,8 +26,8 @@ const SLAB_BYTES: usize = 16 << 20;
 /// source's own folder: the new checkpoint then replaces the source.
 ///
 /// # Errors
-/// [`Error::Stage`] if `stage_of` names a stage that the grid does not have; those of [`Reader::verify`] and of
-/// [`Writer`].
+/// [`Error::Stage`] if `stage_of` names a stage that the grid does not have; those of [`Reader::verify`],
+/// [`Writer::begin`] and [`Writer::commit`]; [`Error::NoSpace`] or [`Error::Io`] if a shard cannot be written.
 pub fn reshard(
     reader: &Reader,
     checkpoints_dir: &Path,

@@ -60,8 +60,8 @@ pub(crate) struct PieceRecord {
 /// every element is stored once.
 ///
 /// # Errors
-/// [`Error::Piece`] if a piece does not fit its tensor; [`Error::NoSpace`] or [`Error::Io`] if the file cannot
-/// be written, in which case the partial file is removed.
+/// [`Error::Piece`] if a piece does not fit its tensor; [`Error::Grid`] if its layout has another number of dims;
+/// [`Error::NoSpace`] or [`Error::Io`] if the file cannot be written, in which case the partial file is removed.
 pub fn write_shard(writing_dir: &Path, rank: usize, pieces: &[Piece<'_>]) -> Result<ShardRecord> {
     write_shard_on(&Local, writing_dir, rank, pieces)
 }

@@ -32,7 +32,8 @@ impl Writer {
     /// half done.
     ///
     /// # Errors
-    /// [`Error::Io`] if the folder cannot be created, as in a read-only place.
+    /// [`Error::Io`] if the folder cannot be created, as in a read-only place, or what a dead process left cannot be
+    /// repaired.
     pub fn begin(checkpoints_dir: &Path, step: u64) -> Result<Writer> {
         Writer::begin_on(Arc::new(Local), checkpoints_dir, step)
     }

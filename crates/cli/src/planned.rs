@@ -18,7 +18,8 @@ const BUDGET: Duration = Duration::from_secs(5);
 /// The configuration with the best grid, order, schedule and micro-batches for its number of ranks.
 ///
 /// # Errors
-/// Those of the planner: no grid fits the model, or none fits the memory.
+/// [`Failure::Run`] if no grid fits the model, or none fits the memory; those of [`Config::grid`]; a machine that
+/// cannot be found or measured.
 pub(crate) fn planned(
     registry: &Registry,
     mut config: Config,

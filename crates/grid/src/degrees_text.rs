@@ -28,7 +28,8 @@ impl FromStr for Degrees {
     /// Parses `x=2,pipeline=4`. Axes may have any spelling that [`Axis`] accepts; unnamed axes have degree 1.
     ///
     /// # Errors
-    /// An entry that is not `axis=degree`, an unknown axis, a degree below 1, or an axis given twice.
+    /// [`Error::Entry`] for an entry that is not `axis=degree`; [`Error::EntryAxis`] for an unknown axis;
+    /// [`Error::EntryDegree`] for a degree below 1; [`Error::EntryTwice`] for an axis given twice.
     fn from_str(text: &str) -> Result<Self> {
         let mut entries = Entries::new(text);
         for entry in text.split(',') {

@@ -77,7 +77,7 @@ impl Demands {
     ///
     /// # Errors
     /// [`Error::Demands`] with everything that does not fit and up to three nearby grids that do, with the same
-    /// number of ranks, or slightly fewer if there is none. [`Error::ZeroDegree`], [`Error::TooLarge`].
+    /// number of ranks, or slightly fewer if there is none; those of [`Degrees::world_size`].
     pub fn check(&self, degrees: &Degrees) -> Result<()> {
         let world_size = degrees.world_size()?;
         let unmet = self.unmet(degrees);

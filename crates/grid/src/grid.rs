@@ -31,7 +31,7 @@ impl Grid {
     /// A grid with as many ranks as the degrees require.
     ///
     /// # Errors
-    /// [`Error::ZeroDegree`], [`Error::TooLarge`].
+    /// Those of [`Degrees::world_size`].
     pub fn new(degrees: Degrees, order: AxisOrder) -> Result<Self> {
         Ok(Grid {
             degrees,
@@ -139,7 +139,7 @@ impl Grid {
     /// Checks that the rank exists.
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`].
+    /// [`Error::RankOutOfRange`] with the number of ranks.
     pub fn check_rank(&self, rank: usize) -> Result<()> {
         if rank < self.world_size {
             return Ok(());
@@ -154,7 +154,7 @@ impl Grid {
     /// Checks that the position exists.
     ///
     /// # Errors
-    /// [`Error::CoordinateOutOfRange`].
+    /// [`Error::CoordinateOutOfRange`] with the first axis whose coordinate is not below its degree.
     pub fn check_coordinates(&self, coordinates: &Coordinates) -> Result<()> {
         match Axis::ALL
             .into_iter()

@@ -98,7 +98,7 @@ impl FromStr for AxisOrder {
     /// Parses `x,y,z,pipeline,data`, in any spelling that [`Axis`] accepts.
     ///
     /// # Errors
-    /// [`Error::UnknownAxis`], [`Error::NotAPermutation`].
+    /// [`Error::UnknownAxis`]; [`Error::NotAPermutation`] if an axis is missing or repeated.
     fn from_str(text: &str) -> Result<Self> {
         let axes: Vec<Axis> = text.split(',').map(str::parse).collect::<Result<_>>()?;
         Self::from_slice(&axes)

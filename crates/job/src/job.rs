@@ -70,7 +70,7 @@ impl Job {
     /// Runs on a grid such as `x=2,z=2,pipeline=2`; unnamed axes have one rank.
     ///
     /// # Errors
-    /// Those of parsing the text.
+    /// Those of parsing [`Degrees`], such as [`grid::Error::EntryAxis`].
     pub fn grid(self, text: &str) -> grid::Result<Job> {
         Ok(self.degrees(text.parse()?))
     }
@@ -135,7 +135,7 @@ impl Job {
     /// The number of ranks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for degrees whose product overflows.
+    /// [`Error::Invalid`] for a degree of 0, and for degrees whose product overflows.
     pub fn num_ranks(&self) -> hal::Result<usize> {
         let of_grid = || self.degrees.world_size().map_err(|error| refused(&error));
         self.ranks.map_or_else(of_grid, Ok)
@@ -147,8 +147,10 @@ impl Job {
     /// way in each. A job of one rank does not concern other processes: each runs it by itself.
     ///
     /// # Errors
-    /// The first failure of a rank; the others end within the timeout. [`Error::Invalid`] if the launcher
-    /// started a number of processes other than the number of ranks of the grid.
+    /// The error of the rank that failed first; the others end within the timeout. [`Error::Invalid`] for degrees as in
+    /// [`num_ranks`](Job::num_ranks), for a result that cannot be sent, and if the launcher started a number of processes
+    /// other than the number of ranks of the grid. [`Error::Aborted`] if a rank panicked, or if none could start because
+    /// of what [`driver`](Job::driver) or [`bootstrap::refuse_if_launched_many`] refuses.
     pub fn run<T, E>(
         &self,
         body: impl Fn(&Context) -> Result<T, E> + Send + Sync + 'static,
@@ -175,7 +177,8 @@ impl Job {
     /// As [`run`](Job::run), with a world and a device for each rank.
     ///
     /// # Errors
-    /// The first failure of a rank, with what happened to the others.
+    /// The first failure of a rank, with what happened to the others; [`FailureKind::NotStarted`] for what
+    /// [`num_ranks`](Job::num_ranks), [`driver`](Job::driver) or [`bootstrap::refuse_if_launched_many`] refuses.
     pub fn run_ranks<T, E>(
         &self,
         body: impl Fn(&World, &Device) -> Result<T, E> + Send + Sync + 'static,
@@ -198,7 +201,7 @@ impl Job {
     /// ranks are threads, its own if they are processes.
     ///
     /// # Errors
-    /// As there.
+    /// As [`run_ranks`](Job::run_ranks).
     pub fn run_own<T, E>(
         &self,
         body: impl Fn(&World, &Device) -> Result<T, E> + Send + Sync + 'static,
@@ -239,8 +242,8 @@ impl Job {
     /// The vendor on whose devices the job runs.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a vendor that the program does not carry; the findings if no vendor has a device
-    /// here.
+    /// [`Error::Invalid`] for a vendor that the program does not carry, and if no vendor has a device here, with what
+    /// was found.
     pub fn driver(&self) -> hal::Result<Driver> {
         driver::usable(&driver::carried(
             self.vendor.map(VendorId::name),

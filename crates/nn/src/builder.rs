@@ -158,7 +158,7 @@ impl Builder {
     /// A LayerNorm over features cut by Y, like those of a residual stream.
     ///
     /// # Errors
-    /// [`Error::Invalid`](parallel::Error::Invalid) from the declaration.
+    /// [`Error::Invalid`](parallel::Error::Invalid) for 0 features.
     pub fn layer_norm(&self, name: &str, features: usize, epsilon: f64) -> Result<Norm> {
         self.norm(name, features, NormKind::Layer, epsilon)
     }
@@ -192,7 +192,7 @@ impl Builder {
     /// A look-up table over a vocabulary, cut over X.
     ///
     /// # Errors
-    /// [`Error::Invalid`](parallel::Error::Invalid) from the declaration.
+    /// [`Error::Invalid`](parallel::Error::Invalid) when a size is 0.
     pub fn embedding(
         &self,
         name: &str,
@@ -206,7 +206,7 @@ impl Builder {
     /// A look-up table of positions, of which every rank of X holds a copy.
     ///
     /// # Errors
-    /// [`Error::Invalid`](parallel::Error::Invalid) from the declaration.
+    /// As [`embedding`](Builder::embedding).
     pub fn positions(
         &self,
         name: &str,
@@ -234,7 +234,8 @@ impl Builder {
     /// A parameter of a custom layer.
     ///
     /// # Errors
-    /// [`Error::Invalid`](parallel::Error::Invalid) when the layout does not fit the shape.
+    /// [`Error::Invalid`](parallel::Error::Invalid) for no dims or one of 0 elements, for a layout with another number
+    /// of dims, and for one that cuts by Data or Pipeline, or by Z other than last in the first dim.
     pub fn parameter(
         &self,
         name: &str,

@@ -28,7 +28,8 @@ impl Linear {
     /// Applies the layer to the last dim of `x`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](parallel::Error::Invalid) if its features do not match the layer's input.
+    /// [`Error::Invalid`](parallel::Error::Invalid) if its features do not match the layer's input, or if the layer has
+    /// no memory on this rank; those of the collectives.
     pub fn forward(&self, x: &DTensor) -> Result<DTensor> {
         Ok(ops::linear(x, &[&self.0])?.swap_remove(0))
     }
@@ -64,7 +65,7 @@ impl Norm {
     /// Normalises every row of `x` by the statistics of its full features.
     ///
     /// # Errors
-    /// Those of the collectives.
+    /// [`Error::Invalid`](parallel::Error::Invalid) if its features do not match the gain; those of the collectives.
     pub fn forward(&self, x: &DTensor) -> Result<DTensor> {
         ops::norm(x, self.kind, &self.gain, self.bias.as_ref(), self.epsilon)
     }
@@ -80,7 +81,7 @@ impl Embedding {
     /// The rows with these ids, which belong to this rank and have type u32.
     ///
     /// # Errors
-    /// Those of the collectives.
+    /// [`Error::Invalid`](parallel::Error::Invalid) if `ids` are not u32; those of the collectives.
     pub fn forward(&self, pass: &Pass, ids: &Tensor) -> Result<DTensor> {
         ops::embedding(pass, &self.table, ids)
     }

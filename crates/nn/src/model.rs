@@ -22,7 +22,8 @@ pub struct Assembled<M> {
 /// same values. A model for a pipeline or a trainer implements [`Model`](parallel::Model) instead.
 ///
 /// # Errors
-/// Those of `build`; [`Error::OutOfMemory`](parallel::Error::OutOfMemory).
+/// Those of `build`; [`Error::Invalid`](parallel::Error::Invalid) for two parameters with one name;
+/// [`Error::OutOfMemory`](parallel::Error::OutOfMemory).
 pub fn auto_parallelize<M>(
     context: &Context,
     options: SetOptions,

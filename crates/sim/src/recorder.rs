@@ -18,7 +18,8 @@ impl Recorder {
     /// The end of all work queued so far, in virtual seconds since the device was opened.
     ///
     /// # Errors
-    /// The failure of a message that a stream waits for.
+    /// [`Error::Mismatch`](hal::Error::Mismatch), [`Error::Timeout`](hal::Error::Timeout) or
+    /// [`Error::Aborted`](hal::Error::Aborted) of a collective or message that a stream waits for.
     pub fn now_s(&self) -> Result<f64> {
         self.shared.lock().now()
     }

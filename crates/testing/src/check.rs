@@ -89,8 +89,8 @@ impl Report {
 /// # Cost
 /// As many trainings as there are factorisations: 56 for 8 ranks, with all ranks as threads of this process.
 /// # Errors
-/// [`Error::Differs`] with the full report if a grid computes other numbers; [`Error::Serial`] and
-/// [`Error::Grid`] if the model fails to train.
+/// [`Error::Serial`] if the model fails to train on one rank; [`Error::Grid`] with the first grid on which it fails;
+/// [`Error::Differs`] with the full report if a grid computes other numbers.
 pub fn check<M: Model + 'static>(
     build: impl Fn(&Builder) -> parallel::Result<M> + Send + Sync + 'static,
     data: impl Batches + 'static,

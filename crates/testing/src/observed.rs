@@ -25,7 +25,8 @@ impl Observed {
     /// Trains for `steps` steps on the batches that `batch` returns, and records all results.
     ///
     /// # Errors
-    /// Those of the steps and of `batch`.
+    /// Those of `batch` and of [`Trainer::step`]; [`Error::Parallel`](train::Error::Parallel) if gradients or weights
+    /// cannot be read.
     pub fn of(
         trainer: &mut Trainer,
         steps: u64,

@@ -217,7 +217,7 @@ pub trait Family: Send + Sync {
 /// The table `[model]` of a configuration as a value of that type; the default if there is no such table.
 ///
 /// # Errors
-/// Those of the reader, with their positions in the full document.
+/// [`toml::de::Error`] for a table that is not a `T`, with the position in the full document.
 pub fn model_of<T: DeserializeOwned + Default>(
     document: &str,
 ) -> std::result::Result<T, toml::de::Error> {
@@ -271,7 +271,8 @@ impl Families {
     /// A model with these keys replaced; if there is no model, the default of its family.
     ///
     /// # Errors
-    /// [`Error::UnknownKey`] for a key that its family does not have; [`Error::Syntax`] for a value that it does not accept.
+    /// [`Error::UnknownKey`] for a key that its family does not have; [`Error::Syntax`] for a value that it does not accept;
+    /// [`Error::UnknownFamily`] for a key `family` with another name; [`Error::Setting`] for a model that TOML cannot hold.
     pub fn edited(
         &self,
         model: Option<&ModelConfig>,
@@ -286,7 +287,7 @@ impl Families {
     /// The keys of `[model]` that the tensors of a file determine for the family that `given` names: [`Family::keys_of`].
     ///
     /// # Errors
-    /// [`Error::UnknownFamily`].
+    /// [`Error::UnknownFamily`] if `given` names a family that is not among these.
     pub fn keys_of(
         &self,
         shape: &dyn Fn(&str) -> Option<Vec<usize>>,
@@ -312,7 +313,7 @@ impl Families {
     /// Reads the model of a configuration in TOML.
     ///
     /// # Errors
-    /// Those of the family's reader; [`Error::UnknownFamily`].
+    /// [`Error::UnknownKey`] or [`Error::Syntax`] from the family's reader; [`Error::UnknownFamily`].
     pub(crate) fn read(&self, document: &str) -> Result<ModelConfig> {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]

@@ -33,9 +33,10 @@ type End<T, E> = (usize, Outcome<T, E>);
 /// time.
 ///
 /// # Errors
-/// [`Failure`] with the error of the rank that failed first. It returns at the latest `options.grace` after the
-/// signal was raised, and then names the ranks that have not returned. Their threads cannot be ended from
-/// outside and still hold what they own, so the program should report the failure and exit.
+/// [`Failure`] with the rank that failed first and how: its own error, a panic, or
+/// [`FailureKind::NotStarted`], which options that cannot be also give. It returns at the latest
+/// `options.grace` after the signal was raised, and then names the ranks that have not returned. Their threads
+/// cannot be ended from outside and still hold what they own, so the program should report the failure and exit.
 ///
 /// # Examples
 /// ```

@@ -29,7 +29,7 @@ impl Gpt {
     /// Declares the layers of a model.
     ///
     /// # Errors
-    /// Those of the layers.
+    /// [`Error::Invalid`](parallel::Error::Invalid) for a size of 0.
     pub fn new(builder: &Builder, config: &GptConfig) -> Result<Gpt> {
         let init = Init::Normal(config.init_deviation);
         let (rows, hidden) = (config.padded_vocabulary(), config.hidden);

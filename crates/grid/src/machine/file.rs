@@ -67,7 +67,8 @@ impl Machine {
     /// The machine with this name, or described by this file.
     ///
     /// # Errors
-    /// [`MachineError`] with the known names, or with the fault in the file and its position.
+    /// [`MachineError::Unknown`] with the known names; [`MachineError::Unreadable`] for a file that the system refuses;
+    /// as [`parse`](Machine::parse) for its text.
     pub fn find(name_or_path: &str) -> Result<Machine, MachineError> {
         let lower = name_or_path.to_ascii_lowercase();
         if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == lower) {

@@ -39,7 +39,7 @@ impl RowCut {
     /// Checks that every rank gets a row of every micro-batch.
     ///
     /// # Errors
-    /// [`Error::Setting`] with the counts.
+    /// [`Error::Setting`] with the counts, if a rank gets none.
     pub fn check(&self, context: &Context) -> Result<()> {
         let RowCut {
             batch,
@@ -63,7 +63,7 @@ impl RowCut {
     /// This rank's rows of a training step.
     ///
     /// # Errors
-    /// Those of the data and of the device.
+    /// Those of `data`; [`Error::Parallel`] as [`Rows::upload`].
     pub fn training(
         &self,
         context: &Context,
@@ -77,7 +77,7 @@ impl RowCut {
     /// This rank's rows of a validation batch.
     ///
     /// # Errors
-    /// Those of the data and of the device.
+    /// Those of `data`; [`Error::Parallel`] as [`Rows::upload`].
     pub fn validation(
         &self,
         context: &Context,
@@ -91,7 +91,7 @@ impl RowCut {
     /// This rank's rows, from a function that returns any rows of the global batch.
     ///
     /// # Errors
-    /// Those of `rows` and of the device.
+    /// Those of `rows`; [`Error::Parallel`] as [`Rows::upload`].
     pub fn cut(
         &self,
         context: &Context,

@@ -99,7 +99,8 @@ impl Rows {
     /// The rows on a device, floats as `dtype`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a column does not have as many values as the rows need; [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] if a column does not have as many values as the rows need, and for two columns with one name;
+    /// [`Error::OutOfMemory`].
     pub fn upload(&self, device: &Device, dtype: DType, rows: Range<usize>) -> Result<MicroBatch> {
         let mut batch = MicroBatch::new(rows.clone());
         for (name, row_shape, values) in &self.0 {

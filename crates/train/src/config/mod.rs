@@ -67,8 +67,8 @@ impl Config {
     /// Reads a configuration from TOML.
     ///
     /// # Errors
-    /// [`Error::UnknownKey`] with the line and the nearest key; [`Error::UnknownFamily`]; [`Error::Syntax`] for a value of
-    /// another type.
+    /// [`Error::UnknownKey`] with the line and the nearest key; [`Error::UnknownFamily`]; [`Error::Syntax`] for a text that is
+    /// not TOML, and for a value of another type.
     pub fn parse(text: &str, families: &Families) -> Result<Config> {
         parse::config(text, families)
     }
@@ -76,7 +76,7 @@ impl Config {
     /// Reads a configuration from the JSON in a checkpoint.
     ///
     /// # Errors
-    /// As [`parse`](Config::parse).
+    /// As [`parse`](Config::parse); [`Error::Setting`] for JSON that is no table, or holds values that TOML does not have.
     pub fn from_json(value: serde_json::Value, families: &Families) -> Result<Config> {
         parse::config(&parse::toml_of(value)?, families)
     }
@@ -84,7 +84,7 @@ impl Config {
     /// The configuration as TOML.
     ///
     /// # Errors
-    /// [`Error::Setting`] never, for a configuration that was read.
+    /// [`Error::Setting`] for a value that TOML cannot hold, such as a seed above [`i64::MAX`]; no file has one.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self)
             .map_err(|error| Error::setting("configuration", error, "values that TOML can hold"))
@@ -137,7 +137,7 @@ impl Config {
     /// The context of this rank on the grid that suits the nodes of the job. Collective.
     ///
     /// # Errors
-    /// As [`grid_on`](Config::grid_on) and [`Context::new`].
+    /// As [`grid_on`](Config::grid_on), [`Context::new`] and [`machine`](Config::machine).
     pub fn context(&self, world: &World, device: &Device) -> Result<Context> {
         let grid = self.grid_on(world)?;
         let context = Context::new(world.clone(), grid, device.clone(), self.settings())?;
@@ -164,7 +164,7 @@ impl Config {
     /// What the model does for each row of the batch: counted, not computed.
     ///
     /// # Errors
-    /// Those of the model.
+    /// [`Error::Parallel`] for a model that cannot be built or passed through.
     pub fn work(&self) -> Result<Work> {
         let dtype = self.training.precision.dtype();
         let rows = self.model.blank_rows(1);
@@ -200,7 +200,7 @@ impl Config {
     /// The grid in the order of axes that suits the nodes of the job. Collective where there are several.
     ///
     /// # Errors
-    /// As [`grid`](Config::grid); those of the exchange of places.
+    /// As [`grid`](Config::grid) and [`ordered_on`](Config::ordered_on).
     pub fn grid_on(&self, world: &World) -> Result<Grid> {
         self.grid().and_then(|_| self.ordered_on(world))
     }
@@ -208,7 +208,9 @@ impl Config {
     /// As [`grid_on`](Config::grid_on), for a model that asks nothing of the grid.
     ///
     /// # Errors
-    /// As [`grid_on`](Config::grid_on).
+    /// [`Error::Grid`] if the job has another number of ranks. Where the order is left to the library, also as
+    /// [`machine`](Config::machine) and [`best_order`](placement::best_order), and [`Error::Parallel`] from the exchange
+    /// of places.
     pub fn ordered_on(&self, world: &World) -> Result<Grid> {
         let order = match self.parallel.order {
             OrderChoice::Fixed(order) => order,
@@ -223,7 +225,7 @@ impl Config {
     /// The description of the machine, if one is named.
     ///
     /// # Errors
-    /// [`Error::Machine`] when there is none of that name, or the file is none.
+    /// [`Error::Machine`] when no machine has that name, and for a file that cannot be read or does not describe one.
     pub fn machine(&self) -> Result<Option<Arc<Machine>>> {
         let named = self
             .parallel
@@ -239,7 +241,8 @@ impl Config {
     /// Everything that can be checked without a device: the model's sizes, the training's numbers, the grid, the schedule.
     ///
     /// # Errors
-    /// [`Error::Setting`], [`Error::Grid`] or [`Error::Machine`].
+    /// [`Error::Setting`] for a size, a number or a schedule that cannot be; [`Error::Grid`] and [`Error::Machine`] as
+    /// [`grid`](Config::grid) and [`machine`](Config::machine).
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         self.training.check()?;

@@ -40,7 +40,7 @@ impl FromStr for OrderChoice {
     /// Reads `auto` or an order.
     ///
     /// # Errors
-    /// Those of [`AxisOrder`].
+    /// [`grid::Error::UnknownAxis`] or [`grid::Error::NotAPermutation`], as for an [`AxisOrder`].
     fn from_str(text: &str) -> Result<Self, grid::Error> {
         match text.trim() {
             "auto" => Ok(OrderChoice::Auto),

@@ -169,7 +169,7 @@ impl TrainingConfig {
     /// What is wrong with the numbers.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first count of 0 or rate that is no positive number.
+    /// [`Error::Setting`] for the first count of 0, rate that is not a positive number, or share outside [0, 1).
     pub fn check(&self) -> Result<()> {
         let refused =
             |name, found: f64, needed| Error::setting(format!("training.{name}"), found, needed);

@@ -30,7 +30,8 @@ impl Corpus {
     /// completely would delay the start by minutes, so all but 2^24 of their tokens are compared as they are read.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::encode`]; [`Error::TokenRange`] for a token outside the vocabulary; [`Error::Empty`].
+    /// Those of [`Tokenizer::encode`]; [`Error::TokenRange`] for a token outside the vocabulary; [`Error::Empty`] for no
+    /// tokens; [`Error::Shrunk`] and [`Error::Io`] from a token file.
     pub fn new(content: Content, tokenizer: &Tokenizer) -> Result<Corpus> {
         let vocabulary_size = tokenizer.vocabulary_size();
         let mut corpus = match content {

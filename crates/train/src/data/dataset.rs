@@ -85,7 +85,8 @@ impl Dataset {
     /// Cuts `corpus` by position: the first part trains, the rest validates.
     ///
     /// # Errors
-    /// [`Error::Setting`] for invalid settings; [`Error::TooShort`] if a part cannot hold one sequence.
+    /// [`Error::Setting`] for a count of 0 or a fraction that cannot be; [`Error::TooShort`] if a part cannot hold one
+    /// sequence.
     pub fn split(corpus: Corpus, settings: &Settings) -> Result<Dataset> {
         check_fraction(settings.validation_fraction)?;
         let cut =
@@ -157,8 +158,8 @@ impl Dataset {
     /// requested.
     ///
     /// # Errors
-    /// [`Error::BatchRange`] if `range` exceeds the global batch; [`Error::TokenRange`] from a large token
-    /// file.
+    /// [`Error::BatchRange`] if `range` exceeds the global batch; [`Error::Shrunk`] and [`Error::Io`] from a token file,
+    /// and [`Error::TokenRange`] from a large one.
     pub fn batch(&self, step: u64, range: Range<usize>) -> Result<Batch> {
         self.check_range("batch", &range)?;
         self.training.batch(

@@ -19,7 +19,7 @@ impl MetricsWriter {
     /// Begins a new file; an existing file of that name is truncated.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if the file cannot be created.
     pub fn create(path: &Path) -> Result<MetricsWriter> {
         let file = File::create(path).map_err(|error| Error::io("creating", path, error))?;
         Ok(MetricsWriter {
@@ -38,7 +38,7 @@ impl MetricsWriter {
     /// missing.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if the file cannot be read, copied or opened.
     pub fn resume(path: &Path, step: u64) -> Result<(MetricsWriter, Option<Error>)> {
         let text = match read_bytes(path) {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Vec::new(),
@@ -58,7 +58,7 @@ impl MetricsWriter {
     /// Appends `record` as one line, in one write.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if the line cannot be written.
     pub fn write(&mut self, record: &Record) -> Result<()> {
         let wrap = |error| Error::io("writing", &self.path, error);
         let mut line = serde_json::to_vec(record).map_err(|error| wrap(error.into()))?;

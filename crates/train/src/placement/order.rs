@@ -14,8 +14,9 @@ const FELT_OF_HIDDEN: f64 = 0.3;
 
 /// The order of `config`'s axes that costs least if `nodes` holds the node of each rank; on one node, the
 /// default order.
+///
 /// # Errors
-/// [`Error::Grid`](crate::Error::Grid) when the degrees have no product.
+/// [`Error::Grid`](crate::Error::Grid) when the degrees have no product; as [`volumes`](fn@volumes).
 pub fn best_order(
     config: &Config,
     nodes: &[usize],

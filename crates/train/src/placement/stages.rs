@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The stage that holds each parameter on a grid of these degrees, by name; if several share it, the first.
 ///
 /// # Errors
-/// Those of the model; [`Error::Parallel`](crate::Error::Parallel) for more parts than segments.
+/// [`Error::Parallel`](crate::Error::Parallel) for a model that cannot be built, and for more parts than segments.
 pub fn stages(config: &Config, degrees: &Degrees) -> Result<BTreeMap<String, usize>> {
     let builder = nn::Builder::new(&dry_context()?);
     let model = config.model.build(&builder)?;

@@ -37,7 +37,7 @@ pub struct Volume {
 /// The traffic of a step's layers, gradients and stages. Norms, the loss and clipping move a negligible amount.
 ///
 /// # Errors
-/// [`Error::Parallel`](crate::Error::Parallel) for more parts of a pipeline than segments.
+/// As [`Config::work`]; [`Error::Parallel`](crate::Error::Parallel) for more parts of a pipeline than segments.
 pub fn volumes(config: &Config) -> Result<Vec<Volume>> {
     let work = config.work()?;
     let step = Step {

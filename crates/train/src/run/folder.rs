@@ -38,9 +38,10 @@ impl Run {
     /// run may change. Nothing is written then.
     ///
     /// # Errors
-    /// [`Error::RunExists`] and [`Error::RunUnfinished`] for a folder with another run; [`Error::RunInUse`] while another program
-    /// writes into it; [`Error::Mismatch`] with what differs from the checkpoint; [`Error::File`] if it cannot be written;
-    /// [`Error::Checkpoint`] if the checkpoint cannot be read.
+    /// [`Error::RunExists`] and [`Error::RunUnfinished`] for a folder with another run; [`Error::NotOurs`] for one with a
+    /// configuration that no run wrote; [`Error::RunInUse`] while another program writes into it; [`Error::Mismatch`] with
+    /// what differs from the checkpoint; [`Error::File`] if it cannot be written; [`Error::Checkpoint`] if the checkpoint
+    /// cannot be read; as [`Config::to_toml`](crate::Config::to_toml).
     pub fn prepare(&self) -> Result<RunLock> {
         match &self.resume {
             Some(from) => resume::check(self, &Reader::open(&from.checkpoint)?, from.any_change)?,

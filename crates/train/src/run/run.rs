@@ -50,7 +50,7 @@ pub struct Resume {
 ///
 /// # Errors
 /// Those of [`Config::context`], [`Config::trainer`], [`Trainer::resume`], [`Trainer::fit`], [`Trainer::validate`] and
-/// [`Trainer::save_with`]; [`Error::Metrics`] for records that cannot be written or read.
+/// [`Trainer::save_with`]. Records, plots and traces that cannot be written end no run: the observer learns of them.
 pub fn run(
     world: &World,
     device: &Device,

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Writes measured times into a machine description: the existing file, or a new one based on the laptop's.
 ///
 /// # Errors
-/// A file that is not a machine description, or that cannot be written.
+/// [`Failure::Usage`] for a file that is not a machine description; as [`write`](fn@write).
 pub(crate) fn save(
     path: &Path,
     nodes: usize,
@@ -23,7 +23,7 @@ pub(crate) fn save(
 /// Writes a machine description.
 ///
 /// # Errors
-/// Those of the file system, with the path.
+/// [`Failure::Run`] with the path, if the system refuses.
 pub(crate) fn write(path: &Path, machine: &Machine) -> Outcome {
     std::fs::write(path, machine.to_toml())
         .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
@@ -32,7 +32,7 @@ pub(crate) fn write(path: &Path, machine: &Machine) -> Outcome {
 /// Refuses, before any measurement, a file that cannot be written or is not a machine description.
 ///
 /// # Errors
-/// If its folder does not exist, and those of [`save`].
+/// As [`check_folder`]; [`Failure::Usage`] for a file that is not a machine description.
 pub(crate) fn check(path: &Path) -> Outcome {
     check_folder(path)?;
     found(path).map(drop)
@@ -41,7 +41,7 @@ pub(crate) fn check(path: &Path) -> Outcome {
 /// Refuses a file whose folder does not exist.
 ///
 /// # Errors
-/// One sentence with the folder.
+/// [`Failure::Usage`] with the folder.
 pub(crate) fn check_folder(path: &Path) -> Outcome {
     let folder = path
         .parent()

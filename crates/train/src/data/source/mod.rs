@@ -66,8 +66,8 @@ impl Source {
     /// or its extension is `u16` or `u32`, and text otherwise.
     ///
     /// # Errors
-    /// [`Error::Missing`] if the path does not exist; [`Error::TokenTypeUnknown`] for a `.bin` file without
-    /// `dtype`.
+    /// [`Error::Missing`] if the path does not exist; [`Error::Io`] if the system refuses;
+    /// [`Error::TokenTypeUnknown`] for a `.bin` file without `dtype`.
     pub fn detect(path: &Path, extensions: &[String], dtype: Option<TokenType>) -> Result<Source> {
         let metadata = fs::metadata(path).map_err(|error| Error::io("reading", path, error))?;
         let path = path.to_path_buf();
@@ -99,8 +99,9 @@ impl Source {
     /// Reads the text, or opens the token file.
     ///
     /// # Errors
-    /// A missing path, an empty source, text that is not UTF-8 (in a folder such files are counted and left out),
-    /// a token file that ends within a token, or the system's refusal.
+    /// [`Error::Missing`] if the path does not exist; [`Error::Empty`] for a file without content; [`Error::NoFiles`] for a
+    /// folder without text; [`Error::InvalidUtf8`] (in a folder such files are counted and left out);
+    /// [`Error::OddLength`] for a token file that ends within a token; [`Error::Io`] if the system refuses.
     pub fn read(&self) -> Result<Content> {
         match self {
             Source::TextFile(path) => {

@@ -65,6 +65,10 @@ impl TokenType {
 impl FromStr for TokenType {
     type Err = Error;
 
+    /// Reads `u16` or `u32`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for another word.
     fn from_str(text: &str) -> Result<TokenType> {
         match text {
             "u16" => Ok(TokenType::U16),

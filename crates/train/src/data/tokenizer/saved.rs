@@ -56,7 +56,7 @@ impl Tokenizer {
     /// incomplete file exists.
     ///
     /// # Errors
-    /// [`Error::Io`] when the system refuses.
+    /// [`Error::Missing`] if there is no such folder; [`Error::Io`] if the system refuses.
     pub fn save(&self, path: &Path) -> Result<()> {
         let aside = path.with_extension("aside");
         let json = serde_json::to_vec(self).map_err(|error| fault(path, &error))?;

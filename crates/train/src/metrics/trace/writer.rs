@@ -33,7 +33,7 @@ impl TraceWriter {
     /// Begins a file; an existing file of that name is truncated.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if the file cannot be created.
     pub fn create(path: &Path) -> Result<TraceWriter> {
         let file = File::create(path).map_err(|error| Error::io("creating", path, error))?;
         let (streams, path) = (BTreeMap::new(), path.to_path_buf());
@@ -51,7 +51,8 @@ impl TraceWriter {
     /// Adds a span.
     ///
     /// # Errors
-    /// [`Error::SpanTime`] for times that cannot be drawn, [`Error::TooManyStreams`], [`Error::Io`].
+    /// [`Error::SpanTime`] for times that cannot be drawn; [`Error::TooManyStreams`] for more ranks or streams than a file
+    /// can number; [`Error::Io`] if the file cannot be written.
     pub fn span(&mut self, span: &Span) -> Result<()> {
         if !span.is_drawable() {
             let &Span {
@@ -93,7 +94,7 @@ impl TraceWriter {
     /// Closes the file.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if the end of the file cannot be written.
     pub fn finish(mut self) -> Result<()> {
         self.close()
     }

@@ -22,7 +22,8 @@ pub(super) const MOST_RANKS: usize = 8;
 /// Measures this machine and writes its description.
 ///
 /// # Errors
-/// Those of the device; a file that cannot be written.
+/// [`Failure::Usage`](crate::failure::Failure::Usage) for a file in no folder;
+/// [`Failure::Run`](crate::failure::Failure::Run) if no device can be opened or fails, and if the file cannot be written.
 pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
     super::file::check_folder(path)?;
     let driver = device::preferred(&registry.drivers)?;
