@@ -123,7 +123,8 @@ pub(crate) fn end(outcome: Outcome) -> u8 {
         failure.say();
     }
     if let Some(processes) = processes() {
-        processes.end(status);
+        // A job that was asked to stop has not failed: its processes take leave of each other.
+        processes.end(if has_failed { status } else { 0 });
     }
     status
 }

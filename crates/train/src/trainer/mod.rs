@@ -2,9 +2,10 @@
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts
 //! the loss scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number;
-//! `save` moves parameters to and from checkpoints; `fit` is a loop of steps with callbacks; `predict` collects
+//! `save` moves parameters to and from checkpoints; `disk_work` waits for slow disks; `fit` is a loop of steps with callbacks; `predict` collects
 //! a model's outputs; `peak` reports the peak memory.
 
+mod disk_work;
 mod diverged;
 mod fit;
 mod options;

@@ -1,12 +1,12 @@
 //! Saves parameters and optimiser state to checkpoints, and loads them.
 
-use super::{Trainer, scale::LossScale};
+use super::{Trainer, disk_work, scale::LossScale};
 use crate::{
     Error, Mismatch, Result,
     checkpoint::{self, Piece, PlainFile, Reader, ShardRecord, Writer, write_shard},
 };
 use grid::{Axis, IndexBox, Layout};
-use parallel::{Context, Parameter, data::Part};
+use parallel::{Parameter, data::Part};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -81,47 +81,34 @@ impl Trainer {
     /// As [`save`](Trainer::save).
     pub fn save_with(&self, dir: &Path, keep: usize, attached: &Attached) -> Result<PathBuf> {
         let owned = collect(self)?;
-        let world = self.context.world();
-        let everyone = world.everyone();
-        let bad = owned.iter().find(|owned| !owned.is_finite);
-        agreed(
-            &self.context,
-            bad.map_or(Ok(String::new()), |bad| {
-                let (name, step) = (&bad.name, self.next_step);
-                Err(format!(
-                    "checkpoint of step {step}: {name} holds a number that is not finite; it is not saved, and the earlier \
-                     checkpoints stay"
-                ))
-            }),
-        )?;
-        let writer = (world.rank() == 0).then(|| Writer::begin(dir, self.next_step));
-        let begun = writer
-            .as_ref()
-            .map_or(Ok(String::new()), |writer| match writer {
-                Ok(writer) => Ok(writer.dir().display().to_string()),
-                Err(error) => Err(error.to_string()),
-            });
-        let writing = PathBuf::from(shared(&self.context, begun)?);
+        let (context, step) = (&self.context, self.next_step);
+        disk_work::agreed(context, finite(step, &owned))?;
+        let is_first = context.world().rank() == 0;
+        let mut writer = None;
+        let mut begin = || {
+            let begun = Writer::begin(dir, step).map_err(|error| error.to_string())?;
+            Ok(writer.insert(begun).dir().display().to_string())
+        };
+        let begun = disk_work::all(context, || if is_first { begin() } else { nothing() })?;
+        let (writing, rank) = (PathBuf::from(&begun[0]), context.world().rank());
         let dtype = self.dtype().accumulator();
         let pieces: Vec<Piece<'_>> = owned.iter().map(|owned| owned.piece(dtype)).collect();
-        let record = match pieces.is_empty() {
-            true => Ok(String::new()),
-            false => write_shard(&writing, world.rank(), &pieces)
+        let records = disk_work::all(context, || match pieces.is_empty() {
+            true => nothing(),
+            false => write_shard(&writing, rank, &pieces)
                 .map_err(|error| error.to_string())
                 .and_then(encode),
-        };
-        let records = gathered(&self.context, record)?;
-        let committed = writer.map_or(Ok(String::new()), |writer| {
-            let done = writer.and_then(|writer| writer.commit(records, sections(self, attached)));
-            done.map(|path| path.display().to_string())
-                .map_err(|error| error.to_string())
-        });
-        let path = PathBuf::from(shared(&self.context, committed)?);
-        if world.rank() == 0 {
-            checkpoint::prune(dir, keep.max(1))?;
-        }
-        everyone.barrier()?;
-        Ok(path)
+        })?;
+        let (records, sections) = (decode(&records)?, sections(self, attached));
+        let paths = disk_work::all(context, || match writer {
+            None => nothing(),
+            Some(writer) => writer
+                .commit(records, sections)
+                .and_then(|path| checkpoint::prune(dir, keep.max(1)).map(|()| path))
+                .map(|path| path.display().to_string())
+                .map_err(|error| error.to_string()),
+        })?;
+        Ok(PathBuf::from(&paths[0]))
     }
 
     /// Loads the weights from a file of full tensors, such as an exported checkpoint. Each tensor has the name
@@ -178,9 +165,15 @@ impl Trainer {
     /// and optimiser, with the first name that differs, and when another program wrote it.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let reader = Reader::open(path)?;
-        if self.context.world().rank() == 0 {
-            reader.verify()?;
-        }
+        let is_first = self.context.world().rank() == 0;
+        let mut verified = Ok(());
+        disk_work::all(&self.context, || {
+            if is_first {
+                verified = reader.verify().map(drop);
+            }
+            nothing()
+        })?;
+        verified?;
         let stored = stored(&reader)?;
         let own = self.optimiser.name();
         if let Some(name) = stored.optimiser.as_deref().filter(|name| *name != own) {
@@ -365,17 +358,8 @@ fn encode(record: ShardRecord) -> std::result::Result<String, String> {
     serde_json::to_string(&record).map_err(|error| error.to_string())
 }
 
-// The text of rank 0, on every rank; a failure there is a failure everywhere.
-fn shared(context: &Context, own: std::result::Result<String, String>) -> Result<String> {
-    Ok(agreed(context, own)?.swap_remove(0))
-}
-
-fn gathered(
-    context: &Context,
-    own: std::result::Result<String, String>,
-) -> Result<Vec<ShardRecord>> {
-    let all = agreed(context, own)?;
-    let records = all
+fn decode(texts: &[String]) -> Result<Vec<ShardRecord>> {
+    let records = texts
         .iter()
         .filter(|text| !text.is_empty())
         .map(|text| serde_json::from_str(text));
@@ -384,22 +368,17 @@ fn gathered(
         .map_err(|error| Error::setting("checkpoint record", error, "the record of a shard"))
 }
 
-// The texts of all ranks, or the first failure among them.
-fn agreed(context: &Context, own: std::result::Result<String, String>) -> Result<Vec<String>> {
-    let message = match &own {
-        Ok(text) => format!("+{text}"),
-        Err(error) => format!("-{error}"),
-    };
-    let all = context.world().everyone().all_gather(message.as_bytes())?;
-    all.into_iter()
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .enumerate()
-        .map(|(rank, text)| match text.strip_prefix('+') {
-            Some(text) => Ok(text.to_owned()),
-            None => Err(Error::Peer {
-                rank,
-                reason: text[1..].to_owned(),
-            }),
-        })
-        .collect()
+fn nothing() -> disk_work::Outcome {
+    Ok(String::new())
+}
+
+// Weights that are not finite would take the place of good ones.
+fn finite(step: u64, owned: &[Owned]) -> disk_work::Outcome {
+    match owned.iter().find(|owned| !owned.is_finite) {
+        None => nothing(),
+        Some(Owned { name, .. }) => Err(format!(
+            "checkpoint of step {step}: {name} holds a number that is not finite; it is not saved, and the earlier \
+             checkpoints stay"
+        )),
+    }
 }
