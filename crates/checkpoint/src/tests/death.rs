@@ -165,10 +165,10 @@ fn names_are_given_after_what_they_name_is_on_disk() {
         "sync .writing-step-00000008",
         "rename step-00000008 to .old-step-00000008",
         "rename .writing-step-00000008 to step-00000008",
+        &format!("sync {folder}"),
         "remove shard-00000.safetensors",
         "remove manifest.json",
         "remove .old-step-00000008",
-        &format!("sync {folder}"),
     ];
     assert_eq!(log[from..], needed);
 }

@@ -82,6 +82,7 @@ impl Generate {
         let (asked, opened) = (request.clone(), path.clone());
         let texts = team.run(driver, move |world, device| {
             let reader = train::checkpoint::Reader::open(&opened)?;
+            train::trainer::verify(world, &reader)?;
             generate(world, device, &config, &tokenizer, &reader, &asked)
         });
         let text = texts?.swap_remove(0);

@@ -152,7 +152,7 @@ impl GptConfig {
     /// Checks the sizes; an error names the problem in one sentence.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first of: a size of 0, heads that do not divide the width, query heads that do not
+    /// [`Error::Setting`] for the first of: a size of 0 or beyond its bound, a number that is not above 0, heads that do not divide the width, query heads that do not
     /// divide by key heads, odd rotary heads, a dropout outside [0, 1).
     fn check_sizes(&self) -> Result<()> {
         let refuse = |key: &str, found, needed: &str| {
@@ -167,6 +167,29 @@ impl GptConfig {
         ];
         if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
             return refuse(name, "0".to_owned(), "at least 1");
+        }
+        let bounded = [
+            ("layers", self.layers, 1 << 16),
+            ("hidden", self.hidden, 1 << 24),
+            ("mlp_hidden", self.mlp_hidden, 1 << 24),
+            ("context", self.context, 1 << 24),
+            ("pad_vocabulary_to", self.pad_vocabulary_to, 1 << 24),
+        ];
+        let beyond = bounded.into_iter().find(|(_, size, most)| size > most);
+        if let Some((name, size, most)) = beyond {
+            return refuse(name, size.to_string(), &format!("at most {most}"));
+        }
+        if self.pad_vocabulary_to == 0 {
+            return refuse("pad_vocabulary_to", "0".to_owned(), "at least 1");
+        }
+        let positive = [
+            ("norm_epsilon", self.norm_epsilon),
+            ("rope_base", self.rope_base),
+            ("init_deviation", self.init_deviation),
+        ];
+        let is_positive = |value: f64| value.is_finite() && value > 0.0;
+        if let Some((name, value)) = positive.into_iter().find(|(_, value)| !is_positive(*value)) {
+            return refuse(name, value.to_string(), "a number above 0");
         }
         if !self.hidden.is_multiple_of(self.heads) {
             let found = format!("{} with heads = {}", self.hidden, self.heads);

@@ -165,11 +165,15 @@ impl Default for TrainingConfig {
     }
 }
 
+/// The most rows of a batch, of one micro-batch each.
+const MOST_ROWS: usize = 1 << 24;
+
 impl TrainingConfig {
     /// What is wrong with the numbers.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first count of 0, rate that is not a positive number, or share outside [0, 1).
+    /// [`Error::Setting`] for the first count of 0 or beyond its bound, rate that is not a positive number, negative decay,
+    /// norm or lowest rate, or share outside [0, 1).
     pub fn check(&self) -> Result<()> {
         let refused =
             |name, found: f64, needed| Error::setting(format!("training.{name}"), found, needed);
@@ -180,6 +184,27 @@ impl TrainingConfig {
         ];
         if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
             return Err(refused(name, 0.0, "at least 1"));
+        }
+        for (name, found, most) in [
+            ("batch", self.batch, MOST_ROWS),
+            ("micro_batches", self.micro_batches, MOST_ROWS),
+            ("validation_batches", self.validation_batches, MOST_ROWS),
+        ] {
+            if found > most {
+                let needed = format!("at most {most}");
+                return Err(Error::setting(format!("training.{name}"), found, needed));
+            }
+        }
+        let not_negative = [
+            ("lowest_rate", self.lowest_rate),
+            ("weight_decay", self.weight_decay),
+            ("clip_norm", self.clip_norm),
+        ];
+        if let Some((name, value)) = not_negative
+            .into_iter()
+            .find(|(_, value)| !(value.is_finite() && *value >= 0.0))
+        {
+            return Err(refused(name, value, "a number of at least 0"));
         }
         let positive = [
             ("learning_rate", self.learning_rate),

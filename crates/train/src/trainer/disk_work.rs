@@ -1,7 +1,7 @@
 //! Work of a disk, which may take longer than ranks wait for each other.
 
 use crate::{Error, Result};
-use parallel::Context;
+use bootstrap::World;
 use std::{
     sync::mpsc::{RecvTimeoutError, channel},
     thread::{self, Builder},
@@ -9,7 +9,7 @@ use std::{
 };
 
 /// What a rank's work returns to all ranks: a text, or why it failed.
-pub(super) type Outcome = std::result::Result<String, String>;
+pub(crate) type Outcome = std::result::Result<String, String>;
 
 /// The longest time between two signs of life.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -21,13 +21,12 @@ const INTERVAL: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// [`Error::Peer`] with the first failure among the ranks, on every rank; [`Error::Parallel`] if a rank does not answer.
-pub(super) fn all(context: &Context, work: impl FnOnce() -> Outcome + Send) -> Result<Vec<String>> {
-    let own = beside(context, work)?;
-    agreed(context, own)
+pub(crate) fn all(world: &World, work: impl FnOnce() -> Outcome + Send) -> Result<Vec<String>> {
+    let own = beside(world, work)?;
+    agreed(world, own)
 }
 
-fn beside(context: &Context, work: impl FnOnce() -> Outcome + Send) -> Result<Outcome> {
-    let world = context.world();
+fn beside(world: &World, work: impl FnOnce() -> Outcome + Send) -> Result<Outcome> {
     let (everyone, interval) = (world.everyone(), INTERVAL.min(world.timeout() / 4));
     thread::scope(|scope| {
         let (sender, receiver) = channel();
@@ -57,12 +56,12 @@ fn beside(context: &Context, work: impl FnOnce() -> Outcome + Send) -> Result<Ou
 ///
 /// # Errors
 /// As [`all`].
-pub(super) fn agreed(context: &Context, own: Outcome) -> Result<Vec<String>> {
+pub(crate) fn agreed(world: &World, own: Outcome) -> Result<Vec<String>> {
     let message = match &own {
         Ok(text) => format!("+{text}"),
         Err(error) => format!("-{error}"),
     };
-    let all = context.world().everyone().all_gather(message.as_bytes())?;
+    let all = world.everyone().all_gather(message.as_bytes())?;
     all.into_iter()
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .enumerate()
@@ -80,8 +79,6 @@ pub(super) fn agreed(context: &Context, own: Outcome) -> Result<Vec<String>> {
 mod tests {
     use super::*;
     use bootstrap::local::{self, Options};
-    use grid::{AxisOrder, Degrees, Grid};
-    use parallel::Settings;
     use std::time::Instant;
 
     fn on_two_ranks(
@@ -90,12 +87,8 @@ mod tests {
     ) -> Vec<Result<Vec<String>>> {
         let ranks = Options::new(2).with_timeout(timeout);
         local::run(ranks, move |world| -> Result<_> {
-            let device = tensor::Device::new(cpu::open(cpu::Options::default())?)?;
-            let degrees = Degrees::default().with(grid::Axis::X, 2);
-            let grid = Grid::new(degrees, AxisOrder::default())?;
             let rank = world.rank();
-            let context = Context::new(world.clone(), grid, device, Settings::default())?;
-            Ok(all(&context, || work(rank)))
+            Ok(all(&world, || work(rank)))
         })
         .unwrap()
     }

@@ -24,6 +24,6 @@ pub use fit::{Callback, StepDone};
 pub use options::{GroupOptions, Options};
 pub use peak::PeakMemory;
 pub use predict::{Output, Predictions};
-pub use save::Attached;
+pub use save::{Attached, verify};
 pub(crate) use save::{check_names, read_weights, stored};
 pub use trainer::{Computed, StepResult, Trainer};

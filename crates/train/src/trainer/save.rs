@@ -5,6 +5,7 @@ use crate::{
     Error, Mismatch, Result,
     checkpoint::{self, Piece, PlainFile, Reader, ShardRecord, Writer, write_shard},
 };
+use bootstrap::World;
 use grid::{Axis, IndexBox, Layout};
 use parallel::{Parameter, data::Part};
 use serde::{Deserialize, Serialize};
@@ -81,26 +82,26 @@ impl Trainer {
     /// As [`save`](Trainer::save).
     pub fn save_with(&self, dir: &Path, keep: usize, attached: &Attached) -> Result<PathBuf> {
         let owned = collect(self)?;
-        let (context, step) = (&self.context, self.next_step);
-        disk_work::agreed(context, finite(step, &owned))?;
-        let is_first = context.world().rank() == 0;
+        let (world, step) = (self.context.world(), self.next_step);
+        disk_work::agreed(world, finite(step, &owned))?;
+        let is_first = world.rank() == 0;
         let mut writer = None;
         let mut begin = || {
             let begun = Writer::begin(dir, step).map_err(|error| error.to_string())?;
             Ok(writer.insert(begun).dir().display().to_string())
         };
-        let begun = disk_work::all(context, || if is_first { begin() } else { nothing() })?;
-        let (writing, rank) = (PathBuf::from(&begun[0]), context.world().rank());
+        let begun = disk_work::all(world, || if is_first { begin() } else { nothing() })?;
+        let (writing, rank) = (PathBuf::from(&begun[0]), world.rank());
         let dtype = self.dtype().accumulator();
         let pieces: Vec<Piece<'_>> = owned.iter().map(|owned| owned.piece(dtype)).collect();
-        let records = disk_work::all(context, || match pieces.is_empty() {
+        let records = disk_work::all(world, || match pieces.is_empty() {
             true => nothing(),
             false => write_shard(&writing, rank, &pieces)
                 .map_err(|error| error.to_string())
                 .and_then(encode),
         })?;
         let (records, sections) = (decode(&records)?, sections(self, attached));
-        let paths = disk_work::all(context, || match writer {
+        let paths = disk_work::all(world, || match writer {
             None => nothing(),
             Some(writer) => writer
                 .commit(records, sections)
@@ -165,15 +166,7 @@ impl Trainer {
     /// and optimiser, with the first name that differs, and when another program wrote it.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let reader = Reader::open(path)?;
-        let is_first = self.context.world().rank() == 0;
-        let mut verified = Ok(());
-        disk_work::all(&self.context, || {
-            if is_first {
-                verified = reader.verify().map(drop);
-            }
-            nothing()
-        })?;
-        verified?;
+        verify(self.context.world(), &reader)?;
         let stored = stored(&reader)?;
         let own = self.optimiser.name();
         if let Some(name) = stored.optimiser.as_deref().filter(|name| *name != own) {
@@ -194,6 +187,22 @@ impl Trainer {
         self.next_step = reader.step();
         Ok(())
     }
+}
+
+/// Compares every byte of a checkpoint with its checksums, on rank 0, while the others wait as long as it takes. Collective.
+///
+/// # Errors
+/// [`Error::Checkpoint`] on rank 0 for the first file that is damaged, with an earlier checkpoint that is not;
+/// [`Error::Parallel`] if a rank does not answer.
+pub fn verify(world: &World, reader: &Reader) -> Result<()> {
+    let (is_first, mut verified) = (world.rank() == 0, Ok(()));
+    disk_work::all(world, || {
+        if is_first {
+            verified = reader.verify().map(drop);
+        }
+        nothing()
+    })?;
+    Ok(verified?)
 }
 
 /// Checks that a checkpoint holds exactly the parts of these parameters, each with its shape.
