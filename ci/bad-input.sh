@@ -56,5 +56,6 @@ for bad in training.lowest_rate=nan training.lowest_rate=-1 training.clip_norm=n
   model.pad_vocabulary_to=0 model.norm_epsilon=nan parallel.threads=1000000 parallel.timeout_s=nan; do
   expect 2 "${bad%%=*}: found" timeout 10 "$fascicle" train --data text.txt --grid x=1 --steps 4 --out bad --set "$bad"
 done
+expect 2 'parallel.ranks: found 18446744073709551615' timeout 10 "$fascicle" train --data text.txt --ranks 18446744073709551615
 expect 1 'first bad tensor' "$fascicle" train "${small[@]}" --out nan --set training.learning_rate=1e30 --set training.warmup_steps=0 --steps 50
 printf 'all refused as they should be\n'

@@ -68,7 +68,7 @@ for signal in KILL STOP; do
   train 4 --grid x=2,z=2 --steps 1000000 --out "$dir/$signal" --set parallel.timeout_s=3 "${small[@]}" \
     >"$dir/log" 2>&1 &
   job=$!
-  for _ in $(seq 200); do [ -d "$dir/$signal/checkpoints/step-00000005" ] && break || sleep 0.1; done
+  for _ in $(seq 200); do compgen -G "$dir/$signal/checkpoints/step-????????" >/dev/null && break || sleep 0.1; done
   victim=$(pgrep -f "^$fascicle train .*$dir/$signal" | tail -n 1)
   kill "-$signal" "$victim"
   wait "$job" || status=$?

@@ -40,7 +40,7 @@ status=0
 hosts_run 2 2 "$fascicle" train --grid x=2,z=2 --steps 1000000 --out "$dir/cut" --set parallel.timeout_s=3 "${small[@]}" \
   >"$dir/log" 2>&1 &
 job=$!
-for _ in $(seq 200); do [ -d "$dir/cut/checkpoints/step-00000005" ] && break || sleep 0.1; done
+for _ in $(seq 200); do compgen -G "$dir/cut/checkpoints/step-????????" >/dev/null && break || sleep 0.1; done
 begun=$SECONDS
 ip -n "$hosts_name-2" link set net down
 wait "$job" || status=$?

@@ -1,6 +1,9 @@
 //! How a job failed: the rank that failed first, its error, and what happened to the others.
 
-use crate::progress::LastSeen;
+use crate::{
+    progress::{LastSeen, together},
+    ranks::{grouped, named},
+};
 use std::fmt;
 
 /// A job that failed. It displays as one sentence; [`report`](Failure::report) has the details.
@@ -57,18 +60,20 @@ impl<E> Failure<E> {
 
 impl<E: fmt::Display> Failure<E> {
     /// Everything known, one item per line: the failure, the ranks that failed after it, and what each rank was
-    /// last doing.
+    /// last doing. Ranks with the same to say share a line.
     pub fn report(&self) -> String {
         let Others {
             failed, last_seen, ..
         } = &*self.others;
         let mut lines = vec![self.to_string()];
-        lines.extend(
-            failed
-                .iter()
-                .map(|(rank, reason)| format!("then rank {rank} failed: {reason}")),
-        );
-        lines.extend(last_seen.iter().map(LastSeen::to_string));
+        let said = self.kind.to_string();
+        let later = failed.iter().map(|(rank, reason)| (reason, *rank));
+        lines.extend(grouped(later).into_iter().map(|(reason, ranks)| {
+            let reason = if *reason == said { "the same" } else { reason };
+            format!("then {} failed: {reason}", named(ranks))
+        }));
+        let seen = last_seen.iter().map(|seen| (&seen.what, seen));
+        lines.extend(grouped(seen).into_iter().map(|(_, seen)| together(&seen)));
         lines.join("\n")
     }
 }
@@ -174,6 +179,28 @@ mod tests {
         assert_eq!(lines[0], "then rank 2 failed: stopped");
         assert_eq!(lines[1], "rank 0 was last in `step 17 forward` 61.0 s ago");
         assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn a_failure_of_all_is_said_once() {
+        let mut failure = sample();
+        failure.others.failed = [0, 2, 1].map(|rank| (rank, "no more tokens".into())).into();
+        failure.others.failed.push((4, "stopped".into()));
+        failure
+            .others
+            .last_seen
+            .iter_mut()
+            .for_each(|seen| seen.what = "step 17".into());
+        let report = failure.report();
+        let lines: Vec<_> = report.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "then ranks 0 to 2 failed: the same",
+                "then rank 4 failed: stopped",
+                "ranks 0 and 1 were last in `step 17` 61.0 to 66.0 s ago"
+            ]
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod failure;
 pub mod local;
 pub mod processes;
 pub mod progress;
+mod ranks;
 pub mod surroundings;
 pub mod world;
 

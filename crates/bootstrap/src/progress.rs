@@ -1,5 +1,6 @@
 //! What each rank was last doing, so that a job that stops can report it.
 
+use crate::ranks::named;
 use hal::lock;
 use std::{
     fmt,
@@ -20,14 +21,23 @@ pub struct LastSeen {
 
 impl fmt::Display for LastSeen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "rank {} was last in `{}` {:.1} s ago",
-            self.rank,
-            self.what,
-            self.age.as_secs_f64()
-        )
+        f.write_str(&together(&[self]))
     }
+}
+
+/// One sentence about ranks that were last in the same work.
+pub(crate) fn together(seen: &[&LastSeen]) -> String {
+    let ranks = named(seen.iter().map(|seen| seen.rank).collect());
+    let what = seen.first().map_or("", |seen| &seen.what);
+    let ages = || seen.iter().map(|seen| seen.age);
+    let [least, most] = [ages().min(), ages().max()]
+        .map(|age| format!("{:.1}", age.unwrap_or_default().as_secs_f64()));
+    let (were, ages) = match (seen.len(), least == most) {
+        (1, _) => ("was", most),
+        (_, true) => ("were", most),
+        (_, false) => ("were", format!("{least} to {most}")),
+    };
+    format!("{ranks} {were} last in `{what}` {ages} s ago")
 }
 
 /// The last reports of every rank that this process runs.

@@ -161,7 +161,7 @@ fn the_report_tells_what_each_rank_was_in() {
     .unwrap_err();
     let report = failure.report();
     assert!(
-        report.contains("\nrank 0 was last in `step 4 forward` "),
+        report.contains("\nranks 0 and 2 were last in `step 4 forward` "),
         "{report}"
     );
     assert!(

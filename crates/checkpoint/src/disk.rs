@@ -30,17 +30,21 @@ pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(aside);
     }
     written?;
+    sync_name(path)
+}
+
+/// Makes the name of a file or folder survive a power cut.
+///
+/// # Errors
+/// The system's.
+pub fn sync_name(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     sync_dir(folder.unwrap_or(Path::new(".")))
 }
 
-/// Makes the names within a folder survive a power cut.
-///
-/// # Errors
-/// The system's.
-pub fn sync_dir(path: &Path) -> io::Result<()> {
+fn sync_dir(path: &Path) -> io::Result<()> {
     // Other systems cannot open a folder as a file, and persist renames themselves.
     match cfg!(unix) {
         true => File::open(path)?.sync_all(),

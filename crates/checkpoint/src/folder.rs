@@ -62,6 +62,11 @@ impl FolderKind {
     }
 }
 
+/// Where the complete checkpoint of a step is.
+pub fn path_of_step(checkpoints_dir: &Path, step: u64) -> PathBuf {
+    FolderKind::Final.path(checkpoints_dir, step)
+}
+
 /// The name of a path, as far as it is text.
 pub(crate) fn name(path: &Path) -> &str {
     path.file_name()

@@ -64,10 +64,10 @@ mod tiling;
 mod verify;
 mod writer;
 
-pub use disk::{replace_file, sync_dir};
+pub use disk::{replace_file, sync_name};
 pub use error::{Error, Fault, Result};
 pub use export::export_safetensors;
-pub use folder::prune;
+pub use folder::{path_of_step, prune};
 pub use inspect::{FileSummary, Summary, TensorSummary, inspect};
 pub use manifest::{Sections, TensorInfo};
 pub use plain::PlainFile;

@@ -54,6 +54,18 @@ impl Reader {
         self.verify_exactly().map_err(Error::with_offer)
     }
 
+    /// The part `index` of [`Reader::verify`], where `count` ranks share its files.
+    ///
+    /// # Errors
+    /// As [`Reader::verify`].
+    pub fn verify_share(&self, index: usize, count: usize) -> Result<()> {
+        let own = (index..self.manifest.files.len()).step_by(count.max(1));
+        let tiled = if index == 0 { self.tiled() } else { Ok(()) };
+        tiled
+            .and_then(|()| own.into_iter().try_for_each(|file| self.check_sum(file)))
+            .map_err(Error::with_offer)
+    }
+
     /// Like [`Reader::verify`], but reads only the files that hold these tensors.
     ///
     /// # Errors
@@ -75,15 +87,7 @@ impl Reader {
     }
 
     fn verify_exactly(&self) -> Result<VerifyReport> {
-        self.manifest.check_tiling().map_err(|(name, fault)| {
-            Error::damaged(
-                self.path(),
-                Fault::Tiling {
-                    name: name.to_owned(),
-                    fault,
-                },
-            )
-        })?;
+        self.tiled()?;
         let files = &self.manifest.files;
         (0..files.len()).try_for_each(|file| self.check_sum(file))?;
         Ok(VerifyReport {
@@ -91,6 +95,13 @@ impl Reader {
             num_files: files.len(),
             num_bytes: files.iter().map(|file| file.bytes).sum(),
             num_tensors: self.manifest.tensors.len(),
+        })
+    }
+
+    fn tiled(&self) -> Result<()> {
+        self.manifest.check_tiling().map_err(|(name, fault)| {
+            let name = name.to_owned();
+            Error::damaged(self.path(), Fault::Tiling { name, fault })
         })
     }
 

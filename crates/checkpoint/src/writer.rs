@@ -65,6 +65,11 @@ impl Writer {
         &self.writing
     }
 
+    /// The same folder, for ranks that do not hold the writer.
+    pub fn dir_of_step(checkpoints_dir: &Path, step: u64) -> PathBuf {
+        FolderKind::Writing.path(checkpoints_dir, step)
+    }
+
     /// Completes the checkpoint and gives it its name; replaces one of the same step.
     ///
     /// Until the new one is in place, readers can read the one it replaces.

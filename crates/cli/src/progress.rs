@@ -96,7 +96,7 @@ impl Observer for Progress {
     }
 
     fn trouble(&self, error: &train::Error) {
-        self.say(&format!("warning: {error}; the run goes on without it"));
+        self.say(&format!("warning: {error}; the run continues without it"));
     }
 }
 

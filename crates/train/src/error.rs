@@ -126,12 +126,37 @@ pub enum Error {
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// A rank, this one or another, could not do its part of a checkpoint that is being written.
-    #[error("{reason}")]
+    #[error("on rank {rank}: {reason}")]
     Peer {
         /// World rank that failed.
         rank: usize,
         /// Its failure.
         reason: String,
+    },
+    /// Two ranks were started with different settings or data.
+    #[error(
+        "{key}: found {found} on rank {rank} and {needed} on rank 0, needs the same on every rank"
+    )]
+    Unequal {
+        /// The first rank that differs from rank 0.
+        rank: usize,
+        /// The first key of the configuration that differs, as in `training.batch`; `data.content` is the data itself,
+        /// `data.tokenizer_table` how text becomes tokens, `checkpoint` from where the run resumes.
+        key: String,
+        /// Its value on that rank.
+        found: String,
+        /// Its value on rank 0.
+        needed: String,
+    },
+    /// A checkpoint was not saved, because it would hold a number that is not finite. Earlier ones stay.
+    #[error(
+        "checkpoint of step {step}: {name} holds a number that is not finite; it is not saved, and the earlier checkpoints stay"
+    )]
+    NotFinite {
+        /// How many steps were done.
+        step: u64,
+        /// The first weight or optimiser state that holds such a number.
+        name: String,
     },
     /// The loss or the gradients are not finite.
     #[error(
@@ -262,6 +287,7 @@ impl Error {
                 | Error::RunInUse { .. }
                 | Error::NotOurs { .. }
                 | Error::Mismatch { .. }
+                | Error::Unequal { .. }
                 | Error::Schedule(_)
                 | Error::Grid(_)
         )

@@ -7,7 +7,7 @@ use crate::{
     architecture::Text,
     checkpoint::Reader,
     data::Tokenizer,
-    trainer::{check_names, read_weights, stored},
+    trainer::{check_names, fill, stored},
 };
 use bootstrap::World;
 use grid::Axis;
@@ -107,14 +107,9 @@ pub fn generate(
         )
     })?;
     let pipeline = inference(&context, config)?;
-    check_names(
-        pipeline.declared(),
-        reader,
-        &[("weights/".into(), Part::Weights)],
-    )?;
-    pipeline
-        .parameters()
-        .write(Part::Weights, |parameter| read_weights(reader, parameter))?;
+    let parts = [("weights/".to_owned(), Part::Weights)];
+    check_names(pipeline.declared(), reader, &parts)?;
+    fill(world, reader, pipeline.parameters(), &parts)?;
     let mut ids = tokenizer.encode(&request.prompt)?;
     if ids.is_empty() {
         return Err(Error::setting("prompt", "no token", "at least 1"));

@@ -101,6 +101,7 @@ impl Train {
         }
         // The user did not choose the grid of the default model.
         let is_default = self.config.is_none() && from.is_none();
+        config.parallel.check()?;
         self.overrides
             .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
         let mut early = config.clone();
@@ -198,9 +199,9 @@ impl Train {
     // A run that is queued again after its last step has succeeded; a user who asks for more steps has not said how many.
     fn nothing_to_do(&self, done: u64, steps: u64) -> Outcome {
         let Some(dir) = &self.resume else {
-            let dir = self.out.iter().map(|dir| dir.display()).next();
+            let dir = self.out.as_deref().unwrap_or(Path::new("")).display();
             output::note(&format!("{done} of {steps} steps are done"));
-            return output::result(&dir.map_or_else(String::new, |dir| dir.to_string()));
+            return output::result(&dir.to_string());
         };
         Err(Failure::Usage(format!(
             "--resume {}: {done} of {steps} steps are done, needs --steps above {done}",

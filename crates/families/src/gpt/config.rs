@@ -10,7 +10,7 @@ use train::{
     Architecture, Error, ModelConfig, Result,
     architecture::{Text, model_of},
     batches::Values,
-    config::{Key, Section},
+    config::{Key, Numbers, Section, check_counts, check_numbers},
 };
 
 /// Which architecture.
@@ -23,6 +23,11 @@ pub enum GptFamily {
     /// RMSNorm, rotary positions, SwiGLU, no biases.
     Llama,
 }
+
+/// The most blocks; each costs memory and time before the first step.
+const MOST_LAYERS: usize = 1 << 16;
+/// The most of any other size.
+const MOST: usize = 1 << 24;
 
 train::section! {
     /// Sizes and choices of a model.
@@ -158,39 +163,26 @@ impl GptConfig {
         let refuse = |key: &str, found, needed: &str| {
             Err(Error::setting(format!("model.{key}"), found, needed))
         };
-        let sizes = [
-            ("layers", self.layers),
-            ("hidden", self.hidden),
-            ("heads", self.heads),
-            ("context", self.context),
-            ("vocabulary", self.vocabulary),
-        ];
-        if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return refuse(name, "0".to_owned(), "at least 1");
-        }
-        let bounded = [
-            ("layers", self.layers, 1 << 16),
-            ("hidden", self.hidden, 1 << 24),
-            ("mlp_hidden", self.mlp_hidden, 1 << 24),
-            ("context", self.context, 1 << 24),
-            ("pad_vocabulary_to", self.pad_vocabulary_to, 1 << 24),
-        ];
-        let beyond = bounded.into_iter().find(|(_, size, most)| size > most);
-        if let Some((name, size, most)) = beyond {
-            return refuse(name, size.to_string(), &format!("at most {most}"));
-        }
-        if self.pad_vocabulary_to == 0 {
-            return refuse("pad_vocabulary_to", "0".to_owned(), "at least 1");
-        }
-        let positive = [
-            ("norm_epsilon", self.norm_epsilon),
-            ("rope_base", self.rope_base),
-            ("init_deviation", self.init_deviation),
-        ];
-        let is_positive = |value: f64| value.is_finite() && value > 0.0;
-        if let Some((name, value)) = positive.into_iter().find(|(_, value)| !is_positive(*value)) {
-            return refuse(name, value.to_string(), "a number above 0");
-        }
+        check_counts(
+            "model",
+            &[
+                ("layers", self.layers, 1..=MOST_LAYERS),
+                ("hidden", self.hidden, 1..=MOST),
+                ("heads", self.heads, 1..=MOST),
+                ("context", self.context, 1..=MOST),
+                ("vocabulary", self.vocabulary, 1..=usize::MAX),
+                ("mlp_hidden", self.mlp_hidden, 0..=MOST),
+                ("pad_vocabulary_to", self.pad_vocabulary_to, 1..=MOST),
+            ],
+        )?;
+        check_numbers(
+            "model",
+            &[
+                ("norm_epsilon", self.norm_epsilon, Numbers::Positive),
+                ("rope_base", self.rope_base, Numbers::Positive),
+                ("init_deviation", self.init_deviation, Numbers::Positive),
+            ],
+        )?;
         if !self.hidden.is_multiple_of(self.heads) {
             let found = format!("{} with heads = {}", self.hidden, self.heads);
             return refuse("hidden", found, "a multiple of the heads");

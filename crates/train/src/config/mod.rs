@@ -1,5 +1,6 @@
 //! What a run is asked to be: one value, read from TOML, checked before anything runs.
 
+mod bounds;
 mod device;
 mod key;
 mod location;
@@ -9,6 +10,7 @@ mod parse;
 mod sections;
 pub mod suggest;
 
+pub use bounds::{Numbers, check_counts, check_numbers};
 pub use device::DeviceConfig;
 pub use key::{Key, KeyType, Section};
 pub use location::ConfigLocation;
@@ -246,33 +248,12 @@ impl Config {
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         self.training.check()?;
-        self.check_ranks()?;
+        self.parallel.check()?;
         self.device.check()?;
         self.grid()?;
         self.check_graph()?;
         self.machine()?;
         self.schedule().map(drop)
-    }
-
-    // Each rank of a process, and each of its threads, is a thread of the system.
-    fn check_ranks(&self) -> Result<()> {
-        let parallel = &self.parallel;
-        for (key, found, most) in [
-            ("ranks", parallel.ranks.unwrap_or(1), 1 << 24),
-            ("threads", parallel.threads, 1 << 12),
-        ] {
-            if !(1..=most).contains(&found) {
-                let needed = format!("1 to {most}");
-                return Err(Error::setting(format!("parallel.{key}"), found, needed));
-            }
-        }
-        match parallel.timeout_s.is_finite() && parallel.timeout_s > 0.0 {
-            true => Ok(()),
-            false => {
-                let (found, needed) = (parallel.timeout_s, "a number above 0");
-                Err(Error::setting("parallel.timeout_s", found, needed))
-            }
-        }
     }
 
     // Masks are drawn by numbers that kernels take by value, and collectives run on other streams.

@@ -1,8 +1,8 @@
 //! The sections of a configuration.
 
-use super::{OrderChoice, OverlapNames};
+use super::{Numbers, OrderChoice, OverlapNames, check_counts, check_numbers};
 use crate::{
-    Error, Result,
+    Result,
     data::{OrderMode, TokenType, TokenizerChoice},
     optimiser::{AdamW, Optimiser, Rate, RateSchedule, Sgd},
 };
@@ -165,70 +165,39 @@ impl Default for TrainingConfig {
     }
 }
 
-/// The most rows of a batch, of one micro-batch each.
+/// The most rows of a batch, micro-batches, and batches of a validation.
 const MOST_ROWS: usize = 1 << 24;
 
 impl TrainingConfig {
     /// What is wrong with the numbers.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first count of 0 or beyond its bound, rate that is not a positive number, negative decay,
+    /// [`Error::Setting`](crate::Error::Setting) for the first count of 0 or beyond its bound, rate that is not a positive number, negative decay,
     /// norm or lowest rate, or share outside [0, 1).
     pub fn check(&self) -> Result<()> {
-        let refused =
-            |name, found: f64, needed| Error::setting(format!("training.{name}"), found, needed);
-        let counts = [
-            ("steps", self.steps as usize),
-            ("batch", self.batch),
-            ("micro_batches", self.micro_batches),
-        ];
-        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return Err(refused(name, 0.0, "at least 1"));
-        }
-        for (name, found, most) in [
-            ("batch", self.batch, MOST_ROWS),
-            ("micro_batches", self.micro_batches, MOST_ROWS),
-            ("validation_batches", self.validation_batches, MOST_ROWS),
-        ] {
-            if found > most {
-                let needed = format!("at most {most}");
-                return Err(Error::setting(format!("training.{name}"), found, needed));
-            }
-        }
-        let not_negative = [
-            ("lowest_rate", self.lowest_rate),
-            ("weight_decay", self.weight_decay),
-            ("clip_norm", self.clip_norm),
-        ];
-        if let Some((name, value)) = not_negative
-            .into_iter()
-            .find(|(_, value)| !(value.is_finite() && *value >= 0.0))
-        {
-            return Err(refused(name, value, "a number of at least 0"));
-        }
-        let positive = [
-            ("learning_rate", self.learning_rate),
-            ("epsilon", self.epsilon),
-            ("loss_scale", self.loss_scale),
-        ];
-        if let Some((name, value)) = positive
-            .into_iter()
-            .find(|(_, value)| !(value.is_finite() && *value > 0.0))
-        {
-            return Err(refused(name, value, "a number above 0"));
-        }
-        let shares = [
-            ("beta1", self.beta1),
-            ("beta2", self.beta2),
-            ("momentum", self.momentum),
-        ];
-        match shares
-            .into_iter()
-            .find(|(_, value)| !(0.0..1.0).contains(value))
-        {
-            None => Ok(()),
-            Some((name, value)) => Err(refused(name, value, "one in [0, 1)")),
-        }
+        check_counts(
+            "training",
+            &[
+                ("steps", self.steps as usize, 1..=usize::MAX),
+                ("batch", self.batch, 1..=MOST_ROWS),
+                ("micro_batches", self.micro_batches, 1..=MOST_ROWS),
+                ("validation_batches", self.validation_batches, 0..=MOST_ROWS),
+            ],
+        )?;
+        check_numbers(
+            "training",
+            &[
+                ("learning_rate", self.learning_rate, Numbers::Positive),
+                ("epsilon", self.epsilon, Numbers::Positive),
+                ("loss_scale", self.loss_scale, Numbers::Positive),
+                ("lowest_rate", self.lowest_rate, Numbers::NotNegative),
+                ("weight_decay", self.weight_decay, Numbers::NotNegative),
+                ("clip_norm", self.clip_norm, Numbers::NotNegative),
+                ("beta1", self.beta1, Numbers::Share),
+                ("beta2", self.beta2, Numbers::Share),
+                ("momentum", self.momentum, Numbers::Share),
+            ],
+        )
     }
 
     /// The optimiser, with its rates.
@@ -323,5 +292,22 @@ impl Default for ParallelConfig {
             timeout_s: 60.0,
             checked: false,
         }
+    }
+}
+
+impl ParallelConfig {
+    /// What is wrong with the numbers. Each rank of a process, and each of its threads, is a thread of the system.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) for a number of ranks or threads outside its bounds, and a timeout that is not
+    /// a positive number.
+    pub fn check(&self) -> Result<()> {
+        let counts = [
+            ("ranks", self.ranks.unwrap_or(1), 1..=1 << 24),
+            ("threads", self.threads, 1..=1 << 12),
+        ];
+        check_counts("parallel", &counts)?;
+        let timeout = ("timeout_s", self.timeout_s, Numbers::Positive);
+        check_numbers("parallel", &[timeout])
     }
 }

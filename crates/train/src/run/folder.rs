@@ -3,7 +3,7 @@
 use super::{Run, resume};
 use crate::{
     Error, Result,
-    checkpoint::{self, Reader, replace_file, sync_dir},
+    checkpoint::{self, Reader, replace_file, sync_name},
 };
 use std::{
     fs::{self, File, TryLockError},
@@ -31,7 +31,7 @@ impl RunLock {
 }
 
 impl Run {
-    /// Creates the run's folder with its configuration, and keeps it from other programs. One process of a job calls this,
+    /// Creates the run's folder, and keeps it from other programs. One process of a job calls this,
     /// before its ranks begin.
     ///
     /// Refuses a folder that holds anything of another run, and a resumption that differs from its checkpoint in more than a
@@ -40,26 +40,26 @@ impl Run {
     /// # Errors
     /// [`Error::RunExists`] and [`Error::RunUnfinished`] for a folder with another run; [`Error::NotOurs`] for one with a
     /// configuration that no run wrote; [`Error::RunInUse`] while another program writes into it; [`Error::Mismatch`] with
-    /// what differs from the checkpoint; [`Error::File`] if it cannot be written; [`Error::Checkpoint`] if the checkpoint
-    /// cannot be read; as [`Config::to_toml`](crate::Config::to_toml).
+    /// what differs from the checkpoint; [`Error::File`] if it cannot be created; [`Error::Checkpoint`] if the checkpoint
+    /// cannot be read.
     pub fn prepare(&self) -> Result<RunLock> {
         match &self.resume {
-            Some(from) => resume::check(self, &Reader::open(&from.checkpoint)?, from.any_change)?,
+            Some(from) if from.any_change => {}
+            Some(from) => resume::check(self, &Reader::open(&from.checkpoint)?)?,
             None if self.restart => self.check_new(false)?,
             None => self.check_new(true)?,
         }
         let checkpoints = self.dir.join("checkpoints");
         fs::create_dir_all(&checkpoints).map_err(Error::file(&self.dir))?;
         let lock = RunLock::take(&self.dir)?;
-        let config = self.dir.join("config.toml");
-        replace_file(&config, self.config.to_toml()?.as_bytes()).map_err(Error::file(&config))?;
-        // The folder's own name survives a power cut too.
-        let parent = self
-            .dir
-            .parent()
-            .filter(|path| !path.as_os_str().is_empty());
-        sync_dir(parent.unwrap_or(Path::new("."))).map_err(Error::file(&self.dir))?;
+        sync_name(&self.dir).map_err(Error::file(&self.dir))?;
         Ok(lock)
+    }
+
+    /// Writes config.toml, for the reader and for other runs, once the run is known to begin.
+    pub(super) fn write_config(&self) -> Result<()> {
+        let config = self.dir.join("config.toml");
+        replace_file(&config, self.config.to_toml()?.as_bytes()).map_err(Error::file(&config))
     }
 
     // A new run writes into no folder that holds a checkpoint, records (unless it may restart), or somebody's configuration.

@@ -11,6 +11,7 @@ pub mod resume;
     reason = "the function that the module is named for"
 )]
 mod run;
+mod same;
 mod trace;
 
 pub use folder::RunLock;

@@ -15,7 +15,7 @@ pub trait Observer: Send + Sync {
     fn step(&self, _record: &Record) {}
     /// A checkpoint is complete.
     fn checkpoint(&self, _path: &std::path::Path) {}
-    /// A file of the run beside its checkpoints could not be written or read. The run goes on without it.
+    /// Records, a plot or a trace could not be written or read. The run continues without them.
     fn trouble(&self, _error: &Error) {}
 }
 

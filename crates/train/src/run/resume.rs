@@ -3,6 +3,7 @@
 use super::Run;
 use crate::{Error, Mismatch, Result, checkpoint::Reader, trainer::stored};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Tables of the configuration of which a resumed run may change every key: they decide where and how fast it computes.
 pub const FREE_TABLES: [&str; 2] = ["parallel", "device"];
@@ -30,22 +31,18 @@ pub const FREE_KEYS: [&str; 19] = [
     "training.graph",
 ];
 
-/// Compares a run with the checkpoint from which it resumes. `any_change` accepts other settings and other data, but not
-/// another tokenizer for the same tokens.
-pub(super) fn check(run: &Run, reader: &Reader, any_change: bool) -> Result<()> {
+/// Compares a run with the checkpoint from which it resumes: settings, tokenizer and data.
+pub(super) fn check(run: &Run, reader: &Reader) -> Result<()> {
     let stored = stored(reader)?;
     let refuse = |mismatch| Err(Error::mismatch(reader.path(), mismatch));
     let now = run.attached()?;
-    if any_change {
-        return Ok(());
-    }
     let mut changed = changes(&stored.config, &now.config).into_iter();
-    if let Some((key, found, needed)) = changed.next() {
+    if let Some((key, needed, found)) = changed.next() {
         let others = changed.count();
         return refuse(Mismatch::Setting {
             key,
-            found,
-            needed,
+            found: found.to_string(),
+            needed: needed.to_string(),
             others,
         });
     }
@@ -58,36 +55,44 @@ pub(super) fn check(run: &Run, reader: &Reader, any_change: bool) -> Result<()> 
     }
 }
 
-/// The keys that differ and that a resumed run may not change, each with its value now and its value then. A key that one
-/// side lacks, as from an earlier release, is not compared.
-fn changes(then: &Value, now: &Value) -> Vec<(String, String, String)> {
-    let mut found = Vec::new();
-    let Value::Object(tables) = now else {
-        return found;
+/// The keys that differ and that a resumed run may not change, each with its value then and now. A key that the checkpoint
+/// lacks, as one of an earlier release does, is not compared.
+fn changes(then: &Value, now: &Value) -> Vec<(String, Value, Value)> {
+    let is_free = |key: &str| {
+        let table = key.split_once('.').map_or(key, |(table, _)| table);
+        FREE_TABLES.contains(&table) || FREE_KEYS.contains(&key)
     };
-    for (table, value) in tables {
-        match value {
-            Value::Object(keys) if !FREE_TABLES.contains(&table.as_str()) => {
-                for (key, value) in keys {
-                    compare(
-                        &mut found,
-                        format!("{table}.{key}"),
-                        &then[table][key],
-                        value,
-                    );
-                }
-            }
-            Value::Object(_) => {}
-            value => compare(&mut found, table.clone(), &then[table], value),
-        }
-    }
+    let mut found = differences(then, now);
+    found.retain(|(key, then, _)| !then.is_null() && !is_free(key));
     found
 }
 
-fn compare(found: &mut Vec<(String, String, String)>, key: String, then: &Value, now: &Value) {
-    if !then.is_null() && then != now && !FREE_KEYS.contains(&key.as_str()) {
-        found.push((key, now.to_string(), then.to_string()));
+/// The keys whose values differ between two configurations, each with both values; null where one lacks the key.
+pub(super) fn differences(one: &Value, other: &Value) -> Vec<(String, Value, Value)> {
+    let (one, other) = (flat(one), flat(other));
+    let mut keys: Vec<&String> = one.keys().chain(other.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let value = |of: &BTreeMap<String, Value>, key| of.get(key).cloned().unwrap_or(Value::Null);
+    keys.into_iter()
+        .map(|key| (key.clone(), value(&one, key), value(&other, key)))
+        .filter(|(_, one, other)| one != other)
+        .collect()
+}
+
+// The keys of the tables, as in `training.steps`, and those outside of one.
+fn flat(config: &Value) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for (table, value) in config.as_object().into_iter().flatten() {
+        match value.as_object() {
+            Some(keys) => found.extend(
+                keys.iter()
+                    .map(|(key, value)| (format!("{table}.{key}"), value.clone())),
+            ),
+            None => drop(found.insert(table.clone(), value.clone())),
+        }
     }
+    found
 }
 
 #[cfg(test)]

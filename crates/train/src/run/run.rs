@@ -1,15 +1,16 @@
 //! A complete run on one rank: steps, records, validation, checkpoints, a clean stop.
 
-use super::{Observer, Started, Stop, Summary, trace};
+use super::{Observer, Started, Stop, Summary, same, trace};
 use crate::{
     Config, Error, Result,
     batches::Batches,
     data::Tokenizer,
     metrics::{self, MetricsWriter, Record},
-    trainer::{Attached, Callback, PeakMemory, StepDone, Trainer},
+    trainer::{Attached, Callback, PeakMemory, StepDone, Trainer, disk_work},
 };
 use bootstrap::World;
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
     time::Instant,
@@ -59,11 +60,16 @@ pub fn run(
     stop: &Stop,
 ) -> Result<Summary> {
     let begun = Instant::now();
+    same::check(world, run)?;
     let context = run.config.context(world, device)?;
     let mut trainer = run.config.trainer(&context)?;
     if let Some(from) = &run.resume {
         trainer.resume(&from.checkpoint)?;
     }
+    disk_work::all(world, || match world.rank() {
+        0 => run.write_config(),
+        _ => Ok(()),
+    })?;
     let first_step = trainer.next_step();
     if world.rank() == 0 {
         observer.started(&run.started(first_step, trainer.num_parameters()));
@@ -76,7 +82,7 @@ pub fn run(
         last: None,
         checkpoint: None,
     };
-    session.open_records(world, first_step);
+    session.open_records(world, first_step)?;
     trainer.fit(&*run.data, run.config.training.steps, &mut session)?;
     session.summary(&trainer, begun)
 }
@@ -105,11 +111,11 @@ impl Callback for Session<'_> {
         self.stop.asked()
     }
 
-    fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<()> {
+    fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<ControlFlow<()>> {
         let (step, training) = (done.result.step, &self.run.config.training);
         if self.run.trace_step == Some(step) {
             let written = trace::write(trainer.context(), &self.run.dir, step);
-            self.tolerate(written);
+            self.tolerate(trainer.context().world(), written)?;
         }
         let record = Record {
             step: step + 1,
@@ -121,33 +127,41 @@ impl Callback for Session<'_> {
             val_loss: None,
             loss_scale: trainer.adapted_loss_scale().map(|_| done.result.loss_scale),
         };
-        self.note(trainer, record, done.is_last)?;
-        if done.is_last || is_due(step + 1, training.checkpoint_every) {
+        let is_stopped = self.note(trainer, record, done.is_last)?;
+        if done.is_last || is_stopped || is_due(step + 1, training.checkpoint_every) {
             self.checkpoint = Some(self.checkpoint(trainer)?);
         }
-        Ok(())
+        Ok(match is_stopped {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
     }
 }
 
 impl Session<'_> {
-    fn note(&mut self, trainer: &Trainer, mut record: Record, is_last: bool) -> Result<()> {
-        // A stopped run has little time: its checkpoint comes first, and it validates when it is resumed.
-        let is_stopped = is_last && record.step < self.run.config.training.steps;
+    // Returns whether the run is to stop early. It then has little time: its checkpoint comes first, and it validates when it
+    // is resumed.
+    fn note(&mut self, trainer: &Trainer, mut record: Record, is_last: bool) -> Result<bool> {
+        let mut is_stopped = is_last && record.step < self.run.config.training.steps;
         let is_due = is_last || is_due(record.step, self.run.config.training.validate_every);
         if is_due && !is_stopped {
-            let world = trainer.context().world();
-            world.beat(&format!("validation after step {}", record.step));
-            record.val_loss = Some(trainer.validate(&*self.run.data)?);
+            trainer
+                .context()
+                .world()
+                .beat(&format!("validation after step {}", record.step));
+            record.val_loss = trainer.validate_until(&*self.run.data, || self.stop.asked())?;
+            is_stopped = record.val_loss.is_none() && !is_last;
         }
+        let world = trainer.context().world();
         if let Some(Err(error)) = self.records.as_mut().map(|records| records.write(&record)) {
             self.records = None;
-            self.observer.trouble(&error.into());
+            self.tolerate(world, Err(error.into()))?;
         }
-        if trainer.context().world().rank() == 0 {
+        if world.rank() == 0 {
             self.observer.step(&record);
         }
         self.last = Some(record);
-        Ok(())
+        Ok(is_stopped)
     }
 
     fn checkpoint(&self, trainer: &Trainer) -> Result<PathBuf> {
@@ -160,34 +174,44 @@ impl Session<'_> {
         let path = trainer.save_with(&dir, keep, &self.run.attached()?)?;
         if world.rank() == 0 {
             self.observer.checkpoint(&path);
-            self.tolerate(self.plot());
+            self.tolerate(world, self.plot())?;
         }
         Ok(path)
     }
 
-    // Begins or continues the records. A run does not depend on them.
-    fn open_records(&mut self, world: &World, first_step: u64) {
+    fn open_records(&mut self, world: &World, first_step: u64) -> Result<()> {
         if world.rank() > 0 {
-            return;
+            return Ok(());
         }
         let path = self.run.dir.join("metrics.jsonl");
         let opened = match self.run.resume {
             Some(_) => MetricsWriter::resume(&path, first_step),
             None => MetricsWriter::create(&path).map(|records| (records, None)),
         };
-        match opened {
+        let fault = match opened {
             Ok((records, fault)) => {
                 self.records = Some(records);
-                self.tolerate(fault.map_or(Ok(()), |fault| Err(fault.into())));
+                fault
             }
-            Err(error) => self.observer.trouble(&error.into()),
-        }
+            Err(error) => Some(error),
+        };
+        self.tolerate(world, fault.map_or(Ok(()), |fault| Err(fault.into())))
     }
 
-    // Reports a fault of a file without which the run goes on.
-    fn tolerate(&self, result: Result<()>) {
-        if let Err(error) = result {
-            self.observer.trouble(&error);
+    // A run can do without its records, plots and traces: an error in one of these files is reported, on rank 0. Any other
+    // error, such as that of a collective, is returned.
+    fn tolerate(&self, world: &World, result: Result<()>) -> Result<()> {
+        match result {
+            Err(
+                error
+                @ (Error::Metrics(_) | Error::File { .. } | Error::Io(_) | Error::Peer { .. }),
+            ) => {
+                if world.rank() == 0 {
+                    self.observer.trouble(&error);
+                }
+                Ok(())
+            }
+            other => other,
         }
     }
 
@@ -206,7 +230,7 @@ impl Session<'_> {
         let (steps, last) = (trainer.next_step(), self.last);
         let stopped = steps < self.run.config.training.steps;
         let validation_loss = match last.as_ref().and_then(|record| record.val_loss) {
-            None if !stopped => Some(trainer.validate(&*self.run.data)?),
+            None if !stopped => trainer.validate_until(&*self.run.data, || self.stop.asked())?,
             known => known,
         };
         let context = trainer.context();

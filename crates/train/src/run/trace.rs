@@ -1,6 +1,6 @@
 //! trace.json of a step: the activity of every rank's streams.
 
-use crate::{Error, Result, metrics};
+use crate::{Error, Result, metrics, trainer::disk_work};
 use bootstrap::Launcher;
 use parallel::Context;
 use std::{
@@ -10,10 +10,36 @@ use std::{
 
 /// Writes trace.json from the spans of a step on all running ranks: each writes its own, and rank 0 joins them.
 pub(super) fn write(context: &Context, dir: &Path, step: u64) -> Result<()> {
-    let (rank, ahead_us) = (context.world().rank(), clock_ahead_us(context)?);
-    let part = format!("trace-{rank}.json");
-    let mut writer = metrics::trace::TraceWriter::create(&dir.join(&part))?;
-    for span in tensor::trace::finish(context.device())? {
+    let (world, ahead_us) = (context.world(), clock_ahead_us(context)?);
+    let spans = tensor::trace::finish(context.device())?;
+    let part = format!("trace-{}.json", world.rank());
+    let written = write_part(&dir.join(&part), world.rank(), &spans, ahead_us, step);
+    // A rank that cannot write still takes part, or the others would wait for it.
+    disk_work::agreed(world, written.map_err(Error::from))?;
+    let mut parts = world.everyone().all_gather(part.as_bytes())?;
+    if world.rank() == 0 {
+        // A rank that stands for others appears once for each of them.
+        let mut seen = HashSet::new();
+        parts.retain(|part| seen.insert(part.clone()));
+        let path = |part: &Vec<u8>| dir.join(&*String::from_utf8_lossy(part));
+        let parts: Vec<PathBuf> = parts.iter().map(path).collect();
+        metrics::trace::merge(&parts, &dir.join("trace.json"))?;
+        parts
+            .iter()
+            .try_for_each(|path| std::fs::remove_file(path).map_err(Error::file(path)))?;
+    }
+    Ok(())
+}
+
+fn write_part(
+    path: &Path,
+    rank: usize,
+    spans: &[tensor::trace::Span],
+    ahead_us: f64,
+    step: u64,
+) -> metrics::Result<()> {
+    let mut writer = metrics::trace::TraceWriter::create(path)?;
+    for span in spans {
         let out = metrics::trace::Span::new(
             rank,
             &span.stream,
@@ -26,20 +52,7 @@ pub(super) fn write(context: &Context, dir: &Path, step: u64) -> Result<()> {
                 .with("step", step as f64),
         )?;
     }
-    writer.finish()?;
-    let mut parts = context.world().everyone().all_gather(part.as_bytes())?;
-    if rank == 0 {
-        // A rank that stands for others appears once for each of them.
-        let mut seen = HashSet::new();
-        parts.retain(|part| seen.insert(part.clone()));
-        let path = |part: &Vec<u8>| dir.join(&*String::from_utf8_lossy(part));
-        let parts: Vec<PathBuf> = parts.iter().map(path).collect();
-        metrics::trace::merge(&parts, &dir.join("trace.json"))?;
-        parts
-            .iter()
-            .try_for_each(|path| std::fs::remove_file(path).map_err(Error::file(path)))?;
-    }
-    Ok(())
+    writer.finish()
 }
 
 // How far the clock of this rank's device is ahead of rank 0's, because processes have separate clocks. All

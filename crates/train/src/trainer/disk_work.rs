@@ -5,86 +5,117 @@ use bootstrap::World;
 use std::{
     sync::mpsc::{RecvTimeoutError, channel},
     thread::{self, Builder},
-    time::Duration,
+    time::{Duration, Instant},
 };
-
-/// What a rank's work returns to all ranks: a text, or why it failed.
-pub(crate) type Outcome = std::result::Result<String, String>;
 
 /// The longest time between two signs of life.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Runs each rank's `work` on a thread beside it, and returns what all ranks return, in their order.
-///
-/// Meanwhile the ranks show each other that they are there. So the wait ends with the slowest disk, however slow it is, and
-/// only a rank that has died or hangs ends it by the timeout. Collective.
+/// Runs each rank's `work` on a thread beside it, and returns this rank's result once all have succeeded. Collective.
 ///
 /// # Errors
-/// [`Error::Peer`] with the first failure among the ranks, on every rank; [`Error::Parallel`] if a rank does not answer.
-pub(crate) fn all(world: &World, work: impl FnOnce() -> Outcome + Send) -> Result<Vec<String>> {
-    let own = beside(world, work)?;
-    agreed(world, own)
+/// This rank's own failure, or [`Error::Peer`] with the first among the others; [`Error::Parallel`] if a rank does not
+/// answer.
+pub(crate) fn all<T: Send>(world: &World, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let mut patience = Patience::new(world);
+    let own = patience.wait_for(work);
+    patience.finish(own)
 }
 
-fn beside(world: &World, work: impl FnOnce() -> Outcome + Send) -> Result<Outcome> {
-    let (everyone, interval) = (world.everyone(), INTERVAL.min(world.timeout() / 4));
-    thread::scope(|scope| {
-        let (sender, receiver) = channel();
-        let thread = Builder::new().name("disk".into());
-        thread.spawn_scoped(scope, move || sender.send(work()))?;
-        let mut own = None;
-        loop {
-            if own.is_none() {
-                own = match receiver.recv_timeout(interval) {
-                    Ok(outcome) => Some(outcome),
-                    Err(RecvTimeoutError::Timeout) => None,
+/// Lets the disks of all ranks be as slow as they are.
+///
+/// While one works, the ranks show each other that they are there. So a wait ends with the slowest disk, and only a rank that
+/// has died or hangs ends it by the timeout. From the creation to [`finish`](Patience::finish), a rank may not run other
+/// collectives.
+pub(crate) struct Patience<'a> {
+    world: &'a World,
+    interval: Duration,
+    last: Instant,
+}
+
+impl Patience<'_> {
+    pub(crate) fn new(world: &World) -> Patience<'_> {
+        Patience {
+            world,
+            interval: INTERVAL.min(world.timeout() / 4),
+            last: Instant::now(),
+        }
+    }
+
+    /// Runs `work` on a thread beside this one.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Error::Parallel`] if a rank does not answer.
+    pub(crate) fn wait_for<T: Send>(
+        &mut self,
+        work: impl FnOnce() -> Result<T> + Send,
+    ) -> Result<T> {
+        thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            let thread = Builder::new().name("disk".into());
+            thread.spawn_scoped(scope, move || sender.send(work()))?;
+            loop {
+                match receiver.recv_timeout(self.interval.saturating_sub(self.last.elapsed())) {
+                    Ok(done) => return done,
+                    Err(RecvTimeoutError::Timeout) => self.show(true)?,
                     Err(RecvTimeoutError::Disconnected) => {
-                        Some(Err("a bug: the thread of the disk has panicked".into()))
+                        let reason = "a bug: the thread of the disk has panicked";
+                        return Err(std::io::Error::other(reason).into());
                     }
                 };
             }
-            let is_busy = everyone.any(own.is_none())?;
-            match own {
-                Some(own) if !is_busy => return Ok(own),
-                _ => {}
-            }
+        })
+    }
+
+    // Whether any rank still works.
+    fn show(&mut self, is_busy: bool) -> Result<bool> {
+        let busy = self.world.everyone().any(is_busy)?;
+        self.last = Instant::now();
+        Ok(busy)
+    }
+
+    /// Waits until no rank works any more, and returns this rank's result if all have succeeded.
+    ///
+    /// # Errors
+    /// As [`all`].
+    pub(crate) fn finish<T>(mut self, own: Result<T>) -> Result<T> {
+        // A rank that does not answer will not do so now.
+        if let Err(error @ Error::Parallel(_)) = own {
+            return Err(error);
         }
-    })
+        while self.show(false)? {}
+        agreed(self.world, own)
+    }
 }
 
-/// The texts of all ranks, or the first failure among them. Collective.
+/// This rank's result if all ranks have succeeded. Collective.
 ///
 /// # Errors
 /// As [`all`].
-pub(crate) fn agreed(world: &World, own: Outcome) -> Result<Vec<String>> {
-    let message = match &own {
-        Ok(text) => format!("+{text}"),
-        Err(error) => format!("-{error}"),
-    };
-    let all = world.everyone().all_gather(message.as_bytes())?;
-    all.into_iter()
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .enumerate()
-        .map(|(rank, text)| match text.strip_prefix('+') {
-            Some(text) => Ok(text.to_owned()),
-            None => Err(Error::Peer {
-                rank,
-                reason: text[1..].to_owned(),
-            }),
-        })
-        .collect()
+pub(crate) fn agreed<T>(world: &World, own: Result<T>) -> Result<T> {
+    let failure = own.as_ref().err().map(|error| format!("!{error}"));
+    let failures = world
+        .everyone()
+        .all_gather(failure.unwrap_or_default().as_bytes())?;
+    let own = own?;
+    match failures.iter().position(|failure| !failure.is_empty()) {
+        None => Ok(own),
+        Some(rank) => Err(Error::Peer {
+            rank,
+            reason: String::from_utf8_lossy(&failures[rank][1..]).into_owned(),
+        }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use bootstrap::local::{self, Options};
-    use std::time::Instant;
 
     fn on_two_ranks(
         timeout: Duration,
-        work: impl Fn(usize) -> Outcome + Send + Sync + 'static,
-    ) -> Vec<Result<Vec<String>>> {
+        work: impl Fn(usize) -> Result<usize> + Send + Sync + 'static,
+    ) -> Vec<Result<usize>> {
         let ranks = Options::new(2).with_timeout(timeout);
         local::run(ranks, move |world| -> Result<_> {
             let rank = world.rank();
@@ -98,25 +129,48 @@ mod tests {
         let begun = Instant::now();
         let results = on_two_ranks(Duration::from_millis(400), |rank| {
             thread::sleep(Duration::from_millis(1_500 * rank as u64));
-            Ok(format!("rank {rank}"))
+            Ok(rank)
         });
-        for result in results {
-            assert_eq!(result.unwrap(), ["rank 0", "rank 1"]);
+        for (rank, result) in results.into_iter().enumerate() {
+            assert_eq!(result.unwrap(), rank);
         }
         assert!(begun.elapsed() >= Duration::from_millis(1_500));
     }
 
     #[test]
+    fn many_small_files_wait_for_one_slow_one_once() {
+        let ranks = Options::new(2).with_timeout(Duration::from_millis(400));
+        let begun = Instant::now();
+        local::run(ranks, |world| {
+            let slow = world.rank() == 1;
+            let mut patience = Patience::new(&world);
+            for _ in 0..if slow { 1 } else { 1_000 } {
+                let pause = Duration::from_millis(if slow { 1_500 } else { 0 });
+                patience.wait_for(|| {
+                    thread::sleep(pause);
+                    Ok(())
+                })?;
+            }
+            patience.finish(Ok(()))
+        })
+        .unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
     fn a_failure_is_everybodys_and_names_its_rank() {
         let results = on_two_ranks(Duration::from_secs(20), |rank| match rank {
-            0 => Ok(String::new()),
-            _ => Err("no space".into()),
+            0 => Ok(0),
+            _ => Err(Error::setting("a", "b", "c")),
         });
-        for result in results {
-            let Err(Error::Peer { rank: 1, reason }) = result else {
-                panic!("{result:?}");
-            };
-            assert_eq!(reason, "no space");
-        }
+        let [Err(of_peer), Err(own)] = &results[..] else {
+            panic!("{results:?}");
+        };
+        let reason = own.to_string();
+        assert!(matches!(own, Error::Setting { .. }), "{own:?}");
+        assert!(
+            matches!(of_peer, Error::Peer { rank: 1, reason: of } if *of == reason),
+            "{of_peer:?}"
+        );
     }
 }

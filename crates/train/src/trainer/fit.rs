@@ -2,7 +2,7 @@
 
 use super::{StepResult, Trainer};
 use crate::{Result, batches::Batches};
-use std::time::Instant;
+use std::{ops::ControlFlow, time::Instant};
 
 /// A step that [`Trainer::fit`] has done.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,16 +31,16 @@ pub trait Callback {
         false
     }
 
-    /// After a step.
+    /// After a step. [`ControlFlow::Break`] ends the loop at once; all ranks must return the same.
     ///
     /// # Errors
     /// Whatever ends the loop.
-    fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<()>;
+    fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<ControlFlow<()>>;
 }
 
 impl<F: FnMut(&mut Trainer, &StepDone) -> Result<()>> Callback for F {
-    fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<()> {
-        self(trainer, done)
+    fn after_step(&mut self, trainer: &mut Trainer, done: &StepDone) -> Result<ControlFlow<()>> {
+        self(trainer, done).map(ControlFlow::Continue)
     }
 }
 
@@ -87,8 +87,7 @@ impl Trainer {
                 is_last,
             };
             last = Some(done);
-            callback.after_step(self, &done)?;
-            if stops {
+            if callback.after_step(self, &done)?.is_break() || stops {
                 break;
             }
         }

@@ -2,18 +2,20 @@
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts
 //! the loss scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number;
-//! `save` moves parameters to and from checkpoints; `disk_work` waits for slow disks; `fit` is a loop of steps with callbacks; `predict` collects
-//! a model's outputs; `peak` reports the peak memory.
+//! `save` and `load` move parameters to and from checkpoints, `stored` is what these hold besides; `disk_work` waits for slow
+//! disks; `fit` is a loop of steps with callbacks; `predict` collects a model's outputs; `peak` reports the peak memory.
 
-mod disk_work;
+pub(crate) mod disk_work;
 mod diverged;
 mod fit;
+mod load;
 mod options;
 mod peak;
 mod predict;
 mod recorded;
 mod save;
 mod scale;
+mod stored;
 #[allow(
     clippy::module_inception,
     reason = "the type that the module is named for"
@@ -21,9 +23,11 @@ mod scale;
 mod trainer;
 
 pub use fit::{Callback, StepDone};
+pub use load::verify;
+pub(crate) use load::{check_names, fill};
 pub use options::{GroupOptions, Options};
 pub use peak::PeakMemory;
 pub use predict::{Output, Predictions};
-pub use save::{Attached, verify};
-pub(crate) use save::{check_names, read_weights, stored};
+pub use stored::Attached;
+pub(crate) use stored::stored;
 pub use trainer::{Computed, StepResult, Trainer};

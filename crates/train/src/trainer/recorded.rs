@@ -1,7 +1,7 @@
 //! Forward and backward of a step, recorded once and queued in one call.
 //!
-//! Recording helps a model that is so small that the device waits for the host. All values that a step takes by value are
-//! the same in every step: there is no dropout, and the loss scale is read from memory. The update is queued as
+//! Recording helps a model that is so small that the device waits for the host. A recorded step repeats the numbers that were
+//! passed to its kernels, so these must not change: there is no dropout, and the loss scale is read from memory. The update is queued as
 //! usual, because its learning rate changes.
 
 use super::{Options, Trainer, trainer::Computed};

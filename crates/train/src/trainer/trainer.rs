@@ -312,14 +312,31 @@ impl Trainer {
     /// # Errors
     /// Those of `data`; [`Error::Parallel`] from layers and collectives.
     pub fn validate(&self, data: &dyn Batches) -> Result<f64> {
+        let loss = self.validate_until(data, || false)?;
+        Ok(loss.expect("no rank asks to stop"))
+    }
+
+    /// As [`validate`](Trainer::validate), but ends without a result after the batch during which a rank `wants_stop`.
+    /// Collective.
+    ///
+    /// # Errors
+    /// As [`validate`](Trainer::validate).
+    pub fn validate_until(
+        &self,
+        data: &dyn Batches,
+        wants_stop: impl Fn() -> bool,
+    ) -> Result<Option<f64>> {
         let mut sum = 0.0;
         for index in 0..data.num_validation_batches() {
+            if self.context.world().everyone().any(wants_stop())? {
+                return Ok(None);
+            }
             let batch = self
                 .row_cut()
                 .validation(&self.context, self.dtype(), data, index)?;
             sum += self.loss(&batch)?;
         }
-        Ok(sum / data.num_validation_batches().max(1) as f64)
+        Ok(Some(sum / data.num_validation_batches().max(1) as f64))
     }
 
     /// Mean loss of a batch, without training on it; the same on every rank. Collective.

@@ -1,0 +1,184 @@
+//! Loads parameters and optimiser state from checkpoints and files of weights.
+
+use super::{
+    Trainer, disk_work,
+    disk_work::Patience,
+    stored::{parts, stored},
+};
+use crate::{
+    Error, Mismatch, Result,
+    checkpoint::{PlainFile, Reader},
+};
+use bootstrap::World;
+use parallel::{
+    Parameter,
+    data::{ParameterSet, Part},
+};
+use std::{collections::BTreeSet, path::Path};
+
+impl Trainer {
+    /// Loads the weights from a file of full tensors, such as an exported checkpoint. Each tensor has the name
+    /// of a parameter, with or without the prefix `weights/`. `others` are additional names that the file may
+    /// have; optimiser state in the file is ignored.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] for a parameter that the file lacks or holds in another shape, and a tensor that the model lacks;
+    /// [`Error::Checkpoint`] for elements that are not floats, and if the file cannot be read.
+    pub fn load_weights(&mut self, file: &PlainFile, others: &[&str]) -> Result<()> {
+        let refuse = |mismatch| Err(Error::mismatch(file.path(), mismatch));
+        let stored = |name: &str| match file.contains(name) {
+            true => name.to_owned(),
+            false => format!("weights/{name}"),
+        };
+        let mut needed = BTreeSet::new();
+        for parameter in self.pipeline.declared() {
+            let (name, shape) = (stored(parameter.name()), parameter.global_shape());
+            match file.contains(&name) {
+                false => {
+                    let name = parameter.name().to_owned();
+                    return refuse(Mismatch::Missing { name });
+                }
+                true if file.shape(&name)? != shape => {
+                    return refuse(Mismatch::Shape {
+                        found: file.shape(&name)?.to_vec(),
+                        needed: shape.to_vec(),
+                        name,
+                    });
+                }
+                true => needed.insert(name),
+            };
+        }
+        let is_other = |name: &str| others.contains(&name) || name.starts_with("state");
+        let mut extra = file
+            .names()
+            .into_iter()
+            .filter(|name| !needed.contains(name) && !is_other(name));
+        if let Some(name) = extra.next() {
+            let (name, others) = (name.to_owned(), extra.count());
+            return refuse(Mismatch::Extra { name, others });
+        }
+        self.parameters().write(Part::Weights, |parameter| {
+            let (name, shape) = (stored(parameter.name()), parameter.global_shape());
+            Ok(file.read_f64(&name, shape, parameter.index())?)
+        })
+    }
+
+    /// Resumes from a checkpoint, or from the newest one in a folder: weights, the optimiser's state, and the
+    /// number of the next step. Any grid may have written it. Collective; the files may be read more slowly than the timeout.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when it is missing or damaged; [`Error::Mismatch`] when its tensors are not those of this model
+    /// and optimiser, with the first name that differs, and when another program wrote it; [`Error::Peer`] when another rank
+    /// finds such a fault.
+    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let (path, world) = (path.as_ref(), self.context.world());
+        let reader = disk_work::all(world, || Ok(Reader::open(path)?))?;
+        verify(world, &reader)?;
+        let stored = stored(&reader)?;
+        let own = self.optimiser.name();
+        if let Some(name) = stored.optimiser.as_deref().filter(|name| *name != own) {
+            let mismatch = Mismatch::Optimiser {
+                found: name.to_owned(),
+                needed: own.to_owned(),
+            };
+            return Err(Error::mismatch(reader.path(), mismatch));
+        }
+        let parts = parts(self.optimiser.num_states());
+        check_names(self.pipeline.declared(), &reader, &parts)?;
+        fill(world, &reader, self.parameters(), &parts)?;
+        self.num_updates = stored.num_updates;
+        self.loss_scale = self.loss_scale.resumed(stored.loss_scale);
+        self.next_step = reader.step();
+        Ok(())
+    }
+}
+
+/// Compares every byte of a checkpoint with its checksums. Collective: ranks share the files, and wait as long as it takes.
+///
+/// # Errors
+/// [`Error::Checkpoint`] on the rank that finds a damaged file, with an earlier checkpoint that is not, and [`Error::Peer`]
+/// on the others; [`Error::Parallel`] if a rank does not answer.
+pub fn verify(world: &World, reader: &Reader) -> Result<()> {
+    disk_work::all(world, || {
+        Ok(reader.verify_share(world.rank(), world.size())?)
+    })
+}
+
+/// Sets parts of the parameters to what is stored under the prefix of each. Collective; the disk may be slow.
+///
+/// # Errors
+/// [`Error::Checkpoint`] for elements that cannot be read or are not floats, on the rank that reads them, and
+/// [`Error::Peer`] on the others; [`Error::Parallel`] from the device, or if a rank does not answer.
+pub(crate) fn fill(
+    world: &World,
+    reader: &Reader,
+    parameters: &ParameterSet,
+    parts: &[(String, Part)],
+) -> Result<()> {
+    let mut patience = Patience::new(world);
+    let filled = parts.iter().try_for_each(|(prefix, part)| {
+        parameters.write(*part, |parameter| {
+            let name = format!("{prefix}{}", parameter.name());
+            let (shape, index) = (parameter.global_shape(), parameter.index());
+            patience.wait_for(|| Ok(reader.read_f64(&name, shape, index)?))
+        })
+    });
+    patience.finish(filled)
+}
+
+/// Checks that a checkpoint holds exactly the parts of these parameters, each with its shape.
+///
+/// # Errors
+/// [`Error::Mismatch`] with the first name that only one side has, or the two shapes.
+pub(crate) fn check_names(
+    parameters: &[Parameter],
+    reader: &Reader,
+    parts: &[(String, Part)],
+) -> Result<()> {
+    let mut needed = BTreeSet::new();
+    for (prefix, part) in parts {
+        let kept = |parameter: &&Parameter| *part == Part::Weights || !parameter.is_frozen();
+        for parameter in parameters.iter().filter(kept) {
+            check_shape(reader, prefix, parameter)?;
+            needed.insert(format!("{prefix}{}", parameter.name()));
+        }
+    }
+    let is_ours = |name: &&str| {
+        parts.iter().any(|(prefix, _)| name.starts_with(prefix)) || name.starts_with("state")
+    };
+    let whole = parts.len() > 1 || parts.iter().all(|(_, part)| *part != Part::Weights);
+    let compared = |name: &&str| is_ours(name) && (whole || name.starts_with("weights/"));
+    let extra: Vec<&str> = reader
+        .names()
+        .filter(compared)
+        .filter(|name| !needed.contains(*name))
+        .collect();
+    match extra.first() {
+        None => Ok(()),
+        Some(first) => {
+            let (name, others) = ((*first).to_owned(), extra.len() - 1);
+            Err(Error::mismatch(
+                reader.path(),
+                Mismatch::Extra { name, others },
+            ))
+        }
+    }
+}
+
+fn check_shape(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<()> {
+    let name = format!("{prefix}{}", parameter.name());
+    let Ok(info) = reader.info(&name) else {
+        return Err(Error::mismatch(reader.path(), Mismatch::Missing { name }));
+    };
+    match info.global_shape == parameter.global_shape() {
+        true => Ok(()),
+        false => {
+            let mismatch = Mismatch::Shape {
+                found: info.global_shape.to_vec(),
+                needed: parameter.global_shape().to_vec(),
+                name,
+            };
+            Err(Error::mismatch(reader.path(), mismatch))
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a checkpoint holds besides tensors.
+
+use super::{Trainer, scale::LossScale};
+use crate::{
+    Error, Mismatch, Result,
+    checkpoint::{Reader, Sections},
+};
+use parallel::data::Part;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a program stores in a checkpoint beside the trainer's own data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attached {
+    /// The model's configuration.
+    pub model: Value,
+    /// The whole configuration of the run.
+    pub config: Value,
+    /// How text becomes tokens.
+    pub tokenizer: Value,
+    /// [`Batches::fingerprint`](crate::batches::Batches::fingerprint) of the data.
+    pub data: Option<String>,
+}
+
+/// The trainer's section of a checkpoint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    #[serde(default)]
+    pub(crate) config: Value,
+    #[serde(default)]
+    pub(crate) tokenizer: Value,
+    #[serde(default)]
+    pub(crate) data: Option<String>,
+    /// The number of updates of the optimiser so far.
+    pub(super) num_updates: u64,
+    pub(super) loss_scale: LossScale,
+    #[serde(default)]
+    pub(super) optimiser: Option<String>,
+}
+
+/// The parts that are stored, each under its own prefix.
+pub(super) fn parts(num_states: usize) -> Vec<(String, Part)> {
+    let states = (0..num_states).map(|index| (format!("state{index}/"), Part::State(index)));
+    let weights = [("weights/".to_owned(), Part::Weights)];
+    weights.into_iter().chain(states).collect()
+}
+
+/// The contents of a checkpoint besides tensors.
+///
+/// # Errors
+/// [`Error::Mismatch`] if another program wrote it.
+pub(crate) fn stored(reader: &Reader) -> Result<Stored> {
+    let value = reader.sections().trainer.clone();
+    serde_json::from_value(value).map_err(|error| {
+        let (what, reason) = ("record of a trainer", error.to_string());
+        Error::mismatch(reader.path(), Mismatch::Foreign { what, reason })
+    })
+}
+
+pub(super) fn sections(trainer: &Trainer, attached: &Attached) -> Sections {
+    let own = Stored {
+        config: attached.config.clone(),
+        tokenizer: attached.tokenizer.clone(),
+        data: attached.data.clone(),
+        num_updates: trainer.num_updates,
+        loss_scale: trainer.loss_scale,
+        optimiser: Some(trainer.optimiser.name().to_owned()),
+    };
+    let json = |value: serde_json::Result<Value>| value.expect("plain values become JSON");
+    Sections {
+        model: attached.model.clone(),
+        trainer: json(serde_json::to_value(&own)),
+        tokenizer: attached.tokenizer.clone(),
+        grid: json(serde_json::to_value(trainer.context.grid())),
+    }
+}

@@ -1,0 +1,202 @@
+//! Runs: what ranks must share, what ends them early, and what their folder holds.
+
+use std::{
+    fs,
+    ops::Range,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use testkit::{edit_gpt, ranks};
+use train::{
+    Config, Error, Observer, Stop, Summary,
+    batches::{Batches, Rows},
+    config::Precision,
+    data::{Dataset, Settings, Source, TokenizerChoice},
+    run::{Resume, Run, run},
+};
+
+struct Silent;
+
+impl Observer for Silent {}
+
+fn dataset(config: &Config, text: &'static [u8]) -> Arc<dyn Batches> {
+    let settings = Settings {
+        context: config.model.text().map_or(1, |text| text.context),
+        global_batch: config.training.batch,
+        validation_batches: 2,
+        ..Settings::default()
+    };
+    let source = Source::Embedded(text.repeat(2_000));
+    Arc::new(
+        Dataset::open(&source, &TokenizerChoice::Bytes, &settings)
+            .unwrap()
+            .0,
+    )
+}
+
+/// A run of three steps, each with a checkpoint.
+fn three_steps(grid: &str, dir: &Path) -> Run {
+    let mut config = testkit::config(Precision::F32);
+    edit_gpt(&mut config, |model| model.vocabulary = 256);
+    config.parallel.grid = grid.parse().unwrap();
+    (config.training.steps, config.training.checkpoint_every) = (3, 1);
+    Run {
+        data: dataset(&config, b"a quick brown fox "),
+        config,
+        num_tokens: None,
+        tokenizer: None,
+        dir: dir.to_owned(),
+        resume: None,
+        restart: false,
+        trace_step: None,
+    }
+}
+
+/// What each rank of a run returns, where a rank may run something else.
+fn of_ranks(
+    this: Run,
+    edit: impl Fn(usize, &mut Run) + Send + Sync + 'static,
+    stop: Arc<Stop>,
+) -> Vec<Result<Summary, Error>> {
+    let _lock = this.prepare().unwrap();
+    let num_ranks = this.config.grid().unwrap().world_size();
+    ranks(num_ranks, move |world, device| {
+        let mut this = this.clone();
+        edit(world.rank(), &mut this);
+        Ok(run(&world, &device, &this, &Silent, &stop))
+    })
+}
+
+#[test]
+fn replicas_share_the_writing_of_a_checkpoint() {
+    for grid in ["data=2", "x=2,data=2", "data=4,pipeline=2"] {
+        let dir = tempfile::tempdir().unwrap();
+        let this = three_steps(grid, dir.path());
+        let num_ranks = this.config.grid().unwrap().world_size();
+        let ended = of_ranks(this, |_, _| {}, Arc::default());
+        let checkpoint = ended[0].as_ref().unwrap().checkpoint.clone().unwrap();
+        let entries = fs::read_dir(&checkpoint).unwrap().map(Result::unwrap);
+        let shards: Vec<u64> = entries
+            .filter(|entry| {
+                entry
+                    .path()
+                    .extension()
+                    .is_some_and(|end| end == "safetensors")
+            })
+            .map(|entry| entry.metadata().unwrap().len())
+            .collect();
+        assert_eq!(shards.len(), num_ranks, "{grid}: {shards:?}");
+        let (least, most) = (shards.iter().min().unwrap(), shards.iter().max().unwrap());
+        assert!(*most < 3 * least, "{grid}: {shards:?}");
+        train::checkpoint::Reader::open(&checkpoint)
+            .unwrap()
+            .verify()
+            .unwrap();
+    }
+}
+
+/// Batches that ask for a stop in the middle of a validation.
+struct Stopping {
+    inner: Arc<dyn Batches>,
+    stop: Arc<Stop>,
+    validated: Arc<AtomicUsize>,
+}
+
+impl Batches for Stopping {
+    fn training(&self, step: u64, rows: Range<usize>) -> train::Result<Rows> {
+        self.inner.training(step, rows)
+    }
+
+    fn validation(&self, index: usize, rows: Range<usize>) -> train::Result<Rows> {
+        self.validated.fetch_max(index + 1, Ordering::Relaxed);
+        if index == 3 {
+            self.stop.ask();
+        }
+        self.inner.validation(0, rows)
+    }
+
+    fn num_validation_batches(&self) -> usize {
+        10_000
+    }
+}
+
+#[test]
+fn a_validation_ends_when_the_run_is_to_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut this = three_steps("x=2,data=2", dir.path());
+    (
+        this.config.training.validate_every,
+        this.config.training.checkpoint_every,
+    ) = (2, 0);
+    let (stop, validated) = (Arc::new(Stop::default()), Arc::new(AtomicUsize::new(0)));
+    this.data = Arc::new(Stopping {
+        inner: this.data.clone(),
+        stop: stop.clone(),
+        validated: validated.clone(),
+    });
+    for ended in of_ranks(this, |_, _| {}, stop) {
+        let summary = ended.unwrap();
+        assert_eq!((summary.steps, summary.validation_loss), (2, None));
+        assert!(summary.stopped);
+        assert!(summary.checkpoint.unwrap().ends_with("step-00000002"));
+    }
+    assert_eq!(validated.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn ranks_that_differ_are_named() {
+    let differs = |edit: fn(&mut Run)| {
+        let dir = tempfile::tempdir().unwrap();
+        let this = three_steps("x=4", dir.path());
+        let edit = move |rank, run: &mut Run| {
+            if rank == 1 {
+                edit(run);
+            }
+        };
+        let ended = of_ranks(this, edit, Arc::default());
+        let unequal = |ended: Result<Summary, Error>| match ended {
+            Ok(_) => "equal".to_owned(),
+            Err(Error::Unequal { rank: 1, key, .. }) => key,
+            Err(error) => error.to_string(),
+        };
+        let mut keys: Vec<String> = ended.into_iter().map(unequal).collect();
+        keys.dedup();
+        keys.concat()
+    };
+    assert_eq!(
+        differs(|run| run.config.training.batch += 8),
+        "training.batch"
+    );
+    assert_eq!(differs(|run| run.config.seed += 1), "seed");
+    assert_eq!(
+        differs(|run| run.data = dataset(&run.config, b"a lazy dog ")),
+        "data.content"
+    );
+    assert_eq!(
+        differs(|run| run.config.data.path = Some("elsewhere".into())),
+        "equal"
+    );
+}
+
+#[test]
+fn a_refused_resumption_leaves_the_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let this = three_steps("x=2", dir.path());
+    let ended = of_ranks(this, |_, _| {}, Arc::default());
+    let config = dir.path().join("config.toml");
+    let before = fs::read_to_string(&config).unwrap();
+    let mut other = three_steps("x=2", dir.path());
+    edit_gpt(&mut other.config, |model| model.hidden *= 2);
+    other.config.training.steps = 4;
+    other.resume = Some(Resume {
+        checkpoint: ended[0].as_ref().unwrap().checkpoint.clone().unwrap(),
+        any_change: true,
+    });
+    for ended in of_ranks(other, |_, _| {}, Arc::default()) {
+        assert!(matches!(ended, Err(Error::Mismatch { .. })), "{ended:?}");
+    }
+    assert_eq!(fs::read_to_string(&config).unwrap(), before);
+}
