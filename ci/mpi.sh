@@ -80,6 +80,32 @@ for signal in KILL STOP; do
   "$fascicle" checkpoint verify "$dir/$signal" >"$dir/log" 2>&1 || fail "after SIG$signal no checkpoint is whole"
 done
 
+# A process that never joins.
+begun=$SECONDS status=0
+FASCICLE_MPI_START_TIMEOUT=3 timeout 60 mpirun -n 1 "$fascicle" train --steps 4 "${small[@]}" : \
+  -n 1 sh -c 'kill -STOP $$; sleep 100' >"$dir/log" 2>&1 || status=$?
+[ "$status" -ne 0 ] && [ $((SECONDS - begun)) -le 20 ] || fail "a process that never joins: status $status after $((SECONDS - begun)) s"
+grep -q 'rank 0: after 3 s not all processes have joined MPI' "$dir/log" || fail 'a process that never joins is not named'
+
+# Ranks that were started with other settings or other data.
+train 1 --out "$dir/unequal" "${small[@]}" --grid x=2 : -n 1 "$fascicle" train --out "$dir/unequal" "${small[@]}" --grid x=2 --set seed=3 \
+  >"$dir/log" 2>&1 && fail 'ranks with other seeds train'
+grep -q 'seed: found 3 on rank 1 and 0 on rank 0' "$dir/log" || fail 'the rank with another seed is not named'
+
+# A job that is suspended for longer than its timeout, and continued, has not waited.
+train 2 --grid x=2 --steps 1000000 --out "$dir/suspended" --set parallel.timeout_s=2 "${small[@]}" >"$dir/log" 2>&1 &
+job=$!
+for _ in $(seq 200); do compgen -G "$dir/suspended/checkpoints/step-????????" >/dev/null && break || sleep 0.1; done
+ranks=$(pgrep -f "^$fascicle train .*$dir/suspended")
+kill -STOP $ranks
+sleep 5
+kill -CONT $ranks
+sleep 2
+kill -TERM $(head -n 1 <<<"$ranks")
+status=0
+wait "$job" || status=$?
+[ "$status" -eq 3 ] || fail "suspended and continued: status $status, expected 3"
+
 last=$(ls -d "$dir"/KILL/checkpoints/step-* | tail -n 1 | grep -oE '[0-9]+$' | sed 's/^0*//')
 train 2 --resume "$dir/KILL" --grid x=2 --steps $((last + 3)) >"$dir/log" 2>&1 || fail 'does not resume on 2 ranks'
 run 2 "$fascicle" generate --checkpoint "$dir/KILL" --tokens 8 >"$dir/log" 2>&1 || fail 'does not generate'

@@ -45,7 +45,7 @@ cmp -s whole/config.toml before || fail 'a refused resume changed config.toml'
 mv text.txt moved.txt
 ends 0 'done: step 14' "$fascicle" train --resume whole --steps 14 --data moved.txt
 ends 0 'done: step 15' "$fascicle" train --resume whole --steps 15 --data other.txt --allow-changes
-ends 1 'found no weights/blocks.2' "$fascicle" train --resume whole --steps 16 --set model.layers=3 --allow-changes
+ends 2 'found no weights/blocks.2' "$fascicle" train --resume whole --steps 16 --set model.layers=3 --allow-changes
 mv moved.txt text.txt
 
 # Nothing of another run, and no configuration that no run wrote, is replaced.
@@ -68,6 +68,19 @@ for signal in USR1 USR2 XCPU TERM HUP; do
   last=$(tail -n 1 "on$signal/metrics.jsonl" | grep -oE '"step":[0-9]+' | grep -oE '[0-9]+')
   [ -e "on$signal/checkpoints/step-$(printf %08d "$last")" ] || fail "SIG$signal: no checkpoint of step $last"
 done
+
+# A job that is suspended for longer than its timeout, and continued, has not waited.
+"${begin[@]}" --steps 1000000 --out suspended --set parallel.timeout_s=2 >job.log 2>&1 &
+job=$!
+await "suspended/checkpoints/step-????????"
+kill -STOP "$job"
+sleep 4
+kill -CONT "$job"
+sleep 1
+kill -TERM "$job"
+status=0
+wait "$job" || status=$?
+[ "$status" -eq 3 ] || { cat job.log >&2; fail "suspended and continued: status $status, expected 3"; }
 
 # Killed before its first checkpoint, a run can be begun again.
 "${begin[@]}" --steps 1000000 --out early --set training.checkpoint_every=0 >job.log 2>&1 &

@@ -62,7 +62,10 @@ impl Team {
     ) -> Outcome<Vec<T>> {
         self.check_number()?;
         let ranks = self.job.drivers([driver]).run_own(body);
-        ranks.map_err(|failure| Failure::Run(failure.report()))
+        ranks.map_err(|failure| match failure.error() {
+            Some(error) if error.is_usage() => Failure::Usage(failure.report()),
+            _ => Failure::Run(failure.report()),
+        })
     }
 
     /// Refuses a number of ranks other than the launcher's.

@@ -1,11 +1,11 @@
 //! Points in streams, and the clock that dates them.
 
 use crate::{context::Context, stream::OwnedStream, table::Handle, wait};
-use hal::{DeviceId, Error, Event, Result, lock};
+use hal::{DeviceId, Error, Event, Result, Stopwatch, lock};
 use std::{
     any::Any,
     sync::{Arc, Condvar, Mutex, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// An event of the vendor, which returns to the context's pool when dropped.
@@ -177,7 +177,7 @@ impl StreamEvent {
     }
 
     fn wait_recorded(&self) -> Result<()> {
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let mut recorded = lock(&self.recorded);
         loop {
             if let Some(outcome) = &*recorded {

@@ -4,11 +4,8 @@ use crate::{
     context::Context,
     table::{Outcome, Runtime},
 };
-use hal::Result;
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use hal::{Result, Stopwatch};
+use std::{fmt, time::Duration};
 
 /// Something that can detect that a wait is in vain: a communicator whose peers failed.
 pub(crate) trait Watch: Send + Sync + fmt::Debug {
@@ -36,7 +33,7 @@ pub(crate) fn until(
     context: &Context,
     ready: impl Fn(&dyn Runtime) -> Outcome<bool>,
 ) -> Result<()> {
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let mut watched = Duration::ZERO;
     while !context.call(&ready)? {
         let waited = start.elapsed();

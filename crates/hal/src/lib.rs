@@ -32,6 +32,7 @@ pub mod lock;
 pub mod operand;
 pub mod random;
 pub mod settings;
+pub mod stopwatch;
 pub mod stream;
 pub mod transport;
 
@@ -49,5 +50,6 @@ pub use kernel::{Kernel, Kernels};
 pub use lock::lock;
 pub use operand::{Access, Operand};
 pub use settings::{CollectiveBackend, DeviceSettings, EpiloguePlacement};
+pub use stopwatch::Stopwatch;
 pub use stream::{Event, Recording, Stream, StreamKind};
 pub use transport::{Transfer, Transport, Work};

@@ -8,20 +8,19 @@ use crate::limit;
 use crate::monitor::{self, Ending};
 use crate::post::Post;
 use crate::raw::{self, Comm, Fault};
+use crate::start::{self, StartWatch};
 use crate::wait::Wait;
 use bootstrap::progress::Progress;
 use bootstrap::world::RankLocation;
 use hal::{
-    AbortSignal, DeviceId, Error, Exchange, Result, VendorId, environment::table::LONGEST_MESSAGE,
+    AbortSignal, DeviceId, Error, Exchange, Result, VendorId,
+    environment::table::{LONGEST_MESSAGE, START_TIMEOUT},
     lock,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
 use std::time::Duration;
-
-/// Timeout of the start-up, before the configuration is known.
-const START: Duration = Duration::from_secs(60);
 
 /// The job, as this process sees it.
 #[derive(Debug)]
@@ -49,10 +48,18 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::Vendor`] if MPI does not start, or does not allow calls from several threads;
-    /// [`Error::Invalid`] for an invalid longest message.
+    /// [`Error::Invalid`] for an invalid longest message or time to start.
     pub(crate) fn join() -> Result<Arc<Job>> {
         let longest_bytes = limit::longest_bytes(LONGEST_MESSAGE.read())?;
+        let limit = start::limit(START_TIMEOUT.read())?;
         let first = |fault: Fault| failure(&fault, 0, "");
+        let watch = StartWatch::begin(limit).map_err(|error| {
+            first(Fault {
+                call: "a thread that watches the start",
+                code: error.raw_os_error().unwrap_or(-1),
+                reason: error.to_string(),
+            })
+        })?;
         if !raw::start().map_err(first)? {
             let reason = format!(
                 "{} provides less than MPI_THREAD_MULTIPLE, which overlapping collectives need",
@@ -66,7 +73,8 @@ impl Job {
         }
         let job = Arc::new(Job::connect(longest_bytes).map_err(first)?);
         monitor::start(&job)?;
-        job.introduce()?;
+        job.introduce(limit)?;
+        drop(watch);
         Ok(job)
     }
 
@@ -95,7 +103,7 @@ impl Job {
     }
 
     // Exchanges where every rank runs, and which ranks share a host.
-    fn introduce(self: &Arc<Self>) -> Result<()> {
+    fn introduce(self: &Arc<Self>, limit: Duration) -> Result<()> {
         let fault = |fault: Fault| self.error(&fault, "");
         let shared = self.world.split_shared(self.rank).map_err(fault)?;
         let (local_rank, local_size) =
@@ -106,7 +114,7 @@ impl Job {
             cores: cores::allowed(),
         };
         let members: Vec<usize> = (0..self.size).collect();
-        let everyone = HostExchange::new(self.clone(), "introduction", &members, 0, START);
+        let everyone = HostExchange::new(self.clone(), "introduction", &members, 0, limit);
         let all: Vec<Introduction> = everyone
             .all_gather(&mine.encode())?
             .iter()

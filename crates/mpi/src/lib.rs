@@ -8,9 +8,9 @@
 //! the same bits as threads.
 //!
 //! Read in this order: `raw` (MPI's calls, with results), `gate` (which threads may call), `limit` (the longest
-//! message), `introduction` and `job` (this process's part in the job), `post` and `exchange` (bytes between
-//! hosts), `notice` and `monitor` (how all processes learn of a failure), `wait` (timeouts), `group`
-//! (collectives), `cores` (binding), `launcher` (the program's view).
+//! message), `start` (the time in which all must join), `introduction` and `job` (this process's part in the job), `post` and
+//! `exchange` (bytes between hosts), `notice` and `monitor` (how all processes learn of a failure), `wait` (timeouts),
+//! `group` (collectives), `cores` (binding), `launcher` (the program's view).
 
 #[cfg(feature = "link")]
 mod cores;
@@ -36,6 +36,8 @@ mod notice;
 mod post;
 #[cfg(feature = "link")]
 mod raw;
+#[cfg(feature = "link")]
+mod start;
 #[cfg(feature = "link")]
 mod wait;
 

@@ -1,7 +1,7 @@
 //! How a thread waits for messages: it polls while answers arrive soon, then yields to others.
 
 use crate::job::Job;
-use hal::{Error, Result};
+use hal::{Error, Result, Stopwatch};
 use std::time::{Duration, Instant};
 
 /// Polls without pausing, if every rank has a processor, because the answer is usually close.
@@ -56,7 +56,7 @@ impl Patience {
 /// A wait for others, which ends when they arrive, by the clock, or with the job.
 pub(crate) struct Wait {
     patience: Patience,
-    begun: Instant,
+    begun: Stopwatch,
     timeout: Duration,
     // Whether it is time to check the clock and the signal.
     look: bool,
@@ -67,7 +67,7 @@ impl Wait {
     pub(crate) fn new(eager: bool, timeout: Duration) -> Wait {
         Wait {
             patience: Patience::new(eager),
-            begun: Instant::now(),
+            begun: Stopwatch::start(),
             timeout,
             look: false,
         }
@@ -78,7 +78,7 @@ impl Wait {
         match any {
             true => {
                 self.patience.renew();
-                self.begun = Instant::now();
+                self.begun = Stopwatch::start();
             }
             false => self.look |= self.patience.pause(),
         }

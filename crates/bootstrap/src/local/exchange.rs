@@ -3,14 +3,14 @@
 use super::board::{Board, position};
 use super::channel::{Channel, Contributions};
 use super::stand_ins::Seating;
-use hal::{Error, Exchange, Result};
+use hal::{Error, Exchange, Result, Stopwatch};
 use std::{
     fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The longest sleep of a waiting rank before it checks the abort signal, because raising the signal wakes
@@ -59,10 +59,10 @@ impl LocalExchange {
         self.board.abort.check()?;
         let sequence = self.calls.fetch_add(1, Ordering::Relaxed);
         self.channel.put(sequence, self.index, part.to_vec());
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let poll = POLL.min(self.board.timeout);
         self.channel.take(sequence, poll, |missing| {
-            self.verdict(sequence, start, missing)
+            self.verdict(sequence, &start, missing)
         })
     }
 
@@ -72,7 +72,7 @@ impl LocalExchange {
     }
 
     /// Decides whether to keep waiting for the `missing` ranks, of which there is at least one.
-    fn verdict(&self, sequence: u64, start: Instant, missing: Vec<usize>) -> Result<()> {
+    fn verdict(&self, sequence: u64, start: &Stopwatch, missing: Vec<usize>) -> Result<()> {
         // Checked before the signal: a rank that failed raises the signal first, and its own reason is more
         // informative.
         let ended = missing
@@ -100,7 +100,7 @@ impl LocalExchange {
         }
     }
 
-    fn late(&self, sequence: u64, start: Instant, missing: Vec<usize>) -> Error {
+    fn late(&self, sequence: u64, start: &Stopwatch, missing: Vec<usize>) -> Error {
         Error::Timeout {
             group: self.channel.label.clone(),
             rank: self.world_rank(),
@@ -146,10 +146,10 @@ impl Exchange for LocalExchange {
             return Ok(bytes.to_vec());
         }
         self.channel.put(sequence, self.index, Vec::new());
-        let (start, poll) = (Instant::now(), POLL.min(self.board.timeout));
+        let (start, poll) = (Stopwatch::start(), POLL.min(self.board.timeout));
         self.channel
             .take_of(sequence, self.source(root), poll, |missing| {
-                self.verdict(sequence, start, missing)
+                self.verdict(sequence, &start, missing)
             })
     }
 

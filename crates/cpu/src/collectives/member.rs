@@ -6,9 +6,9 @@ use super::{
 };
 use crate::stream::cancelled;
 use crate::wait::POLL;
-use hal::{AbortSignal, Error, Result};
+use hal::{AbortSignal, Error, Result, Stopwatch};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A rank of a group.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Run {
     /// The first failure among the rounds.
     pub(super) unsafe fn execute(mut self) -> Result<()> {
         self.member.fail_if_aborted();
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let tickets = std::mem::take(&mut self.tickets);
         // SAFETY: the caller guarantees the buffers until this function returns, which is after all rounds have ended.
         let come = |ticket: &Ticket| unsafe { self.member.group.come(ticket) };
@@ -91,7 +91,7 @@ impl Run {
                 .clamp(Duration::from_millis(1), POLL);
             signal.wait(seen, limit);
             self.member.fail_if_aborted();
-            self.withdraw_after(start, &tickets, &rounds);
+            self.withdraw_after(&start, &tickets, &rounds);
         }
     }
 
@@ -108,7 +108,7 @@ impl Run {
         outcomes
     }
 
-    fn withdraw_after(&self, start: Instant, tickets: &[Ticket], rounds: &[Arc<Round>]) {
+    fn withdraw_after(&self, start: &Stopwatch, tickets: &[Ticket], rounds: &[Arc<Round>]) {
         let waited = start.elapsed();
         if waited < self.member.timeout {
             return;

@@ -2,14 +2,14 @@
 
 use super::Core;
 use crate::context::Context;
-use hal::{Error, Result, lock};
+use hal::{Error, Result, Stopwatch, lock};
 use std::{
     sync::{
         Arc, Mutex,
         mpsc::{self, RecvTimeoutError, Sender},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// A piece of work. Its argument is the stream's earlier failure, if there was one.
@@ -80,7 +80,7 @@ impl Worker {
             let _ = done.send(());
             state
         }))?;
-        let start = Instant::now();
+        let start = Stopwatch::start();
         while let Err(RecvTimeoutError::Timeout) = waiting.recv_timeout(Duration::from_millis(20)) {
             context.watch(start.elapsed())?;
         }

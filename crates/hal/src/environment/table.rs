@@ -10,6 +10,7 @@ pub const ALL: [Section; 5] = [
         variables: &[
             VENDOR,
             LONGEST_MESSAGE,
+            START_TIMEOUT,
             CUDA_LIBRARIES,
             ROCM_LIBRARIES,
             CUDA_KERNELS,
@@ -76,6 +77,15 @@ pub const LONGEST_MESSAGE: Variable = Variable {
     values: "64 to 1073741824 bytes, the same in all processes",
     default: "1073741824",
     meaning: "longer messages are split; below MPI's eager limit, both directions of a TCP link carry data at once",
+};
+
+/// The time that MPI has to start.
+pub const START_TIMEOUT: Variable = Variable {
+    name: "FASCICLE_MPI_START_TIMEOUT",
+    reader: "ranks that are processes, when they join MPI",
+    values: "seconds above 0",
+    default: "300",
+    meaning: "the job ends if not all processes have joined by then",
 };
 
 /// Folders of CUDA's libraries.

@@ -9,11 +9,8 @@ use super::{
     stage::Stage,
 };
 use grid::Axis;
-use hal::Exchange;
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use hal::{Exchange, Stopwatch};
+use std::{sync::Arc, time::Duration};
 use tensor::{Error, Event, Result};
 
 // How long the host sleeps between two checks for messages.
@@ -133,7 +130,7 @@ fn watch(
     inbox: &Inbox,
 ) -> Result<Option<(Pass, usize)>> {
     let world = stage.pipeline.context().world();
-    let start = Instant::now();
+    let start = Stopwatch::start();
     loop {
         match policy.next(inbox.ready()?) {
             Decision::Run(pass, micro_batch) => return Ok(Some((pass, micro_batch))),

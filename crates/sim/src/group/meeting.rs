@@ -1,10 +1,10 @@
 //! Work that depends on other live ranks: receives, and collectives with them.
 
 use super::hub::{Hub, MessageKey, Sent};
-use hal::{AbortSignal, Collective, Error, RawSlice, Result, lock};
+use hal::{AbortSignal, Collective, Error, RawSlice, Result, Stopwatch, lock};
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The receives and collectives that one call queued.
@@ -99,7 +99,7 @@ impl Meeting {
 
     // Checks until the time of the message is known, or is known not to be before `host`.
     fn comes_by(&self, receive: &QueuedReceive, ready: f64, host: f64) -> Result<bool> {
-        let start = Instant::now();
+        let start = Stopwatch::start();
         loop {
             match self.hub.look(receive.key) {
                 Ok(sent) => return Ok(arrival(ready, receive, &sent) < host),

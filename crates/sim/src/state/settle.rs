@@ -6,11 +6,8 @@ use crate::{
     point::Point,
     work::Label,
 };
-use hal::{Result, StreamKind};
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use hal::{Result, Stopwatch, StreamKind};
+use std::{sync::Arc, time::Duration};
 
 // The longest sleep of a thread that also watches for an abort.
 const POLL: Duration = Duration::from_millis(20);
@@ -76,7 +73,7 @@ impl SimState {
 
     // Waits until the position of the work is known.
     fn wait_for(&mut self, pending: &Arc<Pending>) -> Result<()> {
-        let start = Instant::now();
+        let start = Stopwatch::start();
         loop {
             let seen = self.shown.news();
             if pending.place()?.is_some() {

@@ -1,11 +1,11 @@
 //! The calls that are queued on a communicator and have not run yet.
 
 use crate::{context::Context, event::Point, table::Handle, wait::pause};
-use hal::{Collective, Error, Join, Result, lock};
+use hal::{Collective, Error, Join, Result, Stopwatch, lock};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The queued calls of one communicator, oldest first.
@@ -17,7 +17,7 @@ struct FlightState {
     queued: VecDeque<Queued>,
     sequence: u64,
     // When we last saw a call complete.
-    progress: Option<Instant>,
+    progress: Option<Stopwatch>,
 }
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Flight {
     pub(super) fn check(&self, waited: Duration, join: &Join) -> Result<()> {
         let mut state = lock(&self.0);
         state.arrive()?;
-        let idle = state.progress.map_or(waited, |progress| progress.elapsed());
+        let idle = state.progress.as_ref().map_or(waited, Stopwatch::elapsed);
         match state.queued.front() {
             Some(oldest) if waited.min(idle) > join.timeout => Err(oldest.timeout(waited, join)),
             _ => Ok(()),
@@ -62,7 +62,7 @@ impl Flight {
 
     /// Waits until every call has run, or until `go_on` fails.
     pub(super) fn land(&self, go_on: impl Fn(Duration) -> Result<()>) -> Result<()> {
-        let start = Instant::now();
+        let start = Stopwatch::start();
         loop {
             let mut state = lock(&self.0);
             state.arrive()?;
@@ -84,7 +84,7 @@ impl FlightState {
                 return Ok(());
             }
             self.queued.pop_front();
-            self.progress = Some(Instant::now());
+            self.progress = Some(Stopwatch::start());
         }
         Ok(())
     }

@@ -9,12 +9,11 @@ use crate::{
     table::Fault,
     wait::pause,
 };
-use hal::{Error, Join, Result, lock};
+use hal::{Error, Join, Result, Stopwatch, lock};
 use rccl_sys::{Comm, Config, Nccl, Status, UniqueId, status};
 use std::{
     ffi::{CStr, c_int},
     sync::{Arc, Mutex},
-    time::Instant,
 };
 
 /// A communicator, ended when dropped.
@@ -106,7 +105,7 @@ impl Session {
     /// # Errors
     /// [`Error::Timeout`] after the group's timeout; [`Error::Aborted`]; [`Error::Vendor`].
     pub(super) fn settle(&self, comm: Comm, call: &'static str, begun: Status) -> Result<()> {
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let mut now = begun;
         while now == status::IN_PROGRESS {
             self.join.abort.check()?;

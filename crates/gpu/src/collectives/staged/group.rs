@@ -8,11 +8,11 @@ use super::{
     readings::{Reading, Readings},
 };
 use crate::event::Point;
-use hal::{Collective, Error, Join, Result, lock};
+use hal::{Collective, Error, Join, Result, Stopwatch, lock};
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, Condvar, Mutex, MutexGuard},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// A group of ranks that are threads of this process.
@@ -70,7 +70,7 @@ impl Group {
     /// then receiver).
     pub(super) fn collect(&self, key: Key, join: &Join, operation: &str) -> Result<Vec<Post>> {
         let ranks = key.ranks(self.members.len());
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let mut state = lock(&self.state);
         loop {
             if let Some(posts) = state.take(key, &ranks) {
@@ -108,7 +108,7 @@ impl Group {
 
     /// Waits until no rank reads any more, but no longer than `patience`; for a group that has failed.
     pub(super) fn await_readings(&self, patience: Duration) {
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let mut state = lock(&self.state);
         while !state.readings.are_over() && start.elapsed() <= patience {
             state = self.nap(state, GLANCE);
