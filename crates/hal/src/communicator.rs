@@ -52,4 +52,13 @@ pub unsafe trait Communicator: Send + fmt::Debug {
     /// [`Error::Aborted`](crate::Error::Aborted) and [`Error::Vendor`](crate::Error::Vendor), here or from the
     /// stream's events when the work runs later.
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()>;
+
+    /// Makes the connections for messages, all of which are otherwise made by the first message between two ranks: with NCCL
+    /// and RCCL, it holds both hosts until the other has called too. All ranks call this, and before any message.
+    ///
+    /// # Errors
+    /// As [`run`](Communicator::run).
+    fn connect(&self) -> Result<()> {
+        Ok(())
+    }
 }

@@ -60,6 +60,15 @@ impl Communicator {
         self.hal.size()
     }
 
+    /// Makes the connections for messages between the ranks, so that the first ones do not hold the hosts. All ranks call
+    /// it, before any message; a vendor without such connections does nothing.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Communicator::all_reduce).
+    pub fn connect(&self) -> Result<()> {
+        self.hal.connect()
+    }
+
     /// Reduces `tensor` over all ranks, in place.
     ///
     /// # Errors

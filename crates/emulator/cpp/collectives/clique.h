@@ -3,7 +3,9 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <map>
+#include <set>
 
 #include "../core/stream.h"
 #include "operation.h"
@@ -36,6 +38,10 @@ class Clique {
     Result arrive(int rank, int device, const std::atomic<bool>& given_up);
     // Divides the clique: every rank names the new clique that it joins. A negative color joins none and returns null.
     Result split(int rank, int color, int key, const std::atomic<bool>& given_up, CliqueRef& made, int& new_rank);
+    // The first collective of a clique, and the first message of two ranks in a direction, connect them: each host waits
+    // until the others have called too.
+    bool connected(const std::vector<Operation>& group, int rank);
+    Result connect(const std::vector<Operation>& group, int rank, const std::atomic<bool>& given_up);
     // Runs one rank's group in the calling stream's thread. Returns when it is done or the rank is aborted.
     void run(int rank, const std::vector<Operation>& group);
     // The rank leaves: its waits end, and a peer that waits for it reports a remote error.
@@ -75,7 +81,8 @@ class Clique {
     };
     using Guard = std::unique_lock<std::mutex>;
 
-    Result wait_for(Guard& guard, const std::atomic<bool>& given_up, const bool& done, const char* what);
+    Result wait_for(Guard& guard, const std::atomic<bool>& given_up, const std::function<bool()>& done, const char* what);
+    bool all_called(const std::vector<Operation>& group, int rank) const;
     Result check_devices();
     void meet(Guard& guard, int rank, const Operation& call);
     void finish(Meeting& meeting, long number);
@@ -95,6 +102,10 @@ class Clique {
     std::map<long, std::shared_ptr<Meeting>> meetings_;
     std::map<long, std::shared_ptr<Split>> splits_;
     std::map<std::pair<int, int>, Box> boxes_;
+    // The senders and the receivers, by sender and receiver, that have called at least once; the ranks that have called
+    // a collective.
+    std::set<std::pair<int, int>> senders_, receivers_;
+    std::set<int> collective_;
 };
 
 // The text of the last error, for ncclGetLastError.

@@ -61,20 +61,23 @@ void queue(const CommunicatorRef& communicator, const std::vector<StreamRef>& st
         });
 }
 
-void queue_all(const std::vector<Queued>& calls) {
-    std::vector<CommunicatorRef> order;
-    for (const auto& call : calls)
-        if (std::find(order.begin(), order.end(), call.communicator) == order.end()) order.push_back(call.communicator);
-    for (const auto& communicator : order) {
-        std::vector<StreamRef> streams;
-        std::vector<Operation> operations;
-        for (const auto& call : calls) {
-            if (call.communicator != communicator) continue;
-            operations.push_back(call.operation);
-            if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) streams.push_back(call.stream);
-        }
-        queue(communicator, streams, std::move(operations));
+// A communicator's part of a group.
+struct Share {
+    CommunicatorRef communicator;
+    std::vector<StreamRef> streams;
+    std::vector<Operation> operations;
+};
+
+std::vector<Share> shares_of(const std::vector<Queued>& calls) {
+    std::vector<Share> shares;
+    for (const auto& call : calls) {
+        auto share = std::find_if(shares.begin(), shares.end(), [&](const Share& each) { return each.communicator == call.communicator; });
+        if (share == shares.end()) share = shares.insert(shares.end(), {call.communicator, {}, {}});
+        share->operations.push_back(call.operation);
+        if (std::find(share->streams.begin(), share->streams.end(), call.stream) == share->streams.end())
+            share->streams.push_back(call.stream);
     }
+    return shares;
 }
 
 // Ranks of one thread that join in one group: each waits in its own thread.
@@ -88,10 +91,44 @@ Result run_meetings(const std::vector<std::function<Result()>>& meetings) {
     return Result::Success;
 }
 
+void set_state(const std::vector<Share>& shares, Result state) {
+    for (const auto& share : shares) {
+        std::lock_guard guard(share.communicator->lock);
+        share.communicator->state = state;
+    }
+}
+
+// Connects what the calls connect, and queues them. The host waits for the connections in this call; on non-blocking
+// communicators a thread waits, and the call is in progress until then.
+Result launch(const std::vector<Queued>& calls) {
+    const auto shares = shares_of(calls);
+    std::vector<std::function<Result()>> connections;
+    bool blocking = true;
+    for (const auto& share : shares) {
+        const auto communicator = share.communicator;
+        if (communicator->clique->connected(share.operations, communicator->rank)) continue;
+        blocking = blocking && communicator->blocking;
+        connections.emplace_back([communicator, operations = share.operations] {
+            return communicator->clique->connect(operations, communicator->rank, communicator->given_up);
+        });
+    }
+    auto run = [shares, connections] {
+        TRY(run_meetings(connections));
+        for (const auto& share : shares) queue(share.communicator, share.streams, share.operations);
+        return Result::Success;
+    };
+    if (blocking) return run();
+    set_state(shares, Result::InProgress);
+    std::thread([shares, run] { set_state(shares, run()); }).detach();
+    return Result::InProgress;
+}
+
 Result prepare(void* handle, void* stream, const Operation& operation, Queued& queued) {
     TRY(find_communicator(handle, queued.communicator));
     auto& communicator = *queued.communicator;
-    TRY(state_of(queued.communicator));
+    const auto state = state_of(queued.communicator);
+    if (state == Result::InProgress) return misuse(Result::InvalidArgument, "the communicator's last call is still in progress");
+    TRY(state);
     queued.operation = operation;
     if (operation.peer < 0 || operation.peer >= communicator.size)
         return misuse(Result::InvalidArgument, "peer or root %d of %d ranks", operation.peer, communicator.size);
@@ -115,8 +152,7 @@ Result group_end() {
     const Group ended = std::exchange(group, Group{});
     TRY(ended.error);
     TRY(run_meetings(ended.meetings));
-    queue_all(ended.calls);
-    return Result::Success;
+    return launch(ended.calls);
 }
 
 void group_forget() { group = Group{}; }
@@ -130,8 +166,8 @@ Result run_or_defer(std::function<Result()> meeting) {
 Result queue_operation(void* handle, void* stream, const Operation& operation) {
     Queued queued;
     TRY(note(prepare(handle, stream, operation, queued)));
-    if (group.depth > 0) group.calls.push_back(std::move(queued));
-    else queue_all({queued});
+    if (group.depth == 0) return launch({queued});
+    group.calls.push_back(std::move(queued));
     return Result::Success;
 }
 

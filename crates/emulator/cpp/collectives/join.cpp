@@ -23,10 +23,10 @@ const char* last_error() {
 }
 
 // The vendors' libraries wait for ever. Here a test gets an error with the number of ranks that joined.
-Result Clique::wait_for(Guard& guard, const std::atomic<bool>& given_up, const bool& done, const char* what) {
+Result Clique::wait_for(Guard& guard, const std::atomic<bool>& given_up, const std::function<bool()>& done, const char* what) {
     const auto seconds = std::chrono::seconds(quantity("FASCICLE_EMULATOR_TIMEOUT", 60));
     const auto end = std::chrono::steady_clock::now() + seconds;
-    while (!done) {
+    while (!done()) {
         if (given_up.load()) return Result::Internal;
         if (std::chrono::steady_clock::now() > end) {
             set_last_error(std::string(what) + ": not all of " + std::to_string(size()) + " ranks came within " +
@@ -64,8 +64,39 @@ Result Clique::arrive(int rank, int device, const std::atomic<bool>& given_up) {
         complete_ = true;
         changed_.notify_all();
     }
-    if (const auto waited = wait_for(guard, given_up, complete_, "joining"); failed(waited)) return waited;
+    if (const auto waited = wait_for(guard, given_up, [&] { return complete_; }, "joining"); failed(waited)) return waited;
     return joined_;
+}
+
+// Sender and receiver of a message.
+static std::pair<int, int> ends(const Operation& message, int rank) {
+    return message.kind == Kind::Send ? std::pair{rank, message.peer} : std::pair{message.peer, rank};
+}
+
+static bool is_message(const Operation& operation) { return operation.kind == Kind::Send || operation.kind == Kind::Recv; }
+
+bool Clique::all_called(const std::vector<Operation>& group, int rank) const {
+    return std::all_of(group.begin(), group.end(), [&](const Operation& operation) {
+        if (!is_message(operation)) return static_cast<int>(collective_.size()) == size();
+        const auto pair = ends(operation, rank);
+        return senders_.count(pair) > 0 && receivers_.count(pair) > 0;
+    });
+}
+
+bool Clique::connected(const std::vector<Operation>& group, int rank) {
+    Guard guard(lock_);
+    return all_called(group, rank);
+}
+
+Result Clique::connect(const std::vector<Operation>& group, int rank, const std::atomic<bool>& given_up) {
+    Guard guard(lock_);
+    for (const auto& operation : group) {
+        if (operation.kind == Kind::Send) senders_.insert(ends(operation, rank));
+        else if (operation.kind == Kind::Recv) receivers_.insert(ends(operation, rank));
+        else collective_.insert(rank);
+    }
+    changed_.notify_all();
+    return wait_for(guard, given_up, [&] { return all_called(group, rank); }, "connecting");
 }
 
 void Clique::form(Split& split) {
@@ -103,7 +134,7 @@ Result Clique::split(int rank, int color, int key, const std::atomic<bool>& give
         splits_.erase(number);
         changed_.notify_all();
     }
-    if (const auto waited = wait_for(guard, given_up, split->done, "split"); failed(waited)) return waited;
+    if (const auto waited = wait_for(guard, given_up, [&] { return split->done; }, "split"); failed(waited)) return waited;
     made = split->cliques[rank];
     new_rank = split->ranks[rank];
     return Result::Success;

@@ -144,6 +144,35 @@ fn check_half(way: Way) {
     }
 }
 
+/// Every way of micro-batches through the stages, alone and on stages of several ranks.
+fn check_schedules(way: Way) {
+    for schedule in [
+        "gpipe",
+        "1f1b",
+        "interleaved:2",
+        "message-driven",
+        "message-driven:1",
+    ] {
+        let mut config = short(Precision::F32);
+        config.training.micro_batches = 4;
+        config.parallel.schedule = schedule.parse().unwrap();
+        let grids = [
+            "pipeline=2",
+            "x=2,pipeline=2",
+            "pipeline=4",
+            "z=2,data=2,pipeline=2",
+        ];
+        let grids = grids.map(|grid| grid.parse().unwrap());
+        check(
+            way,
+            &config,
+            &grids,
+            Difference::largest_at_equal_weights,
+            F32,
+        );
+    }
+}
+
 macro_rules! parity {
     ($name:ident, $way:expr) => {
         mod $name {
@@ -157,6 +186,11 @@ macro_rules! parity {
             #[test]
             fn llama_with_dropout_in_f64() {
                 check_f64($way);
+            }
+
+            #[test]
+            fn every_schedule() {
+                check_schedules($way);
             }
 
             #[test]

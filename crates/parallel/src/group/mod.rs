@@ -76,6 +76,14 @@ impl Group {
         self.communicator.size()
     }
 
+    /// Makes the connections for messages: as [`Communicator::connect`].
+    ///
+    /// # Errors
+    /// As [`Communicator::connect`].
+    pub(crate) fn connect(&self) -> Result<()> {
+        self.communicator.connect()
+    }
+
     /// Reduces `tensor` over the group, in place.
     ///
     /// # Errors

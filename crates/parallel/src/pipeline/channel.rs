@@ -84,7 +84,12 @@ impl Channel {
             false => format!("axis pipeline, stages {} to {}", stages[0], stages[1]),
             true => format!("axis pipeline, parts {} to {}", link.from, link.to),
         };
-        let group = |purpose| context.group_of(label.clone(), Axis::Pipeline, &members, purpose);
+        let group = |purpose| {
+            let group = context.group_of(label.clone(), Axis::Pipeline, &members, purpose)?;
+            // Or a stage that receives ahead would hold its host until its neighbour sends, and never get to its own work.
+            group.connect()?;
+            Ok::<_, Error>(group)
+        };
         Ok(Some(Channel {
             forward: group(Purpose::Activation)?,
             backward: trains.then(|| group(Purpose::Gradient)).transpose()?,

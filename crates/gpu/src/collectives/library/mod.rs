@@ -13,12 +13,12 @@ mod session;
 
 use crate::{
     context::Context,
-    stream::{Core, GpuStream},
-    table::Address,
+    stream::{GpuStream, OwnedStream},
+    table::{Address, Handle},
     wait::Watch,
 };
 use flight::Flight;
-use hal::{Collective, Communicator, Error, Join, Result, Stream};
+use hal::{Collective, Communicator, DType, Error, Join, RawSlice, Result, Stream};
 use rccl_sys::{Nccl, UniqueId};
 use session::Session;
 use std::{
@@ -71,7 +71,7 @@ pub(super) fn join(context: &Arc<Context>, id: &[u8], join: Join) -> Result<Box<
         internal: bytes.map(|byte| byte.cast_signed()),
     };
     let session = Session::open(context, *table(context)?, id, join)?;
-    let token = Token::new(context)?;
+    let token = Token::new(context, session.join.members.len())?;
     let shared = Arc::new(Shared {
         flight: Flight::default(),
         session,
@@ -95,7 +95,7 @@ struct Shared {
     token: Token,
 }
 
-/// A number in device memory that barriers reduce.
+/// Numbers in device memory that barriers reduce, and that ranks send each other to connect: two for each rank.
 #[derive(Debug)]
 struct Token {
     context: Arc<Context>,
@@ -103,11 +103,24 @@ struct Token {
 }
 
 impl Token {
-    fn new(context: &Arc<Context>) -> Result<Token> {
+    fn new(context: &Arc<Context>, size: usize) -> Result<Token> {
         Ok(Token {
             context: context.clone(),
-            address: context.allocate(size_of::<f32>())?,
+            address: context.allocate(2 * size * size_of::<f32>())?,
         })
+    }
+
+    // What a rank sends to all others, and what it receives from them.
+    fn messages(&self, size: usize) -> Collective {
+        let all = RawSlice {
+            addr: self.address,
+            len: 2 * size,
+            dtype: DType::F32,
+        };
+        Collective::AllToAll {
+            send: all.part(0, size),
+            recv: all.part(size, size),
+        }
     }
 }
 
@@ -120,17 +133,26 @@ impl Drop for Token {
 }
 
 impl Shared {
-    // Safety: as for `Communicator::run`.
-    unsafe fn run(&self, core: &Core, collectives: &[Collective]) -> Result<()> {
+    // Safety: as for `Communicator::run`; the stream is live.
+    unsafe fn run(&self, stream: Handle, collectives: &[Collective]) -> Result<()> {
         let call = calls::LibraryCall {
             session: &self.session,
             token: self.token.address,
-            stream: core.handle(),
+            stream,
         };
         // SAFETY: the caller vouches for the buffers.
         unsafe { call.run(collectives) }?;
         self.flight
-            .depart(&self.session.context, core.handle(), collectives)
+            .depart(&self.session.context, stream, collectives)
+    }
+
+    fn connect(&self) -> Result<()> {
+        let stream = OwnedStream::new(&self.session.context, false)?;
+        let messages = self.token.messages(self.session.join.members.len());
+        // SAFETY: the token is live as long as `self`, and only barriers use it otherwise; the stream lives until the
+        // messages have arrived.
+        unsafe { self.run(stream.handle(), &[messages]) }?;
+        self.flight.land(|waited| self.check(waited))
     }
 }
 
@@ -179,7 +201,11 @@ unsafe impl Communicator for LibraryCommunicator {
         let stream = GpuStream::of(stream, self.shared.session.context.id)?;
         stream.core().context.check()?;
         // SAFETY: the caller vouches for the buffers. No stream has a thread when the library runs the collectives.
-        unsafe { self.shared.run(stream.core(), collectives) }
+        unsafe { self.shared.run(stream.core().handle(), collectives) }
+    }
+
+    fn connect(&self) -> Result<()> {
+        self.shared.connect()
     }
 }
 
