@@ -27,6 +27,7 @@ pub mod dtype;
 pub mod environment;
 pub mod error;
 pub mod exchange;
+pub mod files;
 pub mod kernel;
 pub mod lock;
 pub mod operand;

@@ -1,11 +1,11 @@
 //! The trace of a simulated step, and its comparison with a measured one.
 
 use crate::{Error, Outcome, Result, error::TraceError};
+use hal::files;
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
-    fs,
     path::Path,
 };
 use tensor::trace::Span;
@@ -79,8 +79,11 @@ pub fn measured(path: &Path) -> Result<Totals> {
     })
 }
 
+/// The longest trace of a step. Its values in memory are several times as long.
+const MOST_TRACE_BYTES: u64 = 512 << 20;
+
 fn read(path: &Path) -> Result<Totals, TraceError> {
-    let value: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
+    let value: Value = serde_json::from_slice(&files::read(path, MOST_TRACE_BYTES)?)?;
     let events = value.get("traceEvents").unwrap_or(&value).as_array();
     let events = events.ok_or(TraceError::NoEvents)?;
     let streams = streams(events);

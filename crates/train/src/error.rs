@@ -46,6 +46,14 @@ pub enum Error {
         /// The names of the program's families.
         known: Vec<String>,
     },
+    /// A configuration's file cannot be read.
+    #[error("{}: {source}", path.display())]
+    ConfigFile {
+        /// The file.
+        path: PathBuf,
+        /// The system's error, or that it is no regular file.
+        source: std::io::Error,
+    },
     /// A text is no configuration: it is not TOML, or a value has another type than its key.
     #[error("{location}{reason}")]
     Syntax {
@@ -275,9 +283,21 @@ impl Error {
 
     /// Whether the user asked for something impossible, found before anything ran.
     pub fn is_usage(&self) -> bool {
+        let is_foreign = matches!(
+            self,
+            Error::Mismatch {
+                mismatch: Mismatch::Foreign { .. },
+                ..
+            }
+        );
+        !is_foreign && self.is_wrong_use()
+    }
+
+    fn is_wrong_use(&self) -> bool {
         matches!(
             self,
             Error::Setting { .. }
+                | Error::ConfigFile { .. }
                 | Error::UnknownKey { .. }
                 | Error::UnknownFamily { .. }
                 | Error::Syntax { .. }

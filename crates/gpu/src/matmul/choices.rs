@@ -39,7 +39,7 @@ impl Choices {
     /// # Errors
     /// [`Error::Invalid`] for a file that cannot be read or does not hold choices.
     pub(crate) fn open(path: &Path) -> Result<Choices> {
-        let state = match fs::read_to_string(path) {
+        let state = match hal::files::read_text(path) {
             Ok(text) => ChoicesState {
                 is_timing: false,
                 by_gemm: parse(&text, &path.display().to_string())?,

@@ -22,6 +22,7 @@ pub use sections::{DataConfig, OptimiserKind, ParallelConfig, Precision, Trainin
 use crate::{Error, Families, ModelConfig, Result, Trainer, placement, trainer::Options};
 use bootstrap::World;
 use grid::{Demands, Grid, machine::Machine};
+use hal::files;
 use parallel::{Context, Settings, pipeline::SchedulePlan, work::Work};
 use serde::Serialize;
 use std::{path::Path, sync::Arc};
@@ -60,9 +61,12 @@ impl Config {
     /// Reads a configuration file, whose model is of one of these families.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read; those of [`parse`](Config::parse), with the file.
+    /// [`Error::ConfigFile`] when it cannot be read; those of [`parse`](Config::parse), with the file.
     pub fn read(path: &Path, families: &Families) -> Result<Config> {
-        let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
+        let text = files::read_text(path).map_err(|source| Error::ConfigFile {
+            path: path.into(),
+            source,
+        })?;
         Config::parse(&text, families).map_err(|error| error.in_file(path.into()))
     }
 

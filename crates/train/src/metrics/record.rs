@@ -1,9 +1,8 @@
 //! One step of a run, and the file that holds them all.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
+use hal::files;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Error, Result};
@@ -71,13 +70,12 @@ pub fn read(path: &Path) -> Result<Vec<Record>> {
         .collect()
 }
 
-/// The content of a file; a pipe or a device, which may never end, is refused.
+/// The most bytes of a run's records.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// The content of a file.
 pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    let read = || match fs::metadata(path)?.is_file() {
-        true => fs::read(path),
-        false => Err(io::Error::other("not a file")),
-    };
-    read().map_err(|error| Error::io("reading", path, error))
+    files::read(path, MOST_BYTES).map_err(|error| Error::io("reading", path, error))
 }
 
 /// The complete lines, without their line ends.
@@ -111,6 +109,7 @@ pub(super) fn sample(step: u64, loss: f64) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn there_and_back(record: &Record) -> Record {
         serde_json::from_str(&serde_json::to_string(record).unwrap()).unwrap()

@@ -3,8 +3,9 @@
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
-use super::Text;
+use super::{MOST_TEXT_BYTES, Text};
 use crate::data::{Error, Result};
+use hal::files;
 
 /// Reads every file below `folder` that has a listed extension, sorted by name within each folder.
 ///
@@ -18,7 +19,8 @@ pub(super) fn read(folder: &Path, extensions: &[String]) -> Result<Text> {
     };
     for path in files(folder, extensions)? {
         match String::from_utf8(
-            fs::read(&path).map_err(|error| Error::io("reading", &path, error))?,
+            files::read(&path, MOST_TEXT_BYTES)
+                .map_err(|error| Error::io("reading", &path, error))?,
         ) {
             Ok(document) if document.is_empty() => {}
             Ok(document) => text.documents.push(document),

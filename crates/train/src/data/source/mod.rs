@@ -8,8 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Error, Result, Tokens};
+use hal::files;
 pub(super) use token_file::TokenFile;
 pub use token_file::TokenType;
+
+/// The most bytes of one text. It is read into memory, where its tokens take up to four times as much.
+const MOST_TEXT_BYTES: u64 = 16 << 30;
 
 /// A source of text or tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +81,7 @@ impl Source {
                 extensions: extensions.to_vec(),
             });
         }
+        files::check(&metadata).map_err(|error| Error::io("reading", &path, error))?;
         match dtype.or_else(|| TokenType::of_extension(&path)) {
             Some(dtype) => Ok(Source::TokenFile { path, dtype }),
             None if path.extension().is_some_and(|extension| extension == "bin") => {
@@ -105,7 +110,8 @@ impl Source {
     pub fn read(&self) -> Result<Content> {
         match self {
             Source::TextFile(path) => {
-                let bytes = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+                let bytes = files::read(path, MOST_TEXT_BYTES)
+                    .map_err(|error| Error::io("reading", path, error))?;
                 self.single_text(bytes)
             }
             Source::Directory { path, extensions } => {
@@ -195,6 +201,19 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.ends_with("gone does not exist"), "{error}");
+    }
+
+    #[test]
+    fn a_device_is_no_data() {
+        let device = Path::new("/dev/zero");
+        let detected = Source::detect(device, &[], Some(TokenType::U16)).map(drop);
+        let read = Source::TextFile(device.into()).read().map(drop);
+        let open = TokenFile::open(device, TokenType::U16).map(drop);
+        for refused in [detected, read, open] {
+            let sentence = refused.unwrap_err().to_string();
+            let needed = "/dev/zero: found a device, needs a regular file";
+            assert!(sentence.ends_with(needed), "{sentence}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use hal::files;
 use serde::{Deserialize, Serialize};
 
 use crate::data::{Error, Result};
@@ -95,7 +96,7 @@ impl TokenFile {
     /// Opens a file whose length is a multiple of the token's.
     pub(super) fn open(path: &Path, dtype: TokenType) -> Result<TokenFile> {
         let wrap = |error| Error::io("opening", path, error);
-        let file = File::open(path).map_err(wrap)?;
+        let file = files::open(path).map_err(wrap)?;
         let bytes = file.metadata().map_err(wrap)?.len();
         check_length(path, bytes, dtype)?;
         Ok(TokenFile {

@@ -1,11 +1,11 @@
 //! The tokenizer that a configuration requests.
 
-use std::fs;
 use std::path::PathBuf;
 
+use hal::files;
 use serde::{Deserialize, Serialize};
 
-use super::Tokenizer;
+use super::{MOST_BYTES, Tokenizer};
 use crate::data::{Content, Error, Result};
 
 /// The tokenizer to make; the character table and the file are read only when it is made.
@@ -40,9 +40,14 @@ impl TokenizerChoice {
                 "ids, bytes or a tokenizer file",
             )),
             (TokenizerChoice::File(path), _) => {
-                let json =
-                    fs::read_to_string(path).map_err(|error| Error::io("reading", path, error))?;
-                Tokenizer::json(&path.display().to_string(), &json)
+                let name = path.display().to_string();
+                let json = files::read(path, MOST_BYTES)
+                    .map_err(|error| Error::io("reading", path, error))?;
+                let json = String::from_utf8(json).map_err(|error| Error::InvalidUtf8 {
+                    name: name.clone(),
+                    position: error.utf8_error().valid_up_to(),
+                })?;
+                Tokenizer::json(&name, &json)
             }
             (TokenizerChoice::Ids(0), _) => {
                 Err(misfit("ids of 0 tokens", "a vocabulary of at least 1"))

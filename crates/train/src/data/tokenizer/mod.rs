@@ -18,6 +18,9 @@ pub use choice::TokenizerChoice;
 use json::JsonTokenizer;
 use saved::Saved;
 
+/// The longest tokenizer file.
+const MOST_BYTES: u64 = 256 << 20;
+
 /// Turns text into tokens and back.
 ///
 /// It serialises with everything it needs (a character table, the full content of a tokenizer file), so a

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use hal::files;
 use serde::{Deserialize, Serialize};
 
-use super::{CharacterTable, JsonTokenizer, Tokenizer, TokenizerKind};
+use super::{CharacterTable, JsonTokenizer, MOST_BYTES, Tokenizer, TokenizerKind};
 use crate::data::{Error, Result};
 
 /// Everything needed to rebuild the tokenizer.
@@ -69,7 +70,8 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Missing`], [`Error::Io`], or [`Error::Tokenizer`] if the file does not describe one.
     pub fn load(path: &Path) -> Result<Tokenizer> {
-        let json = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+        let json =
+            files::read(path, MOST_BYTES).map_err(|error| Error::io("reading", path, error))?;
         serde_json::from_slice(&json).map_err(|error| fault(path, &error))
     }
 }
