@@ -152,6 +152,20 @@ pub enum Error {
         /// Number of stages of the grid.
         num_stages: usize,
     },
+    /// Too many ranks of a grid would write a file each.
+    #[error("checkpoint: found {found} ranks that store elements, needs at most {needed}")]
+    Owners {
+        /// Number of ranks along the axes that cut tensors and along Pipeline.
+        found: usize,
+        /// The most.
+        needed: usize,
+    },
+    /// An export would replace a file.
+    #[error("checkpoint: exporting to {}: found a file of that name, needs another name or leave to overwrite it", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file is not a complete safetensors file.
     #[error("checkpoint: {} ({bytes} bytes) is not a complete safetensors file: {reason}", path.display())]
     NotSafetensors {

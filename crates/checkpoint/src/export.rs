@@ -8,22 +8,26 @@ use crate::{
     stream::{self, Entry},
 };
 use grid::IndexBox;
-use std::{collections::BTreeMap, path::Path};
+use hal::files;
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// Writes full tensors to one plain safetensors file, and returns its length.
 ///
 /// `renamed` maps a name in the checkpoint to a name in the file, or to `None` to leave that tensor out. The
 /// checkpoint is verified first. The file appears under its name once it is complete, and replaces a file of
-/// that name. Memory holds one slab of 16 MiB at a time.
+/// that name if `overwrite` is set. Memory holds one slab of 16 MiB at a time.
 ///
 /// # Errors
-/// [`Error::NothingToExport`] if every tensor is left out; those of [`Reader::verify`]; [`Error::NoSpace`] or
+/// [`Error::Exists`] if there is a file of that name and `overwrite` is not set; [`Error::Io`] if that name is a folder, a
+/// link, a pipe or a device; [`Error::NothingToExport`] if every tensor is left out; those of [`Reader::verify`]; [`Error::NoSpace`] or
 /// [`Error::Io`] if the file cannot be written.
 pub fn export_safetensors(
     reader: &Reader,
     path: &Path,
+    overwrite: bool,
     renamed: &dyn Fn(&str) -> Option<String>,
 ) -> Result<u64> {
+    check_name(path, overwrite)?;
     let names: Vec<(&str, String)> = reader
         .names()
         .filter_map(|name| Some((name, renamed(name)?)))
@@ -61,12 +65,31 @@ pub fn export_safetensors(
             emit,
         )
     })?;
-    Local.rename(&writing, path).map_err(|source| {
+    // Another program may have used the name meanwhile.
+    let renamed = check_name(path, overwrite).and_then(|()| {
+        let renamed = Local.rename(&writing, path);
+        renamed.map_err(Error::io("renaming", &writing))
+    });
+    if renamed.is_err() {
         // The failed rename is the error to report.
         let _ = Local.remove(&writing);
-        Error::io("renaming", &writing)(source)
-    })?;
-    Ok(written.bytes)
+    }
+    renamed.map(|()| written.bytes)
+}
+
+/// That a name is free, or that of a regular file which may be overwritten.
+fn check_name(path: &Path, overwrite: bool) -> Result<()> {
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        metadata => metadata.map_err(Error::io("exporting to", path))?,
+    };
+    files::check(&metadata).map_err(Error::io("exporting to", path))?;
+    match overwrite {
+        true => Ok(()),
+        false => Err(Error::Exists {
+            path: path.to_owned(),
+        }),
+    }
 }
 
 fn entry(reader: &Reader, name: &str, key: &str) -> Result<Entry> {

@@ -14,12 +14,15 @@ use hal::DType;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Component, Path},
 };
 
 /// The format number; a manifest with another number is refused.
 pub(crate) const FORMAT: u64 = 1;
+
+/// The longest manifest. What is read of it takes a multiple of that memory; it describes some million pieces.
+pub(crate) const MOST_MANIFEST_BYTES: u64 = 256 << 20;
 
 /// The contents of a checkpoint besides tensors: free JSON, stored as given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -109,8 +112,10 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Checks that everything it refers to can exist, so that reading need not check again.
+    /// Checks that everything it refers to can exist, so that reading need not check again. Pieces that share no byte of their
+    /// files bound the tensors by the files, whose lengths are real.
     fn check(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
         for file in &self.files {
             let mut parts = Path::new(&file.name).components();
             if !matches!(
@@ -119,27 +124,36 @@ impl Manifest {
             ) {
                 return Err(format!("file {:?} is not in its folder", file.name));
             }
+            if !names.insert(&file.name) {
+                return Err(format!("file {:?} is listed twice", file.name));
+            }
         }
+        let mut left: Vec<u64> = self.files.iter().map(|file| file.bytes).collect();
         self.tensors.iter().try_for_each(|(name, tensor)| {
-            self.check_tensor(tensor)
+            self.check_tensor(tensor, &mut left)
                 .map_err(|reason| format!("tensor {name}: {reason}"))
         })
     }
 
-    fn check_tensor(&self, TensorEntry { info, pieces }: &TensorEntry) -> Result<(), String> {
+    /// `left` holds the bytes of each file that no piece has claimed so far.
+    fn check_tensor(
+        &self,
+        TensorEntry { info, pieces }: &TensorEntry,
+        left: &mut [u64],
+    ) -> Result<(), String> {
         info.layout
             .check(&info.global_shape)
             .map_err(|error| error.to_string())?;
         num_bytes(&info.global_shape, info.dtype).ok_or("its bytes cannot be counted")?;
         for Placed {
-            file,
+            file: number,
             offset,
             index,
         } in pieces
         {
             let file = self
                 .files
-                .get(*file)
+                .get(*number)
                 .ok_or("a piece lies in a file that is not listed")?;
             let bytes =
                 num_bytes(&index.shape, info.dtype).and_then(|bytes| u64::try_from(bytes).ok());
@@ -150,6 +164,11 @@ impl Manifest {
                     file.name, file.bytes
                 ));
             }
+            let unclaimed = left[*number].checked_sub(bytes.unwrap_or(0));
+            left[*number] = unclaimed.ok_or_else(|| {
+                let (name, bytes) = (&file.name, file.bytes);
+                format!("pieces share bytes of {name} ({bytes} bytes)")
+            })?;
         }
         Ok(())
     }
@@ -269,5 +288,13 @@ mod tests {
         assert!(piece(|piece| piece.index.start[0] = 1).contains("leaves the tensor"));
         assert!(piece(|piece| piece.offset = u64::MAX).contains("leaves the tensor"));
         assert!(piece(|piece| piece.file = 1).contains("a file that is not listed"));
+        let twice = changed(&|m| m.files.push(m.files[0].clone()));
+        assert!(twice.contains("is listed twice"), "{twice}");
+        let shared = changed(&|m| {
+            let pieces = &mut m.tensors.get_mut("w").unwrap().pieces;
+            *pieces = vec![pieces[0].clone(); 6];
+        });
+        let needed = "manifest.json is damaged: tensor w: pieces share bytes of shard-00000.safetensors (80 bytes)";
+        assert_eq!(shared, needed);
     }
 }

@@ -1,14 +1,15 @@
 //! Reads boxes of tensors from a checkpoint, whatever grid wrote it.
 
 use crate::{
-    Error, Fault, Result, Sections, TensorInfo, Tiling,
+    Error, Fault, Result, Sections, TensorInfo,
     boxes::{check_request, copy_overlap},
     element,
     folder::{MANIFEST, resolve},
-    manifest::{Manifest, Placed, TensorEntry},
+    manifest::{MOST_MANIFEST_BYTES, Manifest, Placed, TensorEntry},
     source::{SourceFile, Window},
 };
 use grid::IndexBox;
+use hal::files;
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -26,8 +27,9 @@ pub struct Reader {
 impl Reader {
     /// Opens a checkpoint, or the newest complete one of a checkpoints folder or a run's folder.
     ///
-    /// The manifest is checked completely, the other files for presence and length; [`Reader::verify`] also
-    /// reads them.
+    /// The manifest is checked completely: it is at most 256 MiB long, and its boxes tile every tensor. The other files are
+    /// checked for presence and length; [`Reader::verify`] also reads them. A link in place of a file is refused, because it
+    /// might lead out of the folder.
     ///
     /// # Errors
     /// [`Error::Missing`] if there is no such path; [`Error::NoCheckpoint`] for a folder without a complete
@@ -40,9 +42,14 @@ impl Reader {
     /// Opens the checkpoint at exactly that path; errors offer no alternative.
     pub(crate) fn open_exactly(path: &Path) -> Result<Reader> {
         let damaged = |fault| Error::damaged(path, fault);
-        let bytes = fs::read(path.join(MANIFEST)).map_err(|error| match error.kind() {
+        let manifest = path.join(MANIFEST);
+        let read = || {
+            own_length(&manifest)?;
+            files::read(&manifest, MOST_MANIFEST_BYTES)
+        };
+        let bytes = read().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => damaged(Fault::NoManifest),
-            _ => Error::io("reading", path.join(MANIFEST))(error),
+            _ => Error::io("reading", &manifest)(error),
         })?;
         let manifest = Manifest::decode(&bytes).map_err(damaged)?;
         let files = manifest.files.iter().map(|_| OnceLock::new()).collect();
@@ -52,6 +59,11 @@ impl Reader {
             files,
         };
         (0..reader.manifest.files.len()).try_for_each(|file| reader.check_length(file))?;
+        let tiled = reader.manifest.check_tiling();
+        tiled.map_err(|(name, fault)| {
+            let name = name.to_owned();
+            damaged(Fault::Tiling { name, fault })
+        })?;
         Ok(reader)
     }
 
@@ -98,20 +110,14 @@ impl Reader {
         check_request(name, &info.global_shape, global_shape, index)?;
         let element_bytes = info.dtype.bytes();
         let mut bytes = vec![0; index.num_elements() * element_bytes];
-        let mut found = 0;
-        for piece in pieces
-            .iter()
-            .filter(|piece| piece.index.intersect(index).is_some())
-        {
+        // The pieces tile the tensor, which was checked when the checkpoint was opened.
+        for piece in pieces.iter().filter(|piece| piece.index.overlaps(index)) {
             let mut source = self.piece(piece, element_bytes)?;
             let target = (bytes.as_mut_slice(), index);
             let read = |from, out: &mut [u8]| source.read(from, out);
-            found += copy_overlap(read, &piece.index, target, element_bytes)?;
+            copy_overlap(read, &piece.index, target, element_bytes)?;
         }
-        match found == index.num_elements() {
-            true => Ok(bytes),
-            false => Err(self.incomplete(name, index, found)),
-        }
+        Ok(bytes)
     }
 
     /// Like [`Reader::read`], but returns numbers, from whatever float type is stored.
@@ -149,8 +155,8 @@ impl Reader {
 
     pub(crate) fn check_length(&self, file: usize) -> Result<()> {
         let (path, entry) = (self.file_path(file), &self.manifest.files[file]);
-        let found = match fs::metadata(&path) {
-            Ok(metadata) => Some(metadata.len()),
+        let found = match own_length(&path) {
+            Ok(length) => Some(length),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::io("looking at", path)(error)),
         };
@@ -191,19 +197,10 @@ impl Reader {
         // If another thread was faster, this file is closed again.
         Ok(self.files[file].get_or_init(|| opened))
     }
+}
 
-    fn incomplete(&self, name: &str, index: &IndexBox, found: usize) -> Error {
-        let fault = Box::new(Tiling::Gap {
-            missing: index.clone(),
-            found,
-            needed: index.num_elements(),
-        });
-        Error::damaged(
-            &self.path,
-            Fault::Tiling {
-                name: name.to_owned(),
-                fault,
-            },
-        )
-    }
+/// The length of a regular file that is no link.
+fn own_length(path: &Path) -> io::Result<u64> {
+    let metadata = fs::symlink_metadata(path)?;
+    files::check(&metadata).map(|()| metadata.len())
 }

@@ -16,6 +16,9 @@ use std::{
 /// The most bytes of a tensor held at a time during a copy.
 const SLAB_BYTES: usize = 16 << 20;
 
+/// The most ranks that may write a file each.
+const MOST_OWNERS: usize = 1 << 16;
+
 /// Writes a checkpoint of the same step as the ranks of another grid would write it: one file per rank that
 /// owns elements, with its boxes by the tensors' layouts.
 ///
@@ -26,7 +29,8 @@ const SLAB_BYTES: usize = 16 << 20;
 /// source's own folder: the new checkpoint then replaces the source.
 ///
 /// # Errors
-/// [`Error::Stage`] if `stage_of` names a stage that the grid does not have; those of [`Reader::verify`],
+/// [`Error::Stage`] if `stage_of` names a stage that the grid does not have; [`Error::Owners`] if more than 65536 ranks
+/// would own elements; those of [`Reader::verify`],
 /// [`Writer::begin`] and [`Writer::commit`]; [`Error::NoSpace`] or [`Error::Io`] if a shard cannot be written.
 pub fn reshard(
     reader: &Reader,
@@ -45,11 +49,12 @@ pub(crate) fn reshard_on(
     stage_of: &dyn Fn(&str) -> usize,
 ) -> Result<PathBuf> {
     check_stages(reader, grid, stage_of)?;
+    let owners = owners(reader, grid)?;
     reader.verify()?;
     let writer = Writer::begin_on(disk.clone(), checkpoints_dir, reader.step())?;
     let mut records = Vec::new();
-    for rank in 0..grid.world_size() {
-        let pieces = owned(reader, grid, &grid.coordinates(rank), stage_of);
+    for at in owners {
+        let (rank, pieces) = (grid.rank(&at), owned(reader, grid, &at, stage_of));
         if !pieces.is_empty() {
             let sources: Vec<_> = pieces
                 .iter()
@@ -72,6 +77,36 @@ pub(crate) fn reshard_on(
             ..reader.sections().clone()
         },
     )
+}
+
+/// The positions of the ranks that may own elements, in the order of ranks: those at coordinate 0 of every axis that cuts no
+/// tensor. Each of them writes a file.
+fn owners(reader: &Reader, grid: &Grid) -> Result<Vec<Coordinates>> {
+    let cuts = |axis: &Axis| {
+        let mut tensors = reader.manifest.tensors.values();
+        *axis == Axis::Pipeline || tensors.any(|tensor| tensor.info.layout.cuts(*axis).is_some())
+    };
+    let axes: Vec<Axis> = Axis::ALL.into_iter().filter(cuts).collect();
+    let found = axes
+        .iter()
+        .map(|axis| grid.degree(*axis))
+        .product::<usize>();
+    if found > MOST_OWNERS {
+        return Err(Error::Owners {
+            found,
+            needed: MOST_OWNERS,
+        });
+    }
+    let mut owners = vec![Coordinates::default()];
+    for axis in axes {
+        let along = |at: &Coordinates| {
+            let at = *at;
+            (0..grid.degree(axis)).map(move |index| at.with(axis, index))
+        };
+        owners = owners.iter().flat_map(along).collect();
+    }
+    owners.sort_by_key(|at| grid.rank(at));
+    Ok(owners)
 }
 
 /// Copies a box of a tensor, slab by slab.

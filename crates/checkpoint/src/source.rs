@@ -2,8 +2,9 @@
 //! process.
 
 use crate::{Error, Result};
+use hal::files;
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -21,17 +22,13 @@ pub(crate) struct SourceFile {
 }
 
 impl SourceFile {
-    /// Opens a regular file; opening a pipe or reading a device might never return.
+    /// Opens a regular file.
     pub(crate) fn open(path: &Path) -> Result<SourceFile> {
-        let fault = Error::io("opening", path);
         let open = || {
-            if !fs::metadata(path)?.is_file() {
-                return Err(io::Error::other("not a regular file"));
-            }
-            let file = File::open(path)?;
-            Ok((file.metadata()?.len(), file))
+            let file = files::open(path)?;
+            io::Result::Ok((file.metadata()?.len(), file))
         };
-        let (len, file) = open().map_err(fault)?;
+        let (len, file) = open().map_err(Error::io("opening", path))?;
         Ok(SourceFile {
             path: path.to_owned(),
             file,
@@ -104,6 +101,7 @@ impl Window<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn numbered(len: usize) -> (tempfile::NamedTempFile, Vec<u8>) {
         let bytes: Vec<u8> = (0..len).map(|at| (at * 31 % 251) as u8).collect();
@@ -153,7 +151,7 @@ mod tests {
         let error = SourceFile::open(Path::new("/dev/zero")).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "checkpoint: opening /dev/zero: not a regular file"
+            "checkpoint: opening /dev/zero: found a device, needs a regular file"
         );
     }
 }

@@ -4,12 +4,11 @@ use crate::{
     Error, Fault, Reader, Result,
     folder::{self, FolderKind, complete},
 };
-use hal::error::Bytes;
+use hal::{error::Bytes, files};
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
     fmt,
-    fs::File,
     io::{self, Read},
     path::Path,
 };
@@ -46,7 +45,8 @@ impl fmt::Display for VerifyReport {
 }
 
 impl Reader {
-    /// Reads every file and checks its CRC-32, and that every tensor is covered exactly once.
+    /// Reads every file and checks its CRC-32. That the files cover every tensor exactly once was checked by
+    /// [`Reader::open`].
     ///
     /// # Errors
     /// [`Error::Damaged`] for the first fault, with the name of an earlier intact checkpoint; [`Error::Io`].
@@ -59,10 +59,9 @@ impl Reader {
     /// # Errors
     /// As [`Reader::verify`].
     pub fn verify_share(&self, index: usize, count: usize) -> Result<()> {
-        let own = (index..self.manifest.files.len()).step_by(count.max(1));
-        let tiled = if index == 0 { self.tiled() } else { Ok(()) };
-        tiled
-            .and_then(|()| own.into_iter().try_for_each(|file| self.check_sum(file)))
+        (index..self.manifest.files.len())
+            .step_by(count.max(1))
+            .try_for_each(|file| self.check_sum(file))
             .map_err(Error::with_offer)
     }
 
@@ -87,7 +86,6 @@ impl Reader {
     }
 
     fn verify_exactly(&self) -> Result<VerifyReport> {
-        self.tiled()?;
         let files = &self.manifest.files;
         (0..files.len()).try_for_each(|file| self.check_sum(file))?;
         Ok(VerifyReport {
@@ -98,17 +96,10 @@ impl Reader {
         })
     }
 
-    fn tiled(&self) -> Result<()> {
-        self.manifest.check_tiling().map_err(|(name, fault)| {
-            let name = name.to_owned();
-            Error::damaged(self.path(), Fault::Tiling { name, fault })
-        })
-    }
-
     fn check_sum(&self, file: usize) -> Result<()> {
         self.check_length(file)?;
         let (path, entry) = (self.file_path(file), &self.manifest.files[file]);
-        let found = sum(&path).map_err(Error::io("reading", path))?;
+        let found = sum(&path, entry.bytes).map_err(Error::io("reading", path))?;
         if found == entry.crc32 {
             return Ok(());
         }
@@ -125,9 +116,9 @@ impl Reader {
     }
 }
 
-/// The CRC-32 of a file.
-fn sum(path: &Path) -> io::Result<u32> {
-    let (mut file, mut hasher) = (File::open(path)?, crc32fast::Hasher::new());
+/// The CRC-32 of the first bytes of a file, which another program may be making longer.
+fn sum(path: &Path, bytes: u64) -> io::Result<u32> {
+    let (mut file, mut hasher) = (files::open(path)?.take(bytes), crc32fast::Hasher::new());
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         match file.read(&mut buffer)? {

@@ -4,9 +4,10 @@ use crate::{
     Error, Fault, Result, Sections, ShardRecord, TensorInfo,
     disk::{Disk, Local},
     folder::{FolderKind, MANIFEST, tidy},
-    manifest::{FORMAT, Manifest, Placed, TensorEntry},
+    manifest::{FORMAT, MOST_MANIFEST_BYTES, Manifest, Placed, TensorEntry},
     shard::PieceRecord,
 };
+use hal::files;
 use std::{
     collections::{BTreeMap, btree_map},
     fs,
@@ -77,7 +78,7 @@ impl Writer {
     /// # Errors
     /// [`Error::Disagree`] if ranks describe a tensor differently; [`Error::Tiling`] if their boxes do not tile
     /// it; [`Error::Damaged`] if a shard file does not have its full length; [`Error::NoSpace`] or
-    /// [`Error::Io`] if the disk refuses. The written files are then removed, and existing checkpoints stay.
+    /// [`Error::Io`] if the disk refuses, and for a manifest that no [`Reader`](crate::Reader) accepts, above 256 MiB. The written files are then removed, and existing checkpoints stay.
     pub fn commit(mut self, records: Vec<ShardRecord>, sections: Sections) -> Result<PathBuf> {
         let manifest = manifest(self.step, records, sections)?;
         self.check_files(&manifest)?;
@@ -109,6 +110,8 @@ impl Writer {
 
     fn write_manifest(&self, bytes: &[u8]) -> Result<()> {
         let path = self.writing.join(MANIFEST);
+        files::check_length(bytes.len() as u64, MOST_MANIFEST_BYTES)
+            .map_err(Error::io("writing", &path))?;
         let write = || {
             let mut file = self.disk.create(&path)?;
             file.write_all(bytes)?;

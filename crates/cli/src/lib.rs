@@ -17,6 +17,7 @@ mod device;
 mod ending;
 mod explain;
 mod failure;
+mod files;
 mod interrupt;
 mod launcher;
 mod machine;

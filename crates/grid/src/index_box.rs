@@ -66,7 +66,7 @@ impl IndexBox {
     /// The elements that lie in both boxes; `None` if there are none or the boxes have different numbers of
     /// dims.
     pub fn intersect(&self, other: &IndexBox) -> Option<IndexBox> {
-        if self.num_dims() != other.num_dims() {
+        if !self.overlaps(other) {
             return None;
         }
         let start: Vec<usize> = self
@@ -80,12 +80,21 @@ impl IndexBox {
             .into_iter()
             .zip(other.end())
             .map(|(a, b)| a.min(b));
-        let shape = end
-            .zip(&start)
-            .map(|(end, start)| end.saturating_sub(*start))
-            .collect();
-        let both = IndexBox { start, shape };
-        (!both.is_empty()).then_some(both)
+        let shape = end.zip(&start).map(|(end, start)| end - start).collect();
+        Some(IndexBox { start, shape })
+    }
+
+    /// Whether some element lies in both boxes.
+    pub fn overlaps(&self, other: &IndexBox) -> bool {
+        let ranges = |index: &IndexBox, dim: usize| {
+            let start = index.start[dim];
+            (start, start.saturating_add(index.shape[dim]))
+        };
+        self.num_dims() == other.num_dims()
+            && (0..self.num_dims()).all(|dim| {
+                let ((a, a_end), (b, b_end)) = (ranges(self, dim), ranges(other, dim));
+                a.max(b) < a_end.min(b_end)
+            })
     }
 
     /// Whether the other box lies within this one on every dim.

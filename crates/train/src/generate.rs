@@ -18,6 +18,7 @@ use parallel::{
     data::{Part, SetOptions},
     layers::whole_logits,
     pipeline::{Options, ScheduleKind, SchedulePlan},
+    work::dry_context,
 };
 use std::rc::Rc;
 use tensor::{Device, Tensor};
@@ -65,16 +66,32 @@ pub fn described(reader: &Reader, families: &Families) -> Result<(Config, Tokeni
 
 /// The configuration stored in a checkpoint.
 ///
+/// Its model declares the tensors that the checkpoint holds, so that building it takes no more memory than they do.
+///
 /// # Errors
-/// [`Error::Mismatch`] for a checkpoint of a program that stores none; those of [`Config::from_json`].
+/// [`Error::Mismatch`] for a checkpoint of a program that stores none, for one that cannot be, and if its model has other
+/// weights than the checkpoint.
 pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
+    let foreign = |reason: String| {
+        let what = "configuration";
+        Error::mismatch(reader.path(), Mismatch::Foreign { what, reason })
+    };
     let config = stored(reader)?.config;
     if config.is_null() {
-        let (what, reason) = ("configuration", String::new());
-        let mismatch = Mismatch::Foreign { what, reason };
-        return Err(Error::mismatch(reader.path(), mismatch));
+        return Err(foreign(String::new()));
     }
-    Config::from_json(config, families)
+    let config = Config::from_json(config, families).and_then(|config| {
+        config.model.check()?;
+        config.training.check()?;
+        config.parallel.check()?;
+        Ok(config)
+    });
+    let config = config.map_err(|error| foreign(error.to_string()))?;
+    let builder = Builder::new(&dry_context()?);
+    config.model.build(&builder)?;
+    let weights = [("weights/".into(), Part::Weights)];
+    check_names(&builder.parameters(), reader, &weights)?;
+    Ok(config)
 }
 
 /// Continues the prompt, on this rank of the configuration's grid; every rank returns the same text.

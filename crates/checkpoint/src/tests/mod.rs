@@ -3,6 +3,7 @@
 mod damage;
 mod death;
 mod dying;
+mod hostile;
 mod other_tools;
 mod refusals;
 mod round_trip;

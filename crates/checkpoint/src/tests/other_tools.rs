@@ -72,7 +72,7 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
     let wholes = model(3);
     let (dir, reader) = saved("x=2,z=2", &wholes);
     let path = dir.path().join("model.safetensors");
-    let bytes = export_safetensors(&reader, &path, &|name| {
+    let bytes = export_safetensors(&reader, &path, false, &|name| {
         (name != "count").then(|| name.to_owned())
     })
     .unwrap();
@@ -97,11 +97,11 @@ fn an_export_is_a_plain_file_of_whole_tensors() {
     );
     // Exported again over the same file while it is open.
     assert_eq!(
-        export_safetensors(&reader, &path, &|name| Some(name.to_owned())).unwrap(),
+        export_safetensors(&reader, &path, true, &|name| Some(name.to_owned())).unwrap(),
         fs::metadata(&path).unwrap().len()
     );
     assert_eq!(plain.read_f64("w", &[3, 2], &index).unwrap().len(), 2);
-    let none = export_safetensors(&reader, &path, &|_| None)
+    let none = export_safetensors(&reader, &path, true, &|_| None)
         .unwrap_err()
         .to_string();
     assert!(
@@ -177,7 +177,7 @@ fn files_that_are_no_safetensors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cut.safetensors");
     let (_checkpoint, reader) = saved("x=1", &model(3));
-    export_safetensors(&reader, &path, &|name| Some(name.to_owned())).unwrap();
+    export_safetensors(&reader, &path, true, &|name| Some(name.to_owned())).unwrap();
     let bytes = fs::read(&path).unwrap();
     for len in [0, 7, 20, bytes.len() - 1] {
         fs::write(&path, &bytes[..len]).unwrap();

@@ -46,7 +46,7 @@ fn boxes_that_do_not_tile() {
     let (top, bottom) = (index(&[0, 0], &[2, 2]), index(&[2, 0], &[2, 2]));
     assert_eq!(
         said(std::slice::from_ref(&top)),
-        "checkpoint: tensor w: box [2..4, 0..2] is missing (4 of 8 elements found)"
+        "checkpoint: tensor w: box [2..4, 0..2] is missing (found 4 elements in all boxes, needs 8)"
     );
     assert_eq!(
         said(&[top, bottom, index(&[3, 1], &[1, 1])]),

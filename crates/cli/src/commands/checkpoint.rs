@@ -1,7 +1,8 @@
 //! `fascicle checkpoint`: inspect, verify, reshard or export a saved checkpoint.
 
 use crate::{
-    failure::Outcome,
+    failure::{Failure, Outcome},
+    files,
     numbers::{counted, grouped},
     output,
 };
@@ -9,10 +10,13 @@ use clap::Subcommand;
 use grid::{Degrees, Grid};
 use hal::error::Bytes;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 use train::{
     Families,
-    checkpoint::{Reader, export_safetensors, inspect, reshard},
+    checkpoint::{Error, Reader, export_safetensors, inspect, reshard},
     generate::configured,
     placement::stages,
 };
@@ -58,6 +62,9 @@ pub(crate) enum Checkpoint {
         /// Output file
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
+        /// Replace the output file if it exists
+        #[arg(long)]
+        overwrite: bool,
         /// Also write the optimiser's state
         #[arg(long)]
         state: bool,
@@ -104,9 +111,13 @@ impl Checkpoint {
             Checkpoint::Export {
                 dir,
                 out,
+                overwrite,
                 state,
                 json,
-            } => export(&open(dir)?, out, *state, *json),
+            } => {
+                files::check_output("--out", out)?;
+                export(&open(dir)?, out, *overwrite, *state, *json)
+            }
         }
     }
 }
@@ -123,7 +134,7 @@ fn recut(
     out: &Path,
     json: bool,
 ) -> Outcome {
-    let config = configured(reader, families)?;
+    let config = configured(reader, families).map_err(Failure::run)?;
     let grid =
         Grid::new(degrees, config.parallel.order.or_default()).map_err(train::Error::from)?;
     // Tensors are cut in the same way for every batch, so the batch makes no demand here.
@@ -152,12 +163,21 @@ fn recut(
     }
 }
 
-fn export(reader: &Reader, out: &Path, state: bool, json: bool) -> Outcome {
-    let bytes = export_safetensors(reader, out, &|name| match state {
+fn export(reader: &Reader, out: &Path, overwrite: bool, state: bool, json: bool) -> Outcome {
+    let bytes = export_safetensors(reader, out, overwrite, &|name| match state {
         true => Some(name.to_owned()),
         false => name.strip_prefix("weights/").map(str::to_owned),
     });
-    let bytes = bytes.map_err(train::Error::from)?;
+    let bytes = bytes.map_err(|error| match error {
+        Error::Exists { .. } => Failure::usage(format!(
+            "--out {}: found a file of that name, needs another name, or --overwrite to replace it",
+            out.display()
+        )),
+        Error::Io { source, .. } if source.kind() == ErrorKind::InvalidInput => {
+            Failure::usage(format!("--out {}: {source}", out.display()))
+        }
+        other => train::Error::from(other).into(),
+    })?;
     let size = Bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
     output::note(&format!(
         "step {}: {size} ({} bytes)",

@@ -106,7 +106,7 @@ impl Train {
             .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
         let mut early = config.clone();
         if config.model.text().is_some_and(|text| text.vocabulary == 0) {
-            let known = config.model.with_vocabulary(usize::MAX >> 16);
+            let known = config.model.with_vocabulary(1 << 32);
             early.model = known.unwrap_or(early.model);
         }
         early.check()?;
@@ -138,7 +138,7 @@ impl Train {
 
     fn base(&self, families: &Families, from: Option<&Reader>) -> Outcome<Config> {
         match (from, &self.config) {
-            (Some(reader), _) => Ok(configured(reader, families)?),
+            (Some(reader), _) => configured(reader, families).map_err(Failure::run),
             (None, Some(path)) => Config::read(path, families).map_err(Failure::usage),
             (None, None) => Ok(Config::parse("", families)?),
         }

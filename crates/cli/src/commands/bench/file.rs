@@ -1,6 +1,9 @@
 //! The machine description file that receives the measurements.
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::{Failure, Outcome},
+    files,
+};
 use grid::machine::{Machine, links::Timed};
 use std::path::Path;
 
@@ -32,29 +35,10 @@ pub(crate) fn write(path: &Path, machine: &Machine) -> Outcome {
 /// Refuses, before any measurement, a file that cannot be written or is not a machine description.
 ///
 /// # Errors
-/// As [`check_folder`]; [`Failure::Usage`] for a file that is not a machine description.
+/// As [`files::check_output`]; [`Failure::Usage`] for a file that is not a machine description.
 pub(crate) fn check(path: &Path) -> Outcome {
-    check_folder(path)?;
+    files::check_output("--save", path)?;
     found(path).map(drop)
-}
-
-/// Refuses a file whose folder does not exist.
-///
-/// # Errors
-/// [`Failure::Usage`] with the folder.
-pub(crate) fn check_folder(path: &Path) -> Outcome {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    match folder.is_dir() && !path.is_dir() {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "--save {}: found no folder {} to put a file of that name into",
-            path.display(),
-            folder.display()
-        ))),
-    }
 }
 
 fn found(path: &Path) -> Outcome<Machine> {
@@ -89,7 +73,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let refused = |path: &Path| check(path).unwrap_err().sentence().unwrap().to_owned();
         assert!(refused(&dir.path().join("none/x.toml")).contains("found no folder"));
-        assert!(refused(dir.path()).contains("found no folder"));
+        assert!(refused(dir.path()).contains("found a folder"));
         let other = dir.path().join("other.toml");
         std::fs::write(&other, "hello").unwrap();
         assert!(refused(&other).contains("other.toml"));

@@ -25,7 +25,7 @@ pub(super) const MOST_RANKS: usize = 8;
 /// [`Failure::Usage`](crate::failure::Failure::Usage) for a file in no folder;
 /// [`Failure::Run`](crate::failure::Failure::Run) if no device can be opened or fails, and if the file cannot be written.
 pub(crate) fn save(registry: &Registry, path: &Path) -> Outcome {
-    super::file::check_folder(path)?;
+    crate::files::check_output("--save", path)?;
     let driver = device::preferred(&registry.drivers)?;
     let cores = host::cores().min(MOST_RANKS);
     output::note(&format!(
