@@ -161,7 +161,14 @@ fn a_program_can_match_on_what_is_wrong() {
         matches!(family, Error::UnknownFamily { found, known } if found == "mamba" && known.len() == 2)
     );
     let word = parse("[training]\nsteps = \"many\"\n").unwrap_err();
+    assert_eq!(
+        word.to_string(),
+        "line 2: training.steps: found \"many\", needs a whole number of at least 0"
+    );
     assert!(matches!(word, Error::Syntax { location, .. } if location == line(2)));
+    let layers = parse("[model]\nlayers = 1.5\n").unwrap_err().to_string();
+    let needed = "line 2: model.layers: found 1.5, needs a whole number of at least 0";
+    assert_eq!(layers, needed);
     let mut config = parse("[model]\nvocabulary = 256\n").unwrap();
     config.training.beta1 = 1.5;
     let refused = config.check().unwrap_err();

@@ -1,6 +1,8 @@
 //! A machine's description, and its file.
 
-use super::{device::Device, gemm::GemmModel, links::Links, route::Placement};
+use super::{
+    bounds, device::Device, gemm::GemmModel, links::Links, mistake::Mistake, route::Placement,
+};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -82,7 +84,7 @@ impl Machine {
                 known,
             });
         }
-        let text = std::fs::read_to_string(path).map_err(|error| MachineError::Unreadable {
+        let text = hal::files::read_text(path).map_err(|error| MachineError::Unreadable {
             path: name_or_path.into(),
             reason: error.to_string(),
         })?;
@@ -98,9 +100,14 @@ impl Machine {
             path: path.into(),
             reason,
         };
-        let machine: Machine =
-            toml::from_str(text).map_err(|error| malformed(error.to_string().trim_end().into()))?;
-        machine.check().map_err(malformed)?;
+        let machine: Machine = toml::from_str(text).map_err(|error| {
+            let Mistake { line, reason } = Mistake::of(text, &error);
+            malformed(match line {
+                Some(line) => format!("line {line}: {reason}"),
+                None => reason,
+            })
+        })?;
+        bounds::check(&machine).map_err(malformed)?;
         Ok(machine)
     }
 
@@ -117,33 +124,6 @@ impl Machine {
     /// The placement of `ranks` ranks on its nodes, one per device.
     pub fn placement(&self, ranks: usize) -> Placement {
         Placement::new(ranks, self.devices_per_node)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let counts = [
-            ("nodes", self.nodes),
-            ("devices_per_node", self.devices_per_node),
-            ("links.nics", self.links.nics),
-        ];
-        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return Err(format!("{name}: found 0, needed at least 1"));
-        }
-        if self.product.tiles.is_empty() && self.product.points.is_empty() {
-            return Err("product: found neither tiles nor points, needed one of them".into());
-        }
-        let all = self
-            .device
-            .quantities()
-            .into_iter()
-            .chain(self.product.quantities())
-            .chain(self.links.quantities());
-        match all
-            .filter_map(|(name, quantity)| quantity.complaint(&name))
-            .next()
-        {
-            Some(complaint) => Err(complaint),
-            None => Ok(()),
-        }
     }
 }
 
@@ -185,6 +165,9 @@ mod tests {
         let text = Machine::parse(&machine.to_toml(), "mine.toml")
             .unwrap_err()
             .to_string();
-        assert!(text.contains("device.memory_gbps: found -1"), "{text}");
+        assert!(
+            text.contains("device.memory_gbps: found -1.0, needs"),
+            "{text}"
+        );
     }
 }

@@ -6,12 +6,14 @@
 //! [`route`] (the placement of a group on the nodes, and the cost of a collective there), and [`crowding`]
 //! (ranks that share a host's cores).
 
+mod bounds;
 pub mod collective;
 pub mod crowding;
 pub mod device;
 pub mod file;
 pub mod gemm;
 pub mod links;
+mod mistake;
 pub mod quantity;
 pub mod route;
 
@@ -21,5 +23,6 @@ pub use device::{Attention, Device, Launch};
 pub use file::{Machine, MachineError};
 pub use gemm::{GemmModel, GemmShape, Variant};
 pub use links::{Links, TableRow};
+pub use mistake::Mistake;
 pub use quantity::{Class, Quantity};
 pub use route::{Placement, Route};

@@ -35,20 +35,4 @@ impl Quantity {
             source: source.into(),
         }
     }
-
-    /// Why it is invalid as a positive number with a source, or `None`.
-    pub(super) fn complaint(&self, name: &str) -> Option<String> {
-        if !self.value.is_finite() || self.value <= 0.0 {
-            return Some(format!(
-                "{name}: found {}, needed a number above 0",
-                self.value
-            ));
-        }
-        self.source.trim().is_empty().then(|| {
-            format!(
-                "{name}: found no source, needed where {} comes from",
-                self.value
-            )
-        })
-    }
 }

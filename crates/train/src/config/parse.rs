@@ -5,6 +5,7 @@ use super::{
     suggest::nearest,
 };
 use crate::{Error, Families, Meant, Result};
+use grid::machine::Mistake;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -69,10 +70,9 @@ fn without_nulls(value: Value) -> Value {
 
 /// A mistake in a configuration's text, with its line and the nearest key.
 pub(crate) fn refusal(text: &str, error: &toml::de::Error) -> Error {
-    let line = |start: usize| text[..start.min(text.len())].matches('\n').count() + 1;
-    let line = error.span().map(|span| line(span.start));
+    let Mistake { line, reason } = Mistake::of(text, error);
     let location = ConfigLocation { file: None, line };
-    let message = error.message().trim();
+    let message = reason.as_str();
     // serde names the key that it does not know and those that it does, all in back quotes.
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let Some((found, known)) = quoted
@@ -101,7 +101,7 @@ fn hinted(message: &str, quoted: &[&str]) -> String {
         .split_first()
         .filter(|_| message.starts_with("unknown"))
     else {
-        return message.replace('\n', " ");
+        return message.to_owned();
     };
     match nearest(found, known) {
         Some(near) => format!("found `{found}`, which does not exist here; did you mean `{near}`?"),
