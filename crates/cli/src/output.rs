@@ -3,7 +3,8 @@
 use crate::failure::{Failure, Outcome};
 use serde::Serialize;
 use std::{
-    io::{self, ErrorKind, Write},
+    borrow::Cow,
+    io::{self, ErrorKind, IsTerminal, Write},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -29,11 +30,47 @@ pub(crate) fn note(text: &str) {
     if is_silent() {
         return;
     }
-    writeln!(io::stderr().lock(), "{text}").ok();
+    writeln!(io::stderr().lock(), "{}", printable(text)).ok();
 }
 
 /// Prints a result.
 pub(crate) fn result(text: &str) -> Outcome {
+    print(&printable(text))
+}
+
+/// Prints text that a model wrote: as it is where a program reads it.
+pub(crate) fn written(text: &str) -> Outcome {
+    match io::stdout().is_terminal() {
+        true => result(text),
+        false => print(text),
+    }
+}
+
+/// The text without the characters that could move a terminal's cursor, change its state or reorder its letters: they are
+/// written as in JSON. Names and texts in errors come from files that anyone may have made.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_command) {
+        return text.into();
+    }
+    let mut printable = String::with_capacity(text.len() + 5);
+    for letter in text.chars() {
+        match is_command(letter) {
+            true => printable += &format!("\\u{:04x}", u32::from(letter)),
+            false => printable.push(letter),
+        }
+    }
+    printable.into()
+}
+
+fn is_command(letter: char) -> bool {
+    let reorders = matches!(
+        letter,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    reorders || letter.is_control() && letter != '\n' && letter != '\t'
+}
+
+fn print(text: &str) -> Outcome {
     if is_silent() {
         return Ok(());
     }
@@ -54,5 +91,22 @@ fn refused(error: io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::PipeClosed,
         _ => Failure::run(format!("stdout: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_commands_the_terminal() {
+        assert!(matches!(printable("two\n\tlines, é, 漢"), Cow::Borrowed(_)));
+        assert_eq!(
+            printable("a\u{1b}[31m\r\u{7f}\u{9b}\u{202e}b"),
+            "a\\u001b[31m\\u000d\\u007f\\u009b\\u202eb"
+        );
+        // What serde_json leaves as it is becomes an escape of the same character.
+        let json = printable("\"\u{9b}\"").into_owned();
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "\u{9b}");
     }
 }

@@ -4,7 +4,9 @@ use super::checkpoint;
 use crate::{
     Registry, device,
     failure::{Failure, Outcome},
-    launcher, output,
+    launcher,
+    numbers::{MOST_THREADS, count},
+    output,
     ranks::Team,
 };
 use clap::Args;
@@ -16,6 +18,9 @@ use train::{
     data::Tokenizer,
     generate::{Request, described, generate},
 };
+
+/// The most tokens of a text: each runs the full window through the model.
+const MOST_TOKENS: usize = 1 << 20;
 
 /// Arguments of `fascicle generate`.
 #[derive(Args, Debug)]
@@ -48,10 +53,10 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "AXIS=N,...")]
     grid: Option<Degrees>,
     /// Number of ranks; without --grid they lie along X
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
     ranks: Option<usize>,
     /// Threads per rank; by default the ranks share the cores evenly
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
     threads: Option<usize>,
     /// Print prompt, text and time as JSON
     #[arg(long)]
@@ -97,7 +102,7 @@ impl Generate {
                 tokens,
                 seconds,
             }),
-            false => output::result(&text),
+            false => output::written(&text),
         }
     }
 
@@ -109,6 +114,11 @@ impl Generate {
             seed,
             ..
         } = self;
+        if tokens > MOST_TOKENS {
+            return Err(Failure::usage(format!(
+                "--tokens: found {tokens}, needs at most {MOST_TOKENS}"
+            )));
+        }
         if !(temperature.is_finite() && temperature >= 0.0) {
             return Err(Failure::usage(format!(
                 "--temperature: found {temperature}, needs a number of at least 0"

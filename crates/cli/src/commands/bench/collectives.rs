@@ -8,7 +8,7 @@ use crate::{
     device,
     failure::{Failure, Outcome},
     launcher,
-    numbers::{Spread, rounded},
+    numbers::{MOST_THREADS, Spread, count, rounded},
     output,
     ranks::Team,
 };
@@ -39,6 +39,9 @@ const BYTES: [usize; 9] = [
     1 << 26,
 ];
 
+/// The most bytes of a buffer.
+const MOST_BYTES: usize = 1 << 40;
+
 /// Calls of warm-up, and calls that are timed.
 const WARM_UP: usize = 3;
 
@@ -46,13 +49,13 @@ const WARM_UP: usize = 3;
 #[derive(Args, Debug)]
 pub(crate) struct Collectives {
     /// Number of ranks; by default 2, or as many as mpirun or srun started
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
     ranks: Option<usize>,
     /// Threads per rank
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count::<MOST_THREADS>)]
     threads: usize,
     /// Sizes of the whole buffers; by default 1 KiB to 64 MiB
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = count::<MOST_BYTES>)]
     bytes: Vec<usize>,
     /// Backend that runs the collectives: library or staged
     #[arg(long, value_name = "BACKEND", default_value_t)]

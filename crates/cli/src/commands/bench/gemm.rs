@@ -2,9 +2,9 @@
 
 use crate::{
     device,
-    failure::{Failure, Outcome},
+    failure::Outcome,
     machine,
-    numbers::{Spread, rounded},
+    numbers::{MOST_SIZE, MOST_THREADS, Spread, count, rounded},
     output,
     overrides::precisions,
     ranks::Team,
@@ -27,16 +27,16 @@ const SHORTEST: Duration = Duration::from_millis(400);
 #[derive(Args, Debug)]
 pub(crate) struct Gemm {
     /// Threads; defaults to all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
     threads: Option<usize>,
     /// Tokens per batch: rows of the activations
-    #[arg(long, value_name = "N", default_value_t = 2048)]
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = count::<MOST_SIZE>)]
     tokens: usize,
     /// Width of the model
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = count::<MOST_SIZE>)]
     hidden: usize,
     /// Vocabulary size: rows of the head's table
-    #[arg(long, value_name = "N", default_value_t = 8192)]
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = count::<MOST_SIZE>)]
     vocabulary: usize,
     /// Type of the matrices
     #[arg(long, default_value = "f32", value_parser = precisions())]
@@ -83,11 +83,6 @@ impl Gemm {
     pub(crate) fn run(&self, drivers: &[Driver]) -> Outcome {
         let driver = device::preferred(drivers)?;
         let threads = self.threads.unwrap_or_else(machine::cores);
-        if [self.tokens, self.hidden, self.vocabulary].contains(&0) {
-            return Err(Failure::usage(
-                "bench gemm: found a size of 0, needs at least 1",
-            ));
-        }
         output::note(&device::described(
             driver,
             threads,

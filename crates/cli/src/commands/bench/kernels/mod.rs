@@ -12,7 +12,7 @@ use crate::{
     device,
     failure::{Failure, Outcome},
     machine,
-    numbers::{Spread, rounded},
+    numbers::{MOST_SIZE, MOST_THREADS, Spread, count, rounded},
     output,
     overrides::precisions,
     ranks::Team,
@@ -24,6 +24,9 @@ use serde::Serialize;
 use tensor::{DType, Device, Tensor, ops};
 use train::config::Precision;
 
+/// The most repetitions of a measurement.
+const MOST_REPETITIONS: usize = 1 << 16;
+
 /// Bytes of the copy's source: more than any cache holds.
 const COPY_BYTES: usize = 256 << 20;
 
@@ -33,13 +36,13 @@ pub(crate) struct Kernels {
     #[command(flatten)]
     sizes: Sizes,
     /// Threads; defaults to all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<MOST_THREADS>)]
     threads: Option<usize>,
     /// Type of weights and activations; sums and the optimiser's state are wider
     #[arg(long, default_value = "f32", value_parser = precisions())]
     precision: Precision,
     /// Timed batches of calls per kernel
-    #[arg(long, value_name = "N", default_value_t = 9)]
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = count::<MOST_REPETITIONS>)]
     repetitions: usize,
     /// Print one line of JSON per kernel
     #[arg(long)]
@@ -50,19 +53,19 @@ pub(crate) struct Kernels {
 #[derive(Args, Clone, Copy, Debug)]
 struct Sizes {
     /// Tokens per batch: rows of the activations
-    #[arg(long, value_name = "N", default_value_t = 2048)]
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = count::<MOST_SIZE>)]
     tokens: usize,
     /// Width of the model
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = count::<MOST_SIZE>)]
     hidden: usize,
     /// Number of attention heads
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count::<MOST_SIZE>)]
     heads: usize,
     /// Tokens per sequence
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = count::<MOST_SIZE>)]
     context: usize,
     /// Vocabulary size
-    #[arg(long, value_name = "N", default_value_t = 8192)]
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = count::<MOST_SIZE>)]
     vocabulary: usize,
 }
 
@@ -117,13 +120,8 @@ impl Kernels {
             hidden,
             heads,
             context,
-            vocabulary,
+            ..
         } = self.sizes;
-        if [tokens, hidden, heads, context, vocabulary, self.repetitions].contains(&0) {
-            return Err(Failure::usage(
-                "bench kernels: found a size or number of 0, needs at least 1",
-            ));
-        }
         for (option, found, unit, of) in [
             ("--tokens", tokens, context, "--context"),
             ("--hidden", hidden, heads, "--heads"),
@@ -134,12 +132,7 @@ impl Kernels {
                 return Err(Failure::usage(sentence));
             }
         }
-        match u32::try_from(vocabulary) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Failure::usage(format!(
-                "--vocabulary: found {vocabulary}, needs less than 2^32"
-            ))),
-        }
+        Ok(())
     }
 }
 
