@@ -141,13 +141,13 @@ impl Work {
         let evaluation = set.evaluate(rows.rows().len());
         let pass = evaluation.pass(rows.rows())?.with_ledger(Rc::default());
         let (mut segments, wires) = device.without_gradients(|| program.count(&pass, &rows))?;
+        for parameter in &parameters {
+            let first = parameter.segments().first().copied();
+            if let Some(work) = first.and_then(|segment| segments.get_mut(segment)) {
+                work.parameters += parameter.global_shape().iter().product::<usize>();
+            }
+        }
         for (segment, work) in segments.iter_mut().enumerate() {
-            let own = parameters
-                .iter()
-                .filter(|parameter| parameter.segments().first() == Some(&segment));
-            work.parameters = own
-                .map(|parameter| parameter.global_shape().iter().product::<usize>())
-                .sum();
             work.recomputed = recomputed.iter().any(|run| run.contains(&segment));
             work.cost = costs[segment];
         }

@@ -2,6 +2,7 @@
 //! devices that would do.
 
 use crate::{Candidate, Error, Request, enumerate, estimate, simulate};
+use std::time::Instant;
 
 /// Number of leanest candidates that are simulated: if they do not fit, none does.
 const LEANEST: usize = 3;
@@ -47,13 +48,16 @@ fn larger_counts(request: &Request) -> Vec<usize> {
 
 /// States that the model does not fit, and the smallest number of devices that would do.
 pub(crate) fn out_of_reach(request: &Request) -> Error {
-    let machine = &request.machine;
+    let (machine, begun) = (&request.machine, Instant::now());
     // If a grid was requested, other grids with the same number of devices may do.
     let from = request.devices + usize::from(request.grid.is_none());
     let enough = larger_counts(request)
         .into_iter()
         .filter(|count| *count >= from)
-        .find(|count| fits(&with_devices(request, *count)));
+        .find(|count| {
+            let is_late = begun.elapsed() > request.budget;
+            fits(&with_devices(request, *count), is_late)
+        });
     Error::OutOfReach {
         model: request.model_name.clone(),
         devices: request.devices,
@@ -75,8 +79,9 @@ fn with_devices(request: &Request, devices: usize) -> Request {
     }
 }
 
-// Whether one of the leanest candidates fits; memory does not depend on the order of axes.
-fn fits(request: &Request) -> bool {
+// Whether one of the leanest candidates fits; memory does not depend on the order of axes. When the time is up, the lower
+// bound of its memory decides instead of its simulation.
+fn fits(request: &Request, is_late: bool) -> bool {
     let order = request.order.unwrap_or_default();
     let shapes = enumerate::grids(request)
         .into_iter()
@@ -92,7 +97,7 @@ fn fits(request: &Request) -> bool {
     lean.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     lean.iter().take(LEANEST).any(|(_, candidate)| {
         let (request, candidate) = short(request, candidate);
-        simulate(&request, &candidate, false).is_ok()
+        is_late || simulate(&request, &candidate, false).is_ok()
     })
 }
 

@@ -6,6 +6,9 @@ use parallel::{Hierarchical, Overlap, pipeline::ScheduleKind, work::Work};
 use std::{sync::Arc, time::Duration};
 use train::{Config, ModelConfig, config::Precision};
 
+/// The most rows of a batch, as of [`TrainingConfig`](train::config::TrainingConfig).
+const MOST_ROWS: usize = 1 << 24;
+
 /// The choices from which a plan starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
@@ -188,11 +191,19 @@ impl Request {
                 most,
             });
         }
-        if self.batch == 0 {
+        if !(1..=MOST_ROWS).contains(&self.batch) {
             return Err(Error::Setting {
                 setting: "batch",
-                found: "0 sequences".into(),
-                needed: "at least 1",
+                found: format!("{} sequences", self.batch),
+                needed: "1 to 16777216",
+            });
+        }
+        let micro_batches = self.micro_batches.unwrap_or(1);
+        if !(1..=self.batch).contains(&micro_batches) {
+            return Err(Error::Setting {
+                setting: "micro_batches",
+                found: format!("{micro_batches} for {} sequences", self.batch),
+                needed: "1 to as many as there are sequences",
             });
         }
         self.model.check().map_err(Error::Model)
@@ -228,6 +239,26 @@ pub fn sequences(tokens: f64, sequence: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_have_bounds() {
+        let model = families::gpt::published(2, 1024, 8).into();
+        let machine = Machine::find("perlmutter").unwrap();
+        let request = Request::new(machine, 4, "small", model).unwrap();
+        let refusal = |change: &dyn Fn(&mut Request)| {
+            let mut request = request.clone();
+            change(&mut request);
+            request.check().unwrap_err().to_string()
+        };
+        assert_eq!(
+            refusal(&|request| request.batch = usize::MAX),
+            "batch: found 18446744073709551615 sequences, needs 1 to 16777216"
+        );
+        assert_eq!(
+            refusal(&|request| (request.batch, request.micro_batches) = (8, Some(0))),
+            "micro_batches: found 0 for 8 sequences, needs 1 to as many as there are sequences"
+        );
+    }
 
     #[test]
     fn a_rounded_number_of_tokens_is_a_batch_that_halves() {

@@ -2,16 +2,26 @@
 
 use crate::{
     failure::{Failure, Outcome},
-    output,
+    files, output,
     overrides::precisions,
 };
 use clap::Args;
 use grid::{AxisOrder, Degrees, machine::Machine};
 use parallel::pipeline::ScheduleKind;
-use plan::{Preset, Request, picture, report, search, simulate};
+use plan::{
+    Preset, Request,
+    picture::{self, Totals},
+    report, search, simulate,
+};
 use std::{path::PathBuf, time::Duration};
 use train::Families;
 use train::config::{Precision, overlap_from_names};
+
+/// The longest time for simulations.
+const MOST_SECONDS: f64 = 86400.0;
+
+/// The most tokens of a batch.
+const MOST_TOKENS: f64 = 1e11;
 
 /// What to plan.
 #[derive(Args, Clone, Debug)]
@@ -84,8 +94,8 @@ pub(crate) struct Plan {
     #[arg(long)]
     untuned: bool,
     /// Time limit of the simulations, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 12.0)]
-    budget: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "12", value_parser = seconds, allow_negative_numbers = true)]
+    budget: Duration,
     /// Write the simulated step of the best candidate as a Perfetto trace
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -101,8 +111,13 @@ impl Plan {
     /// Plans, and prints the plan.
     pub(crate) fn run(&self, families: &Families) -> Outcome {
         let request = self.request(families)?;
+        if let Some(path) = &self.trace {
+            files::check_output("--trace", path)?;
+        }
+        let measured = self.compare.as_deref().map(picture::measured);
+        let measured = measured.transpose().map_err(as_failure)?;
         let plan = search(&request).map_err(as_failure)?;
-        self.picture(&request, &plan)?;
+        self.picture(&request, &plan, measured)?;
         match self.json {
             true => output::json(&report::json(&plan)),
             false => output::result(&report::text(&plan)),
@@ -110,11 +125,11 @@ impl Plan {
     }
 
     // Simulates the best candidate again, and records every piece of its work.
-    fn picture(&self, request: &Request, plan: &plan::Plan) -> Outcome {
+    fn picture(&self, request: &Request, plan: &plan::Plan, measured: Option<Totals>) -> Outcome {
         let Some(best) = plan
             .best
             .first()
-            .filter(|_| self.trace.is_some() || self.compare.is_some())
+            .filter(|_| self.trace.is_some() || measured.is_some())
         else {
             return Ok(());
         };
@@ -123,8 +138,7 @@ impl Plan {
             picture::write_trace(&traced, path).map_err(as_failure)?;
             output::note(&format!("trace of the simulated step: {}", path.display()));
         }
-        if let Some(path) = &self.compare {
-            let measured = picture::measured(path).map_err(as_failure)?;
+        if let Some(measured) = measured {
             output::note(&picture::comparison(
                 &measured,
                 &picture::simulated(&traced),
@@ -171,7 +185,7 @@ impl Plan {
             overlap: overlap
                 .transpose()
                 .map_err(|error| Failure::usage(format!("--{error}")))?,
-            budget: Duration::from_secs_f64(self.budget.clamp(0.0, 3600.0)),
+            budget: self.budget,
             ..Request::new(machine, self.devices, name, model).map_err(as_failure)?
         })
     }
@@ -179,7 +193,8 @@ impl Plan {
 
 fn as_failure(error: plan::Error) -> Failure {
     match error {
-        plan::Error::OutOfReach { .. } | plan::Error::Train(_) => Failure::run(error),
+        plan::Error::OutOfReach { .. } => Failure::run(error),
+        plan::Error::Train(error) => error.into(),
         _ => Failure::usage(error),
     }
 }
@@ -193,11 +208,18 @@ fn tokens(text: &str) -> Result<f64, String> {
         _ => (text, 1.0),
     };
     match digits.parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number * unit),
+        Ok(number) if number > 0.0 && number * unit <= MOST_TOKENS => Ok(number * unit),
         _ => Err(format!(
-            "found `{text}`, needs a number of tokens, as in 16777216 or 16.8M"
+            "found `{text}`, needs a number of tokens up to {MOST_TOKENS:e}, as in 16777216 or 16.8M"
         )),
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= MOST_SECONDS);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| format!("found `{text}`, needs seconds from 0 to {MOST_SECONDS}"))
 }
 
 fn yes_or_no(text: &str) -> Result<bool, String> {

@@ -25,9 +25,14 @@ pub enum GptFamily {
 }
 
 /// The most blocks; each costs memory and time before the first step.
-const MOST_LAYERS: usize = 1 << 16;
-/// The most of any other size.
-const MOST: usize = 1 << 24;
+const MOST_LAYERS: usize = 1 << 12;
+/// The widest residual stream, and the most heads.
+const MOST_HIDDEN: usize = 1 << 20;
+/// The longest context, the widest MLP, and the largest multiple to which a vocabulary is padded. A product of three sizes
+/// still counts bytes in 64 bits.
+const MOST: usize = 1 << 22;
+/// The most tokens of a vocabulary, whose ids have 32 bits.
+const MOST_TOKENS: usize = 1 << 32;
 
 train::section! {
     /// Sizes and choices of a model.
@@ -167,10 +172,10 @@ impl GptConfig {
             "model",
             &[
                 ("layers", self.layers, 1..=MOST_LAYERS),
-                ("hidden", self.hidden, 1..=MOST),
-                ("heads", self.heads, 1..=MOST),
+                ("hidden", self.hidden, 1..=MOST_HIDDEN),
+                ("heads", self.heads, 1..=MOST_HIDDEN),
                 ("context", self.context, 1..=MOST),
-                ("vocabulary", self.vocabulary, 1..=usize::MAX),
+                ("vocabulary", self.vocabulary, 1..=MOST_TOKENS),
                 ("mlp_hidden", self.mlp_hidden, 0..=MOST),
                 ("pad_vocabulary_to", self.pad_vocabulary_to, 1..=MOST),
             ],

@@ -14,6 +14,10 @@ pub struct Cut {
     num_stages: usize,
     parts: Vec<Range<usize>>,
     wires: Vec<Wire>,
+    /// The indices of the wires that enter each segment, and the objective, which counts as the last one.
+    entering: Vec<Vec<usize>>,
+    /// The indices of the wires that each segment makes.
+    leaving: Vec<Vec<usize>>,
     links: Vec<Link>,
 }
 
@@ -55,10 +59,18 @@ impl Cut {
         let parts = Cut::parts(&costs, num_stages, num_chunks)?;
         let wires = wires(&routes);
         let links = links(&parts, num_stages, &wires);
+        let mut entering = vec![Vec::new(); costs.len() + 1];
+        let mut leaving = entering.clone();
+        for (number, wire) in wires.iter().enumerate() {
+            leaving[wire.from].push(number);
+            wire.to.iter().for_each(|to| entering[*to].push(number));
+        }
         Ok(Cut {
             num_stages,
             parts,
             wires,
+            entering,
+            leaving,
             links,
         })
     }
@@ -86,20 +98,22 @@ impl Cut {
     /// # Errors
     /// [`Error::Invalid`] for a model without segments, and a cost that is negative or not a finite number.
     pub fn costs(model: &dyn Model, parameters: &[Parameter]) -> Result<Vec<f64>> {
-        let counted = |segment: usize| -> f64 {
-            let of_segment = parameters.iter().filter(|parameter| {
-                parameter.segments().contains(&segment) && parameter.global_shape().len() > 1
-            });
-            let elements =
-                of_segment.map(|parameter| parameter.global_shape().iter().product::<usize>());
-            2.0 * elements.sum::<usize>().max(1) as f64
-        };
         let number = model.num_segments();
         if number == 0 {
             return Err(Error::invalid("model", "0 segments", "at least 1"));
         }
-        let cost = |segment| {
-            let cost = model.cost(segment).unwrap_or_else(|| counted(segment));
+        let mut elements = vec![0_usize; number];
+        for parameter in parameters.iter().filter(|one| one.global_shape().len() > 1) {
+            let own = parameter.global_shape().iter().product();
+            for segment in parameter.segments() {
+                if let Some(elements) = elements.get_mut(segment) {
+                    *elements = elements.saturating_add(own);
+                }
+            }
+        }
+        let cost = |segment: usize| {
+            let counted = || 2.0 * elements[segment].max(1) as f64;
+            let cost = model.cost(segment).unwrap_or_else(counted);
             match cost.is_finite() && cost >= 0.0 {
                 true => Ok(cost),
                 false => {
@@ -165,15 +179,12 @@ impl Cut {
 
     /// The indices of the wires that enter a segment.
     pub(crate) fn entering(&self, segment: usize) -> impl Iterator<Item = usize> {
-        let enters =
-            move |(number, wire): (usize, &Wire)| wire.to.contains(&segment).then_some(number);
-        self.wires.iter().enumerate().filter_map(enters)
+        self.entering[segment].iter().copied()
     }
 
     /// The indices of the wires that a segment makes.
     pub(crate) fn leaving(&self, segment: usize) -> impl Iterator<Item = usize> {
-        let leaves = move |(number, wire): (usize, &Wire)| (wire.from == segment).then_some(number);
-        self.wires.iter().enumerate().filter_map(leaves)
+        self.leaving[segment].iter().copied()
     }
 
     /// The links between parts, in the order of senders and then of receivers.

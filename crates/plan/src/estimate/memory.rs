@@ -51,8 +51,8 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
     }
     let mut largest = 0.0f64;
     if candidate.recompute {
-        for run in &work.recomputed {
-            held += rows * entering(work, run, degrees);
+        for (run, entering) in work.recomputed.iter().zip(entering(work, degrees)) {
+            held += rows * entering;
             let of_run = work.segments[run.clone()]
                 .iter()
                 .map(|segment| saved(segment, degrees));
@@ -84,12 +84,24 @@ fn saved(segment: &SegmentWork, degrees: &Degrees) -> f64 {
     inputs + outputs.sum::<f64>() / x as f64 + others / y as f64
 }
 
-// Elements per row of the wires that enter a run of segments.
-fn entering(work: &Work, run: &std::ops::Range<usize>, degrees: &Degrees) -> f64 {
-    let enters = work.wires.iter().filter(|wire| {
-        !run.contains(&wire.from) && wire.to.iter().any(|segment| run.contains(segment))
-    });
-    enters
-        .map(|wire| wire.elements as f64 / wire.cut.map_or(1, |axis| degrees.get(axis)) as f64)
-        .sum()
+// Elements per row of the wires that enter each run of recomputed segments. A deep model has as many runs as wires, so each
+// is looked at once.
+fn entering(work: &Work, degrees: &Degrees) -> Vec<f64> {
+    let mut run_of = vec![None; work.segments.len()];
+    for (number, run) in work.recomputed.iter().enumerate() {
+        run_of[run.clone()].fill(Some(number));
+    }
+    let mut elements = vec![0.0; work.recomputed.len()];
+    for wire in &work.wires {
+        let own = run_of.get(wire.from).copied().flatten();
+        let readers = wire.to.iter().filter_map(|to| *run_of.get(*to)?);
+        let mut runs: Vec<usize> = readers.filter(|run| Some(*run) != own).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        let cut = wire.cut.map_or(1, |axis| degrees.get(axis));
+        for run in runs {
+            elements[run] += wire.elements as f64 / cut as f64;
+        }
+    }
+    elements
 }
