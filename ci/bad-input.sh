@@ -2,6 +2,7 @@
 # Bad input produces a one-sentence error with the numbers and the right exit status, and overwrites nothing.
 set -euo pipefail
 fascicle=$PWD/target/release/fascicle
+machines=$PWD/crates/grid/machines
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -57,5 +58,81 @@ for bad in training.lowest_rate=nan training.lowest_rate=-1 training.clip_norm=n
   expect 2 "${bad%%=*}: found" timeout 10 "$fascicle" train --data text.txt --grid x=1 --steps 4 --out bad --set "$bad"
 done
 expect 2 'parallel.ranks: found 18446744073709551615' timeout 10 "$fascicle" train --data text.txt --ranks 18446744073709551615
+# Files of other kinds are refused at once, and what they are is named.
+mkfifo pipe
+for bad in pipe /dev/zero; do
+  expect 2 'needs a regular file' timeout 10 "$fascicle" train "$bad"
+  expect 1 'needs a regular file' timeout 10 "$fascicle" train --data "$bad" --out bad
+  expect 1 'needs a regular file' timeout 10 "$fascicle" train --data text.txt --set "data.tokenizer.file=\"$bad\"" --out bad
+  expect 1 'needs a regular file' timeout 10 "$fascicle" bench step --weights "$bad"
+  expect 2 'needs a regular file' timeout 10 "$fascicle" plan --machine "$bad" --devices 8 --model gpt-5b
+  expect 2 'needs a regular file' timeout 10 "$fascicle" plan --machine perlmutter --devices 8 --model "$bad"
+  expect 2 'needs a regular file' timeout 10 "$fascicle" plan --machine perlmutter --devices 8 --model gpt-5b --compare "$bad"
+  expect 2 'needs a regular file' timeout 10 "$fascicle" checkpoint export run --overwrite --out "$bad"
+done
+[ -p pipe ] && [ -c /dev/zero ]
+printf '[training]\nsteps = "x"\n' >words.toml
+expect 2 'training.steps: found "x", needs a whole number' "$fascicle" train words.toml
+expect 2 'No such file' "$fascicle" train gone.toml
+
+# Checkpoints that no training run wrote. forge NAME CODE: a copy of the run, whose manifest `m` the code changes.
+forge() {
+  rm -rf "$1" && cp -r run "$1"
+  python3 - "$1" "$2" <<'P'
+import glob, json, os, sys, zlib
+path = glob.glob(sys.argv[1] + "/checkpoints/step-*/manifest.json")[0]
+d, m = os.path.dirname(path), json.load(open(path))
+del m["crc32"]
+model, shard = m["sections"]["trainer"]["config"]["model"], os.path.join(d, m["files"][0]["name"])
+bias = "weights/blocks.0.attention.key.bias"
+exec(sys.argv[2])
+text = json.dumps(m)[1:].encode()
+m and open(path, "wb").write(b'{"crc32":"%08x",\n' % zlib.crc32(text) + text)
+P
+}
+for bad in layers hidden context vocabulary; do
+  forge forged "model['$bad'] = 10**12"
+  expect 1 "model.$bad: found 1000000000000" timeout 10 "$fascicle" generate --checkpoint forged
+  expect 1 "model.$bad: found 1000000000000" timeout 10 "$fascicle" train --resume forged --steps 9
+  expect 1 "model.$bad: found 1000000000000" timeout 10 "$fascicle" checkpoint reshard forged --grid data=2 --out resharded
+done
+forge forged "model['layers'] = 4000"
+expect 1 'which the model has' timeout 10 "$fascicle" generate --checkpoint forged
+forge forged "m['tensors'][bias]['info']['global_shape'] = [10**12]"
+expect 1 'is missing' timeout 10 "$fascicle" checkpoint verify forged
+forge forged "m['tensors'][bias]['pieces'] *= 10**5"
+expect 1 'pieces share bytes' timeout 10 "$fascicle" checkpoint verify forged
+forge forged "m['files'][0]['name'] = '../shard'"
+expect 1 'is not in its folder' timeout 10 "$fascicle" checkpoint verify forged
+forge forged "m['tensors']['\x1b[31mred'] = m['tensors'].pop(bias); m['tensors']['\x1b[31mred']['pieces'][0]['index']['shape'] = [99]"
+expect 1 'tensor \u001b[31mred' timeout 10 "$fascicle" checkpoint verify forged
+forge forged "os.remove(path); os.mkfifo(path); m = None"
+expect 1 'found a pipe' timeout 10 "$fascicle" checkpoint verify forged/checkpoints/step-*
+forge forged "os.remove(path); os.symlink('/dev/zero', path); m = None"
+expect 1 'found a link' timeout 10 "$fascicle" checkpoint verify forged/checkpoints/step-*
+forge forged "os.rename(shard, sys.argv[1] + '/other'); os.symlink('../../other', shard)"
+expect 1 'found a link' timeout 10 "$fascicle" checkpoint verify forged
+forge forged "open(path, 'w').truncate(10**12); m = None"
+expect 1 'needs at most 268435456' timeout 10 "$fascicle" checkpoint verify forged
+timeout 10 "$fascicle" checkpoint reshard run --grid data=1000000 --out resharded >/dev/null 2>&1
+"$fascicle" checkpoint export run --out mine.safetensors >/dev/null 2>&1
+expect 2 'overwrite' "$fascicle" checkpoint export run --out mine.safetensors
+
+# The planner's numbers, and those of a machine's file.
+plan=(timeout 10 "$fascicle" plan --machine perlmutter --devices 8 --model gpt-5b)
+for bad in '--budget nan' '--budget inf' '--budget -1' '--batch-tokens 1e18' '--batch-tokens nan' '--micro-batches 0' \
+  '--devices 1000000000000000000' '--layers 60000' '--vocabulary 18446744073709551615'; do
+  # shellcheck disable=SC2086
+  expect 2 'found' "${plan[@]}" $bad
+done
+for bad in 's/rows = 256/rows = 0/=product.tiles[0].rows: found 0' 's/speed = 0.93/speed = 0/=product.tiles[2].speed: found 0' \
+  's/value = 0.08/value = -5/=device.collective_share: found -5' 's/value = 4.0/value = 1e308/=device.launch.host_us: found 1e308' \
+  's/value = 86/value = nan/=links.injection_gbps: found NaN' 's/value = 82/value = -1/=links.peer_gbps: found -1' \
+  's/nics = 4/nics = 4.5/=links.nics: found 4.5, needs a whole number' 's/^nics/adapters/=unknown field `adapters`'; do
+  sed -e "${bad%/=*}/" "$machines/perlmutter.toml" >machine.toml
+  expect 2 "${bad#*/=}" timeout 10 "$fascicle" plan --machine machine.toml --devices 8 --model gpt-5b
+done
+expect 2 'whole number from 1 to 4096' timeout 10 "$fascicle" generate --checkpoint run --threads 5000
+expect 2 'whole number from 1 to' timeout 10 "$fascicle" bench gemm --hidden 0
 expect 1 'first bad tensor' "$fascicle" train "${small[@]}" --out nan --set training.learning_rate=1e30 --set training.warmup_steps=0 --steps 50
 printf 'all refused as they should be\n'
