@@ -6,7 +6,7 @@ use fascicle_tensor::{
     UnevenShards, Var, ops,
     ops::{
         Region, Transpose,
-        attention::AttentionShape,
+        attention::{AttentionShape, Saved},
         norm::{NormKind, NormShape},
     },
 };
@@ -93,6 +93,16 @@ fn sizes_that_wrap_are_refused() {
     };
     refusal(ops::norm::moments(norm, &none));
     refusal(ops::norm::combine(NormShape { columns: 1, ..norm }, &none));
+    // The number of elements is 0, and that of moments wraps to 0.
+    let tallest = NormShape {
+        rows: 1 << 63,
+        columns: 0,
+        ..norm
+    };
+    refusal(ops::norm::normalize(tallest, &none, &none, &none, None));
+    refusal(ops::norm::backward(
+        tallest, &none, &none, &none, &none, &none,
+    ));
     let attention = AttentionShape {
         sequences: HALF,
         sequence: HALF,
@@ -103,6 +113,14 @@ fn sizes_that_wrap_are_refused() {
         dropout: None,
     };
     refusal(ops::attention(attention, &none, &none, &none));
+    let saved = Saved {
+        q: none.clone(),
+        k: none.clone(),
+        v: none.clone(),
+        out: none.clone(),
+        log_sum_exp: none.clone(),
+    };
+    refusal(ops::attention_backward(attention, &saved, &none));
     let region = Region {
         rows: 1,
         columns: 1,
