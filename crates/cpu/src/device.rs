@@ -1,7 +1,7 @@
 //! The device of one rank: its share of this machine.
 
+use crate::patience::Running;
 use crate::stream::{HostStream, now_us};
-use crate::wait::Running;
 use crate::{collectives, kernels, machine, matmul, memory::Allocator, pool::Pool};
 use hal::{
     Blas, Capabilities, Communicator, DType, Device, DeviceId, Gemm, GroupId, Join, Kernel,

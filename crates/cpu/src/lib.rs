@@ -30,6 +30,7 @@ mod kernels;
 mod machine;
 mod matmul;
 mod memory;
+mod patience;
 mod pool;
 mod stream;
 mod view;

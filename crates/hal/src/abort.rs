@@ -1,7 +1,6 @@
 //! The signal that ends a job: once one rank fails, no rank waits forever.
 
-use crate::{Error, Result};
-use std::sync::OnceLock;
+use crate::{Error, Result, sync::OnceLock};
 
 /// A flag that every waiting rank of a job watches, raised once with a reason.
 ///

@@ -35,6 +35,7 @@ pub mod random;
 pub mod settings;
 pub mod stopwatch;
 pub mod stream;
+pub mod sync;
 pub mod transport;
 
 pub use abort::AbortSignal;

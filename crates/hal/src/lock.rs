@@ -4,10 +4,8 @@
 //! Fascicle is taken through this module, poisoned or not. In return, what a mutex guards must be consistent after each
 //! statement that changes it.
 
-use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use std::{sync::PoisonError, time::Duration};
 
 /// Locks `mutex`, poisoned or not.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,9 +1,7 @@
 //! How long a host has waited.
 
-use std::{
-    cell::Cell,
-    time::{Duration, Instant},
-};
+use crate::sync::time::Instant;
+use std::{cell::Cell, time::Duration};
 
 /// No thread that waits looks at its clock as rarely as this. Even on a crowded host, a longer gap means that the process was
 /// suspended.

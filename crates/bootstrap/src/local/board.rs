@@ -4,15 +4,9 @@ use super::channel::Channel;
 use super::exchange::LocalExchange;
 use super::stand_ins::StandIns;
 use crate::world::Rendezvous;
-use hal::{AbortSignal, Exchange, Result, lock};
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use hal::sync::atomic::{AtomicBool, Ordering};
+use hal::{AbortSignal, Exchange, Result, lock, sync::Mutex};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// State shared by all ranks of the job: which ranks run and which have ended, the abort signal, and the
 /// exchanges that only some members have opened.

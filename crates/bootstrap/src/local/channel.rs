@@ -3,11 +3,8 @@
 
 use hal::Result;
 use hal::lock::{lock, wait_timeout};
-use std::{
-    collections::HashMap,
-    sync::{Arc, Condvar, Mutex},
-    time::Duration,
-};
+use hal::sync::{Condvar, Mutex};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// What the members of one exchange share.
 #[derive(Debug)]

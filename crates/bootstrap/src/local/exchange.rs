@@ -3,15 +3,9 @@
 use super::board::{Board, position};
 use super::channel::{Channel, Contributions};
 use super::stand_ins::Seating;
+use hal::sync::atomic::{AtomicU64, Ordering};
 use hal::{Error, Exchange, Result, Stopwatch};
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// The longest sleep of a waiting rank before it checks the abort signal, because raising the signal wakes
 /// nobody.

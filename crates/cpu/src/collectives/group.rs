@@ -6,9 +6,9 @@
 
 use super::round::{Progress, Round};
 use crate::wait::Signal;
-use hal::{Collective, Error, Result, lock};
+use hal::{Collective, Error, Result, lock, sync::Mutex};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Names a round: every member gives its calls the same numbers, whatever streams they run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -231,7 +231,7 @@ impl Group {
             .map(|step| self.rank_at(ticket.key, (ticket.place + step) % num_places));
         let helpers = match pieces {
             0 => num_places,
-            pieces => (pieces - 1).min(crate::wait::processors() - 1),
+            pieces => (pieces - 1).min(crate::patience::processors() - 1),
         };
         others
             .take(helpers)

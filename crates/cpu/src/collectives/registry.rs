@@ -3,12 +3,13 @@
 use super::communicator::HostCommunicator;
 use super::group::{Counters, Group, Key, Ticket};
 use super::member::{Member, Run};
+use hal::sync::{LazyLock, Mutex};
 use hal::{Collective, Communicator, Error, GroupId, Join, Result, lock};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
-static GROUPS: Mutex<BTreeMap<Vec<u8>, Arc<Group>>> = Mutex::new(BTreeMap::new());
+static GROUPS: LazyLock<Mutex<BTreeMap<Vec<u8>, Arc<Group>>>> = LazyLock::new(Mutex::default);
 
 /// An id that no other group of this process has.
 pub(crate) fn create_group() -> GroupId {

@@ -1,10 +1,9 @@
 //! One collective of a group: from the first arrival of a member to the last piece of work.
 
 use super::call;
+use hal::sync::{OnceLock, atomic::AtomicUsize, atomic::Ordering};
 use hal::{Collective, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// State shared by the members of a round. The round has an outcome once all have arrived, or once it is clear
 /// that they will not.
@@ -157,5 +156,7 @@ impl Work {
     }
 }
 
+// By its path, because `crates/interleavings` names this file by a path.
 #[cfg(test)]
+#[path = "round/tests.rs"]
 mod tests;

@@ -1,14 +1,15 @@
 //! Points in streams, and the clock for their times.
 
 use crate::wait::Signal;
+use hal::sync::OnceLock;
 use hal::{Error, Event, Result};
 use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Microseconds since the first call in this process, so that the clocks of all ranks agree.
 pub(crate) fn now_us() -> f64 {
-    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     EPOCH.get_or_init(Instant::now).elapsed().as_secs_f64() * 1e6
 }
 

@@ -1,7 +1,6 @@
 //! Work that runs on the calling thread, before the call returns.
 
-use hal::{Error, Result, lock};
-use std::sync::Mutex;
+use hal::{Error, Result, lock, sync::Mutex};
 
 /// Runs one piece of work at a time and remembers the first failure.
 #[derive(Debug, Default)]

@@ -13,11 +13,11 @@ pub(crate) use queue::cancelled;
 
 use crate::pool::Pool;
 use event::{Passed, QueueEvent};
-use hal::{DeviceId, Error, Event, RawBuffer, Result, Stream, StreamKind, lock};
+use hal::{DeviceId, Error, Event, RawBuffer, Result, Stream, StreamKind, lock, sync::Mutex};
 use inline::Inline;
 use queue::Queue;
 use std::any::Any;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A stream of this vendor.
 #[derive(Debug)]
@@ -163,10 +163,9 @@ unsafe impl Stream for HostStream {
     }
 
     fn record(&self) -> Result<Arc<dyn Event>> {
-        self.check()?;
         match &self.engine {
-            Engine::Inline(_) => Ok(Arc::new(Passed::now())),
-            Engine::Queue(queue) => Ok(queue.record()),
+            Engine::Inline(inline) => inline.check().map(|()| Arc::new(Passed::now()) as _),
+            Engine::Queue(queue) => queue.record(),
         }
     }
 

@@ -1,14 +1,15 @@
 //! Work that runs in order on a separate thread.
 
 use super::event::{Marker, Passed, QueueEvent, panicked};
-use crate::wait::{POLL, Running, Signal};
+use crate::patience::Running;
+use crate::wait::{POLL, Signal};
+use hal::sync::atomic::{AtomicBool, Ordering};
+use hal::sync::{Mutex, MutexGuard, thread, thread::JoinHandle};
 use hal::{DeviceId, Error, Event, Result, lock};
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A piece of work; it owns everything it needs, or the submitter guarantees it.
@@ -92,16 +93,17 @@ impl Queue {
     }
 
     /// Marks the point that the queue has reached.
-    pub(super) fn record(&self) -> Arc<dyn Event> {
-        let mut state = lock(&self.shared.state);
-        if state.steps.is_empty() && !state.busy {
-            return Arc::new(Passed::now());
-        }
-        let marker = Arc::new(Marker::default());
-        state.steps.push_back(Step::Pass(marker.clone()));
-        drop(state);
-        self.shared.work.raise();
-        Arc::new(QueueEvent(marker))
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(super) fn record(&self) -> Result<Arc<dyn Event>> {
+        let state = lock(&self.shared.state);
+        // Under the same lock as the mark: an idle queue whose last job failed has not passed any point.
+        state.failed.clone().map_or(Ok(()), Err)?;
+        Ok(match self.mark(state) {
+            Some(marker) => Arc::new(QueueEvent(marker)),
+            None => Arc::new(Passed::now()),
+        })
     }
 
     /// Waits on the host for everything queued so far.
@@ -109,8 +111,22 @@ impl Queue {
     /// # Errors
     /// The first failure.
     pub(super) fn synchronize(&self) -> Result<()> {
-        self.record().synchronize()?;
-        self.check()
+        match self.mark(lock(&self.shared.state)) {
+            Some(marker) => marker.until_passed(),
+            None => self.check(),
+        }
+    }
+
+    // A marker behind everything queued so far, unless all of it has ended.
+    fn mark(&self, mut state: MutexGuard<'_, QueueState>) -> Option<Arc<Marker>> {
+        if state.steps.is_empty() && !state.busy {
+            return None;
+        }
+        let marker = Arc::new(Marker::default());
+        state.steps.push_back(Step::Pass(marker.clone()));
+        drop(state);
+        self.shared.work.raise();
+        Some(marker)
     }
 
     fn push(&self, step: Step) -> Result<()> {
@@ -125,10 +141,10 @@ impl Queue {
         let mut worker = lock(&self.worker);
         if worker.is_none() {
             let (shared, device) = (self.shared.clone(), self.shared.device);
-            let thread = std::thread::Builder::new().name(format!("{device} communication"));
+            let builder = thread::Builder::new().name(format!("{device} communication"));
             *worker =
                 Some(
-                    thread
+                    builder
                         .spawn(move || shared.serve())
                         .map_err(|error| Error::Vendor {
                             call: "start the communication stream's thread".into(),
@@ -149,10 +165,10 @@ impl Drop for Queue {
         lock(&self.shared.state).closed = true;
         self.shared
             .cancelled
-            .store(std::thread::panicking(), Ordering::Relaxed);
+            .store(thread::panicking(), Ordering::Relaxed);
         self.shared.work.raise();
         if let Some(worker) = lock(&self.worker).take()
-            && worker.thread().id() != std::thread::current().id()
+            && worker.thread().id() != thread::current().id()
         {
             // The worker catches panics of jobs, so joining reports nothing new.
             let _ = worker.join();
@@ -231,7 +247,7 @@ enum Next {
     Closed,
 }
 
-thread_local! {
+hal::sync::thread_local! {
     static CANCELLED: OnceCell<Arc<Shared>> = const { OnceCell::new() };
 }
 

@@ -8,10 +8,12 @@ use super::{
     readings::{Reading, Readings},
 };
 use crate::event::Point;
-use hal::{Collective, Error, Join, Result, Stopwatch, lock};
+use hal::lock::{lock, wait_timeout};
+use hal::sync::{Condvar, Mutex};
+use hal::{Collective, Error, Join, Result, Stopwatch};
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::Arc,
     time::Duration,
 };
 
@@ -80,19 +82,8 @@ impl Group {
             if let Err(error) = self.go_on(&mut state, key, &ranks, join, operation, waited) {
                 return Err(self.fail_locked(&mut state, error));
             }
-            state = self.nap(state, NAP);
+            state = wait_timeout(&self.change, state, NAP);
         }
-    }
-
-    fn nap<'a>(
-        &self,
-        state: MutexGuard<'a, GroupState>,
-        time: Duration,
-    ) -> MutexGuard<'a, GroupState> {
-        self.change
-            .wait_timeout(state, time)
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .0
     }
 
     /// Announces that `rank` will take posts and read the memory that they name.
@@ -111,7 +102,7 @@ impl Group {
         let start = Stopwatch::start();
         let mut state = lock(&self.state);
         while !state.readings.are_over() && start.elapsed() <= patience {
-            state = self.nap(state, GLANCE);
+            state = wait_timeout(&self.change, state, GLANCE);
         }
     }
 

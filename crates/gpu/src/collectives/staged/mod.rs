@@ -12,60 +12,16 @@ mod meeting;
 mod on_host;
 mod readings;
 mod reads;
+mod registry;
 mod run;
 
 use crate::{context::Context, kernels::Module, stream::GpuStream};
 use group::Group;
-use hal::{Collective, Communicator, Error, Join, Result, Stream, lock};
+use hal::{Collective, Communicator, Join, Result, Stream};
 use meeting::{Key, Post};
+pub(super) use registry::create_id;
 use run::Run;
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    fmt,
-    sync::{
-        Arc, Mutex, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
-};
-
-/// An id that no other group of this process has.
-pub(super) fn create_id() -> Vec<u8> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    [
-        number.to_le_bytes(),
-        u64::from(std::process::id()).to_le_bytes(),
-    ]
-    .concat()
-}
-
-// Groups that have members. A group ends when its last member leaves.
-static GROUPS: Mutex<Vec<(Vec<u8>, Weak<Group>)>> = Mutex::new(Vec::new());
-
-fn group(id: &[u8], join: &Join) -> Result<Arc<Group>> {
-    let mut groups = lock(&GROUPS);
-    groups.retain(|(_, group)| group.strong_count() > 0);
-    if let Some(group) = groups
-        .iter()
-        .find(|(name, _)| name == id)
-        .and_then(|(_, group)| group.upgrade())
-    {
-        return Ok(group);
-    }
-    let here = u64::from(std::process::id()).to_le_bytes();
-    if !id.ends_with(&here) {
-        let needed = "one of this process: staged collectives do not leave it";
-        return Err(Error::invalid(
-            format!("join {}", join.label),
-            "a group of another process",
-            needed,
-        ));
-    }
-    let group = Arc::new(Group::new(join));
-    groups.push((id.to_vec(), Arc::downgrade(&group)));
-    Ok(group)
-}
+use std::{cell::RefCell, collections::HashMap, fmt, sync::Arc};
 
 /// One rank's membership of a group; queued calls keep it alive.
 #[derive(Debug)]
@@ -93,7 +49,7 @@ pub(super) fn join(
     id: &[u8],
     join: Join,
 ) -> Result<Box<dyn Communicator>> {
-    let group = group(id, &join)?;
+    let group = registry::group(id, &join)?;
     let member = Arc::new(Member {
         group,
         join,

@@ -1,0 +1,23 @@
+//! The standard library's primitives for threads, as every hand-written signal, round, channel and queue of Fascicle
+//! names them.
+//!
+//! They come through this module so that `crates/interleavings` can compile the same source files over primitives
+//! whose interleavings a model checker explores. Here they are the standard library's own types.
+
+pub use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
+pub use std::thread_local;
+
+/// Atomic integers and flags.
+pub mod atomic {
+    pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+}
+
+/// Threads.
+pub mod thread {
+    pub use std::thread::{Builder, JoinHandle, current, panicking, yield_now};
+}
+
+/// The clock by which waits end.
+pub mod time {
+    pub use std::time::Instant;
+}

@@ -1,0 +1,5 @@
+//! The threads of kernels, which no model has.
+
+/// Stands for the pool of a device.
+#[derive(Debug)]
+pub(crate) struct Pool;
