@@ -43,8 +43,7 @@ plant $wait 's/changes.fetch_add\(1, Ordering::Release\)/changes.fetch_add(1, Or
 plant $wait 's/changes.load\(Ordering::Acquire\)/changes.load(Ordering::Relaxed)/' a_change_wakes_its_waiter
 
 queue=cpu/src/stream/queue.rs
-plant $queue '/steps.push_back\(step\)/{n;d}' a_dropped_queue_has_run
-plant $queue '/drop\(state\);/{n;d}' jobs_run_in_order
+plant $queue '/steps.push_back\(step\)/{n;d}' a_job_wakes_the_worker
 plant $queue '/thread::panicking\(\), Ordering/{n;d}' a_dropped_queue_has_run
 plant $queue '/let _ = worker.join\(\)/d' a_dropped_queue_has_run
 plant $queue 's/let step = state.steps.pop_front\(\);/let step = if state.closed { None } else { state.steps.pop_front() };/' a_dropped_queue_has_run
@@ -64,7 +63,7 @@ plant $group 's/self.ranks\(key\).for_each\(\|rank\| self.signals\[rank\].raise\
 plant $group '/self.signals.iter\(\).for_each\(Signal::raise\)/d' a_rank_that_leaves_is_not_waited_for
 plant $group 's/state.left.insert\(rank, counters\);/drop(counters);/' a_rank_that_leaves_is_not_waited_for
 plant $group '/state.gathering.remove\(&ticket.key\)/d' a_timeout_is_for_all_or_none
-plant $group 's/let error = self.mismatch\(ticket.key, &calls\)/let error = None::<Error>/' different_calls_end_the_group
+plant $group 's/Some\(error\) = self.mismatch\(ticket.key, &calls\)/Some(error) = None::<Error>/' different_calls_end_the_group
 member=cpu/src/collectives/member.rs
 plant $member '/signal.wait\(seen, limit\)/{n;d}' an_abort_ends_the_wait
 plant $member '/let Some\(ticket\) = self.tickets.first\(\)/s/self.tickets.first\(\)/None::<\&Ticket>/' a_dropped_call_ends_the_wait

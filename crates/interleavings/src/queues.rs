@@ -1,11 +1,13 @@
 //! The streams of the CPU (`cpu/src/stream`): order, events, failures, and the end of a queue.
 
 use crate::stream::HostStream;
-use crate::sync::{Waits, explore, explore_both, thread::unwinding};
+use crate::sync::{Waits, explore, thread::unwinding};
+use crate::wait::Signal;
 use contracts::{DeviceId, Error, Stream, StreamKind, VendorId};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
+use std::time::Duration;
 
 const DEVICE: DeviceId = DeviceId {
     vendor: VendorId::new("model"),
@@ -61,6 +63,20 @@ pub fn jobs_run_in_order() {
         write(&stream, &memory, 2).unwrap();
         stream.synchronize().unwrap();
         assert_eq!(memory.get(), 2);
+    });
+}
+
+/// A job wakes the worker, although nothing is queued behind it.
+pub fn a_job_wakes_the_worker() {
+    explore(Waits::Notified, 2, || {
+        let (stream, done) = (queue(), Arc::new(Signal::default()));
+        let of_job = done.clone();
+        let job = move || {
+            of_job.raise();
+            Ok(())
+        };
+        stream.submit(job).unwrap();
+        while !done.wait(0, Duration::from_secs(1)) {}
     });
 }
 

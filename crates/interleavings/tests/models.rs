@@ -21,6 +21,7 @@ models! {
     }
     queues {
         jobs_run_in_order
+        a_job_wakes_the_worker
         a_dropped_queue_has_run
         a_wait_orders_two_queues
         a_complete_event_orders_the_host

@@ -4,7 +4,7 @@ use super::event::{Marker, Passed, QueueEvent, panicked};
 use crate::patience::Running;
 use crate::wait::{POLL, Signal};
 use hal::sync::atomic::{AtomicBool, Ordering};
-use hal::sync::{Mutex, MutexGuard, thread, thread::JoinHandle};
+use hal::sync::{Mutex, thread, thread::JoinHandle};
 use hal::{DeviceId, Error, Event, Result, lock};
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -37,6 +37,19 @@ struct QueueState {
     busy: bool,
     closed: bool,
     failed: Option<Error>,
+}
+
+impl QueueState {
+    // A marker behind everything queued so far, unless all of it has ended.
+    fn mark(&mut self) -> Option<Arc<Marker>> {
+        if self.steps.is_empty() && !self.busy {
+            return None;
+        }
+        let marker = Arc::new(Marker::default());
+        // The worker need not be notified: it takes another look after the work that is ahead of the marker.
+        self.steps.push_back(Step::Pass(marker.clone()));
+        Some(marker)
+    }
 }
 
 enum Step {
@@ -97,10 +110,10 @@ impl Queue {
     /// # Errors
     /// The first failure.
     pub(super) fn record(&self) -> Result<Arc<dyn Event>> {
-        let state = lock(&self.shared.state);
+        let mut state = lock(&self.shared.state);
         // Under the same lock as the mark: an idle queue whose last job failed has not passed any point.
         state.failed.clone().map_or(Ok(()), Err)?;
-        Ok(match self.mark(state) {
+        Ok(match state.mark() {
             Some(marker) => Arc::new(QueueEvent(marker)),
             None => Arc::new(Passed::now()),
         })
@@ -111,22 +124,11 @@ impl Queue {
     /// # Errors
     /// The first failure.
     pub(super) fn synchronize(&self) -> Result<()> {
-        match self.mark(lock(&self.shared.state)) {
+        let marker = lock(&self.shared.state).mark();
+        match marker {
             Some(marker) => marker.until_passed(),
             None => self.check(),
         }
-    }
-
-    // A marker behind everything queued so far, unless all of it has ended.
-    fn mark(&self, mut state: MutexGuard<'_, QueueState>) -> Option<Arc<Marker>> {
-        if state.steps.is_empty() && !state.busy {
-            return None;
-        }
-        let marker = Arc::new(Marker::default());
-        state.steps.push_back(Step::Pass(marker.clone()));
-        drop(state);
-        self.shared.work.raise();
-        Some(marker)
     }
 
     fn push(&self, step: Step) -> Result<()> {
