@@ -16,24 +16,28 @@ const DEVICE: DeviceId = DeviceId {
 
 // Memory on which jobs work without any synchronisation of their own.
 #[derive(Clone)]
-struct Memory(Arc<UnsafeCell<u32>>);
+struct Memory(Arc<Element>);
+
+struct Element(UnsafeCell<u32>);
 
 // SAFETY: loom checks that no two threads access the cell at a time.
-unsafe impl Send for Memory {}
+unsafe impl Send for Element {}
+// SAFETY: as above.
+unsafe impl Sync for Element {}
 
 impl Memory {
     fn new() -> Memory {
-        Memory(Arc::new(UnsafeCell::new(0)))
+        Memory(Arc::new(Element(UnsafeCell::new(0))))
     }
 
     fn set(&self, value: u32) {
         // SAFETY: loom refuses executions in which another thread may access the cell.
-        self.0.with_mut(|cell| unsafe { *cell = value });
+        self.0.0.with_mut(|cell| unsafe { *cell = value });
     }
 
     fn get(&self) -> u32 {
         // SAFETY: as above.
-        self.0.with(|cell| unsafe { *cell })
+        self.0.0.with(|cell| unsafe { *cell })
     }
 }
 

@@ -20,7 +20,10 @@ pub(crate) fn create_id() -> Vec<u8> {
 }
 
 // Groups that have members. A group ends when its last member leaves.
-static GROUPS: LazyLock<Mutex<Vec<(Vec<u8>, Weak<Group>)>>> = LazyLock::new(Mutex::default);
+static GROUPS: LazyLock<Mutex<Vec<Entry>>> = LazyLock::new(Mutex::default);
+
+// The id of a group, and the group.
+type Entry = (Vec<u8>, Weak<Group>);
 
 /// The group with that id; the first rank to join creates it.
 ///
