@@ -72,7 +72,6 @@ plant cpu/src/collectives/registry.rs '/groups.retain/d' an_id_outlives_its_grou
 channel=bootstrap/src/local/channel.rs
 plant $channel '0,/self.completed.notify_all\(\);/s///' each_round_has_its_parts
 plant $channel 's/round.done == self.members.len\(\)/round.done > 0/' each_round_has_its_parts
-plant $channel 's/None => round.arrived\[index\].clone\(\)/None => None/' a_broadcast_waits_for_its_root
 plant bootstrap/src/local/exchange.rs '/let ended = missing/,/abort.check/{/abort.check/d}' the_reason_of_a_failed_rank_arrives
 board=bootstrap/src/local/board.rs
 plant $board 's/store\(true, Ordering::Release\)/store(true, Ordering::Relaxed)/' the_reason_of_a_failed_rank_arrives
