@@ -6,8 +6,15 @@ fn main() {
         program: "nvcc",
         compiler: kernels::variables::NVCC,
         root: (kernels::variables::CUDA_HOME, "/usr/local/cuda"),
-        architectures: (kernels::variables::CUDA_ARCHITECTURES, "80;90"),
+        architectures: (kernels::variables::CUDA_ARCHITECTURES, "80;90;compute_90"),
+        options: |name| match name.strip_prefix("compute_") {
+            Some(_) => ["-ptx".into(), format!("-arch={name}")],
+            None => ["-cubin".into(), format!("-arch=sm_{name}")],
+        },
         source: "kernels.cu",
-        file: ("sm_", ".cubin"),
+        file: |name| match name.strip_prefix("compute_") {
+            Some(_) => format!("{name}.ptx"),
+            None => format!("sm_{name}.cubin"),
+        },
     });
 }

@@ -6,8 +6,9 @@ fn main() {
         program: "hipcc",
         compiler: kernels::variables::HIPCC,
         root: (kernels::variables::ROCM_PATH, "/opt/rocm"),
-        architectures: (kernels::variables::HIP_ARCHITECTURES, "gfx90a"),
+        architectures: (kernels::variables::HIP_ARCHITECTURES, "gfx90a;gfx942"),
+        options: |name| ["--genco".into(), format!("--offload-arch={name}")],
         source: "kernels.hip",
-        file: ("", ".hsaco"),
+        file: |name| format!("{name}.hsaco"),
     });
 }

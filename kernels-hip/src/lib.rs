@@ -1,7 +1,8 @@
 //! Device code objects for AMD, built by hipcc and embedded.
 //!
 //! The build looks for hipcc in `FASCICLE_HIPCC`, `ROCM_PATH` and the search path. Without hipcc the list is empty, and
-//! a warning says where the build looked. `FASCICLE_HIP_ARCHS` names the architectures, `gfx90a` by default.
+//! a warning says where the build looked. `FASCICLE_HIP_ARCHS` names the architectures, by default those
+//! of `gfx90a;gfx942` that hipcc knows.
 
 #![forbid(unsafe_code)]
 
@@ -17,4 +18,14 @@ pub struct Object {
 /// The objects of this build.
 pub fn objects() -> &'static [Object] {
     include!(concat!(env!("OUT_DIR"), "/objects.rs"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn drivers_may_read_headers_in_place() {
+        for object in super::objects() {
+            assert_eq!(object.bytes.as_ptr().addr() % 64, 0, "{}", object.arch);
+        }
+    }
 }

@@ -18,16 +18,18 @@ pub fn objects(
         return Ok(embedded.collect());
     };
     let path = Path::new(&path);
-    let image = std::fs::read(path)
+    let mut image = std::fs::read(path)
         .map_err(|error| format!("{}={}: {error}", variable.name, path.display()))?;
+    // PTX is a text, which the driver reads up to a zero.
+    image.push(0);
     Ok(vec![(ANY.into(), Cow::Owned(image))])
 }
 
 // The architecture of the user's file: the driver decides whether it fits.
 const ANY: &str = "any";
 
-/// The object for this device: that of its architecture, or for NVIDIA otherwise the latest one of the same generation.
-/// A later device of a generation also runs the generation's earlier code.
+/// The object for this device: that of its architecture, or for NVIDIA otherwise the latest one of the same generation, or the
+/// latest code that the driver can compile for it. A later device of a generation also runs the generation's earlier code.
 pub(crate) fn choose<'a>(objects: &'a [Object], properties: &Properties) -> Option<&'a [u8]> {
     let exact = |(architecture, _): &&Object| {
         architecture == ANY || plain(architecture) == plain(&properties.architecture)
@@ -39,7 +41,15 @@ pub(crate) fn choose<'a>(objects: &'a [Object], properties: &Properties) -> Opti
             .filter(|object| earlier(&object.0, properties))
             .max_by_key(|object| &object.0)
     };
-    own.or_else(earlier).map(|(_, image)| &image[..])
+    let compiled = || {
+        objects
+            .iter()
+            .filter(|object| virtual_of(&object.0).is_some_and(|least| least <= number(properties)))
+            .max_by_key(|object| virtual_of(&object.0))
+    };
+    own.or_else(earlier)
+        .or_else(compiled)
+        .map(|(_, image)| &image[..])
 }
 
 // `sm_90a` and `90` both mean 90; AMD's names stay as they are.
@@ -52,11 +62,24 @@ fn plain(architecture: &str) -> &str {
     }
 }
 
-fn earlier(architecture: &str, properties: &Properties) -> bool {
+// The least capability of a device that can run PTX: 90 for `compute_90`.
+fn virtual_of(architecture: &str) -> Option<u32> {
+    architecture.strip_prefix("compute_")?.parse().ok()
+}
+
+// NVIDIA's capability as one number, 90 for 9.0; 0 for AMD.
+fn number(properties: &Properties) -> u32 {
     let (major, minor) = properties.capability;
-    let nvidia = properties.architecture.starts_with("sm_");
-    let number = plain(architecture).parse::<u32>();
-    nvidia && number.is_ok_and(|number| number / 10 == major && number % 10 <= minor)
+    match properties.architecture.starts_with("sm_") {
+        true => 10 * major + minor,
+        false => 0,
+    }
+}
+
+fn earlier(architecture: &str, properties: &Properties) -> bool {
+    let device = number(properties);
+    let object = plain(architecture).parse::<u32>();
+    object.is_ok_and(|object| object / 10 == device / 10 && object <= device)
 }
 
 #[cfg(test)]
@@ -94,6 +117,16 @@ mod tests {
             choose(&named, &device("sm_90", (9, 0))),
             Some(&b"sm_90a"[..])
         );
+    }
+
+    #[test]
+    fn a_newer_generation_gets_code_that_its_driver_compiles() {
+        let objects = embedded(&["80", "90", "compute_80", "compute_90"]);
+        let chosen = |architecture, capability| choose(&objects, &device(architecture, capability));
+        assert_eq!(chosen("sm_120", (12, 0)), Some(&b"compute_90"[..]));
+        assert_eq!(chosen("sm_90", (9, 0)), Some(&b"90"[..]));
+        assert_eq!(chosen("sm_75", (7, 5)), None);
+        assert_eq!(chosen("gfx942", (9, 4)), None);
     }
 
     #[test]

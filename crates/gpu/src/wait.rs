@@ -19,8 +19,9 @@ pub(crate) trait Watch: Send + Sync + fmt::Debug {
     fn end(&self);
 }
 
-// Most waits are for work that is nearly done. Polling again at once ends those soonest.
-const AWAKE: Duration = Duration::from_micros(50);
+// Most waits are for work that is nearly done. Polling again at once ends those soonest; other threads may run between two
+// polls.
+const AWAKE: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_micros(50);
 // Watching makes calls into the collectives' library, so we do it only now and then.
 const WATCH: Duration = Duration::from_millis(10);

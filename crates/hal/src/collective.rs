@@ -285,8 +285,8 @@ impl Collective {
         text + ")"
     }
 
-    /// The same with the sizes of uneven parts, which [`describe`](Collective::describe) omits; used for calls
-    /// that do not agree.
+    /// The same with the sizes of parts that differ, which [`describe`](Collective::describe) omits. Calls between the same
+    /// ranks have the same text if they agree.
     pub fn describe_with_parts(&self) -> String {
         let text = self.describe();
         match self {
@@ -297,7 +297,7 @@ impl Collective {
             | Collective::AllGather {
                 counts: Counts::Uneven(counts),
                 ..
-            } => {
+            } if counts.iter().any(|count| *count != counts[0]) => {
                 format!("{text} in parts of {counts:?}")
             }
             _ => text,
@@ -344,7 +344,9 @@ mod tests {
             counts,
         };
         let even = gather(Counts::Even(2));
-        assert!(even.agrees(&gather(Counts::Uneven(vec![2, 2])), 2));
+        let same = gather(Counts::Uneven(vec![2, 2]));
+        assert!(even.agrees(&same, 2));
+        assert_eq!(even.describe_with_parts(), same.describe_with_parts());
         let uneven = gather(Counts::Uneven(vec![1, 3]));
         assert!(!even.agrees(&uneven, 2));
         assert_eq!(

@@ -291,7 +291,7 @@ impl Communicator {
         }
         let mine = calls
             .iter()
-            .map(Collective::describe)
+            .map(Collective::describe_with_parts)
             .collect::<Vec<_>>()
             .join(", ");
         let all = exchange.all_gather(mine.as_bytes())?;

@@ -25,12 +25,15 @@ pub struct Vendor {
     pub compiler: Variable,
     /// The environment variable that names the folder of the vendor's software, and the default folder.
     pub root: (Variable, &'static str),
-    /// The environment variable that lists the architectures, and the default list.
+    /// The environment variable that lists the architectures, and the default list, of which those count that the compiler
+    /// knows.
     pub architectures: (Variable, &'static str),
+    /// The compiler's options for an architecture, as in `CMakeLists.txt`.
+    pub options: fn(&str) -> [String; 2],
     /// The source file beside the build script.
     pub source: &'static str,
-    /// The text before and after the architecture in an object's file name.
-    pub file: (&'static str, &'static str),
+    /// The name of an architecture's object, as in `CMakeLists.txt`.
+    pub file: fn(&str) -> String,
 }
 
 /// The folder of the headers; `all.h` includes the others.
@@ -66,14 +69,24 @@ pub fn build(vendor: &Vendor) {
 }
 
 impl Vendor {
-    fn architectures(&self) -> Vec<String> {
+    fn architectures(&self, compiler: &Path) -> Vec<String> {
         let (variable, default) = self.architectures;
-        let list = variable.read().unwrap_or_else(|| default.into());
-        list.split([';', ','])
-            .map(str::trim)
+        let named = variable.read();
+        let list = named.as_deref().unwrap_or(default).split([';', ',']);
+        list.map(str::trim)
             .filter(|name| !name.is_empty())
+            .filter(|name| named.is_some() || self.knows(compiler, name))
             .map(String::from)
             .collect()
+    }
+
+    // An older compiler does not know the newest devices, and a newer one forgets the oldest.
+    fn knows(&self, compiler: &Path, architecture: &str) -> bool {
+        let source = out_dir().join("empty").with_extension(self.source);
+        let mut compile = Command::new(compiler);
+        compile.args((self.options)(architecture)).arg(&source);
+        compile.arg("-o").arg(out_dir().join("empty.o"));
+        fs::write(&source, "").is_ok() && compile.output().is_ok_and(|done| done.status.success())
     }
 
     /// Where the compiler may be: the path in its variable, or otherwise below the root in its variable, on the search
@@ -119,16 +132,15 @@ impl Vendor {
 
     /// Architecture and file of every object.
     fn compile(&self, compiler: &Path) -> Vec<(String, PathBuf)> {
-        let architectures = self.architectures();
+        let architectures = self.architectures(compiler);
         let installed = cmake::Config::new(".")
             .define(self.compiler.name, compiler)
             .define(self.architectures.0.name, architectures.join(";"))
             .define("FASCICLE_KERNELS", headers())
             .build();
-        let file = |name: &String| installed.join(format!("{}{name}{}", self.file.0, self.file.1));
         architectures
-            .iter()
-            .map(|name| (name.clone(), file(name)))
+            .into_iter()
+            .map(|name| (name.clone(), installed.join((self.file)(&name))))
             .collect()
     }
 }
@@ -140,16 +152,36 @@ fn answers(program: &Path) -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
+fn out_dir() -> PathBuf {
+    env::var_os("OUT_DIR").unwrap_or_default().into()
+}
+
+// PTX is a text, which the driver reads up to a zero; other objects contain their length.
+fn terminated(file: &Path) -> PathBuf {
+    if file.extension().is_none_or(|end| end != "ptx") {
+        return file.into();
+    }
+    let name = file.file_name().unwrap_or_default().display();
+    let with_zero = out_dir().join(format!("terminated-{name}"));
+    let written = fs::read(file).and_then(|mut text| {
+        text.push(0);
+        fs::write(&with_zero, text)
+    });
+    written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    with_zero
+}
+
+// Drivers read headers of the image in place, and these need more alignment than bytes have.
 fn write(objects: &[(String, PathBuf)]) {
     let entry = |(arch, file): &(String, PathBuf)| {
-        format!(
-            "    Object {{ arch: {arch:?}, bytes: include_bytes!({:?}) }},\n",
-            file.display().to_string()
-        )
+        let file = terminated(file).display().to_string();
+        format!("    Object {{ arch: {arch:?}, bytes: &Aligned(*include_bytes!({file:?})).0 }},\n")
     };
     let list: String = objects.iter().map(entry).collect();
-    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    if let Err(error) = fs::write(out.join("objects.rs"), format!("&[\n{list}]\n")) {
-        panic!("{}: {error}", out.display());
+    let text = format!(
+        "{{\n#[allow(dead_code)]\n#[repr(align(64))]\nstruct Aligned<T>(T);\nconst ALL: &[Object] = &[\n{list}];\nALL\n}}\n"
+    );
+    if let Err(error) = fs::write(out_dir().join("objects.rs"), text) {
+        panic!("{}: {error}", out_dir().display());
     }
 }

@@ -48,6 +48,20 @@ impl Variable {
     }
 }
 
+/// Sets the variables of [`table::SETTLED`] that are not set, for the vendors' libraries, which read them when they are
+/// opened. A program calls this first.
+///
+/// # Safety
+/// No other thread runs: C code may read the environment at any time, without a lock.
+pub unsafe fn settle() {
+    for (variable, value) in table::SETTLED {
+        if variable.read_os().is_none() {
+            // SAFETY: passed on from the caller.
+            unsafe { env::set_var(variable.name, value) };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

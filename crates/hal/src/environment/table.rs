@@ -3,7 +3,7 @@
 use super::{Section, Variable};
 
 /// All of them.
-pub const ALL: [Section; 5] = [
+pub const ALL: [Section; 6] = [
     Section {
         title: "Running",
         about: "These select the vendor and locate its libraries.",
@@ -33,6 +33,11 @@ pub const ALL: [Section; 5] = [
         ],
     },
     Section {
+        title: "Variables of the vendors that the program sets",
+        about: "The program sets these at its start, unless they are set. Your own program can do the same: `fascicle::hal::environment::settle`.",
+        variables: &[LAUNCH_ORDER, CUDA_QUEUES, MODULE_LOADING, HIP_QUEUES],
+    },
+    Section {
         title: "Variables of the system",
         about: "The shell sets these.",
         variables: &[CACHE_HOME, HOME, COLUMNS, SEARCH_PATH],
@@ -60,6 +65,50 @@ pub const ALL: [Section; 5] = [
         variables: &[NVCC, CUDA_ARCHITECTURES, HIPCC, HIP_ARCHITECTURES],
     },
 ];
+
+/// The variables that [`settle`](super::settle) sets, with their values.
+pub const SETTLED: [(Variable, &str); 4] = [
+    (LAUNCH_ORDER, "1"),
+    (CUDA_QUEUES, "32"),
+    (MODULE_LOADING, "EAGER"),
+    (HIP_QUEUES, "8"),
+];
+
+/// The order of collectives of several communicators.
+pub const LAUNCH_ORDER: Variable = Variable {
+    name: "NCCL_LAUNCH_ORDER_IMPLICIT",
+    reader: "NCCL from 2.26 on",
+    values: "`0` or `1`",
+    default: "1",
+    meaning: "collectives of several communicators start on a device in the order of their calls, so that they cannot wait for each other in a circle",
+};
+
+/// Hardware queues of NVIDIA.
+pub const CUDA_QUEUES: Variable = Variable {
+    name: "CUDA_DEVICE_MAX_CONNECTIONS",
+    reader: "the CUDA driver",
+    values: "1 to 32",
+    default: "32",
+    meaning: "queues of a device: a rank has up to 13 streams, and streams that share a queue wait for each other",
+};
+
+/// When the driver loads kernels.
+pub const MODULE_LOADING: Variable = Variable {
+    name: "CUDA_MODULE_LOADING",
+    reader: "the CUDA driver",
+    values: "`EAGER` or `LAZY`",
+    default: "EAGER",
+    meaning: "whether kernels are loaded before the first step, or at their first use, which waits for running work",
+};
+
+/// Hardware queues of AMD.
+pub const HIP_QUEUES: Variable = Variable {
+    name: "GPU_MAX_HW_QUEUES",
+    reader: "HIP",
+    values: "a number",
+    default: "8",
+    meaning: "queues of a device: streams that share a queue wait for each other",
+};
 
 /// Names the vendor if `--vendor` does not.
 pub const VENDOR: Variable = Variable {
@@ -286,8 +335,8 @@ pub const NVCC: Variable = Variable {
 pub const CUDA_ARCHITECTURES: Variable = Variable {
     name: "FASCICLE_CUDA_ARCHS",
     reader: "the build script of `fascicle-kernels-cuda`",
-    values: "compute capabilities times ten, separated by semicolons or commas",
-    default: "80;90",
+    values: "compute capabilities times ten, separated by semicolons or commas; `compute_90` is PTX, which a driver compiles for newer devices",
+    default: "those of `80;90;compute_90` that nvcc knows",
     meaning: "the architectures for which the kernels are compiled",
 };
 
@@ -305,7 +354,7 @@ pub const HIP_ARCHITECTURES: Variable = Variable {
     name: "FASCICLE_HIP_ARCHS",
     reader: "the build script of `fascicle-kernels-hip`",
     values: "names such as `gfx90a`, separated by semicolons or commas",
-    default: "gfx90a",
+    default: "those of `gfx90a;gfx942` that hipcc knows",
     meaning: "the architectures for which the kernels are compiled",
 };
 

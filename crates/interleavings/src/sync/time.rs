@@ -36,3 +36,9 @@ impl Instant {
         Instant::now().0 - self.0
     }
 }
+
+impl std::ops::AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, time: Duration) {
+        self.0 += time;
+    }
+}

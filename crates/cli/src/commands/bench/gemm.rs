@@ -1,10 +1,11 @@
 //! `fascicle bench gemm`: the GEMMs of the benchmark's model.
 
+use super::timing;
 use crate::{
     device,
     failure::Outcome,
     machine,
-    numbers::{MOST_SIZE, MOST_THREADS, Spread, count, rounded},
+    numbers::{MOST_SIZE, MOST_THREADS, count, rounded},
     output,
     overrides::precisions,
     ranks::Team,
@@ -12,16 +13,14 @@ use crate::{
 use clap::Args;
 use hal::{DeviceSettings, Driver, random::Key};
 use serde::Serialize;
-use std::time::{Duration, Instant};
 use tensor::{
     DType, Device, Tensor,
     ops::{Transpose, cast, matmul_into},
 };
 use train::config::Precision;
 
-/// Each shape is measured at least this often, and for at least this long.
-const FEWEST_CALLS: usize = 7;
-const SHORTEST: Duration = Duration::from_millis(400);
+/// Batches of calls that are timed for a shape.
+const REPETITIONS: usize = 15;
 
 /// Arguments of `fascicle bench gemm`.
 #[derive(Args, Debug)]
@@ -186,19 +185,25 @@ impl GemmShape {
 }
 
 impl Ready {
+    /// Queues the GEMM.
+    fn queue(&self) -> train::Result<()> {
+        let [a, b, out] = &self.operands;
+        Ok(matmul_into(a, b, self.matmul.transpose, out, 1.0, 0.0)?)
+    }
+
     /// Runs the GEMM, and waits for it.
     ///
     /// # Errors
     /// Those of the device.
     pub(super) fn call(&self) -> train::Result<()> {
-        let [a, b, out] = &self.operands;
-        matmul_into(a, b, self.matmul.transpose, out, 1.0, 0.0)?;
-        Ok(out.device().compute().synchronize()?)
+        self.queue()?;
+        Ok(self.operands[2].device().compute().synchronize()?)
     }
 }
 
 fn line(device: &Device, matmul: GemmShape, dtype: DType, threads: usize) -> train::Result<Line> {
-    let spread = Spread::of(&measure(&matmul.ready_as(device, dtype)?)?);
+    let ready = matmul.ready_as(device, dtype)?;
+    let spread = timing::batches(device, REPETITIONS, || ready.queue())?;
     let us = |seconds: f64| rounded(seconds * 1e6, 1);
     let GemmShape { what, m, n, k, .. } = matmul;
     Ok(Line {
@@ -214,17 +219,6 @@ fn line(device: &Device, matmul: GemmShape, dtype: DType, threads: usize) -> tra
         max_us: us(spread.max),
         gflops: rounded(matmul.flop() / spread.median / 1e9, 1),
     })
-}
-
-// Seconds of each call.
-fn measure(ready: &Ready) -> train::Result<Vec<f64>> {
-    let (first, mut seconds) = (Instant::now(), Vec::new());
-    while seconds.len() < FEWEST_CALLS || first.elapsed() < SHORTEST {
-        let begun = Instant::now();
-        ready.call()?;
-        seconds.push(begun.elapsed().as_secs_f64());
-    }
-    Ok(seconds)
 }
 
 impl Line {

@@ -10,6 +10,7 @@ mod kernels;
 pub(crate) mod links;
 mod save;
 mod step;
+mod timing;
 mod workload;
 
 pub(crate) use save::save;

@@ -1,6 +1,6 @@
 //! An operation to be timed, with its operands and the minimum number of bytes that it moves.
 
-use super::timing;
+use super::super::timing;
 use crate::numbers::Spread;
 use hal::random::Key;
 use std::{collections::BTreeSet, fmt};

@@ -6,8 +6,8 @@ mod elementwise;
 mod launches;
 mod optimiser;
 mod rows;
-mod timing;
 
+use super::timing;
 use crate::{
     device,
     failure::{Failure, Outcome},
