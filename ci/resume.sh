@@ -48,6 +48,13 @@ ends 0 'done: step 15' "$fascicle" train --resume whole --steps 15 --data other.
 ends 2 'found no weights/blocks.2' "$fascicle" train --resume whole --steps 16 --set model.layers=3 --allow-changes
 mv moved.txt text.txt
 
+# The run's folder may have any name; a path in the configuration is text.
+odd=$'odd\xff'
+ends 0 'done: step 2' "${begin[@]}" --steps 2 --out "$odd"
+ends 0 'done: step 3' "$fascicle" train --resume "$odd" --steps 3
+cp text.txt "$odd.txt"
+ends 2 'data.path: found ".*needs a path in UTF-8' "$fascicle" train --data "$odd.txt" --steps 2 --out refused
+
 # Nothing of another run, and no configuration that no run wrote, is replaced.
 ends 2 'holds a run already' "${begin[@]}" --steps 2 --out whole
 mkdir mine && echo '# mine' >mine/config.toml

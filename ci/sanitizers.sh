@@ -5,7 +5,7 @@
 #
 # Usage: ci/sanitizers.sh [miri|address|thread]...     all three by default
 #
-# Needs: rustup toolchain install nightly --component miri,rust-src
+# Needs: rustup toolchain install nightly. Installs Miri and the sources of the standard library where they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}/sanitizers
@@ -15,6 +15,9 @@ checks=("$@")
 
 skip() { printf 'sanitizers: skipped %s: %s\n' "$1" "$2"; }
 
+if rustc +nightly --version > /dev/null 2>&1; then
+  timeout 300 rustup component add --toolchain nightly miri rust-src > /dev/null 2>&1 || true
+fi
 library=$(rustc +nightly --print sysroot 2> /dev/null)/lib/rustlib/src/rust/library || true
 # The standard library is built with the sanitizer too, because otherwise its thread synchronisation would look like
 # races.

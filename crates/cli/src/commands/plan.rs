@@ -193,7 +193,7 @@ impl Plan {
 
 fn as_failure(error: plan::Error) -> Failure {
     match error {
-        plan::Error::OutOfReach { .. } => Failure::run(error),
+        plan::Error::OutOfReach { .. } | plan::Error::Simulation(_) => Failure::run(error),
         plan::Error::Train(error) => error.into(),
         _ => Failure::usage(error),
     }

@@ -116,6 +116,13 @@ impl Train {
         // The run may be resumed from another folder.
         if let Some(path) = &mut config.device.matmul_choices {
             *path = here.join(&path);
+            if from.is_some() && !path.exists() {
+                output::note(&format!(
+                    "device.matmul_choices: {} does not exist; the first step times every matmul anew, and the losses may differ \
+                     in the last digits from those of a run that was not resumed",
+                    path.display()
+                ));
+            }
         }
         let source = corpus::source(&mut config, from.is_some(), &here)?;
         let opened = corpus::open(&mut config, &source)?;

@@ -1,7 +1,7 @@
 //! Bounds of the numbers in a configuration.
 
 use crate::{Error, Result};
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, path::Path};
 
 /// The finite numbers that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,20 @@ pub fn check_counts(table: &str, counts: &[(&str, usize, RangeInclusive<usize>)]
         return Err(Error::setting(format!("{table}.{key}"), found, needed));
     }
     Ok(())
+}
+
+/// Checks that a path can stand in a configuration.
+///
+/// # Errors
+/// [`Error::Setting`] for one that is not UTF-8.
+pub(super) fn check_path(key: &str, path: Option<&Path>) -> Result<()> {
+    match path.filter(|path| path.to_str().is_none()) {
+        None => Ok(()),
+        Some(path) => {
+            let needed = "a path in UTF-8, because the run records it";
+            Err(Error::setting(key, format!("{path:?}"), needed))
+        }
+    }
 }
 
 #[cfg(test)]

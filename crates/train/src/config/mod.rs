@@ -10,6 +10,7 @@ mod parse;
 mod sections;
 pub mod suggest;
 
+use bounds::check_path;
 pub use bounds::{Numbers, check_counts, check_numbers};
 pub use device::DeviceConfig;
 pub use key::{Key, KeyType, Section};
@@ -254,6 +255,11 @@ impl Config {
         self.training.check()?;
         self.parallel.check()?;
         self.device.check()?;
+        check_path("data.path", self.data.path.as_deref())?;
+        check_path(
+            "device.matmul_choices",
+            self.device.matmul_choices.as_deref(),
+        )?;
         self.grid()?;
         self.check_graph()?;
         self.machine()?;
