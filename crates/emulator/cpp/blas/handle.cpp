@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "../core/graph.h"
 #include "../core/live.h"
 #include "../core/memory.h"
 
@@ -24,6 +25,7 @@ Outcome outcome_of(Status status) {
 
 Outcome create_blas(void** handle, Library library) {
     if (!handle) return Outcome::InvalidValue;
+    TRY(outcome_of(check_uncaptured()));
     static const bool counted = (count_live("blas", [] { return handles().size(); }), true);
     (void)counted;
     auto blas = std::make_shared<Blas>();
@@ -126,6 +128,8 @@ Outcome queue_products(const ContextRef& context, void* handle, Call call) {
 
 Outcome queue_products(const BlasRef& blas, Call call) {
     TRY(check_device_of(blas));
+    if (!blas->has_workspace.load()) TRY(outcome_of(check_uncaptured()));
+    blas->has_workspace.store(true);
     call.scalars_on_device = blas->scalars_on_device;
     return queue_products(blas->context, blas->stream, call);
 }

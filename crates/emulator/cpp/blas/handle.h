@@ -18,6 +18,7 @@ struct Blas {
     ContextRef context;
     Library library = Library::Plain;
     void* stream = nullptr;
+    std::atomic<bool> has_workspace{false};  // allocated by the first GEMM
     bool scalars_on_device = false;
     std::atomic<int> math_mode{0};
     std::atomic<int> atomics{0};

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "../core/graph.h"
 #include "../core/live.h"
 
 namespace emulator {
@@ -90,6 +91,7 @@ static Result begin(const CommunicatorRef& communicator, void** handle, std::fun
 Result init_rank(void** handle, int size, const UniqueId& id, int rank, bool blocking) {
     if (!handle || size < 1 || rank < 0 || rank >= size)
         return reject(Result::InvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(size));
+    if (failed(check_uncaptured())) return Result::UnhandledCuda;
     auto communicator = std::make_shared<Communicator>();
     if (failed(current(communicator->context))) return Result::UnhandledCuda;
     communicator->blocking = blocking;

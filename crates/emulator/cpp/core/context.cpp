@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "graph.h"
 #include "settings.h"
-#include "stream.h"
 
 namespace emulator {
 
@@ -142,6 +142,7 @@ Status find_context(const void* handle, ContextRef& context) {
 }
 
 Status synchronize(const ContextRef& context) {
+    TRY(check_uncaptured());
     std::vector<std::weak_ptr<Stream>> streams;
     {
         std::lock_guard guard(context->lock);

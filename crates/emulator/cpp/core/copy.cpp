@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "graph.h"
 #include "memory.h"
 
 namespace emulator {
@@ -45,6 +46,7 @@ static bool on_device(std::uint64_t address) {
 
 Status copy_and_wait(std::uint64_t to, std::uint64_t from, std::size_t bytes, Direction direction) {
     StreamRef stream;
+    TRY(check_uncaptured());
     TRY(find_stream(nullptr, stream));
     TRY(copy(to, from, bytes, direction, stream));
     if (on_device(to) && on_device(from)) return Status::Success;

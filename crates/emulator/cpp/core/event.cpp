@@ -57,7 +57,11 @@ Status wait_event(const StreamRef& stream, const EventRef& event) {
 
 static Status ticket_of(const EventRef& event, TicketRef& ticket) {
     std::lock_guard guard(event->lock);
-    if (event->capture) return misuse(Status::CaptureUnsupported, "the event was recorded in a capture");
+    if (event->capture) {
+        std::lock_guard own(event->capture->lock);
+        event->capture->invalid = true;
+        return misuse(Status::CaptureUnsupported, "the event was recorded in a capture");
+    }
     ticket = event->ticket;
     return Status::Success;
 }
@@ -65,6 +69,7 @@ static Status ticket_of(const EventRef& event, TicketRef& ticket) {
 Status query_event(const EventRef& event) {
     TicketRef ticket;
     TRY(ticket_of(event, ticket));
+    TRY(check_uncaptured());
     if (ticket && !ticket->done()) return Status::NotReady;
     return static_cast<Status>(event->context->fault.load());
 }
@@ -72,6 +77,7 @@ Status query_event(const EventRef& event) {
 Status synchronize_event(const EventRef& event) {
     TicketRef ticket;
     TRY(ticket_of(event, ticket));
+    TRY(check_uncaptured());
     if (ticket) ticket->wait();
     return static_cast<Status>(event->context->fault.load());
 }

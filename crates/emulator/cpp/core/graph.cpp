@@ -1,5 +1,7 @@
 #include "graph.h"
 
+#include <utility>
+
 namespace emulator {
 
 struct Graph {
@@ -17,12 +19,50 @@ static Table<Graph>& executables() {
     return *table;
 }
 
-Status begin_capture(const StreamRef& stream) {
+// The captures that have begun and not ended.
+struct Captures {
+    std::mutex lock;
+    std::vector<CaptureRef> active;
+};
+
+static Captures& captures() {
+    static auto* all = new Captures;
+    return *all;
+}
+
+static thread_local CaptureMode thread_mode = CaptureMode::Global;
+
+CaptureMode exchange_capture_mode(CaptureMode mode) { return std::exchange(thread_mode, mode); }
+
+// A capture forbids unsafe calls to the thread that began it, unless it is relaxed, and a global one to all threads. A
+// thread's own mode lifts what is wider.
+static bool forbids(const Capture& capture) {
+    if (thread_mode == CaptureMode::Relaxed || capture.mode == CaptureMode::Relaxed) return false;
+    if (capture.thread == std::this_thread::get_id()) return true;
+    return thread_mode == CaptureMode::Global && capture.mode == CaptureMode::Global;
+}
+
+Status check_uncaptured() {
+    std::lock_guard guard(captures().lock);
+    bool found = false;
+    for (const auto& capture : captures().active) {
+        if (!forbids(*capture)) continue;
+        std::lock_guard own(capture->lock);
+        capture->invalid = found = true;
+    }
+    return found ? misuse(Status::CaptureUnsupported, "an unsafe call while a stream is captured") : Status::Success;
+}
+
+Status begin_capture(const StreamRef& stream, CaptureMode mode) {
     if (!stream->handle) return misuse(Status::CaptureUnsupported, "the default stream cannot be captured");
     if (stream->capturing()) return Status::CaptureUnmatched;
     auto capture = std::make_shared<Capture>();
     capture->origin = stream.get();
-    stream->set_capture(std::move(capture));
+    capture->mode = mode;
+    capture->thread = std::this_thread::get_id();
+    stream->set_capture(capture);
+    std::lock_guard guard(captures().lock);
+    captures().active.push_back(std::move(capture));
     return Status::Success;
 }
 
@@ -40,6 +80,11 @@ Status join_capture(const StreamRef& stream, const CaptureRef& capture, const St
     return Status::Success;
 }
 
+void forget(const CaptureRef& capture) {
+    std::lock_guard guard(captures().lock);
+    std::erase(captures().active, capture);
+}
+
 static void leave(Capture& capture) {
     capture.active = false;
     for (auto& weak : capture.joined)
@@ -51,6 +96,9 @@ Status end_capture(const StreamRef& stream, void** graph) {
     *graph = nullptr;
     const auto capture = stream->capture();
     if (!capture || capture->origin != stream.get()) return misuse(Status::CaptureUnmatched, "no capture began in this stream");
+    if (capture->mode != CaptureMode::Relaxed && capture->thread != std::this_thread::get_id())
+        return misuse(Status::CaptureWrongThread, "the capture began in another thread");
+    forget(capture);
     std::lock_guard guard(capture->lock);
     leave(*capture);
     stream->set_capture(nullptr);

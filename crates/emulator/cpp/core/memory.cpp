@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 
+#include "graph.h"
 #include "settings.h"
 
 namespace emulator {
@@ -65,7 +66,7 @@ static bool all_are(const unsigned char* bytes, std::size_t count, unsigned char
 static unsigned char* at(std::uint64_t address) { return reinterpret_cast<unsigned char*>(address); }
 
 // A guard page stays between neighbours, so a far overrun ends the program where it happens.
-Status allocate(const ContextRef& context, Place place, std::size_t bytes, std::uint64_t* address) {
+static Status take(const ContextRef& context, Place place, std::size_t bytes, std::uint64_t* address) {
     if (!address || bytes == 0) return Status::InvalidValue;
     auto& all = memory();
     std::lock_guard guard(all.lock);
@@ -81,6 +82,15 @@ Status allocate(const ContextRef& context, Place place, std::size_t bytes, std::
     all.entries[*address] = {{*address, bytes, context->device, place, true}};
     if (counted) all.used[context->device] += bytes;
     return Status::Success;
+}
+
+Status allocate(const ContextRef& context, Place place, std::size_t bytes, std::uint64_t* address) {
+    TRY(check_uncaptured());
+    return take(context, place, bytes, address);
+}
+
+Status allocate_in_order(const StreamRef& stream, std::size_t bytes, std::uint64_t* address) {
+    return take(stream->context, Place::Device, bytes, address);
 }
 
 void Memory::quarantine_add(Entry& entry) {
@@ -119,6 +129,7 @@ static Status owned(Memory& all, std::uint64_t address, Place place, Entry*& ent
 }
 
 Status release(std::uint64_t address, Place place) {
+    TRY(check_uncaptured());
     auto& all = memory();
     std::lock_guard guard(all.lock);
     Entry* entry = nullptr;
@@ -146,6 +157,7 @@ Status release_in_order(std::uint64_t address, const StreamRef& stream) {
 
 Status register_host(void* address, std::size_t bytes) {
     if (!address || bytes == 0) return Status::InvalidValue;
+    TRY(check_uncaptured());
     auto& all = memory();
     std::lock_guard guard(all.lock);
     const auto number = reinterpret_cast<std::uint64_t>(address);
@@ -155,6 +167,7 @@ Status register_host(void* address, std::size_t bytes) {
 }
 
 Status unregister_host(void* address) {
+    TRY(check_uncaptured());
     auto& all = memory();
     std::lock_guard guard(all.lock);
     Entry* entry = nullptr;

@@ -29,6 +29,7 @@ Status register_host(void* address, std::size_t bytes);
 Status unregister_host(void* address);
 
 // Stream-ordered: the address is valid at once, and the memory is freed when the stream reaches the release.
+Status allocate_in_order(const StreamRef& stream, std::size_t bytes, std::uint64_t* address);
 Status release_in_order(std::uint64_t address, const StreamRef& stream);
 
 // The region that holds an address; false outside of all regions, or if it is freed and `live` is requested.

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "graph.h"
 #include "memory.h"
 #include "settings.h"
 
@@ -70,6 +71,7 @@ static const Kernels& kernels() {
 
 Status load_module(const void* image, void** module) {
     if (!image || !module) return Status::InvalidValue;
+    TRY(check_uncaptured());
     auto made = std::make_shared<Module>();
     TRY(current(made->context));
     *module = modules().insert<void*>(made);
@@ -84,6 +86,7 @@ Status load_module_file(const char* path, void** module) {
 }
 
 Status unload_module(void* module) {
+    TRY(check_uncaptured());
     const auto found = modules().remove(module);
     if (!found) return Status::InvalidHandle;
     for (void* function : found->functions) functions().remove(function);

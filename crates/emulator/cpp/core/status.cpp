@@ -37,6 +37,8 @@ static const StatusText texts[] = {
      "capturing stream has unjoined work"},
     {Status::CaptureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "hipErrorStreamCaptureIsolation",
      "dependency created on uncaptured work in another stream"},
+    {Status::CaptureWrongThread, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "hipErrorStreamCaptureWrongThread",
+     "the capture ends in another thread than it began in"},
     {Status::Unknown, "CUDA_ERROR_UNKNOWN", "hipErrorUnknown", "unknown error"},
 };
 

@@ -28,6 +28,7 @@ enum class Status : int {
     CaptureUnmatched = 903,
     CaptureUnjoined = 904,
     CaptureIsolation = 905,
+    CaptureWrongThread = 908,
     Unknown = 999,
 };
 

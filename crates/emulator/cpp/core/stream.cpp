@@ -1,5 +1,7 @@
 #include "stream.h"
 
+#include "graph.h"
+
 #include "settings.h"
 
 namespace emulator {
@@ -141,7 +143,10 @@ Status create_stream(unsigned flags, int priority, void** handle) {
 Status destroy_stream(void* handle) {
     const auto stream = streams().remove(handle);
     if (!stream) return Status::InvalidHandle;
-    if (stream->capturing()) misuse(Status::CaptureUnsupported, "stream %p is destroyed while it is captured", handle);
+    const auto capture = stream->capture();
+    if (!capture) return Status::Success;
+    misuse(Status::CaptureUnsupported, "stream %p is destroyed while it is captured", handle);
+    if (capture->origin == stream.get()) forget(capture);
     return Status::Success;
 }
 
@@ -183,12 +188,14 @@ static Status forbid_capture(const StreamRef& stream) {
 
 Status query_stream(const StreamRef& stream) {
     TRY(forbid_capture(stream));
+    TRY(check_uncaptured());
     if (!stream->idle()) return Status::NotReady;
     return static_cast<Status>(stream->context->fault.load());
 }
 
 Status synchronize_stream(const StreamRef& stream) {
     TRY(forbid_capture(stream));
+    TRY(check_uncaptured());
     stream->drain();
     return static_cast<Status>(stream->context->fault.load());
 }

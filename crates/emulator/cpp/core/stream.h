@@ -14,10 +14,15 @@ namespace emulator {
 // A piece of a stream's work. It may run more than once if it was captured into a graph.
 using Work = std::function<Status()>;
 
+// CU_STREAM_CAPTURE_MODE_..., as numbered there: whose unsafe calls end a capture.
+enum class CaptureMode { Global, ThreadLocal, Relaxed };
+
 // The work that was queued while streams were captured, in the order in which it was queued. That order keeps all
 // dependencies, so one stream can run it as a list.
 struct Capture {
     std::mutex lock;
+    CaptureMode mode = CaptureMode::Global;
+    std::thread::id thread;  // that began it
     std::vector<Work> works;
     const Stream* origin = nullptr;
     std::vector<std::weak_ptr<Stream>> joined;

@@ -26,7 +26,7 @@ EXPORT Status cuMemAllocAsync(Address* address, std::size_t bytes, void* handle)
     CALL(Status::OutOfMemory, {
         StreamRef stream;
         TRY(find_stream(handle, stream));
-        return allocate(stream->context, Place::Device, bytes, address);
+        return allocate_in_order(stream, bytes, address);
     });
 }
 
@@ -34,7 +34,7 @@ EXPORT Status cuMemAllocFromPoolAsync(Address* address, std::size_t bytes, void*
     CALL(Status::OutOfMemory, {
         StreamRef stream;
         TRY(find_stream(handle, stream));
-        return allocate(stream->context, Place::Device, bytes, address);
+        return allocate_in_order(stream, bytes, address);
     });
 }
 

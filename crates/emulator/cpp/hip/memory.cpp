@@ -1,4 +1,5 @@
 // HIP: memory of devices and pinned memory of the host.
+#include "../core/graph.h"
 #include "../core/memory.h"
 
 #include "call.h"
@@ -27,6 +28,7 @@ EXPORT Status hipFree(void* pointer) {
         ContextRef context;
         TRY(current(context));
         if (!pointer) return Status::Success;
+        TRY(check_uncaptured());
         synchronize(context);
         return release(number(pointer), Place::Device);
     });
@@ -36,7 +38,7 @@ EXPORT Status hipMallocAsync(void** pointer, std::size_t bytes, void* handle) {
     CALL(Status::OutOfMemory, {
         StreamRef stream;
         TRY(find_stream(handle, stream));
-        return allocate(stream->context, Place::Device, bytes, reinterpret_cast<std::uint64_t*>(pointer));
+        return allocate_in_order(stream, bytes, reinterpret_cast<std::uint64_t*>(pointer));
     });
 }
 

@@ -46,7 +46,7 @@ EXPORT Status NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void* handle,
         if (mode < 0 || mode > 2) return Status::InvalidValue;
         StreamRef stream;
         TRY(find_stream(handle, stream));
-        return begin_capture(stream);
+        return begin_capture(stream, static_cast<CaptureMode>(mode));
     });
 }
 
@@ -69,7 +69,11 @@ EXPORT Status NAME(cuStreamIsCapturing, hipStreamIsCapturing)(void* handle, int*
 }
 
 EXPORT Status NAME(cuThreadExchangeStreamCaptureMode, hipThreadExchangeStreamCaptureMode)(int* mode) {
-    CALL(Status::Unknown, { return mode ? Status::Success : Status::InvalidValue; });
+    CALL(Status::Unknown, {
+        if (!mode || *mode < 0 || *mode > 2) return Status::InvalidValue;
+        *mode = static_cast<int>(exchange_capture_mode(static_cast<CaptureMode>(*mode)));
+        return Status::Success;
+    });
 }
 
 EXPORT Status NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void** executable, void* graph, unsigned long long) {
