@@ -20,6 +20,12 @@ void meet_block() { block.meet_block(); }
 
 const uint8_t* show(const void* value, size_t bytes) { return block.show(value, bytes); }
 
+void copy_later(void* to, const void* from, bool exists) {
+    block.copy_later({static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), exists, 0});
+}
+void end_copies() { block.end_copies(); }
+void await_copies(size_t pending) { block.await_copies(pending); }
+
 bool run_block(const Kernel& kernel, const void* arguments, const Place& place) {
     return block.run(kernel, arguments, place);
 }
@@ -49,6 +55,8 @@ void Block::start(const Place& place) {
         lane.place.thread.z = i / place.block_size.x / place.block_size.y;
         lane.state = State::Ready;
         lane.shows = 0;
+        lane.groups = 0;
+        lane.copies.clear();
         start_context(lane.context, stacks_ + i * STACK_BYTES, STACK_BYTES, simt::enter);
     }
 }
@@ -56,12 +64,14 @@ void Block::start(const Place& place) {
 bool Block::run(const Kernel& kernel, const void* arguments, const Place& place) {
     kernel_ = &kernel;
     arguments_ = arguments;
+    turn_ = 0;
     reserve(place.block_size.x * place.block_size.y * place.block_size.z);
     if (reserved_ < lanes_.size()) return false;
     start(place);
     while (true) {
-        for (uint32_t first = 0; first < lanes_.size(); first += kernel.warp) {
-            if (!run_warp(first)) return false;
+        const Shuffle warps(lanes_.size() / kernel.warp, turn_++);
+        for (uint32_t i = 0; i < lanes_.size() / kernel.warp; i++) {
+            if (!run_warp(uint32_t(warps[i]) * kernel.warp)) return false;
         }
         if (lanes_[0].state == State::Done) return pass_barrier();
         if (!pass_barrier()) return false;
@@ -72,7 +82,9 @@ bool Block::run(const Kernel& kernel, const void* arguments, const Place& place)
 bool Block::run_warp(uint32_t first) {
     bool settled = false;
     while (!settled) {
-        for (uint32_t i = first; i < first + kernel_->warp; i++) {
+        const Shuffle lanes(kernel_->warp, turn_++);
+        for (uint32_t each = 0; each < kernel_->warp; each++) {
+            uint32_t i = first + uint32_t(lanes[each]);
             current_ = i;
             simt::place = lanes_[i].place;
             switch_context(scheduler_, lanes_[i].context);
@@ -121,6 +133,28 @@ const uint8_t* Block::show(const void* value, size_t bytes) {
     uint32_t first = current_ - current_ % kernel_->warp;
     leave(State::AtWarp);
     return half + first * SHOWN_BYTES;
+}
+
+void Block::copy_later(const LateCopy& copy) {
+    LaneState& lane = lanes_[current_];
+    memset(copy.to, 0xff, 16);
+    lane.copies.push_back(copy);
+    lane.copies.back().group = lane.groups;
+}
+
+// What is pending in an unfinished group arrives with that group.
+void Block::await_copies(size_t pending) {
+    LaneState& lane = lanes_[current_];
+    size_t done = 0;
+    for (; done < lane.copies.size() && lane.copies[done].group + pending < lane.groups; done++) {
+        const LateCopy& copy = lane.copies[done];
+        if (copy.exists) {
+            memcpy(copy.to, copy.from, 16);
+        } else {
+            memset(copy.to, 0, 16);
+        }
+    }
+    lane.copies.erase(lane.copies.begin(), lane.copies.begin() + ptrdiff_t(done));
 }
 
 void Block::enter() {

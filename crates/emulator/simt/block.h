@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fiber.h"
+#include "order.h"
 #include "simt.h"
 
 namespace simt {
@@ -11,11 +12,21 @@ namespace simt {
 // Whether a lane can run, and what it waits for if not.
 enum class State { Ready, AtWarp, AtBlock, Done };
 
+// A copy that a lane has started and not waited for.
+struct LateCopy {
+    uint8_t* to;
+    const uint8_t* from;
+    bool exists;
+    uint32_t group;
+};
+
 struct LaneState {
     Context context;
     Place place;
     State state;
     uint32_t shows;  // how often it has shown something
+    uint32_t groups;  // of copies, ended so far
+    std::vector<LateCopy> copies;
 };
 
 // The stacks and lanes of a host thread, kept from block to block.
@@ -28,6 +39,10 @@ public:
 
     void meet_block() { leave(State::AtBlock); }
     const uint8_t* show(const void* value, size_t bytes);
+
+    void copy_later(const LateCopy& copy);
+    void end_copies() { lanes_[current_].groups++; }
+    void await_copies(size_t pending);
 
     // The function at the start of the running lane's stack.
     void enter();
@@ -50,6 +65,7 @@ private:
     const Kernel* kernel_ = nullptr;
     const void* arguments_ = nullptr;
     uint32_t current_ = 0;
+    uint64_t turn_ = 0;  // of the order of lanes
 };
 
 }  // namespace simt

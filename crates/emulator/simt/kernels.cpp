@@ -10,3 +10,7 @@
 #include "simt.h"
 
 #include "all.h"
+
+#if FASCICLE_WARP == 32
+#include "operands.h"
+#endif

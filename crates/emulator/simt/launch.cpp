@@ -1,4 +1,6 @@
 // The library's interface: looks a kernel up by name, and runs it.
+#include <stdio.h>
+
 #include <map>
 #include <string>
 #include <utility>
@@ -12,7 +14,7 @@ bool run_block(const Kernel& kernel, const void* arguments, const Place& place);
 
 namespace {
 
-enum Status { Ok = 0, NoSuchFunction = 1, InvalidLaunch = 2, LanesDiverged = 3 };
+enum Status { Ok = 0, NoSuchFunction = 1, InvalidLaunch = 2, LanesDiverged = 3, Misaligned = 4 };
 
 // Shared memory that a block may use without a request for more.
 constexpr unsigned SHARED_BYTES = 48 << 10;
@@ -23,6 +25,14 @@ Table& table() {
     static Table kernels;
     return kernels;
 }
+
+std::multimap<std::string, Operand>& operands() {
+    static std::multimap<std::string, Operand> rows;
+    return rows;
+}
+
+// Whether the launch on this thread has made a misaligned access.
+thread_local bool is_misaligned;
 
 const Kernel* find(const char* name, int warp) {
     auto found = table().find({name, uint32_t(warp)});
@@ -40,10 +50,12 @@ bool fits(const Kernel& kernel, const Place& place, unsigned shared_bytes) {
 
 bool run_in_a_loop(const Kernel& kernel, const void* arguments, const Place& at) {
     place = at;
-    for (place.thread.z = 0; place.thread.z < at.block_size.z; place.thread.z++) {
-        for (place.thread.y = 0; place.thread.y < at.block_size.y; place.thread.y++) {
-            for (place.thread.x = 0; place.thread.x < at.block_size.x; place.thread.x++) kernel.run(arguments);
-        }
+    uint32_t width = at.block_size.x, height = at.block_size.y, threads = width * height * at.block_size.z;
+    const Shuffle order(threads, at.block.x);
+    for (uint32_t i = 0; i < threads; i++) {
+        auto thread = uint32_t(order[i]);
+        place.thread = {thread % width, thread / width % height, thread / width / height};
+        kernel.run(arguments);
     }
     return true;
 }
@@ -58,26 +70,36 @@ bool run_one(const Kernel& kernel, const void* arguments, const Place& at, unsig
 Status run_grid(const Kernel& kernel, const void* arguments, Place at, unsigned shared_bytes) {
     std::vector<uint64_t> shared(SHARED_BYTES / 8 + 2);
     at.shared = reinterpret_cast<uint8_t*>((uintptr_t(shared.data()) + 15) & ~uintptr_t(15));
-    for (at.block.z = 0; at.block.z < at.grid_size.z; at.block.z++) {
-        for (at.block.y = 0; at.block.y < at.grid_size.y; at.block.y++) {
-            for (at.block.x = 0; at.block.x < at.grid_size.x; at.block.x++) {
-                if (!run_one(kernel, arguments, at, shared_bytes)) return LanesDiverged;
-            }
-        }
+    uint64_t width = at.grid_size.x, height = at.grid_size.y, blocks = width * height * at.grid_size.z;
+    const Shuffle order(blocks, kernel.argument_bytes);
+    is_misaligned = false;
+    for (uint64_t i = 0; i < blocks; i++) {
+        uint64_t block = order[i];
+        at.block = {uint32_t(block % width), uint32_t(block / width % height), uint32_t(block / width / height)};
+        if (!run_one(kernel, arguments, at, shared_bytes)) return LanesDiverged;
     }
-    return Ok;
+    return is_misaligned ? Misaligned : Ok;
 }
 
 }  // namespace
 
 Registration::Registration(const Kernel& kernel) { table().insert({{kernel.name, kernel.warp}, kernel}); }
 
+Operands::Operands(std::initializer_list<Operand> rows) {
+    for (const Operand& row : rows) operands().insert({row.argument, row});
+}
+
+void misaligned(const void* address, size_t bytes) {
+    if (!is_misaligned) fprintf(stderr, "an access of %zu bytes at %p, which is not aligned to them\n", bytes, address);
+    is_misaligned = true;
+}
+
 }  // namespace simt
 
 using namespace simt;
 
 // Runs a kernel to its end on this thread. 0: done; 1: no such function; 2: sizes that a device would refuse; 3: the
-// lanes of a warp or of a block did not meet.
+// lanes of a warp or of a block did not meet; 4: a vector access was not aligned.
 extern "C" int fascicle_simt_launch(const char* function, const unsigned grid[3], const unsigned block[3],
                                     unsigned shared_bytes, const void* arguments, int warp) {
     const Kernel* kernel = find(function, warp);
@@ -96,4 +118,22 @@ extern "C" int fascicle_simt_has(const char* function, size_t* argument_bytes) {
     const Kernel* kernel = find(function, 32);
     if (kernel != nullptr && argument_bytes != nullptr) *argument_bytes = kernel->argument_bytes;
     return kernel != nullptr;
+}
+
+// The offset of a pointer in the kernel's argument, and whether the kernel writes through it. 0 behind the last one.
+extern "C" int fascicle_simt_operand(const char* function, size_t index, size_t* offset, int* written) {
+    const Kernel* kernel = find(function, 32);
+    if (kernel == nullptr) return 0;
+    auto [row, end] = operands().equal_range(kernel->argument);
+    for (; row != end; ++row) {
+        const Operand& operand = row->second;
+        if (index >= operand.count) {
+            index -= operand.count;
+            continue;
+        }
+        *offset = operand.offset + index * operand.step;
+        *written = operand.written;
+        return 1;
+    }
+    return 0;
 }

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <initializer_list>
+
 #define FASCICLE_TILES "tile_host.h"
 #define FASCICLE_DEVICE inline __attribute__((always_inline))
 #define FASCICLE_UNROLL
@@ -20,7 +22,7 @@
 #define FASCICLE_SIMT_KERNEL(name, Params, threads, meets)                                           \
     static void name(const Params& p);                                                               \
     static const simt::Registration name##_entry(                                          \
-        {#name, fascicle::WARP, threads, meets, sizeof(Params), alignof(Params),                     \
+        {#name, fascicle::WARP, threads, meets, sizeof(Params), alignof(Params), #Params,            \
          [](const void* arguments) { name(*static_cast<const Params*>(arguments)); }});              \
     static void name(const Params& p)
 
@@ -45,11 +47,24 @@ struct Kernel {
     bool meets;
     size_t argument_bytes;
     size_t argument_alignment;
+    const char* argument;  // the name of its type
     void (*run)(const void* arguments);
 };
 
 struct Registration {
     explicit Registration(const Kernel& kernel);
+};
+
+// Pointers in a kernel's argument: `count` of them, `step` bytes apart.
+struct Operand {
+    const char* argument;
+    size_t offset, count, step;
+    bool written;
+};
+
+// The table of all operands.
+struct Operands {
+    Operands(std::initializer_list<Operand> rows);
 };
 
 // Bytes that a lane can show to its warp at once.
@@ -64,7 +79,22 @@ void meet_block();
 // bytes begin at i * SHOWN_BYTES, and stay valid until this lane has shown something twice more.
 const uint8_t* show(const void* value, size_t bytes);
 
+// Ends the launch with a report, because an access of `bytes` at `address` is not aligned to them.
+void misaligned(const void* address, size_t bytes);
+
+// Copies that a lane has started. The bytes arrive when it waits for them, and until then `to` holds NaN.
+void copy_later(void* to, const void* from, bool exists);
+void end_copies();
+// Lets all groups but the latest `pending` arrive.
+void await_copies(size_t pending);
+
 }  // namespace simt
+
+// A vector access of `bytes`.
+#define FASCICLE_ACCESS(address, bytes) \
+    do {                                                                                    \
+        if (uintptr_t(address) % (bytes) != 0) simt::misaligned(address, bytes);            \
+    } while (0)
 
 // Only a file that is compiled for one width of warps contains kernels.
 #if defined(FASCICLE_WARP)

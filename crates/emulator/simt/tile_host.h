@@ -65,14 +65,12 @@ FASCICLE_DEVICE void multiply(Sum& sum, const Operand<T>& left, const Operand<T>
 }
 
 FASCICLE_DEVICE void copy_async(void* to, const void* from, bool exists) {
-    if (exists) {
-        memcpy(to, from, 16);
-    } else {
-        memset(to, 0, 16);
-    }
+    FASCICLE_ACCESS(to, 16);
+    FASCICLE_ACCESS(from, 16);
+    simt::copy_later(to, from, exists);
 }
-FASCICLE_DEVICE void commit_copies() {}
+FASCICLE_DEVICE void commit_copies() { simt::end_copies(); }
 template <int Pending>
-FASCICLE_DEVICE void await_copies() {}
+FASCICLE_DEVICE void await_copies() { simt::await_copies(Pending); }
 
 }  // namespace fascicle

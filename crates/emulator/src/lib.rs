@@ -15,6 +15,7 @@ mod cache;
 mod compiler;
 mod generation;
 mod libraries;
+mod operands;
 mod simt;
 mod skip;
 

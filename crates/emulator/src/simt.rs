@@ -3,6 +3,7 @@
 use crate::{
     cache,
     compiler::{Compiler, Unit},
+    operands,
 };
 use std::{
     fs,
@@ -17,7 +18,8 @@ pub fn build(beside: &Path) -> Result<(), String> {
     let compiler = Compiler::find()?;
     let simt = cache::crate_folder().join("simt");
     let kernels = cache::crate_folder().join("../gpu/kernels");
-    let files = cache::sources(&[simt.clone(), kernels.clone()])?;
+    let mut files = cache::sources(&[simt.clone(), kernels.clone()])?;
+    files.push(cache::crate_folder().join("src/operands.rs"));
     let folder = cache::root().join(format!(
         "simt-{}",
         cache::fingerprint(&files, &compiler.version)?
@@ -27,6 +29,9 @@ pub fn build(beside: &Path) -> Result<(), String> {
 }
 
 fn make(compiler: &Compiler, simt: &Path, kernels: &Path, to: &Path) -> Result<(), String> {
+    let table = operands::table(&cache::sources(&[kernels.to_path_buf()])?)?;
+    let file = to.join("operands.h");
+    fs::write(&file, table).map_err(|problem| format!("{}: {problem}", file.display()))?;
     let mut units = Vec::new();
     for source in cache::sources(&[simt.to_path_buf()])? {
         if source
@@ -50,7 +55,7 @@ fn make(compiler: &Compiler, simt: &Path, kernels: &Path, to: &Path) -> Result<(
 fn unit(source: &Path, warp: &str, kernels: &Path, to: &Path) -> Unit {
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let own = source.parent().unwrap_or(kernels);
-    let includes = [own, kernels].map(|folder| format!("-I{}", folder.display()));
+    let includes = [own, kernels, to].map(|folder| format!("-I{}", folder.display()));
     let flags = [
         format!("-DFASCICLE_WARP={warp}"),
         "-O2".to_string(),

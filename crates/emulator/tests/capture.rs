@@ -50,13 +50,15 @@ unsafe impl Sync for Before {}
 type Call = fn(&Nvidia, &Before) -> i32;
 
 const UNSAFE: [(&str, Call); 12] = [
-    ("cuMemAlloc", |nvidia, _| {
-        c!(nvidia.cuda, cuMemAlloc_v2(&mut 0 => *mut u64, 4 => usize))
-    }),
+    (
+        "cuMemAlloc",
+        |nvidia, _| c!(nvidia.cuda, cuMemAlloc_v2(&mut 0 => *mut u64, 4 => usize)),
+    ),
     ("cuMemFree", |nvidia, before| nvidia.free(before.address)),
-    ("cuMemHostAlloc", |nvidia, _| {
-        c!(nvidia.cuda, cuMemHostAlloc(&mut ptr::null_mut() => *mut Handle, 4 => usize, 0 => u32))
-    }),
+    (
+        "cuMemHostAlloc",
+        |nvidia, _| c!(nvidia.cuda, cuMemHostAlloc(&mut ptr::null_mut() => *mut Handle, 4 => usize, 0 => u32)),
+    ),
     (
         "cuMemFreeHost",
         |nvidia, before| c!(nvidia.cuda, cuMemFreeHost(before.pinned => Handle)),
@@ -87,9 +89,10 @@ const UNSAFE: [(&str, Call); 12] = [
         "cuModuleUnload",
         |nvidia, before| c!(nvidia.cuda, cuModuleUnload(before.module => Handle)),
     ),
-    ("cuMemcpyDtoD", |nvidia, before| {
-        c!(nvidia.cuda, cuMemcpyDtoD_v2(before.address => u64, before.address + 8 => u64, 4 => usize))
-    }),
+    (
+        "cuMemcpyDtoD",
+        |nvidia, before| c!(nvidia.cuda, cuMemcpyDtoD_v2(before.address => u64, before.address + 8 => u64, 4 => usize)),
+    ),
 ];
 
 fn before(nvidia: &Nvidia) -> Before {
@@ -139,7 +142,11 @@ fn captures_forbid_what_a_device_forbids() {
         assert_eq!(nvidia.misuses(), reports + 2, "{name}");
         let (before, stream) = (before(nvidia), begin(nvidia, RELAXED));
         // Waiting for all streams includes the captured one, which no mode allows.
-        let expected = if name == "cuCtxSynchronize" { UNSUPPORTED } else { 0 };
+        let expected = if name == "cuCtxSynchronize" {
+            UNSUPPORTED
+        } else {
+            0
+        };
         assert_eq!(call(nvidia, &before), expected, "{name}, relaxed");
         assert_eq!(end(nvidia, stream), 0);
     }

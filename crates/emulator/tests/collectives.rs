@@ -189,8 +189,9 @@ fn ranks_that_disagree_get_an_error_and_no_numbers() {
 #[test]
 fn a_rank_that_waits_for_an_aborted_one_hears_of_it_and_can_leave() {
     on_ranks(2, |rank| {
+        let value = rank.nvidia.upload(&[1f32]);
+        assert_eq!(rank.all_reduce(rank.comm, value, 1), 0, "it connects");
         if rank.rank == 0 {
-            let value = rank.nvidia.upload(&[1f32]);
             assert_eq!(rank.all_reduce(rank.comm, value, 1), 0);
             while rank.error() == 0 {
                 assert_eq!(
@@ -203,6 +204,17 @@ fn a_rank_that_waits_for_an_aborted_one_hears_of_it_and_can_leave() {
         }
         assert_eq!(c!(rank.nvidia.nccl, ncclCommAbort(rank.comm => Handle)), 0);
         assert_eq!(rank.nvidia.synchronize(rank.stream), 0);
+    });
+}
+
+#[test]
+fn a_first_collective_ends_if_a_peer_has_left() {
+    on_ranks(2, |rank| {
+        if rank.rank == 0 {
+            let value = rank.nvidia.upload(&[1f32]);
+            assert_eq!(rank.all_reduce(rank.comm, value, 1), 6, "remote error");
+        }
+        assert_eq!(c!(rank.nvidia.nccl, ncclCommAbort(rank.comm => Handle)), 0);
     });
 }
 
@@ -257,9 +269,8 @@ struct Config {
     network: *const i8,
 }
 
-#[test]
-fn a_communicator_can_be_had_without_waiting() {
-    let Some(nvidia) = nvidia() else { return };
+/// Joins two ranks that do not wait; the first is rank 0.
+fn joined_without_waiting(nvidia: &Nvidia) -> [Handle; 2] {
     let id = id(nvidia);
     let join = |rank: i32| {
         let unset = i32::MIN;
@@ -279,22 +290,67 @@ fn a_communicator_can_be_had_without_waiting() {
         assert_eq!(status, 7, "in progress");
         comm
     };
-    let state = |comm: Handle| {
-        let mut state = 0;
-        assert_eq!(
-            c!(nvidia.nccl, ncclCommGetAsyncError(comm => Handle, &mut state => *mut i32)),
-            0
-        );
-        state
-    };
     let first = join(0);
-    assert_eq!(state(first), 7, "the other has not come");
-    let second = join(1);
-    while state(first) == 7 || state(second) == 7 {
+    assert_eq!(state(nvidia, first), 7, "the other has not come");
+    let comms = [first, join(1)];
+    settle(nvidia, comms);
+    comms
+}
+
+fn state(nvidia: &Nvidia, comm: Handle) -> i32 {
+    let mut state = 0;
+    assert_eq!(
+        c!(nvidia.nccl, ncclCommGetAsyncError(comm => Handle, &mut state => *mut i32)),
+        0
+    );
+    state
+}
+
+fn settle(nvidia: &Nvidia, comms: [Handle; 2]) {
+    while comms.iter().any(|&comm| state(nvidia, comm) == 7) {
         thread::yield_now();
     }
-    assert_eq!((state(first), state(second)), (0, 0));
-    for comm in [first, second] {
+    assert_eq!(comms.map(|comm| state(nvidia, comm)), [0, 0]);
+}
+
+#[test]
+fn a_first_message_is_in_progress_until_both_ranks_have_called() {
+    let Some(nvidia) = nvidia() else { return };
+    let comms = joined_without_waiting(nvidia);
+    let mut ranks = Vec::new();
+    for (rank, comm) in comms.into_iter().enumerate() {
+        nvidia.enter(rank as i32);
+        let stream = nvidia.stream();
+        ranks.push(Rank {
+            nvidia,
+            rank,
+            comm,
+            stream,
+        });
+    }
+    nvidia.enter(1);
+    let to = nvidia.upload(&[0f32]);
+    assert_eq!(ranks[1].recv(to, 1, 0), 7, "in progress");
+    let reports = nvidia.misuses();
+    assert_eq!(
+        ranks[1].recv(to, 1, 0),
+        4,
+        "a call while one is in progress"
+    );
+    assert_eq!(nvidia.misuses(), reports + 1);
+    nvidia.enter(0);
+    assert_eq!(ranks[0].send(nvidia.upload(&[3f32]), 1, 1), 7);
+    settle(nvidia, comms);
+    nvidia.enter(1);
+    assert_eq!(nvidia.synchronize(ranks[1].stream), 0);
+    assert_eq!(nvidia.download::<f32>(to, 1), [3.0]);
+    ranks.iter().for_each(Rank::finish);
+}
+
+#[test]
+fn a_communicator_can_be_had_without_waiting() {
+    let Some(nvidia) = nvidia() else { return };
+    for comm in joined_without_waiting(nvidia) {
         assert_eq!(c!(nvidia.nccl, ncclCommDestroy(comm => Handle)), 0);
     }
 }

@@ -130,6 +130,7 @@ fn leaves_behind(symbol: &str) -> bool {
         "Finalize",
         "Query",
         "AllReduce",
+        "AsyncError",
         "GroupStart",
         "GroupEnd",
     ];

@@ -37,6 +37,8 @@ FASCICLE_DEVICE void copy_whole(T* to, const T* from) {
     memcpy(__builtin_assume_aligned(to, width), __builtin_assume_aligned(from, width), bytes);
 #else
     // No alignment is assumed: g++ would propagate the assumption back to the check before it, and remove the check.
+    FASCICLE_ACCESS(to, width);
+    FASCICLE_ACCESS(from, width);
     memcpy(to, from, bytes);
 #endif
 }

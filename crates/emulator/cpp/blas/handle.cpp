@@ -93,6 +93,19 @@ static Outcome check_call(const ContextRef& context, const Call& call) {
     return check_matrix(context, "c", c, c_type, m, n, c_leading, call.c_stride, call.batch);
 }
 
+Touch matrix_touch(const void* data, Type type, std::int64_t rows, std::int64_t columns, std::int64_t leading, std::int64_t stride,
+                   int batch, bool writes) {
+    const auto elements = rows > 0 && columns > 0 ? (batch - 1) * stride + (columns - 1) * leading + rows : 0;
+    return {reinterpret_cast<std::uint64_t>(data), elements * size_of(type), writes};
+}
+
+static Touches touches_of(const Call& call) {
+    const auto& [m, n, k, alpha, beta, a, b, c, c_type, c_leading] = call.product;
+    return {matrix_touch(a.data, a.type, a.transposed ? k : m, a.transposed ? m : k, a.leading, call.a_stride, call.batch, false),
+            matrix_touch(b.data, b.type, b.transposed ? n : k, b.transposed ? k : n, b.leading, call.b_stride, call.batch, false),
+            matrix_touch(c, c_type, m, n, c_leading, call.c_stride, call.batch, true)};
+}
+
 static double scalar(const void* address, Type type) {
     return with_float(type, [address](auto* value) { return static_cast<double>(*static_cast<decltype(value)>(const_cast<void*>(address))); });
 }
@@ -122,7 +135,7 @@ Outcome queue_products(const ContextRef& context, void* handle, Call call) {
         if (now.scalars_on_device) read(now);
         run(now);
         return Status::Success;
-    });
+    }, touches_of(call), current_symbol());
     return Outcome::Success;
 }
 

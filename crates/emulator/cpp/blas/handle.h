@@ -49,6 +49,9 @@ Outcome stream_of(const ContextRef& context, const void* handle, StreamRef& stre
 // Checks the address and the leading dimension of a matrix, or of a batch of them.
 Outcome check_matrix(const ContextRef& context, const char* name, const void* data, Type type, std::int64_t rows,
                      std::int64_t columns, std::int64_t leading, std::int64_t stride = 0, int batch = 1);
+// The access of such a matrix.
+Touch matrix_touch(const void* data, Type type, std::int64_t rows, std::int64_t columns, std::int64_t leading, std::int64_t stride,
+                   int batch, bool writes);
 // The address `elements` elements further on.
 template <class Pointer>
 Pointer advance(Pointer data, std::int64_t elements, Type type) {

@@ -127,6 +127,21 @@ static Task task_of(const Problem& problem, const Addresses& at, float alpha, fl
     return task;
 }
 
+static Touches touches_of(const Task& task, bool reads_c) {
+    const auto& [operation, a, b, c, d] = task.problem;
+    auto matrix = [](const void* data, const Layout& of, bool writes) {
+        return matrix_touch(data, of.type, static_cast<std::int64_t>(of.rows), static_cast<std::int64_t>(of.columns), of.leading,
+                            of.stride, of.batch, writes);
+    };
+    Touches touches{matrix(task.product.a.data, a, false), matrix(task.product.b.data, b, false), matrix(task.product.c, d, true),
+                    {as_number(task.workspace.start), task.workspace.bytes, true}};
+    if (reads_c) touches.push_back(matrix(task.epilogue.old, c, false));
+    if (task.epilogue.bias) touches.push_back({as_number(task.epilogue.bias), d.rows * size_of(task.problem.bias_type()), false});
+    const Layout aux{d.type, d.rows, d.columns, task.epilogue.aux_leading};
+    if (task.epilogue.aux) touches.push_back(matrix(task.epilogue.aux, aux, task.epilogue.curve == Curve::Gelu));
+    return touches;
+}
+
 static Status run_task(const Task& task) {
     const auto token = task.workspace.take();
     const auto& [operation, a, b, c, d] = task.problem;
@@ -160,7 +175,7 @@ Outcome queue_matmul(void* handle, const Described& described, const Addresses& 
     TRY(check_workspace(blas->context, at, choice));
     auto task = task_of(problem, at, alpha, beta);
     if (choice.mark == mark_with) task.workspace = {static_cast<unsigned char*>(at.workspace), at.workspace_bytes};
-    stream->submit([task] { return run_task(task); });
+    stream->submit([task] { return run_task(task); }, touches_of(task, beta != 0), current_symbol());
     return Outcome::Success;
 }
 

@@ -143,8 +143,10 @@ Result finalize(void* handle) {
     TRY(state_of(communicator));
     std::unique_lock guard(communicator->lock);
     const auto last = communicator->last;
+    const auto clock = communicator->clock;
     guard.unlock();
     if (last) last->wait();
+    observe(clock);
     return Result::Success;
 }
 
@@ -156,9 +158,11 @@ Result destroy(void* handle, bool abort) {
     std::unique_lock guard(communicator->lock);
     const auto clique = communicator->clique;
     const auto last = communicator->last;
+    const auto clock = communicator->clock;
     guard.unlock();
     if (abort && clique) clique->abort(communicator->rank);
     if (last) last->wait();
+    observe(clock);
     return Result::Success;
 }
 

@@ -16,6 +16,7 @@ struct Communicator {
     std::atomic<bool> given_up{false};
     std::mutex lock;
     Result state = Result::Success;  // InProgress while the ranks meet
+    Clock clock;                     // what its last call leaves known
     TicketRef last;                  // calls of a communicator run in the order in which they were made
 };
 

@@ -40,20 +40,43 @@ Status check_buffers(const Communicator& communicator, const Operation& operatio
     return Status::Success;
 }
 
+Touches touches_of(const std::vector<Operation>& operations, const Communicator& communicator) {
+    Touches touches;
+    for (const auto& operation : operations) {
+        const auto width = size_of(operation.type);
+        if (reads(operation, communicator.rank))
+            touches.push_back({reinterpret_cast<std::uint64_t>(operation.send), send_count(operation, communicator.size) * width, false});
+        if (writes(operation, communicator.rank))
+            touches.push_back({reinterpret_cast<std::uint64_t>(operation.recv), recv_count(operation, communicator.size) * width, true});
+    }
+    return touches;
+}
+
 // A communicator's calls of one group. They run in the first stream, and the other streams wait for it.
 void queue(const CommunicatorRef& communicator, const std::vector<StreamRef>& streams, std::vector<Operation> operations) {
     std::vector<TicketRef> before;
     std::lock_guard guard(communicator->lock);
     if (communicator->last) before.push_back(communicator->last);
+    streams[0]->timeline.follow(communicator->clock);
+    for (const auto& stream : streams) streams[0]->timeline.follow(stream->timeline.now());
+    auto& residency = communicator->context->residency;
+    const auto place = residency.launch();
     auto nothing = [] { return Status::Success; };
     for (std::size_t index = 1; index < streams.size(); ++index)
         if (auto ticket = streams[index]->submit(nothing)) before.push_back(std::move(ticket));
-    const auto ticket = streams[0]->submit([communicator, before, operations = std::move(operations)] {
+    const auto* what = operations.size() == 1 ? intern(describe(operations[0]).c_str()) : "a group of collectives";
+    auto touches = touches_of(operations, *communicator);
+    const auto ticket = streams[0]->submit([communicator, before, place, &residency, operations = std::move(operations)] {
         for (const auto& each : before) each->wait();
-        communicator->clique->run(communicator->rank, operations);
+        auto& clique = *communicator->clique;
+        if (!residency.enter(place, [&] { return clique.aborted(communicator->rank); })) return Status::Success;
+        clique.run(communicator->rank, operations);
+        residency.leave();
         return Status::Success;
-    });
+    }, std::move(touches), what);
     if (ticket) communicator->last = ticket;
+    communicator->clock = streams[0]->timeline.now();
+    for (const auto& stream : streams) stream->timeline.follow(communicator->clock);
     for (std::size_t index = 1; ticket && index < streams.size(); ++index)
         streams[index]->submit([ticket] {
             ticket->wait();

@@ -96,7 +96,11 @@ Result Clique::connect(const std::vector<Operation>& group, int rank, const std:
         else collective_.insert(rank);
     }
     changed_.notify_all();
-    return wait_for(guard, given_up, [&] { return all_called(group, rank); }, "connecting");
+    auto left = [&] {
+        return std::any_of(group.begin(), group.end(), [&](const Operation& operation) { return peer_aborted(rank, operation); });
+    };
+    TRY(wait_for(guard, given_up, [&] { return all_called(group, rank) || left(); }, "connecting"));
+    return all_called(group, rank) ? Result::Success : members_[rank].error = Result::Remote;
 }
 
 void Clique::form(Split& split) {

@@ -153,7 +153,9 @@ Status synchronize(const ContextRef& context) {
         const auto stream = weak.lock();
         if (!stream) continue;
         if (stream->capturing()) return Status::CaptureUnsupported;
+        const auto clock = stream->timeline.now();
         stream->drain();
+        observe(clock);
     }
     return static_cast<Status>(context->fault.load());
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "handles.h"
+#include "hardware.h"
 
 namespace emulator {
 
@@ -22,6 +23,8 @@ struct Context {
     std::atomic<bool> alive{true};
     // The first error of work that ran on the device; every later call of the context returns it.
     std::atomic<int> fault{0};
+    HardwareQueues queues;
+    Residency residency;
     std::mutex lock;
     std::set<int> peers;
     std::shared_ptr<Stream> standard;                // the legacy default stream, made on first use

@@ -34,8 +34,11 @@ Status copy(std::uint64_t to, std::uint64_t from, std::size_t bytes, Direction d
             return Status::Success;
         };
     }
-    const auto ticket = stream->submit(std::move(work));
-    if (ticket && pageable(to)) ticket->wait();
+    const auto ticket = stream->submit(std::move(work), {{from, bytes, false}, {to, bytes, true}}, current_symbol());
+    if (!ticket || !pageable(to)) return Status::Success;
+    const auto clock = stream->timeline.now();
+    ticket->wait();
+    observe(clock);
     return Status::Success;
 }
 
@@ -66,7 +69,7 @@ Status fill(std::uint64_t to, unsigned value, std::size_t width, std::size_t cou
     stream->submit([=] {
         fill_now(bytes_at(to), value, width, count);
         return Status::Success;
-    });
+    }, {{to, width * count, true}}, current_symbol());
     return Status::Success;
 }
 

@@ -35,6 +35,7 @@ Status record_event(const EventRef& event, const StreamRef& stream) {
     event->capture = std::move(capture);
     event->recorded_in = stream.get();
     event->ticket = std::move(ticket);
+    event->clock = stream->timeline.now();
     return Status::Success;
 }
 
@@ -43,11 +44,13 @@ Status wait_event(const StreamRef& stream, const EventRef& event) {
     const auto ticket = event->ticket;
     const auto capture = event->capture;
     const auto* recorded_in = event->recorded_in;
+    const auto clock = event->clock;
     guard.unlock();
     if (capture) return join_capture(stream, capture, recorded_in);
     if (!ticket) return Status::Success;
     if (stream->capturing())
         return misuse(Status::CaptureIsolation, "a captured stream waits for an event that was recorded outside of the capture");
+    stream->timeline.follow(clock);
     stream->submit([ticket] {
         ticket->wait();
         return Status::Success;
@@ -55,7 +58,7 @@ Status wait_event(const StreamRef& stream, const EventRef& event) {
     return Status::Success;
 }
 
-static Status ticket_of(const EventRef& event, TicketRef& ticket) {
+static Status ticket_of(const EventRef& event, TicketRef& ticket, Clock* clock = nullptr) {
     std::lock_guard guard(event->lock);
     if (event->capture) {
         std::lock_guard own(event->capture->lock);
@@ -63,22 +66,27 @@ static Status ticket_of(const EventRef& event, TicketRef& ticket) {
         return misuse(Status::CaptureUnsupported, "the event was recorded in a capture");
     }
     ticket = event->ticket;
+    if (clock) *clock = event->clock;
     return Status::Success;
 }
 
 Status query_event(const EventRef& event) {
     TicketRef ticket;
-    TRY(ticket_of(event, ticket));
+    Clock clock;
+    TRY(ticket_of(event, ticket, &clock));
     TRY(check_uncaptured());
     if (ticket && !ticket->done()) return Status::NotReady;
+    observe(clock);
     return static_cast<Status>(event->context->fault.load());
 }
 
 Status synchronize_event(const EventRef& event) {
     TicketRef ticket;
-    TRY(ticket_of(event, ticket));
+    Clock clock;
+    TRY(ticket_of(event, ticket, &clock));
     TRY(check_uncaptured());
     if (ticket) ticket->wait();
+    observe(clock);
     return static_cast<Status>(event->context->fault.load());
 }
 

@@ -13,6 +13,7 @@ struct Event {
     std::mutex lock;
     TicketRef ticket;        // null before the first record
     CaptureRef capture;      // the capture that it was last recorded in
+    Clock clock;             // what its point knows
     const Stream* recorded_in = nullptr;
 };
 

@@ -6,6 +6,7 @@ namespace emulator {
 
 struct Graph {
     std::vector<Work> works;
+    std::vector<CapturedTouches> touches;
     int device;
 };
 
@@ -105,7 +106,7 @@ Status end_capture(const StreamRef& stream, void** graph) {
     if (capture->invalid) return Status::CaptureInvalidated;
     if (!capture->unjoined.empty())
         return misuse(Status::CaptureUnjoined, "%zu streams were not joined again", capture->unjoined.size());
-    auto made = std::make_shared<Graph>(Graph{std::move(capture->works), stream->context->device});
+    auto made = std::make_shared<Graph>(Graph{std::move(capture->works), std::move(capture->touches), stream->context->device});
     *graph = graphs().insert<void*>(made);
     return Status::Success;
 }
@@ -129,6 +130,7 @@ Status launch_graph(const void* executable, const StreamRef& stream) {
     const auto found = executables().find(executable);
     if (!found) return Status::InvalidValue;
     if (found->device != stream->context->device) return misuse(Status::InvalidValue, "the graph is of another device");
+    for (const auto& [touches, what] : found->touches) stream->touch(touches, what);
     stream->submit([found]() -> Status {
         for (const auto& work : found->works) TRY(work());
         return Status::Success;

@@ -13,7 +13,7 @@ namespace emulator {
 
 constexpr std::size_t page = 4096;
 constexpr unsigned char poison = 0xff;   // a NaN in every floating type
-constexpr unsigned char fence = 0xa5;    // between the end of an allocation and the end of its last page
+constexpr unsigned char fence = poison;  // between the end of an allocation and the end of its last page
 
 static std::size_t in_pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
 
@@ -134,18 +134,22 @@ Status release(std::uint64_t address, Place place) {
     std::lock_guard guard(all.lock);
     Entry* entry = nullptr;
     TRY(owned(all, address, place, entry));
+    forget_accesses(address);
     all.quarantine_add(*entry);
     return Status::Success;
 }
 
 Status release_in_order(std::uint64_t address, const StreamRef& stream) {
     auto& all = memory();
+    std::size_t bytes = 0;
     {
         std::lock_guard guard(all.lock);
         Entry* entry = nullptr;
         TRY(owned(all, address, Place::Device, entry));
         entry->leaving = true;
+        bytes = entry->region.bytes;
     }
+    stream->touch({{address, bytes, true}}, current_symbol());
     stream->submit([address] {
         auto& all = memory();
         std::lock_guard guard(all.lock);

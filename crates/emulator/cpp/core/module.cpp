@@ -38,9 +38,12 @@ static Table<Function>& functions() {
 // The kernels compiled for the host.
 struct Kernels {
     using Has = int (*)(const char*, std::size_t*);
+    // The next pointer in a kernel's argument; false behind the last.
+    using Operand = int (*)(const char*, std::size_t, std::size_t*, int*);
     using Launch = int (*)(const char*, const unsigned[3], const unsigned[3], unsigned, const void*, int);
     Has has = nullptr;
     Launch launch = nullptr;
+    Operand operand = nullptr;
 
     Kernels();
 };
@@ -61,6 +64,7 @@ Kernels::Kernels() {
         return;
     }
     has = reinterpret_cast<Has>(dlsym(library, "fascicle_simt_has"));
+    operand = reinterpret_cast<Operand>(dlsym(library, "fascicle_simt_operand"));
     launch = reinterpret_cast<Launch>(dlsym(library, "fascicle_simt_launch"));
 }
 
@@ -101,6 +105,11 @@ Status get_function(const void* module, const char* name, void** function) {
     if (!kernels().has || !kernels().has(name, &made->argument_bytes))
         return misuse(Status::NotFound, "no kernel %s was compiled for the host", name);
     made->name = name;
+    made->what = intern(name);
+    std::size_t offset = 0;
+    int written = 0;
+    for (std::size_t index = 0; kernels().operand && kernels().operand(name, index, &offset, &written); ++index)
+        made->operands.push_back({offset, written != 0});
     made->context = found->context;
     *function = functions().insert<void*>(made);
     std::lock_guard guard(found->lock);
@@ -120,11 +129,15 @@ Status allow_shared(const FunctionRef& function, int bytes) {
 }
 
 // The CUDA driver ends the list of extras with 0, HIP with 3.
-Status argument_struct(void** parameters, void** extra, const void** arguments) {
+Status argument_struct(const Function& function, void** parameters, void** extra, const void** arguments) {
     if (parameters && extra) return misuse(Status::InvalidValue, "both kernelParams and extra are given");
     *arguments = parameters ? parameters[0] : nullptr;
-    for (auto each = extra; each && each[0] && each[0] != reinterpret_cast<void*>(3); each += 2)
+    for (auto each = extra; each && each[0] && each[0] != reinterpret_cast<void*>(3); each += 2) {
         if (each[0] == reinterpret_cast<void*>(1)) *arguments = each[1];
+        if (each[0] != reinterpret_cast<void*>(2) || *static_cast<std::size_t*>(each[1]) == function.argument_bytes) continue;
+        return misuse(Status::InvalidValue, "%s: an argument of %zu bytes, the kernel takes %zu", function.name.c_str(),
+                      *static_cast<std::size_t*>(each[1]), function.argument_bytes);
+    }
     return *arguments ? Status::Success : misuse(Status::InvalidValue, "a kernel without its argument");
 }
 
@@ -145,6 +158,17 @@ static Status check_arguments(const Function& function, const ContextRef& contex
     return Status::Success;
 }
 
+// A launch does not tell how much of its operands a kernel accesses; the first byte of each stands for them.
+static Touches touches_of(const Function& function, const std::vector<char>& arguments) {
+    Touches touches;
+    for (const auto& [offset, written] : function.operands) {
+        std::uint64_t address = 0;
+        if (offset + sizeof address <= arguments.size()) std::memcpy(&address, arguments.data() + offset, sizeof address);
+        if (address != 0) touches.push_back({address, 1, written});
+    }
+    return touches;
+}
+
 static Status check_extents(const Function& function, Extent grid, Extent block, unsigned shared_bytes) {
     const auto threads = std::uint64_t(block.x) * block.y * block.z;
     if (threads == 0 || std::uint64_t(grid.x) * grid.y * grid.z == 0 || threads > 1024 || grid.y > 65535 || grid.z > 65535)
@@ -155,11 +179,15 @@ static Status check_extents(const Function& function, Extent grid, Extent block,
     return misuse(Status::InvalidValue, "%s: %u bytes of shared memory, %u are allowed", function.name.c_str(), shared_bytes, limit);
 }
 
+// What the kernels' library returns for a vector access that is not aligned.
+constexpr int misaligned = 4;
+
 static Status run(const Function& function, Extent grid, Extent block, unsigned shared_bytes, const void* arguments) {
     const unsigned blocks[3] = {grid.x, grid.y, grid.z};
     const unsigned threads[3] = {block.x, block.y, block.z};
     const int code = kernels().launch(function.name.c_str(), blocks, threads, shared_bytes, arguments, warp);
     if (code != 0) say("%s: the host's launch gave %d", function.name.c_str(), code);
+    if (code == misaligned) return Status::MisalignedAddress;
     return code == 0 ? Status::Success : Status::LaunchFailed;
 }
 
@@ -172,9 +200,10 @@ Status launch(const FunctionRef& function, Extent grid, Extent block, unsigned s
     const auto* first = static_cast<const char*>(arguments);
     std::vector<char> copy(first, first + function->argument_bytes);
     const auto fault = check_arguments(*function, stream->context, copy);
+    auto touches = touches_of(*function, copy);
     stream->submit([=, copy = std::move(copy)] {
         return failed(fault) ? fault : run(*function, grid, block, shared_bytes, copy.data());
-    });
+    }, std::move(touches), function->what);
     return Status::Success;
 }
 

@@ -9,7 +9,14 @@
 namespace emulator {
 
 struct Function {
+    struct Operand {
+        std::size_t offset;
+        bool written;
+    };
+
     std::string name;
+    const char* what = nullptr;  // the name, interned
+    std::vector<Operand> operands;
     ContextRef context;
     std::size_t argument_bytes = 0;
     std::atomic<unsigned> shared_limit{48 * 1024};
@@ -33,7 +40,7 @@ Status allow_shared(const FunctionRef& function, int bytes);
 Status launch(const FunctionRef& function, Extent grid, Extent block, unsigned shared_bytes, const StreamRef& stream,
               const void* arguments);
 // The address of the struct from the two ways in which a launch passes it.
-Status argument_struct(void** parameters, void** extra, const void** arguments);
+Status argument_struct(const Function& function, void** parameters, void** extra, const void** arguments);
 
 long live_modules();
 

@@ -37,6 +37,12 @@ static void read_delay(Settings& settings) {
     if (*end == ':') settings.delay_us = std::strtoull(end + 1, nullptr, 10);
 }
 
+#ifdef EMULATOR_HIP
+constexpr const char* queues_variable = "GPU_MAX_HW_QUEUES";
+#else
+constexpr const char* queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+#endif
+
 static Settings read() {
     Settings settings{};
     settings.devices = static_cast<int>(quantity("FASCICLE_EMULATOR_DEVICES", 8));
@@ -45,6 +51,9 @@ static Settings read() {
     settings.compute_capability = static_cast<int>(quantity("FASCICLE_EMULATOR_CAPABILITY", 90));
     settings.poison = quantity("FASCICLE_EMULATOR_POISON", 1) != 0;
     settings.quarantine_bytes = quantity("FASCICLE_EMULATOR_QUARANTINE", 64ull << 20);
+    settings.races = quantity("FASCICLE_EMULATOR_RACES", 1) != 0;
+    settings.queues = quantity(queues_variable, quantity("FASCICLE_EMULATOR_QUEUES", 0));
+    settings.resident = quantity("FASCICLE_EMULATOR_RESIDENT", 0);
     read_delay(settings);
     return settings;
 }

@@ -15,6 +15,9 @@ struct Settings {
     std::uint64_t delay_seed;      // its value: SEED or SEED:MICROSECONDS
     std::uint64_t delay_us;        // the longest sleep, default 1000
     bool poison;                   // FASCICLE_EMULATOR_POISON is not 0: new and freed memory is filled with NaN
+    bool races;                    // FASCICLE_EMULATOR_RACES is not 0: accesses without an order are reported
+    std::size_t queues;            // FASCICLE_EMULATOR_QUEUES, hardware queues of each priority; 0: one for each stream
+    std::size_t resident;          // FASCICLE_EMULATOR_RESIDENT, collectives that a device runs at a time; 0: any number
     std::uint64_t quarantine_bytes;  // FASCICLE_EMULATOR_QUARANTINE, default 64m: freed memory watched for late writes
 };
 

@@ -25,6 +25,7 @@ static const StatusText texts[] = {
      "peer access has not been enabled"},
     {Status::ContextIsDestroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "hipErrorContextIsDestroyed",
      "context is destroyed"},
+    {Status::MisalignedAddress, "CUDA_ERROR_MISALIGNED_ADDRESS", "hipErrorUnknown", "misaligned address"},
     {Status::LaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "hipErrorLaunchFailure", "unspecified launch failure"},
     {Status::NotSupported, "CUDA_ERROR_NOT_SUPPORTED", "hipErrorNotSupported", "operation not supported"},
     {Status::CaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "hipErrorStreamCaptureUnsupported",

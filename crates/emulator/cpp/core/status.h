@@ -21,6 +21,7 @@ enum class Status : int {
     PeerAccessAlreadyEnabled = 704,
     PeerAccessNotEnabled = 705,
     ContextIsDestroyed = 709,
+    MisalignedAddress = 716,
     LaunchFailed = 719,
     NotSupported = 801,
     CaptureUnsupported = 900,

@@ -26,11 +26,12 @@ static std::uint64_t next_seed() {
 }
 
 Stream::Stream(ContextRef of, unsigned with_flags, int with_priority)
-    : context(std::move(of)), flags(with_flags), priority(with_priority), queue_(std::make_shared<Queue>()) {
+    : context(std::move(of)), flags(with_flags), priority(with_priority), queue_(std::make_shared<Queue>()), hardware_(context->queues.take(priority)) {
     std::thread(run, queue_, context, next_seed()).detach();
 }
 
 Stream::~Stream() {
+    context->queues.give_back(hardware_);
     std::lock_guard guard(queue_->lock);
     queue_->closed = true;
     queue_->changed.notify_all();
@@ -62,13 +63,22 @@ void Stream::run(std::shared_ptr<Queue> queue, ContextRef context, std::uint64_t
     }
 }
 
-TicketRef Stream::push(Work work) {
+TicketRef Stream::enqueue(Work work) {
     std::lock_guard guard(queue_->lock);
     auto ticket = std::make_shared<Ticket>();
     queue_->items.push_back({std::move(work), ticket});
     queue_->last = ticket;
     queue_->changed.notify_all();
     return ticket;
+}
+
+TicketRef Stream::push(Work work) {
+    if (!hardware_) return enqueue(std::move(work));
+    std::lock_guard guard(hardware_->lock);
+    return hardware_->last = enqueue([before = hardware_->last, work = std::move(work)] {
+        if (before) before->wait();
+        return work();
+    });
 }
 
 // The legacy default stream waits for all blocking streams of its context, and they wait for it.
@@ -84,6 +94,7 @@ std::vector<TicketRef> Stream::legacy_order() {
     for (auto& weak : others) {
         const auto other = weak.lock();
         if (!other || other->flags & non_blocking) continue;
+        timeline.follow(other->timeline.now());
         if (auto ticket = other->last(); ticket && !ticket->done()) before.push_back(std::move(ticket));
     }
     return before;
@@ -102,6 +113,23 @@ TicketRef Stream::submit(Work work) {
         for (const auto& ticket : before) ticket->wait();
         return work();
     });
+}
+
+TicketRef Stream::submit(Work work, Touches touches, const char* what) {
+    if (auto capture = this->capture()) {
+        std::lock_guard guard(capture->lock);
+        capture->touches.push_back({std::move(touches), what});
+        // The work follows below, under the lock of its own.
+    } else {
+        legacy_order();
+        touch(touches, what);
+    }
+    return submit(std::move(work));
+}
+
+void Stream::touch(const Touches& touches, const char* what) {
+    int none = 0;
+    if (!timeline.touch(touches, what)) context->fault.compare_exchange_strong(none, static_cast<int>(Status::LaunchFailed));
 }
 
 TicketRef Stream::last() {
@@ -189,14 +217,18 @@ static Status forbid_capture(const StreamRef& stream) {
 Status query_stream(const StreamRef& stream) {
     TRY(forbid_capture(stream));
     TRY(check_uncaptured());
+    const auto clock = stream->timeline.now();
     if (!stream->idle()) return Status::NotReady;
+    observe(clock);
     return static_cast<Status>(stream->context->fault.load());
 }
 
 Status synchronize_stream(const StreamRef& stream) {
     TRY(forbid_capture(stream));
     TRY(check_uncaptured());
+    const auto clock = stream->timeline.now();
     stream->drain();
+    observe(clock);
     return static_cast<Status>(stream->context->fault.load());
 }
 

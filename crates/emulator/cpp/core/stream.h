@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "context.h"
+#include "order.h"
 #include "ticket.h"
 
 namespace emulator {
@@ -19,8 +20,14 @@ enum class CaptureMode { Global, ThreadLocal, Relaxed };
 
 // The work that was queued while streams were captured, in the order in which it was queued. That order keeps all
 // dependencies, so one stream can run it as a list.
+struct CapturedTouches {
+    Touches touches;
+    const char* what;
+};
+
 struct Capture {
     std::mutex lock;
+    std::vector<CapturedTouches> touches;
     CaptureMode mode = CaptureMode::Global;
     std::thread::id thread;  // that began it
     std::vector<Work> works;
@@ -40,6 +47,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
     // Queues work. The ticket is null if the work went into a capture instead.
     TicketRef submit(Work work);
+    // The same for work that accesses memory, known as `what`, which must be interned.
+    TicketRef submit(Work work, Touches touches, const char* what);
+    // Reports an access that is not ordered after another, and makes it a fault of the device.
+    void touch(const Touches& touches, const char* what);
     // The host waits until everything queued so far is done.
     void drain();
     bool idle();
@@ -53,6 +64,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     const unsigned flags;
     const int priority;
     void* handle = nullptr;
+    Timeline timeline;
 
    private:
     struct Item {
@@ -63,9 +75,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
     static void run(std::shared_ptr<Queue> queue, ContextRef context, std::uint64_t seed);
     TicketRef push(Work work);
+    TicketRef enqueue(Work work);
     std::vector<TicketRef> legacy_order();
 
     std::shared_ptr<Queue> queue_;
+    HardwareQueueRef hardware_;
     std::mutex lock_;
     CaptureRef capture_;
 };

@@ -36,7 +36,7 @@ EXPORT Status NAME(cuLaunchKernel, hipModuleLaunchKernel)(void* function, unsign
         const void* arguments = nullptr;
         TRY(find_function(function, found));
         TRY(find_own_stream(handle, stream));
-        TRY(argument_struct(parameters, extra, &arguments));
+        TRY(argument_struct(*found, parameters, extra, &arguments));
         return launch(found, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, stream, arguments);
     });
 }

@@ -4,6 +4,7 @@
 //! both), they run on that vendor's devices, and fail without them. The library's collectives need one device per rank;
 //! grids with more ranks are skipped with a line on stderr. `FASCICLE_PARITY=all` trains on every grid.
 
+mod connect;
 mod contract;
 mod custom;
 mod ending;
