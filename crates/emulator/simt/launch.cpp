@@ -124,7 +124,9 @@ extern "C" int fascicle_simt_has(const char* function, size_t* argument_bytes) {
 extern "C" int fascicle_simt_operand(const char* function, size_t index, size_t* offset, int* written) {
     const Kernel* kernel = find(function, 32);
     if (kernel == nullptr) return 0;
-    auto [row, end] = operands().equal_range(kernel->argument);
+    // The namespace differs between the widths of warps.
+    std::string argument = kernel->argument;
+    auto [row, end] = operands().equal_range(argument.substr(argument.rfind(':') + 1));
     for (; row != end; ++row) {
         const Operand& operand = row->second;
         if (index >= operand.count) {

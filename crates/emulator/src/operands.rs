@@ -62,8 +62,7 @@ fn written(structs: &Structs) -> String {
     let mut rows = Vec::new();
     for (owner, fields) in structs.iter().filter(|(name, _)| name.ends_with("Params")) {
         for field in fields {
-            let at =
-                |name: &str| format!("\"fascicle::{owner}\", offsetof(fascicle::{owner}, {name})");
+            let at = |name: &str| format!("\"{owner}\", offsetof(fascicle::{owner}, {name})");
             match field {
                 Field::Pointer { name, is_written } => {
                     rows.push(format!("{{{}, 1, 0, {is_written}}}", at(name)));
@@ -111,11 +110,7 @@ struct SumParams {\n    const void* x;\n    double exponent;  // -2 * log2\n    
         };
         assert_eq!(structs["SumParams"], [x, tensors]);
         let table = written(&structs);
-        assert_eq!(
-            table.matches("\"fascicle::SumParams\"").count(),
-            2,
-            "{table}"
-        );
+        assert_eq!(table.matches("\"SumParams\"").count(), 2, "{table}");
         assert!(
             table.contains("sizeof(fascicle::SumEntry), true}"),
             "{table}"

@@ -12,6 +12,12 @@ extern "C" int fascicle_simt_has(const char* function, std::size_t* argument_byt
     return std::strcmp(function, "say") == 0;
 }
 
+extern "C" int fascicle_simt_operand(const char*, std::size_t index, std::size_t* offset, int* written) {
+    *offset = offsetof(Arguments, to);
+    *written = 1;
+    return index == 0;
+}
+
 extern "C" int fascicle_simt_launch(const char*, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
                                     const void* arguments, int warp) {
     Arguments given;

@@ -39,7 +39,7 @@ fn both_vendors_launch_in_one_process() {
     nvidia.enter(0);
     on_cuda(nvidia);
     on_hip(&open(&folder, "libamdhip64.so.6"));
-    assert_eq!(nvidia.misuses(), 3, "HIP's are counted apart");
+    assert_eq!(nvidia.misuses(), 5, "HIP's are counted apart");
 }
 
 fn on_cuda(nvidia: &common::Nvidia) {
@@ -69,6 +69,27 @@ fn on_cuda(nvidia: &common::Nvidia) {
     assert_eq!(launch(to, 128), 0);
     assert_eq!(nvidia.synchronize(stream), 0);
     assert_eq!(nvidia.download::<u32>(to, 5), [77, 6, 128, 16, 32]);
+    let sized = |mut bytes: usize| {
+        let arguments = Arguments { to, value: 77 };
+        let mut extra: [Handle; 5] = [
+            ptr::without_provenance_mut(1),
+            ptr::from_ref(&arguments).cast_mut().cast(),
+            ptr::without_provenance_mut(2),
+            ptr::from_mut(&mut bytes).cast(),
+            ptr::null_mut(),
+        ];
+        c!(cuda, cuLaunchKernel(function => Handle, 1 => u32, 1 => u32, 1 => u32, 32 => u32, 1 => u32, 1 => u32, 0 => u32,
+            stream => Handle, ptr::null_mut() => *mut Handle, extra.as_mut_ptr() => *mut Handle))
+    };
+    assert_eq!(sized(size_of::<Arguments>()), 0);
+    assert_eq!(sized(8), 1, "an argument of another size");
+    let other = nvidia.stream();
+    assert_eq!(
+        c!(cuda, cuMemsetD32Async(to => u64, 1 => u32, 1 => usize, other => Handle)),
+        0
+    );
+    assert_eq!(nvidia.misuses(), 4, "the kernel is not ordered before it");
+    assert_eq!(c!(cuda, cuCtxSynchronize()), 719);
     assert_eq!(c!(cuda, cuModuleUnload(module => Handle)), 0);
     assert_eq!(launch(to, 128), 400, "the function went with its module");
 }

@@ -52,6 +52,9 @@ fn freed_memory(nvidia: &Nvidia) {
 
 fn ends_of_memory(nvidia: &Nvidia) {
     let address = nvidia.upload(&[1u8; 100]);
+    // SAFETY: the bytes lie in the last page of the allocation.
+    let behind = unsafe { ((address + 100) as *const f32).read_unaligned() };
+    assert!(behind.is_nan(), "a read behind the end gives {behind}");
     assert_eq!(
         reported(
             nvidia,

@@ -54,7 +54,9 @@ fn structures_are_those_of_the_device_functions() {
         .arg(here.join("kernels"));
     // Only the layout counts, so the table of kernels stays empty.
     let table = "namespace simt { Registration::Registration(const Kernel&) {} __thread Place place; \
-                 void meet_block() {} const uint8_t* show(const void*, size_t) { return nullptr; } }";
+                 void meet_block() {} const uint8_t* show(const void*, size_t) { return nullptr; } \
+                 void misaligned(const void*, size_t) {} void copy_later(void*, const void*, bool) {} \
+                 void end_copies() {} void await_copies(size_t) {} }";
     std::fs::write(
         folder.path().join("table.cpp"),
         format!("#include \"simt.h\"\n{table}\n"),

@@ -131,7 +131,8 @@ fn copy(memories: &[Memory]) -> (Vec<Memory>, Vec<RawSlice>) {
 
 /// Runs the kernel that `make` builds from `memories` on both, with warps of 32 and 64, and compares all memories.
 ///
-/// Numbers may differ by `tolerance` times the largest number of their memory.
+/// Numbers may differ by `tolerance` times the largest number of their memory, and by no more than rounding in the memory's
+/// own type explains: a wide result of 16-bit numbers is held to the wide type.
 pub fn compare(memories: &[Memory], tolerance: f64, make: impl Fn(&[RawSlice]) -> Kernel) {
     let Some(library) = library() else { return };
     let (expected, slices) = copy(memories);
@@ -141,28 +142,45 @@ pub fn compare(memories: &[Memory], tolerance: f64, make: impl Fn(&[RawSlice]) -
         let kernel = make(&slices);
         run_lowered(library, &kernel, warp);
         for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
-            assert_close(&found.numbers(), &expected.numbers(), tolerance, || {
-                format!(
-                    "{}, warp {warp}, argument {index}: {kernel:?}",
-                    kernel.name()
-                )
-            });
+            let different = first_difference(found, expected, tolerance);
+            assert!(
+                different.is_none(),
+                "{}, warp {warp}, argument {index}: {}: {kernel:?}",
+                kernel.name(),
+                different.unwrap_or_default()
+            );
         }
     }
 }
 
-fn assert_close(found: &[f64], expected: &[f64], tolerance: f64, what: impl Fn() -> String) {
+/// The most spacings of its own type by which an element may differ, relative to the largest.
+const MOST_SPACINGS: f64 = 128.0;
+/// What approximations of functions may cost in double precision.
+const LEAST: f64 = 1e-11;
+
+fn first_difference(found: &Memory, expected: &Memory, tolerance: f64) -> Option<String> {
+    let own = (MOST_SPACINGS * expected.spacing()).max(LEAST);
+    let tolerance = tolerance.min(own);
+    let (found, expected) = (found.numbers(), expected.numbers());
     let largest = expected
         .iter()
         .filter(|x| x.is_finite())
         .fold(0.0f64, |largest, x| largest.max(x.abs()));
-    for (index, (&found, &expected)) in found.iter().zip(expected).enumerate() {
+    let close = |found: f64, expected: f64| {
         let same = found == expected || found.is_nan() && expected.is_nan();
-        let close = (found - expected).abs() <= tolerance * largest;
-        assert!(
-            same || close,
-            "{}: element {index} is {found}, expected {expected}",
-            what()
-        );
-    }
+        same || (found - expected).abs() <= tolerance * largest
+    };
+    let index = (0..expected.len()).find(|&index| !close(found[index], expected[index]))?;
+    let (found, expected) = (found[index], expected[index]);
+    Some(format!("element {index} is {found}, expected {expected}"))
+}
+
+#[test]
+fn a_wide_result_of_16_bit_numbers_is_held_to_its_own_type() {
+    let (of_16_bits, factors) = (3.0 * 7.9e-3, [1.0, 1.001]);
+    let sums = factors.map(|factor| Memory::new(DType::F32, &[4.5 * factor, 5.0], 0));
+    assert_eq!(first_difference(&sums[0], &sums[0], of_16_bits), None);
+    assert!(first_difference(&sums[1], &sums[0], of_16_bits).is_some());
+    let rounded = factors.map(|factor| Memory::new(DType::Bf16, &[4.5 * factor, 5.0], 0));
+    assert_eq!(first_difference(&rounded[1], &rounded[0], of_16_bits), None);
 }

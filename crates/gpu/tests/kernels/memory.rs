@@ -65,6 +65,12 @@ impl Memory {
         copy
     }
 
+    /// The spacing of numbers of this type near 1; 0 for integers.
+    pub fn spacing(&self) -> f64 {
+        let own = FLOATS.iter().find(|(dtype, _)| *dtype == self.dtype);
+        own.map_or(0.0, |(_, spacing)| *spacing)
+    }
+
     fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.words[self.skip()..])
             [..(self.before + self.len + BEHIND) * self.dtype.bytes()]
