@@ -188,9 +188,12 @@ fn a_rank_that_fails_keeps_its_memory_until_the_others_have_read_it() {
 fn of_two(open: Open, rank: usize, ids: &[GroupId; 2]) -> Result<Vec<f64>> {
     let device = Device::new(open(3 + rank)?)?;
     // A group for each direction, as between the stages of a pipeline.
-    let [first, second] = ids
-        .each_ref()
-        .map(|id| join(&device, id, rank, 2, &Arc::default()));
+    let [first, second] = ids.each_ref().map(|id| {
+        let group = join(&device, id, rank, 2, &Arc::default())?;
+        // Or both hosts would wait in their receive for the other's first send.
+        group.connect()?;
+        Ok::<_, hal::Error>(group)
+    });
     let (to_peer, from_peer) = if rank == 0 {
         (first?, second?)
     } else {
