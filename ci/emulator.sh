@@ -38,6 +38,7 @@ check() {
   local start=$SECONDS
   "$tests" "$@" --nocapture > "$dir/log" 2>&1 || fail "$what"
   if grep -q '^skipped' "$dir/log"; then fail "$what: skipped"; fi
+  if grep -q 'nothing orders' "$dir/log"; then fail "$what: accesses without an order"; fi
   printf 'emulator: %s: %s in %s s\n' "$what" "$(grep -o '[0-9]* passed' "$dir/log")" $((SECONDS - start))
 }
 

@@ -1,5 +1,5 @@
-// The order in which blocks, warps and lanes run, which a device leaves open. FASCICLE_EMULATOR_ORDER is its seed: 1 unless
-// set, and 0 keeps the order of their numbers.
+// The order in which blocks, warps and lanes run, which a device leaves open. FASCICLE_EMULATOR_ORDER is its seed: 1
+// unless set, and 0 keeps the order of their numbers.
 #pragma once
 
 #include <stddef.h>
@@ -16,8 +16,8 @@ inline uint64_t order_seed() {
     return seed;
 }
 
-// An order of the numbers below `count`, which the seed and `turn` determine: multiples of a step that shares no factor with
-// `count`.
+// An order of the numbers below `count`, which the seed and `turn` determine: multiples of a step that shares no factor
+// with `count`.
 class Shuffle {
 public:
     Shuffle(uint64_t count, uint64_t turn) : count_(count) {

@@ -1,5 +1,5 @@
-//! Streams beyond the number of hardware queues share one: work waits for what was queued before it on another stream. One
-//! test: the number is a setting of the process.
+//! Streams beyond the number of hardware queues share one: work waits for what was queued before it on another stream.
+//! One test: the number is a setting of the process.
 
 mod common;
 

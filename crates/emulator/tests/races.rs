@@ -1,5 +1,5 @@
-//! Accesses that nothing orders are reported with the names of both, and become a fault of the device. One test: it counts
-//! the reports of the process.
+//! Accesses that nothing orders are reported with the names of both, and become a fault of the device. One test: it
+//! counts the reports of the process.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A device runs a number of collectives at a time. Ranks that launch those of two communicators in different orders then
-//! wait for each other. One test: the number is a setting of the process.
+//! A device runs a number of collectives at a time. Ranks that launch those of two communicators in different orders
+//! then wait for each other. One test: the number is a setting of the process.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Kernels run with late copies, checked alignment, and blocks and warps in an order of the seed's: kernels that rely on more
-//! than a device promises fail. One test: the seed is a setting of the process.
+//! Kernels run with late copies, checked alignment, and blocks and warps in an order of the seed's: kernels that rely
+//! on more than a device promises fail. One test: the seed is a setting of the process.
 
 use libloading::Library;
 use std::{

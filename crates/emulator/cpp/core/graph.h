@@ -15,8 +15,8 @@ Status join_capture(const StreamRef& stream, const CaptureRef& capture, const St
 void forget(const CaptureRef& capture);
 // Sets the mode in which this thread makes its calls, and returns the one before.
 CaptureMode exchange_capture_mode(CaptureMode mode);
-// Fails if this thread must not wait for a device, query one, or change its memory, because of a capture; the capture is
-// then invalid.
+// Fails if this thread must not wait for a device, query one, or change its memory, because of a capture; the capture
+// is then invalid.
 Status check_uncaptured();
 
 Status graph_nodes(const void* graph, std::size_t* count);

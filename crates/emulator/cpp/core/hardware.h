@@ -34,8 +34,8 @@ class HardwareQueues {
     std::map<int, std::vector<HardwareQueueRef>> by_priority_;
 };
 
-// The collectives that run on a device at a time. One that finds no room waits, and holds its stream; those that wait begin
-// in the order of their launch.
+// The collectives that run on a device at a time. One that finds no room waits, and holds its stream; those that wait
+// begin in the order of their launch.
 class Residency {
    public:
     // A collective's place in that order.

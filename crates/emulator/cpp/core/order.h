@@ -1,8 +1,9 @@
 // Which work is known to run before which, by vector clocks, and the accesses of memory that lack such an order.
 //
-// A stream's work, an event and the host each know of every stream how many of its pieces of work came before. Work knows
-// what its stream and the host knew when it was queued; a wait for an event adds what the event knew; the host learns from
-// each wait or query that ends well. The host is one: a wait in one thread orders what all threads queue later.
+// A stream's work, an event and the host each know of every stream how many of its pieces of work came before. Work
+// knows what its stream and the host knew when it was queued; a wait for an event adds what the event knew; the host
+// learns from each wait or query that ends well. The host is one: a wait in one thread orders what all threads queue
+// later.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +34,8 @@ class Timeline {
     Clock now() const;
     // The next work waits for what the clock knows.
     void follow(const Clock& clock);
-    // Queues work with these accesses. False if one of them is not ordered after another that it conflicts with: the mistake
-    // is reported with `what`, which must be interned, and the other's name.
+    // Queues work with these accesses. False if one of them is not ordered after another that it conflicts with: the
+    // mistake is reported with `what`, which must be interned, and the other's name.
     bool touch(const Touches& touches, const char* what);
 
    private:

@@ -26,7 +26,8 @@ static std::uint64_t next_seed() {
 }
 
 Stream::Stream(ContextRef of, unsigned with_flags, int with_priority)
-    : context(std::move(of)), flags(with_flags), priority(with_priority), queue_(std::make_shared<Queue>()), hardware_(context->queues.take(priority)) {
+    : context(std::move(of)), flags(with_flags), priority(with_priority), queue_(std::make_shared<Queue>()),
+      hardware_(context->queues.take(priority)) {
     std::thread(run, queue_, context, next_seed()).detach();
 }
 
@@ -119,7 +120,6 @@ TicketRef Stream::submit(Work work, Touches touches, const char* what) {
     if (auto capture = this->capture()) {
         std::lock_guard guard(capture->lock);
         capture->touches.push_back({std::move(touches), what});
-        // The work follows below, under the lock of its own.
     } else {
         legacy_order();
         touch(touches, what);

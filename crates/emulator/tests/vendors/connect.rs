@@ -1,5 +1,5 @@
-//! A stage receives ahead: its first receive is queued before the neighbour can send. NCCL connects the two ranks with that
-//! call and holds the host meanwhile, unless they have connected before.
+//! A stage receives ahead: its first receive is queued before the neighbour can send. NCCL connects the two ranks with
+//! that call and holds the host meanwhile, unless they have connected before.
 
 use crate::{CUDA, ROCM, Way, on_devices};
 use hal::{AbortSignal, Exchange, Join};

@@ -131,8 +131,8 @@ fn copy(memories: &[Memory]) -> (Vec<Memory>, Vec<RawSlice>) {
 
 /// Runs the kernel that `make` builds from `memories` on both, with warps of 32 and 64, and compares all memories.
 ///
-/// Numbers may differ by `tolerance` times the largest number of their memory, and by no more than rounding in the memory's
-/// own type explains: a wide result of 16-bit numbers is held to the wide type.
+/// Numbers may differ by `tolerance` times the largest number of their memory, and by no more than rounding in the
+/// memory's own type explains: a wide result of 16-bit numbers is held to the wide type.
 pub fn compare(memories: &[Memory], tolerance: f64, make: impl Fn(&[RawSlice]) -> Kernel) {
     let Some(library) = library() else { return };
     let (expected, slices) = copy(memories);
