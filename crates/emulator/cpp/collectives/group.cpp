@@ -61,27 +61,22 @@ void queue(const CommunicatorRef& communicator, const std::vector<StreamRef>& st
     for (const auto& stream : streams) streams[0]->timeline.follow(stream->timeline.now());
     auto& residency = communicator->context->residency;
     const auto place = residency.launch();
-    auto nothing = [] { return Status::Success; };
     for (std::size_t index = 1; index < streams.size(); ++index)
-        if (auto ticket = streams[index]->submit(nothing)) before.push_back(std::move(ticket));
+        if (auto ticket = streams[index]->wait_for({})) before.push_back(std::move(ticket));
     const auto* what = operations.size() == 1 ? intern(describe(operations[0]).c_str()) : "a group of collectives";
     auto touches = touches_of(operations, *communicator);
-    const auto ticket = streams[0]->submit([communicator, before, place, &residency, operations = std::move(operations)] {
-        for (const auto& each : before) each->wait();
+    const auto ticket = streams[0]->submit([communicator, place, &residency, operations = std::move(operations)] {
         auto& clique = *communicator->clique;
         if (!residency.enter(place, [&] { return clique.aborted(communicator->rank); })) return Status::Success;
         clique.run(communicator->rank, operations);
         residency.leave();
         return Status::Success;
-    }, std::move(touches), what);
+    }, std::move(touches), what, std::move(before));
     if (ticket) communicator->last = ticket;
     communicator->clock = streams[0]->timeline.now();
     for (const auto& stream : streams) stream->timeline.follow(communicator->clock);
     for (std::size_t index = 1; ticket && index < streams.size(); ++index)
-        streams[index]->submit([ticket] {
-            ticket->wait();
-            return Status::Success;
-        });
+        streams[index]->wait_for({ticket});
 }
 
 // A communicator's part of a group.

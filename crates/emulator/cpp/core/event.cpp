@@ -51,10 +51,7 @@ Status wait_event(const StreamRef& stream, const EventRef& event) {
     if (stream->capturing())
         return misuse(Status::CaptureIsolation, "a captured stream waits for an event that was recorded outside of the capture");
     stream->timeline.follow(clock);
-    stream->submit([ticket] {
-        ticket->wait();
-        return Status::Success;
-    });
+    stream->wait_for({ticket});
     return Status::Success;
 }
 

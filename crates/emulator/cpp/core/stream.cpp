@@ -73,13 +73,26 @@ TicketRef Stream::enqueue(Work work) {
     return ticket;
 }
 
-TicketRef Stream::push(Work work) {
-    if (!hardware_) return enqueue(std::move(work));
-    std::lock_guard guard(hardware_->lock);
-    return hardware_->last = enqueue([before = hardware_->last, work = std::move(work)] {
-        if (before) before->wait();
-        return work();
-    });
+// Work behind other work of a hardware queue begins once that has begun (NVIDIA) or ended (AMD).
+#ifdef EMULATOR_HIP
+constexpr bool queue_moves_on_at_end = true;
+#else
+constexpr bool queue_moves_on_at_end = false;
+#endif
+
+TicketRef Stream::push(std::vector<TicketRef> before, Work work) {
+    const auto begun = hardware_ ? std::make_shared<Ticket>() : nullptr;
+    std::unique_lock<std::mutex> guard;
+    if (hardware_) guard = std::unique_lock(hardware_->lock);
+    if (hardware_ && hardware_->last) before.push_back(hardware_->last);
+    auto ticket = before.empty() && !begun ? enqueue(std::move(work))
+                                           : enqueue([begun, before = std::move(before), work = std::move(work)] {
+                                                 for (const auto& each : before) each->wait();
+                                                 if (begun) begun->complete();
+                                                 return work();
+                                             });
+    if (hardware_) hardware_->last = queue_moves_on_at_end ? ticket : begun;
+    return ticket;
 }
 
 // The legacy default stream waits for all blocking streams of its context, and they wait for it.
@@ -101,22 +114,25 @@ std::vector<TicketRef> Stream::legacy_order() {
     return before;
 }
 
-TicketRef Stream::submit(Work work) {
+// In a capture the order of the list keeps what the work waits for.
+TicketRef Stream::submit_after(std::vector<TicketRef> before, Work work) {
     if (auto capture = this->capture()) {
         std::lock_guard guard(capture->lock);
         capture->works.push_back(std::move(work));
         if (capture->origin != this) capture->unjoined.insert(this);
         return nullptr;
     }
-    auto before = legacy_order();
-    if (before.empty()) return push(std::move(work));
-    return push([before = std::move(before), work = std::move(work)] {
-        for (const auto& ticket : before) ticket->wait();
-        return work();
-    });
+    for (auto& ticket : legacy_order()) before.push_back(std::move(ticket));
+    return push(std::move(before), std::move(work));
 }
 
-TicketRef Stream::submit(Work work, Touches touches, const char* what) {
+TicketRef Stream::submit(Work work) { return submit_after({}, std::move(work)); }
+
+TicketRef Stream::wait_for(std::vector<TicketRef> before) {
+    return submit_after(std::move(before), [] { return Status::Success; });
+}
+
+TicketRef Stream::submit(Work work, Touches touches, const char* what, std::vector<TicketRef> before) {
     if (auto capture = this->capture()) {
         std::lock_guard guard(capture->lock);
         capture->touches.push_back({std::move(touches), what});
@@ -124,7 +140,7 @@ TicketRef Stream::submit(Work work, Touches touches, const char* what) {
         legacy_order();
         touch(touches, what);
     }
-    return submit(std::move(work));
+    return submit_after(std::move(before), std::move(work));
 }
 
 void Stream::touch(const Touches& touches, const char* what) {

@@ -47,8 +47,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
     // Queues work. The ticket is null if the work went into a capture instead.
     TicketRef submit(Work work);
-    // The same for work that accesses memory, known as `what`, which must be interned.
-    TicketRef submit(Work work, Touches touches, const char* what);
+    // The same for work that accesses memory, known as `what`, which must be interned, and that begins after `before`.
+    TicketRef submit(Work work, Touches touches, const char* what, std::vector<TicketRef> before = {});
+    // The stream waits for these.
+    TicketRef wait_for(std::vector<TicketRef> before);
     // Reports an access that is not ordered after another, and makes it a fault of the device.
     void touch(const Touches& touches, const char* what);
     // The host waits until everything queued so far is done.
@@ -74,7 +76,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
     struct Queue;
 
     static void run(std::shared_ptr<Queue> queue, ContextRef context, std::uint64_t seed);
-    TicketRef push(Work work);
+    TicketRef push(std::vector<TicketRef> before, Work work);
+    TicketRef submit_after(std::vector<TicketRef> before, Work work);
     TicketRef enqueue(Work work);
     std::vector<TicketRef> legacy_order();
 
