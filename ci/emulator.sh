@@ -45,6 +45,9 @@ check() {
 FASCICLE_EMULATOR_CUDA=12 FASCICLE_EMULATOR_HIP=5.7 check 'contract, CUDA 12, HIP 5.7' contract
 for seed in "${seeds[@]}"; do FASCICLE_EMULATOR_DELAY=$seed check "contract, late streams $seed" contract; done
 check 'parity and failures of ranks' "${parity[@]}"
+# One test at a time: tests that share a device's queues wait for each other.
+CUDA_DEVICE_MAX_CONNECTIONS=8 GPU_MAX_HW_QUEUES=4 FASCICLE_EMULATOR_RESIDENT=8 \
+  check "as many queues as devices have" parity::cuda::gpt2 parity::rocm::gpt2 --test-threads=1
 if $full; then
   check 'contract, CUDA 13, HIP 6.4' contract
   FASCICLE_EMULATOR_HIP=7.1 check 'contract, HIP 7.1' contract::rocm

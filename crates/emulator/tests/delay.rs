@@ -41,8 +41,14 @@ fn too_early(nvidia: &Nvidia, waits: bool) -> usize {
 
 #[test]
 fn a_missing_wait_shows() {
-    // SAFETY: this program has one test, and no other thread reads the environment yet.
-    unsafe { std::env::set_var("FASCICLE_EMULATOR_DELAY", "7:3000") };
+    // The race would end the device before its numbers show it.
+    for (name, value) in [
+        ("FASCICLE_EMULATOR_DELAY", "7:3000"),
+        ("FASCICLE_EMULATOR_RACES", "0"),
+    ] {
+        // SAFETY: this program has one test, and no other thread reads the environment yet.
+        unsafe { std::env::set_var(name, value) };
+    }
     let Some(nvidia) = nvidia() else { return };
     nvidia.enter(0);
     assert_eq!(too_early(nvidia, true), 0);

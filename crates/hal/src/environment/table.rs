@@ -71,7 +71,7 @@ pub const SETTLED: [(Variable, &str); 4] = [
     (LAUNCH_ORDER, "1"),
     (CUDA_QUEUES, "32"),
     (MODULE_LOADING, "EAGER"),
-    (HIP_QUEUES, "8"),
+    (HIP_QUEUES, "16"),
 ];
 
 /// The order of collectives of several communicators.
@@ -89,7 +89,7 @@ pub const CUDA_QUEUES: Variable = Variable {
     reader: "the CUDA driver",
     values: "1 to 32",
     default: "32",
-    meaning: "queues of a device: a rank has up to 13 streams, and streams that share a queue wait for each other",
+    meaning: "queues of a device: a rank has up to 13 streams, and streams that share a queue wait for each other; with 1, interleaved schedules hang",
 };
 
 /// When the driver loads kernels.
@@ -106,8 +106,8 @@ pub const HIP_QUEUES: Variable = Variable {
     name: "GPU_MAX_HW_QUEUES",
     reader: "HIP",
     values: "a number",
-    default: "8",
-    meaning: "queues of a device: streams that share a queue wait for each other",
+    default: "16",
+    meaning: "queues of a device: a rank has up to 13 streams; with HIP's own 4, a pipeline of 4 stages hangs on the emulator",
 };
 
 /// Names the vendor if `--vendor` does not.
