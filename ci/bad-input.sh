@@ -36,7 +36,7 @@ expect 1 'needs at least' "$fascicle" train --data short.txt
 expect 2 'unexpected argument' "$fascicle" train --gird x=2
 expect 2 'found 2 ranks and no dropout, needs 1 rank and no dropout' \
   "$fascicle" train --data text.txt --grid x=2 --set training.graph=true
-expect 1 'found cpu:0, which records no work' "$fascicle" train "${small[@]}" --set training.graph=true --vendor cpu --out graph
+expect 2 'found cpu:0, which records no work' "$fascicle" train "${small[@]}" --set training.graph=true --vendor cpu --out graph
 
 "$fascicle" train "${small[@]}" --out run 2>/dev/null >/dev/null
 expect 2 'holds a run already' "$fascicle" train "${small[@]}" --out run
