@@ -38,10 +38,7 @@ pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub fn sync_name(path: &Path) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    sync_dir(folder.unwrap_or(Path::new(".")))
+    sync_dir(hal::files::folder(path))
 }
 
 fn sync_dir(path: &Path) -> io::Result<()> {

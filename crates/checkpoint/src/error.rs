@@ -161,7 +161,7 @@ pub enum Error {
         needed: usize,
     },
     /// An export would replace a file.
-    #[error("checkpoint: exporting to {}: found a file of that name, needs another name or leave to overwrite it", path.display())]
+    #[error("checkpoint: exporting to {}: found a file of that name, needs another name, or to be asked to overwrite it", path.display())]
     Exists {
         /// The file.
         path: PathBuf,

@@ -18,9 +18,9 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 /// that name if `overwrite` is set. Memory holds one slab of 16 MiB at a time.
 ///
 /// # Errors
-/// [`Error::Exists`] if there is a file of that name and `overwrite` is not set; [`Error::Io`] if that name is a folder, a
-/// link, a pipe or a device; [`Error::NothingToExport`] if every tensor is left out; those of [`Reader::verify`]; [`Error::NoSpace`] or
-/// [`Error::Io`] if the file cannot be written.
+/// [`Error::Exists`] if there is a file of that name and `overwrite` is not set; [`Error::Io`] if that name is a
+/// folder, a link, a pipe or a device; [`Error::NothingToExport`] if every tensor is left out; those of
+/// [`Reader::verify`]; [`Error::NoSpace`] or [`Error::Io`] if the file cannot be written.
 pub fn export_safetensors(
     reader: &Reader,
     path: &Path,

@@ -112,8 +112,8 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Checks that everything it refers to can exist, so that reading need not check again. Pieces that share no byte of their
-    /// files bound the tensors by the files, whose lengths are real.
+    /// Checks that everything it refers to can exist, so that reading need not check again. Pieces that share no byte
+    /// of their files bound the tensors by the files, whose lengths are real.
     fn check(&self) -> Result<(), String> {
         let mut names = BTreeSet::new();
         for file in &self.files {

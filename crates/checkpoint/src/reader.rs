@@ -27,9 +27,9 @@ pub struct Reader {
 impl Reader {
     /// Opens a checkpoint, or the newest complete one of a checkpoints folder or a run's folder.
     ///
-    /// The manifest is checked completely: it is at most 256 MiB long, and its boxes tile every tensor. The other files are
-    /// checked for presence and length; [`Reader::verify`] also reads them. A link in place of a file is refused, because it
-    /// might lead out of the folder.
+    /// The manifest is checked completely: it is at most 256 MiB long, and its boxes tile every tensor. The other files
+    /// are checked for presence and length; [`Reader::verify`] also reads them. A link in place of a file is refused,
+    /// because it might lead out of the folder.
     ///
     /// # Errors
     /// [`Error::Missing`] if there is no such path; [`Error::NoCheckpoint`] for a folder without a complete

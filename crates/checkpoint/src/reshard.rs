@@ -79,8 +79,8 @@ pub(crate) fn reshard_on(
     )
 }
 
-/// The positions of the ranks that may own elements, in the order of ranks: those at coordinate 0 of every axis that cuts no
-/// tensor. Each of them writes a file.
+/// The positions of the ranks that may own elements, in the order of ranks: those at coordinate 0 of every axis that
+/// cuts no tensor. Each of them writes a file.
 fn owners(reader: &Reader, grid: &Grid) -> Result<Vec<Coordinates>> {
     let cuts = |axis: &Axis| {
         let mut tensors = reader.manifest.tensors.values();

@@ -76,9 +76,10 @@ impl Writer {
     /// Until the new one is in place, readers can read the one it replaces.
     ///
     /// # Errors
-    /// [`Error::Disagree`] if ranks describe a tensor differently; [`Error::Tiling`] if their boxes do not tile
-    /// it; [`Error::Damaged`] if a shard file does not have its full length; [`Error::NoSpace`] or
-    /// [`Error::Io`] if the disk refuses, and for a manifest that no [`Reader`](crate::Reader) accepts, above 256 MiB. The written files are then removed, and existing checkpoints stay.
+    /// [`Error::Disagree`] if ranks describe a tensor differently; [`Error::Tiling`] if their boxes do not tile it;
+    /// [`Error::Damaged`] if a shard file does not have its full length; [`Error::NoSpace`] or [`Error::Io`] if the
+    /// disk refuses, and for a manifest that no [`Reader`](crate::Reader) accepts, above 256 MiB. The written files are
+    /// then removed, and existing checkpoints stay.
     pub fn commit(mut self, records: Vec<ShardRecord>, sections: Sections) -> Result<PathBuf> {
         let manifest = manifest(self.step, records, sections)?;
         self.check_files(&manifest)?;

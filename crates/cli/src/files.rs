@@ -3,17 +3,14 @@
 use crate::failure::{Failure, Outcome};
 use std::{fs, path::Path};
 
-/// Refuses, for a flag, a file that cannot be written: one whose folder does not exist, and a folder, pipe or device of that
-/// name.
+/// Refuses, for a flag, a file that cannot be written: one whose folder does not exist, and a folder, pipe or device of
+/// that name.
 ///
 /// # Errors
 /// [`Failure::Usage`] with the flag, the path and what is in the way.
 pub(crate) fn check_output(flag: &str, path: &Path) -> Outcome {
     let refuse = |why: String| Err(Failure::usage(format!("{flag} {}: {why}", path.display())));
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = hal::files::folder(path);
     if !folder.is_dir() || path.file_name().is_none() {
         return refuse(format!(
             "found no folder {} to put a file of that name into",

@@ -7,7 +7,6 @@ use crate::{
 use bootstrap::World;
 use hal::{DeviceSettings, Driver};
 use job::Job;
-use std::time::Duration;
 use tensor::Device;
 
 /// The number of ranks, and the resources of each.
@@ -36,18 +35,9 @@ impl Team {
     /// The team that a configuration requests.
     pub(crate) fn of(config: &train::Config) -> Outcome<Team> {
         let parallel = &config.parallel;
-        let timeout = Duration::try_from_secs_f64(parallel.timeout_s)
-            .ok()
-            .filter(|timeout| !timeout.is_zero());
-        let refuse = || {
-            let found = parallel.timeout_s;
-            Failure::usage(format!(
-                "parallel.timeout_s: found {found}, needs a number of seconds above 0"
-            ))
-        };
         let mut team = Team::new(config.grid()?.world_size(), parallel.threads)
             .with_device(config.device.settings());
-        team.job = team.job.timeout(timeout.ok_or_else(refuse)?);
+        team.job = team.job.timeout(parallel.timeout()?);
         Ok(team)
     }
 

@@ -18,18 +18,22 @@ pub fn objects(
         return Ok(embedded.collect());
     };
     let path = Path::new(&path);
-    let mut image = std::fs::read(path)
+    let mut image = hal::files::read(path, MOST_BYTES)
         .map_err(|error| format!("{}={}: {error}", variable.name, path.display()))?;
     // PTX is a text, which the driver reads up to a zero.
     image.push(0);
     Ok(vec![(ANY.into(), Cow::Owned(image))])
 }
 
+// The longest code object.
+const MOST_BYTES: u64 = 1 << 30;
+
 // The architecture of the user's file: the driver decides whether it fits.
 const ANY: &str = "any";
 
-/// The object for this device: that of its architecture, or for NVIDIA otherwise the latest one of the same generation, or the
-/// latest code that the driver can compile for it. A later device of a generation also runs the generation's earlier code.
+/// The object for this device: that of its architecture, or for NVIDIA otherwise the latest one of the same generation, or
+/// the latest code that the driver can compile for it. A later device of a generation also runs the generation's earlier
+/// code.
 pub(crate) fn choose<'a>(objects: &'a [Object], properties: &Properties) -> Option<&'a [u8]> {
     let exact = |(architecture, _): &&Object| {
         architecture == ANY || plain(architecture) == plain(&properties.architecture)

@@ -53,8 +53,8 @@ pub unsafe trait Communicator: Send + fmt::Debug {
     /// stream's events when the work runs later.
     unsafe fn run(&self, stream: &dyn Stream, collectives: &[Collective]) -> Result<()>;
 
-    /// Makes the connections for messages, all of which are otherwise made by the first message between two ranks: with NCCL
-    /// and RCCL, it holds both hosts until the other has called too. All ranks call this, and before any message.
+    /// Makes the connections for messages. Otherwise the first message between two ranks makes them, and with NCCL and RCCL
+    /// each host then waits until the other has called too. All ranks call this, before any message.
     ///
     /// # Errors
     /// As [`run`](Communicator::run).

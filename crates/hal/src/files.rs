@@ -48,6 +48,13 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     })
 }
 
+/// The folder in which a file of that name is.
+pub fn folder(path: &Path) -> &Path {
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
 /// That metadata is a regular file's.
 ///
 /// # Errors

@@ -3,8 +3,8 @@
 use crate::sync::time::Instant;
 use std::{cell::Cell, time::Duration};
 
-/// No thread that waits looks at its clock as rarely as this. Even on a crowded host, a longer gap means that the process was
-/// suspended.
+/// No thread that waits looks at its clock as rarely as this. Even on a crowded host, a longer gap means that the
+/// process was suspended.
 const SUSPENDED: Duration = Duration::from_secs(1);
 
 /// The time that a wait has lasted, without the time during which its process was suspended.

@@ -8,9 +8,9 @@
 //! the same bits as threads.
 //!
 //! Read in this order: `raw` (MPI's calls, with results), `gate` (which threads may call), `limit` (the longest
-//! message), `start` (the time in which all must join), `introduction` and `job` (this process's part in the job), `post` and
-//! `exchange` (bytes between hosts), `notice` and `monitor` (how all processes learn of a failure), `wait` (timeouts),
-//! `group` (collectives), `cores` (binding), `launcher` (the program's view).
+//! message), `start` (the time in which all must join), `introduction` and `job` (this process's part in the job),
+//! `post` and `exchange` (bytes between hosts), `notice` and `monitor` (how all processes learn of a failure), `wait`
+//! (timeouts), `group` (collectives), `cores` (binding), `launcher` (the program's view).
 
 #[cfg(feature = "link")]
 mod cores;

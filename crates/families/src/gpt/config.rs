@@ -162,8 +162,9 @@ impl GptConfig {
     /// Checks the sizes; an error names the problem in one sentence.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first of: a size of 0 or beyond its bound, a number that is not above 0, heads that do not divide the width, query heads that do not
-    /// divide by key heads, odd rotary heads, a dropout outside [0, 1).
+    /// [`Error::Setting`] for the first of: a size of 0 or beyond its bound, a number that is not above 0, heads that
+    /// do not divide the width, query heads that do not divide by key heads, odd rotary heads, a dropout
+    /// outside [0, 1).
     fn check_sizes(&self) -> Result<()> {
         let refuse = |key: &str, found, needed: &str| {
             Err(Error::setting(format!("model.{key}"), found, needed))

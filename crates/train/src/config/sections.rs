@@ -2,14 +2,14 @@
 
 use super::{Numbers, OrderChoice, OverlapNames, check_counts, check_numbers};
 use crate::{
-    Result,
+    Error, Result,
     data::{OrderMode, TokenType, TokenizerChoice},
     optimiser::{AdamW, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
 use parallel::{Hierarchical, Overlap, Positions, pipeline::ScheduleKind};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 use tensor::DType;
 
 crate::section! {
@@ -172,7 +172,7 @@ impl TrainingConfig {
     /// What is wrong with the numbers.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting) for the first count of 0 or beyond its bound, rate that is not a positive number, negative decay,
+    /// [`Error::Setting`] for the first count of 0 or beyond its bound, rate that is not a positive number, negative decay,
     /// norm or lowest rate, or share outside [0, 1).
     pub fn check(&self) -> Result<()> {
         check_counts(
@@ -299,15 +299,25 @@ impl ParallelConfig {
     /// What is wrong with the numbers. Each rank of a process, and each of its threads, is a thread of the system.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting) for a number of ranks or threads outside its bounds, and a timeout that is not
-    /// a positive number.
+    /// [`Error::Setting`] for a number of ranks or threads outside its bounds; as [`timeout`](ParallelConfig::timeout).
     pub fn check(&self) -> Result<()> {
         let counts = [
             ("ranks", self.ranks.unwrap_or(1), 1..=1 << 24),
             ("threads", self.threads, 1..=1 << 12),
         ];
         check_counts("parallel", &counts)?;
-        let timeout = ("timeout_s", self.timeout_s, Numbers::Positive);
-        check_numbers("parallel", &[timeout])
+        self.timeout().map(drop)
+    }
+
+    /// How long a rank waits for others.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for what is no time, or none that a clock can count.
+    pub fn timeout(&self) -> Result<Duration> {
+        let timeout = Duration::try_from_secs_f64(self.timeout_s).ok();
+        timeout.filter(|timeout| !timeout.is_zero()).ok_or_else(|| {
+            let (found, needed) = (self.timeout_s, "a number of seconds above 0");
+            Error::setting("parallel.timeout_s", found, needed)
+        })
     }
 }

@@ -139,8 +139,8 @@ impl Callback for Session<'_> {
 }
 
 impl Session<'_> {
-    // Returns whether the run is to stop early. It then has little time: its checkpoint comes first, and it validates when it
-    // is resumed.
+    // Returns whether the run is to stop early. It then has little time: its checkpoint comes first, and it validates
+    // when it is resumed.
     fn note(&mut self, trainer: &Trainer, mut record: Record, is_last: bool) -> Result<bool> {
         let mut is_stopped = is_last && record.step < self.run.config.training.steps;
         let is_due = is_last || is_due(record.step, self.run.config.training.validate_every);

@@ -24,9 +24,9 @@ pub(crate) fn all<T: Send>(world: &World, work: impl FnOnce() -> Result<T> + Sen
 
 /// Lets the disks of all ranks be as slow as they are.
 ///
-/// While one works, the ranks show each other that they are there. So a wait ends with the slowest disk, and only a rank that
-/// has died or hangs ends it by the timeout. From the creation to [`finish`](Patience::finish), a rank may not run other
-/// collectives.
+/// While one works, the ranks show each other that they are there. So a wait ends with the slowest disk, and only a
+/// rank that has died or hangs ends it by the timeout. From the creation to [`finish`](Patience::finish), a rank may
+/// not run other collectives.
 pub(crate) struct Patience<'a> {
     world: &'a World,
     interval: Duration,

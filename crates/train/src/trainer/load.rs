@@ -22,8 +22,8 @@ impl Trainer {
     /// have; optimiser state in the file is ignored.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] for a parameter that the file lacks or holds in another shape, and a tensor that the model lacks;
-    /// [`Error::Checkpoint`] for elements that are not floats, and if the file cannot be read.
+    /// [`Error::Mismatch`] for a parameter that the file lacks or holds in another shape, and a tensor that the model
+    /// lacks; [`Error::Checkpoint`] for elements that are not floats, and if the file cannot be read.
     pub fn load_weights(&mut self, file: &PlainFile, others: &[&str]) -> Result<()> {
         let refuse = |mismatch| Err(Error::mismatch(file.path(), mismatch));
         let stored = |name: &str| match file.contains(name) {
@@ -63,13 +63,13 @@ impl Trainer {
         })
     }
 
-    /// Resumes from a checkpoint, or from the newest one in a folder: weights, the optimiser's state, and the
-    /// number of the next step. Any grid may have written it. Collective; the files may be read more slowly than the timeout.
+    /// Resumes from a checkpoint, or from the newest one in a folder: weights, the optimiser's state, and the number of
+    /// the next step. Any grid may have written it. Collective; the files may be read more slowly than the timeout.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] when it is missing or damaged; [`Error::Mismatch`] when its tensors are not those of this model
-    /// and optimiser, with the first name that differs, and when another program wrote it; [`Error::Peer`] when another rank
-    /// finds such a fault.
+    /// [`Error::Checkpoint`] when it is missing or damaged; [`Error::Mismatch`] when its tensors are not those of this
+    /// model and optimiser, with the first name that differs, and when another program wrote it; [`Error::Peer`] when
+    /// another rank finds such a fault.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let (path, world) = (path.as_ref(), self.context.world());
         let reader = disk_work::all(world, || Ok(Reader::open(path)?))?;

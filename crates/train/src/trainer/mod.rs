@@ -1,9 +1,9 @@
 //! Trains any model, step by step.
 //!
-//! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts
-//! the loss scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number;
-//! `save` and `load` move parameters to and from checkpoints, `stored` is what these hold besides; `disk_work` waits for slow
-//! disks; `fit` is a loop of steps with callbacks; `predict` collects a model's outputs; `peak` reports the peak memory.
+//! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts the loss
+//! scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number; `save` and `load`
+//! move parameters to and from checkpoints, `stored` is what these hold besides; `disk_work` waits for slow disks;
+//! `fit` is a loop of steps with callbacks; `predict` collects a model's outputs; `peak` reports the peak memory.
 
 pub(crate) mod disk_work;
 mod diverged;

@@ -1,8 +1,8 @@
 //! Forward and backward of a step, recorded once and queued in one call.
 //!
-//! Recording helps a model that is so small that the device waits for the host. A recorded step repeats the numbers that were
-//! passed to its kernels, so these must not change: there is no dropout, and the loss scale is read from memory. The update is queued as
-//! usual, because its learning rate changes.
+//! Recording helps a model that is so small that the device waits for the host. A recorded step repeats the numbers
+//! that were passed to its kernels, so these must not change: there is no dropout, and the loss scale is read from
+//! memory. The update is queued as usual, because its learning rate changes.
 
 use super::{Options, Trainer, trainer::Computed};
 use crate::{Error, Result};

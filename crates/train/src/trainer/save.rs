@@ -31,9 +31,10 @@ impl Trainer {
     /// same shard share its writing, tensor by tensor.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] on a rank that cannot write, [`Error::NotFinite`] on one that holds a number that is not finite,
-    /// and [`Error::Peer`] with that rank and its reason on the others; existing complete checkpoints are not touched. The
-    /// same if the new one is complete and an old one cannot be removed. [`Error::Parallel`] from the exchange and the device.
+    /// [`Error::Checkpoint`] on a rank that cannot write, [`Error::NotFinite`] on one that holds a number that is not
+    /// finite, and [`Error::Peer`] with that rank and its reason on the others; existing complete checkpoints are not
+    /// touched. The same if the new one is complete and an old one cannot be removed. [`Error::Parallel`] from the
+    /// exchange and the device.
     pub fn save(&self, dir: impl AsRef<Path>) -> Result<PathBuf> {
         self.save_with(dir.as_ref(), KEPT, &Attached::default())
     }

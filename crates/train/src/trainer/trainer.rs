@@ -312,8 +312,9 @@ impl Trainer {
     /// # Errors
     /// Those of `data`; [`Error::Parallel`] from layers and collectives.
     pub fn validate(&self, data: &dyn Batches) -> Result<f64> {
-        let loss = self.validate_until(data, || false)?;
-        Ok(loss.expect("no rank asks to stop"))
+        let losses =
+            (0..data.num_validation_batches()).map(|index| self.validation_loss(data, index));
+        Ok(losses.sum::<Result<f64>>()? / data.num_validation_batches().max(1) as f64)
     }
 
     /// As [`validate`](Trainer::validate), but ends without a result after the batch during which a rank `wants_stop`.
@@ -331,12 +332,16 @@ impl Trainer {
             if self.context.world().everyone().any(wants_stop())? {
                 return Ok(None);
             }
-            let batch = self
-                .row_cut()
-                .validation(&self.context, self.dtype(), data, index)?;
-            sum += self.loss(&batch)?;
+            sum += self.validation_loss(data, index)?;
         }
         Ok(Some(sum / data.num_validation_batches().max(1) as f64))
+    }
+
+    fn validation_loss(&self, data: &dyn Batches, index: usize) -> Result<f64> {
+        let batch = self
+            .row_cut()
+            .validation(&self.context, self.dtype(), data, index)?;
+        self.loss(&batch)
     }
 
     /// Mean loss of a batch, without training on it; the same on every rank. Collective.

@@ -41,8 +41,8 @@ impl Drop for Member {
 /// Joins a group.
 ///
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) for a group of another process; [`Error::Timeout`](hal::Error::Timeout) naming the
-/// ranks that did not join; [`Error::Aborted`](hal::Error::Aborted).
+/// [`Error::Invalid`](hal::Error::Invalid) for a group of another process; [`Error::Timeout`](hal::Error::Timeout)
+/// naming the ranks that did not join; [`Error::Aborted`](hal::Error::Aborted).
 pub(super) fn join(
     context: &Arc<Context>,
     module: &Arc<Module>,
