@@ -148,9 +148,9 @@ impl Job {
     ///
     /// # Errors
     /// The error of the rank that failed first; the others end within the timeout. [`Error::Invalid`] for degrees as in
-    /// [`num_ranks`](Job::num_ranks), for a result that cannot be sent, and if the launcher started a number of processes
-    /// other than the number of ranks of the grid. [`Error::Aborted`] if a rank panicked, or if none could start because
-    /// of what [`driver`](Job::driver) or [`bootstrap::refuse_if_launched_many`] refuses.
+    /// [`num_ranks`](Job::num_ranks), for a vendor as in [`driver`](Job::driver), for a result that cannot be sent, and if
+    /// the launcher started a number of processes other than the number of ranks of the grid. [`Error::Aborted`] if a rank
+    /// panicked, or if none could start because of what [`bootstrap::refuse_if_launched_many`] refuses.
     pub fn run<T, E>(
         &self,
         body: impl Fn(&Context) -> Result<T, E> + Send + Sync + 'static,
@@ -160,6 +160,7 @@ impl Job {
         E: From<Error> + Display + Send + 'static,
     {
         let grid = Grid::new(self.degrees, self.order).map_err(|error| E::from(refused(&error)))?;
+        self.driver()?;
         let settings = self.settings;
         let ranks = self.run_ranks(move |world, device| {
             let context = Context::new(world.clone(), grid, device.clone(), settings)?;

@@ -1,7 +1,9 @@
 //! Every rank's device is opened with what the job was given.
 
 use fascicle_job::Job;
-use hal::{CollectiveBackend, DeviceSettings, Driver, EpiloguePlacement, Error, OpenOptions};
+use hal::{
+    CollectiveBackend, DeviceSettings, Driver, EpiloguePlacement, Error, OpenOptions, VendorId,
+};
 use std::sync::{Arc, Mutex};
 
 static OPENED: Mutex<Vec<(usize, usize, DeviceSettings)>> = Mutex::new(Vec::new());
@@ -30,4 +32,11 @@ fn settings_reach_every_device() {
     let mut opened = OPENED.lock().unwrap().clone();
     opened.sort_by_key(|(ordinal, ..)| *ordinal);
     assert_eq!(opened, [(0, 1, settings.clone()), (1, 1, settings)]);
+}
+
+#[test]
+fn a_vendor_that_the_program_lacks_is_the_caller_s_mistake() {
+    let job = Job::new([cpu::driver()]).vendor(VendorId::new("abacus"));
+    let found = job.run(|_| Ok::<_, Error>(()));
+    assert!(matches!(found, Err(Error::Invalid { .. })), "{found:?}");
 }
