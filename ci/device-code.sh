@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Compiles the kernels for NVIDIA and AMD and prints the resources of each: registers, spilled bytes, shared memory.
+# Compiles the kernels for NVIDIA and AMD and prints the resources of each: registers, spilled bytes, shared memory; and for
+# NVIDIA the instructions in the main loops on matrix units (instructions.py).
 #
 # Usage: ci/device-code.sh [FOLDER]   folder for tables and objects; default target/device-code
 # Compiles for all architectures of a build: FASCICLE_CUDA_ARCHS, FASCICLE_HIP_ARCHS.
-# Fails if a kernel does not compile, or if one spills that is not named in `may_spill` below.
-# Installs nvcc from PyPI and hipcc from Debian where they are missing (as root); neither needs a device.
+# Fails if a kernel does not compile, if one spills that is not named in `may_spill` below, or if such a loop waits for
+# global memory.
+# Installs nvcc and nvdisasm from PyPI and hipcc from Debian where they are missing (as root); neither needs a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,18 +25,30 @@ install() {
     { apt-get update >&2 && apt-get install -y --no-install-recommends "$@" >&2; }
 }
 
+# Installs packages of PyPI into a virtual environment. Prints the file among them that matches a pattern.
+from_pypi() {
+  local venv=${FASCICLE_NVCC_VENV:-/tmp/venv-nvcc} wanted=$1
+  shift
+  if ! compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/$wanted" > /dev/null; then
+    # Debian's Python lacks the module that creates virtual environments.
+    [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" > /dev/null 2>&1 ||
+      { install python3-venv && python3 -m venv --clear "$venv"; }
+    "$venv/bin/pip" install --quiet "$@" >&2
+  fi
+  compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/$wanted"
+}
+
 find_nvcc() {
   if [ -n "${FASCICLE_NVCC:-}" ]; then echo "$FASCICLE_NVCC"; return; fi
   if command -v nvcc; then return; fi
-  local venv=${FASCICLE_NVCC_VENV:-/tmp/venv-nvcc}
-  if ! compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc" > /dev/null; then
-    # Debian's Python lacks the module that creates virtual environments.
-    python3 -m venv "$venv" > /dev/null 2>&1 || { install python3-venv && python3 -m venv --clear "$venv"; }
-    local wheels=()
-    for part in cuda-nvcc cuda-runtime cuda-crt cuda-cccl nvvm; do wheels+=("nvidia-$part==$nvcc_version"); done
-    "$venv/bin/pip" install --quiet "${wheels[@]}" >&2
-  fi
-  compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc"
+  local wheels=()
+  for part in cuda-nvcc cuda-runtime cuda-crt cuda-cccl nvvm; do wheels+=("nvidia-$part==$nvcc_version"); done
+  from_pypi nvcc "${wheels[@]}"
+}
+
+# PyPI has no disassembler of CUDA 13.0; a later one reads the same objects.
+find_nvdisasm() {
+  command -v nvdisasm || from_pypi nvdisasm 'nvidia-cuda-nvdisasm==13.2.*'
 }
 
 find_hipcc() {
@@ -93,6 +107,7 @@ compile_hip() {
 }
 
 nvcc=$(find_nvcc)
+nvdisasm=$(find_nvdisasm)
 hipcc=$(find_hipcc)
 IFS=';' read -ra cuda_archs <<< "$cuda_list"
 IFS=';' read -ra hip_archs <<< "$hip_list"
@@ -109,5 +124,9 @@ for arch in "${cuda_archs[@]/#/sm_}" "${hip_archs[@]}"; do
     tail -n 40 "$out/$arch.log" >&2
     status=1
   fi
+done
+for arch in "${cuda_archs[@]/#/sm_}"; do
+  printf '\n%s\n' "$arch"
+  python3 ci/instructions.py "$nvdisasm" "$out/$arch.cubin" || status=1
 done
 exit $status

@@ -1,6 +1,7 @@
 // The library's interface: looks a kernel up by name, and runs it.
 #include <stdio.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -14,10 +15,12 @@ bool run_block(const Kernel& kernel, const void* arguments, const Place& place);
 
 namespace {
 
-enum Status { Ok = 0, NoSuchFunction = 1, InvalidLaunch = 2, LanesDiverged = 3, Misaligned = 4 };
+enum Status { Ok = 0, NoSuchFunction = 1, InvalidLaunch = 2, LanesDiverged = 3, Misaligned = 4, Overrun = 5 };
 
-// Shared memory that a block may use without a request for more.
-constexpr unsigned SHARED_BYTES = 48 << 10;
+// Shared memory that a block may ask for, on Hopper and on CDNA.
+constexpr unsigned most_shared(const Kernel& kernel) { return (kernel.warp == 64 ? 64 : 227) << 10; }
+// Bytes behind it that a kernel must leave as they are.
+constexpr unsigned RED_ZONE = 4096;
 
 using Table = std::map<std::pair<std::string, uint32_t>, Kernel>;
 
@@ -45,7 +48,7 @@ bool fits(const Kernel& kernel, const Place& place, unsigned shared_bytes) {
     bool some_blocks = place.grid_size.x > 0 && place.grid_size.y > 0 && place.grid_size.z > 0;
     bool few_enough = place.grid_size.y <= 65535 && place.grid_size.z <= 65535;
     return threads > 0 && threads <= kernel.max_threads && whole_warps && some_blocks && few_enough &&
-           shared_bytes <= SHARED_BYTES;
+           shared_bytes <= most_shared(kernel);
 }
 
 bool run_in_a_loop(const Kernel& kernel, const void* arguments, const Place& at) {
@@ -60,15 +63,20 @@ bool run_in_a_loop(const Kernel& kernel, const void* arguments, const Place& at)
     return true;
 }
 
-// Shared memory is full of NaN when a block starts, so that a kernel that reads what it has not written shows.
-bool run_one(const Kernel& kernel, const void* arguments, const Place& at, unsigned shared_bytes) {
-    if (!kernel.meets) return run_in_a_loop(kernel, arguments, at);
-    memset(at.shared, 0xff, shared_bytes);
-    return run_block(kernel, arguments, at);
+// Shared memory, and what lies behind it, is full of NaN when a block starts, so that a kernel that reads what it has not
+// written shows.
+Status run_one(const Kernel& kernel, const void* arguments, const Place& at, unsigned shared_bytes) {
+    if (!kernel.meets) return run_in_a_loop(kernel, arguments, at) ? Ok : LanesDiverged;
+    memset(at.shared, 0xff, shared_bytes + RED_ZONE);
+    if (!run_block(kernel, arguments, at)) return LanesDiverged;
+    const uint8_t* behind = at.shared + shared_bytes;
+    bool stays = std::all_of(behind, behind + RED_ZONE, [](uint8_t byte) { return byte == 0xff; });
+    if (!stays) fprintf(stderr, "a write behind the %u bytes of shared memory that the launch asked for\n", shared_bytes);
+    return stays ? Ok : Overrun;
 }
 
 Status run_grid(const Kernel& kernel, const void* arguments, Place at, unsigned shared_bytes) {
-    std::vector<uint64_t> shared(SHARED_BYTES / 8 + 2);
+    std::vector<uint64_t> shared((shared_bytes + RED_ZONE) / 8 + 3);
     at.shared = reinterpret_cast<uint8_t*>((uintptr_t(shared.data()) + 15) & ~uintptr_t(15));
     uint64_t width = at.grid_size.x, height = at.grid_size.y, blocks = width * height * at.grid_size.z;
     const Shuffle order(blocks, kernel.argument_bytes);
@@ -76,7 +84,8 @@ Status run_grid(const Kernel& kernel, const void* arguments, Place at, unsigned 
     for (uint64_t i = 0; i < blocks; i++) {
         uint64_t block = order[i];
         at.block = {uint32_t(block % width), uint32_t(block / width % height), uint32_t(block / width / height)};
-        if (!run_one(kernel, arguments, at, shared_bytes)) return LanesDiverged;
+        Status status = run_one(kernel, arguments, at, shared_bytes);
+        if (status != Ok) return status;
     }
     return is_misaligned ? Misaligned : Ok;
 }

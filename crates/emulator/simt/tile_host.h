@@ -15,6 +15,15 @@ FASCICLE_DEVICE Operand<T> load_right(const T* tile, u32 row, u32 column) {
 }
 
 template <int D, class T>
+FASCICLE_DEVICE Operand<T> load_left_shared(const T* tile, u32 row, u32 column) {
+    Operand<T> left;
+    for (int e = 0; e < HELD; e++) {
+        left.at[e / 2].at[e % 2] = tile[swizzled<D>(row + row_held(e), column_held(e), column)];
+    }
+    return left;
+}
+
+template <int D, class T>
 FASCICLE_DEVICE Operand<T> load_right_transposed(const T* tile, u32 row, u32 column) {
     Operand<T> right;
     for (int e = 0; e < HELD; e++) {

@@ -49,3 +49,8 @@ FASCICLE_COOPERATIVE(faulty_barrier, fascicle::FaultyParams, 1024) {
     uint32_t warps = block_size_x() / WARP, before = (warp_index() + warps - 1) % warps;
     if (warp_index() > 0) static_cast<float*>(p.to)[thread_x()] = shared[before * WARP + lane_index()];
 }
+
+// Writes one number behind the shared memory that the tests ask for.
+FASCICLE_COOPERATIVE(faulty_shared, fascicle::FaultyParams, 32) {
+    if (lane_index() == 0) reinterpret_cast<float*>(shared_memory())[4096 / sizeof(float)] = 1;
+}

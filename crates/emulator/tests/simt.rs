@@ -9,6 +9,7 @@ use std::{
 };
 
 const MISALIGNED: c_int = 4;
+const OVERRUN: c_int = 5;
 
 #[repr(C)]
 struct Arguments {
@@ -92,6 +93,7 @@ fn faulty_kernels_fail() {
     assert!(early[..32].iter().all(|value| value.is_nan()), "{early:?}");
     assert_eq!(run(&library, c"faulty_alignment", 1, 1).0, MISALIGNED);
     assert_eq!(run(&library, c"right_copy", 1, 32).0, 0, "the next launch");
+    assert_eq!(run(&library, c"faulty_shared", 1, 32).0, OVERRUN);
     let (_, last) = run(&library, c"faulty_blocks", 100, 1);
     assert_ne!(last[0], 99.0, "the last block by number ran last");
     let (status, values) = run(&library, c"faulty_barrier", 1, 256);

@@ -18,23 +18,39 @@ constexpr u32 TILE_THREADS = TILE_WARPS * WARP;
 constexpr u32 BLOCK_ROWS = 16 * TILE_WARPS;
 // Rows of a shared tile of D columns: 4096 elements.
 template <int D> constexpr u32 SHARED_ROWS = 4096 / D;
+// Keys of a tile of the forward kernel, which scales its outputs once for each: more where the device has memory for them.
+template <int D> constexpr u32 FORWARD_KEYS = WARP == 32 ? 64 : SHARED_ROWS<D>;
 
 constexpr float LOG2_E = 1.4426950408889634f;
 constexpr float LN_2 = 0.6931471805599453f;
 
-// Starts to copy the rows of a head from row `first` on into a shared tile; rows past the end become 0.
+// A head's rows, as a thread copies them into shared tiles of D columns: the same columns of every eighth or sixteenth row,
+// so that its addresses differ by constants.
 template <int D, class T>
-FASCICLE_DEVICE void fetch_tile(const AttentionSizes& s, const void* from, u64 sequence, u64 head, u64 heads, u64 first,
-                                T* to) {
-    const T* base = static_cast<const T*>(from) + head_start(s, sequence, 0, head, heads);
-    FASCICLE_UNROLL
-    for (u32 round = 0; round < SHARED_ROWS<D> * D / 8 / TILE_THREADS; round++) {
-        u32 i = round * TILE_THREADS + thread_x(), row = i / (D / 8), column = i % (D / 8) * 8;
-        bool exists = first + row < s.sequence;
-        u64 at = exists ? (first + row) * heads * D + column : 0;
-        copy_async(to + swizzled<D>(row, column % 16, column / 16 * 16), base + at, exists);
+struct TileSource {
+    static constexpr u32 STEP = TILE_THREADS * 8 / D;
+    static_assert(STEP % 8 == 0, "each round has the same order of columns");
+    const T* own;  // the thread's first element of row 0
+    u64 stride;    // from a row to the next
+    u32 rows;
+
+    FASCICLE_DEVICE TileSource(const AttentionSizes& s, const void* from, u64 sequence, u64 head, u64 heads)
+        : own(static_cast<const T*>(from) + head_start(s, sequence, thread_x() / (D / 8), head, heads) +
+              thread_x() % (D / 8) * 8),
+          stride(heads * D), rows(u32(s.sequence)) {}
+
+    // Starts to copy `Rows` rows from row `first` on; rows past the end become 0.
+    template <u32 Rows = SHARED_ROWS<D>>
+    FASCICLE_DEVICE void fetch(u32 first, T* tile) const {
+        u32 row = thread_x() / (D / 8), column = thread_x() % (D / 8) * 8;
+        T* to = tile + swizzled<D>(row, column % 16, column / 16 * 16);
+        const T* from = own + first * stride;
+        FASCICLE_UNROLL
+        for (u32 round = 0; round < Rows / STEP; round++) {
+            copy_async(to + round * STEP * D, from + round * STEP * stride, first + row + round * STEP < rows);
+        }
     }
-}
+};
 
 // The 16 rows of a warp as left operands.
 template <int D, class T>
@@ -57,6 +73,18 @@ struct RowOperands {
         return sum;
     }
 };
+
+// Multiplies 16 rows of a shared tile, from `left_row` on, with 16 rows of another one, from `row` on.
+template <int D, class T>
+FASCICLE_DEVICE Sum times_shared(const T* left, u32 left_row, const T* tile, u32 row) {
+    Sum sum;
+    clear(sum);
+    FASCICLE_UNROLL
+    for (int k = 0; k < D / 16; k++) {
+        multiply(sum, load_left_shared<D>(left, left_row, 16 * k), load_right<D>(tile, row, 16 * k));
+    }
+    return sum;
+}
 
 // 16 rows of sums that a warp accumulates.
 template <int D, class T>
@@ -95,18 +123,19 @@ struct RowSoftmax {
         }
     }
 
-    // Turns scores into weights; `scale` is in powers of two. Stores in `factor` what earlier outputs shrink by.
+    // Turns scores into weights; `scale` is in powers of two, and `max` is scaled. Stores in `factor` what earlier outputs
+    // shrink by.
     template <int Tiles>
     FASCICLE_DEVICE void soften(Sum (&scores)[Tiles], float scale, float (&factor)[HELD_ROWS]) {
         FASCICLE_UNROLL
         for (int r = 0; r < HELD_ROWS; r++) {
-            float next = max[r];
+            float next = minus_infinity<float>();
             FASCICLE_UNROLL
             for (int i = 0; i < Tiles * HELD; i++) {
                 if (row_slot(i % HELD) == r) next = larger(next, scores[i / HELD].at[i % HELD]);
             }
-            next = along_row(next, [](float a, float b) { return larger(a, b); });
-            factor[r] = power_of_two((max[r] - next) * scale);
+            next = larger(max[r], scale * along_row(next, [](float a, float b) { return larger(a, b); }));
+            factor[r] = power_of_two(max[r] - next);
             sum[r] *= factor[r];
             max[r] = next;
         }
@@ -114,7 +143,7 @@ struct RowSoftmax {
         for (int i = 0; i < Tiles * HELD; i++) {
             float& score = scores[i / HELD].at[i % HELD];
             int r = row_slot(i % HELD);
-            score = power_of_two((score - max[r]) * scale);
+            score = power_of_two(score * scale - max[r]);
             sum[r] += score;
         }
     }
@@ -134,7 +163,7 @@ FASCICLE_DEVICE void drop_weights(const AttentionSizes& s, u64 sequence, u64 hea
 
 template <class T, int D, bool Drops>
 FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
-    constexpr u32 KEYS = SHARED_ROWS<D>;
+    constexpr u32 KEYS = FORWARD_KEYS<D>;
     // Positions fit in 32 bits: the plain kernels serve longer sequences.
     const AttentionSizes& s = p.sizes;
     u64 head = block_y(), sequence = block_z(), kv_head = head / (s.heads / s.kv_heads);
@@ -143,9 +172,10 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     u32 first = block_first + 16 * warp_index();
     T* keys = reinterpret_cast<T*>(shared_memory());
     T* values = keys + 2 * KEYS * D;
+    TileSource<D, T> all_keys(s, p.k, sequence, kv_head, s.kv_heads), all_values(s, p.v, sequence, kv_head, s.kv_heads);
     auto fetch = [&](u32 key, u32 buffer) {
-        fetch_tile<D>(s, p.k, sequence, kv_head, s.kv_heads, key, keys + buffer * KEYS * D);
-        fetch_tile<D>(s, p.v, sequence, kv_head, s.kv_heads, key, values + buffer * KEYS * D);
+        all_keys.template fetch<KEYS>(key, keys + buffer * KEYS * D);
+        all_values.template fetch<KEYS>(key, values + buffer * KEYS * D);
         commit_copies();
     };
     RowOperands<D, T> q;
@@ -169,18 +199,25 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
         if (key <= first + 15) {
             Sum scores[KEYS / 16];
             FASCICLE_UNROLL
-            for (u32 n = 0; n < KEYS / 16; n++) {
-                scores[n] = q.times(keys + buffer * KEYS * D, 16 * n);
+            for (u32 n = 0; n < KEYS / 16; n++) scores[n] = q.times(keys + buffer * KEYS * D, 16 * n);
+            // Only the tiles on the diagonal have keys after a query.
+            if (key + KEYS - 1 > first) {
                 FASCICLE_UNROLL
-                for (int e = 0; e < HELD; e++) {
-                    bool met = key + 16 * n + column_held(e) <= first + row_held(e);
-                    if (!met) scores[n].at[e] = minus_infinity<float>();
+                for (u32 i = 0; i < KEYS / 16 * HELD; i++) {
+                    bool met = key + 16 * (i / HELD) + column_held(i % HELD) <= first + row_held(i % HELD);
+                    if (!met) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
                 }
             }
             float factor[HELD_ROWS];
             softmax.soften(scores, scale, factor);
+            // Mostly no row has a new maximum.
+            bool shrinks = false;
             FASCICLE_UNROLL
-            for (int i = 0; i < D / 16 * HELD; i++) out.at[i / HELD].at[i % HELD] *= factor[row_slot(i % HELD)];
+            for (int r = 0; r < HELD_ROWS; r++) shrinks = shrinks || factor[r] != 1;
+            if (shrinks) {
+                FASCICLE_UNROLL
+                for (int i = 0; i < D / 16 * HELD; i++) out.at[i / HELD].at[i % HELD] *= factor[row_slot(i % HELD)];
+            }
             FASCICLE_UNROLL
             for (u32 n = 0; n < KEYS / 16; n++) {
                 if (Drops) drop_weights(s, sequence, head, first, key + 16 * n, scores[n]);
@@ -197,7 +234,7 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
         factor[r] = 1 / sum;
         u64 row = first + row_held(2 * r);
         if (column_held(0) == 0 && row < s.sequence) {
-            log_sum_exp[row] = softmax.max[r] * float(s.scale) + log_of(sum);
+            log_sum_exp[row] = softmax.max[r] * LN_2 + log_of(sum);
         }
     }
     out.store(s, p.out, sequence, head, s.heads, first, factor);

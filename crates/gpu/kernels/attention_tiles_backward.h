@@ -19,9 +19,10 @@ FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardPar
     u32 first = block_first + 16 * warp_index();
     T* keys = reinterpret_cast<T*>(shared_memory());
     T* values = keys + 2 * KEYS * D;
+    TileSource<D, T> all_keys(s, p.k, sequence, kv_head, s.kv_heads), all_values(s, p.v, sequence, kv_head, s.kv_heads);
     auto fetch = [&](u32 key, u32 buffer) {
-        fetch_tile<D>(s, p.k, sequence, kv_head, s.kv_heads, key, keys + buffer * KEYS * D);
-        fetch_tile<D>(s, p.v, sequence, kv_head, s.kv_heads, key, values + buffer * KEYS * D);
+        all_keys.fetch(key, keys + buffer * KEYS * D);
+        all_values.fetch(key, values + buffer * KEYS * D);
         commit_copies();
     };
     RowOperands<D, T> q, d_out;
@@ -97,6 +98,10 @@ FASCICLE_DEVICE u32 dropped_of_keys(const AttentionSizes& s, u64 sequence, u64 h
     return bits;
 }
 
+// Whether the keys and values that a block owns stay in shared memory, because with heads of 128 its warps have no registers
+// for them. AMD's blocks have no memory for them either: 64 KiB.
+template <int D> constexpr bool SHARES_OWN_ROWS = D > 64 && WARP == 32;
+
 // The kernel of keys: each warp owns 16 keys and takes, head by head, the queries from the first of them on.
 template <class T, int D, bool Drops>
 FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams& p) {
@@ -106,7 +111,10 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
     u32 block_first = block_x() * BLOCK_ROWS, first = block_first + 16 * warp_index();
     T* queries = reinterpret_cast<T*>(shared_memory());
     T* d_outs = queries + 2 * QUERIES * D;
-    QueryNumbers* numbers = reinterpret_cast<QueryNumbers*>(d_outs + 2 * QUERIES * D);
+    T* own_keys = d_outs + 2 * QUERIES * D;
+    T* own_values = own_keys + (SHARES_OWN_ROWS<D> ? BLOCK_ROWS * D : 0);
+    QueryNumbers* numbers = reinterpret_cast<QueryNumbers*>(own_values + (own_values - own_keys));
+    u32 own_row = 16 * warp_index();
     // All heads' tiles one after another, so that the next tile is always being copied.
     u32 tiles = (u32(s.sequence) - block_first + QUERIES - 1) / QUERIES, count = tiles * u32(group);
     auto head_of = [&](u32 tile) { return kv_head * group + tile / tiles; };
@@ -114,13 +122,16 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
     auto fetch = [&](u32 tile, u32 buffer) {
         u64 head = head_of(tile);
         u32 query = query_of(tile);
-        fetch_tile<D>(s, p.q, sequence, head, s.heads, query, queries + buffer * QUERIES * D);
-        fetch_tile<D>(s, p.d_out, sequence, head, s.heads, query, d_outs + buffer * QUERIES * D);
+        TileSource<D, T>(s, p.q, sequence, head, s.heads).fetch(query, queries + buffer * QUERIES * D);
+        TileSource<D, T>(s, p.d_out, sequence, head, s.heads).fetch(query, d_outs + buffer * QUERIES * D);
         fetch_numbers(p, sequence, head, query, QUERIES, numbers[buffer]);
         commit_copies();
     };
     RowOperands<D, T> k, v;
-    if (D <= 64) {
+    if (SHARES_OWN_ROWS<D>) {
+        TileSource<D, T>(s, p.k, sequence, kv_head, s.kv_heads).template fetch<BLOCK_ROWS>(block_first, own_keys);
+        TileSource<D, T>(s, p.v, sequence, kv_head, s.kv_heads).template fetch<BLOCK_ROWS>(block_first, own_values);
+    } else if (D <= 64) {
         k.load(s, p.k, sequence, kv_head, s.kv_heads, first);
         v.load(s, p.v, sequence, kv_head, s.kv_heads, first);
     }
@@ -146,9 +157,9 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
             // Queries before all keys of the warp, or past the end of the sequence, contribute nothing.
             if (query + n + 15 < first || query + n >= s.sequence) continue;
             u32 dropped = Drops ? dropped_of_keys(s, sequence, head_of(tile), query + n, first) : 0;
-            // With heads of 128 there is no room to keep keys and values: they are read again, from the nearest cache.
-            if (D > 64) k.load(s, p.k, sequence, kv_head, s.kv_heads, first);
-            Sum weights = k.times(q, n), kept_weights;
+            // With no room for keys and values at all, they are read again, from the nearest cache.
+            if (D > 64 && !SHARES_OWN_ROWS<D>) k.load(s, p.k, sequence, kv_head, s.kv_heads, first);
+            Sum weights = SHARES_OWN_ROWS<D> ? times_shared<D>(own_keys, own_row, q, n) : k.times(q, n), kept_weights;
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
                 u32 at_key = first + row_held(e), at_query = query + n + column_held(e);
@@ -159,8 +170,8 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
                 kept_weights.at[e] = weights.at[e] * kept;
             }
             d_v.add(as_left<T>(kept_weights), d_out, n);
-            if (D > 64) v.load(s, p.v, sequence, kv_head, s.kv_heads, first);
-            Sum scores = v.times(d_out, n);
+            if (D > 64 && !SHARES_OWN_ROWS<D>) v.load(s, p.v, sequence, kv_head, s.kv_heads, first);
+            Sum scores = SHARES_OWN_ROWS<D> ? times_shared<D>(own_values, own_row, d_out, n) : v.times(d_out, n);
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
                 scores.at[e] = kept_weights.at[e] * scores.at[e] - weights.at[e] * own.delta[n + column_held(e)];

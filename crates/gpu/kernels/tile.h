@@ -85,19 +85,22 @@ FASCICLE_DEVICE Operand<T> as_left(const Sum& sum) {
     return left;
 }
 
-// A left operand from rows `step` elements apart, of which `rows` exist; the others are 0.
+// A left operand from rows `step` elements apart, of which `rows` exist; the others are 0. Pairs lie at multiples of their
+// size.
 template <class T>
 FASCICLE_DEVICE Operand<T> load_left(const T* from, u64 step, u64 rows) {
     Operand<T> left;
     FASCICLE_UNROLL
     for (int i = 0; i < HELD / 2; i++) {
         u32 row = row_held(2 * i);
-        left.at[i] = load<2>(from + row * step + column_held(2 * i), row < rows ? 2 : 0);
+        left.at[i] = Pack<T, 2>{};
+        if (row < rows) copy_whole<T, 2>(left.at[i].at, from + row * step + column_held(2 * i));
     }
     return left;
 }
 
-// Writes a sum, times the factor of each of the lane's rows, to rows `step` elements apart, of which `rows` exist.
+// Writes a sum, times the factor of each of the lane's rows, to rows `step` elements apart, of which `rows` exist. Pairs lie
+// at multiples of their size.
 template <class T>
 FASCICLE_DEVICE void store_sum(T* to, u64 step, u64 rows, const Sum& sum, const float (&factor)[HELD_ROWS]) {
     FASCICLE_UNROLL
@@ -105,16 +108,16 @@ FASCICLE_DEVICE void store_sum(T* to, u64 step, u64 rows, const Sum& sum, const 
         u32 row = row_held(2 * i);
         float by = factor[row_slot(2 * i)];
         auto pair = narrow_pair<T>(sum.at[2 * i] * by, sum.at[2 * i + 1] * by);
-        if (row < rows) store<2>(to + row * step + column_held(2 * i), pair, 2);
+        if (row < rows) copy_whole<T, 2>(to + row * step + column_held(2 * i), pair.at);
     }
 }
 
 // Where element (row, column + step) of a tile of D columns lies in shared memory, for a column below 16 and a step
 // that is a multiple of 16. The row permutes groups of 8 elements, so that the same columns of 8 rows lie in
-// different banks. The step shares no bit with the rest, so one register serves all steps.
+// different banks. The place within a row depends on row % 8 alone, so the same registers serve rows 8 apart.
 template <int D>
 FASCICLE_DEVICE u32 swizzled(u32 row, u32 column, u32 step) {
-    return (row * D + ((column / 8) ^ (row % 8)) * 8 + column % 8) ^ step;
+    return row * D + ((((column / 8) ^ (row % 8)) * 8 + column % 8) ^ step);
 }
 
 }  // namespace fascicle

@@ -14,11 +14,18 @@ FASCICLE_DEVICE const u32 (&words(const Operand<T>& operand))[4] {
 template <class T>
 FASCICLE_DEVICE u32 (&words(Operand<T>& operand))[4] { return reinterpret_cast<u32(&)[4]>(operand); }
 
+// Where a lane finds its row of an 8 x 8 matrix for ldmatrix: at (row + own_row, column + own_column) of a shared tile. `row`
+// is a multiple of 8, and is added last, so that it becomes an offset within the instruction.
+template <int D, class T>
+FASCICLE_DEVICE u32 lane_address(const T* tile, u32 row, u32 own_row, u32 column, u32 own_column) {
+    return shared_address(tile) + u32(sizeof(T)) * swizzled<D>(own_row, own_column, column) + u32(sizeof(T)) * row * D;
+}
+
 // The right operand whose rows are 16 rows of a shared tile, from (row, column) on.
 template <int D, class T>
 FASCICLE_DEVICE Operand<T> load_right(const T* tile, u32 row, u32 column) {
     u32 lane = lane_index();
-    u32 at = shared_address(tile + swizzled<D>(row + lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8, column));
+    u32 at = lane_address<D>(tile, row, lane / 16 * 8 + lane % 8, column, lane / 8 % 2 * 8);
     Operand<T> right;
     u32(&w)[4] = words(right);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -26,11 +33,23 @@ FASCICLE_DEVICE Operand<T> load_right(const T* tile, u32 row, u32 column) {
     return right;
 }
 
+// The left operand whose rows are 16 rows of a shared tile, from (row, column) on.
+template <int D, class T>
+FASCICLE_DEVICE Operand<T> load_left_shared(const T* tile, u32 row, u32 column) {
+    u32 lane = lane_index();
+    u32 at = lane_address<D>(tile, row, lane % 16, column, lane / 16 * 8);
+    Operand<T> left;
+    u32(&w)[4] = words(left);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory");
+    return left;
+}
+
 // The right operand whose rows are 16 columns of a shared tile, from (row, column) on.
 template <int D, class T>
 FASCICLE_DEVICE Operand<T> load_right_transposed(const T* tile, u32 row, u32 column) {
     u32 lane = lane_index();
-    u32 at = shared_address(tile + swizzled<D>(row + lane / 8 % 2 * 8 + lane % 8, lane / 16 * 8, column));
+    u32 at = lane_address<D>(tile, row, lane % 16, column, lane / 16 * 8);
     Operand<T> right;
     u32(&w)[4] = words(right);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

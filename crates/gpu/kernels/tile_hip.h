@@ -12,6 +12,12 @@ FASCICLE_DEVICE Operand<T> load_right(const T* tile, u32 row, u32 column) {
     return same_bits<Operand<T>>(four);
 }
 
+// A lane holds the same positions of either operand.
+template <int D, class T>
+FASCICLE_DEVICE Operand<T> load_left_shared(const T* tile, u32 row, u32 column) {
+    return load_right<D>(tile, row, column);
+}
+
 template <int D, class T>
 FASCICLE_DEVICE Operand<T> load_right_transposed(const T* tile, u32 row, u32 column) {
     Operand<T> right;

@@ -179,8 +179,8 @@ static Status check_extents(const Function& function, Extent grid, Extent block,
     return misuse(Status::InvalidValue, "%s: %u bytes of shared memory, %u are allowed", function.name.c_str(), shared_bytes, limit);
 }
 
-// What the kernels' library returns for a vector access that is not aligned.
-constexpr int misaligned = 4;
+// What the kernels' library returns for a vector access that is not aligned, and for a write behind shared memory.
+constexpr int misaligned = 4, overrun = 5;
 
 static Status run(const Function& function, Extent grid, Extent block, unsigned shared_bytes, const void* arguments) {
     const unsigned blocks[3] = {grid.x, grid.y, grid.z};
@@ -188,6 +188,7 @@ static Status run(const Function& function, Extent grid, Extent block, unsigned 
     const int code = kernels().launch(function.name.c_str(), blocks, threads, shared_bytes, arguments, warp);
     if (code != 0) say("%s: the host's launch gave %d", function.name.c_str(), code);
     if (code == misaligned) return Status::MisalignedAddress;
+    if (code == overrun) return Status::IllegalAddress;
     return code == 0 ? Status::Success : Status::LaunchFailed;
 }
 

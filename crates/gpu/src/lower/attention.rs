@@ -5,7 +5,8 @@
 
 use super::name::Name;
 use super::{
-    DeviceTraits, Launch, attention_tiles as tiles,
+    DeviceTraits, Launch,
+    attention_tiles::{self as tiles, Pass},
     dropout::{RandomKey, threshold},
     layouts::{Layout, params},
     shape::{blocks, blocks_y, warps},
@@ -148,7 +149,12 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
         let params = forward_params(args, [0, 0]);
         let grid = grid(NAME, shape, tiles::ROWS, shape.heads)?;
         return Ok(vec![tiles::launch(
-            NAME, shape, dtype, grid, &params, traits,
+            Pass::Forward,
+            shape,
+            dtype,
+            grid,
+            &params,
+            traits,
         )]);
     }
     let (tile, bytes) = tile(NAME, shape, args.q.dtype, traits, |rows, keys, size| {
@@ -232,8 +238,15 @@ fn backward_tiles(
     let queries = grid(QUERIES, shape, tiles::ROWS, shape.heads)?;
     let keys = grid(KEYS, shape, tiles::ROWS, shape.kv_heads)?;
     Ok([
-        tiles::launch(QUERIES, shape, dtype, queries, &params, traits),
-        tiles::launch(KEYS, shape, dtype, keys, &params, traits),
+        tiles::launch(
+            Pass::BackwardQueries,
+            shape,
+            dtype,
+            queries,
+            &params,
+            traits,
+        ),
+        tiles::launch(Pass::BackwardKeys, shape, dtype, keys, &params, traits),
     ])
 }
 

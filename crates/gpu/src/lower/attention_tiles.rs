@@ -9,8 +9,8 @@ use hal::{DType, RawSlice, kernel::AttentionShape};
 pub(super) const ROWS: u32 = 16 * WARPS;
 /// Warps of a block.
 const WARPS: u32 = 4;
-/// Shared memory of a block: two buffers of two tiles, each of 4096 elements of 16 bits, and numbers of their rows.
-const SHARED_BYTES: u32 = 4 * 8192 + 4 * 64 * 4;
+/// Elements of a shared tile.
+const TILE: u32 = 4096;
 
 /// Tokens of a sequence that positions of 32 bits can count, with room for a block.
 const MAX_SEQUENCE: usize = 1 << 31;
@@ -26,9 +26,45 @@ pub(super) fn serve(shape: &AttentionShape, slices: &[RawSlice]) -> bool {
     sizes && shape.scale > 0.0 && slices.iter().all(fits)
 }
 
-/// The launch of `operation`. Its variant with dropout is a separate function.
+/// The kernels.
+#[derive(Clone, Copy)]
+pub(super) enum Pass {
+    Forward,
+    BackwardQueries,
+    BackwardKeys,
+}
+
+impl Pass {
+    fn name(self) -> &'static str {
+        match self {
+            Pass::Forward => "attention_forward",
+            Pass::BackwardQueries => "attention_backward_queries",
+            Pass::BackwardKeys => "attention_backward_keys",
+        }
+    }
+
+    /// Shared memory of a block: two buffers of two tiles of 16-bit elements, and what the kernel of keys adds. With warps
+    /// of 32 the forward kernel's tiles have 64 rows, and heads of 128 also store the keys and values that a block owns.
+    fn shared_bytes(self, head_size: u32, warp: u32) -> u32 {
+        let (rows_of_64, numbers_of_rows) = (64 * head_size, 2 * 64 * 4);
+        match self {
+            Pass::Forward if warp == 32 => 4 * rows_of_64 * 2,
+            Pass::Forward | Pass::BackwardQueries => 4 * TILE * 2,
+            Pass::BackwardKeys => {
+                let own = if head_size > 64 && warp == 32 {
+                    ROWS * head_size
+                } else {
+                    0
+                };
+                4 * TILE * 2 + 2 * own * 2 + 2 * numbers_of_rows
+            }
+        }
+    }
+}
+
+/// The launch of `pass`. Its variant with dropout is a separate function.
 pub(super) fn launch(
-    operation: &str,
+    pass: Pass,
     shape: &AttentionShape,
     dtype: &str,
     grid: [u32; 3],
@@ -40,11 +76,12 @@ pub(super) fn launch(
     } else {
         ""
     };
-    let name = Name::of(operation)
+    let name = Name::of(pass.name())
         .and("_tiles_")
         .and(dtype)
         .and("_")
         .and(shape.head_size)
         .and(dropout);
-    Launch::new(name, grid, [WARPS * traits.warp, 1, 1], params).with_shared(SHARED_BYTES)
+    let shared = pass.shared_bytes(shape.head_size as u32, traits.warp);
+    Launch::new(name, grid, [WARPS * traits.warp, 1, 1], params).with_shared(shared)
 }
