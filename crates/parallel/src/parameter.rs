@@ -4,7 +4,7 @@
 //! norm, its slice of a checkpoint and its slice of the initial values.
 
 use crate::{
-    Context, DTensor, Pass, Purpose,
+    Context, DTensor, Init, Pass, Purpose,
     counters::Subject,
     layers::{gather, scatter},
 };
@@ -16,17 +16,6 @@ use std::{
     rc::Rc,
 };
 use tensor::{DType, Error, ReduceOp, Result, Tensor, Var, ops};
-
-/// Initial values, as a function of seed, name and global index.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Init {
-    /// Every element the same.
-    Constant(f64),
-    /// Normal with mean 0 and this standard deviation.
-    Normal(f64),
-    /// Uniform in plus or minus this bound.
-    Uniform(f64),
-}
 
 /// Properties shared by the parameters of a part of a model.
 #[derive(Clone, Debug)]
@@ -249,15 +238,16 @@ impl Parameter {
 
     /// The initial values of this rank's shard.
     pub fn initial_values(&self, seed: u64) -> Vec<f64> {
+        let mut values = vec![0.0; self.num_elements()];
+        self.draw_initial(seed, 1, &mut values);
+        values
+    }
+
+    /// Draws them into `values` on that many threads.
+    pub(crate) fn draw_initial(&self, seed: u64, threads: usize, values: &mut [f64]) {
         let key = Key::new(seed, &self.0.name, 0);
-        let draw = |index: usize| match self.0.init {
-            Init::Constant(value) => value,
-            Init::Normal(deviation) => deviation * key.normal(index as u64),
-            Init::Uniform(bound) => bound * (2.0 * f64::from(key.uniform(index as u64)) - 1.0),
-        };
         let runs = self.0.index.contiguous_runs(&self.0.global_shape);
-        runs.flat_map(|(start, len)| (start..start + len).map(draw))
-            .collect()
+        self.0.init.draw(key, runs, threads, values);
     }
 
     /// The shard as a differentiable value for use with `x`, in layers that a user writes from plain
@@ -303,7 +293,8 @@ impl Parameter {
                 }
                 None => gradient,
             };
-            ops::axpby(1.0, &gradient, 1.0, &pass.gradient_of(&parameter)?)?;
+            let (sum, factor) = pass.gradient_of(&parameter)?;
+            ops::axpby(1.0, &gradient, factor, &sum)?;
             pass.gradient_added(&parameter)
         }))
     }

@@ -171,12 +171,13 @@ impl Pass {
         &self.shared.scatterer
     }
 
-    /// The tensor to which an addend to the gradient of `parameter` is added.
+    /// The tensor to which an addend to the gradient of `parameter` is added, and the factor of what it holds: 0 for the first
+    /// addend of a step, because the tensor still holds the gradient of the step before.
     ///
     /// # Errors
     /// [`Error::Invalid`] in an evaluation pass, after the end of its step, and for a parameter of another set
     /// or without a gradient.
-    pub(crate) fn gradient_of(&self, parameter: &Parameter) -> Result<Tensor> {
+    pub(crate) fn gradient_of(&self, parameter: &Parameter) -> Result<(Tensor, f64)> {
         let refuse = |found: &str, needed: &str| {
             let operation = format!("gradient of {}", parameter.name());
             Err(Error::invalid(operation, found, needed))
@@ -196,8 +197,21 @@ impl Pass {
             Some(set) if !(self.shared.is_open.get() && set.is_current(self.shared.number)) => {
                 refuse("a backward after the end of its step", "one before it")
             }
-            _ => parameter.gradient(),
+            Some(set) if set.has_no_addend(parameter) => Ok((parameter.gradient()?, 0.0)),
+            _ => Ok((parameter.gradient()?, 1.0)),
         }
+    }
+
+    /// As [`gradient_of`](Pass::gradient_of), for an operation that can only add: before the first addend the tensor is 0.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn cleared_gradient_of(&self, parameter: &Parameter) -> Result<Tensor> {
+        let (gradient, factor) = self.gradient_of(parameter)?;
+        if factor == 0.0 {
+            gradient.fill(0.0)?;
+        }
+        Ok(gradient)
     }
 
     /// Records that an addend has been queued into the gradient of `parameter`.

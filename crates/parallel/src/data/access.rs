@@ -16,18 +16,22 @@ pub enum Part {
 }
 
 impl ParameterSet {
-    /// Sets every parameter to its initial values. On a device without values there is nothing to set.
+    /// Sets every parameter to its initial values, drawn on this rank's share of the host's processors. On a device without
+    /// values there is nothing to set.
     pub(super) fn initialise(&self) -> Result<()> {
-        if !self.0.context.device().capabilities().holds_values {
+        let context = &self.0.context;
+        if !context.device().capabilities().holds_values {
             return Ok(());
         }
-        let seed = self.0.context.settings().seed;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = processors / context.world().local_size();
         for bucket in &self.0.buckets {
-            let initial = bucket
-                .parameters
-                .iter()
-                .map(|parameter| parameter.initial_values(seed));
-            self.fill(bucket, Part::Weights, initial.collect())?;
+            let mut flat = vec![0.0; bucket.values.num_elements()];
+            for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
+                let values = &mut flat[place.clone()];
+                parameter.draw_initial(context.settings().seed, threads, values);
+            }
+            upload(bucket, Part::Weights, &flat)?;
         }
         Ok(())
     }
@@ -110,20 +114,22 @@ impl ParameterSet {
             }
             flat[place.clone()].copy_from_slice(&numbers);
         }
-        let own = &flat[bucket.range.clone()];
-        match part {
-            Part::State(index) => state(bucket, index)?.upload_f64(own),
-            Part::Gradient => bucket
-                .gradients
-                .as_ref()
-                .map_or(Ok(()), |gradients| gradients.upload_f64(&flat)),
-            Part::Weights => {
-                bucket.values.upload_f64(&flat)?;
-                bucket
-                    .master
-                    .as_ref()
-                    .map_or(Ok(()), |master| master.upload_f64(own))
-            }
+        upload(bucket, part, &flat)
+    }
+}
+
+fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
+    let own = &flat[bucket.range.clone()];
+    let upload_if_any = |tensor: &Option<Tensor>, numbers| match tensor {
+        Some(tensor) => tensor.upload_f64(numbers),
+        None => Ok(()),
+    };
+    match part {
+        Part::State(index) => state(bucket, index)?.upload_f64(own),
+        Part::Gradient => upload_if_any(&bucket.gradients, flat),
+        Part::Weights => {
+            bucket.values.upload_f64(flat)?;
+            upload_if_any(&bucket.master, own)
         }
     }
 }

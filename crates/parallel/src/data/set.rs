@@ -174,22 +174,30 @@ impl ParameterSet {
         }
     }
 
-    /// Sets all gradients to zero; each bucket will be reduced as soon as its gradients are final.
-    pub(super) fn clear_gradients(&self) -> Result<()> {
-        for gradients in self
-            .0
-            .buckets
-            .iter()
-            .filter_map(|bucket| bucket.gradients.as_ref())
-        {
-            gradients.fill(0.0)?;
-        }
+    /// Forgets all gradients: the first addend to each will replace it. Each bucket will be reduced as soon as its gradients
+    /// are final.
+    pub(super) fn forget_gradients(&self) {
         let mut progress = self.0.progress.borrow_mut();
         progress.addends.fill(0);
         progress.reduced.fill(false);
         progress.reduces_early =
             self.0.context.settings().overlap.data && progress.expected.is_some();
-        Ok(())
+    }
+
+    /// Whether the parameter, one of this set, has received nothing in this step.
+    pub(crate) fn has_no_addend(&self, parameter: &Parameter) -> bool {
+        let progress = self.0.progress.borrow();
+        let home = parameter.settled().filter(|_| self.holds(parameter));
+        home.is_some_and(|home| progress.addends[home.index] == 0)
+    }
+
+    // What the step did not use has a gradient of 0.
+    fn clear_unused(&self, bucket: &Bucket) -> Result<()> {
+        let unused = |parameter: &&Parameter| self.has_no_addend(parameter);
+        let homes = bucket.parameters.iter().filter(unused);
+        homes
+            .filter_map(|parameter| parameter.settled()?.gradient.as_ref())
+            .try_for_each(|gradient| gradient.fill(0.0))
     }
 
     /// Ends the backward passes of a step: reduces the buckets that are not yet reduced, in their order.
@@ -256,6 +264,7 @@ impl ParameterSet {
         }
         let context = &self.0.context;
         let bucket = &self.0.buckets[index];
+        self.clear_unused(bucket)?;
         let is_cut = |axis: &Axis| context.degree(*axis) > 1;
         if !bucket.sum_axes.iter().any(is_cut) && bucket.tied.is_none() {
             return Ok(());

@@ -34,7 +34,7 @@ pub struct Gradients {
 }
 
 impl ParameterSet {
-    /// Begins training step `step` on a global batch of `num_rows` rows: gradients are zero.
+    /// Begins training step `step` on a global batch of `num_rows` rows, without gradients so far.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a set made for inference, and a batch of 0 rows; [`Error::Vendor`].
@@ -51,7 +51,7 @@ impl ParameterSet {
                 "a set that trains and at least 1 row",
             ));
         }
-        self.clear_gradients()?;
+        self.forget_gradients();
         let number = self.0.steps_begun.get() + 1;
         self.0.steps_begun.set(number);
         Ok(TrainingStep {

@@ -124,7 +124,7 @@ impl Saved {
     // nobody reads.
     fn gradient(&self, parameter: &Parameter) -> Result<Tensor> {
         match parameter.is_frozen() {
-            false => self.pass.gradient_of(parameter),
+            false => self.pass.cleared_gradient_of(parameter),
             true => {
                 let value = parameter.value()?;
                 Tensor::zeros(value.device(), value.dtype().accumulator(), value.shape())

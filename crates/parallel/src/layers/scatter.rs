@@ -54,7 +54,8 @@ pub(crate) fn settle(pass: &Pass, left: usize) -> Result<()> {
             return Ok(());
         };
         drop(scatterer);
-        ops::axpby(1.0, &part, 1.0, &pass.gradient_of(&parameter)?)?;
+        let (gradient, factor) = pass.gradient_of(&parameter)?;
+        ops::axpby(1.0, &part, factor, &gradient)?;
         pass.gradient_added(&parameter)?;
     }
 }
@@ -73,9 +74,9 @@ pub(crate) fn accumulate(
     if parameter.is_frozen() {
         return Ok(());
     }
-    let (context, gradient) = (pass.context(), pass.gradient_of(parameter)?);
+    let (context, (gradient, factor)) = (pass.context(), pass.gradient_of(parameter)?);
     if !parameter.is_scattered(context) {
-        into(&gradient, 1.0)?;
+        into(&gradient, factor)?;
         return pass.gradient_added(parameter);
     }
     let block = context.buffer(block_dtype, &parameter.block_shape(context))?;
