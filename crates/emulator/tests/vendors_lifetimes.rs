@@ -207,6 +207,7 @@ fn of_two(open: Open, rank: usize, ids: &[GroupId; 2]) -> Result<Vec<f64>> {
         ops::column_sum_into(
             &filled(&device, 8 * columns, 1.0)?.reshape(&[2, columns])?,
             &out,
+            1.0,
         )?;
         Ok::<_, hal::Error>(out)
     };

@@ -30,10 +30,11 @@ struct ColumnPartsParams {
     u64 rows_of_part;
 };
 
-// Adds the sums of all parts to a row of numbers.
+// Adds the sums of all parts to beta times a row of numbers.
 struct AddPartsParams {
     const void* partials;
     void* out;
+    double beta;  // 0 does not read them
     u64 columns;
     u64 parts;
     u64 part_step;  // numbers from one part to the next
@@ -88,7 +89,8 @@ FASCICLE_DEVICE void add_parts(const AddPartsParams& p) {
     A sum = 0;
     for (u64 part = 0; part < p.parts; part++) sum += partials[part * p.part_step];
     T* out = static_cast<T*>(p.out) + column;
-    *out = narrow<T>(widen(*out) + sum);
+    if (p.beta != 0) sum += A(p.beta) * A(widen(*out));
+    *out = narrow<T>(sum);
 }
 
 }  // namespace fascicle

@@ -202,18 +202,6 @@ impl Pass {
         }
     }
 
-    /// As [`gradient_of`](Pass::gradient_of), for an operation that can only add: before the first addend the tensor is 0.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn cleared_gradient_of(&self, parameter: &Parameter) -> Result<Tensor> {
-        let (gradient, factor) = self.gradient_of(parameter)?;
-        if factor == 0.0 {
-            gradient.fill(0.0)?;
-        }
-        Ok(gradient)
-    }
-
     /// Records that an addend has been queued into the gradient of `parameter`.
     pub(crate) fn gradient_added(&self, parameter: &Parameter) -> Result<()> {
         match &self.shared.parameters {

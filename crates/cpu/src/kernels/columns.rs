@@ -74,10 +74,10 @@ pub(super) unsafe fn column_sum(args: &ColumnSum, pool: &Pool) -> Result<()> {
         let partials = column_sums(x, args.rows, args.columns, pool);
         if args.out.dtype == args.x.dtype {
             // SAFETY: guaranteed by the caller; the type is the slice's own.
-            partials.add_to(unsafe { Shared::<T>::new(args.out) }, 0, pool);
+            partials.add_to(unsafe { Shared::<T>::new(args.out) }, args.beta, 0, pool);
         } else {
             // SAFETY: guaranteed by the caller, whose other choice is the accumulator.
-            partials.add_to(unsafe { Shared::<<T as Element>::Acc>::new(args.out) }, 0, pool);
+            partials.add_to(unsafe { Shared::<<T as Element>::Acc>::new(args.out) }, args.beta, 0, pool);
         }
         Ok(())
     })
@@ -157,10 +157,11 @@ impl<A: Real> Partials<A> {
         );
     }
 
-    /// Adds sum number `which` of every column to `out`.
+    /// Adds sum number `which` of every column to `beta * out`; a `beta` of 0 does not read it.
     pub(super) fn add_to<T: Element<Acc = A>>(
         mut self,
         out: Shared<T>,
+        beta: f64,
         which: usize,
         pool: &Pool,
     ) -> Self {
@@ -169,6 +170,7 @@ impl<A: Real> Partials<A> {
             self.columns,
             self.sums,
         );
+        let beta = A::of(beta);
         // SAFETY: `self` outlives the loop, whose threads only read.
         let values = unsafe { Shared::of(&mut self.values) };
         split(
@@ -189,7 +191,13 @@ impl<A: Real> Partials<A> {
                                 total[i] += sum[i];
                             }
                         }
-                        add_block(out, column, total, len);
+                        if beta != A::ZERO {
+                            let held = out.load::<A>(column, len);
+                            for i in 0..BLOCK {
+                                total[i] += beta * held[i];
+                            }
+                        }
+                        out.store(column, len, total);
                     },
                 )
             },

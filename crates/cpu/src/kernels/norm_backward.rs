@@ -25,10 +25,10 @@ pub(super) unsafe fn normalize_sums(args: &NormalizeSums, pool: &Pool) -> Result
         let inputs = unsafe { Shared::<T>::all([args.x, args.d_out, args.gain]) };
         // SAFETY: guaranteed by the caller, which passes these in the accumulator type.
         let [moments, sums, d_gain] = unsafe { Shared::all([args.moments, args.sums, args.d_gain]) };
-        let partials = sums_of_rows(args.shape, moments, inputs, sums, pool).add_to(d_gain, 0, pool);
+        let partials = sums_of_rows(args.shape, moments, inputs, sums, pool).add_to(d_gain, args.beta, 0, pool);
         if let Some(d_bias) = args.d_bias {
             // SAFETY: guaranteed by the caller, which passes it in the accumulator type.
-            partials.add_to(unsafe { Shared::<<T as Element>::Acc>::new(d_bias) }, 1, pool);
+            partials.add_to(unsafe { Shared::<<T as Element>::Acc>::new(d_bias) }, args.beta, 1, pool);
         }
         Ok(())
     })

@@ -15,7 +15,7 @@ params! {
     struct Copy2dParams { src: u64, dst: u64, src_leading: u64, dst_leading: u64, rows: u64, columns: u64, }
     struct AddBiasParams { x: u64, bias: u64, rows: u64, columns: u64, }
     struct ColumnPartsParams { x: u64, partials: u64, rows: u64, columns: u64, rows_of_part: u64, }
-    struct AddPartsParams { partials: u64, out: u64, columns: u64, parts: u64, part_step: u64, }
+    struct AddPartsParams { partials: u64, out: u64, beta: f64, columns: u64, parts: u64, part_step: u64, }
 }
 
 pub(super) const LAYOUTS: &[Layout] = &[
@@ -89,9 +89,6 @@ pub(super) fn column_sum(
     let (columns, dtype) = (args.columns, args.x.dtype);
     let name = Name::of("column_parts_").and(traits.float("column_sum", dtype)?);
     traits.float("column_sum", args.out.dtype)?;
-    if args.rows * columns == 0 {
-        return Ok(Vec::new());
-    }
     let (rows_of_part, parts) = parts(args.rows);
     let params = ColumnPartsParams {
         x: args.x.addr,
@@ -101,16 +98,20 @@ pub(super) fn column_sum(
         rows_of_part: rows_of_part as u64,
     };
     let (grid, block) = rows(parts, columns, pack(dtype));
-    Ok(vec![
-        Launch::new(name, grid, block, &params),
-        add_parts(workspace, args.out, columns, parts, columns),
-    ])
+    let sums = Launch::new(name, grid, block, &params);
+    let added = add_parts(workspace, args.out, args.beta, columns, parts, columns);
+    Ok(match (args.rows, columns) {
+        (_, 0) => Vec::new(),
+        (0, _) => vec![added],
+        _ => vec![sums, added],
+    })
 }
 
-/// Adds `parts` partial sums, `part_step` numbers apart, to the `columns` elements of `out`.
+/// Adds `parts` partial sums, `part_step` numbers apart, to `beta` times the `columns` elements of `out`.
 pub(super) fn add_parts(
     partials: u64,
     out: RawSlice,
+    beta: f64,
     columns: usize,
     parts: usize,
     part_step: usize,
@@ -118,6 +119,7 @@ pub(super) fn add_parts(
     let params = AddPartsParams {
         partials,
         out: out.addr,
+        beta,
         columns: columns as u64,
         parts: parts as u64,
         part_step: part_step as u64,

@@ -131,16 +131,18 @@ pub(super) fn normalize_sums(
     let (shape, dtype) = (args.shape, traits.float("normalize_sums", args.x.dtype)?);
     let (num_parts, columns) = (parts(shape.rows).1, shape.columns);
     let bias_partials = workspace + (columns * args.x.dtype.accumulator().bytes()) as u64;
-    let mut launches = vec![
+    let sums = vec![
         row_sums(args, dtype, traits),
         column_sums(args, dtype, workspace),
-        add_parts(workspace, args.d_gain, columns, num_parts, 2 * columns),
     ];
-    launches.extend(
-        args.d_bias
-            .map(|d_bias| add_parts(bias_partials, d_bias, columns, num_parts, 2 * columns)),
-    );
-    Ok(unless_empty(shape, launches))
+    let mut launches = unless_empty(shape, sums);
+    if columns > 0 {
+        let add =
+            |partials, out| add_parts(partials, out, args.beta, columns, num_parts, 2 * columns);
+        launches.push(add(workspace, args.d_gain));
+        launches.extend(args.d_bias.map(|d_bias| add(bias_partials, d_bias)));
+    }
+    Ok(launches)
 }
 
 fn row_sums(args: &NormalizeSums, dtype: &str, traits: &DeviceTraits) -> Launch {

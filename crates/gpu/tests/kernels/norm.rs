@@ -134,18 +134,21 @@ fn gradients_of_norms_agree() {
         ];
         let inputs = [x, moments(dtype, shape), gain, d_out];
         let memories = [inputs.to_vec(), sums.to_vec()].concat();
-        compare(&memories, 16.0 * spacing.min(1.2e-7), |m| {
-            Kernel::NormalizeSums(NormalizeSums {
-                shape,
-                x: m[0],
-                moments: m[1],
-                gain: m[2],
-                d_out: m[3],
-                sums: m[4],
-                d_gain: m[5],
-                d_bias: (shape.kind == NormKind::Layer).then_some(m[6]),
-            })
-        });
+        for beta in [1.0, 0.0] {
+            compare(&memories, 16.0 * spacing.min(1.2e-7), |m| {
+                Kernel::NormalizeSums(NormalizeSums {
+                    shape,
+                    x: m[0],
+                    moments: m[1],
+                    gain: m[2],
+                    d_out: m[3],
+                    sums: m[4],
+                    d_gain: m[5],
+                    d_bias: (shape.kind == NormKind::Layer).then_some(m[6]),
+                    beta,
+                })
+            });
+        }
         compare(&memories[..5], 4.0 * spacing, |m| {
             Kernel::NormalizeBackward(NormalizeBackward {
                 shape,

@@ -67,14 +67,17 @@ fn bias_is_added_and_its_gradient_summed() {
         let wide = Memory::new(dtype.accumulator(), &random(columns, 3), before);
         for (out, spacing) in [(bias, *spacing), (wide, spacing.min(1e-6))] {
             // Up to 2100 numbers are added, and each vendor has an order of its own.
-            compare(&[x.clone(), out], 16.0 * spacing, |m| {
-                Kernel::ColumnSum(ColumnSum {
-                    x: m[0],
-                    out: m[1],
-                    rows,
-                    columns,
-                })
-            });
+            for beta in [1.0, 0.0] {
+                compare(&[x.clone(), out.clone()], 16.0 * spacing, |m| {
+                    Kernel::ColumnSum(ColumnSum {
+                        x: m[0],
+                        out: m[1],
+                        beta,
+                        rows,
+                        columns,
+                    })
+                });
+            }
         }
     }
 }

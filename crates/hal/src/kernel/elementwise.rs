@@ -133,13 +133,15 @@ pub struct AddBias {
     pub columns: usize,
 }
 
-/// `out[c] += sum over r of x[r, c]`: the gradient of a bias.
+/// `out[c] = beta * out[c] + sum over r of x[r, c]`: the gradient of a bias.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnSum {
     /// rows x columns, any float type.
     pub x: RawSlice,
-    /// columns, of the type of `x` or its accumulator; added to.
+    /// columns, of the type of `x` or its accumulator.
     pub out: RawSlice,
+    /// Factor of what `out` holds; 0 does not read it.
+    pub beta: f64,
     /// Number of rows.
     pub rows: usize,
     /// Number of columns.
@@ -188,6 +190,6 @@ operands! {
     Swiglu { gate: READ, up: READ, out: WRITE }
     SwigluBackward { gate: READ, up: READ, d_out: READ, d_gate: WRITE.in_place(), d_up: WRITE.in_place() }
     AddBias { x: UPDATE, bias: READ ; rows, columns }
-    ColumnSum { x: READ, out: UPDATE ; rows, columns }
+    ColumnSum { x: READ, out: UPDATE ; beta, rows, columns }
     Dropout { x: READ, out: WRITE.in_place() ; probability, key, region }
 }

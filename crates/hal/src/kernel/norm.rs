@@ -77,7 +77,8 @@ pub struct Normalize {
 /// Local sums that the gradient of a norm needs, and the gradients of gain and bias.
 ///
 /// With xhat = (x - mean) * rstd and g = d_out * gain, row by row: `sums[r] = (sum of g, sum of g * xhat)`; and column
-/// by column: `d_gain[c] += sum over r of d_out * xhat`, `d_bias[c] += sum over r of d_out`.
+/// by column: `d_gain[c] = beta * d_gain[c] + sum over r of d_out * xhat`, and `d_bias[c]` likewise with the sum over r of
+/// d_out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NormalizeSums {
     /// Sizes.
@@ -92,10 +93,12 @@ pub struct NormalizeSums {
     pub d_out: RawSlice,
     /// rows x 2, of the accumulator type.
     pub sums: RawSlice,
-    /// columns, of the accumulator type; added to.
+    /// columns, of the accumulator type.
     pub d_gain: RawSlice,
-    /// columns, of the accumulator type; added to; `None` for `Rms`.
+    /// columns, of the accumulator type; `None` for `Rms`.
     pub d_bias: Option<RawSlice>,
+    /// Factor of what `d_gain` and `d_bias` hold; 0 does not read them.
+    pub beta: f64,
 }
 
 /// `d_x = rstd * (g - (sum of g + xhat * sum of g * xhat) / global_columns)`; `Rms` leaves the first sum out.
@@ -123,7 +126,7 @@ operands! {
     Normalize { x: READ, moments: READ, gain: READ, bias: READ, out: WRITE ; shape }
     NormalizeSums {
         x: READ, moments: READ, gain: READ, d_out: READ, sums: WRITE, d_gain: UPDATE, d_bias: UPDATE
-        ; shape
+        ; shape, beta
     }
     NormalizeBackward { x: READ, moments: READ, gain: READ, d_out: READ, sums: READ, d_x: WRITE ; shape }
 }

@@ -44,8 +44,8 @@ impl Loss {
     pub fn sum(values: &DTensor, scale: f64) -> Result<Loss> {
         let (context, x) = (values.context(), values.tensor());
         let column = |tensor: &Tensor| tensor.reshape(&[tensor.num_elements(), 1]);
-        let sum = Tensor::zeros(x.device(), x.dtype().accumulator(), &[1])?;
-        ops::column_sum_into(&column(x)?, &sum)?;
+        let sum = Tensor::empty(x.device(), x.dtype().accumulator(), &[1])?;
+        ops::column_sum_into(&column(x)?, &sum, 0.0)?;
         if let Some(group) = values
             .cut()
             .map_or(Ok(None), |axis| context.group(axis, Purpose::Main))?

@@ -88,20 +88,15 @@ struct Saved {
 impl Saved {
     fn backward(&self, d_out: &Tensor) -> Result<Tensor> {
         let (context, gain) = (self.pass.context(), self.gain.value()?);
-        let d_gain = self.gradient(&self.gain)?;
-        let d_bias = self
-            .bias
-            .as_ref()
-            .map(|bias| self.gradient(bias))
-            .transpose()?;
+        let (d_gain, d_bias, factor) = self.gradients()?;
         let sums = norm::sums(
             self.shape,
             &self.x,
             &self.moments,
             &gain,
             d_out,
-            &d_gain,
-            d_bias.as_ref(),
+            (&d_gain, d_bias.as_ref()),
+            factor,
         )?;
         for parameter in [&self.gain]
             .into_iter()
@@ -120,14 +115,30 @@ impl Saved {
         norm::backward(self.shape, &self.x, &self.moments, &gain, d_out, &sums)
     }
 
+    // Where the sums for gain and bias go, and the one factor of what both hold.
+    fn gradients(&self) -> Result<(Tensor, Option<Tensor>, f64)> {
+        let gain = self.gradient(&self.gain)?;
+        let bias = self.bias.as_ref().map(|bias| self.gradient(bias));
+        let bias = bias.transpose()?;
+        let factors = [Some(&gain), bias.as_ref()].into_iter().flatten();
+        let factor = factors
+            .clone()
+            .fold(0.0, |most: f64, (_, factor)| most.max(*factor));
+        for (gradient, _) in factors.filter(|(_, own)| *own < factor) {
+            gradient.fill(0.0)?;
+        }
+        Ok((gain.0, bias.map(|(bias, _)| bias), factor))
+    }
+
     // The kernel always computes the sums for gain and bias; for a frozen parameter they go into memory that
     // nobody reads.
-    fn gradient(&self, parameter: &Parameter) -> Result<Tensor> {
+    fn gradient(&self, parameter: &Parameter) -> Result<(Tensor, f64)> {
         match parameter.is_frozen() {
-            false => self.pass.cleared_gradient_of(parameter),
+            false => self.pass.gradient_of(parameter),
             true => {
                 let value = parameter.value()?;
-                Tensor::zeros(value.device(), value.dtype().accumulator(), value.shape())
+                let dtype = value.dtype().accumulator();
+                Ok((Tensor::empty(value.device(), dtype, value.shape())?, 0.0))
             }
         }
     }

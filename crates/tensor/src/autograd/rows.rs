@@ -169,7 +169,7 @@ impl Var {
 
 // In the accumulator's type, in which it is summed: the tape rounds it where that is not wanted.
 fn column_sum(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    let sum = Tensor::zeros(x.device(), x.dtype().accumulator(), shape)?;
-    ops::column_sum_into(x, &sum)?;
+    let sum = Tensor::empty(x.device(), x.dtype().accumulator(), shape)?;
+    ops::column_sum_into(x, &sum, 0.0)?;
     Ok(sum)
 }

@@ -225,12 +225,12 @@ pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<()> {
     launch(&mut args, Kernel::AddBias(kernel))
 }
 
-/// Adds the sum of all rows of `x` to `out`.
+/// `out = beta * out + ` the sum of all rows of `x`; a `beta` of 0 does not read `out`.
 ///
 /// # Errors
 /// [`Error::Invalid`] for integers, and when `out` is not as long as a row, or of neither the type of `x` nor its
 /// accumulator.
-pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
+pub fn column_sum_into(x: &Tensor, out: &Tensor, beta: f64) -> Result<()> {
     float("column_sum", x)?;
     if out.num_elements() != x.columns()
         || (out.dtype() != x.dtype() && out.dtype() != x.dtype().accumulator())
@@ -247,6 +247,7 @@ pub fn column_sum_into(x: &Tensor, out: &Tensor) -> Result<()> {
     let kernel = ColumnSum {
         x: args.take(x),
         out: args.take(out),
+        beta,
         rows: x.num_rows(),
         columns: x.columns(),
     };

@@ -101,8 +101,8 @@ pub fn normalize(
     Ok(out)
 }
 
-/// The row sums that the gradient needs, still to be summed over shards; adds to the gradients of gain and
-/// bias.
+/// The row sums that the gradient needs, still to be summed over shards; adds to `beta` times the gradients of gain and
+/// bias, which a `beta` of 0 does not read.
 ///
 /// # Shapes
 /// `d_out`: rows x columns. `d_gain`, `d_bias`: columns, of the accumulator type. The result: rows x 2.
@@ -114,8 +114,8 @@ pub fn sums(
     moments: &Tensor,
     gain: &Tensor,
     d_out: &Tensor,
-    d_gain: &Tensor,
-    d_bias: Option<&Tensor>,
+    (d_gain, d_bias): (&Tensor, Option<&Tensor>),
+    beta: f64,
 ) -> Result<Tensor> {
     check_backward(shape, x, moments, gain, d_out)?;
     let accumulator = x.dtype().accumulator();
@@ -146,6 +146,7 @@ pub fn sums(
         sums: args.take(&out),
         d_gain: args.take(d_gain),
         d_bias: args.take_some(d_bias),
+        beta,
     };
     launch(&mut args, Kernel::NormalizeSums(kernel))?;
     Ok(out)

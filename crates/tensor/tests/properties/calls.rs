@@ -86,7 +86,7 @@ pub const ALL: &[(&str, Call)] = &[
     }),
     ("column_sum", |w, s| {
         let (x, out) = matrix_and_row(w, s)?;
-        ops::column_sum_into(&x, &out)
+        ops::column_sum_into(&x, &out, (s.small(2) % 2) as f64)
     }),
     ("dropout", dropout),
     ("rope", |w, s| {
@@ -487,7 +487,15 @@ fn norm_backward(world: &mut World, step: &Step) -> Result<()> {
     let gain = row(x.dtype())?;
     let (d_gain, d_bias) = (row(x.dtype().accumulator())?, row(x.dtype().accumulator())?);
     let d_bias = (step.small(2) > 4).then_some(&d_bias);
-    let sums = ops::norm::sums(shape, &x, &moments, &gain, &d_out, &d_gain, d_bias)?;
+    let sums = ops::norm::sums(
+        shape,
+        &x,
+        &moments,
+        &gain,
+        &d_out,
+        (&d_gain, d_bias),
+        (step.small(2) % 2) as f64,
+    )?;
     keep(world, |_| {
         ops::norm::backward(shape, &x, &moments, &gain, &d_out, &sums)
     })

@@ -129,7 +129,7 @@ fn rows(device: &Device, dtype: DType) {
         .collect();
     compare("add_bias", &tensor, &expected, 2.0);
     let sums = Tensor::full(device, dtype.accumulator(), &[columns], 1.0).unwrap();
-    ops::column_sum_into(&upload(device, dtype, &[rows, columns], &x), &sums).unwrap();
+    ops::column_sum_into(&upload(device, dtype, &[rows, columns], &x), &sums, 1.0).unwrap();
     let column = |c: usize| 1.0 + (0..rows).map(|r| x[r * columns + c]).sum::<f64>();
     compare(
         "column_sum",

@@ -40,17 +40,23 @@ fn column_sum_adds_to_either_type() {
             .flat_map(|&rows| [(rows, dtype), (rows, dtype.accumulator())])
         {
             let (x, out) = (random(dtype, rows * columns, 1), random(of_out, columns, 2));
-            let column = |c: usize| (0..rows).map(|r| x[r * columns + c]).sum::<f64>() + out[c];
-            let expected: Vec<f64> = (0..columns).map(column).collect();
-            let result = run(&[(dtype, x.clone()), (of_out, out.clone())], |m| {
-                Kernel::ColumnSum(ColumnSum {
-                    x: m[0],
-                    out: m[1],
-                    rows,
-                    columns,
-                })
-            });
-            assert_close(of_out, &result[1], &expected, 2.0 + rows as f64 / 8.0);
+            for beta in [1.0, 0.0, 0.5] {
+                let held = |c: usize| if beta == 0.0 { f64::NAN } else { out[c] };
+                let old: Vec<f64> = (0..columns).map(held).collect();
+                let sum = |c: usize| (0..rows).map(|r| x[r * columns + c]).sum::<f64>();
+                let column = |c: usize| sum(c) + if beta == 0.0 { 0.0 } else { beta * out[c] };
+                let expected: Vec<f64> = (0..columns).map(column).collect();
+                let result = run(&[(dtype, x.clone()), (of_out, old)], |m| {
+                    Kernel::ColumnSum(ColumnSum {
+                        x: m[0],
+                        out: m[1],
+                        beta,
+                        rows,
+                        columns,
+                    })
+                });
+                assert_close(of_out, &result[1], &expected, 2.0 + rows as f64 / 8.0);
+            }
         }
     }
 }
@@ -65,6 +71,7 @@ fn long_column_sums_keep_their_digits() {
         Kernel::ColumnSum(ColumnSum {
             x: m[0],
             out: m[1],
+            beta: 0.0,
             rows,
             columns: 1,
         })

@@ -106,7 +106,8 @@ impl Saved {
         let Some(bias) = layer.bias.as_ref().filter(|bias| !bias.is_frozen()) else {
             return Ok(());
         };
-        ops::column_sum_into(d_y, &self.pass.cleared_gradient_of(bias)?)?;
+        let (gradient, factor) = self.pass.gradient_of(bias)?;
+        ops::column_sum_into(d_y, &gradient, factor)?;
         self.pass.gradient_added(bias)
     }
 }

@@ -88,7 +88,15 @@ fn norm_backward(sizes: Sizes, kind: NormKind) -> Case {
     Case::new(&named(kind, " backward"), "norm", make, move |operands| {
         let [x, moments, gain, d_out] = [0, 1, 2, 3].map(|index| &operands.read[index]);
         let (shape, d_bias) = (shape_of(kind, x), operands.updated.get(1));
-        let sums = norm::sums(shape, x, moments, gain, d_out, &operands.updated[0], d_bias)?;
+        let sums = norm::sums(
+            shape,
+            x,
+            moments,
+            gain,
+            d_out,
+            (&operands.updated[0], d_bias),
+            1.0,
+        )?;
         Ok(vec![norm::backward(shape, x, moments, gain, d_out, &sums)?])
     })
 }
@@ -107,7 +115,7 @@ fn column_sum(sizes: Sizes) -> Case {
             })
         },
         |operands| {
-            ops::column_sum_into(&operands.read[0], &operands.updated[0])?;
+            ops::column_sum_into(&operands.read[0], &operands.updated[0], 1.0)?;
             Ok(Vec::new())
         },
     )
