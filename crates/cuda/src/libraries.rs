@@ -9,6 +9,26 @@ use std::sync::{Arc, OnceLock};
 /// The lowest compute capability that the kernels are written for: A100's.
 const LOWEST_CAPABILITY: (u32, u32) = (8, 0);
 
+/// Containers mount the driver in `/usr/local/nvidia`; the wheels of PyTorch bring cuBLAS and NCCL.
+const PLACES: gpu::Places<'_> = gpu::Places {
+    first: table::CUDA_LIBRARIES,
+    roots: &[
+        table::CUDA_HOME,
+        table::CUDA_PATH,
+        table::NVHPC_CUDA_HOME,
+        table::NCCL_HOME,
+    ],
+    below: &["lib64", "lib"],
+    usual: &[
+        "/usr/local/cuda/lib64",
+        "/usr/local/cuda/lib",
+        "/usr/local/cuda-*/lib64",
+        "/usr/local/nvidia/lib64",
+        "/usr/local/nvidia/lib",
+    ],
+    packages: &["nvidia/*/lib"],
+};
+
 /// Opens one of NVIDIA's devices.
 ///
 /// # Errors
@@ -37,18 +57,11 @@ pub fn tables() -> Result<Arc<Tables>, String> {
 }
 
 fn load() -> Result<Tables, String> {
-    let named = [
-        table::CUDA_HOME,
-        table::CUDA_PATH,
-        table::NVHPC_CUDA_HOME,
-        table::NCCL_HOME,
-    ];
-    let below = ["lib64", "lib"];
-    let mut libraries =
-        gpu::Libraries::new(table::CUDA_LIBRARIES, &named, "/usr/local/cuda", &below);
+    let mut libraries = gpu::Libraries::new(&PLACES);
     let driver = libraries.open("CUDA driver", &["libcuda.so.1"]);
-    let blas = libraries.open("cuBLAS", &["libcublas.so.13", "libcublas.so.12"]);
+    // First, because cuBLAS needs it, and the loader may not find it in the folder where cuBLAS lies.
     let lt = libraries.open("cuBLASLt", &["libcublasLt.so.13", "libcublasLt.so.12"]);
+    let blas = libraries.open("cuBLAS", &["libcublas.so.13", "libcublas.so.12"]);
     let nccl = libraries.open("NCCL", &["libnccl.so.2"]);
     let driver = driver
         .and_then(|library| CudaDriver::load(&library))

@@ -21,12 +21,13 @@ pub mod lower;
 mod matmul;
 mod objects;
 pub mod options;
+mod places;
 mod stream;
 pub mod table;
 mod wait;
 
 pub use device::open;
 pub use driver::{no_device, probe};
-pub use libraries::Libraries;
+pub use libraries::{Libraries, Places};
 pub use objects::objects;
 pub use options::Options;

@@ -1,6 +1,6 @@
 //! Opens the libraries of a vendor and remembers where each was found.
 
-use crate::table::Runtime;
+use crate::{places, table::Runtime};
 use hal::environment::Variable;
 use rccl_sys::{Library, Missing, Search};
 use std::path::PathBuf;
@@ -12,12 +12,31 @@ pub struct Libraries {
     found: Vec<(String, PathBuf)>,
 }
 
+/// Where a vendor's libraries may lie. Folders are patterns, in which a `*` stands for any part of one folder's name.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// Lists the folders to search first.
+    pub first: Variable,
+    /// Variables that name a root of the vendor's software.
+    pub roots: &'a [Variable],
+    /// Folders below a root.
+    pub below: &'a [&'a str],
+    /// Where the vendor and its containers install.
+    pub usual: &'a [&'a str],
+    /// Folders within Python's packages.
+    pub packages: &'a [&'a str],
+}
+
 impl Libraries {
-    /// No library yet. Looks in the folders that `first` lists, then where the loader looks, then in the folders `below`
-    /// each root: those that the `named` variables give, and the `usual` one.
-    pub fn new(first: Variable, named: &[Variable], usual: &str, below: &[&str]) -> Libraries {
-        let roots = named.iter().filter_map(Variable::read_os);
-        let search = Search::of(first.read_os(), roots.chain([usual.into()]), below);
+    /// No library yet. Looks in the folders that the user lists, then where the loader looks, then below the roots, in the
+    /// usual folders and in those of Python's packages.
+    pub fn new(places: &Places<'_>) -> Libraries {
+        let roots = places.roots.iter().filter_map(Variable::read_os);
+        let mut search = Search::of(places.first.read_os(), roots, places.below);
+        search.last.extend(places::matching(places.usual));
+        search
+            .last
+            .extend(places::in_python_packages(places.packages));
         let found = Vec::new();
         Libraries { search, found }
     }

@@ -5,8 +5,9 @@
 
 use std::{
     error::Error as _,
-    ffi::OsString,
+    ffi::{CStr, OsStr, OsString, c_char, c_void},
     fmt,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -114,9 +115,12 @@ impl Library {
             }
             match open_local(&path) {
                 Ok(handle) => {
+                    let raw = handle.into_raw();
+                    // SAFETY: the handle was given up just above.
+                    let handle = unsafe { libloading::os::unix::Library::from_raw(raw) };
                     return Ok(Library {
                         name: library,
-                        path,
+                        path: file_of(raw).unwrap_or(path),
                         handle: Box::leak(Box::new(handle)),
                     });
                 }
@@ -134,15 +138,15 @@ impl Library {
         })
     }
 
-    /// The file, or the name under which the loader found it.
+    /// The file that was opened, or the name under which the loader found it where the loader does not report the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The address of a function, or `None` if this version lacks it.
-    pub fn symbol(&self, name: &str) -> Option<*mut std::ffi::c_void> {
+    pub fn symbol(&self, name: &str) -> Option<*mut c_void> {
         // SAFETY: this only looks the symbol up; whoever calls it states its type and vouches for it.
-        let symbol = unsafe { self.handle.get::<*mut std::ffi::c_void>(name.as_bytes()) };
+        let symbol = unsafe { self.handle.get::<*mut c_void>(name.as_bytes()) };
         symbol
             .ok()
             .map(|symbol| symbol.into_raw())
@@ -171,6 +175,27 @@ fn open_local(path: &Path) -> Result<libloading::os::unix::Library, String> {
             None => error.to_string(),
         }
     })
+}
+
+// The file that the loader opened; it reports one for a library that it found under a bare name too.
+fn file_of(handle: *mut c_void) -> Option<PathBuf> {
+    let mut map: *const LinkMap = std::ptr::null();
+    // SAFETY: the handle is that of an open library, and this request stores one pointer.
+    let failed = unsafe { libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
+    if failed != 0 || map.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's record of a library that is never closed; its name ends with a zero.
+    let name = unsafe { CStr::from_ptr((*map).name) };
+    let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+    path.is_absolute().then_some(path)
+}
+
+/// The beginning of `struct link_map` in `<link.h>`.
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+    name: *const c_char,
 }
 
 #[cfg(test)]
@@ -222,5 +247,12 @@ mod tests {
         let libc = Library::open("libc", &["libc.so.6"], &Search::default()).unwrap();
         assert!(libc.symbol("getpid").is_some());
         assert!(libc.symbol("no_such_function").is_none());
+    }
+
+    #[test]
+    fn a_library_that_the_loader_finds_has_its_file() {
+        let libc = Library::open("libc", &["libc.so.6"], &Search::default()).unwrap();
+        assert!(libc.path().is_absolute(), "{}", libc.path().display());
+        assert!(libc.path().ends_with("libc.so.6"));
     }
 }

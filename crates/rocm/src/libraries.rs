@@ -9,6 +9,14 @@ use std::sync::{Arc, OnceLock};
 /// The first version of HIP whose hipBLASLt takes HIP's data types.
 const FIRST_WITH_HIP_TYPES: (i32, i32) = (6, 1);
 
+const PLACES: gpu::Places<'_> = gpu::Places {
+    first: table::ROCM_LIBRARIES,
+    roots: &[table::ROCM_PATH, table::HIP_PATH],
+    below: &["lib"],
+    usual: &["/opt/rocm/lib", "/opt/rocm-*/lib"],
+    packages: &[],
+};
+
 /// Opens one of AMD's devices.
 ///
 /// # Errors
@@ -28,8 +36,7 @@ pub fn tables() -> Result<Arc<Tables>, String> {
 }
 
 fn load() -> Result<Tables, String> {
-    let named = [table::ROCM_PATH, table::HIP_PATH];
-    let mut libraries = gpu::Libraries::new(table::ROCM_LIBRARIES, &named, "/opt/rocm", &["lib"]);
+    let mut libraries = gpu::Libraries::new(&PLACES);
     let runtimes = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"];
     let runtime = libraries.open("HIP", &runtimes);
     let generations = [3, 2, 1, 0].map(|generation| format!("libhipblas.so.{generation}"));

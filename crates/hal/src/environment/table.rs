@@ -250,10 +250,10 @@ pub const CACHE_HOME: Variable = Variable {
 /// The user's folder.
 pub const HOME: Variable = Variable {
     name: "HOME",
-    reader: "`fascicle train --plan`, without `XDG_CACHE_HOME`",
+    reader: "`fascicle train --plan`, without `XDG_CACHE_HOME`; the CUDA vendor when it loads its libraries",
     values: "a folder",
     default: "the folder for temporary files",
-    meaning: "contains the cache folder",
+    meaning: "contains the cache folder, and the user's Python packages",
 };
 
 /// The terminal's width.
@@ -268,10 +268,10 @@ pub const COLUMNS: Variable = Variable {
 /// The search path of programs.
 pub const SEARCH_PATH: Variable = Variable {
     name: "PATH",
-    reader: "the build scripts",
+    reader: "the build scripts; the CUDA vendor when it loads its libraries",
     values: FOLDERS,
     default: NONE,
-    meaning: "folders searched for `nvcc`, `hipcc` and `cmake`",
+    meaning: "folders searched for `nvcc`, `hipcc` and `cmake`; for a Python, whose packages may bring cuBLAS and NCCL",
 };
 
 /// Processes under Open MPI.
@@ -367,7 +367,7 @@ const CUDA_ROOT: Variable = Variable {
     name: "",
     reader: LOADING_CUDA,
     values: "a folder",
-    default: "`/usr/local/cuda`",
+    default: "`/usr/local/cuda`, then `/usr/local/cuda-*`, `/usr/local/nvidia` and `nvidia/*` of Python's packages",
     meaning: "`lib64` and `lib` in it are searched after the loader's own search path",
 };
 
@@ -375,7 +375,7 @@ const ROCM_ROOT: Variable = Variable {
     name: "",
     reader: LOADING_ROCM,
     values: "a folder",
-    default: "`/opt/rocm`",
+    default: "`/opt/rocm`, then `/opt/rocm-*`",
     meaning: "`lib` in it is searched after the loader's own search path",
 };
 
