@@ -10,7 +10,8 @@ move more bytes. After each backward pass, gradients are copied to fp32, PyTorch
 weights are copied back.
 
 Prints one JSON line for each GEMM (with the keys of `fascicle bench gemm --json`), attention (of `bench kernels --json`)
-and step (of `bench step --json`). Exits with status 3 if there is no such device.
+and step (of `bench step --json`). Exits with status 3 if there is no such device, or no
+PyTorch.
 """
 
 import argparse
@@ -20,14 +21,18 @@ import sys
 import time
 from types import SimpleNamespace
 
-import torch
-import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
+ABSENT = 3
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+except ImportError as missing:
+    print(f"gpu.py: no PyTorch in {sys.executable}: {missing}", file=sys.stderr)
+    sys.exit(ABSENT)
 
 import gpt
 import ranks
 
-ABSENT = 3
 PARTS = ("matmuls", "attention", "step")
 TINY = dict(layers=1, width=64, heads=1, context=16, vocabulary=128, batch=2)
 HEAD_WIDTHS = (64, 128)

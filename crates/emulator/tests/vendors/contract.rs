@@ -55,9 +55,11 @@ fn check(way: Way, subject: fn(contract::Open)) {
     }
 }
 
-// The suite's largest group has eight ranks.
+// A machine with one device still shows that a group of one works.
 fn check_ranks(way: Way) {
-    if way.is_ready("collectives") && way.has_devices(8) {
-        contract::collectives::check(way.open);
+    for ranks in contract::collectives::RANKS {
+        if way.is_ready("collectives") && way.has_devices(ranks) {
+            contract::collectives::check(way.open, ranks);
+        }
     }
 }

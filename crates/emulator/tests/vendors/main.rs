@@ -61,16 +61,23 @@ fn options(ordinal: usize, staged: bool) -> gpu::Options {
     } else {
         hal::CollectiveBackend::Library
     };
-    let wraps = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
     gpu::Options {
         ordinal,
-        wraps,
+        wraps: shares_devices(),
         settings: hal::DeviceSettings {
             collectives,
             ..hal::DeviceSettings::default()
         },
     }
 }
+
+/// Whether NCCL may run several ranks on a device.
+fn shares_devices() -> bool {
+    std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1")
+}
+
+/// Ranks of the library on a device that they share. Each holds multiprocessors while it waits for the others.
+const MOST_SHARING: usize = 2;
 
 impl Way {
     /// Whether a long test can run here. On the emulator it must be requested, as `ci/emulator.sh` does.
@@ -103,14 +110,30 @@ impl Way {
         })
     }
 
-    /// Whether each of `ranks` ranks can have a device here.
+    /// Whether each of `ranks` ranks can have a device here, or its half of one where ranks of the library may share.
     fn has_devices(self, ranks: usize) -> bool {
-        let last = (self.open)(ranks - 1);
+        let sharing = self.collectives == hal::CollectiveBackend::Library && shares_devices();
+        let last = match sharing {
+            true => self.open_alone(ranks.div_ceil(MOST_SHARING) - 1),
+            false => (self.open)(ranks - 1),
+        };
         if let Err(error) = &last {
             assert!(ranks > 1, "{}: {error}", self.vendor);
             eprintln!("skipped {ranks} ranks on {}: {error}", self.vendor);
         }
         last.is_ok()
+    }
+
+    // Without wrapping, so that it fails where there is no such device.
+    fn open_alone(self, ordinal: usize) -> Result<Arc<dyn Device>> {
+        let options = gpu::Options {
+            ordinal,
+            ..gpu::Options::default()
+        };
+        match self.vendor {
+            "cuda" => cuda::open(options),
+            _ => rocm::open(options),
+        }
     }
 }
 
