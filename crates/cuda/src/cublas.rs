@@ -6,7 +6,7 @@ use gpu::table::{
     Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, Named, Opaque, Status, Statuses,
 };
 use rccl_sys::{Library, Missing, function_table};
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 /// cuBLAS's names for the functions that hipBLAS has too.
 pub const NAMES: BlasNames = BlasNames {
@@ -47,6 +47,7 @@ function_table! {
     required {
         fn cublasGetProperty(kind: c_int, value: *mut c_int) -> Status;
         fn cublasSetMathMode(handle: Opaque, mode: c_int) -> Status;
+        fn cublasSetWorkspace_v2(handle: Opaque, workspace: *mut c_void, bytes: usize) -> Status;
         fn cublasGetStatusString(status: Status) -> *const c_char;
     }
     optional {}
@@ -67,8 +68,23 @@ pub(crate) fn load(library: &Library) -> Result<Blas, Missing> {
         function: own.cublasSetMathMode,
     };
     let math_mode = Some((set_math_mode, MATH_FULL_REDUCTION));
+    let set_workspace = Some(Named {
+        name: "cublasSetWorkspace_v2",
+        function: own.cublasSetWorkspace_v2,
+    });
+    let version = version(&own);
     // SAFETY: all are cuBLAS's; the test compares the numbers too.
-    Ok(unsafe { Blas::new(version(&own), functions, statuses, VALUES, TYPES, math_mode) })
+    Ok(unsafe {
+        Blas::new(
+            version,
+            functions,
+            statuses,
+            VALUES,
+            TYPES,
+            math_mode,
+            set_workspace,
+        )
+    })
 }
 
 fn version(own: &Cublas) -> String {

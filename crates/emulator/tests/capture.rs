@@ -179,15 +179,13 @@ fn other_threads(nvidia: &'static Nvidia) {
     assert_eq!(end(nvidia, stream as Handle), 0);
 }
 
-/// The first GEMM of a handle allocates its workspace.
+/// A GEMM allocates its workspace in each capture, unless its handle has one of the caller's.
 fn workspaces(nvidia: &Nvidia) {
     let (one, mut handle): (f32, Handle) = (1.0, ptr::null_mut());
     let at = nvidia.upload(&[1f32; 3]);
-    let gemm = |handle: Handle, stream: Handle| {
-        assert_eq!(
-            c!(nvidia.cublas, cublasSetStream_v2(handle => Handle, stream => Handle)),
-            0
-        );
+    let memory = nvidia.upload(&[0f32; 1024]);
+    let set_stream = |handle: Handle, stream: Handle| c!(nvidia.cublas, cublasSetStream_v2(handle => Handle, stream => Handle));
+    let gemm = |handle: Handle| {
         let scalar = ptr::from_ref(&one).cast::<c_void>();
         c!(nvidia.cublas, cublasGemmEx(handle => Handle, 0 => i32, 0 => i32, 1 => i32, 1 => i32, 1 => i32, scalar => *const c_void,
             at => u64, 0 => i32, 1 => i32, at + 4 => u64, 0 => i32, 1 => i32, scalar => *const c_void, at + 8 => u64, 0 => i32,
@@ -205,10 +203,23 @@ fn workspaces(nvidia: &Nvidia) {
         0
     );
     let stream = begin(nvidia, THREAD_LOCAL);
-    assert_eq!(gemm(handle, stream), 13, "its first GEMM");
+    assert_eq!(set_stream(handle, stream), 0);
+    assert_eq!(gemm(handle), 13, "its first GEMM");
     assert_eq!(end(nvidia, stream), INVALIDATED);
-    assert_eq!(gemm(handle, stream), 0);
+    assert_eq!(gemm(handle), 0);
     let stream = begin(nvidia, THREAD_LOCAL);
-    assert_eq!(gemm(handle, stream), 0, "its second");
+    assert_eq!(set_stream(handle, stream), 0);
+    assert_eq!(gemm(handle), 13, "its second");
+    assert_eq!(end(nvidia, stream), INVALIDATED);
+    let stream = begin(nvidia, THREAD_LOCAL);
+    assert_eq!(set_stream(handle, stream), 0);
+    let workspace = |at: u64| c!(nvidia.cublas, cublasSetWorkspace_v2(handle => Handle, at => u64, 1024 => usize));
+    assert_eq!(workspace(memory + 4), 7, "an address that is not aligned");
+    assert_eq!(workspace(memory), 0);
+    assert_eq!(gemm(handle), 0, "with a workspace");
     assert_eq!(end(nvidia, stream), 0);
+    let stream = begin(nvidia, THREAD_LOCAL);
+    assert_eq!(set_stream(handle, stream), 0, "which forgets the workspace");
+    assert_eq!(gemm(handle), 13);
+    assert_eq!(end(nvidia, stream), INVALIDATED);
 }

@@ -29,8 +29,8 @@ const STAGED: [(&str, Open); 2] = [
     }),
 ];
 const MIB: usize = 1 << 20;
-/// The memory of each device.
-const MEMORY: &str = "12m";
+/// The memory of each device, of which cuBLAS may have 4 MiB.
+const MEMORY: &str = "16m";
 /// A third of all work starts up to this many microseconds late.
 const DELAY: &str = "1:100000";
 /// Number of small pieces of work before the one under test: enough of them are late that the host runs far ahead.
@@ -59,6 +59,8 @@ fn is_ready() -> bool {
         // SAFETY: the standard library guards its own reads, and the emulator's come after this, once it is opened.
         unsafe {
             std::env::set_var("FASCICLE_EMULATOR_MEMORY", MEMORY);
+            // From Hopper on, the workspace of GEMMs would be larger than all of it.
+            std::env::set_var("FASCICLE_EMULATOR_CAPABILITY", "80");
             std::env::set_var("FASCICLE_EMULATOR_DELAY", DELAY);
             for vendor in ["CUDA", "ROCM"] {
                 std::env::set_var(format!("FASCICLE_{vendor}_PATH"), &folder);
@@ -110,12 +112,13 @@ fn join(
 /// Memory runs out while the compute stream has yet to read a tensor that the host has dropped.
 fn run_out(open: Open) -> Result<Vec<f64>> {
     let device = Device::new(open(7)?)?;
+    let free = device.hal().memory()?.free;
     let x = filled(&device, 2 * MIB, 1.0)?;
     hold_up(&device)?;
     let sum = ops::add(&x, &x)?;
     drop(x);
-    // 12 MiB hold this only after the cache, which has the block of `x`, was emptied.
-    let _large = Tensor::zeros(&device, DType::F32, &[9 * MIB / 4])?;
+    // The device holds this only after the cache, which has the block of `x`, was emptied.
+    let _large = Tensor::zeros(&device, DType::F32, &[(free - 3 * MIB) / 4])?;
     sum.to_f64()
 }
 

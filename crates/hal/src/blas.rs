@@ -104,6 +104,15 @@ impl Gemm {
 /// # Safety
 /// An implementation reads and writes only the memory that the arguments name.
 pub unsafe trait Blas: Send + Sync + fmt::Debug {
+    /// Makes what GEMMs on this stream need, so that the first one allocates nothing. Queues nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a stream of another vendor;
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::Vendor`](crate::Error::Vendor).
+    fn prepare(&self, _stream: &dyn Stream) -> Result<()> {
+        Ok(())
+    }
+
     /// Queues a GEMM.
     ///
     /// # Safety

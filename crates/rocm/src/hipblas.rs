@@ -5,9 +5,14 @@
 //! the same.
 //! Source: <https://rocm.docs.amd.com/projects/hipBLAS/en/latest/reference/hipblas-api-functions.html>.
 
-use gpu::table::{Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, Status, Statuses};
+use gpu::table::{
+    Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, Named, Opaque, Status, Statuses,
+};
 use rccl_sys::{Library, Missing, function_table};
-use std::{ffi::c_char, path::Path};
+use std::{
+    ffi::{c_char, c_void},
+    path::Path,
+};
 
 /// hipBLAS's names for the functions that cuBLAS has too.
 pub const NAMES: BlasNames = BlasNames {
@@ -65,6 +70,8 @@ function_table! {
     required {}
     optional {
         fn hipblasStatusToString(status: Status) -> *const c_char;
+        // From 3.0 on.
+        fn hipblasSetWorkspace(handle: Opaque, workspace: *mut c_void, bytes: usize) -> Status;
     }
 }
 
@@ -84,8 +91,22 @@ pub(crate) fn load(library: &Library) -> Result<Blas, Missing> {
         "data types of its own"
     };
     let version = format!("hipBLAS (libhipblas.so.{generation}, {owner})");
+    let set_workspace = own.hipblasSetWorkspace.map(|function| Named {
+        name: "hipblasSetWorkspace",
+        function,
+    });
     // SAFETY: all are those of this generation; the test compares the numbers with the headers.
-    Ok(unsafe { Blas::new(version, functions, statuses, VALUES, types, None) })
+    Ok(unsafe {
+        Blas::new(
+            version,
+            functions,
+            statuses,
+            VALUES,
+            types,
+            None,
+            set_workspace,
+        )
+    })
 }
 
 // The functions of a library whose soname ends in `generation`, and the types that they take.

@@ -89,6 +89,8 @@ impl Device {
             hal,
         }));
         let queue = device.0.hal.create_stream(StreamKind::Compute)?;
+        // Before ranks wait for each other: to allocate or load something waits for running work, such as a receive.
+        device.0.blas.prepare(&*queue)?;
         let compute = Stream::main(queue, device.0.key);
         *device.0.compute.borrow_mut() = Some(compute);
         Ok(device)

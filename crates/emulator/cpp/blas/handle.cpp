@@ -23,13 +23,14 @@ Outcome outcome_of(Status status) {
     }
 }
 
-Outcome create_blas(void** handle, Library library) {
+Outcome create_blas(void** handle, Library library, bool allocates_in_captures) {
     if (!handle) return Outcome::InvalidValue;
     TRY(outcome_of(check_uncaptured()));
     static const bool counted = (count_live("blas", [] { return handles().size(); }), true);
     (void)counted;
     auto blas = std::make_shared<Blas>();
     blas->library = library;
+    blas->allocates_in_captures = allocates_in_captures;
     TRY(outcome_of(current(blas->context)));
     *handle = handles().insert<void*>(blas);
     return Outcome::Success;
@@ -47,6 +48,16 @@ Outcome find_blas(const void* handle, BlasRef& blas, Library library) {
     if (!blas) return Outcome::NotInitialized;
     if (blas->library == library) return Outcome::Success;
     return misuse(Outcome::NotInitialized, "BLAS handle %p is of the other library (Lt or not)", handle);
+}
+
+Outcome set_workspace(void* handle, void* start, std::size_t bytes) {
+    BlasRef blas;
+    TRY(find_blas(handle, blas));
+    const auto address = reinterpret_cast<std::uint64_t>(start);
+    if (bytes > 0 && address % 256 != 0) return misuse(Outcome::InvalidValue, "a workspace at %p, which is no multiple of 256", start);
+    if (bytes > 0) TRY(outcome_of(check_range(blas->context, address, bytes, false, "the workspace")));
+    blas->workspace = {static_cast<unsigned char*>(start), bytes};
+    return Outcome::Success;
 }
 
 Outcome check_device_of(const BlasRef& blas) {
@@ -103,7 +114,8 @@ static Touches touches_of(const Call& call) {
     const auto& [m, n, k, alpha, beta, a, b, c, c_type, c_leading] = call.product;
     return {matrix_touch(a.data, a.type, a.transposed ? k : m, a.transposed ? m : k, a.leading, call.a_stride, call.batch, false),
             matrix_touch(b.data, b.type, b.transposed ? n : k, b.transposed ? k : n, b.leading, call.b_stride, call.batch, false),
-            matrix_touch(c, c_type, m, n, c_leading, call.c_stride, call.batch, true)};
+            matrix_touch(c, c_type, m, n, c_leading, call.c_stride, call.batch, true),
+            {reinterpret_cast<std::uint64_t>(call.workspace.start), call.workspace.bytes, true}};
 }
 
 static double scalar(const void* address, Type type) {
@@ -133,16 +145,20 @@ Outcome queue_products(const ContextRef& context, void* handle, Call call) {
     stream->submit([call, read] {
         Call now = call;
         if (now.scalars_on_device) read(now);
+        const auto token = now.workspace.take();
         run(now);
-        return Status::Success;
+        return now.workspace.give_back(token);
     }, touches_of(call), current_symbol());
     return Outcome::Success;
 }
 
 Outcome queue_products(const BlasRef& blas, Call call) {
     TRY(check_device_of(blas));
-    if (!blas->has_workspace.load()) TRY(outcome_of(check_uncaptured()));
-    blas->has_workspace.store(true);
+    call.workspace = blas->workspace;
+    if (call.workspace.bytes == 0) {
+        if (blas->allocates_in_captures || !blas->has_workspace.load()) TRY(outcome_of(check_uncaptured()));
+        blas->has_workspace.store(true);
+    }
     call.scalars_on_device = blas->scalars_on_device;
     return queue_products(blas->context, blas->stream, call);
 }

@@ -3,6 +3,7 @@
 
 #include "../core/stream.h"
 #include "product.h"
+#include "workspace.h"
 
 namespace emulator {
 
@@ -18,7 +19,9 @@ struct Blas {
     ContextRef context;
     Library library = Library::Plain;
     void* stream = nullptr;
-    std::atomic<bool> has_workspace{false};  // allocated by the first GEMM
+    std::atomic<bool> has_workspace{false};  // its own, allocated by the first GEMM
+    bool allocates_in_captures = false;      // unless the caller has set a workspace, which has bytes
+    Workspace workspace;
     bool scalars_on_device = false;
     std::atomic<int> math_mode{0};
     std::atomic<int> atomics{0};
@@ -35,9 +38,12 @@ struct Call {
     bool scalars_on_device;
     std::int64_t a_stride, b_stride, c_stride;
     int batch;
+    Workspace workspace;
 };
 
-Outcome create_blas(void** handle, Library library = Library::Plain);
+Outcome create_blas(void** handle, Library library = Library::Plain, bool allocates_in_captures = false);
+// Memory of the caller for the GEMMs of a handle; without bytes, the library uses its own again.
+Outcome set_workspace(void* handle, void* start, std::size_t bytes);
 Outcome destroy_blas(void* handle, Library library = Library::Plain);
 Outcome find_blas(const void* handle, BlasRef& blas, Library library = Library::Plain);
 Outcome outcome_of(Status status);

@@ -6,7 +6,8 @@ using namespace emulator;
 constexpr int version = EMULATOR_CUBLAS_VERSION;
 
 EXPORT Result cublasCreate_v2(void** handle) {
-    BLAS(1, { return create_blas(handle); });
+    // Without a workspace of the caller, cuBLAS allocates one in each capture.
+    BLAS(1, { return create_blas(handle, Library::Plain, true); });
 }
 
 EXPORT Result cublasDestroy_v2(void* handle) {
@@ -42,6 +43,7 @@ EXPORT Result cublasSetStream_v2(void* handle, void* stream) {
         BlasRef blas;
         TRY(find_blas(handle, blas));
         blas->stream = stream;
+        blas->workspace = {};  // cuBLAS returns to its own
         return Outcome::Success;
     });
 }
@@ -97,10 +99,7 @@ EXPORT Result cublasSetPointerMode_v2(void* handle, int mode) {
 
 EXPORT Result cublasSetWorkspace_v2(void* handle, void* workspace, std::size_t bytes) {
     BLAS(internal_error, {
-        BlasRef blas;
-        TRY(find_blas(handle, blas));
-        const bool aligned = reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0;
-        return aligned || bytes == 0 ? Outcome::Success : Outcome::InvalidValue;
+        return set_workspace(handle, workspace, bytes);
     });
 }
 

@@ -73,6 +73,12 @@ EXPORT Result hipblasSetMathMode(void* handle, int mode) {
 }
 #endif
 
+#if EMULATOR_HIP_VERSION >= 70000000
+EXPORT Result hipblasSetWorkspace(void* handle, void* workspace, std::size_t bytes) {
+    BLAS(internal_error, { return set_workspace(handle, workspace, bytes); });
+}
+#endif
+
 // hipblasDatatype_t.
 [[maybe_unused]] static bool own_type(int number, Type& type) {
     switch (number) {

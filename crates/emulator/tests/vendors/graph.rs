@@ -5,7 +5,7 @@ use families::GptFamily;
 use grid::Degrees;
 use tensor::{DType, Device, Result, Tensor, ops};
 use testkit::{config, difference, edit_gpt, train_with};
-use train::config::Precision;
+use train::config::{OptimiserKind, Precision};
 
 const COUNT: usize = 1000;
 
@@ -98,15 +98,23 @@ fn staged_collectives_do_not_keep_compute_from_being_recorded() {
 #[test]
 fn recorded_steps_train_to_the_same_bits() {
     for way in [CUDA, ROCM] {
-        for (family, precision, micro_batches) in [
-            (GptFamily::Gpt2, Precision::F32, 1),
-            (GptFamily::Llama, Precision::Bf16, 2),
-            (GptFamily::Gpt2, Precision::F16, 2),
+        // All of them clip the norm of their gradients.
+        for (family, precision, micro_batches, optimiser) in [
+            (GptFamily::Gpt2, Precision::F32, 1, OptimiserKind::AdamW),
+            (GptFamily::Gpt2, Precision::F32, 3, OptimiserKind::Sgd),
+            (GptFamily::Llama, Precision::Bf16, 2, OptimiserKind::AdamW),
+            (GptFamily::Gpt2, Precision::Bf16, 1, OptimiserKind::Sgd),
+            (GptFamily::Gpt2, Precision::F16, 2, OptimiserKind::AdamW),
+            (GptFamily::Llama, Precision::F16, 1, OptimiserKind::Sgd),
         ] {
             let mut config = config(precision);
+            assert!(config.training.clip_norm > 0.0);
+            config.training.optimiser = optimiser;
+            config.training.momentum = 0.9;
             edit_gpt(&mut config, |model| model.family = family);
             config.parallel.grid = Degrees::default();
             config.training.steps = 5;
+            config.training.batch = 2 * micro_batches;
             config.training.micro_batches = micro_batches;
             if !way.is_ready("recorded steps") {
                 continue;

@@ -9,6 +9,7 @@ mod contract;
 mod custom;
 mod ending;
 mod epilogues;
+mod first_step;
 mod graph;
 mod parity;
 mod together;
@@ -154,7 +155,7 @@ fn use_emulator(folder: &std::path::Path) {
             );
         }
     }
-    let devices = ending::LAST_DEVICE + 1;
+    let devices = first_step::DEVICE + 1;
     // SAFETY: as above.
     unsafe { std::env::set_var("FASCICLE_EMULATOR_DEVICES", devices.to_string()) };
 }

@@ -5,6 +5,7 @@
 
 mod choices;
 mod fused;
+mod handle;
 mod layout;
 mod named;
 mod timing;
@@ -22,8 +23,9 @@ use crate::{
 use choices::Choice;
 use fused::FusedMatmuls;
 use hal::{Batch, Blas, DType, Epilogue, Error, Gemm, Result, Stream, lock};
+use handle::LibraryHandle;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     fmt,
     sync::{Arc, Mutex},
 };
@@ -38,7 +40,7 @@ pub(crate) struct GpuBlas {
 // every run splits sums in the same way.
 struct Handles {
     context: Arc<Context>,
-    by_stream: Mutex<HashMap<Handle, Handle>>,
+    by_stream: Mutex<HashMap<Handle, LibraryHandle>>,
     tuning: Option<Tuning>,
     fused: Option<FusedMatmuls>,
 }
@@ -149,21 +151,11 @@ impl Handles {
         if !gemm.a.data.dtype.is_float() {
             return Err(self.unsupported(gemm.a.data.dtype));
         }
-        let table = self.table()?;
-        let mut handles = lock(&self.by_stream);
-        let outcome = self.context.outcome(|_| {
-            let handle = match handles.get(&core.handle()) {
-                Some(handle) => *handle,
-                None => {
-                    // SAFETY: the stream is live, and the handle serves its work only.
-                    let handle = unsafe { table.create(core.handle()) }?;
-                    handles.insert(core.handle(), handle);
-                    handle
-                }
-            };
+        let outcome = self.with_handle(core, |table, handle| {
             // SAFETY: the handle is live and locked; the caller vouches for the matrices.
-            unsafe { table.gemm(handle, &matmul) }
-        });
+            self.context
+                .outcome(|_| unsafe { table.gemm(handle, &matmul) })
+        })?;
         outcome.map_err(|mut fault| {
             fault.reason += &format!(
                 " ({} x {} x {}, {})",
@@ -171,6 +163,24 @@ impl Handles {
             );
             vendor(self.context.id, fault)
         })
+    }
+
+    // Calls `work` with the stream's handle, which is made at the first call.
+    fn with_handle<T>(
+        &self,
+        core: &Core,
+        work: impl FnOnce(&table::Blas, Handle) -> T,
+    ) -> Result<T> {
+        let table = self.table()?;
+        let mut handles = lock(&self.by_stream);
+        let handle = match handles.entry(core.handle()) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => {
+                // SAFETY: the stream is live, and the handle serves its work only.
+                place.insert(unsafe { LibraryHandle::new(&self.context, table, core.handle()) }?)
+            }
+        };
+        Ok(work(table, handle.handle()))
     }
 
     fn unsupported(&self, dtype: DType) -> Error {
@@ -182,21 +192,13 @@ impl Handles {
     }
 }
 
-impl Drop for Handles {
-    fn drop(&mut self) {
-        let handles = std::mem::take(&mut *lock(&self.by_stream));
-        let Ok(table) = self.table() else { return };
-        self.context.release(|_| {
-            // SAFETY: the handles are live, and nothing else holds them.
-            handles
-                .into_values()
-                .try_for_each(|handle| unsafe { table.destroy(handle) })
-        });
-    }
-}
-
-// SAFETY: the library touches only the three matrices, and its own workspace.
+// SAFETY: the library touches only the three matrices, and the workspace of the stream's handle.
 unsafe impl Blas for GpuBlas {
+    fn prepare(&self, stream: &dyn Stream) -> Result<()> {
+        let stream = GpuStream::of(stream, self.shared.context.id)?;
+        self.shared.with_handle(stream.core(), |_, _| ())
+    }
+
     unsafe fn gemm(&self, stream: &dyn Stream, gemm: &Gemm) -> Result<()> {
         let stream = GpuStream::of(stream, self.shared.context.id)?;
         let shared = self.shared.clone();

@@ -9,7 +9,9 @@ mod functions;
 pub mod lt;
 mod runtime;
 
-pub use blas::{Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, ColumnMajor, SetMode};
+pub use blas::{
+    Blas, BlasFunctions, BlasNames, BlasTypes, BlasValues, ColumnMajor, SetMode, SetWorkspace,
+};
 pub use functions::{Describe, Named, Opaque, Status, Statuses, StoreText};
 pub use lt::{EPILOGUE_BIAS, EPILOGUE_GELU, EPILOGUE_GELU_BIAS, Lt};
 pub use runtime::{

@@ -6,6 +6,9 @@ use std::ffi::{c_int, c_void};
 /// A function that sets a mode of a handle.
 pub type SetMode = unsafe extern "C" fn(Opaque, c_int) -> Status;
 
+/// A function that gives a handle memory in which its GEMMs work.
+pub type SetWorkspace = unsafe extern "C" fn(Opaque, *mut c_void, usize) -> Status;
+
 functions! {
     /// The functions that cuBLAS and hipBLAS have in common.
     pub struct BlasFunctions, named by BlasNames;

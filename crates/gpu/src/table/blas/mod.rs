@@ -91,10 +91,12 @@ pub struct Blas {
     values: BlasValues,
     types: BlasTypes,
     math_mode: Option<(Named<SetMode>, c_int)>,
+    set_workspace: Option<Named<SetWorkspace>>,
 }
 
 impl Blas {
-    /// The library of that name and version, as in `cuBLAS 13.1.0`. `math_mode` is set for every handle.
+    /// The library of that name and version, as in `cuBLAS 13.1.0`. `math_mode` is set for every handle. A library without
+    /// `set_workspace` uses memory of its own.
     ///
     /// # Safety
     /// The functions are those of the library, and the numbers its own.
@@ -105,6 +107,7 @@ impl Blas {
         values: BlasValues,
         types: BlasTypes,
         math_mode: Option<(Named<SetMode>, c_int)>,
+        set_workspace: Option<Named<SetWorkspace>>,
     ) -> Blas {
         Blas {
             version,
@@ -113,6 +116,7 @@ impl Blas {
             values,
             types,
             math_mode,
+            set_workspace,
         }
     }
 
@@ -150,6 +154,29 @@ impl Blas {
             self.statuses.check(set.name, status)?;
         }
         call!(self, set_atomics(handle, self.values.atomics_not_allowed))
+    }
+
+    /// Whether the library takes memory for its GEMMs.
+    pub(crate) fn takes_workspace(&self) -> bool {
+        self.set_workspace.is_some()
+    }
+
+    /// Gives a handle memory in which its GEMMs work, so that the library allocates none.
+    ///
+    /// # Safety
+    /// The handle is live. The memory is live until the handle's GEMMs have run, and nothing else uses it.
+    pub(crate) unsafe fn set_workspace(
+        &self,
+        handle: Handle,
+        address: Address,
+        bytes: usize,
+    ) -> Outcome<()> {
+        let Some(set) = self.set_workspace else {
+            return Ok(());
+        };
+        // SAFETY: passed on from the caller.
+        let status = unsafe { (set.function)(opaque(handle), pointer(address), bytes) };
+        self.statuses.check(set.name, status)
     }
 
     /// Destroys a handle.
