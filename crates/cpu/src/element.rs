@@ -14,30 +14,6 @@ pub(crate) trait Element: bytemuck::Pod + Send + Sync {
     fn nearest(value: f64) -> Self;
 }
 
-/// The GEMM of `gemm-f32` and `gemm-f64`: m, n, k; the result, its steps between columns and between rows, and whether it
-/// is read; both factors likewise; the factors of the old result and of the product; three conjugations; threads.
-pub(crate) type GemmFn<T> = unsafe fn(
-    usize,
-    usize,
-    usize,
-    *mut T,
-    isize,
-    isize,
-    bool,
-    *const T,
-    isize,
-    isize,
-    *const T,
-    isize,
-    isize,
-    T,
-    T,
-    bool,
-    bool,
-    bool,
-    gemm_common::Parallelism,
-);
-
 /// A number that kernels compute with: f32 or f64.
 pub(crate) trait Real:
     Element<Acc = Self>
@@ -74,8 +50,6 @@ pub(crate) trait Real:
 
     /// Hyperbolic tangent; vectorises for f32, relative error below 5e-7.
     fn tanh(self) -> Self;
-    /// The GEMM for this processor.
-    fn gemm() -> GemmFn<Self>;
 
     /// 1 / (1 + exp(-x)).
     #[inline(always)]
@@ -178,7 +152,7 @@ fn narrow_f16(x: f32) -> f16 {
 }
 
 macro_rules! real {
-    ($type:ident, $exp:expr, $tanh:expr, $gemm:path) => {
+    ($type:ident, $exp:expr, $tanh:expr) => {
         impl Real for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -215,15 +189,12 @@ macro_rules! real {
             fn max(self, other: Self) -> Self {
                 if self > other { self } else { other }
             }
-            fn gemm() -> GemmFn<Self> {
-                $gemm()
-            }
         }
     };
 }
 
-real!(f32, exp_f32, tanh_f32, gemm_f32::gemm::f32::get_gemm_fn);
-real!(f64, f64::exp, f64::tanh, gemm_f64::gemm::f64::get_gemm_fn);
+real!(f32, exp_f32, tanh_f32);
+real!(f64, f64::exp, f64::tanh);
 
 // exp(x) = 2^n * exp(r) with r in [-ln 2 / 2, ln 2 / 2], by its Taylor polynomial of degree 6 (error below 1.3e-7 relative).
 // Without branches or calls, so that loops over it vectorise. 2^n is applied in two halves, which covers denormals.

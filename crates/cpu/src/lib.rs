@@ -3,7 +3,7 @@
 //! The host is the device. [`open`] gives a rank its share of the machine. Ranks are threads of one process, or
 //! processes that supply a transport, and each opens its own device. Read in this order: [`device`],
 //! [`memory`], [`stream`] and [`collectives`] (how ranks work together); [`pool`], [`element`] and [`view`]
-//! (the basis of all kernels); [`kernels`], [`matmul`] and [`attention`].
+//! (the basis of all kernels), with [`lanes`]; [`kernels`], [`matmul`] and [`attention`].
 //!
 //! Results do not depend on the number of threads, nor on which thread arrived first: the same ranks give the
 //! same bits.
@@ -27,6 +27,7 @@ mod device;
 mod driver;
 mod element;
 mod kernels;
+mod lanes;
 mod machine;
 mod matmul;
 mod memory;
@@ -39,3 +40,4 @@ mod wait;
 pub use collectives::reduce;
 pub use device::{Options, open};
 pub use driver::driver;
+pub use matmul::order;

@@ -4,14 +4,13 @@ use super::{
     BLOCK, GROUP,
     blocks::{ScratchSlices, pieces},
     dropout::Mask,
-    lanes::Lanes,
     multiply::{Left, Multiply, Right},
     pack::{padded, panels, panels_len, rows, unpack},
     place::{Head, Task},
     softmax::exponentials,
 };
 use crate::element::{Element, Real};
-use crate::{matmul::scratch::with_scratch, pool::Pool};
+use crate::{lanes::Lanes, matmul::scratch::with_scratch, pool::Pool};
 use hal::kernel::{AttentionForward, AttentionShape};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Causal self-attention, block by block.
 //!
 //! Read in this order: [`place`] finds a head's rows in memory; [`pack`] lays them out for the matmuls;
-//! [`blocks`] lists the pieces of the triangle to compute; [`lanes`] has the vector operations that matmuls
+//! [`blocks`] lists the pieces of the triangle to compute; [`lanes`](crate::lanes) has the vector operations that matmuls
 //! need; [`multiply`] multiplies blocks; [`softmax`] turns scores into weights, and [`dropout`] drops some of
 //! them; [`forward()`] and [`backward()`] are the two passes.
 //!
@@ -19,7 +19,6 @@ mod backward;
 mod blocks;
 mod dropout;
 mod forward;
-mod lanes;
 mod multiply;
 mod pack;
 mod place;

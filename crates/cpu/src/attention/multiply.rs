@@ -1,6 +1,6 @@
 //! Multiplies two small blocks that lie in the cache.
 
-use super::lanes::Lanes;
+use crate::lanes::Lanes;
 use pulp::{Simd, WithSimd};
 
 // Rows of the result that a tile computes at once, each in as many vectors as registers allow.

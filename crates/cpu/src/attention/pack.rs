@@ -1,7 +1,8 @@
 //! A head's rows as accumulators, in the layouts that the matmuls read.
 
-use super::{BLOCK, GROUP, lanes::Lanes, place::Head};
+use super::{BLOCK, GROUP, place::Head};
 use crate::element::{Element, Real};
+use crate::lanes::Lanes;
 use crate::matmul::convert::{narrow, widen};
 
 /// The next multiple of [`GROUP`].

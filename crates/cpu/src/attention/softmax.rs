@@ -1,6 +1,7 @@
 //! Turns rows of scores into rows of weights.
 
-use super::{GROUP, lanes::Lanes};
+use super::GROUP;
+use crate::lanes::Lanes;
 
 /// Turns the scores of a row into weights that are not yet divided by their sum.
 ///

@@ -1,29 +1,43 @@
-//! GEMMs, over the `gemm` crate.
+//! GEMMs, whose elements are summed in one order whatever the sizes, the layouts and the number of threads.
 //!
-//! Read in this order: [`call`] is the only place that calls that crate. [`blocked`] cuts a GEMM into blocks,
-//! so that transposed and 16-bit operands can be copied, block by block, into the layout that its kernel reads
-//! fastest. [`stage`] does this copy. [`transpose`] is the SIMD transpose, [`convert`] converts rows between
-//! element types, and [`scratch`] holds each thread's spare memory.
-//!
-//! The blocks depend only on the sizes, and `gemm` distributes columns and rows but never a sum over k. So a
-//! GEMM has the same bits on any number of threads.
+//! Read in this order: [`order`] defines the order of the sums. [`kernel`] computes a leaf of a tile's sums in
+//! registers, with the vectors of [`portable`], or of [`dot`] for pairs of bf16. [`format`] lists the forms of factors
+//! that they read, [`pack`] brings a block of a factor into such a form, and [`transpose`] is the SIMD transpose.
+//! [`product`] gives threads their parts, which [`cuts`] makes; [`block`] walks over the leaves and tiles of a block,
+//! and [`finish`] turns sums into elements of the result; [`row`] computes products with one row. [`convert`] converts rows between element types, and
+//! [`scratch`] holds each thread's spare memory.
 
-mod blocked;
-mod call;
+mod block;
 pub(crate) mod convert;
+mod cuts;
+#[cfg(target_arch = "x86_64")]
+mod dot;
+mod finish;
+mod format;
+mod kernel;
+pub mod order;
+mod pack;
+mod portable;
+mod product;
+mod row;
 pub(crate) mod scratch;
-mod stage;
+mod strided;
 pub(crate) mod transpose;
 
 #[cfg(test)]
 mod tests;
 
-use crate::element::Element;
+use crate::element::{Element, Real};
 use crate::pool::Pool;
-use blocked::{BlockedMatmul, Factor};
-use call::{Strided, multiply};
+use finish::Finish;
+use format::{Format, Widened};
 use hal::{DType, Error, Gemm, Matrix, Result};
 use half::{bf16, f16};
+use product::Product;
+use strided::Strided;
+
+/// Terms of a leaf of the sums. Measured: longer ones are no faster, and a shorter one lets more ranks share k.
+const LEAF: usize = 256;
 
 /// Computes the GEMMs of a batch, one after another.
 ///
@@ -57,15 +71,24 @@ pub(crate) unsafe fn gemm(args: &Gemm, pool: &Pool) -> Result<()> {
 // Safety: as for `gemm`, for the single GEMM of these three matrices.
 unsafe fn one_of(args: &Gemm, pool: &Pool) -> Result<()> {
     let types = (args.a.data.dtype, args.b.data.dtype, args.c.data.dtype);
+    let arch = pulp::Arch::new();
     // SAFETY: the caller guarantees the matrices; each arm reads them as the types found in them.
     unsafe {
         match types {
-            (DType::F64, DType::F64, DType::F64) => double(args, pool),
-            (DType::F32, DType::F32, DType::F32) => single::<f32, f32>(args, pool),
-            (DType::Bf16, DType::Bf16, DType::Bf16) => single::<bf16, bf16>(args, pool),
-            (DType::Bf16, DType::Bf16, DType::F32) => single::<bf16, f32>(args, pool),
-            (DType::F16, DType::F16, DType::F16) => single::<f16, f16>(args, pool),
-            (DType::F16, DType::F16, DType::F32) => single::<f16, f32>(args, pool),
+            (DType::F64, DType::F64, DType::F64) => {
+                product::<_, f64>(Widened::<f64>::on(arch), args, pool)
+            }
+            (DType::F32, DType::F32, DType::F32) => {
+                product::<_, f32>(Widened::<f32>::on(arch), args, pool)
+            }
+            (DType::Bf16, DType::Bf16, DType::Bf16) => of_bf16::<bf16>(arch, args, pool),
+            (DType::Bf16, DType::Bf16, DType::F32) => of_bf16::<f32>(arch, args, pool),
+            (DType::F16, DType::F16, DType::F16) => {
+                product::<_, f16>(Widened::<f16>::on(arch), args, pool)
+            }
+            (DType::F16, DType::F16, DType::F32) => {
+                product::<_, f32>(Widened::<f16>::on(arch), args, pool)
+            }
             (a, b, c) => {
                 let found = format!("{a} x {b} into {c}");
                 return Err(Error::invalid(
@@ -79,40 +102,37 @@ unsafe fn one_of(args: &Gemm, pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// A GEMM of f64 matrices in their stored layout.
+/// A GEMM of bf16 factors, in pairs where the processor can.
 ///
 /// # Safety
-/// As [`gemm()`], of f64.
-unsafe fn double(args: &Gemm, pool: &Pool) {
-    let [a, b] = [args.a, args.b].map(Strided::<f64>::of);
-    let c = Strided::of(args.c);
-    // SAFETY: the caller guarantees the three matrices.
-    unsafe {
-        multiply(
-            [args.m, args.n, args.k],
-            c,
-            a,
-            b,
-            args.alpha,
-            args.beta,
-            pool,
-        )
+/// As [`gemm()`], of factors of bf16 and a result of type `C`.
+unsafe fn of_bf16<C: Element<Acc = f32>>(arch: pulp::Arch, args: &Gemm, pool: &Pool) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(pairs) = dot::Pairs::detect() {
+        // SAFETY: the caller guarantees the three matrices.
+        return unsafe { product::<_, C>(pairs, args, pool) };
     }
+    // SAFETY: as above.
+    unsafe { product::<_, C>(Widened::<bf16>::on(arch), args, pool) }
 }
 
-/// A GEMM summed in f32.
+/// A GEMM in a format of its factors.
 ///
 /// # Safety
-/// As [`gemm()`], of factors of type `T` and a result of type `C`.
-unsafe fn single<T: Element<Acc = f32>, C: Element<Acc = f32>>(args: &Gemm, pool: &Pool) {
-    let matmul = BlockedMatmul::<T, C> {
+/// As [`gemm()`], of factors of the format's type and a result of type `C`.
+unsafe fn product<F: Format, C: Element<Acc = F::Sum>>(format: F, args: &Gemm, pool: &Pool) {
+    let product = Product::<F, C> {
+        format,
         sizes: [args.m, args.n, args.k],
-        a: Factor::left(args.a, args.n),
-        b: Factor::right(args.b, args.m),
+        leaf: LEAF,
+        a: Strided::of(args.a),
+        b: Strided::of(args.b),
         c: Strided::of(args.c),
-        alpha: args.alpha as f32,
-        beta: args.beta as f32,
+        finish: Finish {
+            alpha: F::Sum::of(args.alpha),
+            beta: F::Sum::of(args.beta),
+        },
     };
     // SAFETY: the caller guarantees the three matrices.
-    unsafe { matmul.run(pool) }
+    unsafe { product.run(pool) }
 }

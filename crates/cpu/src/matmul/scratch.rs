@@ -1,7 +1,6 @@
 //! Spare memory that a thread keeps from one kernel to the next.
 
-use crate::element::Real;
-use bytemuck::Zeroable;
+use bytemuck::{Pod, Zeroable};
 use std::cell::Cell;
 
 /// A cache line, so that scratch memory starts on one.
@@ -17,11 +16,11 @@ thread_local! {
 ///
 /// The memory returns to this thread's store, so that the next kernel need not request it from the system.
 /// Calls may nest.
-pub(crate) fn with_scratch<R: Real, O>(len: usize, work: impl FnOnce(&mut [R]) -> O) -> O {
+pub(crate) fn with_scratch<T: Pod, O>(len: usize, work: impl FnOnce(&mut [T]) -> O) -> O {
     let mut store = SPARE.take();
     let mut lines = store.pop().unwrap_or_default();
     SPARE.set(store);
-    let needed = (len * size_of::<R>()).div_ceil(size_of::<Line>());
+    let needed = (len * size_of::<T>()).div_ceil(size_of::<Line>());
     if lines.len() < needed {
         lines = vec![Line::zeroed(); needed];
     }

@@ -1,84 +1,77 @@
-//! Transposing f32 matrices.
+//! Transposing matrices of 4-byte and of 8-byte words.
 
 use std::ops::Range;
 
-/// Writes the transpose of `rows` of `columns` elements, `from_step` apart, as rows that lie `to_step` apart.
+/// Writes the transpose of `rows` of `columns` words, `from_bytes` apart, as rows that lie `to_step` words apart.
 ///
 /// # Safety
-/// `from` is live for reading and `to` for writing at all these places, and they do not overlap.
-pub(crate) unsafe fn transpose(
-    from: *const f32,
-    from_step: usize,
+/// `from` is live for reading and `to` for writing at all these places, and they do not overlap. `from` need not be
+/// aligned.
+pub(crate) unsafe fn transpose<W: bytemuck::Pod>(
+    from: *const u8,
+    from_bytes: usize,
     rows: usize,
     columns: usize,
-    to: *mut f32,
+    to: *mut W,
     to_step: usize,
 ) {
     let (mut full_rows, mut full_columns) = (0, 0);
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx") {
-        (full_rows, full_columns) = (rows / 8 * 8, columns / 8 * 8);
+        let side = if size_of::<W>() == 4 { 8 } else { 4 };
+        (full_rows, full_columns) = (rows / side * side, columns / side * side);
+        let (to, to_bytes) = (to.cast::<u8>(), to_step * size_of::<W>());
         // SAFETY: AVX is available, as just checked; the caller guarantees the memory.
-        unsafe { avx::squares(from, from_step, full_rows, full_columns, to, to_step) };
+        unsafe {
+            match size_of::<W>() {
+                4 => avx::squares_of_4(from, from_bytes, full_rows, full_columns, to, to_bytes),
+                _ => avx::squares_of_8(from, from_bytes, full_rows, full_columns, to, to_bytes),
+            }
+        };
     }
-    // SAFETY: the caller guarantees the memory; these are the columns that the squares left over in each row.
-    unsafe {
-        singly(
-            from,
-            from_step,
-            0..full_rows,
-            full_columns..columns,
-            to,
-            to_step,
-        )
-    };
-    // SAFETY: as above; these are the rows that the squares left over.
-    unsafe { singly(from, from_step, full_rows..rows, 0..columns, to, to_step) };
-}
-
-/// Transposes a part, element by element.
-///
-/// # Safety
-/// As [`transpose`], for these rows and columns.
-unsafe fn singly(
-    from: *const f32,
-    from_step: usize,
-    rows: Range<usize>,
-    columns: Range<usize>,
-    to: *mut f32,
-    to_step: usize,
-) {
-    for row in rows {
-        for column in columns.clone() {
-            // SAFETY: the caller guarantees both places.
-            unsafe { *to.add(column * to_step + row) = *from.add(row * from_step + column) };
+    let singly = |rows: Range<usize>, columns: Range<usize>| {
+        for row in rows {
+            for column in columns.clone() {
+                let source = from.wrapping_add(row * from_bytes).cast::<W>();
+                // SAFETY: the caller guarantees both places.
+                unsafe {
+                    *to.add(column * to_step + row) = source.add(column).read_unaligned();
+                }
+            }
         }
-    }
+    };
+    // What the squares left over: the ends of their rows, and the rows below them.
+    singly(0..full_rows, full_columns..columns);
+    singly(full_rows..rows, 0..columns);
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx {
+    use super::super::kernel::fetch;
     use std::arch::x86_64::*;
 
-    /// Transposes in squares of 8 x 8; `rows` and `columns` are multiples of 8.
+    // Rows between the one that is read and the one that is fetched: the processor foresees few rows at a time.
+    const AHEAD: usize = 8;
+
+    /// Transposes words of 4 bytes in squares of 8 x 8; `rows` and `columns` are multiples of 8.
     ///
     /// # Safety
     /// As [`super::transpose`], on a processor with AVX.
     #[target_feature(enable = "avx")]
-    pub(super) unsafe fn squares(
-        from: *const f32,
-        from_step: usize,
+    pub(super) unsafe fn squares_of_4(
+        from: *const u8,
+        from_bytes: usize,
         rows: usize,
         columns: usize,
-        to: *mut f32,
-        to_step: usize,
+        to: *mut u8,
+        to_bytes: usize,
     ) {
         for row in (0..rows).step_by(8) {
             for column in (0..columns).step_by(8) {
-                let from = from.wrapping_add(row * from_step + column);
-                let to = to.wrapping_add(column * to_step + row);
+                let from = from.wrapping_add(row * from_bytes + 4 * column);
+                let to = to.wrapping_add(column * to_bytes + 4 * row);
                 // SAFETY: the square lies within what the caller guarantees.
-                unsafe { square(from, from_step, to, to_step) };
+                unsafe { square_of_4(from, from_bytes, to, to_bytes) };
             }
         }
     }
@@ -87,17 +80,71 @@ mod avx {
     /// As [`super::transpose`], for 8 rows and 8 columns.
     #[inline]
     #[target_feature(enable = "avx")]
-    unsafe fn square(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-        let mut rows = [_mm256_setzero_ps(); 8];
+    unsafe fn square_of_4(from: *const u8, from_bytes: usize, to: *mut u8, to_bytes: usize) {
+        let mut square = [_mm256_setzero_ps(); 8];
         for row in 0..8 {
-            // SAFETY: the caller guarantees 8 elements in each of the 8 rows.
-            rows[row] = unsafe { _mm256_loadu_ps(from.add(row * from_step)) };
+            // SAFETY: the caller guarantees 8 words in each of the 8 rows.
+            square[row] = unsafe { _mm256_loadu_ps(from.add(row * from_bytes).cast()) };
+            fetch(from.wrapping_add((row + AHEAD) * from_bytes));
         }
-        let columns = transposed(rows);
+        let square = transposed(square);
         for row in 0..8 {
             // SAFETY: as above.
-            unsafe { _mm256_storeu_ps(to.add(row * to_step), columns[row]) };
+            unsafe { _mm256_storeu_ps(to.add(row * to_bytes).cast(), square[row]) };
         }
+    }
+
+    /// Transposes words of 8 bytes in squares of 4 x 4; `rows` and `columns` are multiples of 4.
+    ///
+    /// # Safety
+    /// As [`super::transpose`], on a processor with AVX.
+    #[target_feature(enable = "avx")]
+    pub(super) unsafe fn squares_of_8(
+        from: *const u8,
+        from_bytes: usize,
+        rows: usize,
+        columns: usize,
+        to: *mut u8,
+        to_bytes: usize,
+    ) {
+        for row in (0..rows).step_by(4) {
+            for column in (0..columns).step_by(4) {
+                let from = from.wrapping_add(row * from_bytes + 8 * column);
+                let to = to.wrapping_add(column * to_bytes + 8 * row);
+                // SAFETY: the square lies within what the caller guarantees.
+                unsafe { square_of_8(from, from_bytes, to, to_bytes) };
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`super::transpose`], for 4 rows and 4 columns.
+    #[inline]
+    #[target_feature(enable = "avx")]
+    unsafe fn square_of_8(from: *const u8, from_bytes: usize, to: *mut u8, to_bytes: usize) {
+        let mut square = [_mm256_setzero_pd(); 4];
+        for row in 0..4 {
+            // SAFETY: the caller guarantees 4 words in each of the 4 rows.
+            square[row] = unsafe { _mm256_loadu_pd(from.add(row * from_bytes).cast()) };
+            fetch(from.wrapping_add((row + AHEAD) * from_bytes));
+        }
+        let (low, high) = (pairs(square[0], square[1]), pairs(square[2], square[3]));
+        let square = [
+            _mm256_permute2f128_pd::<0x20>(low.0, high.0),
+            _mm256_permute2f128_pd::<0x20>(low.1, high.1),
+            _mm256_permute2f128_pd::<0x31>(low.0, high.0),
+            _mm256_permute2f128_pd::<0x31>(low.1, high.1),
+        ];
+        for row in 0..4 {
+            // SAFETY: as above.
+            unsafe { _mm256_storeu_pd(to.add(row * to_bytes).cast(), square[row]) };
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx")]
+    fn pairs(a: __m256d, b: __m256d) -> (__m256d, __m256d) {
+        (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b))
     }
 
     /// Swaps single elements, then pairs, then halves.
@@ -131,35 +178,30 @@ mod avx {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_element_lands_in_its_place() {
+    fn check<W: bytemuck::Pod + PartialEq + std::fmt::Debug>(word: impl Fn(usize) -> W) {
         for (rows, columns) in [(1, 1), (8, 8), (16, 24), (7, 9), (13, 8), (40, 33)] {
             let (from_step, to_step) = (columns + 3, rows + 5);
-            let from: Vec<f32> = (0..rows * from_step).map(|i| i as f32).collect();
-            let mut to = vec![-1.0; columns * to_step];
-            // SAFETY: the vectors have `rows` rows of `from_step` and `columns` rows of `to_step` elements.
-            unsafe {
-                transpose(
-                    from.as_ptr(),
-                    from_step,
-                    rows,
-                    columns,
-                    to.as_mut_ptr(),
-                    to_step,
-                )
-            };
+            let from: Vec<W> = (1..=rows * from_step).map(&word).collect();
+            let mut to = vec![word(0); columns * to_step];
+            let (bytes, source) = (from_step * size_of::<W>(), from.as_ptr().cast());
+            // SAFETY: the vectors have `rows` rows of `from_step` and `columns` rows of `to_step` words.
+            unsafe { transpose(source, bytes, rows, columns, to.as_mut_ptr(), to_step) };
             for (row, column) in
                 (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)))
             {
-                assert_eq!(
-                    to[column * to_step + row],
-                    from[row * from_step + column],
-                    "({row}, {column})"
-                );
+                let (found, expected) =
+                    (to[column * to_step + row], from[row * from_step + column]);
+                assert_eq!(found, expected, "({row}, {column})");
             }
-            assert!(
-                (0..columns).all(|row| to[row * to_step + rows..][..5].iter().all(|&x| x == -1.0))
-            );
+            let beside = |row: usize| &to[row * to_step + rows..][..5];
+            assert!((0..columns).all(|row| beside(row).iter().all(|&x| x == word(0))));
         }
+    }
+
+    #[test]
+    fn every_element_lands_in_its_place() {
+        check(|i| i as f32);
+        check(|i| i as f64);
+        check(|i| i as u32);
     }
 }

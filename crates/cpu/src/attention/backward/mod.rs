@@ -5,14 +5,13 @@ mod memory;
 use super::{
     BLOCK,
     blocks::pieces,
-    lanes::Lanes,
     multiply::{Left, Multiply, Right},
     pack::{padded, panels, rows, unpack},
     place::{Head, Task},
     softmax::{dot, gradients},
 };
 use crate::element::{Element, Real};
-use crate::{matmul::scratch::with_scratch, pool::Pool};
+use crate::{lanes::Lanes, matmul::scratch::with_scratch, pool::Pool};
 use hal::kernel::AttentionBackward;
 use memory::{Piece, Queries, Rows, Scratch};
 use pulp::{Simd, WithSimd};

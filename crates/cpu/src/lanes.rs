@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use pulp::Simd;
 
 /// A number type of which a vector register holds several.
-pub(super) trait Lanes: Real {
+pub(crate) trait Lanes: Real {
     /// A register of them.
     type Vector<S: Simd>: Pod;
 
@@ -27,6 +27,9 @@ pub(super) trait Lanes: Real {
         c: Self::Vector<S>,
     ) -> Self::Vector<S>;
 
+    /// `a + b`, lane by lane.
+    fn plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
     /// Writes `rows` rows of `columns` numbers, which lie `from_step` apart, as columns of rows that lie `to_step` apart.
     fn transpose(
         from: &[Self],
@@ -39,7 +42,7 @@ pub(super) trait Lanes: Real {
 }
 
 macro_rules! lanes {
-    ($type:ty, $vector:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $mul_add:ident, $transpose:expr) => {
+    ($type:ty, $vector:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $mul_add:ident, $add:ident) => {
         impl Lanes for $type {
             type Vector<S: Simd> = S::$vector;
 
@@ -68,6 +71,11 @@ macro_rules! lanes {
                 simd.$mul_add(a, b, c)
             }
 
+            #[inline(always)]
+            fn plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S> {
+                simd.$add(a, b)
+            }
+
             fn transpose(
                 from: &[Self],
                 from_step: usize,
@@ -88,7 +96,10 @@ macro_rules! lanes {
                     last(to_step, columns, rows) <= to.len(),
                     "{columns} rows, {to_step} apart"
                 );
-                $transpose(from, from_step, rows, columns, to, to_step)
+                let (source, target) = (from.as_ptr().cast(), to.as_mut_ptr());
+                let from_bytes = from_step * size_of::<Self>();
+                // SAFETY: both lengths are checked above; two borrows do not overlap.
+                unsafe { transpose(source, from_bytes, rows, columns, target, to_step) }
             }
         }
     };
@@ -101,7 +112,7 @@ lanes!(
     as_mut_simd_f32s,
     splat_f32s,
     mul_add_f32s,
-    transpose_f32
+    add_f32s
 );
 lanes!(
     f64,
@@ -110,41 +121,5 @@ lanes!(
     as_mut_simd_f64s,
     splat_f64s,
     mul_add_f64s,
-    transpose_f64
+    add_f64s
 );
-
-fn transpose_f32(
-    from: &[f32],
-    from_step: usize,
-    rows: usize,
-    columns: usize,
-    to: &mut [f32],
-    to_step: usize,
-) {
-    // SAFETY: `Lanes::transpose` has checked both lengths; two borrows do not overlap.
-    unsafe {
-        transpose(
-            from.as_ptr(),
-            from_step,
-            rows,
-            columns,
-            to.as_mut_ptr(),
-            to_step,
-        )
-    }
-}
-
-fn transpose_f64(
-    from: &[f64],
-    from_step: usize,
-    rows: usize,
-    columns: usize,
-    to: &mut [f64],
-    to_step: usize,
-) {
-    for row in 0..rows {
-        for column in 0..columns {
-            to[column * to_step + row] = from[row * from_step + column];
-        }
-    }
-}

@@ -1,3 +1,5 @@
+mod bits;
+
 use super::*;
 use crate::element::{Element, Real};
 use hal::{Batch, Epilogue, Matrix, RawSlice};

@@ -1,0 +1,149 @@
+//! The order in which the terms of one element of a matrix product are summed.
+//!
+//! The k terms are cut into leaves of a fixed length; the last one may be shorter. A leaf is one chain of fused
+//! multiply-adds from 0, in the order of k. Where the processor multiplies pairs of bf16, a link of the chain is a
+//! pair, and an odd number of terms ends with a term of 0. Leaves are combined by a binary tree: a node of level l + 1 is the
+//! sum of two neighbouring nodes of level l, left plus right, and starts at a multiple of its length. If the number of
+//! leaves is no power of 2, complete nodes remain; they are added from the smallest, on the right, to the largest, on
+//! the left.
+//!
+//! The order depends on k and on the length of a leaf, and on nothing else. So a rank that holds the leaves of a
+//! complete node computes that node's bits, and [`Tree`] adds the nodes of several ranks to the bits of the complete
+//! sum.
+
+use std::ops::Range;
+
+/// Number of leaves of a sum of `k` terms; a sum of no terms is one empty leaf.
+pub fn leaves(k: usize, leaf: usize) -> usize {
+    k.div_ceil(leaf).max(1)
+}
+
+/// The levels on which a node waits when leaf `index` arrives and to which it is added, in this order.
+///
+/// The set bits of `index` are the levels of the nodes that wait. The last leaf is added to all of them. Any other
+/// leaf is added only to those with which it completes a node.
+pub fn joined(index: usize, last: bool) -> impl Iterator<Item = u32> {
+    let levels = match last {
+        true => index,
+        false => index & !(index + 1),
+    };
+    (0..usize::BITS).filter(move |level| levels >> level & 1 == 1)
+}
+
+/// The level of the largest node that leaf `index` completes, which then waits for its right neighbour.
+pub fn completed(index: usize) -> u32 {
+    index.trailing_ones()
+}
+
+/// Number of levels on which nodes wait while `leaves` leaves are summed.
+pub fn waiting_levels(leaves: usize) -> u32 {
+    usize::BITS - leaves.saturating_sub(1).leading_zeros()
+}
+
+/// The largest complete nodes that cover a range of leaves, from left to right.
+pub fn nodes(leaves: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let mut start = leaves.start;
+    std::iter::from_fn(move || {
+        let left = leaves.end.checked_sub(start).filter(|&left| left > 0)?;
+        let level = left.ilog2().min(start.trailing_zeros());
+        let node = start..start + (1 << level);
+        start = node.end;
+        Some(node)
+    })
+}
+
+/// Adds complete nodes to their sum.
+#[derive(Clone, Debug)]
+pub struct Tree<T> {
+    // Levels fall from left to right.
+    waiting: Vec<(u32, T)>,
+}
+
+impl<T> Default for Tree<T> {
+    fn default() -> Self {
+        Tree {
+            waiting: Vec::new(),
+        }
+    }
+}
+
+impl<T> Tree<T> {
+    /// Takes the next node to the right, of 2^`level` leaves; `add` adds a left node and its right neighbour.
+    pub fn push(&mut self, level: u32, node: T, mut add: impl FnMut(T, T) -> T) {
+        let (mut level, mut node) = (level, node);
+        while let Some((_, left)) = self.waiting.pop_if(|(waiting, _)| *waiting == level) {
+            (level, node) = (level + 1, add(left, node));
+        }
+        self.waiting.push((level, node));
+    }
+
+    /// The sum of all nodes; `None` without any.
+    pub fn sum(mut self, mut add: impl FnMut(T, T) -> T) -> Option<T> {
+        let (_, mut sum) = self.waiting.pop()?;
+        while let Some((_, left)) = self.waiting.pop() {
+            sum = add(left, sum);
+        }
+        Some(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(left: String, right: String) -> String {
+        format!("({left}{right})")
+    }
+
+    fn by_nodes(leaves: Range<usize>) -> String {
+        let mut tree = Tree::default();
+        for node in nodes(leaves) {
+            let mut inner = Tree::default();
+            node.clone()
+                .for_each(|leaf| inner.push(0, format!("{leaf}"), written));
+            tree.push(node.len().ilog2(), inner.sum(written).unwrap(), written);
+        }
+        tree.sum(written).unwrap()
+    }
+
+    /// The way of the kernels: one waiting node per level.
+    fn by_levels(leaves: usize) -> String {
+        let mut waiting = vec![String::new(); waiting_levels(leaves) as usize];
+        for index in 0..leaves {
+            let last = index + 1 == leaves;
+            let add = |sum, level: u32| written(waiting[level as usize].clone(), sum);
+            let sum = joined(index, last).fold(format!("{index}"), add);
+            if last {
+                return sum;
+            }
+            waiting[completed(index) as usize] = sum;
+        }
+        unreachable!("a sum has at least one leaf")
+    }
+
+    #[test]
+    fn seven_leaves_are_added_from_the_smallest_node_to_the_largest() {
+        assert_eq!(by_nodes(0..7), "(((01)(23))((45)6))");
+        assert_eq!(by_nodes(0..5), "(((01)(23))4)");
+        assert_eq!(by_nodes(0..1), "0");
+    }
+
+    #[test]
+    fn kernels_and_nodes_agree_on_the_tree() {
+        for leaves in 1..70 {
+            assert_eq!(by_levels(leaves), by_nodes(0..leaves));
+        }
+    }
+
+    #[test]
+    fn nodes_start_at_multiples_of_their_length() {
+        let found: Vec<_> = nodes(3..13).collect();
+        assert_eq!(found, [3..4, 4..8, 8..12, 12..13]);
+        assert_eq!(nodes(4..4).count(), 0);
+    }
+
+    #[test]
+    fn a_sum_of_no_terms_is_one_leaf() {
+        assert_eq!((leaves(0, 8), leaves(8, 8), leaves(9, 8)), (1, 1, 2));
+    }
+}

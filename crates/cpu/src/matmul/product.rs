@@ -1,0 +1,122 @@
+//! A matrix product: its parts for threads, and their blocks.
+
+use super::{
+    block::ResultBlock,
+    cuts::{cuts, parts},
+    finish::Finish,
+    format::Format,
+    kernel::TileSize,
+    row::RowProduct,
+    strided::Strided,
+};
+use crate::{element::Element, pool::Pool};
+use std::ops::Range;
+
+// A product with fewer multiplications than this takes less time than waking another thread.
+const WORTH_SHARING: usize = 1 << 20;
+// Bytes of a block of the right factor, about half of the second-level cache.
+const BLOCK_BYTES: usize = 576 << 10;
+// A block has at least so many columns, because the left factor is packed again for each block.
+const BLOCK_COLUMNS: usize = 576;
+// Rows of a block of the left factor, a multiple of every tile's. The waiting nodes of its tiles then take some MiB per
+// level.
+const BLOCK_ROWS: usize = 1024;
+
+/// c = alpha * a b + beta * c, with a of m x k and b of k x n.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Product<F: Format, C> {
+    pub(super) format: F,
+    /// m, n, k.
+    pub(super) sizes: [usize; 3],
+    /// Terms of a leaf of the sums; even.
+    pub(super) leaf: usize,
+    pub(super) a: Strided<F::Source>,
+    pub(super) b: Strided<F::Source>,
+    pub(super) c: Strided<C>,
+    pub(super) finish: Finish<F::Sum>,
+}
+
+impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
+    /// Computes it.
+    ///
+    /// # Safety
+    /// The matrices are live and hold their shapes; rows or columns of each factor are contiguous; `c` overlaps neither
+    /// factor and is used by nobody else.
+    pub(super) unsafe fn run(self, pool: &Pool) {
+        let [m, n, k] = self.sizes;
+        let tile = self.format.tile();
+        if m == 0 || n == 0 {
+            return;
+        }
+        // Few columns would leave most lanes of a vector empty. Those of the transposed product are many.
+        if 2 * n <= tile.lanes && m > n {
+            // SAFETY: the caller guarantees the matrices, whose transposes these are.
+            return unsafe { self.transposed().run(pool) };
+        }
+        if pool.threads() == 1 || m.saturating_mul(n).saturating_mul(k) < WORTH_SHARING {
+            // SAFETY: the caller guarantees the matrices.
+            return unsafe { self.part(tile, 0..m, 0..n) };
+        }
+        let parts = parts([m, n], tile, pool.threads());
+        pool.split(parts.len(), 1, |share| {
+            for (rows, columns) in &parts[share] {
+                // SAFETY: the caller guarantees the matrices; parts of the result are disjoint.
+                unsafe { self.part(tile, rows.clone(), columns.clone()) };
+            }
+        });
+    }
+
+    fn transposed(self) -> Self {
+        let [m, n, k] = self.sizes;
+        Product {
+            sizes: [n, m, k],
+            a: self.b.transposed(),
+            b: self.a.transposed(),
+            c: self.c.transposed(),
+            ..self
+        }
+    }
+
+    /// The same for a single row of elements that are stored as their accumulators.
+    fn row(&self) -> RowProduct<F::Sum, C> {
+        let elements = |factor: Strided<F::Source>| Strided {
+            data: factor.data.cast::<F::Sum>(),
+            row: factor.row,
+            column: factor.column,
+        };
+        RowProduct {
+            k: self.sizes[2],
+            leaf: self.leaf,
+            a: elements(self.a),
+            b: elements(self.b),
+            c: self.c,
+            finish: self.finish,
+        }
+    }
+
+    /// Computes a part of the result on this thread.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run); nobody else uses this part.
+    unsafe fn part(&self, tile: TileSize, rows: Range<usize>, columns: Range<usize>) {
+        if F::STORED && self.sizes[0] == 1 {
+            // SAFETY: the caller guarantees the matrices; stored words are elements, and so is a sum.
+            return unsafe { self.row().columns(self.format.arch(), columns) };
+        }
+        let depth = self.leaf.min(self.sizes[2]).div_ceil(F::TERMS).max(1);
+        let column_bytes = depth.next_multiple_of(64) * size_of::<F::Word>();
+        let most_columns = (BLOCK_BYTES / column_bytes).max(BLOCK_COLUMNS);
+        for columns in cuts(columns, most_columns, tile.columns()) {
+            for rows in cuts(rows.clone(), BLOCK_ROWS, tile.rows) {
+                let block = ResultBlock {
+                    product: self,
+                    tile,
+                    rows: rows.clone(),
+                    columns: columns.clone(),
+                };
+                // SAFETY: the caller guarantees the matrices, of which this is a block.
+                unsafe { block.compute(depth) };
+            }
+        }
+    }
+}
