@@ -18,7 +18,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unus
 export OMPI_MCA_hwloc_base_binding_policy=none
 
 # The packages that ci/test.sh builds too: with other packages or features, cargo would compile most of them again.
-workspace=(--workspace --features fascicle/mpi,fascicle/testing,fascicle-mpi/link)
+workspace=(--workspace --features fascicle/mpi,fascicle/testing,fascicle/tokenizers,fascicle-mpi/link)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
 fascicle=$target/fascicle
 # mpi_build builds the program, the numbered examples, $test, which needs several processes, and $unit, the crate's

@@ -13,7 +13,7 @@ impl JsonTokenizer {
     pub(super) fn parse(name: &str, _content: &str) -> Result<JsonTokenizer> {
         Err(Error::Tokenizer {
             name: name.to_owned(),
-            reason: "tokenizer.json files need the feature `tokenizers`, which this build lacks"
+            reason: "found a build without the feature `tokenizers`, needs one with it: cargo build --features tokenizers"
                 .into(),
         })
     }
@@ -50,7 +50,7 @@ mod tests {
             .to_string();
         assert_eq!(
             error,
-            "data: tokenizer words.json: tokenizer.json files need the feature `tokenizers`, which this build lacks"
+            "data: tokenizer words.json: found a build without the feature `tokenizers`, needs one with it: cargo build --features tokenizers"
         );
     }
 }
