@@ -21,28 +21,28 @@ FASCICLE_DEVICE u32 lane_address(const T* tile, u32 row, u32 own_row, u32 column
     return shared_address(tile) + u32(sizeof(T)) * swizzled<D>(own_row, own_column, column) + u32(sizeof(T)) * row * D;
 }
 
+// Four matrices of 8 x 8 at the lanes' addresses.
+template <class T>
+FASCICLE_DEVICE Operand<T> load_matrices(u32 at) {
+    Operand<T> operand;
+    u32(&w)[4] = words(operand);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory");
+    return operand;
+}
+
 // The right operand whose rows are 16 rows of a shared tile, from (row, column) on.
 template <int D, class T>
 FASCICLE_DEVICE Operand<T> load_right(const T* tile, u32 row, u32 column) {
     u32 lane = lane_index();
-    u32 at = lane_address<D>(tile, row, lane / 16 * 8 + lane % 8, column, lane / 8 % 2 * 8);
-    Operand<T> right;
-    u32(&w)[4] = words(right);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory");
-    return right;
+    return load_matrices<T>(lane_address<D>(tile, row, lane / 16 * 8 + lane % 8, column, lane / 8 % 2 * 8));
 }
 
 // The left operand whose rows are 16 rows of a shared tile, from (row, column) on.
 template <int D, class T>
 FASCICLE_DEVICE Operand<T> load_left_shared(const T* tile, u32 row, u32 column) {
     u32 lane = lane_index();
-    u32 at = lane_address<D>(tile, row, lane % 16, column, lane / 16 * 8);
-    Operand<T> left;
-    u32(&w)[4] = words(left);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory");
-    return left;
+    return load_matrices<T>(lane_address<D>(tile, row, lane % 16, column, lane / 16 * 8));
 }
 
 // The right operand whose rows are 16 columns of a shared tile, from (row, column) on.

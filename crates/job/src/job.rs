@@ -160,6 +160,7 @@ impl Job {
         E: From<Error> + Display + Send + 'static,
     {
         let grid = Grid::new(self.degrees, self.order).map_err(|error| E::from(refused(&error)))?;
+        // Here its error keeps its kind; from a job that does not start it is only quoted.
         self.driver()?;
         let settings = self.settings;
         let ranks = self.run_ranks(move |world, device| {

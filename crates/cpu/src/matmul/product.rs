@@ -16,7 +16,7 @@ use std::ops::Range;
 const WORTH_SHARING: usize = 1 << 20;
 // Bytes of a block of the right factor, about half of the second-level cache.
 const BLOCK_BYTES: usize = 576 << 10;
-// A block has at least so many columns, because the left factor is packed again for each block.
+// The narrowest block: the left factor is packed again for each one.
 const BLOCK_COLUMNS: usize = 576;
 // Rows of a block of the left factor, a multiple of every tile's. The waiting nodes of its tiles then take some MiB per
 // level.

@@ -18,14 +18,14 @@ pub(crate) unsafe fn transpose<W: bytemuck::Pod>(
     let (mut full_rows, mut full_columns) = (0, 0);
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx") {
-        let side = if size_of::<W>() == 4 { 8 } else { 4 };
+        let side = avx::side(size_of::<W>());
         (full_rows, full_columns) = (rows / side * side, columns / side * side);
         let (to, to_bytes) = (to.cast::<u8>(), to_step * size_of::<W>());
         // SAFETY: AVX is available, as just checked; the caller guarantees the memory.
         unsafe {
             match size_of::<W>() {
-                4 => avx::squares_of_4(from, from_bytes, full_rows, full_columns, to, to_bytes),
-                _ => avx::squares_of_8(from, from_bytes, full_rows, full_columns, to, to_bytes),
+                4 => avx::squares::<4>(from, from_bytes, full_rows, full_columns, to, to_bytes),
+                _ => avx::squares::<8>(from, from_bytes, full_rows, full_columns, to, to_bytes),
             }
         };
     }
@@ -53,12 +53,17 @@ mod avx {
     // Rows between the one that is read and the one that is fetched: the processor foresees few rows at a time.
     const AHEAD: usize = 8;
 
-    /// Transposes words of 4 bytes in squares of 8 x 8; `rows` and `columns` are multiples of 8.
+    /// Rows and columns of a square: as many as a register holds words of `word` bytes.
+    pub(super) const fn side(word: usize) -> usize {
+        size_of::<__m256>() / word
+    }
+
+    /// Transposes words of `WORD` bytes, 4 or 8, in squares; `rows` and `columns` are multiples of their side.
     ///
     /// # Safety
     /// As [`super::transpose`], on a processor with AVX.
     #[target_feature(enable = "avx")]
-    pub(super) unsafe fn squares_of_4(
+    pub(super) unsafe fn squares<const WORD: usize>(
         from: *const u8,
         from_bytes: usize,
         rows: usize,
@@ -66,12 +71,17 @@ mod avx {
         to: *mut u8,
         to_bytes: usize,
     ) {
-        for row in (0..rows).step_by(8) {
-            for column in (0..columns).step_by(8) {
-                let from = from.wrapping_add(row * from_bytes + 4 * column);
-                let to = to.wrapping_add(column * to_bytes + 4 * row);
+        for row in (0..rows).step_by(side(WORD)) {
+            for column in (0..columns).step_by(side(WORD)) {
+                let from = from.wrapping_add(row * from_bytes + WORD * column);
+                let to = to.wrapping_add(column * to_bytes + WORD * row);
                 // SAFETY: the square lies within what the caller guarantees.
-                unsafe { square_of_4(from, from_bytes, to, to_bytes) };
+                unsafe {
+                    match WORD {
+                        4 => square_of_4(from, from_bytes, to, to_bytes),
+                        _ => square_of_8(from, from_bytes, to, to_bytes),
+                    }
+                }
             }
         }
     }
@@ -91,29 +101,6 @@ mod avx {
         for row in 0..8 {
             // SAFETY: as above.
             unsafe { _mm256_storeu_ps(to.add(row * to_bytes).cast(), square[row]) };
-        }
-    }
-
-    /// Transposes words of 8 bytes in squares of 4 x 4; `rows` and `columns` are multiples of 4.
-    ///
-    /// # Safety
-    /// As [`super::transpose`], on a processor with AVX.
-    #[target_feature(enable = "avx")]
-    pub(super) unsafe fn squares_of_8(
-        from: *const u8,
-        from_bytes: usize,
-        rows: usize,
-        columns: usize,
-        to: *mut u8,
-        to_bytes: usize,
-    ) {
-        for row in (0..rows).step_by(4) {
-            for column in (0..columns).step_by(4) {
-                let from = from.wrapping_add(row * from_bytes + 8 * column);
-                let to = to.wrapping_add(column * to_bytes + 8 * row);
-                // SAFETY: the square lies within what the caller guarantees.
-                unsafe { square_of_8(from, from_bytes, to, to_bytes) };
-            }
         }
     }
 

@@ -140,7 +140,7 @@ fn is_empty(shape: &AttentionShape) -> bool {
 }
 
 pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
-    const NAME: &str = "attention_forward";
+    const NAME: &str = Pass::Forward.name();
     let (shape, dtype) = (&args.shape, traits.float(NAME, args.q.dtype)?);
     if is_empty(shape) {
         return Ok(Vec::new());
@@ -225,8 +225,8 @@ fn delta(args: &AttentionBackward, dtype: &str, traits: &DeviceTraits, workspace
     )
 }
 
-const QUERIES: &str = "attention_backward_queries";
-const KEYS: &str = "attention_backward_keys";
+const QUERIES: &str = Pass::BackwardQueries.name();
+const KEYS: &str = Pass::BackwardKeys.name();
 
 fn backward_tiles(
     args: &AttentionBackward,

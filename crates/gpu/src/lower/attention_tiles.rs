@@ -35,7 +35,7 @@ pub(super) enum Pass {
 }
 
 impl Pass {
-    fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Pass::Forward => "attention_forward",
             Pass::BackwardQueries => "attention_backward_queries",
