@@ -74,6 +74,7 @@ fn capabilities(pool: &Pool, memory: &Allocator) -> Capabilities {
         holds_values: true,
         overlaps_streams: true,
         records_work: false,
+        canonical_sums: true,
         description,
     }
 }

@@ -40,4 +40,3 @@ mod wait;
 pub use collectives::reduce;
 pub use device::{Options, open};
 pub use driver::driver;
-pub use matmul::order;

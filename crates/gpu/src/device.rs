@@ -99,6 +99,7 @@ fn capabilities(
         holds_values: true,
         overlaps_streams: true,
         records_work: true,
+        canonical_sums: false,
         description,
     })
 }

@@ -66,6 +66,9 @@ pub struct Gemm {
     pub n: usize,
     /// The contracted size.
     pub k: usize,
+    /// Terms of a leaf of the sums over k, which are added in the order of [`sums`](crate::sums) on a device with
+    /// [`canonical_sums`](crate::Capabilities::canonical_sums).
+    pub leaf: usize,
     /// The left factor.
     pub a: Matrix,
     /// The right factor.

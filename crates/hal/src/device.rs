@@ -65,6 +65,9 @@ pub struct Capabilities {
     pub overlaps_streams: bool,
     /// Whether work of its compute stream can be recorded ([`Stream::capture`]).
     pub records_work: bool,
+    /// Whether every sum whose order the seam states, such as that of [`Gemm::leaf`](crate::Gemm::leaf), has this order.
+    /// Other devices add in an order of their own, which may depend on all sizes.
+    pub canonical_sums: bool,
     /// A description of the device, for the start-up report.
     pub description: String,
 }

@@ -35,6 +35,7 @@ pub fn open() -> Arc<dyn Device> {
             holds_values: false,
             overlaps_streams: false,
             records_work: false,
+            canonical_sums: true,
             description: "a device that computes nothing".into(),
         },
         next: AtomicU64::new(64),

@@ -6,7 +6,7 @@
 //! records work. The crate `tensor` wraps them in a safe shell, and only that shell calls them.
 //!
 //! Read in this order: [`dtype`], [`buffer`], [`device`], [`stream`], [`blas`], [`kernel`], [`collective`],
-//! [`operand`], [`communicator`], [`error`]. Validation has one place: the shell checks lengths, devices,
+//! [`operand`], [`communicator`], [`error`]; [`sums`] fixes the order of long sums. Validation has one place: the shell checks lengths, devices,
 //! dtypes and contiguity, in release builds too. A vendor reports only what nobody could foresee (out of
 //! memory, a lost device, a peer that fails).
 //!
@@ -35,6 +35,7 @@ pub mod random;
 pub mod settings;
 pub mod stopwatch;
 pub mod stream;
+pub mod sums;
 pub mod sync;
 pub mod transport;
 

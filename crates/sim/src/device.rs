@@ -43,6 +43,7 @@ pub fn open_recorded(options: Options) -> Result<(Arc<dyn Device>, Recorder)> {
         dtypes: DType::ALL.into(),
         holds_values: false,
         overlaps_streams: true,
+        canonical_sums: true,
         description: options.description,
     };
     let shared = Arc::new(Shared::new(id, options.costs, options.live));

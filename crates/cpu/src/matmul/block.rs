@@ -7,13 +7,13 @@
 use super::{
     format::Format,
     kernel::{Leaf, TileSize, computed_rows},
-    order,
     pack::Block,
     product::Product,
     scratch::with_scratch,
     strided::Strided,
 };
 use crate::element::Element;
+use hal::sums;
 use std::{any::TypeId, ops::Range};
 
 // A tile has no more sums than this: those of the most registers.
@@ -44,8 +44,8 @@ impl<F: Format, C: Element<Acc = F::Sum>> ResultBlock<'_, F, C> {
         let (tile, [_, _, k]) = (self.tile, self.product.sizes);
         let rows = self.rows.len().next_multiple_of(tile.rows);
         let columns = self.columns.len().next_multiple_of(tile.columns());
-        let leaves = order::leaves(k, self.product.leaf);
-        let (sums, levels) = (rows * columns, order::waiting_levels(leaves) as usize);
+        let leaves = sums::leaves(k, self.product.leaf);
+        let (sums, levels) = (rows * columns, sums::waiting_levels(leaves) as usize);
         with_scratch((rows + columns) * depth, |words: &mut [F::Word]| {
             with_scratch(levels * sums, |waiting: &mut [F::Sum]| {
                 let (a, b) = words.split_at_mut(rows * depth);
@@ -55,7 +55,7 @@ impl<F: Format, C: Element<Acc = F::Sum>> ResultBlock<'_, F, C> {
                     let level = |level: u32| waiting.wrapping_add(level as usize * sums);
                     let mut joined = [std::ptr::null(); usize::BITS as usize];
                     let mut count = 0;
-                    for left in order::joined(index, last) {
+                    for left in sums::joined(index, last) {
                         joined[count] = level(left).cast_const();
                         count += 1;
                     }
@@ -64,7 +64,7 @@ impl<F: Format, C: Element<Acc = F::Sum>> ResultBlock<'_, F, C> {
                         depth: start..k.min(start + self.product.leaf),
                         last,
                         joined: &joined[..count],
-                        completed: level(order::completed(index)),
+                        completed: level(sums::completed(index)),
                     };
                     // SAFETY: the caller guarantees the matrices; each level has a node of every tile.
                     unsafe { self.leaf(&leaf, a, b) };

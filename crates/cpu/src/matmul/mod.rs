@@ -1,6 +1,6 @@
 //! GEMMs, whose elements are summed in one order whatever the sizes, the layouts and the number of threads.
 //!
-//! Read in this order: [`order`] defines the order of the sums. [`kernel`] computes a leaf of a tile's sums in
+//! Read in this order: [`hal::sums`] defines the order of the sums. [`kernel`] computes a leaf of a tile's sums in
 //! registers, with the vectors of [`portable`], or of [`dot`] for pairs of bf16. [`format`](mod@format) lists the forms
 //! of factors that they read, [`pack`] brings a block of a factor into such a form, and [`transpose`] is the SIMD
 //! transpose. [`product`](mod@product) gives threads their parts, which [`cuts`] makes; [`block`] walks over the leaves
@@ -15,7 +15,6 @@ mod dot;
 mod finish;
 mod format;
 mod kernel;
-pub mod order;
 mod pack;
 mod portable;
 mod product;
@@ -35,9 +34,6 @@ use hal::{DType, Error, Gemm, Matrix, Result};
 use half::{bf16, f16};
 use product::Product;
 use strided::Strided;
-
-/// Terms of a leaf of the sums. Measured: longer ones are no faster, and a shorter one lets more ranks share k.
-const LEAF: usize = 256;
 
 /// Computes the GEMMs of a batch, one after another.
 ///
@@ -124,7 +120,7 @@ unsafe fn product<F: Format, C: Element<Acc = F::Sum>>(format: F, args: &Gemm, p
     let product = Product::<F, C> {
         format,
         sizes: [args.m, args.n, args.k],
-        leaf: LEAF,
+        leaf: args.leaf,
         a: Strided::of(args.a),
         b: Strided::of(args.b),
         c: Strided::of(args.c),

@@ -1,10 +1,10 @@
 //! A product with one row, whose time is that of reading the right factor: in the order in which it is stored.
 
 use super::{
-    finish::Finish, kernel::fetch, order, scratch::with_scratch, strided::Strided,
-    transpose::transpose,
+    finish::Finish, kernel::fetch, scratch::with_scratch, strided::Strided, transpose::transpose,
 };
 use crate::{element::Element, lanes::Lanes};
+use hal::sums;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -35,9 +35,9 @@ impl<R: Lanes, C: Element<Acc = R>> RowProduct<R, C> {
     /// The matrices are live and hold their shapes; rows or columns of `b` are contiguous; `c` overlaps neither
     /// factor, and nobody else uses these columns of it.
     pub(super) unsafe fn columns(&self, arch: pulp::Arch, columns: Range<usize>) {
-        let leaves = order::leaves(self.k, self.leaf);
+        let leaves = sums::leaves(self.k, self.leaf);
         let side = if self.b.column == 1 { COLUMNS } else { SIDE };
-        let levels = order::waiting_levels(leaves) as usize;
+        let levels = sums::waiting_levels(leaves) as usize;
         with_scratch((levels + 1) * side, |memory: &mut [R]| {
             let (sums, waiting) = memory.split_at_mut(side);
             for start in columns.clone().step_by(side) {
@@ -49,14 +49,14 @@ impl<R: Lanes, C: Element<Acc = R>> RowProduct<R, C> {
                     // SAFETY: the caller guarantees the factors.
                     unsafe { self.leaf(arch, depth, columns.clone(), sums) };
                     let last = index + 1 == leaves;
-                    for level in order::joined(index, last) {
+                    for level in sums::joined(index, last) {
                         let left = &waiting[level as usize * side..][..sums.len()];
                         for i in 0..sums.len() {
                             sums[i] = left[i] + sums[i];
                         }
                     }
                     if !last {
-                        let level = order::completed(index) as usize;
+                        let level = sums::completed(index) as usize;
                         waiting[level * side..][..sums.len()].copy_from_slice(sums);
                     }
                 }

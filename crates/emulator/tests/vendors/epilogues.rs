@@ -32,6 +32,7 @@ fn gemm(dtype: DType, columns: usize, bias: u64) -> Gemm {
         m: 16,
         n: columns,
         k: 16,
+        leaf: hal::sums::leaf(16),
         a: matrix(1 << 11, 16),
         b: matrix(1 << 12, columns),
         c: matrix(1 << 13, columns),

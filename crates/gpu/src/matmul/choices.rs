@@ -153,6 +153,7 @@ mod tests {
             m,
             n: 8,
             k: 8,
+            leaf: hal::sums::leaf(8),
             a,
             b: matrix,
             c: matrix,

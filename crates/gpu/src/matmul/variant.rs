@@ -111,6 +111,7 @@ mod tests {
             m: 2,
             n: 7,
             k: 5,
+            leaf: hal::sums::leaf(5),
             a,
             b,
             c,

@@ -1,6 +1,7 @@
 //! The bits of sums depend on k and the length of a leaf, and on nothing else.
 
-use super::{order::Tree, *};
+use super::*;
+use hal::sums::{self, Tree};
 use std::ops::Range;
 
 /// Factors as a format reads them, and how they are multiplied.
@@ -143,7 +144,7 @@ fn nodes_agree<F: Format, C: Element<Acc = F::Sum>>(format: F) {
     }) {
         let problem = Problem::new(format, [9, 50, k], leaf);
         let mut tree = Tree::default();
-        for node in order::nodes(0..order::leaves(k, leaf)) {
+        for node in sums::nodes(0..sums::leaves(k, leaf)) {
             let terms = node.start * leaf..k.min(node.end * leaf);
             let sums = problem.part::<F::Sum>(0..9, 0..50, terms);
             tree.push(node.len().ilog2(), sums, add);
@@ -166,7 +167,7 @@ fn plain_sums<F: Format>(problem: &Problem<F>) -> Vec<F::Sum> {
     let [(a, ..), (b, ..)] = [0, 1].map(|index| problem.factor(index));
     let element = |i: usize, j: usize| {
         let mut tree = Tree::default();
-        for leaf in 0..order::leaves(k, problem.leaf) {
+        for leaf in 0..sums::leaves(k, problem.leaf) {
             let start = leaf * problem.leaf;
             let terms = start..k.min(start + problem.leaf);
             let sum = terms.fold(F::Sum::ZERO, |sum, p| {

@@ -5,7 +5,7 @@ use crate::{
     Arguments, Tensor,
     ops::{float, same_type},
 };
-use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result};
+use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result, sums};
 
 /// The matmuls of the matrices in the last two dims of `a` and `b`, one for each index of the leading dims.
 ///
@@ -48,6 +48,7 @@ pub fn matmul_batched(a: &Tensor, b: &Tensor, transpose: Transpose) -> Result<Te
         m,
         n,
         k,
+        leaf: sums::leaf(k),
         a: matrix(a, a_columns, transpose == Transpose::First),
         b: matrix(b, b_columns, transpose == Transpose::Second),
         c: matrix(&out, n, false),

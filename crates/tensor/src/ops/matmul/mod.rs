@@ -8,7 +8,7 @@ pub use epilogue::{matmul_bias, matmul_gelu};
 
 use super::{float, same_type};
 use crate::{Arguments, Tensor, shape::product};
-use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result};
+use hal::{Batch, Epilogue, Error, Gemm, Matrix, Result, sums};
 
 /// Which factors a matmul takes transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,25 @@ pub fn matmul_into(
     alpha: f64,
     beta: f64,
 ) -> Result<()> {
+    let (_, _, k) = sizes(a, b, transpose)?;
+    matmul_node_into(a, b, transpose, out, [alpha, beta], sums::leaf(k))
+}
+
+/// As [`matmul_into`], with `scales` alpha and beta, for a node of a longer sum: its leaves have `leaf` terms.
+///
+/// # Errors
+/// As there; [`Error::Invalid`] also for leaves of no terms.
+pub fn matmul_node_into(
+    a: &Tensor,
+    b: &Tensor,
+    transpose: Transpose,
+    out: &Tensor,
+    scales: [f64; 2],
+    leaf: usize,
+) -> Result<()> {
+    if leaf == 0 {
+        return Err(Error::invalid("matmul", "leaves of 0 terms", "at least 1"));
+    }
     let (m, n, _) = sizes(a, b, transpose)?;
     let fits = out.num_elements() == product("matmul", &[m, n])?
         && (out.dtype() == a.dtype() || out.dtype() == a.dtype().accumulator());
@@ -61,7 +80,10 @@ pub fn matmul_into(
         return Err(Error::invalid("matmul", format!("result {out:?}"), needed));
     }
     let mut args = Arguments::default();
-    let gemm = single(&mut args, a, b, transpose, out, [alpha, beta])?;
+    let gemm = Gemm {
+        leaf,
+        ..single(&mut args, a, b, transpose, out, scales)?
+    };
     run(&mut args, &gemm)
 }
 
@@ -116,6 +138,7 @@ fn single<'a>(
         m,
         n,
         k,
+        leaf: sums::leaf(k),
         a: matrix(a, a.columns(), transpose == Transpose::First),
         b: matrix(b, b.columns(), transpose == Transpose::Second),
         c: matrix(out, n, false),
