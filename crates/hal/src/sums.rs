@@ -9,6 +9,9 @@
 //! right, and starts at a multiple of its length. If the number of leaves is no power of 2, complete nodes remain; they
 //! are added from the smallest, on the right, to the largest, on the left.
 //!
+//! Sums along a row (of norms, of [`RowSum`](crate::kernel::RowSum)) add the terms of a leaf by the same tree. So every
+//! power of 2 is the length of a node there, and the length of a leaf only decides where ranks may cut.
+//!
 //! The order depends on the number of terms and on the length of a leaf, and on nothing else. So a rank that holds the
 //! leaves of a complete node computes that node's bits, and [`Tree`] adds the nodes of several ranks to the bits of the
 //! complete sum. [`leaf`] fixes the length by the global size alone. It is short enough for a size to be shared by many
@@ -52,6 +55,16 @@ pub fn completed(index: usize) -> u32 {
     index.trailing_ones()
 }
 
+/// The level at which [`Tree`] takes a part of `len` terms that starts where a node of that level does.
+///
+/// Only the last part of a sum may be shorter than a complete node.
+pub const fn level(len: usize) -> u32 {
+    match len {
+        0 => 0,
+        len => usize::BITS - (len - 1).leading_zeros(),
+    }
+}
+
 /// Number of levels on which nodes wait while `leaves` leaves are summed.
 pub fn waiting_levels(leaves: usize) -> u32 {
     usize::BITS - leaves.saturating_sub(1).leading_zeros()
@@ -86,6 +99,7 @@ impl<T> Default for Tree<T> {
 
 impl<T> Tree<T> {
     /// Takes the next node to the right, of 2^`level` leaves; `add` adds a left node and its right neighbour.
+    #[inline(always)]
     pub fn push(&mut self, level: u32, node: T, mut add: impl FnMut(T, T) -> T) {
         let (mut level, mut node) = (level, node);
         while let Some((_, left)) = self.waiting.pop_if(|(waiting, _)| *waiting == level) {
@@ -95,7 +109,10 @@ impl<T> Tree<T> {
     }
 
     /// The sum of all nodes; `None` without any.
-    pub fn sum(mut self, mut add: impl FnMut(T, T) -> T) -> Option<T> {
+    ///
+    /// Empties the tree, which keeps its memory for the next sum.
+    #[inline(always)]
+    pub fn sum(&mut self, mut add: impl FnMut(T, T) -> T) -> Option<T> {
         let (_, mut sum) = self.waiting.pop()?;
         while let Some((_, left)) = self.waiting.pop() {
             sum = add(left, sum);

@@ -92,7 +92,9 @@ fn sizes_that_wrap_are_refused() {
         epsilon: 0.0,
     };
     refusal(ops::norm::moments(norm, &none));
-    refusal(ops::norm::combine(NormShape { columns: 1, ..norm }, &none));
+    refusal(ops::norm::combine(norm, &none, &[1; 2]));
+    refusal(ops::norm::combine(norm, &none, &[HALF, HALF, 0]));
+    refusal(ops::norm::combine(norm, &none, &[HALF]));
     // The number of elements is 0, and that of moments wraps to 0.
     let tallest = NormShape {
         rows: 1 << 63,

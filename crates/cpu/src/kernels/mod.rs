@@ -1,7 +1,7 @@
 //! The reference kernels: [`hal::kernel`] specifies what each computes, and this module how.
 //!
 //! [`simd`] compiles a loop for the processor's vectors, [`memory`] and [`block`] form the loop that every
-//! kernel runs, and [`reduce`] fixes the order of every sum. Then each family has a file. A result depends on
+//! kernel runs, and [`reduce`] and [`tree`] fix the order of every sum. Then each family has a file. A result depends on
 //! sizes and on the processor's arithmetic, never on the number of threads: threads share outputs, not sums.
 
 mod activation;
@@ -14,6 +14,7 @@ mod embedding;
 mod layout;
 mod loss;
 mod memory;
+mod moments;
 mod norm;
 mod norm_backward;
 mod optimiser;
@@ -24,6 +25,7 @@ pub(crate) mod simd;
 mod squares;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use crate::{attention, pool::Pool};
 use hal::{Kernel, Result, kernel::Custom};

@@ -4,7 +4,8 @@ use super::{
     block::{blocks, grain_of_rows, split},
     dispatch::{dispatch, dispatch_accumulator},
     memory::Shared,
-    reduce,
+    moments::{PartMoments, of_row},
+    tree::NODE,
 };
 use crate::{
     element::{Element, Real},
@@ -12,7 +13,8 @@ use crate::{
 };
 use hal::{
     Result,
-    kernel::{CombineMoments, Moments, NormKind, NormShape, Normalize},
+    kernel::{CombineMoments, Moments, NormShape, Normalize},
+    sums::{self, Tree},
 };
 
 /// # Safety
@@ -41,38 +43,15 @@ fn moments_of_rows<T: Element>(
         grain_of_rows(columns),
         #[inline(always)]
         |rows| {
+            let (mut tree, mut values) = (Tree::default(), [Real::ZERO; NODE]);
             for row in rows {
                 let x = x.sub(row * columns, columns);
-                let mean = match shape.kind {
-                    NormKind::Layer => mean(x),
-                    NormKind::Rms => Real::ZERO,
-                };
-                moments.set(2 * row, mean);
-                moments.set(2 * row + 1, centred_squares(x, mean));
+                let found = of_row(&mut tree, &mut values, shape.kind, x);
+                moments.set(2 * row, found.mean);
+                moments.set(2 * row + 1, found.squares);
             }
         },
     );
-}
-
-#[inline(always)]
-fn mean<T: Element>(x: Shared<T>) -> T::Acc {
-    let sum = reduce::sum(
-        x,
-        0..x.len(),
-        #[inline(always)]
-        |x: T::Acc| x,
-    );
-    sum / T::Acc::of(x.len() as f64)
-}
-
-#[inline(always)]
-fn centred_squares<T: Element>(x: Shared<T>, mean: T::Acc) -> T::Acc {
-    reduce::sum(
-        x,
-        0..x.len(),
-        #[inline(always)]
-        |x: T::Acc| (x - mean) * (x - mean),
-    )
 }
 
 /// # Safety
@@ -81,27 +60,32 @@ pub(super) unsafe fn combine_moments(args: &CombineMoments) -> Result<()> {
     dispatch_accumulator!("norm_combine", args.parts.dtype, A => {
         // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [parts, moments] = unsafe { Shared::<A>::all([args.parts, args.moments]) };
-        (0..args.shape.rows).for_each(|row| combine_row(args, parts, moments, row));
+        let mut tree = Tree::default();
+        (0..args.shape.rows).for_each(|row| combine_row(args, parts, moments, row, &mut tree));
         Ok(())
     })
 }
 
-// Shards are equally long, so the mean is the mean of means, and each shard's squares are shifted from its own
-// mean to that mean.
-fn combine_row<A: Real>(args: &CombineMoments, parts: Shared<A>, moments: Shared<A>, row: usize) {
-    let part = |shard: usize| {
-        let start = 2 * (shard * args.shape.rows + row);
-        (parts.get(start), parts.get(start + 1))
-    };
-    let means = (0..args.shards).fold(A::ZERO, |sum, shard| sum + part(shard).0);
-    let mean = means / A::of(args.shards as f64);
-    let columns = A::of(args.shape.columns as f64);
-    let squares = (0..args.shards).fold(A::ZERO, |sum, shard| {
-        let (shard_mean, squares) = part(shard);
-        sum + squares + columns * (shard_mean - mean) * (shard_mean - mean)
-    });
-    moments.set(2 * row, mean);
-    moments.set(2 * row + 1, squares);
+fn combine_row<A: Real>(
+    args: &CombineMoments,
+    parts: Shared<A>,
+    moments: Shared<A>,
+    row: usize,
+    tree: &mut Tree<PartMoments<A>>,
+) {
+    for (part, &columns) in args.widths.iter().enumerate() {
+        let start = 2 * (part * args.shape.rows + row);
+        let (mean, squares) = (parts.get(start), parts.get(start + 1));
+        let part = PartMoments {
+            columns,
+            mean,
+            squares,
+        };
+        tree.push(sums::level(columns), part, PartMoments::join);
+    }
+    let row_moments = tree.sum(PartMoments::join).unwrap_or(PartMoments::NONE);
+    moments.set(2 * row, row_moments.mean);
+    moments.set(2 * row + 1, row_moments.squares);
 }
 
 /// Mean and reciprocal of the standard deviation (or of the root mean square) of a row.

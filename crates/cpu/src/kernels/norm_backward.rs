@@ -6,7 +6,8 @@ use super::{
     dispatch::dispatch,
     memory::{BLOCK, Shared},
     norm::statistics,
-    reduce::{Lanes, total},
+    reduce::Lanes,
+    tree::{NODE, Values, sum_row, total},
 };
 use crate::{
     element::{Element, Real},
@@ -15,6 +16,7 @@ use crate::{
 use hal::{
     Result,
     kernel::{NormKind, NormShape, NormalizeBackward, NormalizeSums},
+    sums::Tree,
 };
 
 /// # Safety
@@ -48,10 +50,12 @@ fn sums_of_rows<T: Element>(
         pool,
         #[inline(always)]
         |rows, part| {
+            let (mut tree, mut terms) = (Tree::default(), [[Real::ZERO; NODE]; 2]);
             for row in rows {
                 let at = row * columns;
                 let inputs = [x.sub(at, columns), d_out.sub(at, columns), gain];
-                let [g, g_xhat] = sums_of_row(statistics(shape, moments, row), inputs, part);
+                let statistics = statistics(shape, moments, row);
+                let [g, g_xhat] = sums_of_row(statistics, inputs, part, &mut tree, &mut terms);
                 sums.set(2 * row, g);
                 sums.set(2 * row + 1, g_xhat);
             }
@@ -61,38 +65,61 @@ fn sums_of_rows<T: Element>(
 }
 
 /// The sums of one row; also adds the row to the column sums in `part`, d_gain's before d_bias's.
-///
-/// Padding of a short block does not contribute, because its d_out is 0.
 #[inline(always)]
 fn sums_of_row<T: Element>(
+    statistics: (T::Acc, T::Acc),
+    inputs: [Shared<T>; 3],
+    part: Shared<T::Acc>,
+    tree: &mut Tree<[T::Acc; 2]>,
+    terms: &mut [Values<T::Acc>; 2],
+) -> [T::Acc; 2] {
+    let sum = sum_row(
+        tree,
+        inputs[0].len(),
+        #[inline(always)]
+        |start, len| sums_of_node(statistics, inputs, part, terms, start, len),
+        #[inline(always)]
+        |left, right| [left[0] + right[0], left[1] + right[1]],
+    );
+    match sum {
+        Some(sums) => sums,
+        None => [Real::ZERO; 2],
+    }
+}
+
+#[inline(always)]
+fn sums_of_node<T: Element>(
     (mean, rstd): (T::Acc, T::Acc),
     [x, d_out, gain]: [Shared<T>; 3],
     part: Shared<T::Acc>,
+    [g, g_xhat]: &mut [Values<T::Acc>; 2],
+    start: usize,
+    len: usize,
 ) -> [T::Acc; 2] {
     let columns = x.len();
-    let mut sum_g: Lanes<T::Acc> = [Real::ZERO; BLOCK];
-    let mut sum_g_xhat = sum_g;
     blocks(
-        0..columns,
+        start..start + len,
         #[inline(always)]
-        |column, len| {
+        |column, count| {
             let (x, d) = (
-                x.load::<T::Acc>(column, len),
-                d_out.load::<T::Acc>(column, len),
+                x.load::<T::Acc>(column, count),
+                d_out.load::<T::Acc>(column, count),
             );
-            let gain = gain.load::<T::Acc>(column, len);
+            let gain = gain.load::<T::Acc>(column, count);
             let mut d_gain: Lanes<T::Acc> = [Real::ZERO; BLOCK];
+            let at = column - start..column - start + BLOCK;
+            let (g, g_xhat) = (&mut g[at.clone()], &mut g_xhat[at]);
             for i in 0..BLOCK {
                 let xhat = (x[i] - mean) * rstd;
                 d_gain[i] = d[i] * xhat;
-                sum_g[i] += d[i] * gain[i];
-                sum_g_xhat[i] += d_gain[i] * gain[i];
+                g[i] = d[i] * gain[i];
+                g_xhat[i] = d_gain[i] * gain[i];
             }
-            add_block(part, column, d_gain, len);
-            add_block(part, columns + column, d, len);
+            add_block(part, column, d_gain, count);
+            add_block(part, columns + column, d, count);
         },
     );
-    [total(sum_g), total(sum_g_xhat)]
+    [total(g, len), total(g_xhat, len)]
 }
 
 /// # Safety

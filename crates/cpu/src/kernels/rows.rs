@@ -5,6 +5,7 @@ use super::{
     dispatch::dispatch,
     memory::{BLOCK, Shared},
     reduce,
+    tree::{NODE, read, sum_row, total},
 };
 use crate::{
     element::{Element, Real},
@@ -13,6 +14,7 @@ use crate::{
 use hal::{
     Result,
     kernel::{RowSum, Softmax, SoftmaxBackward},
+    sums::Tree,
 };
 
 /// # Safety
@@ -21,12 +23,43 @@ pub(super) unsafe fn row_sum(args: &RowSum, pool: &Pool) -> Result<()> {
     dispatch!("row_sum", args.x.dtype, T => {
         // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, out] = unsafe { Shared::<T>::all([args.x, args.out]) };
-        each_row(pool, args.rows, args.columns, #[inline(always)] |row| {
-            let x = x.sub(row * args.columns, args.columns);
-            out.set(row, T::from_acc(sum_of(x, x, #[inline(always)] |x, _| x)));
-        });
+        sums_of_rows(x, out, args.columns, pool);
         Ok(())
     })
+}
+
+fn sums_of_rows<T: Element>(x: Shared<T>, out: Shared<T>, columns: usize, pool: &Pool) {
+    split(
+        pool,
+        out.len(),
+        grain_of_rows(columns),
+        #[inline(always)]
+        |rows| {
+            let (mut tree, mut values) = (Tree::default(), [Real::ZERO; NODE]);
+            for row in rows {
+                let sum = sum_row(
+                    &mut tree,
+                    columns,
+                    #[inline(always)]
+                    |start, len| {
+                        let start = row * columns + start;
+                        read(
+                            &mut values,
+                            x,
+                            start,
+                            len,
+                            #[inline(always)]
+                            |x| x,
+                        );
+                        total(&values, len)
+                    },
+                    #[inline(always)]
+                    |left, right| left + right,
+                );
+                out.set(row, T::from_acc(sum.unwrap_or(T::Acc::ZERO)));
+            }
+        },
+    );
 }
 
 /// # Safety

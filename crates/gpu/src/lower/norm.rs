@@ -88,11 +88,19 @@ pub(super) fn moments(args: &Moments, traits: &DeviceTraits) -> Result<Vec<Launc
 pub(super) fn combine_moments(args: &CombineMoments, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let name = Name::of("norm_combine_").and(traits.accumulator("norm_combine", args.parts.dtype)?);
     let (parts, moments) = (args.parts.addr, args.moments.addr);
+    let columns = args.widths.first().copied().unwrap_or(0);
+    if args.widths.iter().any(|&width| width != columns) {
+        return Err(traits.unsupported("norm_combine of unequal parts", args.parts.dtype));
+    }
     let params = CombineMomentsParams {
-        sizes: args.shape.into(),
+        sizes: NormShape {
+            columns,
+            ..args.shape
+        }
+        .into(),
         parts,
         moments,
-        shards: args.shards as u64,
+        shards: args.widths.len() as u64,
     };
     let grid = [blocks(args.shape.rows, THREADS as usize), 1, 1];
     Ok(unless_empty(

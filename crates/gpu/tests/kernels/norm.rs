@@ -86,7 +86,7 @@ fn moments_of_shards_combine() {
                 Kernel::CombineMoments(CombineMoments {
                     shape,
                     parts: m[0],
-                    shards: 2,
+                    widths: vec![shape.columns; 2],
                     moments: m[1],
                 })
             });

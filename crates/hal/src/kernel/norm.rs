@@ -3,6 +3,9 @@
 //! A norm runs in steps, so that the statistics of a row can be combined over ranks between them: [`Moments`]
 //! of the local columns, [`CombineMoments`] of all shards, [`Normalize`]. Backward likewise: [`NormalizeSums`]
 //! locally, a sum over ranks, [`NormalizeBackward`]. With one shard the combination is skipped.
+//!
+//! Where the device keeps [canonical sums](crate::Capabilities::canonical_sums), moments and row sums are those of the
+//! tree of [`sums`](crate::sums) over single columns: nodes computed apart and combined have the bits of the full row.
 
 use crate::{
     RawSlice,
@@ -44,15 +47,15 @@ pub struct Moments {
     pub moments: RawSlice,
 }
 
-/// Combines the moments of equally long shards into those of the full row, in the order of shards.
+/// Combines the moments of parts of the rows into those of the full rows, as Chan, Golub and LeVeque (1979) do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CombineMoments {
-    /// Sizes; every shard has `columns` columns.
+    /// Sizes; `columns` is not read.
     pub shape: NormShape,
-    /// shards x rows x 2.
+    /// parts x rows x 2.
     pub parts: RawSlice,
-    /// Number of shards: `global_columns / columns`.
-    pub shards: usize,
+    /// Columns of each part, from left to right. A device without canonical sums may need them to be equal.
+    pub widths: Vec<usize>,
     /// rows x 2.
     pub moments: RawSlice,
 }
@@ -122,7 +125,7 @@ pub struct NormalizeBackward {
 
 operands! {
     Moments { x: READ, moments: WRITE ; shape }
-    CombineMoments { parts: READ, moments: WRITE ; shape, shards }
+    CombineMoments { parts: READ, moments: WRITE ; shape, widths }
     Normalize { x: READ, moments: READ, gain: READ, bias: READ, out: WRITE ; shape }
     NormalizeSums {
         x: READ, moments: READ, gain: READ, d_out: READ, sums: WRITE, d_gain: UPDATE, d_bias: UPDATE

@@ -6,6 +6,9 @@ use crate::{
 };
 
 /// `out[r] = sum over c of x[r, c]`.
+///
+/// Where the device keeps [canonical sums](crate::Capabilities::canonical_sums), a row is added by the tree of
+/// [`sums`](crate::sums) over single columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowSum {
     /// rows x columns, any float type.

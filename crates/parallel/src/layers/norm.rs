@@ -72,7 +72,7 @@ fn row_moments(pass: &Pass, shape: NormShape, x: &Tensor, axis: Option<Axis>) ->
         &parts,
         &counts,
     )?;
-    norm::combine(shape, &parts)
+    norm::combine(shape, &parts, &vec![shape.columns; group.size()])
 }
 
 struct Saved {

@@ -39,15 +39,27 @@ pub fn moments(shape: NormShape, x: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// The moments of full rows, from those of all shards.
+/// The moments of full rows, from those of their parts, which have `widths` columns from left to right.
+///
+/// A device with canonical sums gives the bits of the full rows if each part is a complete node of the tree of
+/// [`hal::sums`] (the last one may be shorter).
 ///
 /// # Shapes
-/// `parts`: shards x rows x 2. The result: rows x 2.
+/// `parts`: parts x rows x 2. The result: rows x 2.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) when `parts` has another size, or is not of an accumulator type.
-pub fn combine(shape: NormShape, parts: &Tensor) -> Result<Tensor> {
-    let shards = shape.global_columns / shape.columns.max(1);
-    let moments = product("norm_combine", &[shards, shape.rows, 2])?;
+/// [`Error::Invalid`](hal::Error::Invalid) when `parts` has another size, is not of an accumulator type, or does not
+/// have the columns of a full row; [`Error::Unsupported`](hal::Error::Unsupported) for parts of several widths on a
+/// device without canonical sums.
+pub fn combine(shape: NormShape, parts: &Tensor, widths: &[usize]) -> Result<Tensor> {
+    let columns = widths
+        .iter()
+        .try_fold(0usize, |sum, &width| sum.checked_add(width));
+    if columns != Some(shape.global_columns) {
+        let found = format!("parts of {widths:?} columns");
+        let needed = format!("{} columns together", shape.global_columns);
+        return Err(hal::Error::invalid("norm_combine", found, needed));
+    }
+    let moments = product("norm_combine", &[widths.len(), shape.rows, 2])?;
     let accumulator = parts.dtype().accumulator();
     holds("norm_combine", "moments", parts, moments, accumulator)?;
     let out = Tensor::empty(parts.device(), parts.dtype(), &[shape.rows, 2])?;
@@ -55,7 +67,7 @@ pub fn combine(shape: NormShape, parts: &Tensor) -> Result<Tensor> {
     let kernel = CombineMoments {
         shape,
         parts: args.take(parts),
-        shards,
+        widths: widths.to_vec(),
         moments: args.take(&out),
     };
     launch(&mut args, Kernel::CombineMoments(kernel))?;

@@ -464,7 +464,13 @@ fn norm(world: &mut World, step: &Step) -> Result<()> {
     let x = world.tensor(step.tensors[0]);
     let shape = norm_shape(&x, step);
     let moments = match step.small(3) {
-        0..3 => ops::norm::combine(shape, &world.tensor(step.tensors[1]))?,
+        0..3 => {
+            let widths = match step.fits() {
+                true => vec![shape.global_columns],
+                false => step.sizes.to_vec(),
+            };
+            ops::norm::combine(shape, &world.tensor(step.tensors[1]), &widths)?
+        }
         3 => world.tensor(step.tensors[2]),
         _ => ops::norm::moments(shape, &x)?,
     };

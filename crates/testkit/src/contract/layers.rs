@@ -58,11 +58,7 @@ fn norms(device: &Device, dtype: DType, kind: NormKind) {
         read(&moments).unwrap_or_else(|| vec![0.0; rows * 2])
     });
     let parts = upload(device, dtype.accumulator(), &[2, rows, 2], &halves.concat());
-    let half_shape = norm::NormShape {
-        columns: columns / 2,
-        ..shape
-    };
-    let combined = norm::combine(half_shape, &parts).unwrap();
+    let combined = norm::combine(shape, &parts, &[columns / 2; 2]).unwrap();
     let expected = read(&moments).unwrap_or_else(|| vec![0.0; rows * 2]);
     compare("combined moments", &combined, &expected, 20.0);
 }

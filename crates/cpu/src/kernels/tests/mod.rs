@@ -6,6 +6,7 @@ mod dropout;
 mod elementwise;
 mod embedding;
 mod loss;
+mod nodes;
 mod norm;
 mod optimiser;
 mod rope;

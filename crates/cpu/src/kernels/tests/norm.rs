@@ -110,7 +110,7 @@ fn moments_of_shards_combine_to_those_of_the_row() {
             Kernel::CombineMoments(CombineMoments {
                 shape,
                 parts: m[0],
-                shards,
+                widths: vec![columns; shards],
                 moments: m[1],
             })
         });
