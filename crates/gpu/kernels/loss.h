@@ -27,6 +27,7 @@ struct CombineSoftmaxParams {
     void* loss;
     u64 shards;
     u64 rows;
+    u64 rows_of_run;
     double scale;
 };
 
@@ -111,17 +112,21 @@ FASCICLE_DEVICE double combine_row(const CombineSoftmaxParams& p, u64 row) {
     return log_sum_exp - target;
 }
 
-// One block for all rows: each has only three numbers, and the sum has one order.
+// One block for each run of rows: a row has only three numbers, and the sum of a run has one order.
 template <class A>
 FASCICLE_DEVICE void combine_softmax(const CombineSoftmaxParams& p) {
-    double sum = 0;
-    for (u64 row = thread_x(); row < p.rows; row += block_size_x()) {
-        double loss = combine_row<A>(p, row);
-        sum += static_cast<const u32*>(p.targets)[row] == NO_TARGET ? 0.0 : loss;
+    u64 runs = p.rows / p.rows_of_run;
+    for (u64 run = block_x(); run < runs; run += grid_size_x()) {
+        double sum = 0;
+        for (u64 i = thread_x(); i < p.rows_of_run; i += block_size_x()) {
+            u64 row = run * p.rows_of_run + i;
+            double loss = combine_row<A>(p, row);
+            sum += static_cast<const u32*>(p.targets)[row] == NO_TARGET ? 0.0 : loss;
+        }
+        sum = block_sum(sum, reinterpret_cast<double*>(shared_memory()));
+        A* loss = static_cast<A*>(p.loss) + run;
+        if (thread_x() == 0) loss[0] = A(double(loss[0]) + p.scale * sum);
     }
-    sum = block_sum(sum, reinterpret_cast<double*>(shared_memory()));
-    A* loss = static_cast<A*>(p.loss);
-    if (thread_x() == 0) loss[0] = A(double(loss[0]) + p.scale * sum);
 }
 
 template <class T>

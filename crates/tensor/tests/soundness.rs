@@ -115,7 +115,10 @@ fn sizes_that_wrap_are_refused() {
     let key = Key::new(1, "test", 0);
     refusal(ops::dropout(&one, 0.5, key, region));
     let targets = Tensor::zeros(&device, DType::U32, &[1]).unwrap();
-    refusal(ops::loss::combine(&none, &targets, usize::MAX, 1.0));
+    refusal(ops::loss::combine(&none, &targets, &[HALF; 2], 1, 1.0));
+    refusal(ops::loss::combine(&none, &targets, &[1], 0, 1.0));
+    let statistics = Tensor::zeros(&device, DType::F32, &[3]).unwrap();
+    refusal(ops::loss::combine(&statistics, &targets, &[1], 2, 1.0));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use super::{
     block::{blocks, grain_of_rows, split},
     dispatch::{dispatch, dispatch_accumulator},
     memory::Shared,
-    reduce,
+    peak::{Peak, Scratch},
+    simd::vectorise,
 };
 use crate::{
     element::{Element, Real},
@@ -13,13 +14,11 @@ use crate::{
 use hal::{
     Result,
     kernel::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics},
+    sums::{self, Tree},
 };
 
 /// The target of a row without loss.
 const NO_TARGET: u32 = u32::MAX;
-
-/// Number of columns whose maximum and sum are computed while they are in the nearest cache.
-const CHUNK: usize = 2048;
 
 /// The local columns that are not padding.
 fn columns_held(first_column: usize, columns: usize, vocabulary: usize) -> usize {
@@ -62,9 +61,10 @@ fn statistics_of_rows<T: Element>(
         grain_of_rows(args.columns),
         #[inline(always)]
         |rows| {
+            let mut scratch = Scratch::new();
             for row in rows {
                 let logits = logits.sub(row * args.columns, held);
-                let (max, sum) = max_and_sum(logits);
+                let Peak { max, sum } = scratch.of_row(logits, args.leaf);
                 let target = match local_target(targets.get(row), args.first_column, held) {
                     Some(column) => logits.get(column).acc(),
                     None => T::Acc::ZERO,
@@ -77,31 +77,6 @@ fn statistics_of_rows<T: Element>(
     );
 }
 
-/// Maximum and sum of exp(x - maximum), chunk by chunk: a new maximum rescales the sum so far.
-#[inline(always)]
-fn max_and_sum<T: Element>(x: Shared<T>) -> (T::Acc, T::Acc) {
-    let (mut max, mut sum) = (T::Acc::LOWEST, T::Acc::ZERO);
-    let mut start = 0;
-    while start < x.len() {
-        let chunk = start..x.len().min(start + CHUNK);
-        start = chunk.end;
-        let larger = max.max(reduce::max(x, chunk.clone()));
-        if larger > max {
-            sum *= (max - larger).exp();
-            max = larger;
-        }
-        if max > T::Acc::LOWEST {
-            sum += reduce::sum(
-                x,
-                chunk,
-                #[inline(always)]
-                |x: T::Acc| (x - max).exp(),
-            );
-        }
-    }
-    (max, sum)
-}
-
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn combine_softmax(args: &CombineSoftmax) -> Result<()> {
@@ -110,36 +85,57 @@ pub(super) unsafe fn combine_softmax(args: &CombineSoftmax) -> Result<()> {
         let [parts, log_sum_exp, loss] = unsafe { Shared::<A>::all([args.parts, args.log_sum_exp, args.loss]) };
         // SAFETY: guaranteed by the caller, which passes targets as u32.
         let targets = unsafe { Shared::<u32>::new(args.targets) };
-        let mut sum = 0.0;
-        for row in 0..args.rows {
-            let (log, target) = combine_row(args, parts, row);
-            log_sum_exp.set(row, A::of(log));
-            sum += if targets.get(row) == NO_TARGET { 0.0 } else { log - target };
-        }
-        loss.set(0, A::of(loss.get(0).wide() + args.scale * sum));
+        vectorise(
+            #[inline(always)]
+            || combine_rows(args, parts, targets, log_sum_exp, loss),
+        );
         Ok(())
     })
 }
 
-/// Log-sum-exp and target logit of a row, from all shards in order.
-fn combine_row<A: Real>(args: &CombineSoftmax, parts: Shared<A>, row: usize) -> (f64, f64) {
-    let part = |shard: usize, which: usize| parts.get(3 * (shard * args.rows + row) + which).wide();
-    let max = (0..args.shards)
-        .map(|shard| part(shard, 0))
-        .fold(f64::NEG_INFINITY, f64::max);
-    // A shard without columns has the maximum -inf; subtracting a maximum of -inf from it would give NaN.
-    let share = |shard| {
-        if part(shard, 1) == 0.0 {
-            0.0
-        } else {
-            part(shard, 1) * (part(shard, 0) - max).exp()
+#[inline(always)]
+fn combine_rows<A: Real>(
+    args: &CombineSoftmax,
+    parts: Shared<A>,
+    targets: Shared<u32>,
+    log_sum_exp: Shared<A>,
+    loss: Shared<A>,
+) {
+    let mut tree = Tree::default();
+    let rows = args.rows / args.runs.max(1);
+    for run in 0..args.runs {
+        let mut sum = 0.0;
+        for row in run * rows..(run + 1) * rows {
+            let (log, target) = combine_row(args, parts, row, &mut tree);
+            log_sum_exp.set(row, A::of(log));
+            if targets.get(row) != NO_TARGET {
+                sum += log - target;
+            }
         }
-    };
-    let sum: f64 = (0..args.shards).map(share).sum();
-    (
-        max + sum.ln(),
-        (0..args.shards).map(|shard| part(shard, 2)).sum(),
-    )
+        loss.set(run, A::of(loss.get(run).wide() + args.scale * sum));
+    }
+}
+
+/// Log-sum-exp and target logit of a row; only one part holds the target.
+#[inline(always)]
+fn combine_row<A: Real>(
+    args: &CombineSoftmax,
+    parts: Shared<A>,
+    row: usize,
+    tree: &mut Tree<Peak<A>>,
+) -> (f64, f64) {
+    let mut target = 0.0;
+    for (part, &columns) in args.widths.iter().enumerate() {
+        let at = 3 * (part * args.rows + row);
+        let peak = Peak {
+            max: parts.get(at),
+            sum: parts.get(at + 1),
+        };
+        tree.push(sums::level(columns), peak, Peak::join);
+        target += parts.get(at + 2).wide();
+    }
+    let Peak { max, sum } = tree.sum(Peak::join).unwrap_or(Peak::NONE);
+    (max.wide() + sum.wide().ln(), target)
 }
 
 /// # Safety

@@ -18,6 +18,7 @@ mod moments;
 mod norm;
 mod norm_backward;
 mod optimiser;
+mod peak;
 mod reduce;
 mod rope;
 mod rows;

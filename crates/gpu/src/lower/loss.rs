@@ -28,6 +28,7 @@ params! {
         loss: u64,
         shards: u64,
         rows: u64,
+        rows_of_run: u64,
         scale: f64,
     }
     struct CrossEntropyBackwardParams {
@@ -88,12 +89,14 @@ pub(super) fn combine_softmax(args: &CombineSoftmax, traits: &DeviceTraits) -> R
         targets: args.targets.addr,
         log_sum_exp: args.log_sum_exp.addr,
         loss: args.loss.addr,
-        shards: args.shards as u64,
+        shards: args.widths.len() as u64,
         rows: args.rows as u64,
+        rows_of_run: (args.rows / args.runs) as u64,
         scale: args.scale,
     };
-    let threads = threads(args.rows, 512, traits);
-    let launch = Launch::new(name, [1, 1, 1], [threads, 1, 1], &params);
+    let threads = threads(args.rows / args.runs, 512, traits);
+    let grid = [blocks(args.runs, 1), 1, 1];
+    let launch = Launch::new(name, grid, [threads, 1, 1], &params);
     Ok(vec![launch.with_shared(reduction_bytes(threads, traits))])
 }
 

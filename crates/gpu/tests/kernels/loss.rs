@@ -39,6 +39,7 @@ fn statistics_of_rows_agree() {
                 columns,
                 first_column,
                 vocabulary,
+                leaf: hal::sums::leaf(vocabulary),
             })
         });
     }
@@ -47,7 +48,7 @@ fn statistics_of_rows_agree() {
 #[test]
 fn shards_combine_to_a_loss() {
     for (dtype, spacing) in [(DType::F64, 2.3e-16), (DType::F32, 1.2e-7)] {
-        for (rows, shards) in [(1, 1), (33, 3), (1500, 2)] {
+        for (rows, shards, runs) in [(1, 1, 1), (33, 3, 3), (1500, 2, 1), (1500, 1, 500)] {
             let mut parts: Vec<f64> = random(3 * shards * rows, 1)
                 .iter()
                 .map(|x| x.abs() + 0.1)
@@ -61,7 +62,7 @@ fn shards_combine_to_a_loss() {
                 Memory::new(dtype, &parts, 0),
                 Memory::new(DType::U32, &ids(rows, 50, 2), 0),
                 Memory::new(dtype, &vec![0.0; rows], 0),
-                Memory::new(dtype, &[0.25], 0),
+                Memory::new(dtype, &vec![0.25; runs], 0),
             ];
             // 1500 losses of either sign nearly cancel, and each vendor adds them in an order of its own.
             compare(&memories, 100.0 * spacing, |m| {
@@ -69,11 +70,12 @@ fn shards_combine_to_a_loss() {
                 let scale = 1.0 / rows as f64;
                 Kernel::CombineSoftmax(CombineSoftmax {
                     parts,
-                    shards,
+                    widths: vec![50; shards],
                     rows,
                     targets,
                     log_sum_exp,
                     loss,
+                    runs,
                     scale,
                 })
             });

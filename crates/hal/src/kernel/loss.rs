@@ -3,6 +3,9 @@
 //! [`SoftmaxStatistics`] of the local columns, then [`CombineSoftmax`] of all shards (even with one shard), and
 //! [`CrossEntropyBackward`] in backward. Columns whose global index is not below `vocabulary` are padding and
 //! never count. A target of `u32::MAX` marks a row without loss.
+//!
+//! Where the device keeps [canonical sums](crate::Capabilities::canonical_sums), the statistics of a row are those of the
+//! tree of [`sums`](crate::sums) over leaves, and parts combined by their columns have the bits of the full row.
 
 use crate::{
     RawSlice,
@@ -23,27 +26,32 @@ pub struct SoftmaxStatistics {
     pub rows: usize,
     /// Local columns.
     pub columns: usize,
-    /// Global index of the first local column.
+    /// Global index of the first local column, where a leaf begins.
     pub first_column: usize,
     /// Global columns that are not padding.
     pub vocabulary: usize,
+    /// Columns of a leaf, a power of 2 up to 256; see [`sums::leaf`](crate::sums::leaf).
+    pub leaf: usize,
 }
 
-/// Combines the statistics of all shards: log-sum-exp and loss of every row.
+/// Combines the statistics of all parts of a row: log-sum-exp and loss of every row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CombineSoftmax {
-    /// shards x rows x 3.
+    /// parts x rows x 3.
     pub parts: RawSlice,
-    /// Number of shards.
-    pub shards: usize,
+    /// Columns of each part, from left to right.
+    pub widths: Vec<usize>,
     /// Number of rows.
     pub rows: usize,
     /// rows, u32.
     pub targets: RawSlice,
     /// rows, of the accumulator type.
     pub log_sum_exp: RawSlice,
-    /// One element, of the accumulator type; `scale * sum over rows of (log_sum_exp - target logit)` is added to it.
+    /// One element for each run of rows, of the accumulator type; `scale * sum over the run's rows of (log_sum_exp - target
+    /// logit)` is added to it.
     pub loss: RawSlice,
+    /// Number of equally long runs into which the rows are cut, such as sequences; `rows` is a multiple of it.
+    pub runs: usize,
     /// Factor of the sum.
     pub scale: f64,
 }
@@ -74,11 +82,11 @@ pub struct CrossEntropyBackward {
 operands! {
     SoftmaxStatistics {
         logits: READ, targets: READ, statistics: WRITE
-        ; rows, columns, first_column, vocabulary
+        ; rows, columns, first_column, vocabulary, leaf
     }
     CombineSoftmax {
         parts: READ, targets: READ, log_sum_exp: WRITE, loss: UPDATE
-        ; shards, rows, scale
+        ; widths, rows, runs, scale
     }
     CrossEntropyBackward {
         logits: UPDATE, targets: READ, log_sum_exp: READ, d_loss: READ

@@ -153,8 +153,8 @@ pub fn cross_entropy(
         vocabulary,
     };
     let local = loss::statistics(logits.tensor(), targets, shard)?;
-    let (parts, shards) = row_statistics(&context, local)?;
-    let (log_sum_exp, total) = loss::combine(&parts, targets, shards, scale)?;
+    let (parts, widths) = row_statistics(&context, local, logits.features())?;
+    let (log_sum_exp, total) = loss::combine(&parts, targets, &widths, 1, scale)?;
     let (values, targets) = (logits.tensor().clone(), targets.clone());
     let input = logits.into_var();
     let var = Var::record_one("cross_entropy", &[&input], total, false, move |d_loss| {
@@ -165,9 +165,14 @@ pub fn cross_entropy(
     Ok(Loss { var })
 }
 
-fn row_statistics(context: &Context, local: Tensor) -> Result<(Tensor, usize)> {
+// Also the columns of each rank's part.
+fn row_statistics(
+    context: &Context,
+    local: Tensor,
+    columns: usize,
+) -> Result<(Tensor, Vec<usize>)> {
     let Some(group) = context.group(Axis::X, Purpose::Main)? else {
-        return Ok((local, 1));
+        return Ok((local, vec![columns]));
     };
     let parts = context.buffer(local.dtype(), &[&[group.size()], local.shape()].concat())?;
     let counts = Counts::Even(local.num_elements());
@@ -179,7 +184,8 @@ fn row_statistics(context: &Context, local: Tensor) -> Result<(Tensor, usize)> {
         &parts,
         &counts,
     )?;
-    Ok((parts, group.size()))
+    let of_rank = |rank| shard_range(columns, group.size(), rank).len();
+    Ok((parts, (0..group.size()).map(of_rank).collect()))
 }
 
 // The gradient reuses the memory of the logits, unless something else still reads them.

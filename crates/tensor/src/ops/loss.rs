@@ -18,6 +18,9 @@ pub struct VocabularyShard {
 
 /// Maximum, sum of exponentials and target logit of the local columns.
 ///
+/// On a device with canonical sums, the leaves of a row have [`hal::sums::leaf`] of the vocabulary as their length, and
+/// the first local column begins one.
+///
 /// # Shapes
 /// `logits`: rows x columns. `targets`: rows, u32. The result: rows x 3, of the accumulator type.
 /// # Errors
@@ -36,25 +39,36 @@ pub fn statistics(logits: &Tensor, targets: &Tensor, shard: VocabularyShard) -> 
         columns,
         first_column: shard.first_column,
         vocabulary: shard.vocabulary,
+        leaf: hal::sums::leaf(shard.vocabulary),
     };
     launch(&mut args, Kernel::SoftmaxStatistics(kernel))?;
     Ok(out)
 }
 
-/// Log-sum-exp of every row, and `scale` times the sum of the rows' losses.
+/// Log-sum-exp of every row, and `scale` times the sum of the losses of each of `runs` equally long runs of rows.
+///
+/// The parts of a row have `widths` columns from left to right. A device with canonical sums gives the bits of the full
+/// row if each part is a complete node of the tree of [`hal::sums`] (the last one may be shorter).
 ///
 /// # Shapes
-/// `parts`: shards x rows x 3. The results: rows, and one element; both of the accumulator type.
+/// `parts`: parts x rows x 3. The results: rows, and runs; both of the accumulator type.
 /// # Errors
-/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type.
+/// [`Error::Invalid`](hal::Error::Invalid) when a tensor has another size or type, and if the rows cannot be cut into
+/// `runs`.
 pub fn combine(
     parts: &Tensor,
     targets: &Tensor,
-    shards: usize,
+    widths: &[usize],
+    runs: usize,
     scale: f64,
 ) -> Result<(Tensor, Tensor)> {
     let rows = targets.num_elements();
-    let statistics = product("softmax_combine", &[shards, rows, 3])?;
+    if !rows.is_multiple_of(runs) {
+        let found = format!("{rows} rows");
+        let needed = format!("a multiple of {runs} runs");
+        return Err(hal::Error::invalid("softmax_combine", found, needed));
+    }
+    let statistics = product("softmax_combine", &[widths.len(), rows, 3])?;
     let accumulator = parts.dtype().accumulator();
     holds(
         "softmax_combine",
@@ -65,15 +79,16 @@ pub fn combine(
     )?;
     holds("softmax_combine", "targets", targets, rows, DType::U32)?;
     let log_sum_exp = Tensor::empty(parts.device(), parts.dtype(), &[rows])?;
-    let loss = Tensor::zeros(parts.device(), parts.dtype(), &[1])?;
+    let loss = Tensor::zeros(parts.device(), parts.dtype(), &[runs])?;
     let mut args = Arguments::default();
     let kernel = CombineSoftmax {
         parts: args.take(parts),
-        shards,
+        widths: widths.to_vec(),
         rows,
         targets: args.take(targets),
         log_sum_exp: args.take(&log_sum_exp),
         loss: args.take(&loss),
+        runs,
         scale,
     };
     launch(&mut args, Kernel::CombineSoftmax(kernel))?;

@@ -575,8 +575,12 @@ fn loss(world: &mut World, step: &Step) -> Result<()> {
         0..3 => world.tensor(step.tensors[1]),
         _ => ops::loss::statistics(&logits, &targets, shard)?,
     };
-    let shards = if step.fits() { 1 } else { step.sizes[2] };
-    let (log_sum_exp, loss) = ops::loss::combine(&parts, &targets, shards, step.numbers[0])?;
+    let (widths, runs) = match step.fits() {
+        true => (vec![logits.columns()], 1),
+        false => (step.sizes[..step.small(2)].to_vec(), step.sizes[2]),
+    };
+    let scale = step.numbers[0];
+    let (log_sum_exp, loss) = ops::loss::combine(&parts, &targets, &widths, runs, scale)?;
     let [scale, ..] = step.numbers;
     ops::loss::backward(&logits, &targets, &log_sum_exp, &loss, shard, scale)
 }

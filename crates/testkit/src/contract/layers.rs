@@ -122,7 +122,8 @@ fn losses(device: &Device, dtype: DType) {
         vocabulary,
     };
     let statistics = loss::statistics(&tensor, &ids, shard).unwrap();
-    let (log_sum_exp, total) = loss::combine(&statistics, &ids, 1, 0.5).unwrap();
+    let (log_sum_exp, total) =
+        loss::combine(&statistics, &ids, &[tensor.columns()], 1, 0.5).unwrap();
     let row = |r: usize| &logits[r * columns..r * columns + vocabulary];
     let lse = |r: usize| row(r).iter().map(|x| x.exp()).sum::<f64>().ln();
     let counted = (0..rows).filter(|r| targets[*r] != u32::MAX);

@@ -1,5 +1,9 @@
-use super::*;
+use super::{
+    nodes::{cut, nodes},
+    *,
+};
 use hal::kernel::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics};
+use std::ops::Range;
 
 const VOCABULARY: usize = 90;
 const ROWS: usize = 700;
@@ -62,13 +66,14 @@ fn statistics(
             columns,
             first_column,
             vocabulary,
+            leaf: hal::sums::leaf(VOCABULARY),
         })
     });
     result.swap_remove(2)
 }
 
 /// Log-sum-exp of every row, and 10 + loss / 4.
-fn combined(dtype: DType, parts: Vec<f64>, shards: usize, targets: &[f64]) -> (Vec<f64>, f64) {
+fn combined(dtype: DType, parts: Vec<f64>, widths: &[usize], targets: &[f64]) -> (Vec<f64>, f64) {
     let rows = targets.len();
     let memories = [
         (dtype, parts),
@@ -80,11 +85,12 @@ fn combined(dtype: DType, parts: Vec<f64>, shards: usize, targets: &[f64]) -> (V
         let (parts, targets, log_sum_exp, loss) = (m[0], m[1], m[2], m[3]);
         Kernel::CombineSoftmax(CombineSoftmax {
             parts,
-            shards,
+            widths: widths.to_vec(),
             rows,
             targets,
             log_sum_exp,
             loss,
+            runs: 1,
             scale: 0.25,
         })
     });
@@ -112,7 +118,8 @@ fn loss_is_the_same_for_any_cut_of_the_vocabulary() {
                 )
             };
             let parts = (0..shards).flat_map(part).collect();
-            let (found_lse, found_loss) = combined(dtype.accumulator(), parts, shards, &targets);
+            let (found_lse, found_loss) =
+                combined(dtype.accumulator(), parts, &vec![width; shards], &targets);
             assert_close(dtype.accumulator(), &found_lse, &lse, 16.0);
             assert_close(dtype.accumulator(), &[found_loss], &[loss], 16.0);
         }
@@ -126,7 +133,7 @@ fn statistics_without_columns_are_neutral() {
     let (lse, _) = combined(
         DType::F32,
         [f64::NEG_INFINITY, 0.0, 0.0].repeat(2),
-        2,
+        &[7, 3],
         &[0.0],
     );
     assert_eq!(lse, [f64::NEG_INFINITY]);
@@ -157,6 +164,7 @@ fn statistics_of_long_rows_do_not_overflow() {
             columns,
             first_column,
             vocabulary,
+            leaf: hal::sums::leaf(vocabulary),
         })
     });
     let found = result[2][0] + result[2][1].ln();
@@ -254,4 +262,133 @@ fn a_target_beyond_all_columns_touches_nothing() {
                 .all(|&x| x == found[0] && x > 0.0)
     );
     assert_eq!(statistics(DType::F32, logits, &[95.0], 0, 100)[2], 0.0);
+}
+
+/// Statistics of the columns `node` of rows of `columns` columns, of which `vocabulary` are no padding.
+fn statistics_of(
+    dtype: DType,
+    logits: &[f64],
+    columns: usize,
+    node: &Range<usize>,
+    vocabulary: usize,
+) -> Vec<f64> {
+    let rows = logits.len() / columns;
+    let targets = random_ids(vocabulary, rows, 4);
+    let memories = [
+        (dtype, cut(logits, columns, node)),
+        (DType::U32, targets),
+        (dtype.accumulator(), vec![9.0; 3 * rows]),
+    ];
+    let found = run(&memories, |m| {
+        Kernel::SoftmaxStatistics(SoftmaxStatistics {
+            logits: m[0],
+            targets: m[1],
+            statistics: m[2],
+            rows,
+            columns: node.len(),
+            first_column: node.start,
+            vocabulary,
+            leaf: hal::sums::leaf(columns),
+        })
+    });
+    found[2].clone()
+}
+
+#[test]
+fn statistics_of_nodes_combine_to_the_bits_of_the_row() {
+    for (dtype, columns) in FLOATS
+        .iter()
+        .flat_map(|&d| [5, 33, 100, 1000, 4500].map(|c| (d, c)))
+    {
+        let rows = 3;
+        let logits = random(dtype, rows * columns, 1)
+            .iter()
+            .map(|x| 9.0 * x)
+            .collect::<Vec<_>>();
+        let logits = rounded(dtype, &logits);
+        let targets = random_ids(columns, rows, 4);
+        let of_nodes = |nodes: &[Range<usize>]| {
+            let of_node = |node| statistics_of(dtype, &logits, columns, node, columns);
+            let parts = nodes.iter().flat_map(of_node).collect();
+            let widths: Vec<usize> = nodes.iter().map(|node| node.len()).collect();
+            combined(dtype.accumulator(), parts, &widths, &targets)
+        };
+        let whole = of_nodes(std::slice::from_ref(&(0..columns)));
+        for ranks in [2, 3, 5, 7] {
+            let nodes = nodes(columns, ranks);
+            assert_eq!(of_nodes(&nodes), whole, "{dtype}, {nodes:?}");
+        }
+    }
+}
+
+#[test]
+fn padding_changes_no_bit_of_the_statistics() {
+    for (dtype, vocabulary) in FLOATS.iter().flat_map(|&d| [1, 70, 1000].map(|v| (d, v))) {
+        let padded = vocabulary + 2 * 64 + 3;
+        let logits = random(dtype, 3 * padded, 1);
+        let of = |columns: usize| {
+            let logits = cut(&logits, padded, &(0..columns));
+            let rows = 3;
+            let memories = [
+                (dtype, logits),
+                (DType::U32, vec![0.0; rows]),
+                (dtype.accumulator(), vec![9.0; 3 * rows]),
+            ];
+            let found = run(&memories, |m| {
+                Kernel::SoftmaxStatistics(SoftmaxStatistics {
+                    logits: m[0],
+                    targets: m[1],
+                    statistics: m[2],
+                    rows,
+                    columns,
+                    first_column: 0,
+                    vocabulary,
+                    leaf: hal::sums::leaf(vocabulary),
+                })
+            });
+            found[2].clone()
+        };
+        assert_eq!(of(padded), of(vocabulary), "{dtype}, {vocabulary}");
+    }
+}
+
+#[test]
+fn each_run_of_rows_has_a_loss_of_its_own() {
+    let (rows, runs) = (12, 4);
+    let parts = random(DType::F32, 3 * rows, 1)
+        .iter()
+        .map(|x| x.abs() + 0.1)
+        .collect::<Vec<_>>();
+    let parts = rounded(DType::F32, &parts);
+    let mut targets = vec![0.0; rows];
+    targets[4] = f64::from(u32::MAX);
+    let losses = |parts: &[f64], targets: &[f64], runs: usize| {
+        let rows = targets.len();
+        let memories = [
+            (DType::F32, parts.to_vec()),
+            (DType::U32, targets.to_vec()),
+            (DType::F32, vec![9.0; rows]),
+            (DType::F32, vec![0.5; runs]),
+        ];
+        let found = run(&memories, |m| {
+            Kernel::CombineSoftmax(CombineSoftmax {
+                parts: m[0],
+                widths: vec![50],
+                rows,
+                targets: m[1],
+                log_sum_exp: m[2],
+                loss: m[3],
+                runs,
+                scale: 0.25,
+            })
+        });
+        found[3].clone()
+    };
+    let apart = |run: usize| {
+        let rows = run * 3..(run + 1) * 3;
+        losses(&parts[3 * rows.start..3 * rows.end], &targets[rows], 1)
+    };
+    let expected: Vec<f64> = (0..runs).flat_map(apart).collect();
+    assert_eq!(losses(&parts, &targets, runs), expected);
+    assert!(expected.windows(2).all(|pair| pair[0] != pair[1]));
 }

@@ -13,7 +13,7 @@ const ROWS: usize = 3;
 const WIDTHS: [usize; 6] = [1, 13, 100, 512, 1000, 2345];
 
 /// The columns of all nodes that ranks hold when they share the leaves of a row.
-fn nodes(columns: usize, ranks: usize) -> Vec<Range<usize>> {
+pub(super) fn nodes(columns: usize, ranks: usize) -> Vec<Range<usize>> {
     let leaf = sums::leaf(columns);
     let leaves = sums::leaves(columns, leaf);
     let of_rank = |rank| leaves * rank / ranks..leaves * (rank + 1) / ranks;
@@ -23,7 +23,7 @@ fn nodes(columns: usize, ranks: usize) -> Vec<Range<usize>> {
         .collect()
 }
 
-fn cut(values: &[f64], columns: usize, node: &Range<usize>) -> Vec<f64> {
+pub(super) fn cut(values: &[f64], columns: usize, node: &Range<usize>) -> Vec<f64> {
     let rows = values.chunks(columns);
     rows.flat_map(|row| row[node.clone()].to_vec()).collect()
 }

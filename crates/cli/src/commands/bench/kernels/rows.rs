@@ -231,6 +231,7 @@ fn loss_of(sizes: Sizes, logits: &Tensor, targets: &Tensor) -> train::Result<(Te
     Ok(loss::combine(
         &statistics,
         targets,
+        &[sizes.vocabulary],
         1,
         1.0 / sizes.tokens as f64,
     )?)
