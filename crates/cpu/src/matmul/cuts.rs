@@ -1,6 +1,6 @@
 //! Cuts of a result into parts and blocks.
 
-use super::kernel::TileSize;
+use super::multiplier::TileSize;
 use std::ops::Range;
 
 /// Cuts a range into ranges of about equal length, at most `most` and multiples of `unit`.

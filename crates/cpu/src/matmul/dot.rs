@@ -4,7 +4,8 @@
 
 use super::{
     format::{BLOCK, Format, load, store},
-    kernel::{Leaf, Multiplier, TileSize},
+    kernel::Leaves,
+    multiplier::{Multiplier, TileSize},
     transpose::transpose,
 };
 use half::bf16;
@@ -92,9 +93,9 @@ impl Format for Pairs {
         }
     }
 
-    unsafe fn compute(self, leaf: &Leaf<u32, f32>) {
-        // SAFETY: `self` exists only where the processor has the instructions; the caller guarantees the leaf.
-        unsafe { compute(leaf) }
+    unsafe fn compute(self, leaves: &Leaves<u32, f32>) {
+        // SAFETY: `self` exists only where the processor has the instructions; the caller guarantees the leaves.
+        unsafe { compute(leaves) }
     }
 }
 
@@ -104,11 +105,11 @@ fn pair(first: bf16, second: bf16) -> u32 {
 }
 
 /// # Safety
-/// As [`Leaf::run`], on a processor with the features named here.
+/// As [`Leaves::run`], on a processor with the features named here.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512bf16,avx2,fma")]
-unsafe fn compute(leaf: &Leaf<u32, f32>) {
-    // SAFETY: the caller guarantees the leaf; this function is compiled for the multiplier's instructions.
-    unsafe { leaf.run(Dot(())) }
+unsafe fn compute(leaves: &Leaves<u32, f32>) {
+    // SAFETY: the caller guarantees the leaves; this function is compiled for the multiplier's instructions.
+    unsafe { leaves.run(Dot(())) }
 }
 
 /// The multiplier of pairs of bf16; only [`compute`] makes it.

@@ -2,8 +2,9 @@
 
 use super::{
     convert::widen,
-    kernel::{Leaf, TileSize},
-    portable::{ComputeLeaf, SizeOfTile},
+    kernel::Leaves,
+    multiplier::TileSize,
+    portable::{ComputeLeaves, SizeOfTile},
     scratch::with_scratch,
     transpose::transpose,
 };
@@ -54,11 +55,11 @@ pub(super) trait Format: Copy + Send + Sync {
         width: usize,
     );
 
-    /// Computes a leaf.
+    /// Computes leaves of a tile.
     ///
     /// # Safety
-    /// As [`Leaf::run`], but for the instructions.
-    unsafe fn compute(self, leaf: &Leaf<Self::Word, Self::Sum>);
+    /// As [`Leaves::run`], but for the instructions.
+    unsafe fn compute(self, leaves: &Leaves<Self::Word, Self::Sum>);
 }
 
 /// Elements that are packed at once.
@@ -177,9 +178,9 @@ impl<T: Element<Acc: Lanes>> Format for Widened<T> {
         });
     }
 
-    unsafe fn compute(self, leaf: &Leaf<T::Acc, T::Acc>) {
-        // SAFETY: the caller guarantees the leaf.
-        self.arch.dispatch(unsafe { ComputeLeaf::new(leaf) });
+    unsafe fn compute(self, leaves: &Leaves<T::Acc, T::Acc>) {
+        // SAFETY: the caller guarantees the leaves.
+        self.arch.dispatch(unsafe { ComputeLeaves::new(leaves) });
     }
 }
 

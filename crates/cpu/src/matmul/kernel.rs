@@ -1,78 +1,28 @@
-//! The micro-kernel: one leaf of the sums of one tile, held in registers.
+//! The micro-kernel: consecutive leaves of the sums of one tile.
+//!
+//! Registers hold half of the tile's rows, for two neighbouring leaves. So half of the tree's additions take no memory.
 
-/// The most vectors in a row of a tile.
-pub(super) const VECTORS: usize = 3;
-/// Rows of a full tile: as many sums as registers hold beside a row of the right factor and one element of the left.
-pub(super) const MANY_ROWS: usize = 8;
-/// Likewise with 16 registers.
-pub(super) const FEW_ROWS: usize = 4;
+use super::{
+    block::Level,
+    multiplier::{FEW_ROWS, MANY_ROWS, Multiplier, VECTORS},
+};
+use hal::sums;
 
-/// Rows that are computed if a tile has `rows` of at most `tile_rows`: 1, few, or all.
-pub(super) fn computed_rows(rows: usize, tile_rows: usize) -> usize {
-    match rows {
-        0 | 1 => rows,
-        _ if rows <= FEW_ROWS => FEW_ROWS,
-        _ => tile_rows,
-    }
-}
-
-/// The size of a full tile.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TileSize {
-    pub(super) rows: usize,
-    /// Sums in a vector.
-    pub(super) lanes: usize,
-}
-
-impl TileSize {
-    pub(super) fn of<M: Multiplier>() -> TileSize {
-        TileSize {
-            rows: M::TILE_ROWS,
-            lanes: size_of::<M::Sums>() / size_of::<M::Sum>(),
-        }
-    }
-
-    /// Columns of a full tile.
-    pub(super) fn columns(self) -> usize {
-        VECTORS * self.lanes
-    }
-
-    /// Elements of a full tile.
-    pub(super) fn len(self) -> usize {
-        self.rows * self.columns()
-    }
-}
-
-/// The operations of a processor on vectors of factors and of sums.
-pub(super) trait Multiplier: Copy {
-    /// What a step of the depth takes from each row and column: an element, or a pair of 16-bit elements.
-    type Word: Copy;
-    /// A vector of words.
-    type Factors: Copy;
-    /// A vector of sums.
-    type Sums: Copy;
-    /// The type of a sum.
-    type Sum: Copy;
-    /// Rows of a full tile.
-    const TILE_ROWS: usize;
-
-    /// Sums of nothing.
-    fn zero(self) -> Self::Sums;
-    /// A vector of one word.
-    fn splat(self, word: Self::Word) -> Self::Factors;
-    /// `left * right + sums`, lane by lane.
-    fn fused(self, left: Self::Factors, right: Self::Factors, sums: Self::Sums) -> Self::Sums;
-    /// `left + right`, lane by lane.
-    fn add(self, left: Self::Sums, right: Self::Sums) -> Self::Sums;
-}
-
-/// One leaf of a tile, and where its sums go.
+/// Consecutive leaves of a tile, the node that they complete, and where it goes.
+///
+/// They are pairs of neighbours, the last of which may lack its right one, or a single leaf.
 #[derive(Debug)]
-pub(super) struct Leaf<'a, W, R> {
-    /// Rows that are computed, from [`computed_rows`], and vectors in each of them.
+pub(super) struct Leaves<'a, W, R> {
+    /// Number of the tile.
+    pub(super) tile: usize,
+    /// Rows that are computed, from [`computed_rows`](super::multiplier::computed_rows), and vectors in each of them.
     pub(super) rows: usize,
     pub(super) vectors: usize,
-    /// Words of the sums.
+    /// The index of the first pair, or of the single leaf, in the complete sum.
+    pub(super) first: usize,
+    /// Words of a leaf, but for the last one, which ends at `depth`.
+    pub(super) leaf: usize,
+    /// Words of all leaves.
     pub(super) depth: usize,
     /// The words of the rows, side by side, `a_step` from one step of the depth to the next.
     pub(super) a: *const W,
@@ -80,31 +30,33 @@ pub(super) struct Leaf<'a, W, R> {
     /// Likewise the words of the columns.
     pub(super) b: *const W,
     pub(super) b_step: usize,
-    /// Levels with a node to which the leaf is added, in this order; the tile's node starts at `node`, and its rows
-    /// lie `node_step` apart.
-    pub(super) levels: &'a [*const R],
-    pub(super) node: usize,
+    /// The levels on which nodes wait, from that of a pair, or of the single leaf, on. Rows of a node lie `node_step` apart.
+    pub(super) levels: &'a [Level<R>],
     pub(super) node_step: usize,
-    /// Receives the sums; rows lie `out_step` apart.
+    /// Those to whose nodes the last pair is added, in this order.
+    pub(super) joined: &'a [Level<R>],
+    /// Receives the sum of the last pair and these nodes; rows lie `out_step` apart.
     pub(super) out: *mut R,
     pub(super) out_step: usize,
 }
 
-impl<W: Copy, R: Copy> Leaf<'_, W, R> {
-    /// Computes it.
+impl<W: Copy, R: Copy> Leaves<'_, W, R> {
+    /// Computes them.
     ///
     /// # Safety
     /// `a` and `b` hold `rows` words and `vectors` vectors of words per step; the nodes and `out` hold as many rows of
-    /// as many vectors of sums. Nobody writes the factors and nodes, and nobody else uses `out`. The processor has the
-    /// multiplier's instructions.
+    /// as many vectors of sums. Nobody writes the factors, and nobody else uses the nodes of this tile and `out`. The
+    /// processor has the multiplier's instructions.
     #[inline(always)]
     pub(super) unsafe fn run<M: Multiplier<Word = W, Sum = R>>(&self, multiplier: M) {
         // SAFETY: the caller guarantees all of it; each arm computes at most the rows and vectors stated.
         unsafe {
             match self.rows {
-                1 => self.rows::<M, 1>(multiplier),
-                MANY_ROWS if M::TILE_ROWS == MANY_ROWS => self.rows::<M, MANY_ROWS>(multiplier),
-                _ => self.rows::<M, FEW_ROWS>(multiplier),
+                1 => self.rows::<M, 1, 1>(multiplier),
+                MANY_ROWS if M::TILE_ROWS == MANY_ROWS => {
+                    self.rows::<M, MANY_ROWS, { MANY_ROWS / 2 }>(multiplier)
+                }
+                _ => self.rows::<M, FEW_ROWS, { FEW_ROWS / 2 }>(multiplier),
             }
         }
     }
@@ -112,13 +64,16 @@ impl<W: Copy, R: Copy> Leaf<'_, W, R> {
     /// # Safety
     /// As [`run`](Self::run).
     #[inline(always)]
-    unsafe fn rows<M: Multiplier<Word = W, Sum = R>, const ROWS: usize>(&self, multiplier: M) {
+    unsafe fn rows<M, const ROWS: usize, const HALF: usize>(&self, multiplier: M)
+    where
+        M: Multiplier<Word = W, Sum = R>,
+    {
         // SAFETY: as in `run`.
         unsafe {
             match self.vectors {
-                1 => self.tile::<M, ROWS, 1>(multiplier),
-                2 => self.tile::<M, ROWS, 2>(multiplier),
-                _ => self.tile::<M, ROWS, VECTORS>(multiplier),
+                1 => self.tile::<M, ROWS, HALF, 1>(multiplier),
+                2 => self.tile::<M, ROWS, HALF, 2>(multiplier),
+                _ => self.tile::<M, ROWS, HALF, VECTORS>(multiplier),
             }
         }
     }
@@ -126,55 +81,161 @@ impl<W: Copy, R: Copy> Leaf<'_, W, R> {
     /// # Safety
     /// As [`run`](Self::run).
     #[inline(always)]
-    unsafe fn tile<M, const ROWS: usize, const VECTORS: usize>(&self, multiplier: M)
-    where
+    unsafe fn tile<M, const ROWS: usize, const HALF: usize, const VECTORS: usize>(
+        &self,
+        multiplier: M,
+    ) where
         M: Multiplier<Word = W, Sum = R>,
     {
         for row in 0..ROWS {
             for vector in 0..VECTORS {
                 let column = vector * size_of::<M::Sums>() / size_of::<R>();
                 fetch(self.out.wrapping_add(row * self.out_step + column));
-                if let Some(level) = self.levels.first() {
-                    fetch(level.wrapping_add(self.node + row * self.node_step + column));
+                if let Some(level) = self.joined.last().filter(|level| level.step > 0) {
+                    fetch(
+                        level
+                            .node(self.tile)
+                            .wrapping_add(row * self.node_step + column),
+                    );
                 }
             }
         }
-        let mut sums = [[multiplier.zero(); VECTORS]; ROWS];
         let (mut a, mut b) = (self.a, self.b);
-        for _ in 0..self.depth {
-            // SAFETY: the caller guarantees VECTORS vectors of words for each step.
-            let right = unsafe { b.cast::<[M::Factors; VECTORS]>().read_unaligned() };
-            for vector in 0..VECTORS {
-                let column = vector * size_of::<M::Factors>() / size_of::<W>();
-                fetch(b.wrapping_add(8 * self.b_step + column));
-            }
-            for row in 0..ROWS {
-                // SAFETY: likewise ROWS words.
-                let left = multiplier.splat(unsafe { *a.add(row) });
-                for vector in 0..VECTORS {
-                    sums[row][vector] = multiplier.fused(left, right[vector], sums[row][vector]);
+        let (mut index, mut left) = (self.first, self.depth);
+        loop {
+            let first = self.leaf.min(left);
+            let second = self.leaf.min(left - first);
+            left -= first + second;
+            let (joined, out, out_step) = match left {
+                0 => (self.joined, self.out, self.out_step),
+                _ => {
+                    let completed = sums::completed(index) as usize;
+                    let node = self.levels[completed].node(self.tile);
+                    (&self.levels[..completed], node, self.node_step)
                 }
+            };
+            let mut row = 0;
+            while row < ROWS {
+                let (a, out) = (a.wrapping_add(row), out.wrapping_add(row * out_step));
+                // SAFETY: the caller guarantees HALF rows from this one on, with these steps; nodes and `out` hold the
+                // tile's rows.
+                unsafe {
+                    let sums = self.pair::<M, HALF, VECTORS>(multiplier, a, b, [first, second]);
+                    self.join(multiplier, sums, row, joined, out, out_step);
+                }
+                row += HALF;
+            }
+            if left == 0 {
+                return;
+            }
+            a = a.wrapping_add((first + second) * self.a_step);
+            b = b.wrapping_add((first + second) * self.b_step);
+            index += 1;
+        }
+    }
+
+    /// The sum of two leaves of some rows, of so many words each; an empty second leaf is no addend.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run), for HALF rows from `a` on; the second leaf is no longer than the first.
+    #[inline(always)]
+    unsafe fn pair<M, const HALF: usize, const VECTORS: usize>(
+        &self,
+        multiplier: M,
+        mut a: *const W,
+        mut b: *const W,
+        [first, second]: [usize; 2],
+    ) -> [[M::Sums; VECTORS]; HALF]
+    where
+        M: Multiplier<Word = W, Sum = R>,
+    {
+        let mut left = [[multiplier.zero(); VECTORS]; HALF];
+        let mut right = left;
+        let (a_leaf, b_leaf) = (first * self.a_step, first * self.b_step);
+        for _ in 0..second {
+            // SAFETY: the caller guarantees this step of both leaves.
+            unsafe {
+                self.step(multiplier, a, b, &mut left);
+                let (a, b) = (a.wrapping_add(a_leaf), b.wrapping_add(b_leaf));
+                self.step(multiplier, a, b, &mut right);
             }
             (a, b) = (a.wrapping_add(self.a_step), b.wrapping_add(self.b_step));
         }
-        for &level in self.levels {
-            for row in 0..ROWS {
-                let node = level.wrapping_add(self.node + row * self.node_step);
-                let node = node.cast::<[M::Sums; VECTORS]>();
-                // SAFETY: the caller guarantees VECTORS vectors in each of ROWS rows of a node.
-                let left = unsafe { node.read_unaligned() };
+        for _ in second..first {
+            // SAFETY: the caller guarantees this step of the first leaf.
+            unsafe { self.step(multiplier, a, b, &mut left) };
+            (a, b) = (a.wrapping_add(self.a_step), b.wrapping_add(self.b_step));
+        }
+        if second > 0 {
+            for row in 0..HALF {
+                for vector in 0..VECTORS {
+                    left[row][vector] = multiplier.add(left[row][vector], right[row][vector]);
+                }
+            }
+        }
+        left
+    }
+
+    /// One link of the chains of a leaf.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run), for HALF rows from `a` on.
+    #[inline(always)]
+    unsafe fn step<M, const HALF: usize, const VECTORS: usize>(
+        &self,
+        multiplier: M,
+        a: *const W,
+        b: *const W,
+        sums: &mut [[M::Sums; VECTORS]; HALF],
+    ) where
+        M: Multiplier<Word = W, Sum = R>,
+    {
+        // SAFETY: the caller guarantees VECTORS vectors of words for each step.
+        let right = unsafe { b.cast::<[M::Factors; VECTORS]>().read_unaligned() };
+        for vector in 0..VECTORS {
+            let column = vector * size_of::<M::Factors>() / size_of::<W>();
+            fetch(b.wrapping_add(8 * self.b_step + column));
+        }
+        for row in 0..HALF {
+            // SAFETY: likewise HALF words.
+            let left = multiplier.splat(unsafe { *a.add(row) });
+            for vector in 0..VECTORS {
+                sums[row][vector] = multiplier.fused(left, right[vector], sums[row][vector]);
+            }
+        }
+    }
+
+    /// Adds the sums of some rows, from `start` on, to the nodes of these levels, and stores them.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run), with room for HALF rows from `out` on.
+    #[inline(always)]
+    unsafe fn join<M, const HALF: usize, const VECTORS: usize>(
+        &self,
+        multiplier: M,
+        mut sums: [[M::Sums; VECTORS]; HALF],
+        start: usize,
+        joined: &[Level<R>],
+        out: *mut R,
+        out_step: usize,
+    ) where
+        M: Multiplier<Word = W, Sum = R>,
+    {
+        for level in joined {
+            for row in 0..HALF {
+                let node = level.node(self.tile);
+                let node = node.wrapping_add((start + row) * self.node_step);
+                // SAFETY: the caller guarantees VECTORS vectors in each row of a node.
+                let left = unsafe { node.cast::<[M::Sums; VECTORS]>().read_unaligned() };
                 for vector in 0..VECTORS {
                     sums[row][vector] = multiplier.add(left[vector], sums[row][vector]);
                 }
             }
         }
-        for row in 0..ROWS {
-            let out = self
-                .out
-                .wrapping_add(row * self.out_step)
-                .cast::<[M::Sums; VECTORS]>();
-            // SAFETY: the caller guarantees VECTORS vectors in each of ROWS rows of the result.
-            unsafe { out.write_unaligned(sums[row]) };
+        for row in 0..HALF {
+            let out = out.wrapping_add(row * out_step);
+            // SAFETY: likewise in each row of `out`.
+            unsafe { out.cast::<[M::Sums; VECTORS]>().write_unaligned(sums[row]) };
         }
     }
 }

@@ -1,11 +1,12 @@
 //! GEMMs, whose elements are summed in one order whatever the sizes, the layouts and the number of threads.
 //!
-//! Read in this order: [`hal::sums`] defines the order of the sums. [`kernel`] computes a leaf of a tile's sums in
-//! registers, with the vectors of [`portable`], or of [`dot`] for pairs of bf16. [`format`](mod@format) lists the forms
-//! of factors that they read, [`pack`] brings a block of a factor into such a form, and [`transpose`] is the SIMD
-//! transpose. [`product`](mod@product) gives threads their parts, which [`cuts`] makes; [`block`] walks over the leaves
-//! and tiles of a block, and [`finish`] turns sums into elements of the result; [`row`] computes products with one row.
-//! [`convert`] converts rows between element types, and [`scratch`] holds each thread's spare memory.
+//! Read in this order: [`hal::sums`] defines the order of the sums. [`kernel`] computes leaves of a tile's sums in
+//! registers, with a [`multiplier`]: the vectors of [`portable`], or of [`dot`] for pairs of bf16.
+//! [`format`](mod@format) lists the forms of factors that they read, [`pack`] brings a block of a factor into such a form,
+//! and [`transpose`] is the SIMD transpose. [`product`](mod@product) gives threads their parts, which [`cuts`] makes;
+//! [`block`] walks over the leaves and tiles of a block, and [`finish`] turns sums into elements of the result; [`row`]
+//! computes products with one row. [`convert`] converts rows between element types, and [`scratch`] holds each thread's
+//! spare memory.
 
 mod block;
 pub(crate) mod convert;
@@ -15,6 +16,7 @@ mod dot;
 mod finish;
 mod format;
 mod kernel;
+mod multiplier;
 mod pack;
 mod portable;
 mod product;

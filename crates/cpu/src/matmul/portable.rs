@@ -1,6 +1,9 @@
 //! The multiplier of every processor that pulp knows, for factors of the type of the sums.
 
-use super::kernel::{FEW_ROWS, Leaf, MANY_ROWS, Multiplier, TileSize};
+use super::{
+    kernel::Leaves,
+    multiplier::{FEW_ROWS, MANY_ROWS, Multiplier, TileSize},
+};
 use crate::lanes::Lanes;
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
@@ -53,19 +56,19 @@ impl<R: Lanes, S: Simd> Multiplier for Portable<R, S> {
     }
 }
 
-/// Computes a leaf with the vectors of a processor.
+/// Computes leaves with the vectors of a processor.
 #[derive(Debug)]
-pub(super) struct ComputeLeaf<'a, R>(&'a Leaf<'a, R, R>);
+pub(super) struct ComputeLeaves<'a, R>(&'a Leaves<'a, R, R>);
 
-impl<'a, R> ComputeLeaf<'a, R> {
+impl<'a, R> ComputeLeaves<'a, R> {
     /// # Safety
-    /// The leaf holds what [`Leaf::run`] asks for, and is computed once.
-    pub(super) unsafe fn new(leaf: &'a Leaf<R, R>) -> Self {
-        ComputeLeaf(leaf)
+    /// The leaves hold what [`Leaves::run`] asks for, and are computed once.
+    pub(super) unsafe fn new(leaves: &'a Leaves<R, R>) -> Self {
+        ComputeLeaves(leaves)
     }
 }
 
-impl<R: Lanes> WithSimd for ComputeLeaf<'_, R> {
+impl<R: Lanes> WithSimd for ComputeLeaves<'_, R> {
     type Output = ();
 
     #[inline(always)]

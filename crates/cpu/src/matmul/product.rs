@@ -5,7 +5,7 @@ use super::{
     cuts::{cuts, parts},
     finish::Finish,
     format::Format,
-    kernel::TileSize,
+    multiplier::TileSize,
     row::RowProduct,
     strided::Strided,
 };
@@ -18,6 +18,8 @@ const WORTH_SHARING: usize = 1 << 20;
 const BLOCK_BYTES: usize = 576 << 10;
 // The narrowest block: the left factor is packed again for each one.
 const BLOCK_COLUMNS: usize = 576;
+// Terms of a block of the factors, if leaves are no longer.
+const BLOCK_TERMS: usize = 256;
 // Rows of a block of the left factor, a multiple of every tile's. The waiting nodes of its tiles then take some MiB per
 // level.
 const BLOCK_ROWS: usize = 1024;
@@ -28,7 +30,7 @@ pub(super) struct Product<F: Format, C> {
     pub(super) format: F,
     /// m, n, k.
     pub(super) sizes: [usize; 3],
-    /// Terms of a leaf of the sums; even.
+    /// Terms of a leaf of the sums.
     pub(super) leaf: usize,
     pub(super) a: Strided<F::Source>,
     pub(super) b: Strided<F::Source>,
@@ -64,6 +66,15 @@ impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
                 unsafe { self.part(tile, rows.clone(), columns.clone()) };
             }
         });
+    }
+
+    /// Leaves of a block of the factors.
+    fn block_leaves(&self) -> usize {
+        // Words are packed from the start of a block on, and none may span two leaves.
+        match self.leaf.is_multiple_of(F::TERMS) {
+            true => 1 << (BLOCK_TERMS / self.leaf).max(1).ilog2(),
+            false => 1,
+        }
     }
 
     fn transposed(self) -> Self {
@@ -103,7 +114,11 @@ impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
             // SAFETY: the caller guarantees the matrices; stored words are elements, and so is a sum.
             return unsafe { self.row().columns(self.format.arch(), columns) };
         }
-        let depth = self.leaf.min(self.sizes[2]).div_ceil(F::TERMS).max(1);
+        let leaves = self.block_leaves();
+        let depth = (leaves * self.leaf)
+            .min(self.sizes[2])
+            .div_ceil(F::TERMS)
+            .max(1);
         let column_bytes = depth.next_multiple_of(64) * size_of::<F::Word>();
         let most_columns = (BLOCK_BYTES / column_bytes).max(BLOCK_COLUMNS);
         for columns in cuts(columns, most_columns, tile.columns()) {
@@ -115,7 +130,7 @@ impl<F: Format, C: Element<Acc = F::Sum>> Product<F, C> {
                     columns: columns.clone(),
                 };
                 // SAFETY: the caller guarantees the matrices, of which this is a block.
-                unsafe { block.compute(depth) };
+                unsafe { block.compute(leaves) };
             }
         }
     }

@@ -135,13 +135,20 @@ fn an_element_has_the_same_bits_in_every_part_and_layout() {
     in_every_format!(parts_agree);
 }
 
+/// Lengths of leaves, among them the shortest and the longest, and numbers of terms that end within a leaf, between leaves
+/// and within a block of the factors.
+fn leaves_and_terms() -> impl Iterator<Item = (usize, usize)> {
+    [1, 2, 4, 6, 32, 64].into_iter().flat_map(|leaf| {
+        let terms = [1, 2, leaf, leaf + 1, 3 * leaf, 7 * leaf - 1, 8 * leaf, 531];
+        terms.map(|k| (leaf, k))
+    })
+}
+
 fn nodes_agree<F: Format, C: Element<Acc = F::Sum>>(format: F) {
     let add = |left: Vec<F::Sum>, right: Vec<F::Sum>| -> Vec<F::Sum> {
         left.into_iter().zip(right).map(|(l, r)| l + r).collect()
     };
-    for (leaf, k) in [2, 6, 32].into_iter().flat_map(|leaf| {
-        [1, 2, leaf, leaf + 1, 3 * leaf, 7 * leaf - 1, 8 * leaf].map(|k| (leaf, k))
-    }) {
+    for (leaf, k) in leaves_and_terms() {
         let problem = Problem::new(format, [9, 50, k], leaf);
         let mut tree = Tree::default();
         for node in sums::nodes(0..sums::leaves(k, leaf)) {
@@ -161,7 +168,7 @@ fn complete_nodes_add_up_to_the_bits_of_the_full_sum() {
     in_every_format!(nodes_agree);
 }
 
-/// The chain and the tree, written out.
+/// The chain and the tree, written out. A link of the chain is a word, whose terms are added from the last to the first.
 fn plain_sums<F: Format>(problem: &Problem<F>) -> Vec<F::Sum> {
     let [m, n, k] = problem.sizes;
     let [(a, ..), (b, ..)] = [0, 1].map(|index| problem.factor(index));
@@ -169,7 +176,9 @@ fn plain_sums<F: Format>(problem: &Problem<F>) -> Vec<F::Sum> {
         let mut tree = Tree::default();
         for leaf in 0..sums::leaves(k, problem.leaf) {
             let start = leaf * problem.leaf;
-            let terms = start..k.min(start + problem.leaf);
+            let end = k.min(start + problem.leaf);
+            let words = (start..end).step_by(F::TERMS);
+            let terms = words.flat_map(|word| (word..end.min(word + F::TERMS)).rev());
             let sum = terms.fold(F::Sum::ZERO, |sum, p| {
                 a[i * k + p].acc().mul_add(b[p * n + j].acc(), sum)
             });
@@ -183,22 +192,23 @@ fn plain_sums<F: Format>(problem: &Problem<F>) -> Vec<F::Sum> {
         .collect()
 }
 
-fn sums_are_chains<F: Format>(format: F) {
-    for sizes in [[1, 70, 45], [9, 50, 45], [40, 1, 45], [9, 50, 0]] {
-        let problem = Problem::new(format, sizes, 8);
-        let (found, expected) = (problem.full::<F::Sum>(), plain_sums(&problem));
-        assert_eq!(bits(&found), bits(&expected), "{sizes:?}");
+fn sums_are_chains<F: Format, C: Element<Acc = F::Sum>>(format: F) {
+    for (leaf, k) in leaves_and_terms().chain([(8, 0), (8, 45), (64, 1037)]) {
+        for [m, n] in [[1, 70], [9, 50], [40, 1]] {
+            let mut problem = Problem::new(format, [m, n, k], leaf);
+            let expected = bits(&plain_sums(&problem));
+            for transposed in [[false, false], [true, true]] {
+                problem.transposed = transposed;
+                let found = bits(&problem.full::<F::Sum>());
+                assert_eq!(found, expected, "{m} {n} {k} {leaf} {transposed:?}");
+            }
+        }
     }
 }
 
 #[test]
 fn every_processor_computes_the_same_chains() {
-    for arch in architectures() {
-        sums_are_chains(Widened::<f64>::on(arch));
-        sums_are_chains(Widened::<f32>::on(arch));
-        sums_are_chains(Widened::<bf16>::on(arch));
-        sums_are_chains(Widened::<f16>::on(arch));
-    }
+    in_every_format!(sums_are_chains);
 }
 
 fn scales_apply_to_the_sum<F: Format, C: Element<Acc = F::Sum>>(format: F) {
