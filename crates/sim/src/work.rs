@@ -25,9 +25,13 @@ impl Category {
     pub const fn of(kernel: &Kernel) -> Category {
         match kernel {
             Kernel::AttentionForward(_) | Kernel::AttentionBackward(_) => Category::Attention,
-            Kernel::SumSquares(_) | Kernel::ClipScale(_) | Kernel::AdamW(_) | Kernel::Sgd(_) => {
-                Category::Optimiser
-            }
+            Kernel::SumSquares(_)
+            | Kernel::Largest(_)
+            | Kernel::ExactSquares(_)
+            | Kernel::ExactTotal(_)
+            | Kernel::ClipScale(_)
+            | Kernel::AdamW(_)
+            | Kernel::Sgd(_) => Category::Optimiser,
             _ => Category::Elementwise,
         }
     }

@@ -11,6 +11,7 @@ mod dispatch;
 mod dropout;
 mod elementwise;
 mod embedding;
+mod exact_squares;
 mod layout;
 mod loss;
 mod memory;
@@ -71,6 +72,9 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::EmbeddingForward(args) => embedding::embedding_forward(args, pool),
             Kernel::EmbeddingBackward(args) => embedding::embedding_backward(args, pool),
             Kernel::SumSquares(args) => squares::sum_squares(args, pool),
+            Kernel::Largest(args) => exact_squares::largest(args, pool),
+            Kernel::ExactSquares(args) => exact_squares::exact_squares(args, pool),
+            Kernel::ExactTotal(args) => exact_squares::exact_total(args),
             Kernel::ClipScale(args) => squares::clip_scale(args),
             Kernel::AdamW(args) => optimiser::adamw(args, pool),
             Kernel::Sgd(args) => optimiser::sgd(args, pool),

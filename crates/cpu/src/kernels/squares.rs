@@ -39,7 +39,7 @@ pub(super) unsafe fn sum_squares(args: &SumSquares, pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-fn parts(slice: &RawSlice) -> impl Iterator<Item = RawSlice> + use<> {
+pub(super) fn parts(slice: &RawSlice) -> impl Iterator<Item = RawSlice> + use<> {
     let slice = *slice;
     (0..slice.len.div_ceil(PART))
         .map(move |part| slice.part(part * PART, PART.min(slice.len - part * PART)))
@@ -47,7 +47,7 @@ fn parts(slice: &RawSlice) -> impl Iterator<Item = RawSlice> + use<> {
 
 /// # Safety
 /// `part` is live, of the type it names, and nothing writes to it.
-unsafe fn squares_of(part: RawSlice) -> Result<f64> {
+pub(super) unsafe fn squares_of(part: RawSlice) -> Result<f64> {
     dispatch!("sum_squares", part.dtype, T => {
         // SAFETY: guaranteed by the caller; the type is the slice's own.
         let x = unsafe { Shared::<T>::new(part) };

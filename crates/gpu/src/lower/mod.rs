@@ -34,8 +34,8 @@ use hal::{Kernel, Result};
 /// the launches have run; its contents are arbitrary before and after.
 ///
 /// # Errors
-/// [`Error::Unsupported`](hal::Error::Unsupported) for an element type that no device function takes, and for a custom
-/// kernel, which brings its code; [`Error::Invalid`](hal::Error::Invalid) for a size beyond the device's limits.
+/// [`Error::Unsupported`](hal::Error::Unsupported) for an element type that no device function takes, for the kernels of
+/// exact sums, and for a custom kernel, which brings its code; [`Error::Invalid`](hal::Error::Invalid) for a size beyond the device's limits.
 pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<Vec<Launch>> {
     match kernel {
         Kernel::Fill(args) => elementwise::fill(args, traits),
@@ -66,6 +66,9 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::EmbeddingForward(args) => embedding::embedding_forward(args, traits),
         Kernel::EmbeddingBackward(args) => embedding::embedding_backward(args, traits, workspace),
         Kernel::SumSquares(args) => squares::sum_squares(args, traits, workspace),
+        Kernel::Largest(_) | Kernel::ExactSquares(_) | Kernel::ExactTotal(_) => {
+            Err(traits.unsupported(kernel.name(), hal::DType::F64))
+        }
         Kernel::ClipScale(args) => squares::clip_scale(args, traits),
         Kernel::AdamW(args) => optimiser::adamw(args, traits),
         Kernel::Sgd(args) => optimiser::sgd(args, traits),

@@ -31,7 +31,9 @@ pub use loss::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics};
 pub use norm::{
     CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
 };
-pub use optimiser::{AdamW, AdamWTensor, ClipScale, Sgd, SgdTensor, SumSquares};
+pub use optimiser::{
+    AdamW, AdamWTensor, ClipScale, ExactSquares, ExactTotal, Largest, Sgd, SgdTensor, SumSquares,
+};
 pub use rows::{RowSum, Softmax, SoftmaxBackward};
 
 use crate::{Operand, Result, Stream};
@@ -72,6 +74,9 @@ pub enum Kernel {
     EmbeddingForward(EmbeddingForward),
     EmbeddingBackward(EmbeddingBackward),
     SumSquares(SumSquares),
+    Largest(Largest),
+    ExactSquares(ExactSquares),
+    ExactTotal(ExactTotal),
     ClipScale(ClipScale),
     AdamW(AdamW),
     Sgd(Sgd),
@@ -113,6 +118,9 @@ impl Kernel {
             Kernel::EmbeddingForward(_) => "embedding_forward",
             Kernel::EmbeddingBackward(_) => "embedding_backward",
             Kernel::SumSquares(_) => "sum_squares",
+            Kernel::Largest(_) => "largest",
+            Kernel::ExactSquares(_) => "exact_squares",
+            Kernel::ExactTotal(_) => "exact_total",
             Kernel::ClipScale(_) => "clip_scale",
             Kernel::AdamW(_) => "adamw",
             Kernel::Sgd(_) => "sgd",
@@ -154,6 +162,9 @@ impl Kernel {
             Kernel::EmbeddingForward(args) => args.operands(visit),
             Kernel::EmbeddingBackward(args) => args.operands(visit),
             Kernel::SumSquares(args) => args.operands(visit),
+            Kernel::Largest(args) => args.operands(visit),
+            Kernel::ExactSquares(args) => args.operands(visit),
+            Kernel::ExactTotal(args) => args.operands(visit),
             Kernel::ClipScale(args) => args.operands(visit),
             Kernel::AdamW(args) => args.operands(visit),
             Kernel::Sgd(args) => args.operands(visit),

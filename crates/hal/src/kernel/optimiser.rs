@@ -5,12 +5,55 @@ use crate::{
     operand::{READ, UPDATE, WRITE, operands},
 };
 
-/// `out[0] += sum over all slices of the squares of their elements`.
+/// `out[0] += sum over all slices of the squares of their elements`, in the device's own order.
+///
+/// Where the device keeps [canonical sums](crate::Capabilities::canonical_sums), [`Largest`], [`ExactSquares`] and
+/// [`ExactTotal`] give a sum that does not depend on any order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumSquares {
     /// Any float types.
     pub slices: Vec<RawSlice>,
     /// One element, f64; added to.
+    pub out: RawSlice,
+}
+
+/// `out[0] = max(out[0], largest magnitude of all elements of all slices)`; infinite if an element is not finite.
+///
+/// Only for devices with [canonical sums](crate::Capabilities::canonical_sums).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Largest {
+    /// Any float types.
+    pub slices: Vec<RawSlice>,
+    /// One element, f64; updated.
+    pub out: RawSlice,
+}
+
+/// Adds the squares of all elements to three sums, whose total has the same bits however the elements are distributed over
+/// launches and ranks.
+///
+/// Sums of several launches or ranks may be added in any order: up to 2^20 launches on all ranks, and 2^40 elements. Each
+/// square is rounded to a multiple of 2^-76 of a power of 2 that `largest` fixes; the sums are exact. If `largest` is not
+/// finite, the sums are not finite either, as soon as all elements have been added.
+///
+/// Only for devices with [canonical sums](crate::Capabilities::canonical_sums).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExactSquares {
+    /// Any float types.
+    pub slices: Vec<RawSlice>,
+    /// One element, f64: what [`Largest`] gives for the elements of all launches on all ranks.
+    pub largest: RawSlice,
+    /// Three elements, f64; added to.
+    pub sums: RawSlice,
+}
+
+/// `out[0] = the sum of squares that the three sums of [`ExactSquares`] stand for`, rounded once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExactTotal {
+    /// As in [`ExactSquares`].
+    pub largest: RawSlice,
+    /// Three elements, f64.
+    pub sums: RawSlice,
+    /// One element, f64.
     pub out: RawSlice,
 }
 
@@ -100,6 +143,9 @@ pub struct Sgd {
 
 operands! {
     SumSquares { slices: READ, out: UPDATE }
+    Largest { slices: READ, out: UPDATE }
+    ExactSquares { slices: READ, largest: READ, sums: UPDATE }
+    ExactTotal { largest: READ, sums: READ, out: WRITE }
     ClipScale { sum_squares: READ, out: WRITE ; max_norm, gradient_scale }
     AdamWTensor {
         weights: UPDATE, gradients: READ, first: UPDATE, second: UPDATE, compute: WRITE

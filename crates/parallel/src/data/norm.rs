@@ -11,17 +11,35 @@ impl ParameterSet {
     /// A shard counts on one of the ranks that hold it; a tied parameter counts on the first stage that has it.
     ///
     /// # Cost
-    /// One pass over the gradients held here; one number reduced over each axis.
+    /// One pass over the gradients held here; one number reduced over each axis. On devices with canonical sums two passes,
+    /// and four numbers: the bits then do not depend on how ranks and tensors hold the gradients.
     /// # Errors
     /// Those of the collectives.
     pub(super) fn gradient_sum_squares(&self) -> Result<Tensor> {
-        let context = &self.0.context;
-        let sum = Tensor::zeros(context.device(), DType::F64, &[1])?;
+        let device = self.0.context.device();
+        let zeros = |count| Tensor::zeros(device, DType::F64, &[count]);
         let mut counted = Vec::new();
         for bucket in &self.0.buckets {
             self.counted_slices(bucket, &mut counted)?;
         }
-        optimiser::sum_squares(&counted.iter().collect::<Vec<_>>(), &sum)?;
+        let counted: Vec<&Tensor> = counted.iter().collect();
+        if !device.capabilities().canonical_sums {
+            let sum = zeros(1)?;
+            optimiser::sum_squares(&counted, &sum)?;
+            self.reduce_counted(&sum, ReduceOp::Sum)?;
+            return Ok(sum);
+        }
+        let (largest, sums) = (zeros(1)?, zeros(3)?);
+        optimiser::largest(&counted, &largest)?;
+        self.reduce_counted(&largest, ReduceOp::Max)?;
+        optimiser::exact_squares(&counted, &largest, &sums)?;
+        self.reduce_counted(&sums, ReduceOp::Sum)?;
+        optimiser::exact_total(&largest, &sums)
+    }
+
+    // Over all axes whose ranks count different gradients.
+    fn reduce_counted(&self, numbers: &Tensor, op: ReduceOp) -> Result<()> {
+        let context = &self.0.context;
         let compute = context.device().compute();
         for axis in Axis::ALL {
             // Without sharded state, replicas along Data hold and count the same gradients.
@@ -29,10 +47,10 @@ impl ParameterSet {
                 continue;
             }
             if let Some(group) = context.group(axis, Purpose::Main)? {
-                group.all_reduce(context, Subject::Clipping, &compute, &sum, ReduceOp::Sum)?;
+                group.all_reduce(context, Subject::Clipping, &compute, numbers, op)?;
             }
         }
-        Ok(sum)
+        Ok(())
     }
 
     fn counted_slices(&self, bucket: &Bucket, counted: &mut Vec<Tensor>) -> Result<()> {

@@ -155,7 +155,8 @@ impl Gradients {
     /// it.
     ///
     /// # Cost
-    /// One pass over the gradients held here; one number reduced over each axis.
+    /// One pass over the gradients held here; one number reduced over each axis. On devices with canonical sums two passes,
+    /// and four numbers.
     /// # Errors
     /// [`Error::Invalid`] when another step has begun meanwhile; those of the collectives.
     pub fn sum_squares(&self) -> Result<Tensor> {

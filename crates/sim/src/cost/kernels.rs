@@ -39,9 +39,13 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
         | Kernel::CombineSoftmax(_)
         | Kernel::CrossEntropyBackward(_) => "loss",
         Kernel::EmbeddingForward(_) | Kernel::EmbeddingBackward(_) => "embedding",
-        Kernel::SumSquares(_) | Kernel::ClipScale(_) | Kernel::AdamW(_) | Kernel::Sgd(_) => {
-            "optimiser"
-        }
+        Kernel::SumSquares(_)
+        | Kernel::Largest(_)
+        | Kernel::ExactSquares(_)
+        | Kernel::ExactTotal(_)
+        | Kernel::ClipScale(_)
+        | Kernel::AdamW(_)
+        | Kernel::Sgd(_) => "optimiser",
         Kernel::Copy2d(_) | Kernel::CopyStrided(_) | Kernel::SelectRows(_) => "layout",
         _ => "elementwise",
     }
@@ -76,6 +80,8 @@ pub(super) fn work(kernel: &Kernel) -> Work {
             size(call.d_out) * (1.0 + 2.0 * row) + size(call.ids)
         }
         Kernel::SumSquares(call) => moved(kernel) - 2.0 * size(call.out),
+        Kernel::Largest(call) => moved(kernel) - 2.0 * size(call.out),
+        Kernel::ExactSquares(call) => moved(kernel) - 2.0 * size(call.sums) - size(call.largest),
         Kernel::AdamW(call) => moved(kernel) - size(call.factor),
         Kernel::Sgd(call) => moved(kernel) - size(call.factor),
         Kernel::Copy2d(call) => 2.0 * (call.rows * call.columns * call.src.dtype.bytes()) as f64,

@@ -4,7 +4,7 @@ use super::{holds, launch};
 use crate::{Arguments, Device, Tensor};
 use hal::{DType, Error, Kernel, Result, kernel};
 
-/// Adds the squares of all elements to `out`, one f64.
+/// Adds the squares of all elements to `out`, one f64, in the device's own order.
 ///
 /// # Errors
 /// [`Error::Invalid`] when `out` is not one f64.
@@ -16,6 +16,57 @@ pub fn sum_squares(tensors: &[&Tensor], out: &Tensor) -> Result<()> {
         out: args.take(out),
     };
     launch(&mut args, Kernel::SumSquares(kernel))
+}
+
+/// Raises `out`, one f64, to the largest magnitude of all elements; to infinity if an element is not finite.
+///
+/// # Errors
+/// [`Error::Invalid`] when `out` is not one f64; [`Error::Unsupported`] on a device without canonical sums.
+pub fn largest(tensors: &[&Tensor], out: &Tensor) -> Result<()> {
+    holds("largest", "result", out, 1, DType::F64)?;
+    let mut args = Arguments::default();
+    let kernel = kernel::Largest {
+        slices: tensors.iter().map(|tensor| args.take(tensor)).collect(),
+        out: args.take(out),
+    };
+    launch(&mut args, Kernel::Largest(kernel))
+}
+
+/// Adds the squares of all elements to `sums`, three f64, exactly; see [`hal::kernel::ExactSquares`].
+///
+/// `largest` is what [`largest`] gives for all elements of all calls and ranks. [`exact_total`] reads the sums.
+///
+/// # Errors
+/// [`Error::Invalid`] when `largest` is not one f64 or `sums` not three; [`Error::Unsupported`] on a device without
+/// canonical sums.
+pub fn exact_squares(tensors: &[&Tensor], largest: &Tensor, sums: &Tensor) -> Result<()> {
+    holds("exact_squares", "largest", largest, 1, DType::F64)?;
+    holds("exact_squares", "sums", sums, 3, DType::F64)?;
+    let mut args = Arguments::default();
+    let kernel = kernel::ExactSquares {
+        slices: tensors.iter().map(|tensor| args.take(tensor)).collect(),
+        largest: args.take(largest),
+        sums: args.take(sums),
+    };
+    launch(&mut args, Kernel::ExactSquares(kernel))
+}
+
+/// The sum of squares that the sums of [`exact_squares`] stand for: one f64.
+///
+/// # Errors
+/// As for [`exact_squares`].
+pub fn exact_total(largest: &Tensor, sums: &Tensor) -> Result<Tensor> {
+    holds("exact_total", "largest", largest, 1, DType::F64)?;
+    holds("exact_total", "sums", sums, 3, DType::F64)?;
+    let out = Tensor::empty(sums.device(), DType::F64, &[1])?;
+    let mut args = Arguments::default();
+    let kernel = kernel::ExactTotal {
+        largest: args.take(largest),
+        sums: args.take(sums),
+        out: args.take(&out),
+    };
+    launch(&mut args, Kernel::ExactTotal(kernel))?;
+    Ok(out)
 }
 
 /// The factor that clips gradients to `max_norm`, and their norm, from the sum of their squares: two f64.

@@ -248,6 +248,15 @@ pub const ALL: &[(&str, Call)] = &[
         let some = &tensors[..s.small(0).min(6)];
         ops::optimiser::sum_squares(&some.iter().collect::<Vec<_>>(), &out)
     }),
+    ("exact_squares", |w, s| {
+        let largest = typed(w, s, DType::F64, &[1])?;
+        let sums = typed(w, s, DType::F64, &[3])?;
+        let tensors: Vec<Tensor> = s.tensors.iter().map(|index| w.tensor(*index)).collect();
+        let some: Vec<&Tensor> = tensors[..s.small(0).min(6)].iter().collect();
+        ops::optimiser::largest(&some, &largest)?;
+        ops::optimiser::exact_squares(&some, &largest, &sums)?;
+        keep(w, |_| ops::optimiser::exact_total(&largest, &sums))
+    }),
     ("adamw", |w, s| optimise(w, s, true)),
     ("sgd", |w, s| optimise(w, s, false)),
     ("custom", custom),

@@ -5,6 +5,7 @@ mod columns;
 mod dropout;
 mod elementwise;
 mod embedding;
+mod exact_squares;
 mod loss;
 mod nodes;
 mod norm;

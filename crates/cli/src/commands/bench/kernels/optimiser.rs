@@ -12,9 +12,9 @@ use tensor::{
 /// Tensors that AdamW updates: weights, first and second moments.
 const UPDATED: usize = 3;
 
-/// Both of them.
+/// All of them.
 pub(super) fn cases(sizes: Sizes) -> Vec<Case> {
-    vec![sum_squares(sizes), adamw(sizes)]
+    vec![sum_squares(sizes), exact_squares(sizes), adamw(sizes)]
 }
 
 // Matrices of attention and MLP; vectors are too short to matter.
@@ -48,6 +48,30 @@ fn sum_squares(sizes: Sizes) -> Case {
         |operands| {
             let gradients: Vec<&Tensor> = operands.read.iter().collect();
             optimiser::sum_squares(&gradients, &operands.updated[0])?;
+            Ok(Vec::new())
+        },
+    )
+}
+
+// Reads the gradients and the largest of them, and adds to three sums.
+fn exact_squares(sizes: Sizes) -> Case {
+    Case::new(
+        "exact_squares",
+        "reduction",
+        move |maker| {
+            let mut read = vec![Tensor::full(maker.device, DType::F64, &[1], 1.0)?];
+            read.extend(all(sizes, |shape| {
+                maker.random_as(maker.dtype.accumulator(), shape)
+            })?);
+            let sums = Tensor::zeros(maker.device, DType::F64, &[3])?;
+            Ok(Operands {
+                updated: vec![sums],
+                ..Operands::read(read)
+            })
+        },
+        |operands| {
+            let gradients: Vec<&Tensor> = operands.read[1..].iter().collect();
+            optimiser::exact_squares(&gradients, &operands.read[0], &operands.updated[0])?;
             Ok(Vec::new())
         },
     )

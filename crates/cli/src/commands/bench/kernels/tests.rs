@@ -176,6 +176,7 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
             2 * 2 * tokens * vocabulary + ids + 4 * tokens + 4,
         ),
         ("sum_squares", 4 * weights + 2 * 8),
+        ("exact_squares", 4 * weights + 8 + 2 * 3 * 8),
         (
             "adamw",
             4 * weights + 3 * 2 * (4 * weights) + 2 * weights + 2 * 8,
@@ -185,5 +186,5 @@ fn each_operand_moves_once_and_an_updated_one_twice() {
     ] {
         assert_eq!(bytes(name), expected, "{name}");
     }
-    assert_eq!(cases.len(), 21);
+    assert_eq!(cases.len(), 22);
 }
