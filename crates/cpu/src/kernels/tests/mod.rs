@@ -1,6 +1,7 @@
 //! Every kernel against plain f64 code, in all float types, at odd sizes, with identical bits on any number of threads.
 
 mod activation;
+mod alone;
 mod columns;
 mod dropout;
 mod elementwise;
