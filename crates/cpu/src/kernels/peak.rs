@@ -5,8 +5,8 @@
 
 use super::{
     memory::{BLOCK, Shared},
-    reduce::{Lanes, fold, total},
-    tree::{NODE, read},
+    reduce::Lanes,
+    tree::{NODE, level, read},
 };
 use crate::element::{Element, Real};
 use hal::sums::Tree;
@@ -119,6 +119,7 @@ impl<A: Real> Scratch<A> {
         leaf: usize,
         first: usize,
     ) {
+        let leaves = first..first + len.div_ceil(leaf);
         read(
             &mut self.values,
             x,
@@ -127,24 +128,29 @@ impl<A: Real> Scratch<A> {
             #[inline(always)]
             |x| x,
         );
-        let leaves = len.div_ceil(leaf);
-        // The missing columns of a leaf add exp(-inf) = 0.
-        self.values[len..leaves * leaf].fill(A::LOWEST);
-        for index in 0..leaves {
-            let columns = index * leaf..(index + 1) * leaf;
-            let max = largest(&self.values[columns.clone()]);
-            self.maxima[first + index] = max;
+        // Missing columns add exp(-inf) = 0.
+        self.values[len..].fill(A::LOWEST);
+        each_leaf(
+            &self.values,
+            leaf,
+            &mut self.maxima[leaves.clone()],
+            #[inline(always)]
+            |a, b| a.max(b),
+        );
+        for (index, &max) in self.maxima[leaves.clone()].iter().enumerate() {
             let shift = if max == A::LOWEST { A::ZERO } else { max };
-            self.shifts[columns].fill(shift);
+            self.shifts[index * leaf..(index + 1) * leaf].fill(shift);
         }
-        let used = leaves * leaf;
-        let (values, shifts) = (&mut self.values[..used], &self.shifts[..used]);
-        for i in 0..used {
-            values[i] = (values[i] - shifts[i]).exp();
+        for i in 0..NODE {
+            self.values[i] = (self.values[i] - self.shifts[i]).exp();
         }
-        for index in 0..leaves {
-            self.sums[first + index] = sum(&self.values[index * leaf..(index + 1) * leaf]);
-        }
+        each_leaf(
+            &self.values,
+            leaf,
+            &mut self.sums[leaves],
+            #[inline(always)]
+            |a, b| a + b,
+        );
     }
 
     /// Joins the leaves in pairs; the results come first.
@@ -163,45 +169,28 @@ impl<A: Real> Scratch<A> {
     }
 }
 
-/// The largest of a leaf's values.
+/// Joins the values of each leaf, neighbours first.
 #[inline(always)]
-fn largest<A: Real>(values: &[A]) -> A {
-    let lanes = in_lanes(
-        values,
-        A::LOWEST,
-        #[inline(always)]
-        |a, b| a.max(b),
-    );
-    fold(
-        lanes,
-        #[inline(always)]
-        |a, b| a.max(b),
-    )
-}
-
-/// The sum of a leaf's values.
-#[inline(always)]
-fn sum<A: Real>(values: &[A]) -> A {
-    total(in_lanes(
-        values,
-        A::ZERO,
-        #[inline(always)]
-        |a, b| a + b,
-    ))
-}
-
-/// Value i of a leaf goes to lane i % [`BLOCK`]; lanes without a value are `neutral`.
-#[inline(always)]
-fn in_lanes<A: Real>(values: &[A], neutral: A, join: impl Fn(A, A) -> A) -> Lanes<A> {
-    let (blocks, rest) = values.as_chunks::<BLOCK>();
-    let mut lanes = [neutral; BLOCK];
-    for block in blocks {
-        for i in 0..BLOCK {
-            lanes[i] = join(lanes[i], block[i]);
-        }
+fn each_leaf<A: Real>(
+    values: &[A; NODE],
+    leaf: usize,
+    to: &mut [A],
+    join: impl Fn(A, A) -> A + Copy,
+) {
+    let count = to.len();
+    let of_2: [A; NODE / 2] = level(values, join);
+    let of_4: [A; NODE / 4] = level(&of_2, join);
+    let of_8: [A; NODE / 8] = level(&of_4, join);
+    let of_16: [A; NODE / 16] = level(&of_8, join);
+    let of_32: [A; NODE / 32] = level(&of_16, join);
+    let of_64: [A; NODE / 64] = level(&of_32, join);
+    match leaf {
+        1 => to.copy_from_slice(&values[..count]),
+        2 => to.copy_from_slice(&of_2[..count]),
+        4 => to.copy_from_slice(&of_4[..count]),
+        8 => to.copy_from_slice(&of_8[..count]),
+        16 => to.copy_from_slice(&of_16[..count]),
+        32 => to.copy_from_slice(&of_32[..count]),
+        _ => to.copy_from_slice(&of_64[..count]),
     }
-    for (lane, &value) in lanes.iter_mut().zip(rest) {
-        *lane = join(*lane, value);
-    }
-    lanes
 }

@@ -85,25 +85,25 @@ pub(super) fn total<A: Real>(values: &Values<A>, len: usize) -> A {
 
 #[inline(always)]
 fn of_256<A: Real>(values: &[A; 256]) -> A {
-    of_128(&level(values))
+    of_128(&sums(values))
 }
 
 #[inline(always)]
 fn of_128<A: Real>(values: &[A; 128]) -> A {
-    of_64(&level(values))
+    of_64(&sums(values))
 }
 
 #[inline(always)]
 fn of_64<A: Real>(values: &[A; 64]) -> A {
-    of_32(&level(values))
+    of_32(&sums(values))
 }
 
 #[inline(always)]
 fn of_32<A: Real>(values: &[A; 32]) -> A {
-    let values: [A; 16] = level(values);
-    let values: [A; 8] = level(&values);
-    let values: [A; 4] = level(&values);
-    let [left, right]: [A; 2] = level(&values);
+    let values: [A; 16] = sums(values);
+    let values: [A; 8] = sums(&values);
+    let values: [A; 4] = sums(&values);
+    let [left, right]: [A; 2] = sums(&values);
     left + right
 }
 
@@ -120,10 +120,23 @@ fn of_few<A: Real>(values: &[A; 16], len: usize) -> A {
 }
 
 #[inline(always)]
-fn level<A: Real, const N: usize, const HALF: usize>(from: &[A; N]) -> [A; HALF] {
+fn sums<A: Real, const N: usize, const HALF: usize>(from: &[A; N]) -> [A; HALF] {
+    level(
+        from,
+        #[inline(always)]
+        |left, right| left + right,
+    )
+}
+
+/// Joins neighbours.
+#[inline(always)]
+pub(super) fn level<A: Real, const N: usize, const HALF: usize>(
+    from: &[A; N],
+    join: impl Fn(A, A) -> A,
+) -> [A; HALF] {
     let mut to = [A::ZERO; HALF];
     for i in 0..HALF {
-        to[i] = from[2 * i] + from[2 * i + 1];
+        to[i] = join(from[2 * i], from[2 * i + 1]);
     }
     to
 }

@@ -30,7 +30,7 @@ pub struct SoftmaxStatistics {
     pub first_column: usize,
     /// Global columns that are not padding.
     pub vocabulary: usize,
-    /// Columns of a leaf, a power of 2 up to 256; see [`sums::leaf`](crate::sums::leaf).
+    /// Columns of a leaf, a power of 2 up to 64; see [`sums::leaf`](crate::sums::leaf).
     pub leaf: usize,
 }
 
