@@ -27,6 +27,49 @@ pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
     }
 }
 
+/// One element as a number; integers are exact.
+///
+/// # Panics
+/// If the bytes are not one element.
+pub(crate) fn value(dtype: DType, bytes: &[u8]) -> f64 {
+    match dtype {
+        DType::F64 => f64::from_le_bytes(one(bytes)),
+        DType::F32 => f32::from_le_bytes(one(bytes)).into(),
+        DType::Bf16 => bf16::from_le_bytes(one(bytes)).into(),
+        DType::F16 => f16::from_le_bytes(one(bytes)).into(),
+        DType::I32 => i32::from_le_bytes(one(bytes)).into(),
+        DType::U32 => u32::from_le_bytes(one(bytes)).into(),
+    }
+}
+
+/// One element as the shortest decimal that leads back to it; NaN with its bits, because there are many.
+///
+/// # Panics
+/// If the bytes are not one element.
+pub(crate) fn text(dtype: DType, bytes: &[u8]) -> String {
+    let value = value(dtype, bytes);
+    match dtype {
+        _ if value.is_nan() => format!("NaN 0x{}", bits(bytes)),
+        DType::F64 => format!("{value:?}"),
+        // Exact, because f32 holds every number of the narrower types.
+        DType::F32 | DType::Bf16 | DType::F16 => format!("{:?}", value as f32),
+        DType::I32 | DType::U32 => format!("{value}"),
+    }
+}
+
+/// The bits of a little-endian element in hexadecimal, the highest first.
+pub(crate) fn bits(bytes: &[u8]) -> String {
+    let digits = bytes.iter().rev().map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}
+
+fn one<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().unwrap_or_else(|_| {
+        let found = bytes.len();
+        panic!("an element: a bug: found {found} bytes, needs {N}")
+    })
+}
+
 fn each<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f64> {
     let (elements, rest) = bytes.as_chunks::<N>();
     assert!(
@@ -83,5 +126,34 @@ mod tests {
         assert_eq!(numbers(DType::Bf16, &[0x80, 0x3f]), Some(vec![1.0]));
         assert_eq!(numbers(DType::F16, &[0x00, 0xc0]), Some(vec![-2.0]));
         assert_eq!(numbers(DType::U32, &[0; 4]), None);
+    }
+
+    #[test]
+    fn elements_are_shown_so_that_two_with_other_bits_differ() {
+        let cases: [(DType, &[u8], &str, f64); 8] = [
+            (DType::F64, &0.1_f64.to_le_bytes(), "0.1", 0.1),
+            (
+                DType::F32,
+                &0.1_f32.to_le_bytes(),
+                "0.1",
+                0.100_000_001_490_116_12,
+            ),
+            (DType::F32, &(-0_f32).to_le_bytes(), "-0.0", 0.0),
+            (DType::F32, &0_f32.to_le_bytes(), "0.0", 0.0),
+            (DType::Bf16, &[0x80, 0x3f], "1.0", 1.0),
+            (DType::F16, &[0x00, 0xc0], "-2.0", -2.0),
+            (DType::I32, &(-7_i32).to_le_bytes(), "-7", -7.0),
+            (
+                DType::U32,
+                &u32::MAX.to_le_bytes(),
+                "4294967295",
+                4_294_967_295.0,
+            ),
+        ];
+        for (dtype, bytes, needed, number) in cases {
+            assert_eq!(text(dtype, bytes), needed);
+            assert_eq!(value(dtype, bytes), number);
+        }
+        assert_eq!(text(DType::F16, &[0x01, 0x7e]), "NaN 0x7e01");
     }
 }

@@ -1,6 +1,6 @@
 //! The contents of a checkpoint as a table.
 
-use crate::Reader;
+use crate::{Reader, table::table};
 use grid::Grid;
 use hal::error::Bytes;
 use serde::Serialize;
@@ -155,28 +155,4 @@ impl TensorSummary {
 
 fn size(bytes: u64) -> Bytes {
     Bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
-}
-
-/// Rows in aligned columns, after an empty line.
-fn table<const N: usize>(
-    f: &mut fmt::Formatter<'_>,
-    rows: impl Iterator<Item = [String; N]>,
-) -> fmt::Result {
-    let rows: Vec<_> = rows.collect();
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<_> = (0..N).map(width).collect();
-    writeln!(f)?;
-    for row in &rows {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
-        writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
 }

@@ -8,8 +8,8 @@
 //! ones unchanged.
 //!
 //! Read in this order: [`Piece`], [`write_shard`] and [`Writer`] (from ranks to a folder), [`prune`], [`Reader`] (from
-//! a folder to boxes), [`reshard`](fn@reshard), [`inspect`](fn@inspect), [`export_safetensors`] and [`PlainFile`]
-//! (other programs' files). Only host bytes are handled here, little-endian as on disk. One process at a time writes
+//! a folder to boxes), [`reshard`](fn@reshard), [`inspect`](fn@inspect), [`digest`](fn@digest) and [`diff`](fn@diff)
+//! (whether two checkpoints hold the same state), [`export_safetensors`] and [`PlainFile`] (other programs' files). Only host bytes are handled here, little-endian as on disk. One process at a time writes
 //! into a checkpoints folder; any number may read.
 //!
 //! Two ranks write one row each of a 2 x 3 tensor; a reader takes its last column, whichever files contain it:
@@ -45,6 +45,8 @@
 #![deny(unsafe_code)]
 
 mod boxes;
+mod diff;
+mod digest;
 mod disk;
 mod element;
 mod error;
@@ -55,15 +57,22 @@ mod manifest;
 mod plain;
 mod reader;
 mod reshard;
+mod scalar;
 mod shard;
 mod source;
 mod stream;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tiling;
 mod verify;
 mod writer;
 
+pub use diff::{
+    Description, DiffReport, FirstDifference, Pair, ScalarDiff, StoredElement, TensorDiff,
+    Unmatched, diff,
+};
+pub use digest::{Digest, DigestReport, LeafDigest, digest};
 pub use disk::{replace_file, sync_name};
 pub use error::{Error, Fault, Result};
 pub use export::export_safetensors;
@@ -73,6 +82,7 @@ pub use manifest::{Sections, TensorInfo};
 pub use plain::PlainFile;
 pub use reader::Reader;
 pub use reshard::reshard;
+pub use scalar::{Scalar, ScalarValue};
 pub use shard::{Piece, ShardRecord, write_shard};
 pub use tiling::Tiling;
 pub use verify::VerifyReport;

@@ -149,6 +149,16 @@ impl Reader {
             })
     }
 
+    /// The name of the file that stores an element.
+    pub(crate) fn file_of(&self, name: &str, index: &[usize]) -> Result<&str> {
+        let pieces = &self.tensor(name)?.pieces;
+        let piece = pieces
+            .iter()
+            .find(|piece| piece.index.contains_index(index))
+            .expect("a bug: the pieces tile the tensor, which was checked when it was opened");
+        Ok(&self.manifest.files[piece.file].name)
+    }
+
     pub(crate) fn file_path(&self, file: usize) -> PathBuf {
         self.path.join(&self.manifest.files[file].name)
     }

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// The most bytes of a tensor held at a time during a copy.
-const SLAB_BYTES: usize = 16 << 20;
+pub(crate) const SLAB_BYTES: usize = 16 << 20;
 
 /// The most ranks that may write a file each.
 const MOST_OWNERS: usize = 1 << 16;

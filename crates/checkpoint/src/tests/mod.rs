@@ -2,6 +2,8 @@
 
 mod damage;
 mod death;
+mod diff;
+mod digest;
 mod dying;
 mod hostile;
 mod other_tools;

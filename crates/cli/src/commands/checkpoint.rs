@@ -1,4 +1,6 @@
-//! `fascicle checkpoint`: inspect, verify, reshard or export a saved checkpoint.
+//! `fascicle checkpoint`: inspect, verify, digest, compare, reshard or export saved checkpoints.
+
+mod digest;
 
 use crate::{
     failure::{Failure, Outcome},
@@ -21,7 +23,7 @@ use train::{
     placement::stages,
 };
 
-/// Operations on a checkpoint. Each takes a checkpoint, or a run directory, which stands for its newest
+/// Operations on checkpoints. Each takes a checkpoint, or a run directory, which stands for its newest
 /// checkpoint.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Checkpoint {
@@ -37,6 +39,36 @@ pub(crate) enum Checkpoint {
     Verify {
         /// A checkpoint or a run directory
         dir: PathBuf,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print one SHA-256 for the state in a checkpoint, whatever grid wrote it
+    ///
+    /// Covers every tensor (weights and optimiser state: name, element type, global shape and elements), the step, the
+    /// number of updates and the loss scale with its count of good steps. Does not cover the grid, the configuration, the
+    /// tokenizer, paths or times. Reads every tensor, holds about 16 MiB at a time, and does not compare the stored
+    /// checksums, which `verify` does.
+    Digest {
+        /// A checkpoint or a run directory
+        dir: PathBuf,
+        /// Also list the digest of each number and tensor
+        #[arg(long)]
+        tensors: bool,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show where the states in two checkpoints differ, whatever grids wrote them
+    ///
+    /// Compares bit for bit what `digest` covers. Exits with status 0 if all of it is equal, and with status 1 and a table
+    /// otherwise: for each tensor that differs the number of differing elements, the first of them with its values and
+    /// the shard files that hold them, and the largest absolute difference. Holds about 32 MiB at a time.
+    Diff {
+        /// A checkpoint or a run directory
+        a: PathBuf,
+        /// The checkpoint or run directory to compare it with
+        b: PathBuf,
         /// Print the result as JSON
         #[arg(long)]
         json: bool,
@@ -102,6 +134,10 @@ impl Checkpoint {
                     output::result(&report.to_string())
                 }
             }
+            Checkpoint::Digest { dir, tensors, json } => {
+                digest::print(&open(dir)?, *tensors, *json)
+            }
+            Checkpoint::Diff { a, b, json } => digest::compare(&open(a)?, &open(b)?, *json),
             Checkpoint::Reshard {
                 dir,
                 grid,

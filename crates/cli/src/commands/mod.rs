@@ -20,7 +20,7 @@ pub(crate) enum Command {
     Generate(generate::Generate),
     /// Find the best grid for a machine, and predict its speed and memory
     Plan(Box<plan::Plan>),
-    /// Inspect, verify, reshard or export a checkpoint
+    /// Inspect, verify, digest, compare, reshard or export checkpoints
     #[command(subcommand)]
     Checkpoint(checkpoint::Checkpoint),
     /// Show what this build supports and what this machine offers

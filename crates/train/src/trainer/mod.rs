@@ -2,8 +2,9 @@
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts the loss
 //! scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number; `save` and `load`
-//! move parameters to and from checkpoints, `stored` is what these hold besides; `disk_work` waits for slow disks;
-//! `fit` is a loop of steps with callbacks; `predict` collects a model's outputs; `peak` reports the peak memory.
+//! move parameters to and from checkpoints; `stored` is the rest of their contents, and `scalars` the part of it that
+//! decides the next step; `disk_work` waits for slow disks; `fit` is a loop of steps with callbacks; `predict` collects a
+//! model's outputs; `peak` reports the peak memory.
 
 pub(crate) mod disk_work;
 mod diverged;
@@ -14,6 +15,7 @@ mod peak;
 mod predict;
 mod recorded;
 mod save;
+mod scalars;
 mod scale;
 mod stored;
 #[allow(
@@ -28,6 +30,7 @@ pub(crate) use load::{check_names, fill};
 pub use options::{GroupOptions, Options};
 pub use peak::PeakMemory;
 pub use predict::{Output, Predictions};
+pub use scalars::scalars;
 pub use stored::Attached;
 pub(crate) use stored::stored;
 pub use trainer::{Computed, StepResult, Trainer};

@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct LossScale {
     pub(crate) value: f64,
-    good_steps: u32,
+    pub(super) good_steps: u32,
     adapts: bool,
 }
 
