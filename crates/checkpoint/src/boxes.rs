@@ -82,6 +82,17 @@ pub(crate) fn copy_overlap(
     Ok(())
 }
 
+/// One past the last element of an array that also lies in another box; 0 if there is none. A window of the array that
+/// ends there reads nothing ahead that the other box does not need.
+pub(crate) fn end_of_overlap(array: &IndexBox, other: &IndexBox) -> usize {
+    let Some(both) = array.intersect(other) else {
+        return 0;
+    };
+    let ends = both.relative_to(array).end();
+    let dims = ends.iter().zip(&array.shape);
+    1 + dims.fold(0, |offset, (end, len)| offset * len + end - 1)
+}
+
 /// Contiguous runs common to two arrays of the same elements, split where either array jumps: (from, to,
 /// length).
 struct Common {
@@ -194,7 +205,11 @@ mod tests {
         let from: Vec<u8> = (1..13).collect();
         copy_overlap(of(&from), &source, (&mut bytes, &target), 2).unwrap();
         assert_eq!(bytes, [0, 0, 7, 8, 9, 10, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(end_of_overlap(&source, &target), 5);
+        assert_eq!(end_of_overlap(&source, &source), 6);
+        assert_eq!(end_of_overlap(&index(&[], &[]), &index(&[], &[])), 1);
         let beside = index(&[2, 0], &[2, 3]);
+        assert_eq!(end_of_overlap(&source, &beside), 0);
         copy_overlap(of(&from), &source, (&mut bytes, &beside), 2).unwrap();
         assert_eq!(bytes, [0, 0, 7, 8, 9, 10, 0, 0, 0, 0, 0, 0]);
     }

@@ -2,11 +2,11 @@
 
 use crate::{
     Error, Fault, Result, Sections, TensorInfo,
-    boxes::{check_request, copy_overlap},
+    boxes::{check_request, copy_overlap, end_of_overlap},
     element,
     folder::{MANIFEST, resolve},
-    manifest::{MOST_MANIFEST_BYTES, Manifest, Placed, TensorEntry},
-    source::{SourceFile, Window},
+    manifest::{MOST_MANIFEST_BYTES, Manifest, TensorEntry},
+    source::SourceFile,
 };
 use grid::IndexBox;
 use hal::files;
@@ -112,7 +112,8 @@ impl Reader {
         let mut bytes = vec![0; index.num_elements() * element_bytes];
         // The pieces tile the tensor, which was checked when the checkpoint was opened.
         for piece in pieces.iter().filter(|piece| piece.index.overlaps(index)) {
-            let mut source = self.piece(piece, element_bytes)?;
+            let needed = end_of_overlap(&piece.index, index) * element_bytes;
+            let mut source = self.file(piece.file)?.window(piece.offset, needed);
             let target = (bytes.as_mut_slice(), index);
             let read = |from, out: &mut [u8]| source.read(from, out);
             copy_overlap(read, &piece.index, target, element_bytes)?;
@@ -183,11 +184,6 @@ impl Reader {
             )),
             None => Err(Error::damaged(&self.path, Fault::NoFile { file, needed })),
         }
-    }
-
-    fn piece(&self, piece: &Placed, element_bytes: usize) -> Result<Window<'_>> {
-        let len = piece.index.num_elements() * element_bytes;
-        Ok(self.file(piece.file)?.window(piece.offset, len))
     }
 
     fn file(&self, file: usize) -> Result<&SourceFile> {
