@@ -47,10 +47,16 @@ import sys
 data = bytearray(open(sys.argv[1], "rb").read()); data[-5] ^= 1; open(sys.argv[1], "wb").write(data)
 P
 expect 1 'CRC' "$fascicle" checkpoint verify flipped
+expect 1 'differ: 1 of' "$fascicle" checkpoint diff run flipped
+grep -q "1 of .*${shard##*/} *${shard##*/}$" out.txt
+[ "$("$fascicle" checkpoint digest run)" != "$("$fascicle" checkpoint digest flipped)" ]
 expect 1 'CRC' "$fascicle" train --resume flipped --steps 6
 expect 1 'CRC' "$fascicle" generate --checkpoint flipped
 truncate -s -100 "$shard"
 expect 1 'bytes' "$fascicle" checkpoint verify flipped
+expect 1 'bytes' "$fascicle" checkpoint diff run flipped
+expect 1 'does not exist' "$fascicle" checkpoint digest nowhere
+expect 2 '<B>' "$fascicle" checkpoint diff run
 expect 1 '' "$fascicle" generate --checkpoint nowhere
 for bad in training.lowest_rate=nan training.lowest_rate=-1 training.clip_norm=nan training.weight_decay=-5 \
   training.batch=2147483648 training.micro_batches=2147483648 model.layers=2147483648 model.layers=10000000 \
@@ -115,6 +121,10 @@ expect 1 'found a link' timeout 10 "$fascicle" checkpoint verify forged
 forge forged "open(path, 'w').truncate(10**12); m = None"
 expect 1 'needs at most 268435456' timeout 10 "$fascicle" checkpoint verify forged
 timeout 10 "$fascicle" checkpoint reshard run --grid data=1000000 --out resharded >/dev/null 2>&1
+forge forged "m['sections']['trainer']['loss_scale'] = 'large'"
+expect 1 'no record of a trainer' "$fascicle" checkpoint digest forged
+forge forged "m['tensors']['a' + bias] = m['tensors'].pop(bias)"
+expect 1 'differ: 2 tensors without a counterpart' "$fascicle" checkpoint diff run forged
 "$fascicle" checkpoint export run --out mine.safetensors >/dev/null 2>&1
 expect 2 'overwrite' "$fascicle" checkpoint export run --out mine.safetensors
 

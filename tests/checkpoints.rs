@@ -1,10 +1,15 @@
 //! Checkpoints: saved on one grid and loaded on every other; resumed bit for bit; complete or absent.
 
 use grid::{Degrees, factorisations};
-use parallel::Context;
+use parallel::{Context, Reproducible};
 use std::{path::Path, sync::Arc};
 use testkit::{config, edit_gpt, fixed_batch, ranks};
-use train::{Config, config::Precision};
+use train::{
+    Config,
+    checkpoint::{Reader, diff, digest},
+    config::Precision,
+    trainer::scalars,
+};
 
 /// Runs steps `from..to`, after loading `resume` and before saving to `dir`; returns the losses.
 fn steps(
@@ -104,6 +109,34 @@ fn resumed_on_the_same_grid_bit_for_bit() {
             "{precision:?}, sharded {sharded}"
         );
     }
+}
+
+#[test]
+fn grids_of_reproducible_sums_have_one_digest() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut base = config(Precision::F16);
+    base.training.reproducible = Reproducible::Grid;
+    let state = |grid: &str, reproducible| {
+        let mut config = on(&base, grid.parse().unwrap());
+        config.training.reproducible = reproducible;
+        let path = dir.path().join(format!("{grid} {reproducible:?}"));
+        steps(&config, 0, 2, None, Some(&path));
+        let reader = Reader::open(path).unwrap();
+        let scalars = scalars(&reader).unwrap();
+        (reader, scalars)
+    };
+    let (one, numbers) = state("x=1", Reproducible::Grid);
+    let needed = digest(&one, &numbers).unwrap();
+    for grid in ["x=2,z=2", "y=2,data=2,pipeline=2"] {
+        let (reader, scalars) = state(grid, Reproducible::Grid);
+        let report = diff([&one, &reader], [&numbers, &scalars]).unwrap();
+        assert!(report.equal, "{grid}: {report}");
+        assert_eq!(digest(&reader, &scalars).unwrap().digest, needed.digest);
+    }
+    let (other, scalars) = state("x=2,z=2", Reproducible::Run);
+    let report = diff([&one, &other], [&numbers, &scalars]).unwrap();
+    assert!(!report.equal && !report.tensors.is_empty() && report.unmatched.is_empty());
+    assert_ne!(digest(&other, &scalars).unwrap().digest, needed.digest);
 }
 
 #[test]
