@@ -5,7 +5,7 @@ use super::{
     dispatch::{dispatch, dispatch_accumulator},
     memory::Shared,
     moments::{PartMoments, of_row},
-    tree::NODE,
+    tree::Values,
 };
 use crate::{
     element::{Element, Real},
@@ -43,7 +43,7 @@ fn moments_of_rows<T: Element>(
         grain_of_rows(columns),
         #[inline(always)]
         |rows| {
-            let (mut tree, mut values) = (Tree::default(), [Real::ZERO; NODE]);
+            let (mut tree, mut values) = (Tree::default(), Values::ZERO);
             for row in rows {
                 let x = x.sub(row * columns, columns);
                 let found = of_row(&mut tree, &mut values, shape.kind, x);

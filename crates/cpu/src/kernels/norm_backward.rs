@@ -7,7 +7,7 @@ use super::{
     memory::{BLOCK, Shared},
     norm::statistics,
     reduce::Lanes,
-    tree::{NODE, Values, sum_row, total},
+    tree::{Values, pairs, sum_row, total},
 };
 use crate::{
     element::{Element, Real},
@@ -50,12 +50,12 @@ fn sums_of_rows<T: Element>(
         pool,
         #[inline(always)]
         |rows, part| {
-            let (mut tree, mut terms) = (Tree::default(), [[Real::ZERO; NODE]; 2]);
+            let (mut tree, mut pair_sums) = (Tree::default(), [Values::ZERO; 2]);
             for row in rows {
                 let at = row * columns;
                 let inputs = [x.sub(at, columns), d_out.sub(at, columns), gain];
                 let statistics = statistics(shape, moments, row);
-                let [g, g_xhat] = sums_of_row(statistics, inputs, part, &mut tree, &mut terms);
+                let [g, g_xhat] = sums_of_row(statistics, inputs, part, &mut tree, &mut pair_sums);
                 sums.set(2 * row, g);
                 sums.set(2 * row + 1, g_xhat);
             }
@@ -71,13 +71,13 @@ fn sums_of_row<T: Element>(
     inputs: [Shared<T>; 3],
     part: Shared<T::Acc>,
     tree: &mut Tree<[T::Acc; 2]>,
-    terms: &mut [Values<T::Acc>; 2],
+    pair_sums: &mut [Values<T::Acc>; 2],
 ) -> [T::Acc; 2] {
     let sum = sum_row(
         tree,
         inputs[0].len(),
         #[inline(always)]
-        |start, len| sums_of_node(statistics, inputs, part, terms, start, len),
+        |start, len| sums_of_node(statistics, inputs, part, pair_sums, start, len),
         #[inline(always)]
         |left, right| [left[0] + right[0], left[1] + right[1]],
     );
@@ -92,11 +92,13 @@ fn sums_of_node<T: Element>(
     (mean, rstd): (T::Acc, T::Acc),
     [x, d_out, gain]: [Shared<T>; 3],
     part: Shared<T::Acc>,
-    [g, g_xhat]: &mut [Values<T::Acc>; 2],
+    pair_sums: &mut [Values<T::Acc>; 2],
     start: usize,
     len: usize,
 ) -> [T::Acc; 2] {
     let columns = x.len();
+    // A node of one column has no neighbours to add.
+    let mut only = [Real::ZERO; 2];
     blocks(
         start..start + len,
         #[inline(always)]
@@ -107,19 +109,28 @@ fn sums_of_node<T: Element>(
             );
             let gain = gain.load::<T::Acc>(column, count);
             let mut d_gain: Lanes<T::Acc> = [Real::ZERO; BLOCK];
-            let at = column - start..column - start + BLOCK;
-            let (g, g_xhat) = (&mut g[at.clone()], &mut g_xhat[at]);
+            let (mut g, mut g_xhat) = (d_gain, d_gain);
             for i in 0..BLOCK {
                 let xhat = (x[i] - mean) * rstd;
                 d_gain[i] = d[i] * xhat;
                 g[i] = d[i] * gain[i];
                 g_xhat[i] = d_gain[i] * gain[i];
             }
+            if len == 1 {
+                only = [g[0], g_xhat[0]];
+            }
+            let at = (column - start) / 2;
+            pair_sums[0].0[at..at + BLOCK / 2].copy_from_slice(&pairs(&g));
+            pair_sums[1].0[at..at + BLOCK / 2].copy_from_slice(&pairs(&g_xhat));
             add_block(part, column, d_gain, count);
             add_block(part, columns + column, d, count);
         },
     );
-    [total(g, len), total(g_xhat, len)]
+    if len == 1 {
+        return only;
+    }
+    let [g, g_xhat] = pair_sums;
+    [total(g, len / 2), total(g_xhat, len / 2)]
 }
 
 /// # Safety

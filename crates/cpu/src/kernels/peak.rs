@@ -6,7 +6,7 @@
 use super::{
     memory::{BLOCK, Shared},
     reduce::Lanes,
-    tree::{NODE, level, read},
+    tree::{NODE, Values, level, read},
 };
 use crate::element::{Element, Real};
 use hal::sums::Tree;
@@ -51,8 +51,8 @@ fn join<A: Real>(maxima: [A; 2], sums: [A; 2]) -> (A, A) {
 /// Memory for the values of a row on its way through the kernel.
 pub(super) struct Scratch<A> {
     tree: Tree<Peak<A>>,
-    values: [A; NODE],
-    shifts: [A; NODE],
+    values: Values<A>,
+    shifts: Values<A>,
     maxima: Lanes<A>,
     sums: Lanes<A>,
 }
@@ -62,8 +62,8 @@ impl<A: Real> Scratch<A> {
     pub(super) fn new() -> Self {
         Scratch {
             tree: Tree::default(),
-            values: [A::ZERO; NODE],
-            shifts: [A::ZERO; NODE],
+            values: Values::ZERO,
+            shifts: Values::ZERO,
             maxima: [A::ZERO; BLOCK],
             sums: [A::ZERO; BLOCK],
         }
@@ -129,9 +129,9 @@ impl<A: Real> Scratch<A> {
             |x| x,
         );
         // Missing columns add exp(-inf) = 0.
-        self.values[len..].fill(A::LOWEST);
+        self.values.0[len..].fill(A::LOWEST);
         each_leaf(
-            &self.values,
+            &self.values.0,
             leaf,
             &mut self.maxima[leaves.clone()],
             #[inline(always)]
@@ -139,13 +139,13 @@ impl<A: Real> Scratch<A> {
         );
         for (index, &max) in self.maxima[leaves.clone()].iter().enumerate() {
             let shift = if max == A::LOWEST { A::ZERO } else { max };
-            self.shifts[index * leaf..(index + 1) * leaf].fill(shift);
+            self.shifts.0[index * leaf..(index + 1) * leaf].fill(shift);
         }
         for i in 0..NODE {
-            self.values[i] = (self.values[i] - self.shifts[i]).exp();
+            self.values.0[i] = (self.values.0[i] - self.shifts.0[i]).exp();
         }
         each_leaf(
-            &self.values,
+            &self.values.0,
             leaf,
             &mut self.sums[leaves],
             #[inline(always)]

@@ -5,7 +5,7 @@ use super::{
     dispatch::dispatch,
     memory::{BLOCK, Shared},
     reduce,
-    tree::{NODE, read, sum_row, total},
+    tree::{Values, read, sum_row, total},
 };
 use crate::{
     element::{Element, Real},
@@ -35,7 +35,7 @@ fn sums_of_rows<T: Element>(x: Shared<T>, out: Shared<T>, columns: usize, pool: 
         grain_of_rows(columns),
         #[inline(always)]
         |rows| {
-            let (mut tree, mut values) = (Tree::default(), [Real::ZERO; NODE]);
+            let (mut tree, mut values) = (Tree::default(), Values::ZERO);
             for row in rows {
                 let sum = sum_row(
                     &mut tree,
@@ -51,7 +51,7 @@ fn sums_of_rows<T: Element>(x: Shared<T>, out: Shared<T>, columns: usize, pool: 
                             #[inline(always)]
                             |x| x,
                         );
-                        total(&values, len)
+                        total(&mut values, len)
                     },
                     #[inline(always)]
                     |left, right| left + right,

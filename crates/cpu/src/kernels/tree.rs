@@ -14,7 +14,15 @@ use hal::sums::Tree;
 pub(super) const NODE: usize = 256;
 
 /// One value for each column of a node; only the first ones count if it is shorter.
-pub(super) type Values<A> = [A; NODE];
+///
+/// Aligned, because a vector that is written across the lines of the cache is slow to read again.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Values<A>(pub(super) [A; NODE]);
+
+impl<A: Real> Values<A> {
+    pub(super) const ZERO: Self = Values([A::ZERO; NODE]);
+}
 
 /// The sum over `columns` columns: `node(start, len)` computes a complete node, `add` joins a node and its right
 /// neighbour. `None` without columns.
@@ -53,7 +61,7 @@ pub(super) fn read<T: Element>(
         #[inline(always)]
         |at, count| {
             let block = x.load::<T::Acc>(start + at, count);
-            let values = &mut values[at..at + BLOCK];
+            let values = &mut values.0[at..at + BLOCK];
             for i in 0..BLOCK {
                 values[i] = f(block[i]);
             }
@@ -65,64 +73,34 @@ pub(super) fn read<T: Element>(
 #[inline(always)]
 pub(super) fn first<A, const N: usize>(values: &Values<A>) -> &[A; N] {
     values
+        .0
         .first_chunk()
         .expect("a bug: a node is at most NODE long")
 }
 
-/// The sum of the first `len` values, a power of 2.
+/// The sum of the first `len` values, a power of 2; overwrites the values.
+///
+/// Each level adds complete vectors, so values behind the sums become arbitrary. The small levels are as long as that,
+/// too: where the compiler knows their length, it takes them apart into single numbers, which is slower.
 #[inline(always)]
-pub(super) fn total<A: Real>(values: &Values<A>, len: usize) -> A {
-    match len {
-        256 => of_256(values),
-        128 => of_128(first(values)),
-        64 => of_64(first(values)),
-        32 => of_32(first(values)),
-        len => of_few(first(values), len),
-    }
-}
-
-// One function for each length, because a loop over levels is not compiled to vectors.
-
-#[inline(always)]
-fn of_256<A: Real>(values: &[A; 256]) -> A {
-    of_128(&sums(values))
-}
-
-#[inline(always)]
-fn of_128<A: Real>(values: &[A; 128]) -> A {
-    of_64(&sums(values))
-}
-
-#[inline(always)]
-fn of_64<A: Real>(values: &[A; 64]) -> A {
-    of_32(&sums(values))
-}
-
-#[inline(always)]
-fn of_32<A: Real>(values: &[A; 32]) -> A {
-    let values: [A; 16] = sums(values);
-    let values: [A; 8] = sums(&values);
-    let values: [A; 4] = sums(&values);
-    let [left, right]: [A; 2] = sums(&values);
-    left + right
-}
-
-#[inline(always)]
-fn of_few<A: Real>(values: &[A; 16], len: usize) -> A {
-    let (mut values, mut width) = (*values, len);
+pub(super) fn total<A: Real>(values: &mut Values<A>, len: usize) -> A {
+    let mut width = len;
     while width > 1 {
         width /= 2;
-        for i in 0..width {
-            values[i] = values[2 * i] + values[2 * i + 1];
+        for start in (0..width).step_by(BLOCK / 2) {
+            let mut block = [A::ZERO; BLOCK];
+            block.copy_from_slice(&values.0[2 * start..2 * start + BLOCK]);
+            values.0[start..start + BLOCK / 2].copy_from_slice(&pairs(&block));
         }
     }
-    values[0]
+    values.0[0]
 }
 
+/// The sums of the neighbours in a block.
 #[inline(always)]
-fn sums<A: Real, const N: usize, const HALF: usize>(from: &[A; N]) -> [A; HALF] {
+pub(super) fn pairs<A: Real>(block: &[A; BLOCK]) -> [A; BLOCK / 2] {
     level(
-        from,
+        block,
         #[inline(always)]
         |left, right| left + right,
     )
