@@ -14,7 +14,7 @@ mod skips;
 
 use fascicle::{
     grid::machine::Machine,
-    parallel::{Operation, counters::Subject, work::Work},
+    parallel::{Operation, Reproducible, counters::Subject, work::Work},
     prelude::*,
     train::{self, blueprint::Blueprint},
 };
@@ -123,6 +123,48 @@ fn a_wire_that_two_parts_of_a_stage_read_trains_alike_on_every_grid() {
         let report = check(Reread::new, numbers, &options).unwrap();
         assert!(report.grids.iter().any(|grid| grid.degrees.pipeline == 2));
     }
+}
+
+// 11 rows give ranks different numbers of nodes.
+#[test]
+fn uneven_rows_have_the_same_bits_on_every_grid() {
+    for (batch, micro_batches) in [(11, 1), (13, 2), (27, 3)] {
+        let options = Check {
+            batch,
+            micro_batches,
+            reproducible: Reproducible::Grid,
+            tolerance: 0.0,
+            ..Check::default()
+        };
+        let report = check(Reread::new, numbers, &options).unwrap();
+        assert!(report.grids.iter().any(|grid| grid.degrees.data == 4));
+    }
+}
+
+#[test]
+fn an_encoder_with_skips_has_the_same_bits_on_every_grid() {
+    let options = Check {
+        reproducible: Reproducible::Grid,
+        tolerance: 0.0,
+        ..Check::default()
+    };
+    let report = check(skips::Encoder::new, skips::waves, &options);
+    passes("encoder with skips", &report.unwrap(), 8);
+}
+
+// Its gate is multiplied by plain operations, which sum its gradient over all rows of a micro-batch.
+#[test]
+fn plain_operations_on_several_rows_are_refused_where_sums_are_reproducible() {
+    let options = Check {
+        reproducible: Reproducible::Grid,
+        ..Check::default()
+    };
+    let error = check(residual::Classifier::new, residual::rings, &options).unwrap_err();
+    let sentence = error.to_string();
+    assert!(
+        sentence.contains("gate in plain operations on 8 rows"),
+        "{sentence}"
+    );
 }
 
 // Parts 0 and 2 are on the first stage, 1 and 3 on the second: `kept` goes there once, and its gradient back once.

@@ -32,6 +32,7 @@ pub(crate) fn planned(
         precision: config.training.precision,
         allow_pipeline: true,
         overlap: Some(config.parallel.overlap.0),
+        reproducible: config.training.reproducible,
         recompute: Some(config.training.recompute),
         budget: BUDGET,
         ..Request::new(machine, ranks, "the configured model", config.model.clone())

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Axis, Coordinates, Error, Grid, IndexBox, Result, shard_range};
+use crate::{Axis, Coordinates, Error, Grid, IndexBox, Result, feature_range, shard_range};
 
 /// For every dim of a tensor, the axes that cut it, outermost first.
 ///
-/// The first axis cuts the dim into shards by [`shard_range`], the next one cuts each shard again, and so on.
+/// The first axis cuts the dim into shards, the next one cuts each shard again, and so on: X and Y by
+/// [`feature_range`], the others by [`shard_range`].
 /// An axis cuts at most one dim. The tensor is replicated over the axes that cut nothing. Written as `[x z |
 /// y]`; an uncut dim is `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -150,7 +151,11 @@ impl Layout {
 /// Start and length of the part of a dim that remains after every axis has cut it.
 fn cut_dim(len: usize, axes: &[Axis], grid: &Grid, coordinates: &Coordinates) -> (usize, usize) {
     axes.iter().fold((0, len), |(start, len), axis| {
-        let range = shard_range(len, grid.degree(*axis), coordinates[*axis]);
+        let cut = match axis {
+            Axis::X | Axis::Y => feature_range,
+            Axis::Z | Axis::Data | Axis::Pipeline => shard_range,
+        };
+        let range = cut(len, grid.degree(*axis), coordinates[*axis]);
         (start + range.start, range.len())
     })
 }

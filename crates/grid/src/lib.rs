@@ -54,4 +54,4 @@ pub use layout::Layout;
 pub use mapping::{Mapping, Span};
 pub use order::AxisOrder;
 pub use runs::Runs;
-pub use shard::{shard_index, shard_range};
+pub use shard::{feature_range, shard_index, shard_range};

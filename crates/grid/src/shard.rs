@@ -1,5 +1,6 @@
 //! The one rule that cuts a length into shards.
 
+use hal::sums;
 use std::ops::Range;
 
 /// The part of `0..len` that shard `index` of `num_shards` holds.
@@ -21,6 +22,30 @@ pub fn shard_range(len: usize, num_shards: usize, index: usize) -> Range<usize> 
     let (size, larger) = (len / num_shards, len % num_shards);
     let start = index * size + index.min(larger);
     start..start + size + usize::from(index < larger)
+}
+
+/// The part of `0..len` features, or of the rows of a table, that shard `index` of `num_shards` holds.
+///
+/// Shards are equal if their number divides the length. Otherwise they end at leaves of the sums over this length
+/// ([`hal::sums::leaf`]), of which the first shards hold one more than the others, so that every shard is a set of
+/// complete nodes of such a sum.
+///
+/// # Panics
+/// As [`shard_range`].
+///
+/// ```
+/// use fascicle_grid::feature_range;
+/// assert_eq!([0, 1, 2].map(|index| feature_range(48, 3, index)), [0..16, 16..32, 32..48]);
+/// assert_eq!([0, 1, 2].map(|index| feature_range(100, 3, index)), [0..36, 36..68, 68..100]);
+/// ```
+pub fn feature_range(len: usize, num_shards: usize, index: usize) -> Range<usize> {
+    let leaf = sums::leaf(len);
+    let leaves = len.div_ceil(leaf);
+    if len.is_multiple_of(num_shards.max(1)) || leaves < num_shards {
+        return shard_range(len, num_shards, index);
+    }
+    let shard = shard_range(leaves, num_shards, index);
+    shard.start * leaf..len.min(shard.end * leaf)
 }
 
 /// The shard that holds `position` of `0..len`: the inverse of [`shard_range`].

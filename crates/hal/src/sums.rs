@@ -23,14 +23,26 @@ use std::ops::Range;
 const LONGEST: usize = 64;
 /// The fewest leaves of a sum that has as many terms.
 const FEWEST: usize = 16;
+/// Ranks that can share a sum in equal parts, if these have as many terms.
+const RANKS: usize = 8;
 
 /// Terms of a leaf of a sum over `len` terms, a power of 2.
+///
+/// A somewhat shorter leaf is chosen where 8 ranks can then share the sum in equal parts: 32 terms instead of 64 for 11008.
 pub const fn leaf(len: usize) -> usize {
-    match len / FEWEST {
+    let most = match len / FEWEST {
         0 => 1,
         most if most > LONGEST => LONGEST,
         most => 1 << most.ilog2(),
+    };
+    let mut leaf = most;
+    while leaf > 0 && 4 * leaf >= most {
+        if len.is_multiple_of(leaf * RANKS) {
+            return leaf;
+        }
+        leaf /= 2;
     }
+    most
 }
 
 /// Number of leaves of a sum of `k` terms; a sum of no terms is one empty leaf.
@@ -80,6 +92,12 @@ pub fn nodes(leaves: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         start = node.end;
         Some(node)
     })
+}
+
+/// Whether two nodes, by their leaves, are the halves of the next larger one.
+pub fn are_halves(left: &Range<usize>, right: &Range<usize>) -> bool {
+    let len = left.len();
+    left.end == right.start && right.len() == len && left.start.is_multiple_of(2 * len.max(1))
 }
 
 /// Adds complete nodes to their sum.
@@ -180,6 +198,11 @@ mod tests {
     fn leaves_are_powers_of_two_and_many() {
         let found = [0, 1, 31, 32, 48, 100, 1023, 1024, 1 << 20].map(leaf);
         assert_eq!(found, [1, 1, 1, 2, 2, 4, 32, 64, 64]);
+        // Sizes of models that are no powers of 2.
+        assert_eq!(
+            [40, 80, 768, 1600, 2560, 11008].map(leaf),
+            [1, 2, 32, 64, 64, 32]
+        );
         assert!((16..5000).all(|len| leaves(len, leaf(len)) >= FEWEST));
     }
 

@@ -1,7 +1,7 @@
 //! The view of one rank: its place on the grid, its device, its streams and groups.
 
 use crate::{
-    Counters, Settings,
+    Counters, Reproducible, Settings,
     counters::{Operation, Subject},
     group::{Group, Purpose},
     lane::Lane,
@@ -44,7 +44,8 @@ impl Context {
     /// The view of this rank of `world` on `grid`, at the position that follows from its node. Collective.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the grid has another number of ranks than the world; those of the exchange of places.
+    /// [`Error::Invalid`] when the grid has another number of ranks than the world, and when sums are to be reproducible on
+    /// any grid and the device has no [canonical sums](hal::Capabilities::canonical_sums); those of the exchange of places.
     pub fn new(world: World, grid: Grid, device: Device, settings: Settings) -> Result<Context> {
         if grid.world_size() != world.size() {
             let found = format!("grid {} of {} ranks", grid.degrees(), grid.world_size());
@@ -52,6 +53,14 @@ impl Context {
                 "grid",
                 found,
                 format!("{}, the number of ranks", world.size()),
+            ));
+        }
+        if settings.reproducible == Reproducible::Grid && !device.capabilities().canonical_sums {
+            let description = device.capabilities().description.clone();
+            return Err(Error::invalid(
+                "reproducible sums on any grid",
+                description,
+                "a device that keeps the order of sums, as the CPU does",
             ));
         }
         let mapping = mapping(&world, &grid, settings.positions)?;

@@ -1,7 +1,7 @@
 //! 3D tensor parallelism, pipelining and data parallelism, written once over the safe shell: no vendor, no unsafe.
 //!
 //! Read in this order: [`mapping`] (the placement of ranks), [`context`] (the view of one rank),
-//! [`group`](mod@group) (counted collectives along an axis), [`parameter`] (global names, layouts, shards),
+//! [`group`](mod@group) (counted collectives along an axis), [`sums`] (their order on any grid), [`parameter`] (global names, layouts, shards),
 //! [`Pass`] (the position of a forward in the run), [`layers`] (their parallel operations), [`data`] (gradient
 //! buckets, sharded optimiser state, norms, the order of calls in a step), [`model`] (segments, the wires
 //! between them, an objective), [`pipeline`] (schedules and the engine that runs them).
@@ -25,6 +25,7 @@ mod pass;
 pub mod pipeline;
 pub mod report;
 mod settings;
+pub mod sums;
 pub mod work;
 
 pub use context::Context;
@@ -36,5 +37,6 @@ pub use model::{Batch, Input, MicroBatch, Model, Route, Wires};
 pub use parameter::{Parameter, Scope};
 pub use pass::{Mode, Pass};
 pub use pipeline::Pipeline;
-pub use settings::{Hierarchical, Overlap, Positions, Settings};
+pub use settings::{Hierarchical, Overlap, Positions, Reproducible, Settings};
+pub use sums::RowCut;
 pub use tensor::{DType, Device, Error, Result};

@@ -4,15 +4,20 @@
 //! norm, its slice of a checkpoint and its slice of the initial values.
 
 use crate::{
-    Context, DTensor, Init, Pass, Purpose,
+    Context, DTensor, Init, Pass, Purpose, Reproducible,
     counters::Subject,
-    layers::{gather, scatter},
+    layers::{
+        gather,
+        scatter::{Addend, Grain},
+    },
+    sums::Leaves,
 };
 use grid::{Axis, IndexBox, Layout, shard_range};
 use hal::{Counts, random::Key};
 use std::{
     cell::{OnceCell, RefCell},
     fmt,
+    ops::Range,
     rc::Rc,
 };
 use tensor::{DType, Error, ReduceOp, Result, Tensor, Var, ops};
@@ -255,7 +260,9 @@ impl Parameter {
     ///
     /// Its gradient is added to the parameter's in the accumulator type, like the gradients of layers: a sum over
     /// rows is not rounded to 16 bits in each micro-batch. If an axis cuts the features of `x` but not the
-    /// parameter, every rank along it sees part of the parameter's uses, and their gradients are summed first.
+    /// parameter, every rank along it sees part of the parameter's uses, and their gradients are summed first. If sums are
+    /// to be [reproducible](Reproducible::Grid) on any grid, a rank's micro-batch must then have a single row, and features
+    /// must not be cut.
     ///
     /// # Cost
     /// That sum: an all-reduce of the shard.
@@ -278,6 +285,10 @@ impl Parameter {
             return Ok(Var::constant(value));
         }
         let summed_over = x.cut().filter(|axis| self.0.layout.cuts(*axis).is_none());
+        let by_nodes = context.settings().reproducible == Reproducible::Grid;
+        if by_nodes {
+            self.check_plain_use(&pass, summed_over)?;
+        }
         let parameter = self.clone();
         Ok(Var::summed_leaf(value, move |gradient| {
             let context = pass.context();
@@ -294,9 +305,35 @@ impl Parameter {
                 None => gradient,
             };
             let (sum, factor) = pass.gradient_of(&parameter)?;
-            ops::axpby(1.0, &gradient, factor, &sum)?;
+            match by_nodes {
+                true => {
+                    let (batch, row) = (pass.num_rows(), pass.rows().start);
+                    let at_use = (pass.count_use(&parameter), Leaves { rows: 1, batch });
+                    let add = |target: &Tensor, beta| ops::axpby(1.0, &gradient, beta, target);
+                    pass.add_node(&parameter, at_use, row..row + 1, add)?;
+                }
+                false => ops::axpby(1.0, &gradient, factor, &sum)?,
+            }
             pass.gradient_added(&parameter)
         }))
+    }
+
+    // Plain operations sum a gradient over all rows of a pass and all features of a rank, in an order of their own.
+    fn check_plain_use(&self, pass: &Pass, summed_over: Option<Axis>) -> Result<()> {
+        let rows = pass.rows().len();
+        let ranks = summed_over.map_or(1, |axis| pass.context().degree(axis));
+        match rows == 1 && ranks == 1 {
+            true => Ok(()),
+            false => {
+                let name = &self.0.name;
+                let found = format!(
+                    "{name} in plain operations on {rows} rows, and features cut by {ranks}"
+                );
+                let needed = "one row in each micro-batch of a rank and features that are not cut, or a layer that \
+                              calls Parameter::add_gradient";
+                Err(Error::invalid("reproducible sums", found, needed))
+            }
+        }
     }
 
     /// The block that the ranks of Z hold together, for a custom layer; without ranks on Z, the shard itself.
@@ -313,9 +350,11 @@ impl Parameter {
 
     /// Adds a gradient to the parameter's, for a custom layer whose weight Z may cut.
     ///
-    /// `into(target, beta)` computes the gradient of the full [`block`](Parameter::block) and stores `beta *
-    /// target` plus it in `target`. Without ranks on Z the target is the gradient itself; otherwise it is a
-    /// block of type `dtype`, which is then reduce-scattered.
+    /// `into(rows, target, beta)` computes the gradient of the full [`block`](Parameter::block) from some of the pass's
+    /// rows, counted from its first one, and stores `beta * target` plus it in `target`. Without ranks on Z the target is
+    /// the gradient itself; otherwise it is a block of type `dtype`, which is then reduce-scattered. The rows are all of
+    /// the pass; or, if sums are to be [reproducible](Reproducible::Grid) on any grid, each row in turn, or a few short
+    /// ones. `inner` is the number of vectors in a row of the batch, such as tokens; [`Pass::part`] cuts a tensor.
     ///
     /// # Errors
     /// Those of `into` and of the collective; [`Error::Invalid`] outside a training step or after its end, for a
@@ -323,10 +362,17 @@ impl Parameter {
     pub fn add_gradient(
         &self,
         pass: &Pass,
-        dtype: DType,
-        into: impl FnOnce(&Tensor, f64) -> Result<()>,
+        (dtype, inner): (DType, usize),
+        into: impl FnMut(&Range<usize>, &Tensor, f64) -> Result<()>,
     ) -> Result<()> {
-        scatter::accumulate(pass, self, Subject::Linear, dtype, into)
+        let addend = Addend {
+            parameter: self,
+            subject: Subject::Linear,
+            block_dtype: dtype,
+            inner,
+            grain: Grain::Leaf,
+        };
+        addend.add(pass, into)
     }
 
     /// Shape of the block that the ranks of axis Z hold together.

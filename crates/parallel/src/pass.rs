@@ -6,14 +6,19 @@
 //! state shared by the micro-batches of one batch.
 
 use crate::{
-    Context, Parameter,
+    Context, Parameter, Reproducible, RowCut,
     data::ParameterSet,
-    layers::{gather::Gatherer, scatter::Scatterer},
+    layers::{
+        gather::Gatherer,
+        scatter::{Grain, Scatterer},
+    },
+    sums::{Leaves, part},
     work::Ledger,
 };
 use hal::random::Key;
 use std::{
     cell::{Cell, RefCell},
+    collections::HashMap,
     fmt,
     ops::Range,
     rc::Rc,
@@ -35,6 +40,10 @@ pub struct Pass {
     shared: Rc<Shared>,
     rows: (usize, usize),
     is_backward: bool,
+    // Number of the micro-batch; known where sums are reproducible.
+    micro_batch: usize,
+    // How often each parameter has received a gradient in this pass, by its index.
+    uses: Rc<RefCell<HashMap<usize, usize>>>,
     // The ledger, if the model's work is being counted.
     ledger: Option<Rc<Ledger>>,
 }
@@ -46,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) step: u64,
     // Counts the steps of the set: a later step has cleared the gradients of this one.
     pub(crate) number: u64,
-    pub(crate) num_rows: usize,
+    pub(crate) cut: RowCut,
     pub(crate) parameters: Option<ParameterSet>,
     pub(crate) gatherer: RefCell<Gatherer>,
     pub(crate) scatterer: RefCell<Scatterer>,
@@ -62,7 +71,7 @@ impl Pass {
             mode: Mode::Evaluation,
             step: 0,
             number: 0,
-            num_rows,
+            cut: num_rows.into(),
             parameters: None,
             gatherer: RefCell::default(),
             scatterer: RefCell::default(),
@@ -72,6 +81,8 @@ impl Pass {
             shared: Rc::new(shared),
             rows: (0, num_rows),
             is_backward: false,
+            micro_batch: 0,
+            uses: Rc::default(),
             ledger: None,
         }
     }
@@ -79,16 +90,26 @@ impl Pass {
     /// The pass of these rows of the global batch.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when they do not lie within it.
+    /// [`Error::Invalid`] when they do not lie within it, and if sums are to be reproducible, when they are not those of a
+    /// micro-batch.
     pub(crate) fn new(shared: &Rc<Shared>, rows: Range<usize>) -> Result<Pass> {
-        if rows.start > rows.end || rows.end > shared.num_rows {
-            let needed = format!("rows within the global batch of {}", shared.num_rows);
+        if rows.start > rows.end || rows.end > shared.cut.batch {
+            let needed = format!("rows within the global batch of {}", shared.cut.batch);
             return Err(Error::invalid("pass", format!("rows {rows:?}"), needed));
         }
+        let micro_batch = match shared.context.settings().reproducible {
+            // Only gradients are summed over rows.
+            Reproducible::Grid if shared.mode == Mode::Training && !rows.is_empty() => {
+                shared.cut.micro_batch_of(&shared.context, &rows)?
+            }
+            _ => 0,
+        };
         Ok(Pass {
             shared: shared.clone(),
             rows: (rows.start, rows.end),
             is_backward: false,
+            micro_batch,
+            uses: Rc::default(),
             ledger: None,
         })
     }
@@ -120,7 +141,67 @@ impl Pass {
 
     /// Rows of the global batch, on all ranks and in all micro-batches; means are taken over them.
     pub fn num_rows(&self) -> usize {
-        self.shared.num_rows
+        self.shared.cut.batch
+    }
+
+    /// How the rows of the batch are cut.
+    pub(crate) fn cut(&self) -> RowCut {
+        self.shared.cut
+    }
+
+    /// Number of the micro-batch.
+    pub(crate) fn micro_batch(&self) -> usize {
+        self.micro_batch
+    }
+
+    /// The leaves of sums over rows of `inner` vectors, and the nodes or leaves of this pass.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for rows that do not begin or end with a leaf.
+    pub(crate) fn nodes(&self, inner: usize, grain: Grain) -> Result<(Leaves, Vec<Range<usize>>)> {
+        let (leaves, rows) = (Leaves::of(self.num_rows(), inner), self.rows());
+        leaves.check(&rows)?;
+        let nodes = leaves.nodes(rows);
+        Ok((
+            leaves,
+            match grain {
+                Grain::Node => nodes.collect(),
+                Grain::Leaf => nodes.flatten().map(|leaf| leaf..leaf + 1).collect(),
+            },
+        ))
+    }
+
+    /// The vectors of `tensor` that belong to some of this pass's rows, counted from its first one.
+    ///
+    /// # Shapes
+    /// `tensor`: (rows x inner) x columns, with the vectors of all rows. The result: those of `rows`, as a matrix.
+    /// # Errors
+    /// [`Error::Invalid`] if the tensor does not hold them.
+    pub fn part(&self, tensor: &Tensor, rows: &Range<usize>) -> Result<Tensor> {
+        part(tensor, rows, self.rows().len())
+    }
+
+    /// Counts a use of `parameter` in this pass; returns how many came before.
+    pub(crate) fn count_use(&self, parameter: &Parameter) -> usize {
+        let index = parameter.settled().map_or(0, |home| home.index);
+        let mut uses = self.uses.borrow_mut();
+        let count = uses.entry(index).or_default();
+        *count += 1;
+        *count - 1
+    }
+
+    /// As [`ParameterSet::add_node`].
+    pub(crate) fn add_node(
+        &self,
+        parameter: &Parameter,
+        at_use: (usize, Leaves),
+        node: Range<usize>,
+        fill: impl FnOnce(&Tensor, f64) -> Result<()>,
+    ) -> Result<()> {
+        match &self.shared.parameters {
+            Some(set) => set.add_node(parameter, at_use, node, fill),
+            None => Ok(()),
+        }
     }
 
     /// Key of the random draws of the operation called `name`, the same on every grid; use it for your own

@@ -1,6 +1,8 @@
 //! Choices that change how a step runs, but not its results.
 
 use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+use tensor::{Error, Result};
 
 /// The collectives that run beside compute. The results are the same with each on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,42 @@ pub enum Hierarchical {
     Off,
 }
 
+/// What the bits of a run depend on, besides its configuration, its data and the vendor with its instruction set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reproducible {
+    /// On the grid: the same grid, in the same order of ranks, gives the same bits.
+    #[default]
+    Run,
+    /// On nothing else: every grid, schedule, overlap, launcher and number of threads gives the same bits.
+    Grid,
+}
+
+impl fmt::Display for Reproducible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reproducible::Run => "run",
+            Reproducible::Grid => "grid",
+        })
+    }
+}
+
+impl FromStr for Reproducible {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "run" => Ok(Reproducible::Run),
+            "grid" => Ok(Reproducible::Grid),
+            _ => Err(Error::invalid(
+                "reproducible",
+                format!("`{text}`"),
+                "run or grid",
+            )),
+        }
+    }
+}
+
 /// The placement of ranks on the grid, in a job with several nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -61,7 +99,7 @@ pub enum Positions {
     ByRank,
 }
 
-/// Choices that change how a step runs, but not its results.
+/// Choices that change how a step runs, but its results at most by rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// The collectives that run beside compute.
@@ -80,6 +118,8 @@ pub struct Settings {
     pub hierarchical: Hierarchical,
     /// The placement of ranks on the grid.
     pub positions: Positions,
+    /// What the bits of a run depend on.
+    pub reproducible: Reproducible,
     /// Compare the ranks' calls before each collective.
     pub checked: bool,
     /// Seed of initial values and dropout.
@@ -96,6 +136,7 @@ impl Default for Settings {
             bucket_bytes: 25 << 20,
             hierarchical: Hierarchical::Auto,
             positions: Positions::ByNode,
+            reproducible: Reproducible::Run,
             checked: false,
             seed: 1,
         }

@@ -40,6 +40,7 @@ impl Candidate {
             micro_batches: self.micro_batches,
             precision: request.precision,
             recompute: self.recompute,
+            reproducible: request.reproducible,
             ..TrainingConfig::default()
         };
         let parallel = ParallelConfig {

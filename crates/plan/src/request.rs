@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 use grid::{AxisOrder, Degrees, Demands, machine::Machine};
-use parallel::{Hierarchical, Overlap, pipeline::ScheduleKind, work::Work};
+use parallel::{Hierarchical, Overlap, Reproducible, pipeline::ScheduleKind, work::Work};
 use std::{sync::Arc, time::Duration};
 use train::{Config, ModelConfig, config::Precision};
 
@@ -113,6 +113,8 @@ pub struct Request {
     pub keep_gathered: Option<bool>,
     /// Whether weights are gathered in f32, as under automatic casting.
     pub gather_wide: bool,
+    /// What the bits of the training depend on.
+    pub reproducible: Reproducible,
     /// Collectives that run beside compute, instead of the preset's.
     pub overlap: Option<Overlap>,
     /// Whether collectives cross nodes in two levels, instead of the preset's choice.
@@ -160,6 +162,7 @@ impl Request {
             sharded_optimiser: None,
             keep_gathered: None,
             gather_wide: false,
+            reproducible: Reproducible::Run,
             overlap: None,
             hierarchical: None,
             tuned: true,

@@ -4,7 +4,7 @@ use crate::{Difference, Error, Observed, Outcome, TrainingError, difference};
 use bootstrap::local::{self, Options as Ranks};
 use grid::{AxisOrder, Degrees, Grid, factorisations};
 use nn::Builder;
-use parallel::{Context, Model, Settings, pipeline::ScheduleKind};
+use parallel::{Context, Model, Reproducible, Settings, pipeline::ScheduleKind};
 use std::{fmt, sync::Arc, time::Duration};
 use tensor::Device;
 use train::{Trainer, batches::Batches, config::Precision, optimiser::AdamW, trainer::Options};
@@ -28,6 +28,8 @@ pub struct Check {
     pub recompute: bool,
     /// Whether replicas shard the optimiser's state.
     pub sharded_optimiser: bool,
+    /// What the bits depend on: with [`Reproducible::Grid`] and a tolerance of 0, every grid must give those of one rank.
+    pub reproducible: Reproducible,
     /// How long a rank waits for others.
     pub timeout: Duration,
 }
@@ -43,6 +45,7 @@ impl Default for Check {
             schedule: ScheduleKind::default(),
             recompute: false,
             sharded_optimiser: false,
+            reproducible: Reproducible::Run,
             timeout: Duration::from_secs(60),
         }
     }
@@ -156,7 +159,11 @@ where
                 ..cpu::Options::default()
             };
             let device = Device::new(cpu::open(cpu)?)?;
-            let context = Context::new(world, grid, device, Settings::default())?;
+            let settings = Settings {
+                reproducible: check.reproducible,
+                ..Settings::default()
+            };
+            let context = Context::new(world, grid, device, settings)?;
             let options = Options {
                 batch: check.batch,
                 micro_batches: check.micro_batches,

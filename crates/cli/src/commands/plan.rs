@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::Args;
 use grid::{AxisOrder, Degrees, machine::Machine};
-use parallel::pipeline::ScheduleKind;
+use parallel::{Reproducible, pipeline::ScheduleKind};
 use plan::{
     Preset, Request,
     picture::{self, Totals},
@@ -86,6 +86,9 @@ pub(crate) struct Plan {
     /// Gather weights in f32, like systems that keep f32 parameters under automatic casting
     #[arg(long)]
     gather_wide: bool,
+    /// Plan for a training whose bits depend on its grid (run), or on no grid (grid)
+    #[arg(long, value_name = "run|grid", default_value_t)]
+    reproducible: Reproducible,
     /// Collectives that run beside compute, instead of the preset's: any of oar,ors,oag,oag-backward,data,
     /// all, none
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -181,6 +184,7 @@ impl Plan {
             sharded_optimiser: self.sharded_optimiser,
             keep_gathered: self.keep_gathered,
             gather_wide: self.gather_wide,
+            reproducible: self.reproducible,
             tuned: !self.untuned,
             overlap: overlap
                 .transpose()

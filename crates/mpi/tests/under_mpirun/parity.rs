@@ -3,7 +3,7 @@
 use bootstrap::Processes;
 use families::GptFamily;
 use grid::{Degrees, factorisations};
-use parallel::pipeline::ScheduleKind;
+use parallel::{Reproducible, pipeline::ScheduleKind};
 use testkit::{config, edit_gpt, train};
 use train::{Config, config::Precision};
 
@@ -48,7 +48,12 @@ fn cases(quick: bool) -> Vec<(&'static str, Config, f64)> {
     driven.parallel.schedule = ScheduleKind::MessageDriven { in_flight: None };
     let mut checked = config(Precision::F64);
     checked.parallel.checked = true;
-    let mut cases = vec![("gpt2 with dropout", gpt2, 1e-9)];
+    let mut reproducible = config(Precision::F32);
+    reproducible.training.reproducible = Reproducible::Grid;
+    let mut cases = vec![
+        ("gpt2 with dropout", gpt2, 1e-9),
+        ("gpt2 with reproducible sums", reproducible, 0.0),
+    ];
     if !quick {
         cases.push(("llama recomputed", llama, 1e-9));
         cases.push(("message-driven", driven, 1e-9));

@@ -135,11 +135,11 @@ impl Bucket {
                 )?;
             }
         }
-        self.reduce_tied(context, stream)
+        Ok(())
     }
 
-    // The copies on two stages each hold the gradient of their own use; both receive the sum.
-    fn reduce_tied(&self, context: &Context, stream: &Stream) -> Result<()> {
+    /// Queues the sum over the stages that share the parameter: each copy holds the gradient of its own use.
+    pub(super) fn reduce_tied(&self, context: &Context, stream: &Stream) -> Result<()> {
         let (Some(members), Some(gradients)) = (&self.tied, &self.gradients) else {
             return Ok(());
         };
@@ -195,6 +195,11 @@ impl Bucket {
             Some(master) => Ok(master.clone()),
             None => self.values.rows(self.range.start, self.range.len()),
         }
+    }
+
+    /// Elements of each replica's range.
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Whether replicas hold the optimiser's state in shards.

@@ -1,7 +1,7 @@
 //! The norm of all gradients, with each element counted once.
 
 use super::{ParameterSet, bucket::Bucket};
-use crate::{Purpose, counters::Subject};
+use crate::{Purpose, Reproducible, counters::Subject};
 use grid::Axis;
 use tensor::{DType, ReduceOp, Result, Tensor, ops::optimiser};
 
@@ -11,8 +11,8 @@ impl ParameterSet {
     /// A shard counts on one of the ranks that hold it; a tied parameter counts on the first stage that has it.
     ///
     /// # Cost
-    /// One pass over the gradients held here; one number reduced over each axis. On devices with canonical sums two passes,
-    /// and four numbers: the bits then do not depend on how ranks and tensors hold the gradients.
+    /// One pass over the gradients held here; one number reduced over each axis. If sums are to be reproducible on any grid, two
+    /// passes and four numbers: the bits then do not depend on how ranks and tensors hold the gradients.
     /// # Errors
     /// Those of the collectives.
     pub(super) fn gradient_sum_squares(&self) -> Result<Tensor> {
@@ -23,7 +23,7 @@ impl ParameterSet {
             self.counted_slices(bucket, &mut counted)?;
         }
         let counted: Vec<&Tensor> = counted.iter().collect();
-        if !device.capabilities().canonical_sums {
+        if self.0.context.settings().reproducible == Reproducible::Run {
             let sum = zeros(1)?;
             optimiser::sum_squares(&counted, &sum)?;
             self.reduce_counted(&sum, ReduceOp::Sum)?;

@@ -1,8 +1,8 @@
 //! All parameters of a rank, and when the gradients of a bucket are final.
 
-use super::bucket::Bucket;
+use super::{addends::Addends, bucket::Bucket};
 use crate::{
-    Context, Mode, Parameter, Pass,
+    Context, Mode, Parameter, Pass, Reproducible, RowCut,
     lane::Lane,
     layers::{gather::Request, scatter},
 };
@@ -60,10 +60,14 @@ pub(super) struct Inner {
     // Its address identifies the set.
     token: Rc<()>,
     progress: RefCell<Progress>,
+    // Where sums are to be reproducible: the nodes of each use of each parameter in this step.
+    pub(super) addends: RefCell<Vec<Vec<Addends>>>,
     // The weights that the last pass of each mode requested, in order.
     orders: RefCell<[Rc<[Request]>; 2]>,
     // Whether a pass has requested random masks.
     draws_masks: Cell<bool>,
+    // How the batch of the current step is cut.
+    pub(super) cut: Cell<RowCut>,
     // Number of steps begun so far, by which results of an earlier step are recognised.
     pub(super) steps_begun: Cell<u64>,
 }
@@ -114,8 +118,10 @@ impl ParameterSet {
             reduced: vec![false; buckets.len()],
             ..Progress::default()
         };
+        let addends = parameters.iter().map(|_| Vec::new()).collect();
         let set = ParameterSet(Rc::new(Inner {
             context: context.clone(),
+            addends: RefCell::new(addends),
             parameters,
             buckets,
             options,
@@ -123,6 +129,7 @@ impl ParameterSet {
             progress: RefCell::new(progress),
             orders: RefCell::default(),
             draws_masks: Cell::new(false),
+            cut: Cell::new(RowCut::from(0)),
             steps_begun: Cell::new(0),
         }));
         set.initialise()?;
@@ -178,6 +185,7 @@ impl ParameterSet {
     /// are final.
     pub(super) fn forget_gradients(&self) {
         let mut progress = self.0.progress.borrow_mut();
+        self.forget_addends();
         progress.addends.fill(0);
         progress.reduced.fill(false);
         progress.reduces_early =
@@ -266,14 +274,19 @@ impl ParameterSet {
         let bucket = &self.0.buckets[index];
         self.clear_unused(bucket)?;
         let is_cut = |axis: &Axis| context.degree(*axis) > 1;
-        if !bucket.sum_axes.iter().any(is_cut) && bucket.tied.is_none() {
+        let by_nodes = context.settings().reproducible == Reproducible::Grid;
+        if !bucket.sum_axes.iter().any(is_cut) && bucket.tied.is_none() && !by_nodes {
             return Ok(());
         }
         let stream = match context.settings().overlap.data {
             true => context.stream(Lane::Reduce)?,
             false => context.device().compute(),
         };
-        bucket.reduce(context, &stream)
+        match by_nodes {
+            true => self.reduce_nodes(bucket, self.0.cut.get(), &stream)?,
+            false => bucket.reduce(context, &stream)?,
+        }
+        bucket.reduce_tied(context, &stream)
     }
 }
 

@@ -6,7 +6,7 @@
 //! [`update`](Gradients::update) the weights.
 
 use super::{ParameterSet, SetOptions, UpdateRule};
-use crate::{Mode, Pass, layers::gather::Gatherer, pass::Shared};
+use crate::{Mode, Pass, RowCut, layers::gather::Gatherer, pass::Shared};
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -34,13 +34,15 @@ pub struct Gradients {
 }
 
 impl ParameterSet {
-    /// Begins training step `step` on a global batch of `num_rows` rows, without gradients so far.
+    /// Begins training step `step` on a global batch, without gradients so far. `rows` states how the batch is cut; a number
+    /// of rows is a batch in one micro-batch. The cut counts only where sums are to be reproducible on any grid.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a set made for inference, and a batch of 0 rows; [`Error::Vendor`].
-    pub fn begin_step(&self, step: u64, num_rows: usize) -> Result<TrainingStep> {
+    pub fn begin_step(&self, step: u64, rows: impl Into<RowCut>) -> Result<TrainingStep> {
+        let cut = rows.into();
         let SetOptions { trains, .. } = *self.options();
-        if !trains || num_rows == 0 {
+        if !trains || cut.batch == 0 {
             let found = match trains {
                 true => "a batch of 0 rows",
                 false => "a set made for inference",
@@ -52,29 +54,30 @@ impl ParameterSet {
             ));
         }
         self.forget_gradients();
+        self.0.cut.set(cut);
         let number = self.0.steps_begun.get() + 1;
         self.0.steps_begun.set(number);
         Ok(TrainingStep {
-            shared: self.shared(Mode::Training, (step, number), num_rows),
+            shared: self.shared(Mode::Training, (step, number), cut),
             set: self.clone(),
         })
     }
 
-    /// Begins the evaluation of a global batch of `num_rows` rows.
-    pub fn evaluate(&self, num_rows: usize) -> Evaluation {
+    /// Begins the evaluation of a global batch, cut as in [`begin_step`](Self::begin_step).
+    pub fn evaluate(&self, rows: impl Into<RowCut>) -> Evaluation {
         Evaluation {
-            shared: self.shared(Mode::Evaluation, (0, 0), num_rows),
+            shared: self.shared(Mode::Evaluation, (0, 0), rows.into()),
             set: self.clone(),
         }
     }
 
-    fn shared(&self, mode: Mode, (step, number): (u64, u64), num_rows: usize) -> Rc<Shared> {
+    fn shared(&self, mode: Mode, (step, number): (u64, u64), cut: RowCut) -> Rc<Shared> {
         Rc::new(Shared {
             context: self.0.context.clone(),
             mode,
             step,
             number,
-            num_rows,
+            cut,
             parameters: Some(self.clone()),
             gatherer: RefCell::new(Gatherer::expecting(self.order(mode))),
             scatterer: RefCell::default(),
@@ -209,7 +212,7 @@ impl fmt::Debug for Evaluation {
         write!(
             f,
             "Evaluation({} rows of {:?})",
-            self.shared.num_rows, self.set
+            self.shared.cut.batch, self.set
         )
     }
 }

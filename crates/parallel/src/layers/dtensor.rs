@@ -44,7 +44,7 @@ impl DTensor {
         let context = pass.context();
         let degree = cut.map_or(1, |axis| context.degree(axis));
         let index = cut.map_or(0, |axis| context.index(axis));
-        let needed = grid::shard_range(features, degree, index).len();
+        let needed = grid::feature_range(features, degree, index).len();
         if var.tensor().columns() != needed {
             let found = format!("{} columns", var.tensor().columns());
             return Err(Error::invalid(
@@ -99,7 +99,7 @@ impl DTensor {
     /// Global index of the first local feature.
     pub fn first_feature(&self) -> usize {
         let shard = |axis| {
-            grid::shard_range(
+            grid::feature_range(
                 self.features,
                 self.context().degree(axis),
                 self.context().index(axis),

@@ -1,8 +1,11 @@
 //! Look-up tables on the grid: rows over X (and Z, like any weight), hidden features over Y.
 
-use super::{DTensor, gather, scatter};
-use crate::{Init, Parameter, Pass, Purpose, counters::Subject, parameter::Scope};
-use grid::{Axis, Layout, shard_range};
+use super::{
+    DTensor, gather,
+    scatter::{Addend, Grain},
+};
+use crate::{Init, Parameter, Pass, Purpose, Reproducible, counters::Subject, parameter::Scope};
+use grid::{Axis, Layout, feature_range};
 use tensor::{ReduceOp, Result, Tensor, Var, ops};
 
 /// The meaning of the rows of a table.
@@ -50,7 +53,7 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
     let cut_by_x = table.layout().cuts(Axis::X).is_some();
     let first_row = match cut_by_x {
         true => {
-            shard_range(
+            feature_range(
                 table.global_shape()[0],
                 context.degree(Axis::X),
                 context.index(Axis::X),
@@ -72,19 +75,30 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
     let hidden = table.global_shape()[1];
     let (saved, table, ids) = (pass.backward(), table.clone(), ids.clone());
     let var = Var::record_one("embedding", &[], out, true, move |d_out| {
-        let accumulator = d_out.dtype().accumulator();
-        scatter::accumulate(
-            &saved,
-            &table,
-            Subject::Embedding,
-            accumulator,
-            |into, beta| {
-                if beta == 0.0 {
-                    into.fill(0.0)?;
-                }
-                ops::embedding_backward(&d_out, &ids, into, first_row)
-            },
-        )?;
+        let of = saved.rows().len();
+        let addend = Addend {
+            parameter: &table,
+            subject: Subject::Embedding,
+            block_dtype: d_out.dtype().accumulator(),
+            inner: d_out.num_rows() / of.max(1),
+            grain: Grain::Leaf,
+        };
+        let by_nodes = saved.context().settings().reproducible == Reproducible::Grid;
+        addend.add(&saved, |rows, into, beta| {
+            let (d_out, ids) = (saved.part(&d_out, rows)?, saved.part(&ids, rows)?);
+            // The kernel adds to what is there, row by row, which would not be the sum of two nodes.
+            let own = match (beta, by_nodes) {
+                (0.0, _) => into.clone(),
+                (_, false) => return ops::embedding_backward(&d_out, &ids, into, first_row),
+                (_, true) => saved.context().buffer(into.dtype(), into.shape())?,
+            };
+            own.fill(0.0)?;
+            ops::embedding_backward(&d_out, &ids, &own, first_row)?;
+            match beta {
+                0.0 => Ok(()),
+                _ => ops::axpby(1.0, &own, beta, into),
+            }
+        })?;
         Ok(Vec::new())
     });
     DTensor::new(pass, var, hidden, Some(Axis::Y))

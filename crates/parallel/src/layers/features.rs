@@ -1,8 +1,9 @@
 //! Operations across the features, which an axis may cut: sums, means, repetition, softmax.
 
 use super::DTensor;
-use crate::{Context, Purpose, counters::Subject};
+use crate::{Context, Purpose, Reproducible, counters::Subject, sums};
 use grid::Axis;
+use std::ops::Range;
 use tensor::{Error, ReduceOp, Result, Tensor, Var, ops};
 
 impl DTensor {
@@ -15,8 +16,7 @@ impl DTensor {
     /// # Errors
     /// [`Error::Invalid`] for integers; those of the collective.
     pub fn sum_features(&self) -> Result<DTensor> {
-        let sum = ops::row_sum(self.tensor())?;
-        all_reduce(self.context(), self.cut(), &sum)?;
+        let sum = row_sums(self.context(), self.cut(), self.features(), self.tensor())?;
         let shape = self.tensor().shape().to_vec();
         let var = Var::record_one("sum_features", &[self.var()], sum, false, move |d_out| {
             Ok(vec![Some(ops::expand(&d_out, &shape)?)])
@@ -51,7 +51,7 @@ impl DTensor {
         }
         let (x, context) = (self.whole("expand_features")?, self.context().clone());
         let held = cut.map_or(features, |axis| {
-            grid::shard_range(features, context.degree(axis), context.index(axis)).len()
+            grid::feature_range(features, context.degree(axis), context.index(axis)).len()
         });
         let mut shape = x.tensor().shape().to_vec();
         shape
@@ -61,9 +61,7 @@ impl DTensor {
             .for_each(|last| *last = held);
         let out = ops::expand(x.tensor(), &shape)?;
         let var = Var::record_one("expand_features", &[x.var()], out, false, move |d_out| {
-            let sum = ops::row_sum(&d_out)?;
-            all_reduce(&context, cut, &sum)?;
-            Ok(vec![Some(sum)])
+            Ok(vec![Some(row_sums(&context, cut, features, &d_out)?)])
         });
         self.with_features(var, features, cut)
     }
@@ -145,12 +143,41 @@ impl DTensor {
     }
 }
 
-fn all_reduce(context: &Context, axis: Option<Axis>, sum: &Tensor) -> Result<()> {
-    match axis.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))? {
-        Some(group) => {
+// The sum of every row of `x`, which holds this rank's part of `features` cut by `axis`.
+pub(super) fn row_sums(
+    context: &Context,
+    axis: Option<Axis>,
+    features: usize,
+    x: &Tensor,
+) -> Result<Tensor> {
+    let Some(axis) = axis.filter(|axis| context.degree(*axis) > 1) else {
+        return ops::row_sum(x);
+    };
+    if context.settings().reproducible == Reproducible::Run {
+        let sum = ops::row_sum(x)?;
+        if let Some(group) = context.group(axis, Purpose::Main)? {
             let compute = context.device().compute();
-            group.all_reduce(context, Subject::Norm, &compute, sum, ReduceOp::Sum)
+            group.all_reduce(context, Subject::Norm, &compute, &sum, ReduceOp::Sum)?;
         }
-        None => Ok(()),
+        return Ok(sum);
+    }
+    let wide = ops::cast(x, x.dtype().accumulator())?;
+    let own: Vec<Tensor> = sums::own_features(context, axis, features)?
+        .into_iter()
+        .map(|node| ops::row_sum(&columns(&wide, &node)?))
+        .collect::<Result<_>>()?;
+    let sum = sums::sum_nodes(context, (axis, Subject::Norm), features, &own)?;
+    let shape = [&x.shape()[..x.shape().len() - 1], &[1]].concat();
+    match sum {
+        Some(sum) => ops::cast(&sum, x.dtype()),
+        None => Tensor::zeros(x.device(), x.dtype(), &shape),
+    }
+}
+
+// These columns; not a copy if they are all.
+pub(super) fn columns(x: &Tensor, columns: &Range<usize>) -> Result<Tensor> {
+    match columns.len() == x.columns() {
+        true => Ok(x.clone()),
+        false => ops::columns(x, columns.start, columns.len()),
     }
 }

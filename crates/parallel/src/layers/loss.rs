@@ -1,13 +1,16 @@
 //! Cross-entropy over a vocabulary cut by X: the full logits are never gathered.
 
-use super::DTensor;
-use crate::{Context, Purpose, counters::Subject};
-use grid::{Axis, shard_range};
+use super::{
+    DTensor,
+    features::{columns, row_sums},
+};
+use crate::{Purpose, Reproducible, counters::Subject, sums};
+use grid::{Axis, feature_range};
 use hal::Counts;
 use tensor::{
     Error, ReduceOp, Result, Tensor, Var,
     ops::{
-        self,
+        self, BinaryOp,
         loss::{self, VocabularyShard},
     },
 };
@@ -20,6 +23,8 @@ use tensor::{
 #[derive(Clone, Debug)]
 pub struct Loss {
     var: Var,
+    // The share of each row of the pass, where sums are to be reproducible on any grid.
+    by_row: Option<Tensor>,
 }
 
 impl Loss {
@@ -42,6 +47,9 @@ impl Loss {
     /// # Errors
     /// [`Error::Invalid`] for integers; those of the collective.
     pub fn sum(values: &DTensor, scale: f64) -> Result<Loss> {
+        if values.context().settings().reproducible == Reproducible::Grid {
+            return Loss::sum_by_row(values, scale);
+        }
         let (context, x) = (values.context(), values.tensor());
         let column = |tensor: &Tensor| tensor.reshape(&[tensor.num_elements(), 1]);
         let sum = Tensor::empty(x.device(), x.dtype().accumulator(), &[1])?;
@@ -53,16 +61,36 @@ impl Loss {
             let compute = context.device().compute();
             group.all_reduce(context, Subject::Loss, &compute, &sum, ReduceOp::Sum)?;
         }
-        let total = scaled(&sum, scale)?;
+        let var = Loss::record_sum(values, scaled(&sum, scale)?, scale);
+        Ok(Loss { var, by_row: None })
+    }
+
+    // The same as a sum of the rows' own sums.
+    fn sum_by_row(values: &DTensor, scale: f64) -> Result<Loss> {
+        let (pass, x) = (values.pass(), values.tensor());
+        let sums = row_sums(values.context(), values.cut(), values.features(), x)?;
+        let sums = ops::cast(&sums, x.dtype().accumulator())?;
+        let rows = pass.rows().len();
+        let by_row = ops::row_sum(&sums.reshape(&[rows, sums.num_elements() / rows.max(1)])?)?;
+        let by_row = scaled(&by_row.reshape(&[rows])?, scale)?;
+        let var = Loss::record_sum(values, total(&by_row)?, scale);
+        Ok(Loss {
+            var,
+            by_row: Some(by_row),
+        })
+    }
+
+    fn record_sum(values: &DTensor, total: Tensor, scale: f64) -> Var {
+        let x = values.tensor();
         let (shape, dtype) = (x.shape().to_vec(), x.dtype());
-        let var = Var::record_one("sum", &[values.var()], total, false, move |d_loss| {
+        Var::record_one("sum", &[values.var()], total, false, move |d_loss| {
             // All elements have the same gradient, a number that only the device knows.
             let d_each = ops::cast(&scaled(&d_loss, scale)?, dtype)?;
             let d_values = Tensor::zeros(d_each.device(), dtype, &shape)?;
-            ops::add_bias(&column(&d_values)?, &d_each)?;
+            let column = d_values.reshape(&[d_values.num_elements(), 1])?;
+            ops::add_bias(&column, &d_each)?;
             Ok(vec![Some(d_values)])
-        });
-        Ok(Loss { var })
+        })
     }
 
     /// The sum of two losses.
@@ -70,8 +98,14 @@ impl Loss {
     /// # Errors
     /// [`Error::Invalid`] for losses of different types or devices; [`Error::OutOfMemory`].
     pub fn add(&self, other: &Loss) -> Result<Loss> {
+        let both = (&self.by_row, &other.by_row);
+        let by_row = match both {
+            (Some(one), Some(other)) => Some(ops::binary(BinaryOp::Add, one, other)?),
+            _ => None,
+        };
         Ok(Loss {
             var: self.var.add(&other.var)?,
+            by_row,
         })
     }
 
@@ -80,14 +114,22 @@ impl Loss {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn scale(&self, weight: f64) -> Result<Loss> {
+        let by_row = self.by_row.as_ref().map(|rows| scaled(rows, weight));
         Ok(Loss {
             var: self.var.scale(weight)?,
+            by_row: by_row.transpose()?,
         })
     }
 
     /// The value, with its place on the tape.
     pub fn var(&self) -> &Var {
         &self.var
+    }
+
+    /// The loss as it is to be reported: one element; or one per row of the pass, if sums are to be
+    /// [reproducible](Reproducible::Grid) on any grid, because a sum of rows depends on which of them a rank holds.
+    pub fn value(&self) -> &Tensor {
+        self.by_row.as_ref().unwrap_or(self.var.tensor())
     }
 
     /// Takes the value.
@@ -125,6 +167,11 @@ fn inner(values: &DTensor) -> Result<usize> {
     }
 }
 
+// The sum of the rows' losses, for who reads the loss of a pass.
+fn total(by_row: &Tensor) -> Result<Tensor> {
+    ops::row_sum(&by_row.reshape(&[1, by_row.num_elements()])?)?.reshape(&[1])
+}
+
 fn scaled(x: &Tensor, factor: f64) -> Result<Tensor> {
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
     ops::axpby(factor, x, 0.0, &out)?;
@@ -147,45 +194,37 @@ pub fn cross_entropy(
     scale: f64,
 ) -> Result<Loss> {
     let context = logits.context().clone();
+    let rows_of_pass = logits.pass().rows().len();
     let logits = logits.redistribute(Some(Axis::X), "loss")?;
     let shard = VocabularyShard {
         first_column: logits.first_feature(),
         vocabulary,
     };
-    let local = loss::statistics(logits.tensor(), targets, shard)?;
-    let (parts, widths) = row_statistics(&context, local, logits.features())?;
-    let (log_sum_exp, total) = loss::combine(&parts, targets, &widths, 1, scale)?;
+    let (rows, features) = (logits.tensor().num_rows(), logits.features());
+    let place = (Some(Axis::X), Subject::Loss);
+    let (parts, widths) = sums::statistics(&context, place, features, &[rows, 3], |part| {
+        let first_column = shard.first_column + part.start;
+        let of_part = VocabularyShard {
+            first_column,
+            vocabulary,
+        };
+        loss::statistics(&columns(logits.tensor(), &part)?, targets, of_part)
+    })?;
+    let by_row = context.settings().reproducible == Reproducible::Grid;
+    let runs = if by_row { rows_of_pass } else { 1 };
+    let (log_sum_exp, sums) = loss::combine(&parts, targets, &widths, runs, scale)?;
+    let (sum, by_row) = match by_row {
+        true => (total(&sums)?, Some(sums)),
+        false => (sums, None),
+    };
     let (values, targets) = (logits.tensor().clone(), targets.clone());
     let input = logits.into_var();
-    let var = Var::record_one("cross_entropy", &[&input], total, false, move |d_loss| {
+    let var = Var::record_one("cross_entropy", &[&input], sum, false, move |d_loss| {
         let d_logits = unshared(values)?;
         loss::backward(&d_logits, &targets, &log_sum_exp, &d_loss, shard, scale)?;
         Ok(vec![Some(d_logits)])
     });
-    Ok(Loss { var })
-}
-
-// Also the columns of each rank's part.
-fn row_statistics(
-    context: &Context,
-    local: Tensor,
-    columns: usize,
-) -> Result<(Tensor, Vec<usize>)> {
-    let Some(group) = context.group(Axis::X, Purpose::Main)? else {
-        return Ok((local, vec![columns]));
-    };
-    let parts = context.buffer(local.dtype(), &[&[group.size()], local.shape()].concat())?;
-    let counts = Counts::Even(local.num_elements());
-    group.all_gather(
-        context,
-        Subject::Loss,
-        &context.device().compute(),
-        &local,
-        &parts,
-        &counts,
-    )?;
-    let of_rank = |rank| shard_range(columns, group.size(), rank).len();
-    Ok((parts, (0..group.size()).map(of_rank).collect()))
+    Ok(Loss { var, by_row })
 }
 
 // The gradient reuses the memory of the logits, unless something else still reads them.
@@ -220,7 +259,7 @@ pub fn whole_logits(logits: &DTensor, vocabulary: usize) -> Result<Vec<f64>> {
         Some(group) => {
             let features = logits.features();
             let counts = (0..group.size())
-                .map(|rank| shard_range(features, group.size(), rank).len())
+                .map(|rank| feature_range(features, group.size(), rank).len())
                 .collect();
             let whole = context.buffer(row.dtype(), &[1, features])?;
             let compute = context.device().compute();

@@ -1,12 +1,15 @@
 //! LayerNorm and RMSNorm over features that an axis cuts; the statistics are those of the full row.
 
-use super::DTensor;
-use crate::{Parameter, Pass, Purpose, counters::Subject};
+use super::{DTensor, features::columns, scatter::Grain};
+use crate::{Parameter, Pass, Purpose, Reproducible, counters::Subject, sums};
 use grid::Axis;
-use hal::Counts;
+use std::ops::Range;
 use tensor::{
     ReduceOp, Result, Tensor, Var,
-    ops::norm::{self, NormShape},
+    ops::{
+        self,
+        norm::{self, NormShape},
+    },
 };
 
 pub use tensor::ops::norm::NormKind;
@@ -54,25 +57,23 @@ pub fn norm(
     Ok(x.like(var))
 }
 
-// Moments of the shards are gathered and combined in the order of ranks, which keeps their accuracy. A sum of
-// squares over shards would lose it where the mean is large.
+// Moments of parts of a row are gathered and combined in their order, which keeps their accuracy. A sum of squares over
+// parts would lose it where the mean is large.
 fn row_moments(pass: &Pass, shape: NormShape, x: &Tensor, axis: Option<Axis>) -> Result<Tensor> {
-    let context = pass.context();
-    let local = norm::moments(shape, x)?;
-    let Some(group) = axis.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))? else {
-        return Ok(local);
+    let (place, numbers) = ((axis, Subject::Norm), [shape.rows, 2]);
+    let of_part = |part: Range<usize>| {
+        let of_part = NormShape {
+            columns: part.len(),
+            ..shape
+        };
+        norm::moments(of_part, &columns(x, &part)?)
     };
-    let parts = context.buffer(local.dtype(), &[group.size(), shape.rows, 2])?;
-    let counts = Counts::Even(local.num_elements());
-    group.all_gather(
-        context,
-        Subject::Norm,
-        &context.device().compute(),
-        &local,
-        &parts,
-        &counts,
-    )?;
-    norm::combine(shape, &parts, &vec![shape.columns; group.size()])
+    let features = shape.global_columns;
+    let (parts, widths) = sums::statistics(pass.context(), place, features, &numbers, of_part)?;
+    match widths.len() {
+        1 => Ok(parts),
+        _ => norm::combine(shape, &parts, &widths),
+    }
 }
 
 struct Saved {
@@ -88,6 +89,10 @@ struct Saved {
 impl Saved {
     fn backward(&self, d_out: &Tensor) -> Result<Tensor> {
         let (context, gain) = (self.pass.context(), self.gain.value()?);
+        if context.settings().reproducible == Reproducible::Grid {
+            let sums = self.node_sums(&gain, d_out)?;
+            return norm::backward(self.shape, &self.x, &self.moments, &gain, d_out, &sums);
+        }
         let (d_gain, d_bias, factor) = self.gradients()?;
         let sums = norm::sums(
             self.shape,
@@ -113,6 +118,73 @@ impl Saved {
             group.all_reduce(context, Subject::Norm, &compute, &sums, ReduceOp::Sum)?;
         }
         norm::backward(self.shape, &self.x, &self.moments, &gain, d_out, &sums)
+    }
+
+    // The row sums node by node over features, and the gradients of gain and bias leaf by leaf over rows.
+    fn node_sums(&self, gain: &Tensor, d_out: &Tensor) -> Result<Tensor> {
+        let (context, shape, dtype) = (self.pass.context(), self.shape, gain.dtype().accumulator());
+        let features = match self.axis.filter(|axis| context.degree(*axis) > 1) {
+            Some(axis) => sums::own_features(context, axis, shape.global_columns)?,
+            None => std::iter::once(0..shape.columns).collect(),
+        };
+        let inner = shape.rows / self.pass.rows().len().max(1);
+        let (leaves, nodes) = self.pass.nodes(inner, Grain::Leaf)?;
+        let trained = [Some(&self.gain), self.bias.as_ref()].map(|p| p.filter(|p| !p.is_frozen()));
+        let at_use = trained.map(|p| (p.map_or(0, |p| self.pass.count_use(p)), leaves));
+        let sums: Vec<Tensor> = features
+            .iter()
+            .map(|_| context.buffer(dtype, &[shape.rows, 2]))
+            .collect::<Result<_>>()?;
+        for leaf in nodes {
+            let rows = leaves.rows_of(&leaf, &self.pass.rows());
+            let [x, moments, d_out] =
+                [&self.x, &self.moments, d_out].map(|all| self.pass.part(all, &rows));
+            let (x, moments, d_out) = (x?, moments?, d_out?);
+            let gradients = [(); 2].map(|()| context.buffer(dtype, &[shape.columns]));
+            let [d_gain, d_bias] = gradients;
+            let (d_gain, d_bias) = (d_gain?, d_bias?);
+            for (node, sums) in features.iter().zip(&sums) {
+                let of_node = NormShape {
+                    columns: node.len(),
+                    rows: rows.len() * inner,
+                    ..shape
+                };
+                let [to_gain, to_bias] =
+                    [&d_gain, &d_bias].map(|all| all.rows(node.start, node.len()));
+                let bias = self.bias.is_some().then_some(to_bias?);
+                let found = norm::sums(
+                    of_node,
+                    &columns(&x, node)?,
+                    &moments,
+                    &gain.rows(node.start, node.len())?,
+                    &columns(&d_out, node)?,
+                    (&to_gain?, bias.as_ref()),
+                    0.0,
+                )?;
+                ops::copy(&found, &sums.rows(rows.start * inner, rows.len() * inner)?)?;
+            }
+            for ((parameter, at_use), gradient) in
+                trained.iter().zip(at_use).zip([&d_gain, &d_bias])
+            {
+                if let Some(parameter) = parameter {
+                    self.pass
+                        .add_node(parameter, at_use, leaf.clone(), |target, beta| {
+                            ops::axpby(1.0, gradient, beta, target)
+                        })?;
+                }
+            }
+        }
+        for parameter in trained.into_iter().flatten() {
+            self.pass.gradient_added(parameter)?;
+        }
+        match self.axis {
+            Some(axis) => {
+                let sum =
+                    sums::sum_nodes(context, (axis, Subject::Norm), shape.global_columns, &sums)?;
+                Ok(sum.expect("a row has a node"))
+            }
+            None => Ok(sums.into_iter().next().expect("a row has a node")),
+        }
     }
 
     // Where the sums for gain and bias go, and the one factor of what both hold.

@@ -2,7 +2,7 @@
 
 use super::DTensor;
 use crate::{Context, Purpose, counters::Subject, report::Redistribution};
-use grid::{Axis, shard_range};
+use grid::{Axis, feature_range};
 use hal::Counts;
 use tensor::{Result, Tensor, Var, ops};
 
@@ -63,7 +63,7 @@ fn moved(
     let Some(axis) = to.filter(|&axis| context.degree(axis) > 1) else {
         return Ok(whole);
     };
-    let shard = shard_range(features, context.degree(axis), context.index(axis));
+    let shard = feature_range(features, context.degree(axis), context.index(axis));
     ops::columns(&whole, shard.start, shard.len())
 }
 
@@ -74,7 +74,7 @@ fn gathered(context: &Context, x: &Tensor, features: usize, axis: Axis) -> Resul
     };
     let rows = x.num_rows();
     let shards: Vec<_> = (0..group.size())
-        .map(|rank| shard_range(features, group.size(), rank))
+        .map(|rank| feature_range(features, group.size(), rank))
         .collect();
     let counts = Counts::Uneven(shards.iter().map(|shard| rows * shard.len()).collect());
     let parts = context.buffer(x.dtype(), &[rows * features])?;

@@ -1,6 +1,6 @@
 //! The rows that a step reads: named tensors, as far as this rank holds them.
 
-use crate::{DTensor, Pass};
+use crate::{DTensor, Pass, RowCut};
 use std::ops::Range;
 use tensor::{Error, Result, Tensor};
 
@@ -128,4 +128,14 @@ pub struct Batch {
     pub num_rows: usize,
     /// The micro-batches; every rank has the same number.
     pub micro_batches: Vec<MicroBatch>,
+}
+
+impl Batch {
+    /// How the rows are cut.
+    pub(crate) fn cut(&self) -> RowCut {
+        RowCut {
+            batch: self.num_rows,
+            micro_batches: self.micro_batches.len(),
+        }
+    }
 }

@@ -119,7 +119,8 @@ impl Pipeline {
     /// Runs forward and backward of a batch. Collective.
     ///
     /// `d_loss`, one element, is the gradient of the loss: 1, or the loss scale. Returns the gradients, summed
-    /// over all replicas, and on the last stage the index and loss of each micro-batch.
+    /// over all replicas, and on the last stage the index and loss of each micro-batch, as
+    /// [`Loss::value`](crate::layers::Loss::value) gives it.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the batch and the schedule have different numbers of micro-batches, a rank holds no row
@@ -139,7 +140,7 @@ impl Pipeline {
             ));
         }
         check_rows(batch)?;
-        let step = self.parameters.begin_step(batch.step, batch.num_rows)?;
+        let step = self.parameters.begin_step(batch.step, batch.cut())?;
         let passes = batch
             .micro_batches
             .iter()
@@ -164,7 +165,7 @@ impl Pipeline {
         mut finish: impl FnMut(&Pass, &MicroBatch, Wires) -> Result<T>,
     ) -> Result<Vec<T>> {
         check_rows(batch)?;
-        let evaluation = self.parameters.evaluate(batch.num_rows);
+        let evaluation = self.parameters.evaluate(batch.cut());
         let device = self.context.device().clone();
         device.without_gradients(|| {
             let passes = batch

@@ -87,9 +87,9 @@ impl<'a> Stage<'a> {
             ..InFlight::default()
         };
         if program.cut.is_last(part) {
-            let loss = program.objective(&pass, data, &mut live)?.into_var();
-            self.losses.push((micro_batch, loss.tensor().clone()));
-            flight.loss = Some(loss);
+            let loss = program.objective(&pass, data, &mut live)?;
+            self.losses.push((micro_batch, loss.value().clone()));
+            flight.loss = Some(loss.into_var());
         }
         flight.outputs = self.leave(micro_batch, part, &live)?;
         self.in_flight.insert((micro_batch, chunk), flight);

@@ -51,14 +51,14 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    /// One collective over a whole buffer for each of these sizes in bytes.
-    pub(super) fn each(&self, operation: Operation, axis: Axis, sizes: &[usize]) -> Prices {
+    /// These collectives on an axis, one after another, each over a whole buffer of so many bytes.
+    pub(super) fn each(&self, axis: Axis, collectives: &[(Operation, usize)]) -> Prices {
         let size = self.degrees.get(axis);
         let at = |inner: &usize| {
             let route = Route::strided(*inner, size, self.placement);
-            sizes
+            collectives
                 .iter()
-                .map(|bytes| self.pricing.one(operation, *bytes, route))
+                .map(|(operation, bytes)| self.pricing.one(*operation, *bytes, route))
                 .sum::<f64>()
         };
         let mut seconds = vec![0.0];

@@ -12,7 +12,7 @@ use grid::{
     Axis,
     machine::{GemmShape, Variant},
 };
-use parallel::{Operation, Overlap, work::LinearWork};
+use parallel::{Operation, Overlap, Reproducible, work::LinearWork};
 
 /// Seconds of a group of layers, and its traffic.
 #[derive(Clone, Debug)]
@@ -70,9 +70,12 @@ impl<'a> Sheet<'a> {
             parameters * dtype.bytes() as f64,
         );
         let num_buckets = local.num_buckets(gradients);
-        let bucket = |operation, bytes: f64| {
-            pricer.each(operation, Axis::Data, &[(bytes / num_buckets) as usize])
+        let bucket = |operations: &[Operation], bytes: f64| {
+            let each = operations.iter();
+            let each = each.map(|operation| (*operation, (bytes / num_buckets) as usize));
+            pricer.each(Axis::Data, &each.collect::<Vec<_>>())
         };
+        let by_nodes = request.reproducible == Reproducible::Grid;
         Sheet {
             request,
             overlap: request.overlap.unwrap_or(request.preset.overlap()),
@@ -82,9 +85,15 @@ impl<'a> Sheet<'a> {
             elementwise_s: local.elementwise(),
             stages: local.stages(&pricer),
             num_buckets,
-            reduce_data: bucket(Operation::AllReduce, gradients),
-            scatter_data: bucket(Operation::ReduceScatter, gradients),
-            gather_data: bucket(Operation::AllGather, weights),
+            reduce_data: match by_nodes {
+                true => bucket(&[Operation::AllToAll, Operation::AllGather], gradients),
+                false => bucket(&[Operation::AllReduce], gradients),
+            },
+            scatter_data: match by_nodes {
+                true => bucket(&[Operation::AllToAll], gradients),
+                false => bucket(&[Operation::ReduceScatter], gradients),
+            },
+            gather_data: bucket(&[Operation::AllGather], weights),
         }
     }
 
@@ -245,11 +254,26 @@ impl Local<'_> {
         } else {
             size
         };
-        let each = |elements: usize, bytes: usize| {
-            outputs
-                .iter()
-                .map(|n| n * elements * bytes)
-                .collect::<Vec<_>>()
+        let each = |operation, elements: usize, bytes: usize| {
+            let each = outputs.iter().map(|n| (operation, n * elements * bytes));
+            each.collect::<Vec<_>>()
+        };
+        // Nodes of reproducible sums travel in the accumulator type, one exchange for each layer; sums return once.
+        let (reduce_outputs, reduce_inputs, scatter) = match self.request.reproducible {
+            Reproducible::Run => (
+                each(Operation::AllReduce, m, size),
+                vec![(Operation::AllReduce, m * k * size)],
+                Operation::ReduceScatter,
+            ),
+            Reproducible::Grid => {
+                let nodes = each(Operation::AllToAll, m, accumulated);
+                let inputs = vec![(Operation::AllToAll, m * k * accumulated); outputs.len()];
+                (
+                    [nodes, each(Operation::AllGather, m, size)].concat(),
+                    [inputs, vec![(Operation::AllGather, m * k * size)]].concat(),
+                    Operation::AllToAll,
+                )
+            }
         };
         let sum = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
         Group {
@@ -258,10 +282,10 @@ impl Local<'_> {
             forward_s: sum(&|n| self.matmul(m, n, k, Variant::Nn)),
             d_inputs_s: sum(&|n| self.matmul(m, k, n, Variant::Nt)),
             d_weights_s: sum(&|n| self.matmul(k, n, m, Variant::Tn)),
-            gather: pricer.each(Operation::AllGather, Axis::Z, &each(k, gathered)),
-            scatter: pricer.each(Operation::ReduceScatter, Axis::Z, &each(k, accumulated)),
-            reduce_outputs: pricer.each(Operation::AllReduce, layers.reads, &each(m, size)),
-            reduce_inputs: pricer.each(Operation::AllReduce, layers.emits, &[m * k * size]),
+            gather: pricer.each(Axis::Z, &each(Operation::AllGather, k, gathered)),
+            scatter: pricer.each(Axis::Z, &each(scatter, k, accumulated)),
+            reduce_outputs: pricer.each(layers.reads, &reduce_outputs),
+            reduce_inputs: pricer.each(layers.emits, &reduce_inputs),
         }
     }
 
@@ -333,7 +357,7 @@ impl Local<'_> {
             let sizes: Vec<usize> = crossing.iter().map(bytes).collect();
             let parts = (degrees.pipeline * chunks - 1).max(1);
             let of_a_cut = sizes.iter().sum::<usize>() / parts;
-            let message = pricer.each(Operation::Send, Axis::Pipeline, &vec![of_a_cut; chunks]);
+            let message = pricer.each(Axis::Pipeline, &vec![(Operation::Send, of_a_cut); chunks]);
             Some((chunks, imbalance(work, degrees.pipeline, chunks), message))
         };
         chunks.into_iter().filter_map(of).collect()

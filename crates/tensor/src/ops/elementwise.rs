@@ -1,7 +1,7 @@
 //! Elementwise operations.
 
-use super::{float, launch, same_length, same_shape, same_type};
-use crate::{Arguments, Tensor};
+use super::{float, launch, launch_on, same_length, same_shape, same_type};
+use crate::{Arguments, Stream, Tensor};
 use hal::{
     DType, Error, Kernel, Result,
     kernel::{
@@ -31,6 +31,14 @@ pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
 /// # Errors
 /// [`Error::Invalid`] for integers, other lengths or overlap.
 pub fn cast_into(x: &Tensor, out: &Tensor) -> Result<()> {
+    cast_into_on(&x.device().compute(), x, out)
+}
+
+/// As [`cast_into`], on another stream than that of compute.
+///
+/// # Errors
+/// As there; [`Error::Invalid`] also for a stream of another device.
+pub fn cast_into_on(stream: &Stream, x: &Tensor, out: &Tensor) -> Result<()> {
     float("cast", x)?;
     float("cast", out)?;
     same_length("cast", x, &[out])?;
@@ -39,7 +47,7 @@ pub fn cast_into(x: &Tensor, out: &Tensor) -> Result<()> {
         x: args.take(x),
         out: args.take(out),
     });
-    launch(&mut args, kernel)
+    launch_on(stream, &mut args, kernel)
 }
 
 /// `y = alpha * x + beta * y`, in place; the float types may differ.
@@ -47,6 +55,14 @@ pub fn cast_into(x: &Tensor, out: &Tensor) -> Result<()> {
 /// # Errors
 /// [`Error::Invalid`] for integers, other lengths or overlap.
 pub fn axpby(alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
+    axpby_on(&x.device().compute(), alpha, x, beta, y)
+}
+
+/// As [`axpby`], on another stream than that of compute.
+///
+/// # Errors
+/// As there; [`Error::Invalid`] also for a stream of another device.
+pub fn axpby_on(stream: &Stream, alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
     float("axpby", x)?;
     float("axpby", y)?;
     same_length("axpby", x, &[y])?;
@@ -57,7 +73,7 @@ pub fn axpby(alpha: f64, x: &Tensor, beta: f64, y: &Tensor) -> Result<()> {
         alpha,
         beta,
     });
-    launch(&mut args, kernel)
+    launch_on(stream, &mut args, kernel)
 }
 
 /// `a op b`, element by element.

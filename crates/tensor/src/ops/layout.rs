@@ -1,7 +1,7 @@
 //! Moves blocks of columns, and full tensors.
 
 use super::{launch, same_length, same_type};
-use crate::{Arguments, Tensor};
+use crate::{Arguments, Stream, Tensor};
 use hal::{Access, Error, Kernel, Result, kernel::Copy2d};
 
 /// A copy of `count` columns of the last dim, from `start` on.
@@ -51,12 +51,20 @@ pub fn set_columns(x: &Tensor, start: usize, part: &Tensor) -> Result<()> {
 /// # Errors
 /// [`Error::Invalid`] when length or type differ or the two overlap.
 pub fn copy(src: &Tensor, dst: &Tensor) -> Result<()> {
+    copy_on(&src.device().compute(), src, dst)
+}
+
+/// As [`copy`], on another stream than that of compute.
+///
+/// # Errors
+/// As there; [`Error::Invalid`] also for a stream of another device.
+pub fn copy_on(stream: &Stream, src: &Tensor, dst: &Tensor) -> Result<()> {
     same_type("copy", src, &[dst])?;
     same_length("copy", src, &[dst])?;
     let used = Arguments::used([(src, Access::Read), (dst, Access::Write)]);
     used.check_overlap("copy")?;
     let [from, to] = used.buffers();
-    src.device().compute().queue("copy", &used, |stream| {
+    stream.queue("copy", &used, |stream| {
         // SAFETY: both are live, kept by their storage, of equal size and disjoint (checked above).
         unsafe { stream.copy(to, from) }
     })

@@ -30,11 +30,13 @@ pub use custom::{
 pub use dims::{concat, expand, one_hot, permute, slice};
 pub use elementwise::*;
 pub use embedding::{embedding, embedding_backward};
-pub use layout::{columns, copy, set_columns};
-pub use matmul::{Transpose, matmul, matmul_batched, matmul_bias, matmul_gelu, matmul_into};
+pub use layout::{columns, copy, copy_on, set_columns};
+pub use matmul::{
+    Transpose, matmul, matmul_batched, matmul_bias, matmul_gelu, matmul_into, matmul_node_into,
+};
 pub use rows::{row_sum, select_rows, softmax, softmax_backward};
 
-use crate::{Arguments, Tensor};
+use crate::{Arguments, Device, Stream, Tensor};
 use hal::{DType, Error, Kernel, Result};
 
 /// Queues a kernel made of these arguments, whose sizes and types the caller has checked.
@@ -42,13 +44,26 @@ use hal::{DType, Error, Kernel, Result};
 /// # Errors
 /// [`Error::Invalid`] for tensors of several devices, and if a written one overlaps another.
 pub(crate) fn launch(arguments: &mut Arguments<'_>, kernel: Kernel) -> Result<()> {
+    let compute = arguments.device().map(Device::compute);
+    compute.map_or(Ok(()), |stream| launch_on(&stream, arguments, kernel))
+}
+
+/// As [`launch`], on another stream than that of compute.
+///
+/// # Errors
+/// As there.
+pub(crate) fn launch_on(
+    stream: &Stream,
+    arguments: &mut Arguments<'_>,
+    kernel: Kernel,
+) -> Result<()> {
     arguments.name(kernel.name(), |visit| kernel.operands(visit));
     arguments.check_overlap(kernel.name())?;
     // With nothing to write there is nothing to do, whatever the other sizes are.
     let Some(device) = arguments.device().filter(|_| arguments.written_bytes() > 0) else {
         return Ok(());
     };
-    device.compute().queue(kernel.name(), arguments, |stream| {
+    stream.queue(kernel.name(), arguments, |stream| {
         // SAFETY: the kernel's operands are the tensors of `arguments` (asserted above), which are live and on
         // this device. Their storage keeps the memory until the stream has passed this kernel, and `queue`
         // waited for other streams. The operation that made the kernel checked types and lengths; overlap is

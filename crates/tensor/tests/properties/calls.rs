@@ -586,7 +586,10 @@ fn loss(world: &mut World, step: &Step) -> Result<()> {
     };
     let (widths, runs) = match step.fits() {
         true => (vec![logits.columns()], 1),
-        false => (step.sizes[..step.small(2)].to_vec(), step.sizes[2]),
+        false => (
+            step.sizes[..step.small(2).min(step.sizes.len())].to_vec(),
+            step.sizes[2],
+        ),
     };
     let scale = step.numbers[0];
     let (log_sum_exp, loss) = ops::loss::combine(&parts, &targets, &widths, runs, scale)?;

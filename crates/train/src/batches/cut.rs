@@ -2,14 +2,12 @@
 
 use super::{Batches, Rows};
 use crate::{Error, Result};
-use grid::{Axis, shard_range};
+use grid::Axis;
 use parallel::{Batch, Context};
 use std::ops::Range;
 use tensor::DType;
 
-/// How the global batch is cut: over Data, then into micro-batches, then over Z. Each piece is a run of rows.
-///
-/// Where counts do not divide, the first pieces have one row more, so that no row is left out.
+/// How the global batch is cut: as [`parallel::RowCut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowCut {
     /// Rows of the global batch.
@@ -21,19 +19,15 @@ pub struct RowCut {
 impl RowCut {
     /// The rows of a micro-batch that this rank holds.
     pub fn range(&self, context: &Context, micro_batch: usize) -> Range<usize> {
-        let part = |of: Range<usize>, pieces: usize, index: usize| {
-            let piece = shard_range(of.len(), pieces, index);
-            of.start + piece.start..of.start + piece.end
+        let &RowCut {
+            batch,
+            micro_batches,
+        } = self;
+        let cut = parallel::RowCut {
+            batch,
+            micro_batches,
         };
-        let along = |axis| (context.degree(axis), context.index(axis));
-        let (replicas, replica) = along(Axis::Data);
-        let (shards, shard) = along(Axis::Z);
-        let of_replica = part(0..self.batch, replicas, replica);
-        part(
-            part(of_replica, self.micro_batches, micro_batch),
-            shards,
-            shard,
-        )
+        cut.range(context, micro_batch)
     }
 
     /// Checks that every rank gets a row of every micro-batch.

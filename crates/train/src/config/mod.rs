@@ -303,6 +303,7 @@ impl Config {
             bucket_bytes: parallel.bucket_mib << 20,
             hierarchical: parallel.hierarchical,
             positions: parallel.positions,
+            reproducible: self.training.reproducible,
             checked: parallel.checked,
             seed: self.seed,
         }

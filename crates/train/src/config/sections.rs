@@ -7,7 +7,7 @@ use crate::{
     optimiser::{AdamW, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
-use parallel::{Hierarchical, Overlap, Positions, pipeline::ScheduleKind};
+use parallel::{Hierarchical, Overlap, Positions, Reproducible, pipeline::ScheduleKind};
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 use tensor::DType;
@@ -133,6 +133,9 @@ crate::section! {
         /// Whether forward and backward are recorded in the second step and then queued in one call (CUDA and HIP graphs): for
         /// models so small that the device waits for the host. On one rank, and without dropout.
         pub graph: bool,
+        /// What the bits of a run depend on: `run` means on its grid too; with `grid`, every grid, schedule, launcher and
+        /// number of threads gives the same bits.
+        pub reproducible: Reproducible,
     }
 }
 
@@ -161,6 +164,7 @@ impl Default for TrainingConfig {
             loss_scale: 65_536.0,
             recompute: false,
             graph: false,
+            reproducible: Reproducible::Run,
         }
     }
 }

@@ -4,7 +4,8 @@
 //! and in backward, k n / (Gx Gy) elements; dW is reduce-scattered over Z, as many elements; Y is all-reduced
 //! over the axis that the layer reads, m n / (Gz Gemits) elements; dX over the axis that it emits, m k / (Gz
 //! Greads). Gradients of a shard are all-reduced over Data once per step. Each micro-batch passes m h / (Gz Gy)
-//! elements between stages, forward and back.
+//! elements between stages, forward and back. Where sums are reproducible on any grid, an all-to-all of nodes in the
+//! accumulator type and an all-gather stand for each all-reduce, and the all-to-all alone for a reduce-scatter.
 //!
 //! # Source
 //! Singh et al., arXiv:2305.13525, section on the communication model; extended to pipelines.
@@ -12,7 +13,7 @@
 use crate::{Config, Result};
 use grid::{Axis, Degrees};
 use parallel::{
-    Operation,
+    Operation, Reproducible,
     counters::Subject,
     work::{LinearWork, Work},
 };
@@ -113,23 +114,44 @@ impl Step<'_> {
         } else {
             self.element()
         };
-        use Operation::{AllGather, AllReduce, ReduceScatter};
-        add(
-            reads,
-            AllReduce,
-            (forwards, outputs),
-            over_reads,
-            self.element(),
-            false,
-        );
-        add(
-            emits,
-            AllReduce,
-            (1, 1),
-            over_emits,
-            self.element(),
-            overlap.all_reduce,
-        );
+        use Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
+        let (element, sum, hidden) = (self.element(), self.sum_element(), overlap.all_reduce);
+        // Nodes of reproducible sums travel in the accumulator type, one exchange for each layer; sums return once.
+        let (scatter, scattered) = match self.config.training.reproducible {
+            Reproducible::Run => {
+                add(
+                    reads,
+                    AllReduce,
+                    (forwards, outputs),
+                    over_reads,
+                    element,
+                    false,
+                );
+                add(emits, AllReduce, (1, 1), over_emits, element, hidden);
+                (ReduceScatter, element)
+            }
+            Reproducible::Grid => {
+                add(reads, AllToAll, (forwards, outputs), over_reads, sum, false);
+                add(
+                    reads,
+                    AllGather,
+                    (forwards, outputs),
+                    over_reads,
+                    element,
+                    false,
+                );
+                add(
+                    emits,
+                    AllToAll,
+                    (1, outputs),
+                    outputs * over_emits,
+                    sum,
+                    hidden,
+                );
+                add(emits, AllGather, (1, 1), over_emits, element, hidden);
+                (AllToAll, sum)
+            }
+        };
         add(
             Axis::Z,
             AllGather,
@@ -140,10 +162,10 @@ impl Step<'_> {
         );
         add(
             Axis::Z,
-            ReduceScatter,
+            scatter,
             (1, outputs),
             weights,
-            self.element(),
+            scattered,
             overlap.reduce_scatter,
         );
     }
@@ -201,11 +223,22 @@ impl Step<'_> {
             bytes,
             hidden,
         };
+        let by_nodes = self.config.training.reproducible == Reproducible::Grid;
         if !self.config.parallel.sharded_optimiser {
-            return all.push(volume(Operation::AllReduce, bytes, hidden));
+            return match by_nodes {
+                true => all.extend(
+                    [Operation::AllToAll, Operation::AllGather]
+                        .map(|operation| volume(operation, bytes, hidden)),
+                ),
+                false => all.push(volume(Operation::AllReduce, bytes, hidden)),
+            };
         }
         let values = bytes / self.sum_element() * self.element();
-        all.push(volume(Operation::ReduceScatter, bytes, hidden));
+        let scatter = match by_nodes {
+            true => Operation::AllToAll,
+            false => Operation::ReduceScatter,
+        };
+        all.push(volume(scatter, bytes, hidden));
         all.push(volume(Operation::AllGather, values, false));
     }
 

@@ -33,7 +33,7 @@ pub(super) fn report(
 
 fn first_bad_loss(losses: &[(usize, Tensor)]) -> Result<Option<String>> {
     for (micro_batch, loss) in losses {
-        if !loss.item()?.is_finite() {
+        if !loss.to_f64()?.iter().all(|loss| loss.is_finite()) {
             return Ok(Some(micro_batch.to_string()));
         }
     }

@@ -14,7 +14,7 @@ use crate::{
 use grid::Axis;
 use nn::Builder;
 use parallel::{
-    Batch, Context, Model, Parameter, Pipeline, Purpose,
+    Batch, Context, Model, Parameter, Pipeline, Purpose, Reproducible,
     counters::Subject,
     data::{Gradients, ParameterSet, SetOptions, UpdateRule},
     model::Input,
@@ -63,7 +63,7 @@ pub struct Computed {
     pub gradients: Gradients,
     /// The mean loss, one element; the same on every rank.
     pub loss: Tensor,
-    /// Number and loss of each micro-batch, on the last stage.
+    /// Number and loss of each micro-batch, on the last stage: one element, or one for each of its rows on this rank.
     pub losses: Vec<(usize, Tensor)>,
 }
 
@@ -208,7 +208,7 @@ impl Trainer {
         let (gradients, losses) = self.pipeline.train(batch, d_loss)?;
         Ok(Computed {
             gradients,
-            loss: self.mean(losses.iter().map(|(_, loss)| loss))?,
+            loss: self.mean(&losses)?,
             losses,
         })
     }
@@ -351,20 +351,31 @@ impl Trainer {
     pub fn loss(&self, batch: &Batch) -> Result<f64> {
         let model = self.pipeline.model();
         let losses = self.pipeline.evaluate(batch, |pass, rows, wires| {
-            Ok(model
-                .objective(&Input::new(pass, rows), wires)?
-                .into_var()
-                .into_tensor())
+            let loss = model.objective(&Input::new(pass, rows), wires)?;
+            Ok(loss.value().clone())
         })?;
-        self.number(&self.mean(losses.iter())?)
+        let losses: Vec<_> = losses.into_iter().enumerate().collect();
+        self.number(&self.mean(&losses)?)
     }
 
     // The sum of micro-batch losses over all ranks that hold different rows; only the last stage contributes.
-    fn mean<'a>(&self, losses: impl Iterator<Item = &'a Tensor>) -> Result<Tensor> {
-        let context = &self.context;
-        let sum = Tensor::zeros(context.device(), self.dtype().accumulator(), &[1])?;
-        for loss in losses {
-            ops::axpby(1.0, loss, 1.0, &sum)?;
+    //
+    // Where sums are to be reproducible, every row has a place of its own until all are there: sums of one number and
+    // zeros are exact in any order.
+    fn mean(&self, losses: &[(usize, Tensor)]) -> Result<Tensor> {
+        let (context, cut) = (&self.context, self.row_cut());
+        let by_row = context.settings().reproducible == Reproducible::Grid;
+        let places = if by_row { cut.batch } else { 1 };
+        let sum = Tensor::zeros(context.device(), self.dtype().accumulator(), &[places])?;
+        for (micro_batch, loss) in losses {
+            let place = match by_row {
+                true => {
+                    let rows = cut.range(context, *micro_batch);
+                    sum.rows(rows.start, rows.len())?
+                }
+                false => sum.clone(),
+            };
+            ops::axpby(1.0, loss, 1.0, &place)?;
         }
         let compute = context.device().compute();
         for axis in [Axis::Z, Axis::Data, Axis::Pipeline] {
@@ -372,7 +383,10 @@ impl Trainer {
                 group.all_reduce(context, Subject::Loss, &compute, &sum, ReduceOp::Sum)?;
             }
         }
-        Ok(sum)
+        match by_row {
+            true => Ok(ops::row_sum(&sum.reshape(&[1, places])?)?.reshape(&[1])?),
+            false => Ok(sum),
+        }
     }
 }
 

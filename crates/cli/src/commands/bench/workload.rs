@@ -6,7 +6,7 @@ use crate::{
 };
 use grid::Degrees;
 use hal::{CollectiveBackend, EpiloguePlacement, random::Key};
-use parallel::{Batch, pipeline::ScheduleKind};
+use parallel::{Batch, Reproducible, pipeline::ScheduleKind};
 use std::{ops::Range, path::PathBuf};
 use train::{
     Config, Families, ModelConfig, Trainer,
@@ -73,6 +73,9 @@ pub(super) struct Running {
     /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
     #[arg(long, default_value = "1f1b")]
     schedule: ScheduleKind,
+    /// What the bits depend on: the grid too (run), or not (grid)
+    #[arg(long, value_name = "run|grid", default_value_t)]
+    reproducible: Reproducible,
     /// Record forward and backward once, and queue them in one call (CUDA and ROCm, one rank)
     #[arg(long)]
     graph: bool,
@@ -121,6 +124,7 @@ pub(super) fn config(
         clip_norm: 0.0,
         precision: running.precision,
         graph: running.graph,
+        reproducible: running.reproducible,
         ..TrainingConfig::default()
     };
     let overlap = overlap_from_names(&running.overlap)

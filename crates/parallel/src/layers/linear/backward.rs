@@ -2,12 +2,16 @@
 
 use super::{Linear, Storage};
 use crate::{
-    Pass, Purpose,
+    Pass,
     counters::Subject,
     lane::Lane,
-    layers::{DTensor, gather, scatter},
+    layers::{
+        DTensor, gather,
+        scatter::{Addend, Grain},
+    },
+    sums::{Leaves, Product, ProductSum},
 };
-use tensor::{ReduceOp, Result, Tensor, autograd::Gradients, ops, ops::Transpose};
+use tensor::{Result, Tensor, autograd::Gradients, ops, ops::Transpose};
 
 /// The inputs from which the gradients are computed.
 pub(super) struct Saved {
@@ -57,7 +61,12 @@ impl Saved {
     }
 
     fn input_gradient(&self, gradients: &[Option<Tensor>]) -> Result<Option<Tensor>> {
-        let mut sum: Option<Tensor> = None;
+        let context = self.pass.context();
+        let stream = match context.settings().overlap.all_reduce {
+            true => context.stream(Lane::AllReduce)?,
+            false => context.device().compute(),
+        };
+        let mut sum = ProductSum::new(context, self.layers[0].kind.emits(), stream)?;
         for (index, d_y) in gradients.iter().enumerate() {
             let Some(d_y) = d_y else { continue };
             let layer = &self.layers[index];
@@ -65,49 +74,52 @@ impl Saved {
                 Some(block) => block.clone(),
                 None => gather::gather(&self.pass, &layer.weight, Subject::Linear)?,
             };
-            let transpose = layer.storage.backward();
-            match &sum {
-                None => {
-                    let d_x = Tensor::empty(self.x.device(), self.x.dtype(), self.x.shape())?;
-                    ops::matmul_into(d_y, &block, transpose, &d_x, 1.0, 0.0)?;
-                    sum = Some(d_x);
-                }
-                Some(d_x) => ops::matmul_into(d_y, &block, transpose, d_x, 1.0, 1.0)?,
-            }
+            sum.add(&Product {
+                a: d_y,
+                b: &block,
+                transpose: layer.storage.backward(),
+                len: layer.out_features,
+            })?;
         }
-        let context = self.pass.context();
-        let group = context.group(self.layers[0].kind.emits(), Purpose::Main)?;
-        if let (Some(d_x), Some(group)) = (&sum, group) {
-            let stream = match context.settings().overlap.all_reduce {
-                true => context.stream(Lane::AllReduce)?,
-                false => context.device().compute(),
-            };
-            group.all_reduce(context, Subject::Linear, &stream, d_x, ReduceOp::Sum)?;
-        }
-        Ok(sum)
+        sum.finish()
     }
 
     // The block's gradient is reduced over Z in the compute type and added in the accumulator.
     fn weight_gradient(&self, layer: &Linear, d_y: &Tensor) -> Result<()> {
-        let (pass, dtype) = (&self.pass, self.x.dtype());
-        scatter::accumulate(
-            pass,
-            &layer.weight,
-            Subject::Linear,
-            dtype,
-            |into, beta| match layer.storage {
-                Storage::InOut => ops::matmul_into(&self.x, d_y, Transpose::First, into, 1.0, beta),
-                Storage::OutIn => ops::matmul_into(d_y, &self.x, Transpose::First, into, 1.0, beta),
-            },
-        )
+        let (pass, of) = (&self.pass, self.pass.rows().len());
+        let inner = self.x.num_rows() / of.max(1);
+        let leaf = Leaves::of(pass.num_rows(), inner).terms(inner);
+        let addend = Addend {
+            parameter: &layer.weight,
+            subject: Subject::Linear,
+            block_dtype: self.x.dtype(),
+            inner,
+            grain: Grain::Node,
+        };
+        addend.add(pass, |rows, into, beta| {
+            let (x, d_y) = (pass.part(&self.x, rows)?, pass.part(d_y, rows)?);
+            let (a, b) = match layer.storage {
+                Storage::InOut => (&x, &d_y),
+                Storage::OutIn => (&d_y, &x),
+            };
+            ops::matmul_node_into(a, b, Transpose::First, into, [1.0, beta], leaf)
+        })
     }
 
     fn bias_gradient(&self, layer: &Linear, d_y: &Tensor) -> Result<()> {
-        let Some(bias) = layer.bias.as_ref().filter(|bias| !bias.is_frozen()) else {
+        let Some(bias) = &layer.bias else {
             return Ok(());
         };
-        let (gradient, factor) = self.pass.gradient_of(bias)?;
-        ops::column_sum_into(d_y, &gradient, factor)?;
-        self.pass.gradient_added(bias)
+        let of = self.pass.rows().len();
+        let addend = Addend {
+            parameter: bias,
+            subject: Subject::Linear,
+            block_dtype: d_y.dtype(),
+            inner: d_y.num_rows() / of.max(1),
+            grain: Grain::Leaf,
+        };
+        addend.add(&self.pass, |rows, into, beta| {
+            ops::column_sum_into(&self.pass.part(d_y, rows)?, into, beta)
+        })
     }
 }

@@ -2,12 +2,13 @@
 
 use super::{Linear, backward::Saved};
 use crate::{
-    Error, Pass, Purpose,
+    Error, Pass,
     counters::Subject,
     layers::{DTensor, gather},
+    sums::{Product, ProductSum},
     work::LinearWork,
 };
-use tensor::{ReduceOp, Result, Tensor, Var, ops, ops::UnaryOp};
+use tensor::{Result, Tensor, Var, ops, ops::UnaryOp};
 
 /// Applies layers of one kind that read the same features, such as queries, keys and values.
 ///
@@ -30,10 +31,6 @@ pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
     let mut saved = Saved::new(&x, layers);
     let multiply = |layer: &&Linear| multiply(&pass, layer, x.tensor(), &mut saved);
     let outputs: Vec<Tensor> = layers.iter().map(multiply).collect::<Result<_>>()?;
-    layers
-        .iter()
-        .zip(&outputs)
-        .try_for_each(|(layer, out)| reduce(&pass, layer, out))?;
     let vars = Var::record("linear", &[x.var()], outputs, true, move |gradients| {
         saved.backward(&gradients)
     });
@@ -58,10 +55,8 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     note(x, &[layer]);
     let x = x.redistribute(Some(layer.kind.reads()), layer.weight.name())?;
     let mut saved = Saved::new(&x, &[layer]);
-    let reduced = pass.context().group(layer.kind.reads(), Purpose::Main)?;
-    let (out, sum) = if reduced.is_some() {
+    let (out, sum) = if pass.context().degree(layer.kind.reads()) > 1 {
         let sum = multiply(&pass, layer, x.tensor(), &mut saved)?;
-        reduce(&pass, layer, &sum)?;
         (ops::unary(UnaryOp::Gelu, &sum)?, sum)
     } else {
         let block = gather::gather(&pass, &layer.weight, Subject::Linear)?;
@@ -82,38 +77,30 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     wrap(&pass, var, layer)
 }
 
-// With the bias, if no reduction follows.
+// The bias is added once, after the reduction; every rank of the contracted axis adds the same.
 fn multiply(pass: &Pass, layer: &Linear, x: &Tensor, saved: &mut Saved) -> Result<Tensor> {
-    let context = pass.context();
+    let (context, axis) = (pass.context(), layer.kind.reads());
     let block = gather::gather(pass, &layer.weight, Subject::Linear)?;
-    let is_whole = context.group(layer.kind.reads(), Purpose::Main)?.is_none();
-    let out = match &layer.bias {
-        Some(bias) if is_whole => {
-            ops::matmul_bias(x, &block, layer.storage.forward(), &bias.value()?)?
+    let transpose = layer.storage.forward();
+    let bias = layer.bias.as_ref().map(|bias| bias.value()).transpose()?;
+    let out = match (&bias, context.degree(axis)) {
+        (Some(bias), 1) => ops::matmul_bias(x, &block, transpose, bias)?,
+        (None, 1) => ops::matmul(x, &block, transpose)?,
+        _ => {
+            let mut sum = ProductSum::new(context, axis, context.device().compute())?;
+            sum.add(&Product {
+                a: x,
+                b: &block,
+                transpose,
+                len: layer.in_features(),
+            })?;
+            let out = sum.finish()?.expect("a product was added");
+            bias.map_or(Ok(()), |bias| ops::add_bias(&out, &bias))?;
+            out
         }
-        _ => ops::matmul(x, &block, layer.storage.forward())?,
     };
     saved.keep(layer, block);
     Ok(out)
-}
-
-// The bias is added once, after the reduction; every rank of the contracted axis adds the same.
-fn reduce(pass: &Pass, layer: &Linear, out: &Tensor) -> Result<()> {
-    let context = pass.context();
-    let Some(group) = context.group(layer.kind.reads(), Purpose::Main)? else {
-        return Ok(());
-    };
-    group.all_reduce(
-        context,
-        Subject::Linear,
-        &context.device().compute(),
-        out,
-        ReduceOp::Sum,
-    )?;
-    layer
-        .bias
-        .as_ref()
-        .map_or(Ok(()), |bias| ops::add_bias(out, &bias.value()?))
 }
 
 fn wrap(pass: &Pass, var: Var, layer: &Linear) -> Result<DTensor> {

@@ -1,0 +1,145 @@
+//! Sums nodes of gradients over the ranks that split the batch.
+
+use super::{addends::Addends, bucket::Bucket};
+use crate::{
+    Context, Group, Purpose,
+    counters::Subject,
+    sums::{Held, Leaves, Node, RowCut, Wire, complete},
+};
+use grid::Axis;
+use tensor::{Error, Result, Stream, Tensor, ops};
+
+/// The sum of nodes over the axes that split the batch and do not cut a bucket's parameters.
+pub(super) struct Reduction<'a> {
+    pub(super) context: &'a Context,
+    pub(super) cut: RowCut,
+    pub(super) stream: &'a Stream,
+    pub(super) axes: &'a [Axis],
+}
+
+impl Reduction<'_> {
+    /// The complete sum, in the memory of the leftmost node.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the step's passes did not cover the rows of the cut; those of the collectives.
+    pub(super) fn run(
+        &self,
+        leaves: Leaves,
+        mut nodes: Vec<Node<Tensor>>,
+    ) -> Result<Option<Tensor>> {
+        for &axis in self.axes {
+            nodes = self.over(axis, leaves, nodes)?;
+        }
+        complete(nodes, |left, right| {
+            ops::axpby_on(self.stream, 1.0, right, 1.0, left)
+        })
+    }
+
+    /// The sum of the complete sums of all uses, in the memory of the first.
+    ///
+    /// # Errors
+    /// As [`run`](Reduction::run).
+    pub(super) fn uses(&self, uses: Vec<Addends>) -> Result<()> {
+        let mut total: Option<Tensor> = None;
+        for Addends { leaves, nodes } in uses {
+            let sum = self.run(leaves, nodes)?;
+            match (&total, sum) {
+                (Some(total), Some(sum)) => ops::axpby_on(self.stream, 1.0, &sum, 1.0, total)?,
+                (None, sum) => total = sum,
+                (Some(_), None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    // The nodes of all ranks of an axis, on every one of them.
+    fn over(
+        &self,
+        axis: Axis,
+        leaves: Leaves,
+        nodes: Vec<Node<Tensor>>,
+    ) -> Result<Vec<Node<Tensor>>> {
+        let Some(group) = self.context.group(axis, Purpose::Bucket)? else {
+            return Ok(nodes);
+        };
+        let wire = self.wire(&group);
+        let (held, own) = self.held(axis, leaves, nodes)?;
+        let Some(first) = own.first() else {
+            return Ok(Vec::new());
+        };
+        let counts = wire.parts(first.num_elements());
+        let joined = wire.join(&own, first.dtype(), &held, &counts)?;
+        // The memory of the nodes receives the joined ones.
+        let mut targets = own.iter().cloned();
+        joined
+            .into_iter()
+            .map(|(node, part)| {
+                let whole = match targets.next() {
+                    Some(target) => target,
+                    None => self.context.buffer(part.dtype(), first.shape())?,
+                };
+                wire.gather(&part, &counts, &whole)?;
+                Ok((node, whole))
+            })
+            .collect()
+    }
+
+    /// As [`run`](Reduction::run), for a bucket of which each replica keeps its range of the complete sum.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn sharded(
+        &self,
+        bucket: &Bucket,
+        leaves: Leaves,
+        mut nodes: Vec<Node<Tensor>>,
+    ) -> Result<()> {
+        for &axis in self.axes.iter().filter(|axis| **axis != Axis::Data) {
+            nodes = self.over(axis, leaves, nodes)?;
+        }
+        let Some(group) = self.context.group(Axis::Data, Purpose::Bucket)? else {
+            return Ok(());
+        };
+        let (held, own) = self.held(Axis::Data, leaves, nodes)?;
+        let Some(gradients) = own.first() else {
+            return Ok(());
+        };
+        let part = self
+            .wire(&group)
+            .sum(&own, gradients.dtype(), &held, bucket.counts())?;
+        let kept = gradients.rows(bucket.range.start, bucket.range.len())?;
+        ops::copy_on(self.stream, &part, &kept)
+    }
+
+    fn wire<'a>(&'a self, group: &'a Group) -> Wire<'a> {
+        Wire {
+            context: self.context,
+            group,
+            subject: Subject::Gradients,
+            stream: self.stream,
+        }
+    }
+
+    // Who holds which nodes; this rank's must be those that its passes were to compute.
+    fn held(
+        &self,
+        axis: Axis,
+        leaves: Leaves,
+        nodes: Vec<Node<Tensor>>,
+    ) -> Result<(Held, Vec<Tensor>)> {
+        let held = match axis {
+            Axis::Data => Held::along_data(self.context, self.cut, leaves),
+            _ => Held::steps_along_z(self.context, self.cut, leaves),
+        };
+        let (found, own): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
+        let needed = held.of(self.context.index(axis));
+        match found == needed {
+            true => Ok((held, own)),
+            false => Err(Error::invalid(
+                "reduction of gradients",
+                format!("rows {found:?} of {}", self.cut.batch),
+                format!("those of all micro-batches: {needed:?}"),
+            )),
+        }
+    }
+}

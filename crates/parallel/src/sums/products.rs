@@ -1,0 +1,154 @@
+//! Sums of matrix products that contract features which an axis cuts.
+
+use super::{Held, Wire, own_features};
+use crate::{Context, Group, Purpose, Reproducible, counters::Subject};
+use grid::Axis;
+use hal::sums;
+use std::rc::Rc;
+use tensor::{ReduceOp, Result, Stream, Tensor, ops, ops::Transpose};
+
+/// A matrix product of this rank's part of `len` contracted features.
+pub(crate) struct Product<'a> {
+    pub(crate) a: &'a Tensor,
+    pub(crate) b: &'a Tensor,
+    pub(crate) transpose: Transpose,
+    pub(crate) len: usize,
+}
+
+/// The sum of matrix products, each of which contracts features that `axis` cuts, on every rank of it.
+pub(crate) struct ProductSum<'a> {
+    context: &'a Context,
+    axis: Axis,
+    group: Option<Rc<Group>>,
+    stream: Stream,
+    by_nodes: bool,
+    // The sum of this rank's products, or its part of the sum of all ranks' ones; and the shape of the result.
+    sum: Option<(Tensor, Vec<usize>)>,
+}
+
+impl<'a> ProductSum<'a> {
+    /// An empty sum, whose collectives run on `stream`.
+    ///
+    /// # Errors
+    /// Those of joining the group.
+    pub(crate) fn new(context: &'a Context, axis: Axis, stream: Stream) -> Result<ProductSum<'a>> {
+        let group = context.group(axis, Purpose::Main)?;
+        let by_nodes = group.is_some() && context.settings().reproducible == Reproducible::Grid;
+        Ok(ProductSum {
+            context,
+            axis,
+            group,
+            stream,
+            by_nodes,
+            sum: None,
+        })
+    }
+
+    /// Adds a product.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) when sizes do not fit, and for reproducible sums when a shard does not
+    /// end with a leaf; those of the collectives.
+    pub(crate) fn add(&mut self, product: &Product) -> Result<()> {
+        let &Product {
+            a, b, transpose, ..
+        } = product;
+        let sum = self.sum.take();
+        let sum = match (self.wire(), sum) {
+            (None, None) => (ops::matmul(a, b, transpose)?, product.shape()),
+            (None, Some((sum, shape))) => {
+                ops::matmul_into(a, b, transpose, &sum, 1.0, 1.0)?;
+                (sum, shape)
+            }
+            (Some(wire), sum) => {
+                let held = Held::of_features(self.context, self.axis, product.len)?;
+                let own = product.nodes(self.context, self.axis)?;
+                let (dtype, shape) = (a.dtype(), product.shape());
+                let counts = wire.parts(shape.iter().product());
+                let part = wire.sum(&own, dtype.accumulator(), &held, &counts)?;
+                match sum {
+                    Some((sum, shape)) => {
+                        wire.add(&sum, &part)?;
+                        (sum, shape)
+                    }
+                    None if part.dtype() == dtype => (part, shape),
+                    None => {
+                        let sum = self.context.buffer(dtype, part.shape())?;
+                        ops::cast_into_on(&self.stream, &part, &sum)?;
+                        (sum, shape)
+                    }
+                }
+            }
+        };
+        self.sum = Some(sum);
+        Ok(())
+    }
+
+    fn wire(&self) -> Option<Wire<'_>> {
+        let group = self.group.as_deref().filter(|_| self.by_nodes)?;
+        Some(Wire {
+            context: self.context,
+            group,
+            subject: Subject::Linear,
+            stream: &self.stream,
+        })
+    }
+
+    /// The sum on every rank; `None` of no products.
+    ///
+    /// # Cost
+    /// An all-reduce of the result.
+    /// # Errors
+    /// Those of the collectives.
+    pub(crate) fn finish(mut self) -> Result<Option<Tensor>> {
+        let Some((sum, shape)) = self.sum.take() else {
+            return Ok(None);
+        };
+        match (self.wire(), &self.group) {
+            (Some(wire), _) => {
+                let whole = Tensor::empty(sum.device(), sum.dtype(), &shape)?;
+                wire.gather(&sum, &wire.parts(whole.num_elements()), &whole)?;
+                Ok(Some(whole))
+            }
+            (None, Some(group)) => {
+                let (context, op) = (self.context, ReduceOp::Sum);
+                group.all_reduce(context, Subject::Linear, &self.stream, &sum, op)?;
+                Ok(Some(sum))
+            }
+            (None, None) => Ok(Some(sum)),
+        }
+    }
+}
+
+impl Product<'_> {
+    fn shape(&self) -> Vec<usize> {
+        let columns = match self.transpose {
+            Transpose::Second => self.b.num_rows(),
+            _ => self.b.columns(),
+        };
+        [&self.a.shape()[..self.a.shape().len() - 1], &[columns]].concat()
+    }
+
+    fn nodes(&self, context: &Context, axis: Axis) -> Result<Vec<Tensor>> {
+        let leaf = sums::leaf(self.len);
+        let own = own_features(context, axis, self.len)?;
+        let is_whole = own.len() == 1;
+        own.into_iter()
+            .map(|features| {
+                let (start, len) = (features.start, features.len());
+                let cut = |factor: &Tensor, by_rows: bool| match (is_whole, by_rows) {
+                    (true, _) => Ok(factor.clone()),
+                    (_, true) => factor.rows(start, len),
+                    (_, false) => ops::columns(factor, start, len),
+                };
+                let (a, b) = (
+                    cut(self.a, false)?,
+                    cut(self.b, self.transpose != Transpose::Second)?,
+                );
+                let node = context.buffer(a.dtype().accumulator(), &self.shape())?;
+                ops::matmul_node_into(&a, &b, self.transpose, &node, [1.0, 0.0], leaf)?;
+                Ok(node)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,153 @@
+//! How the rows of a batch lie on ranks, and the leaves of the sums over them.
+
+use crate::Context;
+use grid::{Axis, Grid, shard_range};
+use hal::sums;
+use std::ops::Range;
+use tensor::{Error, Result, Tensor};
+
+/// How the global batch is cut: over Data, then into micro-batches, then over Z. Each piece is a run of rows.
+///
+/// Where counts do not divide, the first pieces have one row more, so that no row is left out. Pieces that are summed
+/// first, over Z and then over the micro-batches of a replica, are neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowCut {
+    /// Rows of the global batch.
+    pub batch: usize,
+    /// Micro-batches per replica.
+    pub micro_batches: usize,
+}
+
+impl From<usize> for RowCut {
+    /// A batch of these rows in one micro-batch.
+    fn from(batch: usize) -> RowCut {
+        RowCut {
+            batch,
+            micro_batches: 1,
+        }
+    }
+}
+
+impl RowCut {
+    /// The rows of a micro-batch that this rank holds.
+    pub fn range(&self, context: &Context, micro_batch: usize) -> Range<usize> {
+        let at = [Axis::Data, Axis::Z].map(|axis| context.index(axis));
+        self.range_at(context.grid(), at, micro_batch)
+    }
+
+    /// The rows of a micro-batch that the ranks with these indices on Data and Z hold.
+    pub fn range_at(
+        &self,
+        grid: &Grid,
+        [replica, shard]: [usize; 2],
+        micro_batch: usize,
+    ) -> Range<usize> {
+        let part = |of: Range<usize>, pieces: usize, index: usize| {
+            let piece = shard_range(of.len(), pieces, index);
+            of.start + piece.start..of.start + piece.end
+        };
+        let of_replica = part(0..self.batch, grid.degree(Axis::Data), replica);
+        let of_micro_batch = part(of_replica, self.micro_batches, micro_batch);
+        part(of_micro_batch, grid.degree(Axis::Z), shard)
+    }
+
+    /// The micro-batch whose rows these are on this rank.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the rows of all micro-batches, if there is none.
+    pub(crate) fn micro_batch_of(&self, context: &Context, rows: &Range<usize>) -> Result<usize> {
+        let mut all = 0..self.micro_batches;
+        all.find(|&index| self.range(context, index) == *rows)
+            .ok_or_else(|| {
+                let needed = (0..self.micro_batches)
+                    .map(|index| format!("{:?}", self.range(context, index)));
+                Error::invalid(
+                    "pass",
+                    format!("rows {rows:?} of {}", self.batch),
+                    format!(
+                        "those of a micro-batch on this rank: {}",
+                        needed.collect::<Vec<_>>().join(", ")
+                    ),
+                )
+            })
+    }
+}
+
+/// The leaves of sums over the rows of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leaves {
+    /// Rows of a leaf.
+    pub(crate) rows: usize,
+    /// Rows of the batch.
+    pub(crate) batch: usize,
+}
+
+// A leaf of fewer terms than this costs more than the sum itself.
+const FEWEST_TERMS: usize = 16;
+// A chain of terms that is not cut further.
+const LONGEST_CHAIN: usize = 64;
+
+impl Leaves {
+    /// Those for a batch whose rows have `inner` vectors each, such as tokens: one row, or several where rows are short.
+    pub(crate) fn of(batch: usize, inner: usize) -> Leaves {
+        let rows = match inner < FEWEST_TERMS {
+            true => sums::leaf(batch),
+            false => 1,
+        };
+        Leaves { rows, batch }
+    }
+
+    /// The nodes of a run of rows.
+    pub(crate) fn nodes(self, rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        sums::nodes(rows.start.div_ceil(self.rows)..rows.end.div_ceil(self.rows))
+    }
+
+    /// Checks that a run of rows is one of leaves.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the border between two leaves that is missed.
+    pub(crate) fn check(self, rows: &Range<usize>) -> Result<()> {
+        let is_border = |row: usize| row == self.batch || row.is_multiple_of(self.rows);
+        match is_border(rows.start) && is_border(rows.end) {
+            true => Ok(()),
+            false => Err(Error::invalid(
+                "reproducible sums",
+                format!("rows {rows:?} of {} on a rank", self.batch),
+                format!("borders at multiples of {}", self.rows),
+            )),
+        }
+    }
+
+    /// The rows of a node, counted from the first of `rows`.
+    pub(crate) fn rows_of(self, node: &Range<usize>, rows: &Range<usize>) -> Range<usize> {
+        node.start * self.rows - rows.start..(node.end * self.rows).min(rows.end) - rows.start
+    }
+
+    /// Terms of a leaf of a matmul that contracts rows of `inner` vectors: so that its tree joins this one.
+    pub(crate) fn terms(self, inner: usize) -> usize {
+        let mut terms = self.rows * inner;
+        while terms > LONGEST_CHAIN && terms.is_multiple_of(2) {
+            terms /= 2;
+        }
+        terms.max(1)
+    }
+}
+
+/// The vectors of `tensor` that belong to some rows, where `of` is the number of rows whose vectors it holds.
+///
+/// # Errors
+/// [`Error::Invalid`] if they are not within it.
+pub(crate) fn part(tensor: &Tensor, rows: &Range<usize>, of: usize) -> Result<Tensor> {
+    if rows.len() == of {
+        return Ok(tensor.clone());
+    }
+    let per_row = tensor.num_elements() / of.max(1);
+    let flat = tensor.reshape(&[tensor.num_elements()])?;
+    let cut = flat.rows(rows.start * per_row, rows.len() * per_row)?;
+    match tensor.shape() {
+        [.., columns] if tensor.shape().len() > 1 && *columns > 0 => {
+            cut.reshape(&[cut.num_elements() / columns, *columns])
+        }
+        _ => Ok(cut),
+    }
+}

@@ -1,0 +1,272 @@
+//! With `training.reproducible = "grid"`, every grid gives the bits of the serial program: losses, norms, gradients and
+//! weights.
+//!
+//! `FASCICLE_BITS=all` also runs what takes minutes: all grids for every model and type, and more steps.
+
+use families::GptFamily;
+use grid::{Degrees, factorisations};
+use parallel::{Overlap, Reproducible, pipeline::ScheduleKind};
+use std::{collections::BTreeMap, sync::Arc};
+use testkit::{Outcome, config, edit_gpt, train, train_with};
+use train::{Config, config::Precision};
+
+fn reproducible(precision: Precision) -> Config {
+    let mut config = config(precision);
+    config.training.reproducible = Reproducible::Grid;
+    config.training.steps = if everything() { 50 } else { 3 };
+    config
+}
+
+fn everything() -> bool {
+    std::env::var_os("FASCICLE_BITS").is_some_and(|value| value == "all")
+}
+
+fn llama(mut config: Config) -> Config {
+    edit_gpt(&mut config, |model| {
+        model.family = GptFamily::Llama;
+        model.hidden = 64;
+        model.heads = 16;
+        model.kv_heads = 8;
+        model.mlp_hidden = 80;
+    });
+    config
+}
+
+fn grids(ranks: &[usize]) -> Vec<Degrees> {
+    ranks
+        .iter()
+        .flat_map(|&ranks| factorisations(ranks))
+        .collect()
+}
+
+// Those listed in the text, or all of up to 8 ranks.
+fn some(text: &str) -> Vec<Degrees> {
+    match everything() {
+        true => grids(&[1, 2, 4, 8]),
+        false => text.split(' ').map(|grid| grid.parse().unwrap()).collect(),
+    }
+}
+
+fn on(config: &Config, grid: Degrees) -> Config {
+    let mut config = config.clone();
+    config.parallel.grid = grid;
+    config
+}
+
+fn serial(config: &Config) -> Outcome {
+    train(&on(config, Degrees::default()))
+}
+
+// The first parameter with another bit.
+fn difference(
+    found: &BTreeMap<String, Vec<f64>>,
+    expected: &BTreeMap<String, Vec<f64>>,
+) -> Option<String> {
+    assert_eq!(found.len(), expected.len());
+    found.iter().find_map(|(name, found)| {
+        let pairs = found.iter().zip(&expected[name]);
+        let mut apart = pairs
+            .enumerate()
+            .filter(|(_, (a, b))| a.to_bits() != b.to_bits());
+        let (index, (a, b)) = apart.next()?;
+        let count = 1 + apart.count();
+        Some(format!(
+            "{name}: {count} of {} elements, the first at {index}: {a:e} and {b:e}",
+            found.len()
+        ))
+    })
+}
+
+fn check(found: &Outcome, expected: &Outcome, what: &str) {
+    for (part, found, expected) in [
+        (
+            "first gradients",
+            &found.first_gradients,
+            &expected.first_gradients,
+        ),
+        ("last gradients", &found.gradients, &expected.gradients),
+        ("weights", &found.weights, &expected.weights),
+    ] {
+        // Shards of an optimiser leave no complete gradients.
+        let difference = (!found.is_empty())
+            .then(|| difference(found, expected))
+            .flatten();
+        assert_eq!(difference, None, "{what}: {part}");
+    }
+    let bits = |numbers: &[f64]| {
+        numbers
+            .iter()
+            .map(|number| number.to_bits())
+            .collect::<Vec<_>>()
+    };
+    for (part, found, expected) in [
+        ("losses", &found.losses, &expected.losses),
+        ("norms", &found.norms, &expected.norms),
+    ] {
+        assert_eq!(
+            bits(found),
+            bits(expected),
+            "{what}: {part} {found:?} and {expected:?}"
+        );
+    }
+}
+
+fn check_all(config: &Config, grids: impl IntoIterator<Item = Degrees>) {
+    let expected = serial(config);
+    assert!(
+        expected.losses.last() < expected.losses.first(),
+        "the model learns: {:?}",
+        expected.losses
+    );
+    for grid in grids {
+        check(&train(&on(config, grid)), &expected, &grid.to_string());
+    }
+}
+
+const FEW: &str = "x=2,y=2,z=2 y=2,z=2,pipeline=2 x=8 y=8 z=8 data=8 pipeline=8 x=2,data=2,pipeline=2 x=4,z=2 y=4,data=2";
+
+#[test]
+fn gpt2_tied_with_dropout_on_every_grid() {
+    let mut config = reproducible(Precision::F32);
+    edit_gpt(&mut config, |model| model.dropout = 0.2);
+    check_all(&config, grids(&[2, 4, 8]));
+}
+
+#[test]
+fn llama_with_grouped_heads_recomputed() {
+    let mut config = llama(reproducible(Precision::F32));
+    config.training.recompute = true;
+    edit_gpt(&mut config, |model| model.tied_head = false);
+    check_all(&config, some(FEW));
+}
+
+#[test]
+fn an_untied_head_with_padding_in_f64() {
+    let mut config = reproducible(Precision::F64);
+    edit_gpt(&mut config, |model| {
+        model.tied_head = false;
+        model.pad_vocabulary_to = 16;
+    });
+    check_all(&config, some(FEW));
+}
+
+#[test]
+fn bf16_and_f16() {
+    for precision in [Precision::Bf16, Precision::F16] {
+        check_all(&reproducible(precision), some(FEW));
+        check_all(&llama(reproducible(precision)), some(FEW));
+    }
+}
+
+#[test]
+fn numbers_of_ranks_that_are_no_powers_of_two() {
+    let mut config = reproducible(Precision::F32);
+    edit_gpt(&mut config, |model| {
+        model.hidden = 96;
+        model.heads = 12;
+        model.context = 16;
+    });
+    config.training.batch = 84;
+    config.training.micro_batches = 1;
+    let grids = "x=3 y=3 z=3 data=3 pipeline=3 x=6 y=6 z=6 data=6 pipeline=6 x=3,y=2 y=3,z=2 data=7 z=7 pipeline=5 \
+                 pipeline=7 x=3,data=2 x=2,z=3 x=12 y=12 data=12 z=12 y=3,data=2,pipeline=2 z=3,data=2,pipeline=2 \
+                 x=3,z=2,data=2";
+    check_all(
+        &config,
+        grids.split_whitespace().map(|grid| grid.parse().unwrap()),
+    );
+}
+
+#[test]
+fn every_number_of_micro_batches() {
+    let config = reproducible(Precision::F32);
+    let expected = serial(&config);
+    for micro_batches in [1, 2, 4, 8] {
+        for grid in some("x=1 z=2 data=2 z=2,data=2 x=2,z=2 y=2,pipeline=2") {
+            let mut config = on(&config, grid);
+            config.training.micro_batches = micro_batches;
+            if grid.z * grid.data * micro_batches <= config.training.batch {
+                check(
+                    &train(&config),
+                    &expected,
+                    &format!("{grid}, {micro_batches} micro-batches"),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_schedule() {
+    let mut config = reproducible(Precision::F32);
+    config.training.micro_batches = 4;
+    edit_gpt(&mut config, |model| model.dropout = 0.1);
+    let expected = serial(&config);
+    for schedule in [
+        ScheduleKind::GPipe,
+        ScheduleKind::OneForwardOneBackward,
+        ScheduleKind::Interleaved { chunks: 2 },
+        ScheduleKind::MessageDriven { in_flight: None },
+        ScheduleKind::MessageDriven { in_flight: Some(1) },
+    ] {
+        for grid in [
+            "x=1",
+            "pipeline=4",
+            "x=2,pipeline=4",
+            "x=2,z=2,pipeline=2",
+            "z=2,data=2,pipeline=2",
+        ] {
+            let mut config = on(&config, grid.parse().unwrap());
+            config.parallel.schedule = schedule;
+            check(&train(&config), &expected, &format!("{grid}, {schedule}"));
+        }
+    }
+}
+
+#[test]
+fn choices_of_how_a_step_runs() {
+    let config = reproducible(Precision::F32);
+    let expected = serial(&config);
+    for grid in some("x=2,z=2,data=2 data=8 y=2,data=2,pipeline=2 z=2,data=4") {
+        let run = |what: &str, edit: &dyn Fn(&mut Config)| {
+            let mut config = on(&config, grid);
+            edit(&mut config);
+            check(&train(&config), &expected, &format!("{grid}, {what}"));
+        };
+        run("no overlap", &|config| {
+            config.parallel.overlap.0 = Overlap::NONE
+        });
+        run("kept weights, small buckets", &|config| {
+            config.parallel.keep_gathered = true;
+            config.parallel.bucket_mib = 0;
+        });
+        run("sharded state", &|config| {
+            config.parallel.sharded_optimiser = true
+        });
+        run("recomputation", &|config| config.training.recompute = true);
+    }
+}
+
+#[test]
+fn two_threads_a_rank() {
+    let mut config = reproducible(Precision::F32);
+    // Large enough for kernels and matmuls to share their work.
+    edit_gpt(&mut config, |model| {
+        model.hidden = 128;
+        model.context = 64;
+        model.layers = 2;
+    });
+    let expected = serial(&config);
+    fn two(rank: usize) -> hal::Result<Arc<dyn hal::Device>> {
+        let options = cpu::Options {
+            ordinal: rank,
+            threads: 2,
+            ..cpu::Options::default()
+        };
+        cpu::open(options)
+    }
+    for grid in ["x=1", "x=2", "y=2", "z=2"] {
+        let found = train_with(&on(&config, grid.parse().unwrap()), two);
+        check(&found, &expected, &format!("{grid} with 2 threads"));
+    }
+}
