@@ -25,7 +25,7 @@ pub(crate) fn own_features(context: &Context, axis: Axis, len: usize) -> Result<
 /// nodes, of one shape and of an accumulator type.
 ///
 /// # Errors
-/// As [`ProductSum::add`].
+/// As [`ProductSum::add`](super::ProductSum::add).
 pub(crate) fn sum_nodes(
     context: &Context,
     (axis, subject): (Axis, Subject),
@@ -58,7 +58,7 @@ pub(crate) fn sum_nodes(
 /// # Shapes
 /// The result: parts x shape.
 /// # Errors
-/// As [`ProductSum::add`]; those of `of_part`.
+/// As [`ProductSum::add`](super::ProductSum::add); those of `of_part`.
 pub(crate) fn statistics(
     context: &Context,
     (axis, subject): (Option<Axis>, Subject),
