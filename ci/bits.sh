@@ -4,7 +4,7 @@
 # to fail. What runs with the tests is a part of the first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export CARGO_INCREMENTAL=0 RUST_BACKTRACE=0
+export CARGO_INCREMENTAL=0
 
 if [ "${1:-}" = all ]; then
   FASCICLE_BITS=all exec cargo test --test bits -- --test-threads=1
@@ -14,34 +14,10 @@ if [ "${1:-}" != faults ]; then
   exit 2
 fi
 
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/bits
-copy=$target/sources
-rm -rf "$copy"
-mkdir -p "$copy"
-git ls-files -z | xargs -0 cp --parents -t "$copy" 2> /dev/null || true
-cd "$copy"
-export CARGO_TARGET_DIR=$target
-
-missed=0 planted=0
-# File below crates/, sed script, test.
-plant() {
-  local file=crates/$1
-  cp --preserve=timestamps "$file" "$target/original"
-  sed -i -E "$2" "$file"
-  if cmp -s "$file" "$target/original"; then printf 'no such line: %s: %s\n' "$1" "$2" >&2; exit 1; fi
-  if ! cargo test --quiet --test bits --no-run > "$target/log" 2>&1; then
-    printf 'does not compile: %s: %s\n' "$1" "$2" >&2; tail -20 "$target/log" >&2; exit 1
-  fi
-  planted=$((planted + 1))
-  if timeout 300 cargo test --quiet --test bits -- --exact "$3" > "$target/log" 2>&1; then
-    printf 'missed by %s: %s: %s\n' "$3" "$1" "$2"
-    missed=$((missed + 1))
-  else
-    printf '%s: %s: %s\n' "$3" "$1" "$2"
-  fi
-  mv "$target/original" "$file"
-  touch "$file"
-}
+source ci/plant.sh
+plant_sources bits
+plant_build() { cargo test --quiet --test bits --no-run; }
+plant_test() { timeout 300 cargo test --quiet --test bits -- --exact "$1"; }
 
 every=gpt2_tied_with_dropout_on_every_grid
 uneven=numbers_of_ranks_that_are_no_powers_of_two
@@ -52,15 +28,14 @@ plant parallel/src/sums/mod.rs 's/while let \[\.\., \(_, left\), \(_, right\)\]/
 plant parallel/src/sums/held.rs '/all.sort_by_key/d' $batches
 # Leaves: their borders and their length.
 plant grid/src/shard.rs 's/let shard = shard_range\(leaves, num_shards, index\);/return shard_range(len, num_shards, index);\n    #[allow(unreachable_code)]\n    let shard = 0..leaves;/' $every
-plant parallel/src/sums/products.rs 's/let leaf = sums::leaf\(self.len\);/let leaf = sums::leaf(self.a.columns());/' $every
+plant parallel/src/sums/products.rs 's/\(features.own\(\), features.leaf\)/(features.own(), hal::sums::leaf(self.a.columns()))/' $every
 plant parallel/src/layers/linear/backward.rs 's/\.terms\(inner\)/.terms(2 * inner)/' $batches
 plant tensor/src/ops/loss.rs 's/sums::leaf\(shard.vocabulary\)/sums::leaf(columns)/' $every
 # Uses, rows and types that must stay apart.
-plant parallel/src/pass.rs 's/^        \*count - 1$/        0 * *count/' $every
+plant parallel/src/pass/rows.rs 's/^        \*count - 1$/        0 * *count/' $every
 plant parallel/src/layers/embedding.rs 's/\(_, false\) => return/(_, _) if by_nodes => return/; s/\(_, true\) => saved/_ => saved/' $every
 plant parallel/src/layers/norm.rs 's/pass.nodes\(inner, Grain::Leaf\)/pass.nodes(inner, Grain::Node)/' $batches
 plant parallel/src/sums/products.rs 's/let node = context.buffer\(a.dtype\(\).accumulator\(\)/let node = context.buffer(a.dtype()/' bf16_and_f16
 plant parallel/src/data/norm.rs 's/reproducible == Reproducible::Run/reproducible != Reproducible::Run/' $every
 
-if [ $missed -gt 0 ]; then printf '%s of %s faults missed\n' $missed $planted >&2; exit 1; fi
-printf 'all %s faults found\n' $planted
+plant_end

@@ -3,36 +3,10 @@
 # the named model to fail. The models themselves run with the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/interleavings
-copy=$target/sources
-rm -rf "$copy"
-mkdir -p "$copy"
-git ls-files -z | xargs -0 cp --parents -t "$copy" 2> /dev/null || true
-cd "$copy"
-export CARGO_TARGET_DIR=$target CARGO_INCREMENTAL=0 RUST_BACKTRACE=0
-
-model() { timeout 120 cargo test --quiet -p fascicle-interleavings --test models -- --exact "$@"; }
-
-missed=0 planted=0
-# File below crates/, sed script, model.
-plant() {
-  local file=crates/$1
-  cp --preserve=timestamps "$file" "$target/original"
-  sed -i -E "$2" "$file"
-  if cmp -s "$file" "$target/original"; then printf 'no such line: %s: %s\n' "$1" "$2" >&2; exit 1; fi
-  if ! cargo test --quiet -p fascicle-interleavings --no-run > "$target/log" 2>&1; then
-    printf 'does not compile: %s: %s\n' "$1" "$2" >&2; tail -20 "$target/log" >&2; exit 1
-  fi
-  planted=$((planted + 1))
-  if model "$3" > "$target/log" 2>&1; then
-    printf 'missed by %s: %s: %s\n' "$3" "$1" "$2"
-    missed=$((missed + 1))
-  else
-    printf '%s: %s: %s\n' "$3" "$1" "$2"
-  fi
-  mv "$target/original" "$file"
-  touch "$file"
-}
+source ci/plant.sh
+plant_sources interleavings
+plant_build() { cargo test --quiet -p fascicle-interleavings --no-run; }
+plant_test() { timeout 120 cargo test --quiet -p fascicle-interleavings --test models -- --exact "$1"; }
 
 wait=cpu/src/wait.rs
 plant $wait '/self.wake.notify_all/d' a_change_wakes_its_waiter
@@ -89,5 +63,4 @@ plant $staged '/join.abort.check\(\)/d' an_abort_ends_a_meeting
 plant gpu/src/collectives/staged/readings.rs 's/end.is_some_and\(\|point\| point.is_complete\(\).unwrap_or\(true\)\)/end.is_some()/' a_rank_that_gives_up_awaits_the_device
 plant gpu/src/collectives/staged/registry.rs '/groups.push/d' ranks_join_one_group
 
-printf '%s of %s faults missed\n' "$missed" "$planted"
-[ "$missed" = 0 ]
+plant_end

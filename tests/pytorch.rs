@@ -150,9 +150,7 @@ fn run(config: Config, weights: Tensors, ids: Vec<u32>, targets: Vec<u32>) -> Fo
             let (inputs, targets) = (ids[part.clone()].to_vec(), targets[part].to_vec());
             Ok(train::data::Batch { inputs, targets }.into_rows(16))
         };
-        let batch = trainer
-            .row_cut()
-            .cut(&context, trainer.dtype(), 0, tokens)?;
+        let batch = trainer.batch_of(0, tokens)?;
         trainer.gradients(&batch)?;
         let mut shards = Vec::new();
         trainer

@@ -97,9 +97,7 @@ fn batch(trainer: &Trainer, request: &Request, step: u64) -> train::Result<Batch
         let (inputs, targets) = (rows(0), rows(1));
         Ok(Tokens { inputs, targets }.into_rows(sequence))
     };
-    trainer
-        .row_cut()
-        .cut(trainer.context(), trainer.dtype(), step, tokens)
+    trainer.batch_of(step, tokens)
 }
 
 fn median(mut seconds: Vec<f64>) -> f64 {

@@ -1,9 +1,9 @@
 //! 3D tensor parallelism, pipelining and data parallelism, written once over the safe shell: no vendor, no unsafe.
 //!
-//! Read in this order: [`mapping`] (the placement of ranks), [`context`] (the view of one rank),
-//! [`group`](mod@group) (counted collectives along an axis), [`sums`] (their order on any grid), [`parameter`] (global names, layouts, shards),
-//! [`Pass`] (the position of a forward in the run), [`layers`] (their parallel operations), [`data`] (gradient
-//! buckets, sharded optimiser state, norms, the order of calls in a step), [`model`] (segments, the wires
+//! Read in this order: [`mapping`] (the placement of ranks), [`context`] (the view of one rank), [`group`](mod@group)
+//! (counted collectives along an axis), [`sums`] (their order on any grid), [`parameter`] (global names, layouts,
+//! shards), [`Pass`] (the position of a forward in the run), [`layers`] (their parallel operations), [`data`]
+//! (gradient buckets, sharded optimiser state, norms, the order of calls in a step), [`model`] (segments, the wires
 //! between them, an objective), [`pipeline`] (schedules and the engine that runs them).
 //!
 //! An **axis** is a direction of the grid of ranks, a **dim** a dimension of a tensor. With every degree 1 the same

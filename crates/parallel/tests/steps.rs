@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::on;
+use common::{on, on_with};
 use fascicle_parallel::{
-    Context, DTensor, Init, Parameter, Result, Scope,
+    Context, DTensor, Init, Parameter, Pass, Reproducible, Result, Scope, Settings,
     data::{Gradients, ParameterSet, SetOptions, TrainingStep, UpdateRule},
     layers::Loss,
 };
@@ -20,6 +20,13 @@ const RULE: UpdateRule = UpdateRule {
     rate_factor: 1.0,
     weight_decay: 0.0,
 };
+
+fn reproducible() -> Settings {
+    Settings {
+        reproducible: Reproducible::Grid,
+        ..Settings::default()
+    }
+}
 
 /// A weight of four numbers, all `value`.
 fn weight(context: &Context, name: &str, value: f64, frozen: bool) -> Result<Parameter> {
@@ -73,6 +80,33 @@ fn a_set_for_inference_begins_no_step() {
             .begin_step(0, 2)
             .map(drop)
     });
+}
+
+#[test]
+fn reproducible_sums_need_a_row_on_every_rank() {
+    let found = on_with("data=4", reproducible(), |context| {
+        let w = weight(context, "w", 1.0, false)?;
+        set(context, &[w], TRAINS)?.begin_step(0, 2).map(drop)
+    });
+    for of_rank in found {
+        let found = of_rank.expect_err("two ranks without a row");
+        assert!(found.contains("2 rows, needs a row for each of data=4"), "{found}");
+    }
+}
+
+#[test]
+fn a_rank_without_features_takes_part_in_a_reproducible_sum() {
+    let sums = |degrees: &str| -> Vec<f64> {
+        let found = on_with(degrees, reproducible(), |context| {
+            let pass = Pass::evaluation(context, 1);
+            let x = Tensor::from_slice(context.device(), &[1, 1], &[0.3])?;
+            let row = DTensor::input(&pass, x).expand_features(3, Some(Axis::X))?;
+            row.sum_features()?.tensor().to_vec()
+        });
+        let found = found.into_iter().map(|sum| sum.unwrap());
+        found.flatten().collect()
+    };
+    assert_eq!(sums("x=4"), [sums("x=1")[0]; 4]);
 }
 
 #[test]

@@ -218,8 +218,7 @@ impl Job {
     // Rows without values, because only their number matters.
     fn batch(&self, trainer: &Trainer, step: u64) -> train::Result<Batch> {
         let blank = |rows: Range<usize>| Ok(self.config.model.blank_rows(rows.len()));
-        let (context, dtype) = (trainer.context(), trainer.dtype());
-        trainer.row_cut().cut(context, dtype, step, blank)
+        trainer.batch_of(step, blank)
     }
 }
 

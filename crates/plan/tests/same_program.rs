@@ -42,9 +42,7 @@ fn real(config: &Config) -> Vec<(Counters, MemoryUse)> {
         let mut trainer = config.trainer(&context)?;
         let batch = |step| {
             let blank = |range: std::ops::Range<usize>| Ok(config.model.blank_rows(range.len()));
-            trainer
-                .row_cut()
-                .cut(&context, trainer.dtype(), step, blank)
+            trainer.batch_of(step, blank)
         };
         let batches = (0..STEPS).map(batch).collect::<train::Result<Vec<_>>>()?;
         for batch in &batches {

@@ -74,9 +74,7 @@ pub fn fixed_tokens(
 pub fn fixed_batch(trainer: &Trainer, config: &Config, step: u64) -> train::Result<Batch> {
     let context = gpt(config).context;
     let tokens = |range| Ok(fixed_tokens(config, step, range).into_rows(context));
-    trainer
-        .row_cut()
-        .cut(trainer.context(), trainer.dtype(), step, tokens)
+    trainer.batch_of(step, tokens)
 }
 
 /// Trains for the configured steps on the configured grid.

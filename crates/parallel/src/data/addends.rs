@@ -8,12 +8,12 @@
 use super::{ParameterSet, bucket::Bucket, reduction::Reduction};
 use crate::{
     Parameter,
-    sums::{Held, Leaves, Node, RowCut, join},
+    sums::{Held, Leaves, Node, RowCut, add, join},
 };
 use grid::Axis;
 use hal::sums::are_halves;
 use std::ops::Range;
-use tensor::{Error, MemoryKind, Result, Stream, Tensor, ops};
+use tensor::{Error, MemoryKind, Result, Stream, Tensor};
 
 /// What one use of a parameter has received in a step.
 #[derive(Debug)]
@@ -50,9 +50,8 @@ impl ParameterSet {
                 left.end = node.end;
                 // The node that this completes may be a half itself.
                 let joined = nodes.pop().expect("it was the last one");
-                join(nodes, joined, |left, right| {
-                    ops::axpby(1.0, right, 1.0, left)
-                })
+                let compute = self.0.context.device().compute();
+                join(nodes, joined, |left, right| add(&compute, left, right))
             }
             _ => {
                 let target = match (nodes.is_empty(), at_use) {

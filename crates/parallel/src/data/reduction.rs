@@ -4,7 +4,7 @@ use super::{addends::Addends, bucket::Bucket};
 use crate::{
     Context, Group, Purpose,
     counters::Subject,
-    sums::{Held, Leaves, Node, RowCut, Wire, complete},
+    sums::{Held, Leaves, Node, RowCut, Wire, add, complete},
 };
 use grid::Axis;
 use tensor::{Error, Result, Stream, Tensor, ops};
@@ -30,9 +30,7 @@ impl Reduction<'_> {
         for &axis in self.axes {
             nodes = self.over(axis, leaves, nodes)?;
         }
-        complete(nodes, |left, right| {
-            ops::axpby_on(self.stream, 1.0, right, 1.0, left)
-        })
+        complete(nodes, |left, right| add(self.stream, left, right))
     }
 
     /// The sum of the complete sums of all uses, in the memory of the first.
@@ -44,7 +42,7 @@ impl Reduction<'_> {
         for Addends { leaves, nodes } in uses {
             let sum = self.run(leaves, nodes)?;
             match (&total, sum) {
-                (Some(total), Some(sum)) => ops::axpby_on(self.stream, 1.0, &sum, 1.0, total)?,
+                (Some(total), Some(sum)) => add(self.stream, total, &sum)?,
                 (None, sum) => total = sum,
                 (Some(_), None) => {}
             }

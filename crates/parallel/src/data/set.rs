@@ -275,10 +275,11 @@ impl ParameterSet {
         self.clear_unused(bucket)?;
         let is_cut = |axis: &Axis| context.degree(*axis) > 1;
         let by_nodes = context.settings().reproducible == Reproducible::Grid;
-        if !bucket.sum_axes.iter().any(is_cut) && bucket.tied.is_none() && !by_nodes {
+        let travels = bucket.sum_axes.iter().any(is_cut) || bucket.tied.is_some();
+        if !travels && !by_nodes {
             return Ok(());
         }
-        let stream = match context.settings().overlap.data {
+        let stream = match context.settings().overlap.data && travels {
             true => context.stream(Lane::Reduce)?,
             false => context.device().compute(),
         };

@@ -6,7 +6,7 @@
 //! [`update`](Gradients::update) the weights.
 
 use super::{ParameterSet, SetOptions, UpdateRule};
-use crate::{Mode, Pass, RowCut, layers::gather::Gatherer, pass::Shared};
+use crate::{Mode, Pass, Reproducible, RowCut, layers::gather::Gatherer, pass::Shared};
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -38,7 +38,8 @@ impl ParameterSet {
     /// of rows is a batch in one micro-batch. The cut counts only where sums are to be reproducible on any grid.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a set made for inference, and a batch of 0 rows; [`Error::Vendor`].
+    /// [`Error::Invalid`] for a set made for inference, and a batch of 0 rows; also for a rank without a row of a micro-batch,
+    /// if sums are to be reproducible; [`Error::Vendor`].
     pub fn begin_step(&self, step: u64, rows: impl Into<RowCut>) -> Result<TrainingStep> {
         let cut = rows.into();
         let SetOptions { trains, .. } = *self.options();
@@ -52,6 +53,9 @@ impl ParameterSet {
                 found,
                 "a set that trains and at least 1 row",
             ));
+        }
+        if self.0.context.settings().reproducible == Reproducible::Grid {
+            cut.check(&self.0.context)?;
         }
         self.forget_gradients();
         self.0.cut.set(cut);

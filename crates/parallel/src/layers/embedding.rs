@@ -75,12 +75,11 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
     let hidden = table.global_shape()[1];
     let (saved, table, ids) = (pass.backward(), table.clone(), ids.clone());
     let var = Var::record_one("embedding", &[], out, true, move |d_out| {
-        let of = saved.rows().len();
         let addend = Addend {
             parameter: &table,
             subject: Subject::Embedding,
             block_dtype: d_out.dtype().accumulator(),
-            inner: d_out.num_rows() / of.max(1),
+            inner: saved.inner(&d_out),
             grain: Grain::Leaf,
         };
         let by_nodes = saved.context().settings().reproducible == Reproducible::Grid;

@@ -1,7 +1,11 @@
 //! Operations across the features, which an axis may cut: sums, means, repetition, softmax.
 
 use super::DTensor;
-use crate::{Context, Purpose, Reproducible, counters::Subject, sums};
+use crate::{
+    Context, Purpose, Reproducible,
+    counters::Subject,
+    sums::{self, Features},
+};
 use grid::Axis;
 use std::ops::Range;
 use tensor::{Error, ReduceOp, Result, Tensor, Var, ops};
@@ -162,16 +166,14 @@ pub(super) fn row_sums(
         return Ok(sum);
     }
     let wide = ops::cast(x, x.dtype().accumulator())?;
-    let own: Vec<Tensor> = sums::own_features(context, axis, features)?
-        .into_iter()
-        .map(|node| ops::row_sum(&columns(&wide, &node)?))
-        .collect::<Result<_>>()?;
-    let sum = sums::sum_nodes(context, (axis, Subject::Norm), features, &own)?;
+    let features = Features::of(context, axis, features)?;
+    let own = features.own().into_iter();
+    let own = own.map(|node| ops::row_sum(&columns(&wide, &node)?));
+    let own: Vec<Tensor> = own.collect::<Result<_>>()?;
     let shape = [&x.shape()[..x.shape().len() - 1], &[1]].concat();
-    match sum {
-        Some(sum) => ops::cast(&sum, x.dtype()),
-        None => Tensor::zeros(x.device(), x.dtype(), &shape),
-    }
+    let like = (wide.dtype(), &shape[..]);
+    let sum = sums::sum_nodes(context, Subject::Norm, &features, &own, like)?;
+    ops::cast(&sum, x.dtype())
 }
 
 // These columns; not a copy if they are all.

@@ -1,9 +1,13 @@
 //! LayerNorm and RMSNorm over features that an axis cuts; the statistics are those of the full row.
 
 use super::{DTensor, features::columns, scatter::Grain};
-use crate::{Parameter, Pass, Purpose, Reproducible, counters::Subject, sums};
+use crate::{
+    Parameter, Pass, Purpose, Reproducible,
+    counters::Subject,
+    sums::{self, Features},
+};
 use grid::Axis;
-use std::ops::Range;
+use std::{iter, ops::Range};
 use tensor::{
     ReduceOp, Result, Tensor, Var,
     ops::{
@@ -122,69 +126,82 @@ impl Saved {
 
     // The row sums node by node over features, and the gradients of gain and bias leaf by leaf over rows.
     fn node_sums(&self, gain: &Tensor, d_out: &Tensor) -> Result<Tensor> {
-        let (context, shape, dtype) = (self.pass.context(), self.shape, gain.dtype().accumulator());
-        let features = match self.axis.filter(|axis| context.degree(*axis) > 1) {
-            Some(axis) => sums::own_features(context, axis, shape.global_columns)?,
-            None => std::iter::once(0..shape.columns).collect(),
-        };
-        let inner = shape.rows / self.pass.rows().len().max(1);
-        let (leaves, nodes) = self.pass.nodes(inner, Grain::Leaf)?;
-        let trained = [Some(&self.gain), self.bias.as_ref()].map(|p| p.filter(|p| !p.is_frozen()));
-        let at_use = trained.map(|p| (p.map_or(0, |p| self.pass.count_use(p)), leaves));
-        let sums: Vec<Tensor> = features
-            .iter()
-            .map(|_| context.buffer(dtype, &[shape.rows, 2]))
+        let (context, shape) = (self.pass.context(), self.shape);
+        let axis = self.axis.filter(|axis| context.degree(*axis) > 1);
+        let features = axis.map(|axis| Features::of(context, axis, shape.global_columns));
+        let features = features.transpose()?;
+        let own = features.as_ref().map_or_else(
+            || iter::once(0..shape.columns).collect(),
+            |features| features.own(),
+        );
+        let (dtype, numbers) = (gain.dtype().accumulator(), [shape.rows, 2]);
+        let sums: Vec<Tensor> = (0..own.len())
+            .map(|_| context.buffer(dtype, &numbers))
             .collect::<Result<_>>()?;
+
+        let inner = self.pass.inner(&self.x);
+        let (leaves, nodes) = self.pass.nodes(inner, Grain::Leaf)?;
+        let trained: Vec<_> = [Some(&self.gain), self.bias.as_ref()]
+            .into_iter()
+            .enumerate()
+            .filter_map(|(index, parameter)| Some((index, parameter.filter(|p| !p.is_frozen())?)))
+            .map(|(index, parameter)| (index, parameter, self.pass.count_use(parameter)))
+            .collect();
         for leaf in nodes {
             let rows = leaves.rows_of(&leaf, &self.pass.rows());
-            let [x, moments, d_out] =
-                [&self.x, &self.moments, d_out].map(|all| self.pass.part(all, &rows));
-            let (x, moments, d_out) = (x?, moments?, d_out?);
-            let gradients = [(); 2].map(|()| context.buffer(dtype, &[shape.columns]));
-            let [d_gain, d_bias] = gradients;
-            let (d_gain, d_bias) = (d_gain?, d_bias?);
-            for (node, sums) in features.iter().zip(&sums) {
-                let of_node = NormShape {
-                    columns: node.len(),
-                    rows: rows.len() * inner,
-                    ..shape
-                };
-                let [to_gain, to_bias] =
-                    [&d_gain, &d_bias].map(|all| all.rows(node.start, node.len()));
-                let bias = self.bias.is_some().then_some(to_bias?);
-                let found = norm::sums(
-                    of_node,
-                    &columns(&x, node)?,
-                    &moments,
-                    &gain.rows(node.start, node.len())?,
-                    &columns(&d_out, node)?,
-                    (&to_gain?, bias.as_ref()),
-                    0.0,
-                )?;
-                ops::copy(&found, &sums.rows(rows.start * inner, rows.len() * inner)?)?;
-            }
-            for ((parameter, at_use), gradient) in
-                trained.iter().zip(at_use).zip([&d_gain, &d_bias])
-            {
-                if let Some(parameter) = parameter {
-                    self.pass
-                        .add_node(parameter, at_use, leaf.clone(), |target, beta| {
-                            ops::axpby(1.0, gradient, beta, target)
-                        })?;
-                }
+            let gradients = self.leaf_sums(gain, d_out, (&rows, inner), &own, &sums)?;
+            for &(index, parameter, at_use) in &trained {
+                let add = |target: &Tensor, beta| ops::axpby(1.0, &gradients[index], beta, target);
+                self.pass
+                    .add_node(parameter, (at_use, leaves), leaf.clone(), add)?;
             }
         }
-        for parameter in trained.into_iter().flatten() {
+        for (_, parameter, _) in trained {
             self.pass.gradient_added(parameter)?;
         }
-        match self.axis {
-            Some(axis) => {
-                let sum =
-                    sums::sum_nodes(context, (axis, Subject::Norm), shape.global_columns, &sums)?;
-                Ok(sum.expect("a row has a node"))
-            }
+        match features {
+            Some(of) => sums::sum_nodes(context, Subject::Norm, &of, &sums, (dtype, &numbers)),
             None => Ok(sums.into_iter().next().expect("a row has a node")),
         }
+    }
+
+    // Writes the sums of these rows, of `inner` vectors each, to `sums`, one tensor for each node of features; returns
+    // the gradients of gain and bias.
+    fn leaf_sums(
+        &self,
+        gain: &Tensor,
+        d_out: &Tensor,
+        (rows, inner): (&Range<usize>, usize),
+        nodes: &[Range<usize>],
+        sums: &[Tensor],
+    ) -> Result<[Tensor; 2]> {
+        let context = self.pass.context();
+        let [x, moments, d_out] =
+            [&self.x, &self.moments, d_out].map(|all| self.pass.part(all, rows));
+        let (x, moments, d_out) = (x?, moments?, d_out?);
+        let gradient = || context.buffer(gain.dtype().accumulator(), &[self.shape.columns]);
+        let [d_gain, d_bias] = [gradient()?, gradient()?];
+        let vectors = rows.start * inner..rows.end * inner;
+        for (node, sums) in nodes.iter().zip(sums) {
+            let of_node = NormShape {
+                columns: node.len(),
+                rows: vectors.len(),
+                ..self.shape
+            };
+            let [to_gain, to_bias] = [&d_gain, &d_bias].map(|all| all.rows(node.start, node.len()));
+            let bias = self.bias.is_some().then_some(to_bias?);
+            let found = norm::sums(
+                of_node,
+                &columns(&x, node)?,
+                &moments,
+                &gain.rows(node.start, node.len())?,
+                &columns(&d_out, node)?,
+                (&to_gain?, bias.as_ref()),
+                0.0,
+            )?;
+            ops::copy(&found, &sums.rows(vectors.start, vectors.len())?)?;
+        }
+        Ok([d_gain, d_bias])
     }
 
     // Where the sums for gain and bias go, and the one factor of what both hold.

@@ -5,7 +5,7 @@ use crate::{
     Parameter, Pass, Purpose, Reproducible,
     counters::Subject,
     lane::Lane,
-    sums::{Held, Leaves, Node, Wire, join},
+    sums::{Held, Leaves, Node, Wire, add, join},
 };
 use grid::Axis;
 use std::{collections::VecDeque, ops::Range};
@@ -88,13 +88,13 @@ impl Addend<'_> {
                 let at_use = (pass.count_use(parameter), leaves);
                 let rows = pass.rows();
                 if is_scattered {
-                    let mut blocks = Vec::new();
+                    let (compute, mut blocks) = (context.device().compute(), Vec::new());
                     for node in nodes {
                         let shape = parameter.block_shape(context);
                         let block = context.buffer(gradient.dtype(), &shape)?;
                         into(&leaves.rows_of(&node, &rows), &block, 0.0)?;
                         join(&mut blocks, (node, block), |left, right| {
-                            ops::axpby(1.0, right, 1.0, left)
+                            add(&compute, left, right)
                         })?;
                     }
                     return self.scatter_nodes(pass, at_use, blocks);

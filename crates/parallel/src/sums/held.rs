@@ -2,39 +2,17 @@
 
 use super::{Leaves, RowCut, join};
 use crate::Context;
-use grid::{Axis, feature_range, shard_range};
-use hal::sums;
+use grid::{Axis, shard_range};
 use std::{convert::Infallible, ops::Range};
-use tensor::{Error, Result};
 
 /// For each rank of a group, in its order, the nodes that it holds, from left to right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held(Vec<Vec<Range<usize>>>);
 
 impl Held {
-    /// Nodes of a sum over `len` features that `axis` cuts; their leaves have [`sums::leaf`] of `len` terms.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a shard that does not end where a leaf ends.
-    pub(crate) fn of_features(context: &Context, axis: Axis, len: usize) -> Result<Held> {
-        let (leaf, degree) = (sums::leaf(len), context.degree(axis));
-        let nodes = |index| {
-            let shard = feature_range(len, degree, index);
-            match shard.end == len || shard.end.is_multiple_of(leaf) {
-                true => {
-                    Ok(sums::nodes(shard.start.div_ceil(leaf)..shard.end.div_ceil(leaf)).collect())
-                }
-                false => Err(Error::invalid(
-                    "reproducible sums",
-                    format!(
-                        "{len} features in {degree} shards of {axis}, one of which ends at {}",
-                        shard.end
-                    ),
-                    format!("shards that end at multiples of {leaf}"),
-                )),
-            }
-        };
-        Ok(Held((0..degree).map(nodes).collect::<Result<_>>()?))
+    /// These nodes.
+    pub(crate) fn new(nodes: Vec<Vec<Range<usize>>>) -> Held {
+        Held(nodes)
     }
 
     /// Nodes of a sum over the rows of the batch: those of one micro-batch, along Z.
@@ -96,6 +74,11 @@ impl Held {
                 .collect()
         };
         Held((0..degree).map(nodes).collect())
+    }
+
+    /// The nodes of each rank.
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Vec<Range<usize>>> {
+        self.0.iter()
     }
 
     /// The nodes of one rank.

@@ -25,14 +25,16 @@
 //! For aligned ranges the all-to-all and the all-gather move a ring's bytes, 2 (p - 1) / p of the elements; in f32 for
 //! 16-bit models. Each further node of a rank adds as much again to the all-to-all.
 
+mod features;
 mod held;
 mod parts;
 mod products;
 mod rows;
 mod wire;
 
+pub(crate) use features::Features;
 pub(crate) use held::Held;
-pub(crate) use parts::{own_features, statistics, sum_nodes};
+pub(crate) use parts::{statistics, sum_nodes};
 pub(crate) use products::{Product, ProductSum};
 pub use rows::RowCut;
 pub(crate) use rows::{Leaves, part};
@@ -40,9 +42,18 @@ pub(crate) use wire::Wire;
 
 use hal::sums::are_halves;
 use std::ops::Range;
+use tensor::{Stream, Tensor, ops};
 
 /// A node of a sum, by its leaves, and its value.
 pub(crate) type Node<T> = (Range<usize>, T);
+
+/// `left += right`, on this stream: how every sum joins two halves.
+///
+/// # Errors
+/// As [`ops::axpby`].
+pub(crate) fn add(stream: &Stream, left: &Tensor, right: &Tensor) -> tensor::Result<()> {
+    ops::axpby_on(stream, 1.0, right, 1.0, left)
+}
 
 /// Adds a node to those that wait, from left to right, and joins it with the halves that it completes; `add` adds the
 /// second value to the first.

@@ -1,40 +1,27 @@
 //! Numbers of rows whose features an axis cuts, from the parts that each rank holds.
 
-use super::{Held, Wire};
+use super::{Features, Wire, features::runs};
 use crate::{Context, Purpose, Reproducible, counters::Subject};
 use grid::{Axis, feature_range};
-use hal::{Counts, sums};
+use hal::Counts;
 use std::ops::Range;
-use tensor::{Result, Tensor, ops};
+use tensor::{DType, Error, Result, Tensor, ops};
 
-/// The features of this rank's nodes, counted from its first one.
+/// The sum of the values of all nodes, on every rank of the axis that cuts the features. `own` are this rank's nodes, of
+/// this shape and accumulator type; a rank without features has none.
 ///
 /// # Errors
-/// As [`Held::of_features`].
-pub(crate) fn own_features(context: &Context, axis: Axis, len: usize) -> Result<Vec<Range<usize>>> {
-    let held = Held::of_features(context, axis, len)?;
-    let (leaf, index) = (sums::leaf(len), context.index(axis));
-    let shard = feature_range(len, context.degree(axis), index);
-    let within = |node: &Range<usize>| {
-        node.start * leaf - shard.start..(node.end * leaf).min(shard.end) - shard.start
-    };
-    Ok(held.of(index).iter().map(within).collect())
-}
-
-/// The sum of the values of all nodes over `len` features that `axis` cuts, on every rank of it. `own` are this rank's
-/// nodes, of one shape and of an accumulator type.
-///
-/// # Errors
-/// As [`ProductSum::add`](super::ProductSum::add).
+/// Those of the collectives.
 pub(crate) fn sum_nodes(
     context: &Context,
-    (axis, subject): (Axis, Subject),
-    len: usize,
+    subject: Subject,
+    features: &Features,
     own: &[Tensor],
-) -> Result<Option<Tensor>> {
-    let (Some(group), Some(first)) = (context.group(axis, Purpose::Main)?, own.first()) else {
-        return Ok(own.first().cloned());
-    };
+    (dtype, shape): (DType, &[usize]),
+) -> Result<Tensor> {
+    let group = context
+        .group(features.axis, Purpose::Main)?
+        .expect("several ranks cut the features");
     let stream = context.device().compute();
     let wire = Wire {
         context,
@@ -42,12 +29,11 @@ pub(crate) fn sum_nodes(
         subject,
         stream: &stream,
     };
-    let held = Held::of_features(context, axis, len)?;
-    let counts = wire.parts(first.num_elements());
-    let part = wire.sum(own, first.dtype(), &held, &counts)?;
-    let whole = context.buffer(first.dtype(), first.shape())?;
+    let counts = wire.parts(shape.iter().product());
+    let part = wire.sum(own, dtype, &features.held, &counts)?;
+    let whole = context.buffer(dtype, shape)?;
     wire.gather(&part, &counts, &whole)?;
-    Ok(Some(whole))
+    Ok(whole)
 }
 
 /// Numbers that each rank computes from parts of `len` features that `axis` cuts, on every rank: a part is a node if sums
@@ -58,55 +44,29 @@ pub(crate) fn sum_nodes(
 /// # Shapes
 /// The result: parts x shape.
 /// # Errors
-/// As [`ProductSum::add`](super::ProductSum::add); those of `of_part`.
+/// As [`Features::of`]; [`Error::Invalid`] for a rank without a part; those of `of_part` and of the collective.
 pub(crate) fn statistics(
     context: &Context,
     (axis, subject): (Option<Axis>, Subject),
     len: usize,
     shape: &[usize],
-    mut of_part: impl FnMut(Range<usize>) -> Result<Tensor>,
+    of_part: impl FnMut(Range<usize>) -> Result<Tensor>,
 ) -> Result<(Tensor, Vec<usize>)> {
     let group = axis.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))?;
     let (Some(axis), Some(group)) = (axis, group) else {
+        let mut of_part = of_part;
         return Ok((of_part(0..len)?, vec![len]));
     };
-    let shard = |rank| feature_range(len, group.size(), rank);
-    let widths: Vec<Vec<usize>> = match context.settings().reproducible {
+    let widths = match context.settings().reproducible {
         Reproducible::Run => (0..group.size())
-            .map(|rank| vec![shard(rank).len()])
+            .map(|rank| vec![feature_range(len, group.size(), rank).len()])
             .collect(),
-        Reproducible::Grid => {
-            let (leaf, held) = (sums::leaf(len), Held::of_features(context, axis, len)?);
-            let of_node = |node: &Range<usize>| (node.end * leaf).min(len) - node.start * leaf;
-            let of_rank = |rank| held.of(rank).iter().map(of_node).collect();
-            (0..group.size()).map(of_rank).collect()
-        }
+        Reproducible::Grid => Features::of(context, axis, len)?.widths(),
     };
-    let mut start = 0;
-    let own = widths[group.rank()].iter().map(|width| {
-        start += width;
-        of_part(start - width..start)
-    });
+    let own = runs(&widths[group.rank()]).into_iter().map(of_part);
     let own: Vec<Tensor> = own.collect::<Result<_>>()?;
     let elements = shape.iter().product::<usize>();
-    let local = match &own[..] {
-        [one] => one.clone(),
-        _ => {
-            let Some(first) = own.first() else {
-                return Err(crate::Error::invalid(
-                    "statistics",
-                    "a rank without features",
-                    "one at least",
-                ));
-            };
-            let all = context.buffer(first.dtype(), &[own.len() * elements])?;
-            for (place, part) in own.iter().enumerate() {
-                let part = part.reshape(&[elements])?;
-                ops::copy(&part, &all.rows(place * elements, elements)?)?;
-            }
-            all
-        }
-    };
+    let local = joined(context, &own, elements)?;
     let counts = match widths.iter().all(|of_rank| of_rank.len() == own.len()) {
         true => Counts::Even(own.len() * elements),
         false => Counts::Uneven(
@@ -121,4 +81,24 @@ pub(crate) fn statistics(
     let compute = context.device().compute();
     group.all_gather(context, subject, &compute, &local, &parts, &counts)?;
     Ok((parts, widths))
+}
+
+// Parts of so many elements, one after another; not a copy of a single one.
+fn joined(context: &Context, own: &[Tensor], elements: usize) -> Result<Tensor> {
+    match own {
+        [] => Err(Error::invalid(
+            "statistics",
+            "a rank without features",
+            "one at least",
+        )),
+        [one] => Ok(one.clone()),
+        [first, ..] => {
+            let all = context.buffer(first.dtype(), &[own.len() * elements])?;
+            for (place, part) in own.iter().enumerate() {
+                let part = part.reshape(&[elements])?;
+                ops::copy(&part, &all.rows(place * elements, elements)?)?;
+            }
+            Ok(all)
+        }
+    }
 }

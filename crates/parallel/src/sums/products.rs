@@ -1,9 +1,8 @@
 //! Sums of matrix products that contract features which an axis cuts.
 
-use super::{Held, Wire, own_features};
+use super::{Features, Wire, add};
 use crate::{Context, Group, Purpose, Reproducible, counters::Subject};
 use grid::Axis;
-use hal::sums;
 use std::rc::Rc;
 use tensor::{ReduceOp, Result, Stream, Tensor, ops, ops::Transpose};
 
@@ -61,14 +60,14 @@ impl<'a> ProductSum<'a> {
                 (sum, shape)
             }
             (Some(wire), sum) => {
-                let held = Held::of_features(self.context, self.axis, product.len)?;
-                let own = product.nodes(self.context, self.axis)?;
+                let features = Features::of(self.context, self.axis, product.len)?;
+                let own = product.nodes(self.context, &features)?;
                 let (dtype, shape) = (a.dtype(), product.shape());
                 let counts = wire.parts(shape.iter().product());
-                let part = wire.sum(&own, dtype.accumulator(), &held, &counts)?;
+                let part = wire.sum(&own, dtype.accumulator(), &features.held, &counts)?;
                 match sum {
                     Some((sum, shape)) => {
-                        wire.add(&sum, &part)?;
+                        add(&self.stream, &sum, &part)?;
                         (sum, shape)
                     }
                     None if part.dtype() == dtype => (part, shape),
@@ -129,9 +128,8 @@ impl Product<'_> {
         [&self.a.shape()[..self.a.shape().len() - 1], &[columns]].concat()
     }
 
-    fn nodes(&self, context: &Context, axis: Axis) -> Result<Vec<Tensor>> {
-        let leaf = sums::leaf(self.len);
-        let own = own_features(context, axis, self.len)?;
+    fn nodes(&self, context: &Context, features: &Features) -> Result<Vec<Tensor>> {
+        let (own, leaf) = (features.own(), features.leaf);
         let is_whole = own.len() == 1;
         own.into_iter()
             .map(|features| {

@@ -51,6 +51,30 @@ impl RowCut {
         part(of_micro_batch, grid.degree(Axis::Z), shard)
     }
 
+    /// Checks that every rank gets a row of every micro-batch. All ranks find the same.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the counts, if a rank gets none.
+    pub fn check(&self, context: &Context) -> Result<()> {
+        let RowCut {
+            batch,
+            micro_batches,
+        } = *self;
+        let (data, z) = (context.degree(Axis::Data), context.degree(Axis::Z));
+        let needed = data
+            .checked_mul(z)
+            .and_then(|ranks| ranks.checked_mul(micro_batches));
+        let smallest = batch / data / micro_batches.max(1) / z;
+        match micro_batches > 0 && smallest > 0 && needed.is_some() {
+            true => Ok(()),
+            false => Err(Error::invalid(
+                "batch",
+                format!("{batch} rows"),
+                format!("a row for each of data={data} x micro_batches={micro_batches} x z={z}"),
+            )),
+        }
+    }
+
     /// The micro-batch whose rows these are on this rank.
     ///
     /// # Errors

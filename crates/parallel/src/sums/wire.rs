@@ -1,6 +1,6 @@
 //! The exchange of nodes between ranks.
 
-use super::{Held, Node, complete, join};
+use super::{Held, Node, add, complete, join};
 use crate::{Context, Group, counters::Subject};
 use grid::shard_range;
 use hal::Counts;
@@ -60,7 +60,7 @@ impl Wire<'_> {
         for (node, rank, place) in held.in_order() {
             let value = received.rows((rank * most + place) * longest, len)?;
             join(&mut joined, (node, value), |left, right| {
-                self.add(left, right)
+                add(self.stream, left, right)
             })?;
         }
         Ok(joined)
@@ -78,7 +78,7 @@ impl Wire<'_> {
         counts: &Counts,
     ) -> Result<Tensor> {
         let nodes = self.join(own, dtype, held, counts)?;
-        let sum = complete(nodes, |left, right| self.add(left, right))?;
+        let sum = complete(nodes, |left, right| add(self.stream, left, right))?;
         match sum {
             Some(sum) => Ok(sum),
             None => Tensor::zeros(
@@ -103,14 +103,6 @@ impl Wire<'_> {
             &whole,
             counts,
         )
-    }
-
-    /// `left += right`, on the exchange's stream.
-    ///
-    /// # Errors
-    /// As [`ops::axpby`].
-    pub(crate) fn add(self, left: &Tensor, right: &Tensor) -> Result<()> {
-        ops::axpby_on(self.stream, 1.0, right, 1.0, left)
     }
 
     /// About equal parts of `len` elements.

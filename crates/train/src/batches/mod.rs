@@ -2,13 +2,12 @@
 //!
 //! [`Batches`] returns any rows of a global batch, so that each rank requests its own and the order depends on
 //! neither the grid nor the ranks. [`Rows`] are columns on the host, given in full or row by row as a
-//! [`RowValue`]; [`RowCut`] selects a rank's rows and uploads them.
+//! [`RowValue`]; [`RowCut`] says which rows a rank holds, and [`Trainer::batch_of`](crate::Trainer::batch_of) uploads them.
 
-mod cut;
 mod rows;
 mod value;
 
-pub use cut::RowCut;
+pub use parallel::RowCut;
 pub use rows::{Rows, Values};
 pub use value::RowValue;
 

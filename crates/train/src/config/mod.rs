@@ -310,7 +310,7 @@ impl Config {
     }
 }
 
-fn as_config(error: hal::Error) -> Error {
+pub(crate) fn as_config(error: hal::Error) -> Error {
     match error {
         hal::Error::Invalid {
             operation,

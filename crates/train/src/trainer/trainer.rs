@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    batches::{Batches, RowCut},
-    config::Precision,
+    batches::{Batches, RowCut, Rows},
+    config::{Precision, as_config},
     optimiser::{Optimiser, UpdateCall},
 };
 use grid::Axis;
@@ -20,7 +20,7 @@ use parallel::{
     model::Input,
     pipeline::{self, SchedulePlan},
 };
-use std::rc::Rc;
+use std::{ops::Range, rc::Rc};
 use tensor::{DType, ReduceOp, Tensor, ops};
 
 /// Trains a model step by step.
@@ -100,7 +100,7 @@ impl Trainer {
             batch: options.batch,
             micro_batches: options.micro_batches,
         };
-        cut.check(context)?;
+        cut.check(context).map_err(as_config)?;
         let stages = context.degree(Axis::Pipeline);
         let schedule = SchedulePlan::new(options.schedule, stages, options.micro_batches)?;
         let builder = Builder::new(context);
@@ -184,10 +184,31 @@ impl Trainer {
     /// This rank's rows of the next step.
     ///
     /// # Errors
-    /// As [`RowCut::training`].
+    /// Those of `data`; [`Error::Parallel`] as [`Rows::upload`].
     pub fn batch(&self, data: &dyn Batches) -> Result<Batch> {
-        self.row_cut()
-            .training(&self.context, self.dtype(), data, self.next_step)
+        let step = self.next_step;
+        self.batch_of(step, |rows| data.training(step, rows))
+    }
+
+    /// This rank's rows of a batch, from a function that returns any rows of the global one; `step` keys dropout.
+    ///
+    /// # Errors
+    /// Those of `rows`; [`Error::Parallel`] as [`Rows::upload`].
+    pub fn batch_of(
+        &self,
+        step: u64,
+        rows: impl Fn(Range<usize>) -> Result<Rows>,
+    ) -> Result<Batch> {
+        let (cut, device) = (self.row_cut(), self.context.device());
+        let upload = |micro_batch| {
+            let range = cut.range(&self.context, micro_batch);
+            Ok(rows(range.clone())?.upload(device, self.dtype(), range)?)
+        };
+        Ok(Batch {
+            step,
+            num_rows: cut.batch,
+            micro_batches: (0..cut.micro_batches).map(upload).collect::<Result<_>>()?,
+        })
     }
 
     /// Runs forward and backward of a batch. Collective.
@@ -338,10 +359,7 @@ impl Trainer {
     }
 
     fn validation_loss(&self, data: &dyn Batches, index: usize) -> Result<f64> {
-        let batch = self
-            .row_cut()
-            .validation(&self.context, self.dtype(), data, index)?;
-        self.loss(&batch)
+        self.loss(&self.batch_of(0, |rows| data.validation(index, rows))?)
     }
 
     /// Mean loss of a batch, without training on it; the same on every rank. Collective.

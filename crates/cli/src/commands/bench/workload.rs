@@ -243,9 +243,7 @@ pub(super) fn batch(trainer: &Trainer, text: Text, ids: &[u32], step: u64) -> tr
         );
         Ok(data::Batch { inputs, targets }.into_rows(text.context))
     };
-    trainer
-        .row_cut()
-        .cut(trainer.context(), trainer.dtype(), step, tokens)
+    trainer.batch_of(step, tokens)
 }
 
 /// The kind of parallelism that the grid uses, in one word.

@@ -62,11 +62,12 @@ impl Saved {
 
     fn input_gradient(&self, gradients: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         let context = self.pass.context();
-        let stream = match context.settings().overlap.all_reduce {
+        let axis = self.layers[0].kind.emits();
+        let stream = match context.settings().overlap.all_reduce && context.degree(axis) > 1 {
             true => context.stream(Lane::AllReduce)?,
             false => context.device().compute(),
         };
-        let mut sum = ProductSum::new(context, self.layers[0].kind.emits(), stream)?;
+        let mut sum = ProductSum::new(context, axis, stream)?;
         for (index, d_y) in gradients.iter().enumerate() {
             let Some(d_y) = d_y else { continue };
             let layer = &self.layers[index];
@@ -86,8 +87,8 @@ impl Saved {
 
     // The block's gradient is reduced over Z in the compute type and added in the accumulator.
     fn weight_gradient(&self, layer: &Linear, d_y: &Tensor) -> Result<()> {
-        let (pass, of) = (&self.pass, self.pass.rows().len());
-        let inner = self.x.num_rows() / of.max(1);
+        let pass = &self.pass;
+        let inner = pass.inner(&self.x);
         let leaf = Leaves::of(pass.num_rows(), inner).terms(inner);
         let addend = Addend {
             parameter: &layer.weight,
@@ -110,12 +111,11 @@ impl Saved {
         let Some(bias) = &layer.bias else {
             return Ok(());
         };
-        let of = self.pass.rows().len();
         let addend = Addend {
             parameter: bias,
             subject: Subject::Linear,
             block_dtype: d_y.dtype(),
-            inner: d_y.num_rows() / of.max(1),
+            inner: self.pass.inner(d_y),
             grain: Grain::Leaf,
         };
         addend.add(&self.pass, |rows, into, beta| {
