@@ -24,8 +24,8 @@ if [ -z "${FASCICLE_KIT:-}" ]; then
   tests=$(grep -oE '"executable":"[^"]*/vendors-[0-9a-f]+"' <<< "$built" | tail -n 1 | cut -d '"' -f 4)
   target=$(dirname "$(dirname "$tests")")
   mkdir "$dir/kit"
-  cp "$tests" "$dir/kit/gpu-tests"
-  cp "$target/fascicle" "$dir/kit/fascicle"
+  ln -s "$tests" "$dir/kit/gpu-tests"
+  ln -s "$target/fascicle" "$dir/kit/fascicle"
   export FASCICLE_KIT=$dir/kit FASCICLE_EMULATOR_DIR=$target/emulator
 fi
 export FASCICLE_EMULATOR_DIR=${FASCICLE_EMULATOR_DIR:-$PWD/target/gpu-emulator}
@@ -107,14 +107,27 @@ for signal in KILL TERM KILL TERM; do
   rm -rf "$dir/out"
   setsid bash ci/gpu.sh --rehearse --only contract,collectives-contract,epilogues,gemm,recorded-work "$dir/out" > "$dir/log" 2>&1 &
   script=$!
-  until [ -e "$dir/out/results.json" ]; do sleep 0.05; done
+  until [ -e "$dir/out/results.json" ]; do
+    kill -0 "$script" 2> /dev/null || fail 'the script ended before it wrote results'
+    sleep 0.05
+  done
   after=$((RANDOM % 8)).$((RANDOM % 10))
   sleep "$after"
   kill -s "$signal" "$script" 2> /dev/null || true
   status=0
+  for ((wait = 0; wait < 1200; wait++)); do
+    kill -0 "$script" 2> /dev/null || break
+    sleep 0.05
+  done
+  if kill -0 "$script" 2> /dev/null; then
+    ps -e --forest -o pid,sid,stat,wchan:20,args >&2
+    pkill -KILL -s "$script"
+    fail "SIG$signal after $after s did not end the script within 60 s (GPU_SEED=$seed)"
+  fi
   wait "$script" 2> /dev/null || status=$?
   # What the script had started.
   pkill -KILL -s "$script" || true
+  rm -rf "$dir"/tmp.*
   python3 ci/gpu/consistent.py "$dir/out" >> "$dir/log" 2>&1 || fail "SIG$signal after $after s (GPU_SEED=$seed)"
   printf 'gpu-rehearse: SIG%s after %s s: status %s, results complete (GPU_SEED=%s)\n' "$signal" "$after" "$status" "$seed"
 done

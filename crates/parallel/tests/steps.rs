@@ -90,7 +90,10 @@ fn reproducible_sums_need_a_row_on_every_rank() {
     });
     for of_rank in found {
         let found = of_rank.expect_err("two ranks without a row");
-        assert!(found.contains("2 rows, needs a row for each of data=4"), "{found}");
+        assert!(
+            found.contains("2 rows, needs a row for each of data=4"),
+            "{found}"
+        );
     }
 }
 
