@@ -14,6 +14,7 @@ use std::{
 };
 use train::{
     Observer,
+    digest::StepDigest,
     metrics::{Record, Throughput},
     run::Started,
 };
@@ -88,6 +89,23 @@ impl Observer for Progress {
         match state.bar.clone() {
             Some(bar) => state.move_bar(&bar, record),
             None => state.line(record),
+        }
+    }
+
+    fn digest(&self, digest: &StepDigest) {
+        if digest.phases.iter().all(|phase| phase.covered()[0] == 1.0) {
+            return self.say(
+                "digests: no rank holds what another holds, so there are no copies to compare",
+            );
+        }
+        self.say("elements by copies on several ranks, which are compared at each digest:");
+        for phase in &digest.phases {
+            let [one, two, more] = phase.covered().map(|part| 100.0 * part);
+            self.say(&format!(
+                "  {:<10} one {one:3.0} % (a fault shows in `fascicle diff` alone), two {two:3.0} % (it ends the run), \
+                 more {more:3.0} % (and names the rank)",
+                phase.name
+            ));
         }
     }
 
@@ -168,6 +186,7 @@ mod tests {
             tokens_per_s: 4096.0,
             step_s: 0.5,
             val_loss,
+            digest: None,
             loss_scale: None,
         }
     }

@@ -14,6 +14,7 @@
 pub mod context;
 pub mod counters;
 pub mod data;
+pub mod digest;
 pub mod group;
 mod initial;
 mod lane;

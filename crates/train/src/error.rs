@@ -166,6 +166,20 @@ pub enum Error {
         /// The first weight or optimiser state that holds such a number.
         name: String,
     },
+    /// Ranks that should hold the same numbers do not: a fault of memory, of a processor or of the network, or a bug.
+    #[error("step {step}, {phase}: {tensor}: {}", wrong_copies(holders, wrong.as_deref()))]
+    Replicas {
+        /// Number of the step, from 1 as in the records.
+        step: u64,
+        /// The phase of the step.
+        phase: String,
+        /// The tensor that the step reaches first of those whose copies differ.
+        tensor: String,
+        /// The ranks that hold it.
+        holders: Vec<usize>,
+        /// Those that hold something else than more than half of them; `None` if no value has more than half.
+        wrong: Option<Vec<usize>>,
+    },
     /// The loss or the gradients are not finite.
     #[error(
         "step {step}: {what} is {value}, first in micro-batch {micro_batch}; first bad tensor: {tensor}"
@@ -362,6 +376,25 @@ fn unknown_key(found: &str, meant: &Option<Meant>, known: &[String]) -> String {
             format!("found `{found}`, which does not exist here; did you mean `{key}`?")
         }
         None => format!("found `{found}`, needs one of {}", known.join(", ")),
+    }
+}
+
+fn wrong_copies(holders: &[usize], wrong: Option<&[usize]>) -> String {
+    let list = |ranks: &[usize]| {
+        let numbers: Vec<String> = ranks.iter().map(usize::to_string).collect();
+        let of = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("{of} {}", numbers.join(", "))
+    };
+    match wrong {
+        Some(wrong) => {
+            let others = holders.iter().filter(|rank| !wrong.contains(rank));
+            let others: Vec<usize> = others.copied().collect();
+            format!("other bits on {} than on {}", list(wrong), list(&others))
+        }
+        None => format!(
+            "different bits on {}, and no majority to tell which are wrong",
+            list(holders)
+        ),
     }
 }
 

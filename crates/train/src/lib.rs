@@ -4,7 +4,7 @@
 //! a step reads), [`optimiser`] (how weights follow their gradients). For the program `fascicle`, which builds
 //! on these: [`config`] (the configuration of a run), [`architecture`] (the model in a configuration, and the
 //! families that it can name), [`placement`] (the placement of ranks), [`data`] (text), [`run`] (a complete
-//! run), [`metrics`] (records, plots, traces), [`generate`](mod@generate) (text from a checkpoint). Nothing
+//! run), [`metrics`] (records, plots, traces), [`digest`] (what a step computed, in a form that no grid changes), [`generate`](mod@generate) (text from a checkpoint). Nothing
 //! here names a vendor or a model: the caller that runs a rank opens devices and registers families.
 
 #![deny(unsafe_code)]
@@ -14,6 +14,7 @@ pub mod batches;
 pub mod blueprint;
 pub mod config;
 pub mod data;
+pub mod digest;
 mod error;
 pub mod generate;
 pub mod metrics;

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 mod checkpoint;
+mod diff;
 mod doctor;
 mod generate;
 mod plan;
@@ -23,6 +24,11 @@ pub(crate) enum Command {
     /// Inspect, verify, digest, compare, reshard or export checkpoints
     #[command(subcommand)]
     Checkpoint(checkpoint::Checkpoint),
+    /// Find the first step, phase and tensor in which two runs differ, whatever their grids
+    ///
+    /// Compares the losses and the norms of the gradients in metrics.jsonl, and the digests in digests.jsonl, which a run
+    /// writes with training.digest_every. Exits with status 0 if all of it is equal, and with status 1 otherwise.
+    Diff(diff::Diff),
     /// Show what this build supports and what this machine offers
     Doctor(doctor::Doctor),
     /// Measure GEMMs, kernels, collectives or training steps, or describe this machine for the planner
@@ -40,6 +46,7 @@ impl Command {
             Command::Checkpoint(checkpoint) => {
                 launcher::refuse_many("checkpoint").and_then(|()| checkpoint.run(families))
             }
+            Command::Diff(diff) => launcher::refuse_many("diff").and_then(|()| diff.run()),
             Command::Doctor(doctor) => doctor.run(drivers, None),
             Command::Bench(bench) => bench.run(registry),
         }

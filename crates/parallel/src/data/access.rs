@@ -1,7 +1,11 @@
 //! Reads and writes single parameters, for initial values, checkpoints and tests.
 
 use super::{ParameterSet, bucket::Bucket};
-use crate::Parameter;
+use crate::{
+    Parameter,
+    digest::{self, Held},
+};
+use grid::Axis;
 use tensor::{Error, Result, Tensor};
 
 /// The tensors of a parameter.
@@ -9,6 +13,8 @@ use tensor::{Error, Result, Tensor};
 pub enum Part {
     /// Its weights, in the accumulator type.
     Weights,
+    /// Its weights as forward and backward read them, in the type of activations.
+    Values,
     /// A state tensor of the optimiser, by its index.
     State(usize),
     /// Its gradient.
@@ -57,6 +63,57 @@ impl ParameterSet {
         Ok(())
     }
 
+    /// The hashes of what this rank holds of `part`: with sharded state, of its own shard.
+    ///
+    /// # Cost
+    /// A copy of these values to the host, and a pass over them there.
+    /// # Errors
+    /// As [`read`](Self::read); no collective runs.
+    pub fn held(&self, part: Part) -> Result<Vec<Held>> {
+        let (context, mut held) = (&self.0.context, Vec::new());
+        for bucket in self.buckets_with(part) {
+            let (own, flat) = match part {
+                Part::Values => (0..bucket.values.num_elements(), bucket.values.clone()),
+                Part::Weights => (bucket.range.clone(), bucket.weights()?),
+                Part::State(index) => (bucket.range.clone(), state(bucket, index)?.clone()),
+                Part::Gradient => {
+                    let (own, all) = (bucket.range.clone(), self.whole(bucket, part)?);
+                    (own.clone(), all.rows(own.start, own.len())?)
+                }
+            };
+            for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
+                let start = place.start.max(own.start);
+                let end = place.end.min(own.end).max(start);
+                if start == end {
+                    continue;
+                }
+                let range = start - place.start..end - place.start;
+                let values = flat.rows(start - own.start, end - start)?;
+                let (shape, index) = (parameter.global_shape(), parameter.index());
+                let replicas =
+                    replicas(bucket, parameter, own.len() < bucket.values.num_elements());
+                let degrees = replicas.iter().map(|axis| match axis {
+                    Axis::Pipeline => bucket.tied.as_ref().map_or(1, Vec::len),
+                    axis => context.degree(*axis),
+                });
+                let is_first = |axis: &Axis| match axis {
+                    Axis::Pipeline => self.is_first_copy(parameter),
+                    axis => context.index(*axis) == 0,
+                };
+                held.push(Held {
+                    name: parameter.name().to_owned(),
+                    copies: degrees.product(),
+                    counts: replicas.iter().all(is_first),
+                    sums: digest::sums(shape, index, range.clone(), &values)?,
+                    index: index.clone(),
+                    replicas,
+                    range,
+                });
+            }
+        }
+        Ok(held)
+    }
+
     /// Sets `part` of each parameter to the values that `numbers` returns for its shard.
     ///
     /// # Errors
@@ -81,15 +138,15 @@ impl ParameterSet {
     // Frozen parameters have only weights.
     fn buckets_with(&self, part: Part) -> impl Iterator<Item = &Bucket> {
         let is_trained = |bucket: &&Bucket| !bucket.parameters.iter().any(Parameter::is_frozen);
-        self.0
-            .buckets
-            .iter()
-            .filter(move |bucket| part == Part::Weights || is_trained(bucket))
+        self.0.buckets.iter().filter(move |bucket| {
+            matches!(part, Part::Weights | Part::Values) || is_trained(bucket)
+        })
     }
 
     fn whole(&self, bucket: &Bucket, part: Part) -> Result<Tensor> {
         let context = &self.0.context;
         match part {
+            Part::Values => Ok(bucket.values.clone()),
             Part::Weights if bucket.master.is_none() => Ok(bucket.values.clone()),
             Part::Weights => bucket.whole(context, &bucket.weights()?),
             Part::State(index) => bucket.whole(context, state(bucket, index)?),
@@ -118,6 +175,16 @@ impl ParameterSet {
     }
 }
 
+// The axes along which ranks hold the same elements of a parameter.
+fn replicas(bucket: &Bucket, parameter: &Parameter, sharded: bool) -> Vec<Axis> {
+    let holds_all = |axis: &Axis| match axis {
+        Axis::Data => !sharded,
+        Axis::Pipeline => bucket.tied.is_some(),
+        axis => parameter.layout().cuts(*axis).is_none(),
+    };
+    Axis::ALL.into_iter().filter(holds_all).collect()
+}
+
 fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
     let own = &flat[bucket.range.clone()];
     let upload_if_any = |tensor: &Option<Tensor>, numbers| match tensor {
@@ -127,6 +194,7 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
     match part {
         Part::State(index) => state(bucket, index)?.upload_f64(own),
         Part::Gradient => upload_if_any(&bucket.gradients, flat),
+        Part::Values => bucket.values.upload_f64(flat),
         Part::Weights => {
             bucket.values.upload_f64(flat)?;
             upload_if_any(&bucket.master, own)

@@ -3,6 +3,7 @@
 use super::{addends::Addends, bucket::Bucket};
 use crate::{
     Context, Mode, Parameter, Pass, Reproducible, RowCut,
+    digest::{Held, Observed},
     lane::Lane,
     layers::{gather::Request, scatter},
 };
@@ -66,6 +67,8 @@ pub(super) struct Inner {
     orders: RefCell<[Rc<[Request]>; 2]>,
     // Whether a pass has requested random masks.
     draws_masks: Cell<bool>,
+    // What segments return, while it is wanted.
+    observed: Observed,
     // How the batch of the current step is cut.
     pub(super) cut: Cell<RowCut>,
     // Number of steps begun so far, by which results of an earlier step are recognised.
@@ -129,6 +132,7 @@ impl ParameterSet {
             progress: RefCell::new(progress),
             orders: RefCell::default(),
             draws_masks: Cell::new(false),
+            observed: Observed::default(),
             cut: Cell::new(RowCut::from(0)),
             steps_begun: Cell::new(0),
         }));
@@ -151,6 +155,20 @@ impl ParameterSet {
         let home = parameter.settled().filter(|_| self.holds(parameter));
         let members = home.and_then(|home| self.0.buckets[home.bucket].tied.as_ref());
         members.is_none_or(|members| members[0] == self.0.context.world().rank())
+    }
+
+    /// From now on, hashes what segments return in forward; [`take_observed`](Self::take_observed) ends that.
+    pub fn observe(&self) {
+        self.0.observed.begin();
+    }
+
+    /// The hashes of what segments returned since [`observe`](Self::observe), on this rank.
+    pub fn take_observed(&self) -> Vec<Held> {
+        self.0.observed.take()
+    }
+
+    pub(crate) fn observed(&self) -> &Observed {
+        &self.0.observed
     }
 
     pub(crate) fn note_masks(&self) {

@@ -1,6 +1,6 @@
 //! A pass through a model: its position in the run, and the resources that its layers may use.
 //!
-//! A [`Pass`] travels with the data: every [`DTensor`](crate::DTensor) carries the pass to which it belongs. So
+//! A [`Pass`] travels with the data: every [`DTensor`] carries the pass to which it belongs. So
 //! a layer finds its mode, its rows and the weights in flight without any look-up. Passes come from a
 //! [`TrainingStep`](crate::data::TrainingStep) or an [`Evaluation`](crate::data::Evaluation), which hold the
 //! state shared by the micro-batches of one batch.
@@ -8,7 +8,7 @@
 mod rows;
 
 use crate::{
-    Context, Parameter, Reproducible, RowCut,
+    Context, DTensor, Parameter, Reproducible, RowCut,
     data::ParameterSet,
     layers::{gather::Gatherer, scatter::Scatterer},
     work::Ledger,
@@ -189,6 +189,20 @@ impl Pass {
         Pass {
             is_backward: true,
             ..self.clone()
+        }
+    }
+
+    /// Hashes what a segment returns, if that is wanted.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub(crate) fn observe(&self, segment: usize, wire: &str, value: &DTensor) -> Result<()> {
+        match &self.shared.parameters {
+            Some(set) if self.is_training() && !self.is_backward => {
+                let name = || format!("segment {segment}, {wire}");
+                set.observed().add(name, value)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -171,6 +171,7 @@ impl Program {
                     "one, as declared by its routes",
                 )
             })?;
+            pass.observe(segment, name, &tensor)?;
             live.put(number, tensor);
         }
         match made.iter().next() {

@@ -200,6 +200,7 @@ impl Config {
             clip_norm: training.clip_norm,
             loss_scale: training.loss_scale,
             graph: training.graph,
+            digest_every: training.digest_every,
             ..Options::default()
         }
     }

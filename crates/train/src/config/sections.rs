@@ -136,6 +136,9 @@ crate::section! {
         /// What the bits of a run depend on: `run` means on its grid too; with `grid`, every grid, schedule, launcher and
         /// number of threads gives the same bits.
         pub reproducible: Reproducible,
+        /// Steps from one digest of weights, gradients, optimiser state and activations to the next, in digests.jsonl and
+        /// metrics.jsonl; copies of them on several ranks are then compared. 0 means none.
+        pub digest_every: u64,
     }
 }
 
@@ -165,6 +168,7 @@ impl Default for TrainingConfig {
             recompute: false,
             graph: false,
             reproducible: Reproducible::Run,
+            digest_every: 0,
         }
     }
 }

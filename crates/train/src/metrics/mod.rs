@@ -1,6 +1,6 @@
 //! Metrics: the files that a run leaves for people and programs.
 //!
-//! Read in this order: [`Record`] (one step), [`MetricsWriter`] and [`read`] (`metrics.jsonl`), [`loss_plot`]
+//! Read in this order: [`Record`] (one step), [`LineWriter`] and [`read`] (`metrics.jsonl`, `digests.jsonl`), [`loss_plot`]
 //! (`loss.svg`), [`Throughput`] (the numbers of the progress bar), [`trace`] (`trace.json`, the activity of
 //! each stream over time). Nothing here measures: the trainer passes in the numbers.
 
@@ -17,6 +17,9 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use plot::loss_plot;
-pub use record::{Record, read};
+pub use record::{Record, Stepped, read};
 pub use throughput::Throughput;
-pub use writer::MetricsWriter;
+pub use writer::LineWriter;
+
+/// Writes `metrics.jsonl`.
+pub type MetricsWriter = LineWriter<Record>;

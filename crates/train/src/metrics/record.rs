@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hal::files;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use super::{Error, Result};
 
@@ -36,6 +36,9 @@ pub struct Record {
         deserialize_with = "some_number_or_nan"
     )]
     pub val_loss: Option<f64>,
+    /// SHA-256 of what the step computed, on steps with a [`StepDigest`](crate::digest::StepDigest).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// The loss scale in half precision.
     #[serde(
         default,
@@ -43,6 +46,23 @@ pub struct Record {
         deserialize_with = "some_number_or_nan"
     )]
     pub loss_scale: Option<f64>,
+}
+
+/// A line of a file that grows with the steps of a run.
+pub trait Stepped: Serialize + DeserializeOwned {
+    /// Whether every step has a line.
+    const IN_EVERY_STEP: bool;
+
+    /// The step, counted from 1.
+    fn step(&self) -> u64;
+}
+
+impl Stepped for Record {
+    const IN_EVERY_STEP: bool = true;
+
+    fn step(&self) -> u64 {
+        self.step
+    }
 }
 
 fn number_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {
@@ -56,13 +76,13 @@ fn some_number_or_nan<'de, D: Deserializer<'de>>(
     number_or_nan(deserializer).map(Some)
 }
 
-/// Reads `metrics.jsonl`.
+/// Reads a file of lines, such as `metrics.jsonl`.
 ///
 /// Ignores an incomplete last line: the run may be writing it, or was killed while it did.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read; [`Error::Line`] for a complete line that is not a record.
-pub fn read(path: &Path) -> Result<Vec<Record>> {
+pub fn read<T: Stepped>(path: &Path) -> Result<Vec<T>> {
     let text = read_bytes(path)?;
     whole_lines(&text)
         .enumerate()
@@ -84,7 +104,7 @@ pub(super) fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|line| line.strip_suffix(b"\n"))
 }
 
-pub(super) fn parse(path: &Path, line: usize, text: &[u8]) -> Result<Record> {
+pub(super) fn parse<T: Stepped>(path: &Path, line: usize, text: &[u8]) -> Result<T> {
     serde_json::from_slice(text).map_err(|error| {
         let (path, reason) = (path.to_path_buf(), error.to_string());
         Error::Line { path, line, reason }
@@ -102,6 +122,7 @@ pub(super) fn sample(step: u64, loss: f64) -> Record {
         tokens_per_s,
         step_s,
         val_loss: None,
+        digest: None,
         loss_scale: None,
     }
 }
@@ -148,9 +169,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let line = serde_json::to_string(&sample(1, 2.0)).unwrap();
         fs::write(file.path(), format!("{line}\n{line}\n{}", &line[..20])).unwrap();
-        assert_eq!(read(file.path()).unwrap().len(), 2);
+        assert_eq!(read::<Record>(file.path()).unwrap().len(), 2);
         fs::write(file.path(), format!("{line}\nstep 2\n")).unwrap();
-        let error = read(file.path()).unwrap_err().to_string();
+        let error = read::<Record>(file.path()).unwrap_err().to_string();
         assert!(error.contains(" line 2: "), "{error}");
     }
 }

@@ -1,30 +1,33 @@
-//! `metrics.jsonl`: one JSON object per line.
+//! `metrics.jsonl` and `digests.jsonl`: one JSON object per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use super::record::{parse, read_bytes, whole_lines};
-use super::{Error, Record, Result};
+use super::{Error, Result, record::Stepped};
 use crate::checkpoint::replace_file;
 
-/// Appends records to a file; each has been passed to the system when [`MetricsWriter::write`] returns.
+/// Appends lines to a file; each has been passed to the system when [`write`](LineWriter::write) returns.
 #[derive(Debug)]
-pub struct MetricsWriter {
+pub struct LineWriter<T> {
     path: PathBuf,
     file: File,
+    lines: PhantomData<fn(&T)>,
 }
 
-impl MetricsWriter {
+impl<T: Stepped> LineWriter<T> {
     /// Begins a new file; an existing file of that name is truncated.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be created.
-    pub fn create(path: &Path) -> Result<MetricsWriter> {
+    pub fn create(path: &Path) -> Result<LineWriter<T>> {
         let file = File::create(path).map_err(|error| Error::io("creating", path, error))?;
-        Ok(MetricsWriter {
+        Ok(LineWriter {
             path: path.to_path_buf(),
             file,
+            lines: PhantomData,
         })
     }
 
@@ -34,32 +37,36 @@ impl MetricsWriter {
     /// remaining file is as if the run had never been interrupted. If there is no file, a new one is created.
     ///
     /// Returns what was wrong beside the writer: [`Error::Line`] for a complete line that is not a record, from which on the
-    /// file is cut, after a copy of it was made as `metrics.jsonl.damaged`; [`Error::Gap`] if records of earlier steps are
-    /// missing.
+    /// file is cut, after a copy of it was made with the ending `.jsonl.damaged`; [`Error::Gap`] if records of earlier steps
+    /// are missing, where every step has one.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read, copied or opened.
-    pub fn resume(path: &Path, step: u64) -> Result<(MetricsWriter, Option<Error>)> {
+    pub fn resume(path: &Path, step: u64) -> Result<(LineWriter<T>, Option<Error>)> {
         let text = match read_bytes(path) {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Vec::new(),
             read => read?,
         };
-        let (kept, fault) = kept_bytes(path, &text, step);
+        let (kept, fault) = kept_bytes::<T>(path, &text, step);
         if let Some(Error::Line { .. }) = fault {
             let copy = path.with_extension("jsonl.damaged");
             replace_file(&copy, &text).map_err(|error| Error::io("writing", &copy, error))?;
         }
         let file =
             open_to_append(path, kept).map_err(|error| Error::io("resuming", path, error))?;
-        let path = path.to_path_buf();
-        Ok((MetricsWriter { path, file }, fault))
+        let writer = LineWriter {
+            path: path.to_path_buf(),
+            file,
+            lines: PhantomData,
+        };
+        Ok((writer, fault))
     }
 
     /// Appends `record` as one line, in one write.
     ///
     /// # Errors
     /// [`Error::Io`] if the line cannot be written.
-    pub fn write(&mut self, record: &Record) -> Result<()> {
+    pub fn write(&mut self, record: &T) -> Result<()> {
         let wrap = |error| Error::io("writing", &self.path, error);
         let mut line = serde_json::to_vec(record).map_err(|error| wrap(error.into()))?;
         line.push(b'\n');
@@ -68,7 +75,7 @@ impl MetricsWriter {
 }
 
 /// The length of the part up to `step`, and what is wrong with it; step numbers only grow, so it is a prefix.
-fn kept_bytes(path: &Path, text: &[u8], step: u64) -> (u64, Option<Error>) {
+fn kept_bytes<T: Stepped>(path: &Path, text: &[u8], step: u64) -> (u64, Option<Error>) {
     let (mut kept, mut last, mut gap) = (0, 0, None);
     let missing = |first, last| Error::Gap {
         path: path.to_path_buf(),
@@ -76,23 +83,24 @@ fn kept_bytes(path: &Path, text: &[u8], step: u64) -> (u64, Option<Error>) {
         last,
     };
     for (index, line) in whole_lines(text).enumerate() {
-        let record = match parse(path, index + 1, line) {
+        let record: T = match parse(path, index + 1, line) {
             Ok(record) => record,
             Err(fault) => return (kept, Some(fault)),
         };
-        if record.step > step {
+        let found = record.step();
+        if found > step {
             break;
         }
-        if record.step > last + 1 && gap.is_none() {
-            gap = Some(missing(last + 1, record.step - 1));
+        if found > last + 1 && gap.is_none() {
+            gap = Some(missing(last + 1, found - 1));
         }
-        last = record.step;
+        last = found;
         kept += line.len() as u64 + 1;
     }
     if last < step && gap.is_none() {
         gap = Some(missing(last + 1, step));
     }
-    (kept, gap)
+    (kept, gap.filter(|_| T::IN_EVERY_STEP))
 }
 
 fn open_to_append(path: &Path, kept: u64) -> std::io::Result<File> {
@@ -103,13 +111,13 @@ fn open_to_append(path: &Path, kept: u64) -> std::io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
     use super::super::record::sample;
+    use super::super::{MetricsWriter, Record, read};
     use super::*;
     use std::fs;
 
     fn steps(path: &Path) -> Vec<u64> {
-        read(path)
+        read::<Record>(path)
             .unwrap()
             .iter()
             .map(|record| record.step)

@@ -1,6 +1,6 @@
 //! Who observes a run's progress, and what may end it.
 
-use crate::{Error, metrics::Record, trainer::PeakMemory};
+use crate::{Error, digest::StepDigest, metrics::Record, trainer::PeakMemory};
 use serde::{Deserialize, Serialize};
 use std::{
     path::PathBuf,
@@ -13,6 +13,8 @@ pub trait Observer: Send + Sync {
     fn started(&self, _started: &Started) {}
     /// A step is done.
     fn step(&self, _record: &Record) {}
+    /// The first digest, which states how many copies of what are compared.
+    fn digest(&self, _digest: &StepDigest) {}
     /// A checkpoint is complete.
     fn checkpoint(&self, _path: &std::path::Path) {}
     /// Records, a plot or a trace could not be written or read. The run continues without them.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 2] = ["parallel", "device"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 20] = [
+pub const FREE_KEYS: [&str; 21] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -30,6 +30,7 @@ pub const FREE_KEYS: [&str; 20] = [
     "training.recompute",
     "training.graph",
     "training.reproducible",
+    "training.digest_every",
 ];
 
 /// Compares a run with the checkpoint from which it resumes: settings, tokenizer and data.

@@ -5,7 +5,8 @@ use crate::{
     Config, Error, Result,
     batches::Batches,
     data::Tokenizer,
-    metrics::{self, MetricsWriter, Record},
+    digest::StepDigest,
+    metrics::{self, LineWriter, Record, Stepped},
     trainer::{Attached, Callback, PeakMemory, StepDone, Trainer, disk_work},
 };
 use bootstrap::World;
@@ -79,6 +80,8 @@ pub fn run(
         observer,
         stop,
         records: None,
+        digests: None,
+        has_told_copies: false,
         last: None,
         checkpoint: None,
     };
@@ -92,7 +95,9 @@ struct Session<'a> {
     observer: &'a dyn Observer,
     stop: &'a Stop,
     // On rank 0, unless the disk refused them.
-    records: Option<MetricsWriter>,
+    records: Option<LineWriter<Record>>,
+    digests: Option<LineWriter<StepDigest>>,
+    has_told_copies: bool,
     last: Option<Record>,
     checkpoint: Option<PathBuf>,
 }
@@ -125,8 +130,10 @@ impl Callback for Session<'_> {
             tokens_per_s: self.run.tokens_per_step() as f64 / done.seconds,
             step_s: done.seconds,
             val_loss: None,
+            digest: trainer.digest().map(|digest| digest.digest.clone()),
             loss_scale: trainer.adapted_loss_scale().map(|_| done.result.loss_scale),
         };
+        self.write_digest(trainer)?;
         let is_stopped = self.note(trainer, record, done.is_last)?;
         if done.is_last || is_stopped || is_due(step + 1, training.checkpoint_every) {
             self.checkpoint = Some(self.checkpoint(trainer)?);
@@ -180,22 +187,48 @@ impl Session<'_> {
     }
 
     fn open_records(&mut self, world: &World, first_step: u64) -> Result<()> {
-        if world.rank() > 0 {
-            return Ok(());
-        }
-        let path = self.run.dir.join("metrics.jsonl");
-        let opened = match self.run.resume {
-            Some(_) => MetricsWriter::resume(&path, first_step),
-            None => MetricsWriter::create(&path).map(|records| (records, None)),
-        };
-        let fault = match opened {
-            Ok((records, fault)) => {
-                self.records = Some(records);
-                fault
+        if world.rank() == 0 {
+            self.records = self.open(world, "metrics.jsonl", first_step)?;
+            let digests = self.run.dir.join("digests.jsonl");
+            if self.run.config.training.digest_every > 0 || digests.exists() {
+                self.digests = self.open(world, "digests.jsonl", first_step)?;
             }
-            Err(error) => Some(error),
+        }
+        Ok(())
+    }
+
+    fn open<T: Stepped>(
+        &self,
+        world: &World,
+        file: &str,
+        first_step: u64,
+    ) -> Result<Option<LineWriter<T>>> {
+        let path = self.run.dir.join(file);
+        let opened = match self.run.resume {
+            Some(_) => LineWriter::resume(&path, first_step),
+            None => LineWriter::create(&path).map(|lines| (lines, None)),
         };
-        self.tolerate(world, fault.map_or(Ok(()), |fault| Err(fault.into())))
+        let (lines, fault) = match opened {
+            Ok((lines, fault)) => (Some(lines), fault),
+            Err(error) => (None, Some(error)),
+        };
+        self.tolerate(world, fault.map_or(Ok(()), |fault| Err(fault.into())))?;
+        Ok(lines)
+    }
+
+    fn write_digest(&mut self, trainer: &Trainer) -> Result<()> {
+        let Some(digest) = trainer.digest() else {
+            return Ok(());
+        };
+        let written = self.digests.as_mut().map(|digests| digests.write(digest));
+        if let Some(Err(error)) = written {
+            self.digests = None;
+            self.tolerate(trainer.context().world(), Err(error.into()))?;
+        }
+        if !std::mem::replace(&mut self.has_told_copies, true) && self.digests.is_some() {
+            self.observer.digest(digest);
+        }
+        Ok(())
     }
 
     // A run can do without its records, plots and traces: an error in one of these files is reported, on rank 0. Any other

@@ -23,6 +23,7 @@ mod stored;
     reason = "the type that the module is named for"
 )]
 mod trainer;
+mod watch;
 
 pub use fit::{Callback, StepDone};
 pub use load::verify;

@@ -26,6 +26,8 @@ pub struct Options {
     pub loss_scale: f64,
     /// Record forward and backward in the second step, and queue the recording in one call from then on.
     pub graph: bool,
+    /// Steps from one [`StepDigest`](crate::digest::StepDigest) to the next; 0 means none.
+    pub digest_every: u64,
     /// The options of named groups of parameters.
     pub groups: BTreeMap<String, GroupOptions>,
 }
@@ -42,6 +44,7 @@ impl Default for Options {
             clip_norm: 0.0,
             loss_scale: 65_536.0,
             graph: false,
+            digest_every: 0,
             groups: BTreeMap::new(),
         }
     }

@@ -4,11 +4,13 @@ use super::{
     Options, diverged,
     recorded::{self, Recorded},
     scale::LossScale,
+    watch::Watch,
 };
 use crate::{
     Error, Result,
     batches::{Batches, RowCut, Rows},
     config::{Precision, as_config},
+    digest::StepDigest,
     optimiser::{Optimiser, UpdateCall},
 };
 use grid::Axis;
@@ -37,6 +39,8 @@ pub struct Trainer {
     pub(super) num_updates: u64,
     // Whether all ranks have agreed on the variants of matmuls.
     pub(super) has_agreed: bool,
+    // That of the last step, if it was due.
+    pub(super) digest: Option<StepDigest>,
     // Forward and backward, recorded in the second step if requested.
     pub(super) recorded: Option<Recorded>,
 }
@@ -128,6 +132,7 @@ impl Trainer {
             next_step: 0,
             num_updates: 0,
             has_agreed: false,
+            digest: None,
             recorded: None,
         })
     }
@@ -160,6 +165,11 @@ impl Trainer {
     /// The number of the next step, from 0.
     pub fn next_step(&self) -> u64 {
         self.next_step
+    }
+
+    /// The digest of the step just done, if [`Options::digest_every`] asked for it; the same on every rank.
+    pub fn digest(&self) -> Option<&StepDigest> {
+        self.digest.as_ref()
     }
 
     /// Number of weights of the full model; a shared weight counts once.
@@ -239,18 +249,26 @@ impl Trainer {
     /// # Errors
     /// [`Error::Diverged`] when loss or gradients are not finite (in f16 an overflow of the gradients only skips the
     /// update); [`Error::Parallel`] from layers and collectives; [`Error::Setting`] when steps are recorded and the model
-    /// draws random masks, or the number of micro-batches changes.
+    /// draws random masks, or the number of micro-batches changes; [`Error::Replicas`] if a digest is due, and ranks that
+    /// should hold the same do not.
     pub fn step(&mut self, batch: &Batch) -> Result<StepResult> {
+        let mut watch = Watch::begin(self, batch.step)?;
         let Computed {
             gradients,
             loss,
             losses,
         } = self.recorded_or_not(batch)?;
+        if let Some(watch) = &mut watch {
+            watch.gradients(self)?;
+        }
         let sum = gradients.sum_squares()?;
         let max_norm = (self.options.clip_norm > 0.0).then_some(self.options.clip_norm);
         let factor = ops::optimiser::clip_scale(&sum, max_norm, 1.0 / self.loss_scale.value)?;
         let rate = self.optimiser.rate(batch.step);
         self.update(gradients, &factor, rate)?;
+        if let Some(watch) = &mut watch {
+            watch.state(self)?;
+        }
         let result = StepResult {
             step: batch.step,
             loss: self.number(&loss)?,
@@ -259,6 +277,10 @@ impl Trainer {
             loss_scale: self.loss_scale.value,
         };
         self.judge(&result, &losses)?;
+        self.digest = match watch {
+            Some(watch) => Some(watch.finish(self, batch.step)?),
+            None => None,
+        };
         let finite = result.gradient_norm.is_finite();
         self.next_step = batch.step + 1;
         self.num_updates += u64::from(finite);

@@ -1,0 +1,295 @@
+//! Digests of what a step computes, which no grid changes.
+//!
+//! An element's hash covers its bits and its global index. The hashes of a tensor are summed by blocks that its global
+//! shape fixes, modulo 2^64. A sum depends neither on the order of its terms nor on which rank has which, so the sums of all
+//! ranks add up to those of one rank. Other bits of a single element always change its block's sum; of several elements they
+//! leave it with a probability of 2^-64. These sums find faults. Against forgery they are no defence: there, compare
+//! checkpoints.
+
+use grid::{Axis, IndexBox};
+use std::{cell::RefCell, collections::BTreeMap, ops::Range};
+use tensor::{Result, Tensor};
+
+/// The most blocks of a tensor.
+pub const BLOCKS: usize = 16;
+
+/// The sums of this rank's elements of a tensor: block and sum, for each block of which it has elements.
+pub type Sums = BTreeMap<usize, u64>;
+
+/// What a rank holds of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The tensor's name.
+    pub name: String,
+    /// The elements: a box of the global tensor, and the range within it.
+    pub index: IndexBox,
+    /// See there.
+    pub range: Range<usize>,
+    /// Axes along which all ranks hold these elements, in ascending order; `Pipeline` if several stages do.
+    pub replicas: Vec<Axis>,
+    /// Number of ranks that hold them.
+    pub copies: usize,
+    /// Whether those of this rank count: they do on one of the ranks that hold them.
+    pub counts: bool,
+    /// Their hashes.
+    pub sums: Sums,
+}
+
+/// How a tensor is cut into blocks: along its first dim and its last one, so that most shards are whole blocks.
+struct Blocks {
+    // Elements per index of the first dim; lengths of the first and the last dim; blocks along each.
+    stride: usize,
+    lengths: [usize; 2],
+    counts: [usize; 2],
+}
+
+impl Blocks {
+    fn of(shape: &[usize]) -> Blocks {
+        let (lengths, counts) = match shape {
+            [] => ([1, 1], [1, 1]),
+            [len] => ([*len, 1], [BLOCKS, 1]),
+            [first, .., last] => ([*first, *last], [4, BLOCKS / 4]),
+        };
+        Blocks {
+            stride: shape.iter().skip(1).product(),
+            lengths,
+            counts,
+        }
+    }
+
+    // The block of the element at a position in row-major order, and the end of the run there that lies in it.
+    fn at(&self, position: usize) -> (usize, usize) {
+        let (row, column) = (position / self.stride, position % self.lengths[1]);
+        let block = |dim: usize, index: usize| index * self.counts[dim] / self.lengths[dim];
+        let end =
+            |dim: usize, block: usize| ((block + 1) * self.lengths[dim]).div_ceil(self.counts[dim]);
+        let (of_row, of_column) = (block(0, row), block(1, column));
+        let end = match self.counts[1] {
+            1 => end(0, of_row) * self.stride,
+            _ => position - column + end(1, of_column),
+        };
+        (of_row * self.counts[1] + of_column, end)
+    }
+}
+
+/// The elements that are read from a device and hashed at once: they stay in the processor's cache.
+const AT_ONCE: usize = 1 << 14;
+
+/// The sums of the elements in `range`, counted within a box, of a tensor of this global shape. `values` are these elements.
+///
+/// # Errors
+/// As [`Tensor::to_f64`].
+///
+/// # Panics
+/// If the box does not lie within the shape, or `values` has another length than `range`.
+pub fn sums(
+    shape: &[usize],
+    index: &IndexBox,
+    range: Range<usize>,
+    values: &Tensor,
+) -> Result<Sums> {
+    assert_eq!(
+        range.len(),
+        values.num_elements(),
+        "values of other elements"
+    );
+    let (blocks, mut sums) = (Blocks::of(shape), Sums::new());
+    let flat = values.reshape(&[range.len()])?;
+    let mut chunks = (0..range.len()).step_by(AT_ONCE);
+    let (mut chunk, mut within) = (Vec::new(), 0..0);
+    let mut first = 0;
+    for (start, len) in index.contiguous_runs(shape) {
+        let run = first..first + len;
+        first = run.end;
+        let own = run.start.max(range.start)..run.end.min(range.end);
+        if own.is_empty() {
+            continue;
+        }
+        let (mut position, end) = (start + own.start - run.start, start + own.end - run.start);
+        while position < end {
+            if within.is_empty() {
+                let Some(begin) = chunks.next() else { break };
+                chunk = flat
+                    .rows(begin, AT_ONCE.min(range.len() - begin))?
+                    .to_f64()?;
+                within = 0..chunk.len();
+            }
+            let (block, end_of_block) = blocks.at(position);
+            let len = (end_of_block.min(end) - position).min(within.len());
+            let sum = sums.entry(block).or_default();
+            let now = &chunk[within.start..within.start + len];
+            *sum = sum.wrapping_add(sum_of_hashes(position, now));
+            position += len;
+            within.start += len;
+        }
+    }
+    Ok(sums)
+}
+
+// Odd numbers, from the fractions of the golden ratio and of pi.
+const OF_INDEX: u64 = 0x9e37_79b9_7f4a_7c15;
+const MIX: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
+
+fn sum_of_hashes(first: usize, values: &[f64]) -> u64 {
+    let mut index = (first as u64).wrapping_mul(OF_INDEX);
+    let hash = |value: &f64| {
+        index = index.wrapping_add(OF_INDEX);
+        // Every step is reversible, so no two values of an element have one hash.
+        let mut x = value.to_bits() ^ index;
+        x = (x ^ (x >> 30)).wrapping_mul(MIX[0]);
+        x = (x ^ (x >> 27)).wrapping_mul(MIX[1]);
+        x ^ (x >> 31)
+    };
+    values.iter().map(hash).fold(0, u64::wrapping_add)
+}
+
+/// What the segments of a model return in the forward of a step, as far as it is wanted.
+#[derive(Default)]
+pub(crate) struct Observed(RefCell<Option<BTreeMap<String, Held>>>);
+
+impl Observed {
+    /// Begins to observe.
+    pub(crate) fn begin(&self) {
+        self.0.replace(Some(BTreeMap::new()));
+    }
+
+    /// What was seen since.
+    pub(crate) fn take(&self) -> Vec<Held> {
+        self.0.take().unwrap_or_default().into_values().collect()
+    }
+
+    /// Adds this rank's rows of a wire.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_f64`].
+    pub(crate) fn add(&self, name: impl FnOnce() -> String, wire: &crate::DTensor) -> Result<()> {
+        let mut observed = self.0.borrow_mut();
+        let Some(seen) = observed
+            .as_mut()
+            .filter(|_| wire.tensor().dtype().is_float())
+        else {
+            return Ok(());
+        };
+        let (pass, context, tensor) = (wire.pass(), wire.context(), wire.tensor());
+        let rows = pass.rows();
+        let inner = tensor.num_elements() / (rows.len() * tensor.columns()).max(1);
+        let shape = [pass.num_rows(), inner, wire.features()];
+        let index = IndexBox {
+            start: vec![rows.start, 0, wire.first_feature()],
+            shape: vec![rows.len(), inner, tensor.columns()],
+        };
+        let range = 0..tensor.num_elements();
+        // Rows differ along Data and Z, and features along the axis that cuts them.
+        let replicas = [Axis::X, Axis::Y].into_iter();
+        let replicas: Vec<Axis> = replicas.filter(|axis| Some(*axis) != wire.cut()).collect();
+        let found = sums(&shape, &index, range.clone(), tensor)?;
+        let held = seen.entry(name()).or_insert_with_key(|name| Held {
+            name: name.clone(),
+            index,
+            range,
+            copies: replicas.iter().map(|axis| context.degree(*axis)).product(),
+            counts: replicas.iter().all(|axis| context.index(*axis) == 0),
+            replicas,
+            sums: Sums::new(),
+        });
+        for (block, sum) in found {
+            let all = held.sums.entry(block).or_default();
+            *all = all.wrapping_add(sum);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grid::shard_range;
+    use tensor::Device;
+
+    fn tensor(numbers: &[f64]) -> Tensor {
+        let device = Device::new(cpu::open(cpu::Options::default()).unwrap()).unwrap();
+        Tensor::from_slice(&device, &[numbers.len()], numbers).unwrap()
+    }
+
+    // The numbers of a box, in its order.
+    fn of_box(all: &[f64], shape: &[usize], index: &IndexBox) -> Vec<f64> {
+        let runs = index.contiguous_runs(shape);
+        runs.flat_map(|(start, len)| all[start..start + len].to_vec())
+            .collect()
+    }
+
+    fn numbers(shape: &[usize]) -> Vec<f64> {
+        let count = shape.iter().product::<usize>();
+        (0..count).map(|index| (index as f64).sin()).collect()
+    }
+
+    fn whole(shape: &[usize], all: &[f64]) -> Sums {
+        sums(shape, &IndexBox::full(shape), 0..all.len(), &tensor(all)).unwrap()
+    }
+
+    #[test]
+    fn the_sums_of_all_parts_are_those_of_the_whole() {
+        // The last is read in several chunks, which end within rows.
+        for shape in [
+            &[0][..],
+            &[1],
+            &[7],
+            &[100],
+            &[3, 5],
+            &[37, 64],
+            &[4, 6, 10],
+            &[60, 1000],
+        ] {
+            let all = numbers(shape);
+            let mut added = Sums::new();
+            // Cut into 3 along the first dim and into 2 along the last, and each box into 2 ranges, as shards of state are.
+            let last = shape.len() - 1;
+            let cuts = |dim: usize, parts| {
+                (0..parts).map(move |part| shard_range(shape[dim], parts, part))
+            };
+            for rows in cuts(0, 3) {
+                for columns in cuts(last, if last > 0 { 2 } else { 1 }) {
+                    let mut index = IndexBox::full(shape);
+                    if last > 0 {
+                        (index.start[last], index.shape[last]) = (columns.start, columns.len());
+                    }
+                    (index.start[0], index.shape[0]) = (rows.start, rows.len());
+                    let own = of_box(&all, shape, &index);
+                    for range in (0..2).map(|part| shard_range(own.len(), 2, part)) {
+                        let values = tensor(&own[range.clone()]);
+                        for (block, sum) in sums(shape, &index, range, &values).unwrap() {
+                            let all = added.entry(block).or_default();
+                            *all = all.wrapping_add(sum);
+                        }
+                    }
+                }
+            }
+            assert_eq!(added, whole(shape, &all), "{shape:?}");
+            assert!(added.keys().all(|block| *block < BLOCKS), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn every_bit_and_every_place_counts() {
+        let shape = [8, 16];
+        let all = numbers(&shape);
+        let expected = whole(&shape, &all);
+        for (element, bit) in (0..all.len()).zip((0..64).cycle()) {
+            let mut other = all.clone();
+            other[element] = f64::from_bits(other[element].to_bits() ^ (1 << bit));
+            let found = whole(&shape, &other);
+            let differ = expected.iter().filter(|(block, sum)| found[block] != **sum);
+            // The block of the element: a quarter of the rows and of the columns.
+            let (row, column) = (element / 16, element % 16);
+            let blocks: Vec<usize> = differ.map(|(block, _)| *block).collect();
+            assert_eq!(
+                blocks,
+                [row / 2 * 4 + column / 4],
+                "element {element}, bit {bit}"
+            );
+        }
+        let mut swapped = all.clone();
+        swapped.swap(0, 1);
+        assert_ne!(whole(&shape, &swapped), expected);
+    }
+}

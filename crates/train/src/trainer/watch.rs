@@ -1,0 +1,75 @@
+//! The digest of a step, while the step runs.
+
+use super::Trainer;
+use crate::{
+    Result,
+    digest::{self, FORWARD, GRADIENTS, START, StepDigest, WEIGHTS},
+};
+use parallel::{Parameter, data::Part, digest::Held};
+
+/// What this rank holds in the phases of a step so far.
+pub(super) struct Watch {
+    phases: Vec<(String, Vec<Held>)>,
+}
+
+impl Watch {
+    /// Begins to watch step `step`, counted from 0, if its digest is due. On a device without values there is nothing to see.
+    ///
+    /// # Errors
+    /// Those of reading the device.
+    pub(super) fn begin(trainer: &Trainer, step: u64) -> Result<Option<Watch>> {
+        let every = trainer.options.digest_every;
+        let is_due = every > 0 && (step + 1).is_multiple_of(every);
+        let sees = trainer.context.device().capabilities().holds_values;
+        if !(is_due && sees) {
+            return Ok(None);
+        }
+        let set = trainer.parameters();
+        // What is recorded once and repeated cannot be looked at in between.
+        if !trainer.options.graph {
+            set.observe();
+        }
+        let start = (START.into(), set.held(Part::Values)?);
+        Ok(Some(Watch {
+            phases: vec![start],
+        }))
+    }
+
+    /// After backward.
+    ///
+    /// # Errors
+    /// Those of reading the device.
+    pub(super) fn gradients(&mut self, trainer: &Trainer) -> Result<()> {
+        let set = trainer.parameters();
+        if !trainer.options.graph {
+            self.phases.push((FORWARD.into(), set.take_observed()));
+        }
+        let held = set.held(Part::Gradient)?;
+        self.phases.push((GRADIENTS.into(), held));
+        Ok(())
+    }
+
+    /// After the update.
+    ///
+    /// # Errors
+    /// Those of reading the device.
+    pub(super) fn state(&mut self, trainer: &Trainer) -> Result<()> {
+        let set = trainer.parameters();
+        self.phases.push((WEIGHTS.into(), set.held(Part::Weights)?));
+        for index in 0..trainer.optimiser.num_states() {
+            let held = set.held(Part::State(index))?;
+            self.phases.push((format!("state{index}"), held));
+        }
+        Ok(())
+    }
+
+    /// The digest, which all ranks make together. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Replicas`](crate::Error::Replicas); [`Error::Parallel`](crate::Error::Parallel) from the exchange.
+    pub(super) fn finish(self, trainer: &Trainer, step: u64) -> Result<StepDigest> {
+        let declared = trainer.pipeline.declared().iter().map(Parameter::name);
+        let declared: Vec<&str> = declared.collect();
+        digest::gather(&trainer.context, step + 1, &self.phases, &declared)
+    }
+}
