@@ -1,14 +1,19 @@
 //! With `training.reproducible = "grid"`, every grid gives the bits of the serial program: losses, norms, gradients and
-//! weights.
+//! weights. So does a run that is resumed on another grid, with its optimiser's state.
 //!
 //! `FASCICLE_BITS=all` also runs what takes minutes: all grids for every model and type, and more steps.
 
 use families::GptFamily;
 use grid::{Degrees, factorisations};
 use parallel::{Overlap, Reproducible, pipeline::ScheduleKind};
-use std::{collections::BTreeMap, sync::Arc};
-use testkit::{Outcome, config, edit_gpt, train, train_with};
-use train::{Config, config::Precision};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+use testkit::{Outcome, config, edit_gpt, train, train_steps, train_with};
+use train::{
+    Config,
+    checkpoint::{DiffReport, Reader, diff},
+    config::Precision,
+    trainer::scalars,
+};
 
 fn reproducible(precision: Precision) -> Config {
     let mut config = config(precision);
@@ -268,5 +273,53 @@ fn two_threads_a_rank() {
     for grid in ["x=1", "x=2", "y=2", "z=2"] {
         let found = train_with(&on(&config, grid.parse().unwrap()), two);
         check(&found, &expected, &format!("{grid} with 2 threads"));
+    }
+}
+
+fn compared(found: &Path, expected: &Path) -> DiffReport {
+    let readers = [found, expected].map(|path| Reader::open(path).unwrap());
+    let [found, expected] = &readers;
+    let numbers = [found, expected].map(|reader| scalars(reader).unwrap());
+    diff([found, expected], [&numbers[0], &numbers[1]]).unwrap()
+}
+
+#[test]
+fn halves_on_two_grids_end_with_the_state_of_the_serial_run() {
+    for precision in [Precision::F32, Precision::F16] {
+        let mut base = reproducible(precision);
+        base.training.steps -= base.training.steps % 2;
+        base.training.steps = base.training.steps.max(4);
+        edit_gpt(&mut base, |model| model.dropout = 0.1);
+        let (half, steps) = (base.training.steps / 2, base.training.steps);
+        let folder = tempfile::tempdir().unwrap();
+        let whole = folder.path().join("whole");
+        let expected = train_steps(&on(&base, Degrees::default()), 0..steps, None, Some(&whole));
+        for (first, second, micro_batches) in [
+            ("x=1", "x=2,y=2,z=2", 2),
+            ("x=2,z=2", "y=2,data=2,pipeline=2", 2),
+            ("data=2,pipeline=2", "x=2,y=2", 8),
+            ("x=4", "z=2,pipeline=2", 1),
+            ("y=2,z=2,pipeline=2", "x=1", 4),
+        ] {
+            let what = format!("{precision:?}, {first}, then {second}");
+            let [stopped, ended] =
+                ["stopped", "ended"].map(|part| folder.path().join(format!("{what}, {part}")));
+            let one = on(&base, first.parse().unwrap());
+            let losses = train_steps(&one, 0..half, None, Some(&stopped));
+            assert_eq!(losses, expected[..half as usize], "{what}");
+            let mut other = on(&base, second.parse().unwrap());
+            other.training.micro_batches = micro_batches;
+            other.parallel.sharded_optimiser = true;
+            let losses = train_steps(&other, half..steps, Some(&stopped), Some(&ended));
+            assert_eq!(losses, expected[half as usize..], "{what}");
+            let report = compared(&ended, &whole);
+            assert!(report.equal, "{what}: {report}");
+            // Weights and two moments of each parameter.
+            assert!(
+                report.num_compared.is_multiple_of(3),
+                "{what}: {} tensors",
+                report.num_compared
+            );
+        }
     }
 }

@@ -2,47 +2,13 @@
 
 use grid::{Degrees, factorisations};
 use parallel::{Context, Reproducible};
-use std::{path::Path, sync::Arc};
-use testkit::{config, edit_gpt, fixed_batch, ranks};
+use testkit::{config, edit_gpt, train_steps as steps};
 use train::{
     Config,
     checkpoint::{Reader, diff, digest},
     config::Precision,
     trainer::scalars,
 };
-
-/// Runs steps `from..to`, after loading `resume` and before saving to `dir`; returns the losses.
-fn steps(
-    config: &Config,
-    from: u64,
-    to: u64,
-    resume: Option<&Path>,
-    dir: Option<&Path>,
-) -> Vec<f64> {
-    let shared = Arc::new((
-        config.clone(),
-        resume.map(Path::to_owned),
-        dir.map(Path::to_owned),
-    ));
-    let grid = config.grid().unwrap();
-    let results = ranks(grid.world_size(), move |world, device| {
-        let (config, resume, dir) = &*shared;
-        let context = Context::new(world, grid, device, config.settings())?;
-        let mut trainer = config.trainer(&context)?;
-        if let Some(path) = resume {
-            trainer.resume(path)?;
-        }
-        let mut losses = Vec::new();
-        for step in from..to {
-            losses.push(trainer.step(&fixed_batch(&trainer, config, step)?)?.loss);
-        }
-        if let Some(dir) = dir {
-            trainer.save(dir)?;
-        }
-        Ok(losses)
-    });
-    results[0].clone()
-}
 
 fn on(config: &Config, grid: Degrees) -> Config {
     let mut config = config.clone();
@@ -54,16 +20,16 @@ fn on(config: &Config, grid: Degrees) -> Config {
 fn saved_on_one_grid_and_continued_on_every_other() {
     let dir = tempfile::tempdir().unwrap();
     let base = config(Precision::F64);
-    let uninterrupted = steps(&base, 0, 4, None, None);
+    let uninterrupted = steps(&base, 0..4, None, None);
     for (index, grid) in ["x=2,y=2,z=2", "y=2,z=2,pipeline=2", "x=2,data=2,pipeline=2"]
         .into_iter()
         .enumerate()
     {
         let path = dir.path().join(index.to_string());
-        let losses = steps(&on(&base, grid.parse().unwrap()), 0, 2, None, Some(&path));
+        let losses = steps(&on(&base, grid.parse().unwrap()), 0..2, None, Some(&path));
         assert!(near(&losses, &uninterrupted[..2]), "{grid}: {losses:?}");
         for other in [1, 2, 4, 8].into_iter().flat_map(factorisations) {
-            let losses = steps(&on(&base, other), 2, 4, Some(&path), None);
+            let losses = steps(&on(&base, other), 2..4, Some(&path), None);
             assert!(
                 near(&losses, &uninterrupted[2..]),
                 "{grid} to {other}: {losses:?}, not {uninterrupted:?}"
@@ -100,9 +66,9 @@ fn resumed_on_the_same_grid_bit_for_bit() {
         );
         config.parallel.sharded_optimiser = sharded;
         edit_gpt(&mut config, |model| model.dropout = 0.1);
-        let whole = steps(&config, 0, 5, None, None);
-        let first = steps(&config, 0, 3, None, Some(dir.path()));
-        let second = steps(&config, 3, 5, Some(dir.path()), None);
+        let whole = steps(&config, 0..5, None, None);
+        let first = steps(&config, 0..3, None, Some(dir.path()));
+        let second = steps(&config, 3..5, Some(dir.path()), None);
         assert_eq!(
             [first, second].concat(),
             whole,
@@ -120,7 +86,7 @@ fn grids_of_reproducible_sums_have_one_digest() {
         let mut config = on(&base, grid.parse().unwrap());
         config.training.reproducible = reproducible;
         let path = dir.path().join(format!("{grid} {reproducible:?}"));
-        steps(&config, 0, 2, None, Some(&path));
+        steps(&config, 0..2, None, Some(&path));
         let reader = Reader::open(path).unwrap();
         let scalars = scalars(&reader).unwrap();
         (reader, scalars)
@@ -143,7 +109,7 @@ fn grids_of_reproducible_sums_have_one_digest() {
 fn a_checkpoint_of_another_model_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let config = on(&config(Precision::F32), Degrees::default());
-    steps(&config, 0, 1, None, Some(dir.path()));
+    steps(&config, 0..1, None, Some(dir.path()));
     let mut other = config.clone();
     edit_gpt(&mut other, |model| model.hidden = 64);
     let path = dir.path().to_owned();

@@ -4,6 +4,7 @@ use crate::{contract::Open, nodes::ranks_on, ranks, vendors::ranks_with};
 use bootstrap::World;
 use families::GptConfig;
 use parallel::Batch;
+use std::{ops::Range, path::Path};
 use tensor::Device;
 use testing::{Observed, Outcome};
 use train::{Config, Trainer, config::Precision};
@@ -47,11 +48,7 @@ pub fn edit_gpt(config: &mut Config, edit: impl FnOnce(&mut GptConfig)) {
 }
 
 /// The tokens of a step, the same for every grid: each sequence counts up by 3 from its own start.
-pub fn fixed_tokens(
-    config: &Config,
-    step: u64,
-    sequences: std::ops::Range<usize>,
-) -> train::data::Batch {
+pub fn fixed_tokens(config: &Config, step: u64, sequences: Range<usize>) -> train::data::Batch {
     let (length, vocabulary) = (gpt(config).context, gpt(config).vocabulary);
     let start = |sequence: usize| (sequence * 7 + step as usize * 5) * 11;
     let token =
@@ -110,6 +107,38 @@ pub fn train_with(config: &Config, open: Open) -> Outcome {
     joined(ranks_with(grid.world_size(), open, move |world, device| {
         train_rank(&shared, world, device)
     }))
+}
+
+/// Runs these steps on the configured grid, after loading the checkpoint in `resume` and before saving one in `dir`; returns
+/// the losses.
+///
+/// # Panics
+/// If a rank fails: this is for tests.
+pub fn train_steps(
+    config: &Config,
+    steps: Range<u64>,
+    resume: Option<&Path>,
+    dir: Option<&Path>,
+) -> Vec<f64> {
+    let grid = config.grid().unwrap_or_else(|error| panic!("{error}"));
+    let [resume, dir] = [resume, dir].map(|path| path.map(Path::to_owned));
+    let config = config.clone();
+    let results = ranks(grid.world_size(), move |world, device| {
+        let context = config.context(&world, &device)?;
+        let mut trainer = config.trainer(&context)?;
+        if let Some(path) = &resume {
+            trainer.resume(path)?;
+        }
+        let mut losses = Vec::new();
+        for step in steps.clone() {
+            losses.push(trainer.step(&fixed_batch(&trainer, &config, step)?)?.loss);
+        }
+        if let Some(dir) = &dir {
+            trainer.save(dir)?;
+        }
+        Ok(losses)
+    });
+    results[0].clone()
 }
 
 fn train_rank(config: &Config, world: World, device: Device) -> train::Result<Observed> {
