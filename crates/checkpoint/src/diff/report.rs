@@ -1,6 +1,6 @@
 //! Differences as tables for people.
 
-use super::{Description, DiffReport, ScalarDiff, TensorDiff, Unmatched};
+use super::{Description, DiffReport, Pair, ScalarDiff, TensorDiff, Unmatched};
 use crate::table::table;
 use std::fmt;
 
@@ -9,9 +9,15 @@ impl DiffReport {
     pub fn sentence(&self) -> String {
         let (a, b) = (self.paths.a.display(), self.paths.b.display());
         let compared = self.num_compared;
-        if self.equal {
-            return format!("{a} and {b} are equal bit for bit ({compared} tensors)");
+        match self.equal {
+            true => format!("{a} and {b} are equal bit for bit ({compared} tensors)"),
+            false => format!("{a} and {b} differ: {}", self.counts()),
         }
+    }
+
+    /// How much differs, as in `3 of 44 tensors in their elements`; empty if nothing does.
+    pub fn counts(&self) -> String {
+        let compared = self.num_compared;
         let parts = [
             (self.scalars.len(), "numbers of the trainer".to_owned()),
             (
@@ -27,7 +33,28 @@ impl DiffReport {
         let found: Vec<_> = found
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
-        format!("{a} and {b} differ: {}", found.join(", "))
+        found.join(", ")
+    }
+
+    /// The first difference with what each side holds: of a tensor, if any differs.
+    pub fn first(&self) -> Option<(String, Pair<String>)> {
+        let named = |name: &str, [a, b]: [String; 2]| (name.to_owned(), Pair { a, b });
+        let tensor = self.tensors.first().map(|TensorDiff { name, first, .. }| {
+            let Pair { a, b } = &first.elements;
+            let place = format!("{name} at {:?}", first.index);
+            named(&place, [a.text.clone(), b.text.clone()])
+        });
+        let unmatched = || {
+            self.unmatched
+                .first()
+                .map(|row| named(&row.name, sides(&row.descriptions)))
+        };
+        let scalar = || {
+            self.scalars
+                .first()
+                .map(|row| named(row.name, sides(&row.values)))
+        };
+        tensor.or_else(unmatched).or_else(scalar)
     }
 }
 
@@ -69,11 +96,8 @@ fn section<T, const N: usize>(
 }
 
 fn scalar_row(ScalarDiff { name, values }: &ScalarDiff) -> [String; 3] {
-    [
-        (*name).to_owned(),
-        or_missing(values.a.as_ref()),
-        or_missing(values.b.as_ref()),
-    ]
+    let [a, b] = sides(values);
+    [(*name).to_owned(), a, b]
 }
 
 fn tensor_row(tensor: &TensorDiff) -> [String; 8] {
@@ -91,11 +115,8 @@ fn tensor_row(tensor: &TensorDiff) -> [String; 8] {
 }
 
 fn unmatched_row(Unmatched { name, descriptions }: &Unmatched) -> [String; 3] {
-    [
-        name.clone(),
-        or_missing(descriptions.a.as_ref()),
-        or_missing(descriptions.b.as_ref()),
-    ]
+    let [a, b] = sides(descriptions);
+    [name.clone(), a, b]
 }
 
 impl fmt::Display for Description {
@@ -104,6 +125,9 @@ impl fmt::Display for Description {
     }
 }
 
-fn or_missing(value: Option<&impl fmt::Display>) -> String {
-    value.map_or_else(|| "missing".to_owned(), ToString::to_string)
+fn sides<T: fmt::Display>(pair: &Pair<Option<T>>) -> [String; 2] {
+    [&pair.a, &pair.b].map(|value| match value {
+        Some(value) => value.to_string(),
+        None => "missing".to_owned(),
+    })
 }
