@@ -31,24 +31,30 @@ impl RunLock {
 }
 
 impl Run {
-    /// Creates the run's folder, and keeps it from other programs. One process of a job calls this,
-    /// before its ranks begin.
-    ///
-    /// Refuses a folder that holds anything of another run, and a resumption that differs from its checkpoint in more than a
-    /// run may change. Nothing is written then.
+    /// Checks whether the run may begin: it refuses a folder that holds anything of another run, and a resumption that
+    /// differs from its checkpoint in more than a run may change.
     ///
     /// # Errors
     /// [`Error::RunExists`] and [`Error::RunUnfinished`] for a folder with another run; [`Error::NotOurs`] for one with a
-    /// configuration that no run wrote; [`Error::RunInUse`] while another program writes into it; [`Error::Mismatch`] with
-    /// what differs from the checkpoint; [`Error::File`] if it cannot be created; [`Error::Checkpoint`] if the checkpoint
-    /// cannot be read.
-    pub fn prepare(&self) -> Result<RunLock> {
+    /// configuration that no run wrote; [`Error::Mismatch`] with what differs from the checkpoint; [`Error::Checkpoint`] if
+    /// the checkpoint cannot be read.
+    pub fn check(&self) -> Result<()> {
         match &self.resume {
-            Some(from) if from.any_change => {}
-            Some(from) => resume::check(self, &Reader::open(&from.checkpoint)?)?,
-            None if self.restart => self.check_new(false)?,
-            None => self.check_new(true)?,
+            Some(from) if from.any_change => Ok(()),
+            Some(from) => resume::check(self, &Reader::open(&from.checkpoint)?),
+            None if self.restart => self.check_new(false),
+            None => self.check_new(true),
         }
+    }
+
+    /// Checks the run, creates its folder, and keeps it from other programs. One process of a job calls this, before its
+    /// ranks begin.
+    ///
+    /// # Errors
+    /// As [`check`](Run::check), and nothing is written then; [`Error::RunInUse`] while another program writes into the
+    /// folder; [`Error::File`] if it cannot be created.
+    pub fn prepare(&self) -> Result<RunLock> {
+        self.check()?;
         let checkpoints = self.dir.join("checkpoints");
         fs::create_dir_all(&checkpoints).map_err(Error::file(&self.dir))?;
         let lock = RunLock::take(&self.dir)?;

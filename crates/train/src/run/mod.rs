@@ -1,8 +1,10 @@
 //! A complete run of the program: a configuration, data and a folder in; records, checkpoints and a summary
 //! out.
 //!
-//! [`run`](fn@run) trains on one rank. An [`Observer`] receives its progress, and a [`Stop`] ends it early.
+//! [`run`](fn@run) trains on one rank. An [`Observer`] receives its progress, and a [`Stop`] ends it early. [`audit`] executes steps of
+//! a run again.
 
+pub mod audit;
 mod folder;
 mod observer;
 pub mod resume;

@@ -61,19 +61,15 @@ pub fn run(
     stop: &Stop,
 ) -> Result<Summary> {
     let begun = Instant::now();
-    same::check(world, run)?;
-    let context = run.config.context(world, device)?;
-    let mut trainer = run.config.trainer(&context)?;
-    if let Some(from) = &run.resume {
-        trainer.resume(&from.checkpoint)?;
-    }
+    let mut trainer = begin(world, device, run)?;
     disk_work::all(world, || match world.rank() {
         0 => run.write_config(),
         _ => Ok(()),
     })?;
     let first_step = trainer.next_step();
     if world.rank() == 0 {
-        observer.started(&run.started(first_step, trainer.num_parameters()));
+        let steps = run.config.training.steps;
+        observer.started(&run.started(first_step, steps, trainer.num_parameters()));
     }
     let mut session = Session {
         run,
@@ -88,6 +84,21 @@ pub fn run(
     session.open_records(world, first_step)?;
     trainer.fit(&*run.data, run.config.training.steps, &mut session)?;
     session.summary(&trainer, begun)
+}
+
+/// The trainer with which a run begins: a new one, or that of the checkpoint from which it resumes. Collective.
+///
+/// # Errors
+/// [`Error::Unequal`] if ranks differ in what they run; those of [`Config::context`], [`Config::trainer`] and
+/// [`Trainer::resume`].
+pub(super) fn begin(world: &World, device: &Device, run: &Run) -> Result<Trainer> {
+    same::check(world, run)?;
+    let context = run.config.context(world, device)?;
+    let mut trainer = run.config.trainer(&context)?;
+    if let Some(from) = &run.resume {
+        trainer.resume(&from.checkpoint)?;
+    }
+    Ok(trainer)
 }
 
 struct Session<'a> {
@@ -135,6 +146,7 @@ impl Callback for Session<'_> {
         };
         self.write_digest(trainer)?;
         let is_stopped = self.note(trainer, record, done.is_last)?;
+        let is_stopped = self.note(trainer, self.run.record(trainer, done), done.is_last)?;
         if done.is_last || is_stopped || is_due(step + 1, training.checkpoint_every) {
             self.checkpoint = Some(self.checkpoint(trainer)?);
         }
@@ -297,10 +309,29 @@ impl Run {
         })
     }
 
-    fn started(&self, first_step: u64, num_parameters: usize) -> Started {
+    // The record of a step, before any validation.
+    pub(super) fn record(&self, trainer: &Trainer, done: &StepDone) -> Record {
+        Record {
+            step: done.result.step + 1,
+            loss: done.result.loss,
+            grad_norm: done.result.gradient_norm,
+            lr: done.result.rate,
+            tokens_per_s: self.tokens_per_step() as f64 / done.seconds,
+            step_s: done.seconds,
+            val_loss: None,
+            loss_scale: trainer.adapted_loss_scale().map(|_| done.result.loss_scale),
+        }
+    }
+
+    pub(super) fn started(
+        &self,
+        first_step: u64,
+        num_steps: u64,
+        num_parameters: usize,
+    ) -> Started {
         Started {
             first_step,
-            num_steps: self.config.training.steps,
+            num_steps,
             num_parameters,
             num_tokens: self.num_tokens,
             tokens_per_step: self.tokens_per_step(),

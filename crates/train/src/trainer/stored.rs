@@ -33,9 +33,9 @@ pub(crate) struct Stored {
     pub(crate) data: Option<String>,
     /// The number of updates of the optimiser so far.
     pub(super) num_updates: u64,
-    pub(super) loss_scale: LossScale,
+    pub(crate) loss_scale: LossScale,
     #[serde(default)]
-    pub(super) optimiser: Option<String>,
+    pub(crate) optimiser: Option<String>,
 }
 
 /// The parts that are stored, each under its own prefix.
