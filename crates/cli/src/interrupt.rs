@@ -22,11 +22,11 @@ const SIGNALS: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU];
 /// its group.
 const SAME: Duration = Duration::from_secs(1);
 
-/// Makes [`SIGNALS`] stop the run.
+/// Makes [`SIGNALS`] stop the run; `and_then` is what it does after its current step, as the user reads it.
 ///
 /// After the run its owner sets the returned stop too. From then on there is nothing to save, and any of them ends the
 /// program at once.
-pub(crate) fn watch(progress: Arc<Progress>) -> Arc<Stop> {
+pub(crate) fn watch(progress: Arc<Progress>, and_then: &'static str) -> Arc<Stop> {
     let stop = Arc::new(Stop::default());
     let asked = stop.clone();
     // Without a handler a signal ends the program as usual, which is no reason to refuse training.
@@ -34,18 +34,22 @@ pub(crate) fn watch(progress: Arc<Progress>) -> Arc<Stop> {
         thread::spawn(move || {
             let mut first = None;
             for signal in signals.forever() {
-                on_signal(signal, &mut first, &asked, &progress);
+                if on_signal(signal, &mut first, &asked, &progress) {
+                    progress.say(&format!(
+                        "stopping after this step{and_then}; press Ctrl-C again to end at once"
+                    ));
+                }
             }
         });
     }
     stop
 }
 
-// `first` is the time of the signal that asked the run to stop.
-fn on_signal(signal: i32, first: &mut Option<Instant>, stop: &Stop, progress: &Progress) {
+// Whether this signal is the first that asks the run to stop; `first` is the time of that one.
+fn on_signal(signal: i32, first: &mut Option<Instant>, stop: &Stop, progress: &Progress) -> bool {
     // A launcher that lost a process asks the others to end, and a job that has failed saves no checkpoint.
     if launcher::is_ending() {
-        return;
+        return false;
     }
     let is_over = first.is_none() && stop.asked();
     let is_second = signal == SIGINT && first.is_some_and(|first| first.elapsed() > SAME);
@@ -53,11 +57,10 @@ fn on_signal(signal: i32, first: &mut Option<Instant>, stop: &Stop, progress: &P
         progress.leave();
         std::process::exit(INTERRUPTED);
     }
-    if first.is_none() {
+    let is_first = first.is_none();
+    if is_first {
         *first = Some(Instant::now());
         stop.ask();
-        progress.say(
-            "stopping after this step and saving a checkpoint; press Ctrl-C again to end at once",
-        );
     }
+    is_first
 }

@@ -1,7 +1,8 @@
 //! The program `fascicle`, over whichever vendors it is given.
 //!
 //! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides`
-//! and `sets` (flags that override a configuration), `corpus` (where text comes from), `launcher` and `ranks`
+//! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked
+//! configuration, and where its text comes from), `launcher` and `ranks`
 //! (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
 //! `explain` and `timeline` (a step explained), `failure` (how a command ends).
 //!
@@ -18,6 +19,7 @@ mod ending;
 mod explain;
 mod failure;
 mod files;
+mod inputs;
 mod interrupt;
 mod launcher;
 mod machine;

@@ -36,7 +36,7 @@ pub(crate) struct Overrides {
     batch: Option<usize>,
     /// Micro-batches into which each replica's share of the batch is cut
     #[arg(long, value_name = "N")]
-    micro_batches: Option<usize>,
+    pub(crate) micro_batches: Option<usize>,
     /// Type in which the model computes
     #[arg(long, value_parser = precisions())]
     precision: Option<Precision>,

@@ -1,10 +1,12 @@
-//! `fascicle checkpoint`: inspect, verify, digest, compare, reshard or export saved checkpoints.
+//! `fascicle checkpoint`: inspect, verify, digest, compare, audit, reshard or export saved checkpoints.
 
+mod audit;
 mod digest;
 
 use crate::{
+    Registry,
     failure::{Failure, Outcome},
-    files,
+    files, launcher,
     numbers::{counted, grouped},
     output,
 };
@@ -73,6 +75,14 @@ pub(crate) enum Checkpoint {
         #[arg(long)]
         json: bool,
     },
+    /// Execute the steps between two checkpoints again, on any grid, and confirm or refute the second
+    ///
+    /// Resumes from A with its configuration, trains to B's step in a temporary folder, and compares bit for bit what
+    /// `digest` covers. B must also state A's model, tokenizer, data and every setting that decides numbers. If the run was
+    /// resumed with other settings between A and B, pass the flags with which it was resumed. With
+    /// training.reproducible = "grid" any grid will do, and the default is one rank; otherwise the audit computes on B's
+    /// grid. Exits with status 0 and the digest if B is confirmed, and with status 1 and the differences if it is refuted.
+    Audit(Box<audit::Audit>),
     /// Rewrite a checkpoint as another grid would have written it
     Reshard {
         /// A checkpoint or a run directory
@@ -116,7 +126,10 @@ struct Written<'a> {
 
 impl Checkpoint {
     /// Does it.
-    pub(crate) fn run(&self, families: &Families) -> Outcome {
+    pub(crate) fn run(&self, registry: &Registry) -> Outcome {
+        if !matches!(self, Checkpoint::Audit(_)) {
+            launcher::refuse_many("checkpoint")?;
+        }
         match self {
             Checkpoint::Inspect { dir, json } => {
                 let summary = inspect(&open(dir)?);
@@ -137,13 +150,14 @@ impl Checkpoint {
             Checkpoint::Digest { dir, tensors, json } => {
                 digest::print(&open(dir)?, *tensors, *json)
             }
+            Checkpoint::Audit(audit) => audit.run(registry),
             Checkpoint::Diff { a, b, json } => digest::compare(&open(a)?, &open(b)?, *json),
             Checkpoint::Reshard {
                 dir,
                 grid,
                 out,
                 json,
-            } => recut(&open(dir)?, families, *grid, out, *json),
+            } => recut(&open(dir)?, &registry.families, *grid, out, *json),
             Checkpoint::Export {
                 dir,
                 out,

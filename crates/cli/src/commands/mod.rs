@@ -21,7 +21,7 @@ pub(crate) enum Command {
     Generate(generate::Generate),
     /// Find the best grid for a machine, and predict its speed and memory
     Plan(Box<plan::Plan>),
-    /// Inspect, verify, digest, compare, reshard or export checkpoints
+    /// Inspect, verify, digest, compare, audit, reshard or export checkpoints
     #[command(subcommand)]
     Checkpoint(checkpoint::Checkpoint),
     /// Find the first step, phase and tensor in which two runs differ, whatever their grids
@@ -47,6 +47,7 @@ impl Command {
                 launcher::refuse_many("checkpoint").and_then(|()| checkpoint.run(families))
             }
             Command::Diff(diff) => launcher::refuse_many("diff").and_then(|()| diff.run()),
+            Command::Checkpoint(checkpoint) => checkpoint.run(registry),
             Command::Doctor(doctor) => doctor.run(drivers, None),
             Command::Bench(bench) => bench.run(registry),
         }

@@ -2,12 +2,12 @@
 
 use crate::{
     Registry,
-    corpus::{self, Opened},
+    corpus::Opened,
     device,
     ending::Ending,
     explain::{Explanation, Seen},
     failure::{Failure, Outcome},
-    interrupt, launcher, output,
+    inputs, interrupt, launcher, output,
     overrides::Overrides,
     planned::planned,
     progress::Progress,
@@ -104,30 +104,7 @@ impl Train {
         config.parallel.check()?;
         self.overrides
             .choose_grid(&mut config, launcher::num_ranks().filter(|_| is_default))?;
-        let mut early = config.clone();
-        if config.model.text().is_some_and(|text| text.vocabulary == 0) {
-            let known = config.model.with_vocabulary(1 << 32);
-            early.model = known.unwrap_or(early.model);
-        }
-        early.check()?;
-        Team::of(&early)?.check_number()?;
-        let here = std::env::current_dir()
-            .map_err(|error| Failure::run(format!("current folder: {error}")))?;
-        // The run may be resumed from another folder.
-        if let Some(path) = &mut config.device.matmul_choices {
-            *path = here.join(&path);
-            if from.is_some() && !path.exists() {
-                output::note(&format!(
-                    "device.matmul_choices: {} does not exist; the first step times every matmul anew, and the losses may differ \
-                     in the last digits from those of a run that was not resumed",
-                    path.display()
-                ));
-            }
-        }
-        let source = corpus::source(&mut config, from.is_some(), &here)?;
-        let opened = corpus::open(&mut config, &source)?;
-        config.check()?;
-        Ok((config, opened))
+        inputs::settled(config, from.is_some())
     }
 
     // The newest checkpoint of the run to resume, if one is resumed.
@@ -219,7 +196,10 @@ impl Train {
     fn launch(&self, driver: Driver, run: Run, facts: Facts) -> Outcome {
         let team = Team::of(&run.config)?;
         let (dir, progress) = (run.dir.clone(), Arc::new(Progress::new(facts)));
-        let (screen, stop) = (progress.clone(), interrupt::watch(progress.clone()));
+        let (screen, stop) = (
+            progress.clone(),
+            interrupt::watch(progress.clone(), " and saving a checkpoint"),
+        );
         let ranks = team.run(driver, move |world, device| {
             warn_of_nodes(world, &run.config)?;
             let summary = train::run::run(world, device, &run, &*progress, &stop)?;

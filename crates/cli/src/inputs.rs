@@ -1,0 +1,40 @@
+//! A configuration that is checked completely, with its data open.
+
+use crate::{
+    corpus::{self, Opened},
+    failure::{Failure, Outcome},
+    output,
+    ranks::Team,
+};
+use train::Config;
+
+/// Checks a configuration whose grid is chosen, and opens its data, from which it takes the vocabulary if it has none.
+///
+/// Refuses invalid input before the data is read, except where validity depends on the data. `is_resumed` says whether the
+/// configuration comes from a checkpoint.
+pub(crate) fn settled(mut config: Config, is_resumed: bool) -> Outcome<(Config, Opened)> {
+    let mut early = config.clone();
+    if config.model.text().is_some_and(|text| text.vocabulary == 0) {
+        let known = config.model.with_vocabulary(1 << 32);
+        early.model = known.unwrap_or(early.model);
+    }
+    early.check()?;
+    Team::of(&early)?.check_number()?;
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::run(format!("current folder: {error}")))?;
+    // The run may be resumed from another folder.
+    if let Some(path) = &mut config.device.matmul_choices {
+        *path = here.join(&path);
+        if is_resumed && !path.exists() {
+            output::note(&format!(
+                "device.matmul_choices: {} does not exist; the first step times every matmul anew, and the losses may differ \
+                 in the last digits from those of a run that was not resumed",
+                path.display()
+            ));
+        }
+    }
+    let source = corpus::source(&mut config, is_resumed, &here)?;
+    let opened = corpus::open(&mut config, &source)?;
+    config.check()?;
+    Ok((config, opened))
+}
