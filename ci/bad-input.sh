@@ -40,6 +40,10 @@ expect 2 'found cpu:0, which records no work' "$fascicle" train "${small[@]}" --
 
 "$fascicle" train "${small[@]}" --out run 2>/dev/null >/dev/null
 expect 2 'holds a run already' "$fascicle" train "${small[@]}" --out run
+cp -r run longer
+"$fascicle" train --resume longer --steps 6 2>/dev/null >/dev/null
+expect 1 'training.steps: found 6, needs 4' "$fascicle" checkpoint audit run longer
+"$fascicle" checkpoint audit run longer --steps 6 2>/dev/null | grep -q '^confirmed: step 6 '
 cp -r run flipped
 shard=$(ls flipped/checkpoints/step-*/shard-*.safetensors | head -n 1)
 python3 - "$shard" <<'P'
@@ -51,12 +55,16 @@ expect 1 'differ: 1 of' "$fascicle" checkpoint diff run flipped
 grep -q "1 of .*${shard##*/} *${shard##*/}$" out.txt
 [ "$("$fascicle" checkpoint digest run)" != "$("$fascicle" checkpoint digest flipped)" ]
 expect 1 'CRC' "$fascicle" train --resume flipped --steps 6
+expect 1 'CRC' "$fascicle" checkpoint audit flipped longer --steps 6
 expect 1 'CRC' "$fascicle" generate --checkpoint flipped
 truncate -s -100 "$shard"
 expect 1 'bytes' "$fascicle" checkpoint verify flipped
 expect 1 'bytes' "$fascicle" checkpoint diff run flipped
 expect 1 'does not exist' "$fascicle" checkpoint digest nowhere
 expect 2 '<B>' "$fascicle" checkpoint diff run
+expect 2 'needs a step above' "$fascicle" checkpoint audit run run
+expect 2 'with training.reproducible = "run", no other gives the same bits' "$fascicle" checkpoint audit run longer --grid data=2
+expect 2 'needs a new folder' "$fascicle" checkpoint audit run longer --keep run
 expect 1 '' "$fascicle" generate --checkpoint nowhere
 for bad in training.lowest_rate=nan training.lowest_rate=-1 training.clip_norm=nan training.weight_decay=-5 \
   training.batch=2147483648 training.micro_batches=2147483648 model.layers=2147483648 model.layers=10000000 \
