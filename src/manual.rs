@@ -21,9 +21,6 @@ mod pipelines {}
 #[doc = include_str!("../docs/checkpoints.md")]
 mod checkpoints {}
 
-#[doc = include_str!("../docs/comparing-runs.md")]
-mod comparing_runs {}
-
 #[cfg(feature = "plan")]
 #[doc = include_str!("../docs/planner.md")]
 mod planner {}

@@ -8,7 +8,7 @@
 
 use grid::{Axis, IndexBox};
 use std::{cell::RefCell, collections::BTreeMap, ops::Range};
-use tensor::{Result, Tensor};
+use tensor::{DType, Result, Tensor};
 
 /// The most blocks of a tensor.
 pub const BLOCKS: usize = 16;
@@ -73,7 +73,7 @@ impl Blocks {
 }
 
 /// The elements that are read from a device and hashed at once: they stay in the processor's cache.
-const AT_ONCE: usize = 1 << 14;
+const AT_ONCE: usize = 1 << 12;
 
 /// The sums of the elements in `range`, counted within a box, of a tensor of this global shape. `values` are these elements.
 ///
@@ -93,8 +93,21 @@ pub fn sums(
         values.num_elements(),
         "values of other elements"
     );
-    let (blocks, mut sums) = (Blocks::of(shape), Sums::new());
     let flat = values.reshape(&[range.len()])?;
+    let chunk = |begin: usize| flat.rows(begin, AT_ONCE.min(range.len() - begin));
+    let place = (shape, index, &range);
+    // The usual type without a copy as f64.
+    match values.dtype() {
+        DType::F32 => add_up(place, |begin| chunk(begin)?.to_vec::<f32>()),
+        _ => add_up(place, |begin| chunk(begin)?.to_f64()),
+    }
+}
+
+fn add_up<T: Copy + Into<f64>>(
+    (shape, index, range): (&[usize], &IndexBox, &Range<usize>),
+    read: impl Fn(usize) -> Result<Vec<T>>,
+) -> Result<Sums> {
+    let (blocks, mut sums) = (Blocks::of(shape), Sums::new());
     let mut chunks = (0..range.len()).step_by(AT_ONCE);
     let (mut chunk, mut within) = (Vec::new(), 0..0);
     let mut first = 0;
@@ -109,9 +122,7 @@ pub fn sums(
         while position < end {
             if within.is_empty() {
                 let Some(begin) = chunks.next() else { break };
-                chunk = flat
-                    .rows(begin, AT_ONCE.min(range.len() - begin))?
-                    .to_f64()?;
+                chunk = read(begin)?;
                 within = 0..chunk.len();
             }
             let (block, end_of_block) = blocks.at(position);
@@ -130,12 +141,12 @@ pub fn sums(
 const OF_INDEX: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIX: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
 
-fn sum_of_hashes(first: usize, values: &[f64]) -> u64 {
+fn sum_of_hashes<T: Copy + Into<f64>>(first: usize, values: &[T]) -> u64 {
     let mut index = (first as u64).wrapping_mul(OF_INDEX);
-    let hash = |value: &f64| {
+    let hash = |value: &T| {
         index = index.wrapping_add(OF_INDEX);
         // Every step is reversible, so no two values of an element have one hash.
-        let mut x = value.to_bits() ^ index;
+        let mut x = (*value).into().to_bits() ^ index;
         x = (x ^ (x >> 30)).wrapping_mul(MIX[0]);
         x = (x ^ (x >> 27)).wrapping_mul(MIX[1]);
         x ^ (x >> 31)

@@ -43,11 +43,8 @@ impl Command {
             Command::Train(train) => train.run(registry),
             Command::Generate(generate) => generate.run(registry),
             Command::Plan(plan) => launcher::refuse_many("plan").and_then(|()| plan.run(families)),
-            Command::Checkpoint(checkpoint) => {
-                launcher::refuse_many("checkpoint").and_then(|()| checkpoint.run(families))
-            }
-            Command::Diff(diff) => launcher::refuse_many("diff").and_then(|()| diff.run()),
             Command::Checkpoint(checkpoint) => checkpoint.run(registry),
+            Command::Diff(diff) => launcher::refuse_many("diff").and_then(|()| diff.run()),
             Command::Doctor(doctor) => doctor.run(drivers, None),
             Command::Bench(bench) => bench.run(registry),
         }

@@ -1,8 +1,8 @@
 //! A complete run of the program: a configuration, data and a folder in; records, checkpoints and a summary
 //! out.
 //!
-//! [`run`](fn@run) trains on one rank. An [`Observer`] receives its progress, and a [`Stop`] ends it early. [`audit`] executes steps of
-//! a run again.
+//! [`run`](fn@run) trains on one rank. An [`Observer`] receives its progress, and a [`Stop`] ends it early. [`audit`]
+//! executes steps of a run again.
 
 pub mod audit;
 mod folder;
@@ -14,6 +14,7 @@ pub mod resume;
 )]
 mod run;
 mod same;
+mod session;
 mod trace;
 
 pub use folder::RunLock;
