@@ -23,7 +23,7 @@ use tensor::Device;
 
 /// Keys outside of [`FREE_TABLES`] that decide neither a loss nor a weight where sums are reproducible on any grid. The content
 /// of the data is compared by its fingerprint.
-pub const IDLE_KEYS: [&str; 10] = [
+pub const IDLE_KEYS: [&str; 11] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -34,6 +34,7 @@ pub const IDLE_KEYS: [&str; 10] = [
     "training.keep_checkpoints",
     "training.recompute",
     "training.graph",
+    "training.digest_every",
 ];
 
 /// Keys of `[parallel]` that decide no bit even where the bits depend on the grid.
