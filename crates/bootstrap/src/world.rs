@@ -85,6 +85,34 @@ impl World {
         }
     }
 
+    /// The same rank of the same job, whose exchanges are made by others: what they return may be recorded, for instance.
+    pub fn with_exchanges(
+        &self,
+        rendezvous: Box<dyn Rendezvous>,
+        everyone: Arc<dyn Exchange>,
+    ) -> World {
+        let WorldParts {
+            place,
+            launcher,
+            timeout,
+            ..
+        } = *self.shared;
+        World::new(WorldParts {
+            place,
+            launcher,
+            timeout,
+            abort: self.shared.abort.clone(),
+            progress: self.shared.progress.clone(),
+            rendezvous,
+            everyone,
+        })
+    }
+
+    /// This rank's place.
+    pub fn place(&self) -> RankLocation {
+        self.shared.place
+    }
+
     /// Index of this rank in the job.
     pub fn rank(&self) -> usize {
         self.shared.place.rank

@@ -6,6 +6,7 @@ mod diff;
 mod doctor;
 mod generate;
 mod plan;
+mod replay;
 mod train;
 
 use crate::Registry;
@@ -29,6 +30,11 @@ pub(crate) enum Command {
     /// Compares the losses and the norms of the gradients in metrics.jsonl, and the digests in digests.jsonl, which a run
     /// writes with training.digest_every. Exits with status 0 if all of it is equal, and with status 1 otherwise.
     Diff(diff::Diff),
+    /// Run a rank that `train --record` has recorded again, without the others
+    ///
+    /// What the others sent, and the rows, come from the file. Exits with status 1 at the first call in which the rank sends
+    /// other bits than it did, or makes another call.
+    Replay(replay::Replay),
     /// Show what this build supports and what this machine offers
     Doctor(doctor::Doctor),
     /// Measure GEMMs, kernels, collectives or training steps, or describe this machine for the planner
@@ -45,6 +51,9 @@ impl Command {
             Command::Plan(plan) => launcher::refuse_many("plan").and_then(|()| plan.run(families)),
             Command::Checkpoint(checkpoint) => checkpoint.run(registry),
             Command::Diff(diff) => launcher::refuse_many("diff").and_then(|()| diff.run()),
+            Command::Replay(replay) => {
+                launcher::refuse_many("replay").and_then(|()| replay.run(registry))
+            }
             Command::Doctor(doctor) => doctor.run(drivers, None),
             Command::Bench(bench) => bench.run(registry),
         }

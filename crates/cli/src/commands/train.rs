@@ -18,6 +18,7 @@ use crate::{
 use bootstrap::World;
 use clap::Args;
 use hal::{Driver, environment::table::COLUMNS};
+use parallel::pipeline::ScheduleKind;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -28,7 +29,7 @@ use train::{
     checkpoint::{Error, Reader},
     data::Tokenizer,
     generate::{Request, configured, generate},
-    run::{Resume, Run},
+    run::{Resume, Run, recording},
 };
 
 /// Approximate number of characters that a trained model writes at the end.
@@ -69,9 +70,20 @@ pub(crate) struct Train {
     /// Record the work of one step on every stream in trace.json
     #[arg(long)]
     trace: bool,
+    /// Record what a rank receives, in rank-N.recording of the run directory, for `fascicle replay`
+    #[arg(long, value_name = "rank=N", value_parser = rank, conflicts_with = "explain")]
+    record: Option<usize>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+// A rank, as in `rank=3`.
+fn rank(text: &str) -> Result<usize, String> {
+    let number = text
+        .strip_prefix("rank=")
+        .and_then(|text| text.parse().ok());
+    number.ok_or_else(|| format!("found `{text}`, needs rank=N"))
 }
 
 impl Train {
@@ -85,6 +97,16 @@ impl Train {
         }
         let described =
             device::described(driver, config.parallel.threads, config.device.settings())?;
+        let ranks = config.grid()?.world_size();
+        if let Some(rank) = self.record.filter(|rank| *rank >= ranks) {
+            let found = format!("--record: found rank={rank}, needs a rank below {ranks}");
+            return Err(Failure::usage(found));
+        }
+        let follows_time = matches!(config.parallel.schedule, ScheduleKind::MessageDriven { .. });
+        if self.record.is_some() && follows_time {
+            let found = "--record: found parallel.schedule = \"message-driven\", whose order depends on time";
+            return Err(Failure::usage(format!("{found}, needs another schedule")));
+        }
         match self.explain {
             true => self.explain(driver, config, opened),
             false => self.train(driver, described, config, opened, from),
@@ -200,15 +222,22 @@ impl Train {
             progress.clone(),
             interrupt::watch(progress.clone(), " and saving a checkpoint"),
         );
+        let recorded = self.record;
         let ranks = team.run(driver, move |world, device| {
             warn_of_nodes(world, &run.config)?;
-            let summary = train::run::run(world, device, &run, &*progress, &stop)?;
+            let own = recorded.filter(|rank| *rank == world.rank()).map(|rank| {
+                let file = run.dir.join(format!("rank-{rank}.recording"));
+                recording::record(world, device, &run, &file)
+            });
+            let of_all = || (world.clone(), device.clone(), run.clone());
+            let (world, device, run) = own.transpose()?.unwrap_or_else(of_all);
+            let summary = train::run::run(&world, &device, &run, &*progress, &stop)?;
             if world.rank() == 0 {
                 // Nothing is left to save, so from now on an interrupt ends the program at once.
                 stop.ask();
                 progress.leave();
             }
-            let sample = sample(world, device, &run, &summary)?;
+            let sample = sample(&world, &device, &run, &summary)?;
             Ok((summary, sample))
         });
         screen.leave();

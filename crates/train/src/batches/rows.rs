@@ -2,11 +2,12 @@
 
 use super::value::{RowValue, collected};
 use parallel::MicroBatch;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use tensor::{DType, Device, Error, Result, Tensor};
 
 /// The values of a column.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Values {
     /// Floats, rounded to the type in which the model computes.
     Floats(Vec<f32>),
@@ -54,7 +55,7 @@ impl From<Vec<u32>> for Values {
 }
 
 /// Some rows of a batch: columns by name, row after row.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rows(Vec<(String, Vec<usize>, Values)>);
 
 impl Rows {

@@ -7,6 +7,7 @@
 pub mod audit;
 mod folder;
 mod observer;
+pub mod recording;
 pub mod resume;
 #[allow(
     clippy::module_inception,

@@ -1,0 +1,234 @@
+//! A rank of a run, recorded, and run again without the others.
+
+use super::{Resume, Run};
+use crate::{
+    Config, Error, Families, Result,
+    batches::{Batches, Rows},
+    checkpoint::Writer,
+};
+use bootstrap::{World, world::RankLocation};
+use replay::{Tape, TapeWriter};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{fs, ops::Range, path::Path, sync::Arc};
+use tensor::Device;
+
+/// What a recording says about its rank.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// The rank, the ranks of the job, its host, the hosts, its place there, and the ranks there.
+    place: [usize; 6],
+    /// The vendor of its device.
+    pub vendor: String,
+    /// The configuration of the run.
+    config: Value,
+    /// The checkpoint from which the run was resumed.
+    resumed: Option<std::path::PathBuf>,
+    /// Batches in a validation.
+    num_validation_batches: usize,
+    /// The data.
+    fingerprint: Option<String>,
+}
+
+impl Header {
+    /// That of a tape.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a tape that no run of this version made.
+    pub fn of(tape: &Tape) -> Result<Header> {
+        serde_json::from_value(tape.header().clone())
+            .map_err(|error| Error::setting("replay", error, "a recording of `fascicle train`"))
+    }
+
+    /// The configuration of the run.
+    ///
+    /// # Errors
+    /// As [`Config::from_json`].
+    pub fn config(&self, families: &Families) -> Result<Config> {
+        Config::from_json(self.config.clone(), families)
+    }
+
+    /// Where the rank was.
+    pub fn place(&self) -> RankLocation {
+        let [rank, size, node, num_nodes, local_rank, local_size] = self.place;
+        RankLocation {
+            rank,
+            size,
+            node,
+            num_nodes,
+            local_rank,
+            local_size,
+        }
+    }
+}
+
+/// The world, the device and the run of a rank, which record what the rank receives, in a new file.
+///
+/// # Errors
+/// [`Error::Setting`] if the file cannot be written; [`Error::Parallel`] from the device.
+pub fn record(
+    world: &World,
+    device: &Device,
+    run: &Run,
+    file: &Path,
+) -> Result<(World, Device, Run)> {
+    let place = world.place();
+    let header = Header {
+        place: [
+            place.rank,
+            place.size,
+            place.node,
+            place.num_nodes,
+            place.local_rank,
+            place.local_size,
+        ],
+        vendor: device.id().vendor.name().to_owned(),
+        config: json(&run.config)?,
+        resumed: run.resume.as_ref().map(|from| from.checkpoint.clone()),
+        num_validation_batches: run.data.num_validation_batches(),
+        fingerprint: run.data.fingerprint(),
+    };
+    let tape = TapeWriter::create(file, &json(&header)?).map_err(fault)?;
+    let tape = Arc::new(tape);
+    let (world, hal) = replay::record(world, device.hal().clone(), &tape)?;
+    let data = Recorded {
+        rows: tape.open("rows").map_err(fault)?,
+        data: run.data.clone(),
+        tape,
+    };
+    let run = Run {
+        data: Arc::new(data),
+        ..run.clone()
+    };
+    Ok((world, Device::new(hal)?, run))
+}
+
+/// The world, the device and the run of a recorded rank, in a folder that exists. They end with an error where the rank leaves
+/// its recording.
+///
+/// # Errors
+/// As [`Header::config`]; [`Error::Parallel`] from the device, and for a recording that ends before its first step.
+pub fn replay(
+    device: &Device,
+    header: &Header,
+    tape: &Arc<Tape>,
+    (config, dir): (Config, &Path),
+) -> Result<(World, Device, Run)> {
+    let place = header.place();
+    let (world, hal) = replay::replay(place, device.hal().clone(), tape)?;
+    let data = Replayed {
+        rows: tape.channel("rows").map_err(fault)?,
+        tape: tape.clone(),
+        header: header.clone(),
+    };
+    let run = Run {
+        config,
+        data: Arc::new(data),
+        num_tokens: None,
+        tokenizer: None,
+        dir: dir.to_owned(),
+        resume: header.resumed.as_ref().map(|checkpoint| Resume {
+            checkpoint: checkpoint.clone(),
+            any_change: true,
+        }),
+        restart: false,
+        trace_step: None,
+    };
+    run.make_checkpoints(place.rank)?;
+    Ok((world, Device::new(hal)?, run))
+}
+
+impl Run {
+    // Rank 0 makes the folders of checkpoints; it is not there.
+    fn make_checkpoints(&self, rank: usize) -> Result<()> {
+        let checkpoints = self.dir.join("checkpoints");
+        let training = &self.config.training;
+        fs::create_dir_all(&checkpoints).map_err(Error::file(&checkpoints))?;
+        let is_due = |step: &u64| {
+            let every = training.checkpoint_every;
+            *step == training.steps || (every > 0 && step.is_multiple_of(every))
+        };
+        for step in (1..=training.steps).filter(|step| rank > 0 && is_due(step)) {
+            let folder = Writer::dir_of_step(&checkpoints, step);
+            fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+        }
+        Ok(())
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(value)
+        .map_err(|error| Error::setting("recording", error, "values that JSON can hold"))
+}
+
+fn fault(error: replay::Error) -> Error {
+    Error::setting("recording", error, "the file of a recorded rank")
+}
+
+/// Data whose rows are recorded.
+struct Recorded {
+    data: Arc<dyn Batches>,
+    tape: Arc<TapeWriter>,
+    rows: u32,
+}
+
+impl Recorded {
+    fn keep(&self, rows: Rows) -> Result<Rows> {
+        let frame = json(&rows)?.to_string();
+        self.tape
+            .write(self.rows, &[frame.as_bytes()])
+            .map_err(fault)?;
+        Ok(rows)
+    }
+}
+
+impl Batches for Recorded {
+    fn training(&self, step: u64, rows: Range<usize>) -> Result<Rows> {
+        self.keep(self.data.training(step, rows)?)
+    }
+
+    fn validation(&self, index: usize, rows: Range<usize>) -> Result<Rows> {
+        self.keep(self.data.validation(index, rows)?)
+    }
+
+    fn num_validation_batches(&self) -> usize {
+        self.data.num_validation_batches()
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        self.data.fingerprint()
+    }
+}
+
+/// The rows of a recording, in their order.
+struct Replayed {
+    tape: Arc<Tape>,
+    rows: u32,
+    header: Header,
+}
+
+impl Replayed {
+    fn next(&self) -> Result<Rows> {
+        let frame = self.tape.next(self.rows).map_err(fault)?;
+        serde_json::from_slice(&frame)
+            .map_err(|error| Error::setting("replay", error, "rows as they were recorded"))
+    }
+}
+
+impl Batches for Replayed {
+    fn training(&self, _step: u64, _rows: Range<usize>) -> Result<Rows> {
+        self.next()
+    }
+
+    fn validation(&self, _index: usize, _rows: Range<usize>) -> Result<Rows> {
+        self.next()
+    }
+
+    fn num_validation_batches(&self) -> usize {
+        self.header.num_validation_batches
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        self.header.fingerprint.clone()
+    }
+}
