@@ -1,7 +1,7 @@
 //! An audit: the steps from one checkpoint to a later one, executed again.
 //!
 //! [`take_layout`] gives the audit the layout on which the bits depend, [`disagreements`] compares what the later checkpoint
-//! states about its run with the audit, and [`replay`] executes the steps. Whether the states are equal is what
+//! states about its run with the audit, and [`replay`](fn@replay) executes the steps. Whether the states are equal is what
 //! [`diff`](fn@crate::checkpoint::diff) finds.
 
 use super::{
