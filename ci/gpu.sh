@@ -62,7 +62,7 @@ for program in fascicle gpu-tests; do
     gzip -dc "$FASCICLE_KIT/$program.gz" > "$GPU_WORK/kit/$program"
   else
     # A link takes no room; it names the file itself, since the kit's folder may be relative.
-    { [ -f "$FASCICLE_KIT/$program" ] && ln -s "$(realpath "$FASCICLE_KIT/$program")" "$GPU_WORK/kit/"; } ||
+    { [ -f "$FASCICLE_KIT/$program" ] && ln -s "$(realpath "$FASCICLE_KIT/$program")" "$GPU_WORK/kit/$program"; } ||
       fail "no $program in $FASCICLE_KIT: run ci/gpu.sh --build where there are Rust and nvcc or hipcc, and carry the folder here"
   fi
   [ -x "$GPU_WORK/kit/$program" ] || chmod +x "$GPU_WORK/kit/$program"
