@@ -5,6 +5,7 @@ use crate::{
     launcher,
 };
 use hal::{DeviceSettings, Driver, OpenOptions, VendorId, driver};
+use std::sync::Arc;
 
 /// The candidate vendors: the requested one, or all that the program carries.
 pub(crate) fn chosen(asked: Option<&str>, drivers: &[Driver]) -> Outcome<Vec<Driver>> {
@@ -22,15 +23,24 @@ pub(crate) fn described(
     threads: usize,
     settings: DeviceSettings,
 ) -> Outcome<String> {
-    let device = (driver.open)(own(threads, settings)?).map_err(|error| match error {
-        hal::Error::Invalid { .. } if driver.vendor == VendorId::CPU => Failure::usage(error),
-        _ => Failure::run(error),
-    })?;
+    let device = open(driver, threads, settings)?;
     Ok(format!(
         "{}: {}",
         driver.vendor.name(),
         device.capabilities().description
     ))
+}
+
+/// This process's device of that vendor, with these threads and settings.
+pub(crate) fn open(
+    driver: Driver,
+    threads: usize,
+    settings: DeviceSettings,
+) -> Outcome<Arc<dyn hal::Device>> {
+    (driver.open)(own(threads, settings)?).map_err(|error| match error {
+        hal::Error::Invalid { .. } if driver.vendor == VendorId::CPU => Failure::usage(error),
+        _ => Failure::run(error),
+    })
 }
 
 // The options with which this process's first rank opens its device; in a job of processes it is the only

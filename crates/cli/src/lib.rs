@@ -1,9 +1,8 @@
 //! The program `fascicle`, over whichever vendors it is given.
 //!
 //! Read in this order: [`main`] (arguments in, exit status out), `commands` (one file for each), `overrides`
-//! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked
-//! configuration, and where its text comes from), `launcher` and `ranks`
-//! (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
+//! and `sets` (flags that override a configuration), `inputs` and `corpus` (a checked configuration, and where its
+//! text comes from), `launcher` and `ranks` (what starts and runs the ranks), `report`, `progress` and `ending` (what a person sees of a run),
 //! `explain` and `timeline` (a step explained), `failure` (how a command ends).
 //!
 //! Results go to stdout and everything for people to stderr; `--json` makes results readable for programs.

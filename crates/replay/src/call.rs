@@ -1,8 +1,18 @@
-//! A call of a group as a frame: what it was, the hash of what the rank sent, and what it received.
+//! The names of channels, and a call of a group as a frame: what it was, the hash of what the rank sent, and what it received.
 
-use hal::{Collective, Operand};
+use hal::{Collective, Join, Operand};
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The channel of a group.
+pub(crate) fn group_name(join: &Join) -> String {
+    format!("group {} of {:?}", join.label, join.members)
+}
+
+/// The channel of an exchange.
+pub(crate) fn exchange_name(label: &str, members: &[usize]) -> String {
+    format!("exchange {label} of {members:?}")
+}
 
 /// What a call was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

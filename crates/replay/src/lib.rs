@@ -5,7 +5,7 @@
 //! which the same program runs without the others: each call returns what the tape has. The tape also holds hashes of what the
 //! rank sent. A replay compares them, so it ends at the first call at which this rank, run again, computes something else.
 //!
-//! Read in this order: `tape` (the file), `record`, `replay`.
+//! Read in this order: `tape` (the file), `call` (what a frame holds), `device`, `record`, `replay`.
 //!
 //! # Cost
 //! A recorded rank copies what it sends and receives, on the device and then to the file.
@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 mod call;
+mod device;
 mod record;
 mod replay;
 mod tape;

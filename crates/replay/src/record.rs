@@ -1,18 +1,16 @@
 //! A world and a device that write what they return to a tape.
 
-#![allow(
-    unsafe_code,
-    reason = "a device that passes on the calls of its callers"
-)]
+#![allow(unsafe_code, reason = "groups that pass on the calls of their callers")]
 
 use crate::{
     TapeWriter,
-    call::{Call, hash, operands, packed},
+    call::{Call, exchange_name, group_name, hash, operands, packed},
+    device::{Groups, Wrapped},
 };
 use bootstrap::{World, world::Rendezvous};
 use hal::{
-    Blas, Capabilities, Collective, Communicator, Device, DeviceId, Error, Event, Exchange,
-    GroupId, Join, Kernels, Memory, RawBuffer, RawSlice, Result, Stream, StreamKind,
+    Collective, Communicator, Device, Error, Event, Exchange, GroupId, Join, RawBuffer, RawSlice,
+    Result, Stream, StreamKind,
 };
 use std::{cell::RefCell, collections::VecDeque, fmt, sync::Arc};
 
@@ -30,14 +28,13 @@ pub fn record(
         world: world.clone(),
         tape: tape.clone(),
     };
-    let recorder = Recorder {
+    let groups = Recorder {
         groups: tape.open("groups").map_err(broken)?,
         stream: device.create_stream(StreamKind::Communication)?,
-        device,
         tape: tape.clone(),
     };
     let world = world.with_exchanges(Box::new(rendezvous), everyone);
-    Ok((world, Arc::new(recorder)))
+    Ok((world, Arc::new(Wrapped { device, groups })))
 }
 
 /// A tape that cannot be written ends the run: a recording with a gap is none.
@@ -52,7 +49,7 @@ struct Meetings {
 
 impl Rendezvous for Meetings {
     fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
-        let name = format!("exchange {label} of {members:?}");
+        let name = exchange_name(label, members);
         Recorded::wrap(self.world.exchange(label, members)?, &name, &self.tape)
     }
 }
@@ -110,72 +107,31 @@ impl Exchange for Recorded {
     }
 }
 
-/// A device whose groups are recorded.
+/// Makes groups that are recorded.
+#[derive(Debug)]
 struct Recorder {
-    device: Arc<dyn Device>,
     tape: Arc<TapeWriter>,
     groups: u32,
     // On which nothing ever waits, so that a copy to the host does not either.
     stream: Arc<dyn Stream>,
 }
 
-// SAFETY: every call is passed to a device that keeps the contract, with the caller's arguments.
-unsafe impl Device for Recorder {
-    fn id(&self) -> DeviceId {
-        self.device.id()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.device.capabilities()
-    }
-
-    fn memory(&self) -> Result<Memory> {
-        self.device.memory()
-    }
-
-    fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
-        self.device.allocate(bytes)
-    }
-
-    unsafe fn deallocate(&self, buffer: RawBuffer) {
-        // SAFETY: the caller guarantees the same.
-        unsafe { self.device.deallocate(buffer) }
-    }
-
-    fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
-        self.device.create_stream(kind)
-    }
-
-    fn create_blas(&self) -> Result<Arc<dyn Blas>> {
-        self.device.create_blas()
-    }
-
-    fn kernels(&self) -> Result<Arc<dyn Kernels>> {
-        self.device.kernels()
-    }
-
-    fn create_group(&self) -> Result<GroupId> {
-        let id = self.device.create_group()?;
+impl Groups for Recorder {
+    fn create(&self, device: &dyn Device) -> Result<GroupId> {
+        let id = device.create_group()?;
         self.tape.write(self.groups, &[&id.0]).map_err(broken)?;
         Ok(id)
     }
 
-    fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
-        let name = format!("group {} of {:?}", join.label, join.members);
+    fn join(&self, device: &Arc<dyn Device>, join: Join) -> Result<Box<dyn Communicator>> {
         Ok(Box::new(RecordedGroup {
-            channel: self.tape.open(&name).map_err(broken)?,
-            group: self.device.join(join)?,
-            device: self.device.clone(),
+            channel: self.tape.open(&group_name(&join)).map_err(broken)?,
+            group: device.join(join)?,
+            device: device.clone(),
             stream: self.stream.clone(),
             tape: self.tape.clone(),
             pending: RefCell::default(),
         }))
-    }
-}
-
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}, recorded", self.device)
     }
 }
 

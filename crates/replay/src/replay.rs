@@ -1,23 +1,20 @@
 //! A world and a device that return what a tape holds.
 
-#![allow(
-    unsafe_code,
-    reason = "a device that passes on the calls of its callers"
-)]
+#![allow(unsafe_code, reason = "groups that pass on the calls of their callers")]
 
 use crate::{
     Tape,
-    call::{Call, hash, operands, unpacked},
+    call::{Call, exchange_name, group_name, hash, operands, unpacked},
+    device::{Groups, Wrapped},
 };
 use bootstrap::{
     World,
     world::{Launcher, RankLocation, Rendezvous, WorldParts},
 };
 use hal::{
-    AbortSignal, Blas, Capabilities, Collective, Communicator, Device, DeviceId, Error, Exchange,
-    GroupId, Join, Kernels, Memory, RawBuffer, Result, Stream, StreamKind,
+    AbortSignal, Collective, Communicator, Device, Error, Exchange, GroupId, Join, Result, Stream,
 };
-use std::{cell::Cell, fmt, sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 /// The world of the recorded rank, which was at `place`, and this device, on which it runs alone.
 ///
@@ -34,9 +31,8 @@ pub fn replay(
         rank: place.rank,
         size: place.size,
     };
-    let replayer = Replayer {
+    let groups = Replayer {
         groups: tape.channel("groups").map_err(apart)?,
-        device,
         tape: tape.clone(),
     };
     let world = World::new(WorldParts {
@@ -51,7 +47,7 @@ pub fn replay(
         }),
         everyone: Arc::new(everyone),
     });
-    Ok((world, Arc::new(replayer)))
+    Ok((world, Arc::new(Wrapped { device, groups })))
 }
 
 fn apart(error: crate::Error) -> Error {
@@ -69,7 +65,7 @@ struct Meetings {
 
 impl Rendezvous for Meetings {
     fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
-        let name = format!("exchange {label} of {members:?}");
+        let name = exchange_name(label, members);
         let rank = members.iter().position(|member| *member == self.rank);
         Ok(Arc::new(Alone {
             tape: self.tape.clone(),
@@ -124,54 +120,20 @@ impl Exchange for Alone {
     }
 }
 
-/// A device whose groups are on the tape.
+/// Makes groups that are on the tape.
+#[derive(Debug)]
 struct Replayer {
-    device: Arc<dyn Device>,
     tape: Arc<Tape>,
     groups: u32,
 }
 
-// SAFETY: every call is passed to a device that keeps the contract, with the caller's arguments.
-unsafe impl Device for Replayer {
-    fn id(&self) -> DeviceId {
-        self.device.id()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.device.capabilities()
-    }
-
-    fn memory(&self) -> Result<Memory> {
-        self.device.memory()
-    }
-
-    fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
-        self.device.allocate(bytes)
-    }
-
-    unsafe fn deallocate(&self, buffer: RawBuffer) {
-        // SAFETY: the caller guarantees the same.
-        unsafe { self.device.deallocate(buffer) }
-    }
-
-    fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
-        self.device.create_stream(kind)
-    }
-
-    fn create_blas(&self) -> Result<Arc<dyn Blas>> {
-        self.device.create_blas()
-    }
-
-    fn kernels(&self) -> Result<Arc<dyn Kernels>> {
-        self.device.kernels()
-    }
-
-    fn create_group(&self) -> Result<GroupId> {
+impl Groups for Replayer {
+    fn create(&self, _device: &dyn Device) -> Result<GroupId> {
         Ok(GroupId(self.tape.next(self.groups).map_err(apart)?))
     }
 
-    fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
-        let name = format!("group {} of {:?}", join.label, join.members);
+    fn join(&self, _device: &Arc<dyn Device>, join: Join) -> Result<Box<dyn Communicator>> {
+        let name = group_name(&join);
         Ok(Box::new(ReplayedGroup {
             channel: self.tape.channel(&name).map_err(apart)?,
             tape: self.tape.clone(),
@@ -180,12 +142,6 @@ unsafe impl Device for Replayer {
             size: join.members.len(),
             calls: Cell::new(0),
         }))
-    }
-}
-
-impl fmt::Debug for Replayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}, replayed", self.device)
     }
 }
 

@@ -1,16 +1,15 @@
 //! `fascicle replay`: a recorded rank, run again without the others.
 
 use crate::{
-    Registry,
+    Registry, device,
     failure::{Failure, Outcome},
     output,
-    ranks::Team,
 };
 use clap::Args;
-use hal::driver;
 use replay::Tape;
 use serde_json::json;
 use std::{path::PathBuf, sync::Arc};
+use tensor::Device;
 use train::{
     Observer, Stop,
     run::recording::{self, Header},
@@ -37,21 +36,19 @@ impl Replay {
         let tape = Arc::new(Tape::open(&self.file).map_err(Failure::usage)?);
         let header = Header::of(&tape).map_err(Failure::usage)?;
         let config = header.config(&registry.families).map_err(Failure::usage)?;
-        let carried = driver::carried(Some(&header.vendor), &registry.drivers);
-        let driver = carried.and_then(|drivers| driver::usable(&drivers));
+        let carried = device::chosen(Some(&header.vendor), &registry.drivers)?;
+        let driver = device::preferred(&carried)?;
         let folder = tempfile::Builder::new()
             .prefix("fascicle-replay-")
             .tempdir();
         let folder = folder.map_err(|error| Failure::run(format!("temporary folder: {error}")))?;
         let (place, grid) = (header.place(), config.parallel.grid);
-        let team = Team::new(1, config.parallel.threads).with_device(config.device.settings());
-        let dir = folder.path().to_owned();
-        let ranks = team.run(driver.map_err(Failure::run)?, move |_, device| {
-            let begin = (config.clone(), &*dir);
-            let (world, device, run) = recording::replay(device, &header, &tape, begin)?;
-            train::run::run(&world, &device, &run, &Silent, &Stop::default())
-        });
-        let summary = ranks?.swap_remove(0);
+        let (threads, settings) = (config.parallel.threads, config.device.settings());
+        let device = device::open(driver, threads, settings)?;
+        let device = Device::new(device).map_err(Failure::run)?;
+        let begin = (config, folder.path());
+        let (world, device, run) = recording::replay(&device, &header, &tape, begin)?;
+        let summary = train::run::run(&world, &device, &run, &Silent, &Stop::default())?;
         let (rank, size, steps, loss) = (place.rank, place.size, summary.steps, summary.loss);
         match self.json {
             true => {

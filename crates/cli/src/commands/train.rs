@@ -97,19 +97,24 @@ impl Train {
         }
         let described =
             device::described(driver, config.parallel.threads, config.device.settings())?;
-        let ranks = config.grid()?.world_size();
-        if let Some(rank) = self.record.filter(|rank| *rank >= ranks) {
-            let found = format!("--record: found rank={rank}, needs a rank below {ranks}");
-            return Err(Failure::usage(found));
-        }
-        let follows_time = matches!(config.parallel.schedule, ScheduleKind::MessageDriven { .. });
-        if self.record.is_some() && follows_time {
-            let found = "--record: found parallel.schedule = \"message-driven\", whose order depends on time";
-            return Err(Failure::usage(format!("{found}, needs another schedule")));
-        }
+        self.check_record(&config)?;
         match self.explain {
             true => self.explain(driver, config, opened),
             false => self.train(driver, described, config, opened, from),
+        }
+    }
+
+    fn check_record(&self, config: &Config) -> Outcome {
+        let ranks = config.grid()?.world_size();
+        let refuse = |what: String| Err(Failure::Usage(format!("--record: found {what}")));
+        match (self.record, config.parallel.schedule) {
+            (Some(rank), _) if rank >= ranks => {
+                refuse(format!("rank={rank}, needs a rank below {ranks}"))
+            }
+            (Some(_), ScheduleKind::MessageDriven { .. }) => refuse(
+                "parallel.schedule = \"message-driven\", whose order depends on time, needs another schedule".into(),
+            ),
+            _ => Ok(()),
         }
     }
 
@@ -225,10 +230,8 @@ impl Train {
         let recorded = self.record;
         let ranks = team.run(driver, move |world, device| {
             warn_of_nodes(world, &run.config)?;
-            let own = recorded.filter(|rank| *rank == world.rank()).map(|rank| {
-                let file = run.dir.join(format!("rank-{rank}.recording"));
-                recording::record(world, device, &run, &file)
-            });
+            let own = recorded.filter(|rank| *rank == world.rank());
+            let own = own.map(|_| recording::record(world, device, &run));
             let of_all = || (world.clone(), device.clone(), run.clone());
             let (world, device, run) = own.transpose()?.unwrap_or_else(of_all);
             let summary = train::run::run(&world, &device, &run, &*progress, &stop)?;

@@ -10,20 +10,35 @@ use bootstrap::{World, world::RankLocation};
 use replay::{Tape, TapeWriter};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{fs, ops::Range, path::Path, sync::Arc};
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tensor::Device;
+
+/// A rank's place, as the file names it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Place {
+    rank: usize,
+    ranks: usize,
+    node: usize,
+    nodes: usize,
+    local_rank: usize,
+    local_ranks: usize,
+}
 
 /// What a recording says about its rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Header {
-    /// The rank, the ranks of the job, its host, the hosts, its place there, and the ranks there.
-    place: [usize; 6],
+    place: Place,
     /// The vendor of its device.
     pub vendor: String,
     /// The configuration of the run.
     config: Value,
     /// The checkpoint from which the run was resumed.
-    resumed: Option<std::path::PathBuf>,
+    resumed: Option<PathBuf>,
     /// Batches in a validation.
     num_validation_batches: usize,
     /// The data.
@@ -43,52 +58,79 @@ impl Header {
     /// The configuration of the run.
     ///
     /// # Errors
-    /// As [`Config::from_json`].
+    /// As [`Config::from_json`] and [`Config::check`]; [`Error::Setting`] for a rank that is not one of its grid.
     pub fn config(&self, families: &Families) -> Result<Config> {
-        Config::from_json(self.config.clone(), families)
+        let config = Config::from_json(self.config.clone(), families)?;
+        config.check()?;
+        let Place {
+            rank,
+            ranks,
+            node,
+            nodes,
+            local_rank,
+            local_ranks,
+        } = self.place;
+        let is_one = rank < ranks && node < nodes && local_rank < local_ranks;
+        let on_grid = config.grid()?.world_size();
+        match is_one && ranks == on_grid {
+            true => Ok(config),
+            false => {
+                let found = format!("rank {rank} of {ranks}, on node {node} of {nodes}");
+                Err(Error::setting(
+                    "replay",
+                    found,
+                    format!("one of {on_grid} ranks"),
+                ))
+            }
+        }
     }
 
     /// Where the rank was.
     pub fn place(&self) -> RankLocation {
-        let [rank, size, node, num_nodes, local_rank, local_size] = self.place;
         RankLocation {
-            rank,
-            size,
-            node,
-            num_nodes,
-            local_rank,
-            local_size,
+            rank: self.place.rank,
+            size: self.place.ranks,
+            node: self.place.node,
+            num_nodes: self.place.nodes,
+            local_rank: self.place.local_rank,
+            local_size: self.place.local_ranks,
         }
     }
 }
 
-/// The world, the device and the run of a rank, which record what the rank receives, in a new file.
+/// The world, the device and the run of a rank, which record what the rank receives: in `rank-N.recording` of the run's folder,
+/// or in `rank-N.2.recording` and so on, so that no recording of an earlier attempt is lost.
 ///
 /// # Errors
 /// [`Error::Setting`] if the file cannot be written; [`Error::Parallel`] from the device.
-pub fn record(
-    world: &World,
-    device: &Device,
-    run: &Run,
-    file: &Path,
-) -> Result<(World, Device, Run)> {
+pub fn record(world: &World, device: &Device, run: &Run) -> Result<(World, Device, Run)> {
     let place = world.place();
+    let number = |number: usize| match number {
+        1 => run.dir.join(format!("rank-{}.recording", place.rank)),
+        number => run
+            .dir
+            .join(format!("rank-{}.{number}.recording", place.rank)),
+    };
+    let mut files = (1..).map(number);
+    let file = files
+        .find(|file| !file.exists())
+        .expect("numbers do not end");
     let header = Header {
-        place: [
-            place.rank,
-            place.size,
-            place.node,
-            place.num_nodes,
-            place.local_rank,
-            place.local_size,
-        ],
+        place: Place {
+            rank: place.rank,
+            ranks: place.size,
+            node: place.node,
+            nodes: place.num_nodes,
+            local_rank: place.local_rank,
+            local_ranks: place.local_size,
+        },
         vendor: device.id().vendor.name().to_owned(),
         config: json(&run.config)?,
         resumed: run.resume.as_ref().map(|from| from.checkpoint.clone()),
         num_validation_batches: run.data.num_validation_batches(),
         fingerprint: run.data.fingerprint(),
     };
-    let tape = TapeWriter::create(file, &json(&header)?).map_err(fault)?;
+    let tape = TapeWriter::create(&file, &json(&header)?).map_err(fault)?;
     let tape = Arc::new(tape);
     let (world, hal) = replay::record(world, device.hal().clone(), &tape)?;
     let data = Recorded {
@@ -120,6 +162,7 @@ pub fn replay(
         rows: tape.channel("rows").map_err(fault)?,
         tape: tape.clone(),
         header: header.clone(),
+        checkpoints: dir.join("checkpoints"),
     };
     let run = Run {
         config,
@@ -134,26 +177,7 @@ pub fn replay(
         restart: false,
         trace_step: None,
     };
-    run.make_checkpoints(place.rank)?;
     Ok((world, Device::new(hal)?, run))
-}
-
-impl Run {
-    // Rank 0 makes the folders of checkpoints; it is not there.
-    fn make_checkpoints(&self, rank: usize) -> Result<()> {
-        let checkpoints = self.dir.join("checkpoints");
-        let training = &self.config.training;
-        fs::create_dir_all(&checkpoints).map_err(Error::file(&checkpoints))?;
-        let is_due = |step: &u64| {
-            let every = training.checkpoint_every;
-            *step == training.steps || (every > 0 && step.is_multiple_of(every))
-        };
-        for step in (1..=training.steps).filter(|step| rank > 0 && is_due(step)) {
-            let folder = Writer::dir_of_step(&checkpoints, step);
-            fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
-        }
-        Ok(())
-    }
 }
 
 fn json(value: &impl Serialize) -> Result<Value> {
@@ -205,9 +229,21 @@ struct Replayed {
     tape: Arc<Tape>,
     rows: u32,
     header: Header,
+    checkpoints: PathBuf,
 }
 
 impl Replayed {
+    // Rank 0 begins each checkpoint by making its folder. Where it is not there, the folder of the step about to run is made
+    // instead, since the step may be the last; that of the step before goes, unless it holds a checkpoint.
+    fn make_folder(&self, step: u64) -> Result<()> {
+        if self.header.place.rank == 0 {
+            return Ok(());
+        }
+        let _ = fs::remove_dir(Writer::dir_of_step(&self.checkpoints, step));
+        let folder = Writer::dir_of_step(&self.checkpoints, step + 1);
+        fs::create_dir_all(&folder).map_err(Error::file(&folder))
+    }
+
     fn next(&self) -> Result<Rows> {
         let frame = self.tape.next(self.rows).map_err(fault)?;
         serde_json::from_slice(&frame)
@@ -216,7 +252,8 @@ impl Replayed {
 }
 
 impl Batches for Replayed {
-    fn training(&self, _step: u64, _rows: Range<usize>) -> Result<Rows> {
+    fn training(&self, step: u64, _rows: Range<usize>) -> Result<Rows> {
+        self.make_folder(step)?;
         self.next()
     }
 
