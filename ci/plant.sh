@@ -1,7 +1,7 @@
 # Sourced by the scripts that show that tests detect faults: these are planted one by one in a copy of the sources. The
 # script then defines plant_build, which compiles the tests, and plant_test NAME, which runs one.
 #
-# plant_sources FOLDER goes to a copy of the sources below the target folder, where plant_end's count begins.
+# plant_sources FOLDER copies the sources to that folder below target/, changes to the copy, and begins to count.
 plant_sources() {
   local copy
   plants=$(realpath -m "${CARGO_TARGET_DIR:-target}")/$1

@@ -16,14 +16,14 @@ pub const BLOCKS: usize = 16;
 /// The sums of this rank's elements of a tensor: block and sum, for each block of which it has elements.
 pub type Sums = BTreeMap<usize, u64>;
 
-/// What a rank holds of a tensor.
+/// What a rank holds of a tensor, as hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct Hashed {
     /// The tensor's name.
     pub name: String,
-    /// The elements: a box of the global tensor, and the range within it.
+    /// The box of the global tensor in which its elements lie.
     pub index: IndexBox,
-    /// See there.
+    /// Which elements of the box these are, in row-major order.
     pub range: Range<usize>,
     /// Axes along which all ranks hold these elements, in ascending order; `Pipeline` if several stages do.
     pub replicas: Vec<Axis>,
@@ -156,7 +156,7 @@ fn sum_of_hashes<T: Copy + Into<f64>>(first: usize, values: &[T]) -> u64 {
 
 /// What the segments of a model return in the forward of a step, as far as it is wanted.
 #[derive(Default)]
-pub(crate) struct Observed(RefCell<Option<BTreeMap<String, Held>>>);
+pub(crate) struct Observed(RefCell<Option<BTreeMap<String, Hashed>>>);
 
 impl Observed {
     /// Begins to observe.
@@ -165,7 +165,7 @@ impl Observed {
     }
 
     /// What was seen since.
-    pub(crate) fn take(&self) -> Vec<Held> {
+    pub(crate) fn take(&self) -> Vec<Hashed> {
         self.0.take().unwrap_or_default().into_values().collect()
     }
 
@@ -194,7 +194,7 @@ impl Observed {
         let replicas = [Axis::X, Axis::Y].into_iter();
         let replicas: Vec<Axis> = replicas.filter(|axis| Some(*axis) != wire.cut()).collect();
         let found = sums(&shape, &index, range.clone(), tensor)?;
-        let held = seen.entry(name()).or_insert_with_key(|name| Held {
+        let held = seen.entry(name()).or_insert_with_key(|name| Hashed {
             name: name.clone(),
             index,
             range,

@@ -1,11 +1,15 @@
 //! Reads and writes single parameters, for initial values, checkpoints and tests.
 
-use super::{ParameterSet, bucket::Bucket};
+use super::{
+    ParameterSet,
+    bucket::{Bucket, common},
+};
 use crate::{
     Parameter,
-    digest::{self, Held},
+    digest::{self, Hashed},
 };
 use grid::Axis;
+use std::ops::Range;
 use tensor::{Error, Result, Tensor};
 
 /// The tensors of a parameter.
@@ -69,8 +73,8 @@ impl ParameterSet {
     /// A copy of these values to the host, and a pass over them there.
     /// # Errors
     /// As [`read`](Self::read); no collective runs.
-    pub fn held(&self, part: Part) -> Result<Vec<Held>> {
-        let (context, mut held) = (&self.0.context, Vec::new());
+    pub fn hashes(&self, part: Part) -> Result<Vec<Hashed>> {
+        let mut hashes = Vec::new();
         for bucket in self.buckets_with(part) {
             let (own, flat) = match part {
                 Part::Values => (0..bucket.values.num_elements(), bucket.values.clone()),
@@ -82,36 +86,44 @@ impl ParameterSet {
                 }
             };
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
-                let start = place.start.max(own.start);
-                let end = place.end.min(own.end).max(start);
-                if start == end {
-                    continue;
+                let held = common(place, &own);
+                if !held.is_empty() {
+                    let values = flat.rows(held.start - own.start, held.len())?;
+                    let range = held.start - place.start..held.end - place.start;
+                    let axes = replicas(bucket, parameter, &own);
+                    hashes.push(self.hashed((bucket, parameter), axes, range, &values)?);
                 }
-                let range = start - place.start..end - place.start;
-                let values = flat.rows(start - own.start, end - start)?;
-                let (shape, index) = (parameter.global_shape(), parameter.index());
-                let replicas =
-                    replicas(bucket, parameter, own.len() < bucket.values.num_elements());
-                let degrees = replicas.iter().map(|axis| match axis {
-                    Axis::Pipeline => bucket.tied.as_ref().map_or(1, Vec::len),
-                    axis => context.degree(*axis),
-                });
-                let is_first = |axis: &Axis| match axis {
-                    Axis::Pipeline => self.is_first_copy(parameter),
-                    axis => context.index(*axis) == 0,
-                };
-                held.push(Held {
-                    name: parameter.name().to_owned(),
-                    copies: degrees.product(),
-                    counts: replicas.iter().all(is_first),
-                    sums: digest::sums(shape, index, range.clone(), &values)?,
-                    index: index.clone(),
-                    replicas,
-                    range,
-                });
             }
         }
-        Ok(held)
+        Ok(hashes)
+    }
+
+    fn hashed(
+        &self,
+        (bucket, parameter): (&Bucket, &Parameter),
+        replicas: Vec<Axis>,
+        range: Range<usize>,
+        values: &Tensor,
+    ) -> Result<Hashed> {
+        let context = &self.0.context;
+        let degrees = replicas.iter().map(|axis| match axis {
+            Axis::Pipeline => bucket.tied.as_ref().map_or(1, Vec::len),
+            axis => context.degree(*axis),
+        });
+        let is_first = |axis: &Axis| match axis {
+            Axis::Pipeline => self.is_first_copy(parameter),
+            axis => context.index(*axis) == 0,
+        };
+        let (shape, index) = (parameter.global_shape(), parameter.index());
+        Ok(Hashed {
+            name: parameter.name().to_owned(),
+            copies: degrees.product(),
+            counts: replicas.iter().all(is_first),
+            sums: digest::sums(shape, index, range.clone(), values)?,
+            index: index.clone(),
+            replicas,
+            range,
+        })
     }
 
     /// Sets `part` of each parameter to the values that `numbers` returns for its shard.
@@ -175,10 +187,10 @@ impl ParameterSet {
     }
 }
 
-// The axes along which ranks hold the same elements of a parameter.
-fn replicas(bucket: &Bucket, parameter: &Parameter, sharded: bool) -> Vec<Axis> {
+// The axes along which ranks hold the same elements of a parameter, if replicas hold `own` of its bucket.
+fn replicas(bucket: &Bucket, parameter: &Parameter, own: &Range<usize>) -> Vec<Axis> {
     let holds_all = |axis: &Axis| match axis {
-        Axis::Data => !sharded,
+        Axis::Data => own.len() == bucket.values.num_elements(),
         Axis::Pipeline => bucket.tied.is_some(),
         axis => parameter.layout().cuts(*axis).is_none(),
     };

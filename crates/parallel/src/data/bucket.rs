@@ -208,6 +208,12 @@ impl Bucket {
     }
 }
 
+/// What lies in both ranges; empty if nothing does.
+pub(super) fn common(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
+    let start = a.start.max(b.start);
+    start..a.end.min(b.end).max(start)
+}
+
 fn places(parameters: &[Parameter]) -> Vec<Range<usize>> {
     let mut start: usize = 0;
     let mut place = |parameter: &Parameter| {

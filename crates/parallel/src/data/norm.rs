@@ -1,6 +1,9 @@
 //! The norm of all gradients, with each element counted once.
 
-use super::{ParameterSet, bucket::Bucket};
+use super::{
+    ParameterSet,
+    bucket::{Bucket, common},
+};
 use crate::{Purpose, Reproducible, counters::Subject};
 use grid::Axis;
 use tensor::{DType, ReduceOp, Result, Tensor, ops::optimiser};
@@ -63,12 +66,9 @@ impl ParameterSet {
             return Ok(());
         };
         for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
-            let (start, end) = (
-                place.start.max(bucket.range.start),
-                place.end.min(bucket.range.end),
-            );
-            if start < end && parameter.counts_in_norm(context) {
-                counted.push(gradients.rows(start, end - start)?);
+            let own = common(place, &bucket.range);
+            if !own.is_empty() && parameter.counts_in_norm(context) {
+                counted.push(gradients.rows(own.start, own.len())?);
             }
         }
         Ok(())

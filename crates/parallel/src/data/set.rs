@@ -3,7 +3,7 @@
 use super::{addends::Addends, bucket::Bucket};
 use crate::{
     Context, Mode, Parameter, Pass, Reproducible, RowCut,
-    digest::{Held, Observed},
+    digest::{Hashed, Observed},
     lane::Lane,
     layers::{gather::Request, scatter},
 };
@@ -163,7 +163,7 @@ impl ParameterSet {
     }
 
     /// The hashes of what segments returned since [`observe`](Self::observe), on this rank.
-    pub fn take_observed(&self) -> Vec<Held> {
+    pub fn take_observed(&self) -> Vec<Hashed> {
         self.0.observed.take()
     }
 

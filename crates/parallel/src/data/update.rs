@@ -1,6 +1,6 @@
 //! The input of an optimiser: the pieces of all buckets that this rank updates.
 
-use super::ParameterSet;
+use super::{ParameterSet, bucket::common};
 use crate::Parameter;
 use tensor::{Result, Tensor, ops::optimiser::Update};
 
@@ -27,14 +27,12 @@ impl ParameterSet {
             };
             let weights = bucket.weights()?;
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
-                let (start, end) = (
-                    place.start.max(bucket.range.start),
-                    place.end.min(bucket.range.end),
-                );
-                if start >= end {
+                let own = common(place, &bucket.range);
+                if own.is_empty() {
                     continue;
                 }
-                let (len, within) = (end - start, start - bucket.range.start);
+                let (start, len) = (own.start, own.len());
+                let within = start - bucket.range.start;
                 let view = |flat: &Tensor| flat.rows(within, len);
                 let compute = bucket
                     .master

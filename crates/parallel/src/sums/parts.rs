@@ -83,7 +83,7 @@ pub(crate) fn statistics(
     Ok((parts, widths))
 }
 
-// Parts of so many elements, one after another; not a copy of a single one.
+// The parts, of `elements` each, one after another in one tensor; a single part is returned as it is.
 fn joined(context: &Context, own: &[Tensor], elements: usize) -> Result<Tensor> {
     match own {
         [] => Err(Error::invalid(

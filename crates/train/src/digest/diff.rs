@@ -63,9 +63,13 @@ pub struct DigestDiff {
 /// Compares `metrics.jsonl` and `digests.jsonl` of two runs, step by step.
 ///
 /// # Errors
-/// [`Error::Metrics`](crate::Error::Metrics) if records cannot be read; [`Error::Setting`](crate::Error::Setting) if the runs
-/// have no step in common.
+/// [`Error::Metrics`](crate::Error::Metrics) if records cannot be read; [`Error::Setting`](crate::Error::Setting) for what is no
+/// directory, and if the runs have no step in common.
 pub fn diff(a: &Path, b: &Path) -> Result<Comparison> {
+    if let Some(other) = [a, b].into_iter().find(|run| !run.is_dir()) {
+        let needed = "the directory of a run";
+        return Err(crate::Error::setting("diff", other.display(), needed));
+    }
     let records = [
         by_step::<Record>(a, "metrics.jsonl")?,
         by_step(b, "metrics.jsonl")?,

@@ -12,11 +12,11 @@ use crate::{Error, Result};
 use grid::Axis;
 use parallel::{
     Context,
-    digest::{BLOCKS, Held},
+    digest::{BLOCKS, Hashed},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
 };
 
@@ -31,27 +31,28 @@ struct Own {
     classes: Vec<(Vec<Axis>, [u64; 2])>,
 }
 
-/// The digest of a step, on every rank, from what each holds in each phase. `declared` are the names of the model's
-/// parameters, in order. Collective.
+/// The digest of a step, on every rank, from what each holds in each phase. `declared` has the places of the model's
+/// parameters in the order of their declaration. Collective.
 ///
 /// # Errors
 /// [`Error::Replicas`] if ranks that should hold the same do not; [`Error::Parallel`] from the exchange.
 pub(crate) fn gather(
     context: &Context,
     step: u64,
-    phases: &[(String, Vec<Held>)],
-    declared: &[&str],
+    phases: &[(String, Vec<Hashed>)],
+    declared: &HashMap<&str, usize>,
 ) -> Result<StepDigest> {
     let own: Vec<Own> = phases.iter().map(|(_, held)| Own::of(held)).collect();
     let all: Vec<Vec<Own>> = exchange(context, &own)?;
     for (index, (name, held)) in phases.iter().enumerate() {
-        let all = || all.iter().flat_map(|own| &own[index].classes);
-        let classes: BTreeSet<&Vec<Axis>> = all().map(|(axes, _)| axes).collect();
-        let mut numbers = classes.into_iter().map(|axes| {
-            let of_class = all().filter(move |(of, _)| of == axes);
-            of_class.map(|(_, numbers)| numbers)
+        // Ranks with the same tensors of a class have the same sums.
+        let mut seen = BTreeMap::new();
+        let mut classes = all.iter().flat_map(|own| &own[index].classes);
+        let agree = classes.all(|(axes, [tensors, sums])| {
+            let other = seen.insert((axes, tensors), sums);
+            other.is_none_or(|other| other == sums)
         });
-        if !numbers.all(agree) {
+        if !agree {
             return Err(judge(context, (step, name), held, declared)?);
         }
     }
@@ -65,7 +66,7 @@ pub(crate) fn gather(
 
 // The place of a tensor in the order in which forward reads or makes it: of a parameter, among the declared ones; of what a
 // segment returns, the segment.
-fn order(declared: &[&str], name: &str) -> usize {
+fn order(declared: &HashMap<&str, usize>, name: &str) -> usize {
     let of_segment = || {
         name.strip_prefix("segment ")?
             .split(',')
@@ -73,11 +74,15 @@ fn order(declared: &[&str], name: &str) -> usize {
             .parse()
             .ok()
     };
-    let declared = declared.iter().position(|declared| *declared == name);
+    let declared = declared.get(name).copied();
     declared.or_else(of_segment).unwrap_or(usize::MAX)
 }
 
-fn merge<'a>(name: &str, all: impl Iterator<Item = &'a Own>, declared: &[&str]) -> Phase {
+fn merge<'a>(
+    name: &str,
+    all: impl Iterator<Item = &'a Own>,
+    declared: &HashMap<&str, usize>,
+) -> Phase {
     let (mut copies, mut tensors) = (BTreeMap::new(), BTreeMap::new());
     for (rank, own) in all.enumerate() {
         for (number, elements) in &own.copies {
@@ -111,7 +116,7 @@ fn merge<'a>(name: &str, all: impl Iterator<Item = &'a Own>, declared: &[&str]) 
 }
 
 impl Own {
-    fn of(held: &[Held]) -> Own {
+    fn of(held: &[Hashed]) -> Own {
         let (mut counted, mut copies) = (Vec::new(), BTreeMap::new());
         let mut classes: BTreeMap<Vec<Axis>, (DefaultHasher, DefaultHasher)> = BTreeMap::new();
         for held in held {
@@ -136,15 +141,6 @@ impl Own {
     }
 }
 
-// Ranks with the same tensors of a class have the same sums.
-fn agree<'a>(mut numbers: impl Iterator<Item = &'a [u64; 2]>) -> bool {
-    let mut seen = BTreeMap::new();
-    numbers.all(|[tensors, sums]| {
-        seen.insert(*tensors, *sums)
-            .is_none_or(|other| other == *sums)
-    })
-}
-
 // What a rank holds of a tensor: its place among all elements, and the hash of its sums.
 type Copy = (String, u64, u64);
 
@@ -152,8 +148,8 @@ type Copy = (String, u64, u64);
 fn judge(
     context: &Context,
     (step, phase): (u64, &str),
-    held: &[Held],
-    declared: &[&str],
+    held: &[Hashed],
+    declared: &HashMap<&str, usize>,
 ) -> Result<Error> {
     let hash = |value: &dyn Fn(&mut DefaultHasher)| {
         let mut hasher = DefaultHasher::new();

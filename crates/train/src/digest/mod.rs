@@ -10,7 +10,7 @@ mod vote;
 pub use diff::{Comparison, DigestDiff, RecordDiff, diff};
 pub(crate) use gather::gather;
 
-use crate::metrics::Stepped;
+use crate::{checkpoint::Digest, metrics::Stepped};
 use parallel::digest::BLOCKS;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest as _, Sha256};
@@ -76,13 +76,9 @@ impl StepDigest {
                 root.update("\n");
             }
         }
-        let mut digest = String::new();
-        let root = root.finalize();
-        root.iter()
-            .for_each(|byte| write!(digest, "{byte:02x}").expect("text takes all"));
         StepDigest {
             step,
-            digest,
+            digest: Digest(root.finalize().into()).to_string(),
             grid,
             phases,
         }

@@ -5,11 +5,11 @@ use crate::{
     Result,
     digest::{self, FORWARD, GRADIENTS, START, StepDigest, WEIGHTS},
 };
-use parallel::{Parameter, data::Part, digest::Held};
+use parallel::{Parameter, data::Part, digest::Hashed};
 
 /// What this rank holds in the phases of a step so far.
 pub(super) struct Watch {
-    phases: Vec<(String, Vec<Held>)>,
+    phases: Vec<(String, Vec<Hashed>)>,
 }
 
 impl Watch {
@@ -29,7 +29,7 @@ impl Watch {
         if !trainer.options.graph {
             set.observe();
         }
-        let start = (START.into(), set.held(Part::Values)?);
+        let start = (START.into(), set.hashes(Part::Values)?);
         Ok(Some(Watch {
             phases: vec![start],
         }))
@@ -44,8 +44,8 @@ impl Watch {
         if !trainer.options.graph {
             self.phases.push((FORWARD.into(), set.take_observed()));
         }
-        let held = set.held(Part::Gradient)?;
-        self.phases.push((GRADIENTS.into(), held));
+        let gradients = set.hashes(Part::Gradient)?;
+        self.phases.push((GRADIENTS.into(), gradients));
         Ok(())
     }
 
@@ -55,10 +55,11 @@ impl Watch {
     /// Those of reading the device.
     pub(super) fn state(&mut self, trainer: &Trainer) -> Result<()> {
         let set = trainer.parameters();
-        self.phases.push((WEIGHTS.into(), set.held(Part::Weights)?));
+        self.phases
+            .push((WEIGHTS.into(), set.hashes(Part::Weights)?));
         for index in 0..trainer.optimiser.num_states() {
-            let held = set.held(Part::State(index))?;
-            self.phases.push((format!("state{index}"), held));
+            let state = set.hashes(Part::State(index))?;
+            self.phases.push((format!("state{index}"), state));
         }
         Ok(())
     }
@@ -69,7 +70,7 @@ impl Watch {
     /// [`Error::Replicas`](crate::Error::Replicas); [`Error::Parallel`](crate::Error::Parallel) from the exchange.
     pub(super) fn finish(self, trainer: &Trainer, step: u64) -> Result<StepDigest> {
         let declared = trainer.pipeline.declared().iter().map(Parameter::name);
-        let declared: Vec<&str> = declared.collect();
+        let declared = declared.zip(0..).collect();
         digest::gather(&trainer.context, step + 1, &self.phases, &declared)
     }
 }
