@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example 06_pipeline_1f1b`
 
-use fascicle::parallel::pipeline::schedule;
+use fascicle::parallel::pipeline::schedule::{self, Times};
 
 fn main() -> fascicle::Result<()> {
     let (stages, micro_batches) = (4, 8);
@@ -16,10 +16,14 @@ fn main() -> fascicle::Result<()> {
             "interleaved 1F1B, 2 chunks",
             schedule::interleaved(stages, 2, micro_batches)?,
         ),
+        ("ZB-H1", schedule::zb_h1(stages, micro_batches)?),
+        ("ZB-V, 2 chunks", schedule::zb_v(stages, micro_batches)?),
     ];
+    // A backward takes twice a forward: half of it for inputs, half for weights.
+    let times = Times::halves(1.0, 2.0);
     for (name, schedule) in &schedules {
         let report = schedule::check(schedule)?;
-        let idle = schedule::idle(schedule, 1.0, 2.0)?;
+        let idle = schedule::idle(schedule, &times)?;
         println!(
             "{name}: live activations {:?}, idle {:.1} %",
             report.peak_live,
@@ -31,7 +35,7 @@ fn main() -> fascicle::Result<()> {
     let bubble = 3.0 / 11.0;
     for (name, schedule) in &schedules[..2] {
         assert!(
-            (schedule::idle(schedule, 1.0, 2.0)?.fraction - bubble).abs() < 1e-12,
+            (schedule::idle(schedule, &times)?.fraction - bubble).abs() < 1e-12,
             "{name}"
         );
     }

@@ -5,9 +5,9 @@
 
 use families::GptFamily;
 use grid::{Degrees, factorisations};
-use parallel::{Overlap, Reproducible, pipeline::ScheduleKind};
+use parallel::{Overlap, Reproducible};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
-use testkit::{Outcome, config, edit_gpt, train, train_steps, train_with};
+use testkit::{Outcome, SCHEDULES, config, edit_gpt, train, train_steps, train_with};
 use train::{
     Config,
     checkpoint::{DiffReport, Reader, diff},
@@ -207,13 +207,7 @@ fn every_schedule() {
     config.training.micro_batches = 4;
     edit_gpt(&mut config, |model| model.dropout = 0.1);
     let expected = serial(&config);
-    for schedule in [
-        ScheduleKind::GPipe,
-        ScheduleKind::OneForwardOneBackward,
-        ScheduleKind::Interleaved { chunks: 2 },
-        ScheduleKind::MessageDriven { in_flight: None },
-        ScheduleKind::MessageDriven { in_flight: Some(1) },
-    ] {
+    for schedule in SCHEDULES {
         for grid in [
             "x=1",
             "pipeline=4",
@@ -222,7 +216,7 @@ fn every_schedule() {
             "z=2,data=2,pipeline=2",
         ] {
             let mut config = on(&config, grid.parse().unwrap());
-            config.parallel.schedule = schedule;
+            config.parallel.schedule = schedule.parse().unwrap();
             check(&train(&config), &expected, &format!("{grid}, {schedule}"));
         }
     }

@@ -113,9 +113,14 @@ const INTERLEAVED: ScheduleKind = ScheduleKind::Interleaved { chunks: 2 };
 
 #[test]
 fn a_wire_that_two_parts_of_a_stage_read_trains_alike_on_every_grid() {
-    for recompute in [false, true] {
+    for (schedule, recompute) in [
+        (INTERLEAVED, false),
+        (INTERLEAVED, true),
+        (ScheduleKind::ZbV, false),
+        (ScheduleKind::ZbV, true),
+    ] {
         let options = Check {
-            schedule: INTERLEAVED,
+            schedule,
             ranks: 4,
             recompute,
             ..Check::default()
@@ -196,7 +201,7 @@ fn a_stage_gets_a_wire_once_however_many_of_its_parts_read_it() {
         Ok((Reread::new(&builder)?, builder.parameters()))
     };
     let work = Work::count(columns, DType::F64, build).unwrap();
-    assert_eq!(work.crossing(2, 2).unwrap().len(), 4);
+    assert_eq!(work.crossing(INTERLEAVED.stages(2)).unwrap().len(), 4);
 }
 
 fn planned(blueprint: Blueprint) -> f64 {

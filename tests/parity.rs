@@ -8,8 +8,8 @@
 
 use families::GptFamily;
 use grid::{Degrees, factorisations};
-use parallel::{Overlap, pipeline::ScheduleKind};
-use testkit::{Outcome, config, difference, edit_gpt, train};
+use parallel::Overlap;
+use testkit::{Outcome, SCHEDULES, config, difference, edit_gpt, train};
 use train::{Config, config::Precision};
 
 const F64: f64 = 1e-9;
@@ -110,14 +110,7 @@ fn every_schedule() {
     edit_gpt(&mut config, |model| model.dropout = 0.1);
     config.training.micro_batches = 4;
     let expected = serial(&config);
-    let schedules = [
-        ScheduleKind::GPipe,
-        ScheduleKind::OneForwardOneBackward,
-        ScheduleKind::Interleaved { chunks: 2 },
-        ScheduleKind::MessageDriven { in_flight: None },
-        ScheduleKind::MessageDriven { in_flight: Some(1) },
-    ];
-    for schedule in schedules {
+    for schedule in SCHEDULES {
         for (x, z, data, pipeline) in [
             (1, 1, 1, 1),
             (1, 1, 1, 2),
@@ -136,8 +129,39 @@ fn every_schedule() {
                     pipeline,
                 },
             );
-            config.parallel.schedule = schedule;
+            config.parallel.schedule = schedule.parse().unwrap();
             check(&config, &expected, F64);
+        }
+    }
+}
+
+// Gradients of weights that were put off are added in the order in which 1F1B adds them.
+#[test]
+fn a_split_backward_gives_the_bits_of_1f1b() {
+    for recompute in [false, true] {
+        let mut config = llama(config(Precision::F32));
+        config.training.micro_batches = 4;
+        config.training.recompute = recompute;
+        edit_gpt(&mut config, |model| model.dropout = 0.1);
+        // A tied table would have its two uses on one stage of a V.
+        edit_gpt(&mut config, |model| model.tied_head = false);
+        for grid in [
+            "pipeline=2",
+            "pipeline=4",
+            "x=2,z=2,pipeline=2",
+            "y=2,data=2,pipeline=2",
+        ] {
+            let run = |schedule: &str| {
+                let mut config = on(&config, grid.parse().unwrap());
+                config.parallel.schedule = schedule.parse().unwrap();
+                train(&config)
+            };
+            let expected = run("1f1b");
+            for schedule in ["zb-h1", "zb-v"] {
+                let found = run(schedule);
+                assert_eq!(found.losses, expected.losses, "{grid}, {schedule}");
+                assert_eq!(found.weights, expected.weights, "{grid}, {schedule}");
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ fn every_rank_of_every_kind_of_grid_runs_alone() {
 #[test]
 fn every_schedule_of_a_fixed_order_runs_alone() {
     let folder = tempfile::tempdir().unwrap();
-    for schedule in ["gpipe", "1f1b", "interleaved:2"] {
+    for schedule in ["gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-v"] {
         let mut config = of("pipeline=2,data=2");
         config.training.micro_batches = 4;
         config.parallel.schedule = schedule.parse().unwrap();

@@ -22,7 +22,8 @@ pub(crate) struct Overrides {
     /// Ranks along each axis, as in x=2,z=2,pipeline=2; unnamed axes have 1
     #[arg(long, value_name = "AXIS=N,...")]
     pub(crate) grid: Option<Degrees>,
-    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
+    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), zb-h1, zb-v, message-driven (or
+    /// message-driven:LIMIT)
     #[arg(long)]
     schedule: Option<ScheduleKind>,
     /// Training data: a text file, a folder of text files, or a token file (.u16, .u32)

@@ -5,7 +5,7 @@ use crate::{
     numbers::{counted, grouped},
 };
 use grid::Axis;
-use parallel::pipeline::schedule;
+use parallel::pipeline::schedule::{self, Times};
 use std::{fmt::Write, path::PathBuf};
 use train::{Config, run::Started};
 
@@ -81,7 +81,7 @@ impl Facts {
             self.config.training.micro_batches,
         );
         let idle = schedule::build(kind, stages, micro_batches)
-            .and_then(|built| schedule::idle(&built, 1.0, 2.0));
+            .and_then(|built| schedule::idle(&built, &Times::halves(1.0, 2.0)));
         let bubble = idle.map_or(String::new(), |idle| {
             format!(", bubble {:.0} %", 100.0 * idle.fraction)
         });

@@ -1,7 +1,7 @@
 //! The schedule of a pipeline as a text diagram, with its cost.
 
 use crate::failure::{Failure, Outcome};
-use parallel::pipeline::schedule;
+use parallel::pipeline::schedule::{self, ScheduleKind, Times};
 use serde::Serialize;
 use train::Config;
 
@@ -27,7 +27,7 @@ impl Timeline {
         let kind = config.parallel.schedule;
         let built = schedule::build(kind, stages, micro_batches).map_err(Failure::usage)?;
         let checked = schedule::check(&built).map_err(Failure::usage)?;
-        let idle = schedule::idle(&built, 1.0, 2.0).map_err(Failure::usage)?;
+        let idle = schedule::idle(&built, &Times::halves(1.0, 2.0)).map_err(Failure::usage)?;
         Ok(Some(Timeline {
             name: kind.to_string(),
             stages,
@@ -46,8 +46,12 @@ impl Timeline {
             .lines()
             .map(|row| format!("  {row}\n"))
             .collect::<String>();
+        let letters = match self.name.parse().map(ScheduleKind::splits_backward) {
+            Ok(true) => "F forward, B gradients of inputs, W of weights, . idle",
+            _ => "F forward, B backward, . idle",
+        };
         format!(
-            "\nschedule {} over {} stages, {} micro-batches (F forward, B backward, . idle)\n{picture}  \
+            "\nschedule {} over {} stages, {} micro-batches ({letters})\n{picture}  \
              bubble {:.0} % where a backward takes twice a forward; activations kept at most, by stage: {}\n",
             self.name,
             self.stages,

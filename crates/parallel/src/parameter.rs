@@ -371,6 +371,7 @@ impl Parameter {
             block_dtype: dtype,
             inner,
             grain: Grain::Leaf,
+            number: pass.count_use(self),
         };
         addend.add(pass, into)
     }

@@ -8,7 +8,7 @@ use crate::{
     Context, Parameter, Settings,
     data::{ParameterSet, SetOptions},
     model::{Cut, MicroBatch, Model, hops},
-    pipeline::Program,
+    pipeline::{Program, schedule::Stages},
 };
 use grid::{Axis, AxisOrder, Degrees, Grid};
 use std::{cell::RefCell, ops::Range, rc::Rc};
@@ -123,7 +123,7 @@ impl Work {
         let context = dry_context()?;
         let device = context.device().clone();
         let (model, parameters) = build(&context)?;
-        let cut = Cut::new(&model, &parameters, 1, 1)?;
+        let cut = Cut::new(&model, &parameters, Stages::plain(1))?;
         let costs = Cut::costs(&model, &parameters)?;
         let set = ParameterSet::allocate(
             &context,
@@ -168,15 +168,14 @@ impl Work {
     ///
     /// # Errors
     /// [`Error::Invalid`] for more parts than segments, and for none.
-    pub fn crossing(&self, num_stages: usize, num_chunks: usize) -> Result<Vec<&WireWork>> {
+    pub fn crossing(&self, stages: Stages) -> Result<Vec<&WireWork>> {
         let costs: Vec<f64> = self.segments.iter().map(|segment| segment.cost).collect();
-        let parts = Cut::parts(&costs, num_stages, num_chunks)?;
+        let parts = Cut::parts(&costs, stages)?;
         let mut crossing = Vec::new();
         for wire in &self.wires {
-            let hops = hops(&parts, num_stages, wire.from, &wire.to);
-            let messages = hops
-                .iter()
-                .filter(|(from, to)| from % num_stages != to % num_stages);
+            let hops = hops(&parts, stages, wire.from, &wire.to);
+            let stage = |part: usize| stages.location(part).stage;
+            let messages = hops.iter().filter(|(from, to)| stage(*from) != stage(*to));
             crossing.extend(messages.map(|_| wire));
         }
         Ok(crossing)

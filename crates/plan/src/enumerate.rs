@@ -4,6 +4,9 @@ use crate::{Candidate, Preset, Request, estimate::Distances};
 use grid::{AxisOrder, Degrees, factorisations};
 use parallel::pipeline::ScheduleKind;
 
+/// Chunks per stage of the interleaved schedules that are tried.
+pub(crate) const INTERLEAVED: [usize; 2] = [2, 4];
+
 /// The largest number of micro-batch counts tried per grid.
 const MICRO_BATCH_COUNTS: usize = 8;
 
@@ -127,10 +130,18 @@ fn schedules(request: &Request, degrees: &Degrees, micro_batches: usize) -> Vec<
         return vec![asked];
     }
     let mut found = vec![ScheduleKind::OneForwardOneBackward];
-    if degrees.pipeline > 1 && micro_batches.is_multiple_of(degrees.pipeline) {
-        let fits = |chunks: &usize| degrees.pipeline * chunks <= request.work.segments.len();
-        let interleaved = [2, 4].into_iter().filter(fits);
-        found.extend(interleaved.map(|chunks| ScheduleKind::Interleaved { chunks }));
+    if degrees.pipeline == 1 {
+        return found;
     }
+    if micro_batches.is_multiple_of(degrees.pipeline) {
+        found.extend(INTERLEAVED.map(|chunks| ScheduleKind::Interleaved { chunks }));
+    }
+    if request.preset == Preset::Ours {
+        found.extend([ScheduleKind::ZbH1, ScheduleKind::ZbV]);
+    }
+    let fits = |kind: &ScheduleKind| {
+        kind.stages(degrees.pipeline).num_parts() <= request.work.segments.len()
+    };
+    found.retain(fits);
     found
 }

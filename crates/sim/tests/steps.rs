@@ -7,13 +7,11 @@ use fascicle_sim::Category;
 use grid::{Axis, Degrees, machine::Machine};
 use parallel::Overlap;
 use support::{Outcome, perlmutter, train};
-use testkit::edit_gpt;
+use testkit::{SCHEDULES, edit_gpt};
 use train::{
     Config,
     config::{OverlapNames, Precision},
 };
-
-const SCHEDULES: [&str; 4] = ["gpipe", "1f1b", "interleaved:2", "message-driven"];
 
 fn config(degrees: Degrees, schedule: &str) -> Config {
     let mut config = testkit::config(Precision::Bf16);
@@ -95,7 +93,7 @@ fn every_schedule_gives_the_same_times_in_every_run() {
 // With no overlap, because collectives between ranks that are all live do not share links.
 #[test]
 fn one_rank_of_a_stage_stands_for_all() {
-    for schedule in ["gpipe", "1f1b", "interleaved:2"] {
+    for schedule in ["gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-v"] {
         let mut config = config(pipelined(), schedule);
         config.parallel.overlap = OverlapNames(Overlap::NONE);
         let all = train(&perlmutter(), &config, None);

@@ -17,6 +17,17 @@ pub use vendors::{ranks_with, try_ranks_with};
 use bootstrap::{Processes, World, local, processes};
 use std::{sync::OnceLock, time::Duration};
 
+/// Pipeline schedules of every kind, by name.
+pub const SCHEDULES: [&str; 7] = [
+    "gpipe",
+    "1f1b",
+    "interleaved:2",
+    "zb-h1",
+    "zb-v",
+    "message-driven",
+    "message-driven:1",
+];
+
 /// The processes of this job, if its ranks are processes.
 static PROCESSES: OnceLock<&'static dyn Processes> = OnceLock::new();
 

@@ -74,7 +74,7 @@ pub(crate) struct Plan {
     /// Whether to recompute layers in backward; by default both are tried
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     recompute: Option<bool>,
-    /// Consider only this schedule: gpipe, 1f1b, interleaved:CHUNKS, message-driven
+    /// Consider only this schedule: gpipe, 1f1b, interleaved:CHUNKS, zb-h1, zb-v, message-driven
     #[arg(long)]
     schedule: Option<ScheduleKind>,
     /// Whether to shard the optimiser's state over Data; by default both are tried

@@ -146,13 +146,7 @@ fn check_half(way: Way) {
 
 /// Every way of micro-batches through the stages, alone and on stages of several ranks.
 fn check_schedules(way: Way) {
-    for schedule in [
-        "gpipe",
-        "1f1b",
-        "interleaved:2",
-        "message-driven",
-        "message-driven:1",
-    ] {
+    for schedule in testkit::SCHEDULES {
         let mut config = short(Precision::F32);
         config.training.micro_batches = 4;
         config.parallel.schedule = schedule.parse().unwrap();

@@ -75,30 +75,45 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
     let hidden = table.global_shape()[1];
     let (saved, table, ids) = (pass.backward(), table.clone(), ids.clone());
     let var = Var::record_one("embedding", &[], out, true, move |d_out| {
-        let addend = Addend {
-            parameter: &table,
-            subject: Subject::Embedding,
-            block_dtype: d_out.dtype().accumulator(),
-            inner: saved.inner(&d_out),
-            grain: Grain::Leaf,
-        };
-        let by_nodes = saved.context().settings().reproducible == Reproducible::Grid;
-        addend.add(&saved, |rows, into, beta| {
-            let (d_out, ids) = (saved.part(&d_out, rows)?, saved.part(&ids, rows)?);
-            // The kernel adds to what is there, row by row, which would not be the sum of two nodes.
-            let own = match (beta, by_nodes) {
-                (0.0, _) => into.clone(),
-                (_, false) => return ops::embedding_backward(&d_out, &ids, into, first_row),
-                (_, true) => saved.context().buffer(into.dtype(), into.shape())?,
-            };
-            own.fill(0.0)?;
-            ops::embedding_backward(&d_out, &ids, &own, first_row)?;
-            match beta {
-                0.0 => Ok(()),
-                _ => ops::axpby(1.0, &own, beta, into),
-            }
-        })?;
+        let number = saved.count_use(&table);
+        let pass = saved.clone();
+        pass.later(move || add_gradient(&saved, &table, number, &d_out, &ids, first_row))?;
         Ok(Vec::new())
     });
     DTensor::new(pass, var, hidden, Some(Axis::Y))
+}
+
+// Adds the rows of `d_out` to those of the table's gradient with these ids.
+fn add_gradient(
+    pass: &Pass,
+    table: &Parameter,
+    number: usize,
+    d_out: &Tensor,
+    ids: &Tensor,
+    first_row: usize,
+) -> Result<()> {
+    let addend = Addend {
+        parameter: table,
+        subject: Subject::Embedding,
+        block_dtype: d_out.dtype().accumulator(),
+        inner: pass.inner(d_out),
+        grain: Grain::Leaf,
+        number,
+    };
+    let by_nodes = pass.context().settings().reproducible == Reproducible::Grid;
+    addend.add(pass, |rows, into, beta| {
+        let (d_out, ids) = (pass.part(d_out, rows)?, pass.part(ids, rows)?);
+        // The kernel adds to what is there, row by row, which would not be the sum of two nodes.
+        let own = match (beta, by_nodes) {
+            (0.0, _) => into.clone(),
+            (_, false) => return ops::embedding_backward(&d_out, &ids, into, first_row),
+            (_, true) => pass.context().buffer(into.dtype(), into.shape())?,
+        };
+        own.fill(0.0)?;
+        ops::embedding_backward(&d_out, &ids, &own, first_row)?;
+        match beta {
+            0.0 => Ok(()),
+            _ => ops::axpby(1.0, &own, beta, into),
+        }
+    })
 }

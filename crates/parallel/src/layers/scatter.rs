@@ -47,6 +47,8 @@ pub(crate) struct Addend<'a> {
     /// Vectors of each row of the batch, such as its tokens.
     pub(crate) inner: usize,
     pub(crate) grain: Grain,
+    /// Which use of the parameter it comes from, as [`Pass::count_use`] numbers them.
+    pub(crate) number: usize,
 }
 
 impl Addend<'_> {
@@ -64,7 +66,10 @@ impl Addend<'_> {
         mut into: impl FnMut(&Range<usize>, &Tensor, f64) -> Result<()>,
     ) -> Result<()> {
         let Addend {
-            parameter, inner, ..
+            parameter,
+            inner,
+            number,
+            ..
         } = self;
         if parameter.is_frozen() {
             return Ok(());
@@ -85,7 +90,7 @@ impl Addend<'_> {
             }
             (is_scattered, true) => {
                 let (leaves, nodes) = pass.nodes(inner, self.grain)?;
-                let at_use = (pass.count_use(parameter), leaves);
+                let at_use = (number, leaves);
                 let rows = pass.rows();
                 if is_scattered {
                     let (compute, mut blocks) = (context.device().compute(), Vec::new());

@@ -3,15 +3,15 @@
 use super::{Model, Route};
 use crate::{
     Parameter,
-    pipeline::schedule::{ScheduleError, assign, balance},
+    pipeline::schedule::{Stages, balance},
 };
 use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 use tensor::{Error, Result};
 
-/// A model cut into parts: part `chunk * num_stages + stage` is chunk `chunk` of stage `stage`.
+/// A model cut into parts, which lie on [`Stages`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
-    num_stages: usize,
+    stages: Stages,
     parts: Vec<Range<usize>>,
     wires: Vec<Wire>,
     /// The indices of the wires that enter each segment, and the objective, which counts as the last one.
@@ -47,18 +47,13 @@ impl Cut {
     /// [`Error::Invalid`] for a model without segments, more parts than segments, no stages or chunks, a cost that is
     /// negative or not a finite number, and routes that do not lead from a segment to a later one or that give a
     /// segment two wires with one name.
-    pub fn new(
-        model: &dyn Model,
-        parameters: &[Parameter],
-        num_stages: usize,
-        num_chunks: usize,
-    ) -> Result<Cut> {
+    pub fn new(model: &dyn Model, parameters: &[Parameter], stages: Stages) -> Result<Cut> {
         let costs = Cut::costs(model, parameters)?;
         let routes = model.routes();
         check_routes(&routes, costs.len())?;
-        let parts = Cut::parts(&costs, num_stages, num_chunks)?;
+        let parts = Cut::parts(&costs, stages)?;
         let wires = wires(&routes);
-        let links = links(&parts, num_stages, &wires);
+        let links = links(&parts, stages, &wires);
         let mut entering = vec![Vec::new(); costs.len() + 1];
         let mut leaving = entering.clone();
         for (number, wire) in wires.iter().enumerate() {
@@ -66,7 +61,7 @@ impl Cut {
             wire.to.iter().for_each(|to| entering[*to].push(number));
         }
         Ok(Cut {
-            num_stages,
+            stages,
             parts,
             wires,
             entering,
@@ -75,22 +70,17 @@ impl Cut {
         })
     }
 
-    /// The segments of each part, so that the largest cost of a part is minimal; chunk 0 of all stages comes
-    /// first.
+    /// The segments of each part, so that the largest cost of a part is minimal.
     ///
     /// # Errors
     /// [`Error::Invalid`] for more parts than segments, for no parts, and a cost that is negative or not a finite
     /// number.
-    pub fn parts(costs: &[f64], num_stages: usize, num_chunks: usize) -> Result<Vec<Range<usize>>> {
-        let refuse = |error: ScheduleError| {
-            let found = format!("{num_stages} stages of {num_chunks} chunks");
+    pub fn parts(costs: &[f64], stages: Stages) -> Result<Vec<Range<usize>>> {
+        balance(costs, stages.num_parts()).map_err(|error| {
+            let found = format!("{} stages of {} chunks", stages.number, stages.chunks);
             let needed = format!("at most {} parts in all ({error})", costs.len());
             Error::invalid("pipeline", found, needed)
-        };
-        let parts = balance(costs, num_stages * num_chunks).map_err(refuse)?;
-        let stages = assign(&parts, num_stages, num_chunks).map_err(refuse)?;
-        let chunk = |chunk: usize| stages.iter().map(move |stage| stage[chunk].clone());
-        Ok((0..num_chunks).flat_map(chunk).collect())
+        })
     }
 
     /// The cost per row of each segment: as the model declares it, or two flop per element of a weight matrix.
@@ -125,14 +115,9 @@ impl Cut {
         (0..number).map(cost).collect()
     }
 
-    /// Number of pipeline stages.
-    pub fn num_stages(&self) -> usize {
-        self.num_stages
-    }
-
-    /// Parts on each stage.
-    pub fn num_chunks(&self) -> usize {
-        self.parts.len() / self.num_stages
+    /// The stages on which the parts lie.
+    pub fn stages(&self) -> Stages {
+        self.stages
     }
 
     /// The segments of a part.
@@ -142,7 +127,7 @@ impl Cut {
 
     /// The stage that holds a part.
     pub fn stage(&self, part: usize) -> usize {
-        part % self.num_stages
+        self.stages.location(part).stage
     }
 
     /// The stages that hold these segments, each once, in the order of the segments.
@@ -235,10 +220,10 @@ fn wires(routes: &[Route]) -> Vec<Wire> {
     wires
 }
 
-fn links(parts: &[Range<usize>], num_stages: usize, wires: &[Wire]) -> Vec<Link> {
+fn links(parts: &[Range<usize>], stages: Stages, wires: &[Wire]) -> Vec<Link> {
     let mut links: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
     for (number, wire) in wires.iter().enumerate() {
-        for hop in hops(parts, num_stages, wire.from, &wire.to) {
+        for hop in hops(parts, stages, wire.from, &wire.to) {
             links.entry(hop).or_default().push(number);
         }
     }
@@ -250,7 +235,7 @@ fn links(parts: &[Range<usize>], num_stages: usize, wires: &[Wire]) -> Vec<Link>
 /// part that reads it passes it to the next one. A pair on one stage needs no message.
 pub(crate) fn hops(
     parts: &[Range<usize>],
-    num_stages: usize,
+    stages: Stages,
     from: usize,
     to: &[usize],
 ) -> Vec<(usize, usize)> {
@@ -265,7 +250,8 @@ pub(crate) fn hops(
     users.sort_unstable();
     users.dedup();
     users.retain(|part| *part != from);
-    let on_stage_of = |part: usize| move |other: &&usize| **other % num_stages == part % num_stages;
+    let stage = move |part: usize| stages.location(part).stage;
+    let on_stage_of = |part: usize| move |other: &&usize| stage(**other) == stage(part);
     let hop = |(index, part): (usize, &usize)| {
         let earlier = users[..index].iter().rev().find(on_stage_of(*part));
         (*earlier.unwrap_or(&from), *part)
@@ -276,19 +262,36 @@ pub(crate) fn hops(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::schedule::Placement;
 
     #[test]
     fn a_wire_goes_once_to_each_stage() {
         let parts: Vec<Range<usize>> = (0..6).map(|part| part..part + 1).collect();
+        let stages = |number| Stages {
+            chunks: 6 / number,
+            ..Stages::plain(number)
+        };
         // Parts 1, 3 and 5 are on the second of two stages, 2 and 4 on the first.
-        assert_eq!(hops(&parts, 2, 0, &[5, 1, 3]), [(0, 1), (1, 3), (3, 5)]);
-        assert_eq!(hops(&parts, 2, 0, &[2, 3, 4]), [(0, 2), (0, 3), (2, 4)]);
         assert_eq!(
-            hops(&parts, 3, 0, &[1, 3, 4, 5]),
+            hops(&parts, stages(2), 0, &[5, 1, 3]),
+            [(0, 1), (1, 3), (3, 5)]
+        );
+        assert_eq!(
+            hops(&parts, stages(2), 0, &[2, 3, 4]),
+            [(0, 2), (0, 3), (2, 4)]
+        );
+        assert_eq!(
+            hops(&parts, stages(3), 0, &[1, 3, 4, 5]),
             [(0, 1), (0, 3), (1, 4), (0, 5)]
         );
+        // There and back again: parts 2 and 3 are on the third stage, 0 and 5 on the first.
+        let v = Stages {
+            placement: Placement::V,
+            ..stages(3)
+        };
+        assert_eq!(hops(&parts, v, 1, &[2, 3, 4]), [(1, 2), (2, 3), (1, 4)]);
         // The objective is with the last part.
-        assert_eq!(hops(&parts, 6, 4, &[5, 6]), [(4, 5)]);
-        assert_eq!(hops(&parts, 6, 5, &[6]), []);
+        assert_eq!(hops(&parts, stages(6), 4, &[5, 6]), [(4, 5)]);
+        assert_eq!(hops(&parts, stages(6), 5, &[6]), []);
     }
 }

@@ -5,7 +5,10 @@
 //! [`TrainingStep`](crate::data::TrainingStep) or an [`Evaluation`](crate::data::Evaluation), which hold the
 //! state shared by the micro-batches of one batch.
 
+mod later;
 mod rows;
+
+pub(crate) use later::Later;
 
 use crate::{
     Context, DTensor, Parameter, Reproducible, RowCut,
@@ -42,6 +45,7 @@ pub struct Pass {
     micro_batch: usize,
     // How often each parameter has received a gradient in this pass, by its index.
     uses: Rc<RefCell<HashMap<usize, usize>>>,
+    later: Rc<later::List>,
     // The ledger, if the model's work is being counted.
     ledger: Option<Rc<Ledger>>,
 }
@@ -81,6 +85,7 @@ impl Pass {
             is_backward: false,
             micro_batch: 0,
             uses: Rc::default(),
+            later: Rc::default(),
             ledger: None,
         }
     }
@@ -108,6 +113,7 @@ impl Pass {
             is_backward: false,
             micro_batch,
             uses: Rc::default(),
+            later: Rc::default(),
             ledger: None,
         })
     }

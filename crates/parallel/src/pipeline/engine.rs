@@ -12,7 +12,7 @@ pub(super) fn run(stage: &mut Stage<'_>, schedule: &SchedulePlan) -> Result<()> 
     match schedule {
         SchedulePlan::Listed(schedule) => {
             let index = stage.pipeline.context().index(Axis::Pipeline);
-            listed(stage, &schedule.stages[index])
+            listed(stage, &schedule.stages[index], schedule.splits_backward)
         }
         SchedulePlan::Driven { in_flight, .. } => driven::run(stage, *in_flight),
     }
@@ -20,7 +20,7 @@ pub(super) fn run(stage: &mut Stage<'_>, schedule: &SchedulePlan) -> Result<()> 
 
 // Receives are queued one pass ahead of their use, so that messages overlap with compute. The first receive of
 // a link waits for its turn, because the host must learn from the sender what will arrive.
-fn listed(stage: &mut Stage<'_>, actions: &[Action]) -> Result<()> {
+fn listed(stage: &mut Stage<'_>, actions: &[Action], splits_backward: bool) -> Result<()> {
     let mut received = 0;
     for (index, action) in actions.iter().enumerate() {
         let is_pass = matches!(action, Action::Forward { .. } | Action::Backward { .. });
@@ -37,7 +37,7 @@ fn listed(stage: &mut Stage<'_>, actions: &[Action]) -> Result<()> {
             receive(stage, &actions[received])?;
             received += 1;
         }
-        act(stage, action)?;
+        act(stage, action, splits_backward)?;
     }
     Ok(())
 }
@@ -74,10 +74,14 @@ fn receive(stage: &mut Stage<'_>, action: &Action) -> Result<()> {
     }
 }
 
-fn act(stage: &mut Stage<'_>, action: &Action) -> Result<()> {
+fn act(stage: &mut Stage<'_>, action: &Action, splits_backward: bool) -> Result<()> {
     match *action {
         Action::Forward { micro_batch, chunk } => stage.forward(micro_batch, chunk),
+        Action::Backward { micro_batch, chunk } if splits_backward => {
+            stage.backward_of_inputs(micro_batch, chunk)
+        }
         Action::Backward { micro_batch, chunk } => stage.backward(micro_batch, chunk),
+        Action::Weights { micro_batch, chunk } => stage.weight_gradients(micro_batch, chunk),
         Action::SendActivation {
             micro_batch, chunk, ..
         } => stage.send_activations(micro_batch, chunk),

@@ -44,8 +44,8 @@ impl Pipeline {
         schedule: SchedulePlan,
         options: Options,
     ) -> Result<Pipeline> {
-        let (stages, chunks) = (context.degree(Axis::Pipeline), schedule.num_chunks());
-        let cut = Cut::new(&*model, &declared, stages, chunks)?;
+        let stages = schedule.stages(context.degree(Axis::Pipeline));
+        let cut = Cut::new(&*model, &declared, stages)?;
         check_segments(&declared, cut.num_segments())?;
         let own = context.index(Axis::Pipeline);
         let line = context.members(&[Axis::Pipeline]);
@@ -174,7 +174,7 @@ impl Pipeline {
                 .map(|batch| evaluation.pass(batch.rows()));
             let mut stage = Stage::new(self, batch, passes.collect::<Result<_>>()?, None);
             let mut outputs = Vec::new();
-            for chunk in 0..self.program.cut.num_chunks() {
+            for chunk in 0..self.program.cut.stages().chunks {
                 for micro_batch in 0..batch.micro_batches.len() {
                     outputs.extend(stage.evaluate(micro_batch, chunk, &mut finish)?);
                 }

@@ -1,6 +1,6 @@
 //! How the micro-batches of a step pass through the stages.
 
-use super::schedule::{self, Schedule, ScheduleKind};
+use super::schedule::{self, Schedule, ScheduleKind, Stages};
 use tensor::{Error, Result};
 
 /// How the micro-batches of a step pass through the stages.
@@ -55,11 +55,14 @@ impl SchedulePlan {
         }
     }
 
-    /// Chunks of the model per stage.
-    pub fn num_chunks(&self) -> usize {
+    /// The stages of a pipeline with this schedule, and the parts of the model on them.
+    pub fn stages(&self, number: usize) -> Stages {
         match self {
-            SchedulePlan::Listed(schedule) => schedule.num_chunks,
-            SchedulePlan::Driven { .. } => 1,
+            SchedulePlan::Listed(schedule) => Stages {
+                number,
+                ..schedule.arrangement()
+            },
+            SchedulePlan::Driven { .. } => Stages::plain(number),
         }
     }
 }

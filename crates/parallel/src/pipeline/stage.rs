@@ -4,10 +4,12 @@ use super::{
     channel::{Signature, WireSpec, signature},
     part::Live,
     pipeline::Pipeline,
+    schedule::ChunkLocation,
 };
 use crate::{
     DTensor, Pass,
     model::{Batch, Link, MicroBatch},
+    pass::Later,
 };
 use grid::Axis;
 use std::collections::HashMap;
@@ -46,6 +48,8 @@ pub(super) struct Stage<'a> {
     in_flight: HashMap<Task, InFlight>,
     activations: HashMap<Message, Vec<(Tensor, WireSpec)>>,
     gradients: HashMap<Message, Vec<Option<Tensor>>>,
+    // Gradients of weights that backwards have put off.
+    put_off: HashMap<Task, Later>,
     losses: Vec<(usize, Tensor)>,
 }
 
@@ -69,6 +73,7 @@ impl<'a> Stage<'a> {
             in_flight: HashMap::new(),
             activations: HashMap::new(),
             gradients: HashMap::new(),
+            put_off: HashMap::new(),
             losses: Vec::new(),
         }
     }
@@ -119,6 +124,22 @@ impl<'a> Stage<'a> {
         drop(live);
         self.send_wires(micro_batch, &outputs)?;
         Ok(None)
+    }
+
+    /// As [`backward`](Stage::backward), but for the gradients of weights, which are put off.
+    pub(super) fn backward_of_inputs(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
+        let pass = self.passes[micro_batch].clone();
+        let later = pass.putting_off(|| self.backward(micro_batch, chunk))?;
+        self.put_off.insert((micro_batch, chunk), later);
+        Ok(())
+    }
+
+    /// Computes the gradients of weights that a backward has put off.
+    pub(super) fn weight_gradients(&mut self, micro_batch: usize, chunk: usize) -> Result<()> {
+        let task = (micro_batch, chunk);
+        let later = self.put_off.remove(&task);
+        let later = later.ok_or_else(|| out_of_order("gradients of weights", task))?;
+        later.into_iter().try_for_each(|work| work())
     }
 
     /// Runs a part backward from the gradients that were received, or handed over, or from the loss.
@@ -348,8 +369,9 @@ impl<'a> Stage<'a> {
     }
 
     fn part(&self, chunk: usize) -> usize {
-        let context = self.pipeline.context();
-        chunk * context.degree(Axis::Pipeline) + context.index(Axis::Pipeline)
+        let stage = self.pipeline.context().index(Axis::Pipeline);
+        let stages = self.pipeline.program.cut.stages();
+        stages.part(ChunkLocation { stage, chunk })
     }
 
     fn link(&self, link: usize) -> &'a Link {

@@ -7,12 +7,20 @@ use super::{
     prices::{Pricer, Prices},
     stages::imbalance,
 };
+use crate::enumerate::INTERLEAVED;
 use crate::{Candidate, Request};
 use grid::{
     Axis,
     machine::{GemmShape, Variant},
 };
-use parallel::{Operation, Overlap, Reproducible, work::LinearWork};
+use parallel::{
+    Operation, Overlap, Reproducible,
+    pipeline::{
+        ScheduleKind,
+        schedule::{Stages, Times},
+    },
+    work::LinearWork,
+};
 
 /// Seconds of a group of layers, and its traffic.
 #[derive(Clone, Debug)]
@@ -39,9 +47,9 @@ pub(crate) struct Sheet<'a> {
     attention_forward_s: f64,
     attention_backward_s: f64,
     elementwise_s: f64,
-    // By number of chunks: how uneven the stages are, and what one micro-batch hands from part to part and
-    // back.
-    stages: Vec<(usize, f64, Prices)>,
+    // For each way in which parts can lie on stages: how uneven these are, and what one micro-batch hands from part to
+    // part and back.
+    stages: Vec<(Stages, f64, Prices)>,
     // Gradients over Data: replicated, or sharded with the optimiser.
     num_buckets: f64,
     reduce_data: Prices,
@@ -105,10 +113,18 @@ impl<'a> Sheet<'a> {
             + forwards * self.attention_forward_s
             + self.attention_backward_s
             + self.elementwise_s;
-        let (stages, chunks) = (variant.degrees.pipeline, variant.schedule.num_chunks());
-        let bubble = (stages - 1) as f64 / chunks as f64;
-        let of_chunks = self.stages.iter().find(|(known, ..)| *known == chunks);
-        let Some((_, imbalance, message)) = of_chunks else {
+        let stages = variant.schedule.stages(variant.degrees.pipeline);
+        let of_stages = self.stages.iter().find(|(known, ..)| *known == stages);
+        let weights = |group: &Group| group.count * group.d_weights_s;
+        let weights_us = self.groups.iter().map(weights).sum::<f64>() / micro;
+        let times = Times {
+            forward_us: 1.0 - 2.0 * weights_us.min(0.5),
+            inputs_us: weights_us,
+            weights_us,
+        };
+        // In micro-batches.
+        let bubble = variant.schedule.idle_us(stages.number, &times);
+        let Some((_, imbalance, message)) = of_stages else {
             return f64::INFINITY;
         };
         let micro = micro * imbalance;
@@ -147,8 +163,8 @@ impl<'a> Sheet<'a> {
             }
         };
         let reduced = group.reduce_inputs.at(places);
-        // The input's gradient is needed right after the matmul that computes the weights' gradient.
-        let late = if self.overlap.all_reduce {
+        // The input's gradient is needed right after the matmul that computes the weights' gradient, if that is not put off.
+        let late = if self.overlap.all_reduce && !variant.schedule.splits_backward() {
             (reduced - group.d_weights_s).max(0.0)
         } else {
             reduced
@@ -340,27 +356,39 @@ impl Local<'_> {
         self.of_a_stage(bytes) / bandwidth
     }
 
-    // For each number of chunks into which the work can be cut.
-    fn stages(&self, pricer: &Pricer) -> Vec<(usize, f64, Prices)> {
+    // For each way in which the work can be cut and placed.
+    fn stages(&self, pricer: &Pricer) -> Vec<(Stages, f64, Prices)> {
         let (work, degrees) = (&self.request.work, &self.candidate.degrees);
-        let asked = self.candidate.schedule.num_chunks();
-        let mut chunks = vec![1, 2, 4, asked];
-        chunks.sort_unstable();
-        chunks.dedup();
-        let of = |chunks: usize| {
-            let crossing = work.crossing(degrees.pipeline, chunks).ok()?;
+        let mut ways: Vec<Stages> = Vec::new();
+        for kind in INTERLEAVED
+            .map(|chunks| ScheduleKind::Interleaved { chunks })
+            .into_iter()
+            .chain([
+                ScheduleKind::default(),
+                ScheduleKind::ZbV,
+                self.candidate.schedule,
+            ])
+        {
+            let stages = kind.stages(degrees.pipeline);
+            if !ways.contains(&stages) {
+                ways.push(stages);
+            }
+        }
+        let of = |stages: Stages| {
+            let crossing = work.crossing(stages).ok()?;
+            let chunks = stages.chunks;
             let bytes = |wire: &&parallel::work::WireWork| {
                 let cut = wire.cut.map_or(1, |axis| degrees.get(axis));
                 self.rows * wire.elements / cut * self.request.precision.dtype().bytes()
             };
             // The messages of one micro-batch, averaged over stages.
             let sizes: Vec<usize> = crossing.iter().map(bytes).collect();
-            let parts = (degrees.pipeline * chunks - 1).max(1);
+            let parts = (stages.num_parts() - 1).max(1);
             let of_a_cut = sizes.iter().sum::<usize>() / parts;
             let message = pricer.each(Axis::Pipeline, &vec![(Operation::Send, of_a_cut); chunks]);
-            Some((chunks, imbalance(work, degrees.pipeline, chunks), message))
+            Some((stages, imbalance(work, stages), message))
         };
-        chunks.into_iter().filter_map(of).collect()
+        ways.into_iter().filter_map(of).collect()
     }
 
     fn of_a_stage(&self, all: f64) -> f64 {

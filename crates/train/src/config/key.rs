@@ -84,7 +84,7 @@ values! {
     Positions => "`by-node` or `by-rank`",
     Hierarchical => "`auto`, `on` or `off`",
     Reproducible => "`run` or `grid`",
-    ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `message-driven` or `message-driven:LIMIT`",
+    ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `message-driven` or `message-driven:LIMIT`",
     OverlapNames => "list of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`",
     Precision => "`f64`, `f32`, `bf16` or `f16`",
     OptimiserKind => "`adamw` or `sgd`",

@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 pub fn stages(config: &Config, degrees: &Degrees) -> Result<BTreeMap<String, usize>> {
     let builder = nn::Builder::new(&dry_context()?);
     let model = config.model.build(&builder)?;
-    let (parameters, chunks) = (builder.parameters(), config.parallel.schedule.num_chunks());
-    let cut = Cut::new(&model, &parameters, degrees.pipeline, chunks)?;
+    let parameters = builder.parameters();
+    let stages = config.parallel.schedule.stages(degrees.pipeline);
+    let cut = Cut::new(&model, &parameters, stages)?;
     let stage = |parameter: &parallel::Parameter| {
         let stages = cut.stages_of(&parameter.segments());
         (

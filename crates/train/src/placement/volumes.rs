@@ -248,8 +248,8 @@ impl Step<'_> {
         if pipeline == 1 {
             return Ok(());
         }
-        let chunks = self.config.parallel.schedule.num_chunks();
-        let crossing = self.work.crossing(pipeline, chunks)?;
+        let stages = self.config.parallel.schedule.stages(pipeline);
+        let crossing = self.work.crossing(stages)?;
         let elements = |wire: &&parallel::work::WireWork| {
             let degree = wire.cut.map_or(1, |axis| self.degrees.get(axis));
             (self.rows() * wire.elements / (z * degree)) as u64

@@ -70,7 +70,8 @@ pub(super) struct Running {
     /// Micro-batches per replica; defaults to one per stage
     #[arg(long, value_name = "N")]
     micro_batches: Option<usize>,
-    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), message-driven (or message-driven:LIMIT)
+    /// Pipeline schedule: gpipe, 1f1b, interleaved (or interleaved:CHUNKS), zb-h1, zb-v, message-driven (or
+    /// message-driven:LIMIT)
     #[arg(long, default_value = "1f1b")]
     schedule: ScheduleKind,
     /// What the bits depend on: the grid too (run), or not (grid)

@@ -2,7 +2,7 @@
 
 use super::{Linear, Storage};
 use crate::{
-    Pass,
+    Parameter, Pass,
     counters::Subject,
     lane::Lane,
     layers::{
@@ -15,54 +15,72 @@ use tensor::{Result, Tensor, autograd::Gradients, ops, ops::Transpose};
 
 /// The inputs from which the gradients are computed.
 pub(super) struct Saved {
-    pass: Pass,
-    layers: Vec<Linear>,
+    factors: Factors,
     // The gathered weights, if they are kept.
     blocks: Vec<Option<Tensor>>,
-    x: Tensor,
     wants_input: bool,
+}
+
+// What the gradients of weights and biases need besides those of the outputs.
+struct Factors {
+    pass: Pass,
+    layers: Vec<Linear>,
+    x: Tensor,
 }
 
 impl Saved {
     /// For layers that read `x`, whose weights are passed to [`keep`](Saved::keep) in their order.
     pub(super) fn new(x: &DTensor, layers: &[&Linear]) -> Saved {
-        Saved {
+        let factors = Factors {
             pass: x.pass().backward(),
             layers: layers.iter().map(|&layer| layer.clone()).collect(),
-            blocks: Vec::with_capacity(layers.len()),
             x: x.tensor().clone(),
+        };
+        Saved {
+            factors,
+            blocks: Vec::with_capacity(layers.len()),
             wants_input: x.var().wants_gradient(),
         }
     }
 
     /// Keeps the next layer's gathered weight, unless it will be gathered again.
     pub(super) fn keep(&mut self, layer: &Linear, block: Tensor) {
-        let context = self.pass.context();
+        let context = self.factors.pass.context();
         let keep = context.settings().keep_gathered || !layer.weight.is_scattered(context);
         self.blocks.push(keep.then_some(block));
     }
 
-    /// The gradients of the inputs; those of weights and biases are added to their own.
+    /// The gradients of the inputs; those of weights and biases are added to their own, now or when the pass has time.
     ///
     /// dX comes first, so that its all-reduce can overlap with the GEMMs for dW (OAR).
-    pub(super) fn backward(&self, gradients: &[Option<Tensor>]) -> Result<Gradients> {
+    pub(super) fn backward(self, gradients: Gradients) -> Result<Gradients> {
         let d_x = if self.wants_input {
-            self.input_gradient(gradients)?
+            self.input_gradient(&gradients)?
         } else {
             None
         };
-        for (layer, d_y) in self.layers.iter().zip(gradients) {
-            if let Some(d_y) = d_y {
-                self.weight_gradient(layer, d_y)?;
-                self.bias_gradient(layer, d_y)?;
-            }
+        let factors = self.factors;
+        if factors.layers.iter().all(Linear::is_frozen) {
+            return Ok(vec![d_x]);
         }
+        let numbers = factors.count_uses(&gradients);
+        let pass = factors.pass.clone();
+        pass.later(move || {
+            let layers = factors.layers.iter().zip(&numbers);
+            for ((layer, numbers), d_y) in layers.zip(gradients) {
+                if let Some(d_y) = &d_y {
+                    factors.weight_gradient(layer, d_y, numbers[0])?;
+                    factors.bias_gradient(layer, d_y, numbers[1])?;
+                }
+            }
+            Ok(())
+        })?;
         Ok(vec![d_x])
     }
 
     fn input_gradient(&self, gradients: &[Option<Tensor>]) -> Result<Option<Tensor>> {
-        let context = self.pass.context();
-        let axis = self.layers[0].kind.emits();
+        let Factors { pass, layers, .. } = &self.factors;
+        let (context, axis) = (pass.context(), layers[0].kind.emits());
         let stream = match context.settings().overlap.all_reduce && context.degree(axis) > 1 {
             true => context.stream(Lane::AllReduce)?,
             false => context.device().compute(),
@@ -70,10 +88,10 @@ impl Saved {
         let mut sum = ProductSum::new(context, axis, stream)?;
         for (index, d_y) in gradients.iter().enumerate() {
             let Some(d_y) = d_y else { continue };
-            let layer = &self.layers[index];
+            let layer = &layers[index];
             let block = match &self.blocks[index] {
                 Some(block) => block.clone(),
-                None => gather::gather(&self.pass, &layer.weight, Subject::Linear)?,
+                None => gather::gather(pass, &layer.weight, Subject::Linear)?,
             };
             sum.add(&Product {
                 a: d_y,
@@ -84,9 +102,22 @@ impl Saved {
         }
         sum.finish()
     }
+}
+
+impl Factors {
+    // Of each layer's weight and bias. Counted in the backward pass itself, so that the numbers do not depend on what it
+    // puts off.
+    fn count_uses(&self, gradients: &[Option<Tensor>]) -> Vec<[usize; 2]> {
+        let count = |parameter: &Parameter| self.pass.count_use(parameter);
+        let counted = |(layer, gradient): (&Linear, &Option<Tensor>)| match gradient {
+            Some(_) => [count(&layer.weight), layer.bias.as_ref().map_or(0, count)],
+            None => [0; 2],
+        };
+        self.layers.iter().zip(gradients).map(counted).collect()
+    }
 
     // The block's gradient is reduced over Z in the compute type and added in the accumulator.
-    fn weight_gradient(&self, layer: &Linear, d_y: &Tensor) -> Result<()> {
+    fn weight_gradient(&self, layer: &Linear, d_y: &Tensor, number: usize) -> Result<()> {
         let pass = &self.pass;
         let inner = pass.inner(&self.x);
         let leaf = Leaves::of(pass.num_rows(), inner).terms(inner);
@@ -96,6 +127,7 @@ impl Saved {
             block_dtype: self.x.dtype(),
             inner,
             grain: Grain::Node,
+            number,
         };
         addend.add(pass, |rows, into, beta| {
             let (x, d_y) = (pass.part(&self.x, rows)?, pass.part(d_y, rows)?);
@@ -107,7 +139,7 @@ impl Saved {
         })
     }
 
-    fn bias_gradient(&self, layer: &Linear, d_y: &Tensor) -> Result<()> {
+    fn bias_gradient(&self, layer: &Linear, d_y: &Tensor, number: usize) -> Result<()> {
         let Some(bias) = &layer.bias else {
             return Ok(());
         };
@@ -117,6 +149,7 @@ impl Saved {
             block_dtype: d_y.dtype(),
             inner: self.pass.inner(d_y),
             grain: Grain::Leaf,
+            number,
         };
         addend.add(&self.pass, |rows, into, beta| {
             ops::column_sum_into(&self.pass.part(d_y, rows)?, into, beta)

@@ -32,7 +32,7 @@ pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
     let multiply = |layer: &&Linear| multiply(&pass, layer, x.tensor(), &mut saved);
     let outputs: Vec<Tensor> = layers.iter().map(multiply).collect::<Result<_>>()?;
     let vars = Var::record("linear", &[x.var()], outputs, true, move |gradients| {
-        saved.backward(&gradients)
+        saved.backward(gradients)
     });
     vars.into_iter()
         .zip(layers)
@@ -69,7 +69,7 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
         let d_sum = ops::unary_backward(UnaryOp::Gelu, &sum, d_out)?;
         // Dropped before the GEMMs allocate memory.
         drop(sum);
-        saved.backward(&[Some(d_sum)])
+        saved.backward(vec![Some(d_sum)])
     });
     if let Some(ledger) = pass.ledger() {
         ledger.elements(Some(layer.kind.emits()), var.tensor().num_elements());

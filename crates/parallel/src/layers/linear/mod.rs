@@ -145,6 +145,11 @@ impl Linear {
         }]
     }
 
+    // Whether neither weight nor bias has a gradient.
+    fn is_frozen(&self) -> bool {
+        self.weight.is_frozen() && self.bias.as_ref().is_none_or(Parameter::is_frozen)
+    }
+
     /// A normal layer over a table of out x in, such as that of an embedding.
     pub fn over_table(table: &Parameter) -> Linear {
         let out_features = table.global_shape()[0];

@@ -47,8 +47,10 @@ impl fmt::Display for Pass {
 pub enum Action {
     /// Runs the chunk's layers.
     Forward { micro_batch: usize, chunk: usize },
-    /// Runs the chunk's layers backward, and frees what its forward kept.
+    /// Runs the chunk's layers backward. In a schedule that splits backwards, only as far as the gradients of inputs need it.
     Backward { micro_batch: usize, chunk: usize },
+    /// Computes the gradients of the chunk's weights, which a split backward has put off.
+    Weights { micro_batch: usize, chunk: usize },
     /// Sends the output of the chunk's forward.
     SendActivation {
         micro_batch: usize,
@@ -80,8 +82,10 @@ pub enum Action {
 pub(super) enum Role {
     /// Receives the input, from a stage.
     Receive(usize),
-    /// Computes.
+    /// Computes what the pass hands on.
     Run,
+    /// Computes what the pass has put off.
+    PutOff,
     /// Sends the output, to a stage.
     Send(usize),
 }
@@ -103,9 +107,10 @@ impl Action {
             Action::Forward { .. }
             | Action::SendActivation { .. }
             | Action::RecvActivation { .. } => Pass::Forward,
-            Action::Backward { .. } | Action::SendGradient { .. } | Action::RecvGradient { .. } => {
-                Pass::Backward
-            }
+            Action::Backward { .. }
+            | Action::Weights { .. }
+            | Action::SendGradient { .. }
+            | Action::RecvGradient { .. } => Pass::Backward,
         }
     }
 
@@ -113,13 +118,14 @@ impl Action {
     pub fn peer(self) -> Option<usize> {
         match self.role() {
             Role::Receive(peer) | Role::Send(peer) => Some(peer),
-            Role::Run => None,
+            Role::Run | Role::PutOff => None,
         }
     }
 
     pub(super) fn role(self) -> Role {
         match self {
             Action::Forward { .. } | Action::Backward { .. } => Role::Run,
+            Action::Weights { .. } => Role::PutOff,
             Action::SendActivation { to, .. } | Action::SendGradient { to, .. } => Role::Send(to),
             Action::RecvActivation { from, .. } | Action::RecvGradient { from, .. } => {
                 Role::Receive(from)
@@ -131,6 +137,8 @@ impl Action {
         match (pass, role) {
             (Pass::Forward, Role::Run) => Action::Forward { micro_batch, chunk },
             (Pass::Backward, Role::Run) => Action::Backward { micro_batch, chunk },
+            // Only a backward puts anything off.
+            (_, Role::PutOff) => Action::Weights { micro_batch, chunk },
             (Pass::Forward, Role::Send(to)) => Action::SendActivation {
                 micro_batch,
                 chunk,
@@ -158,6 +166,7 @@ impl Action {
         match self {
             Action::Forward { micro_batch, chunk }
             | Action::Backward { micro_batch, chunk }
+            | Action::Weights { micro_batch, chunk }
             | Action::SendActivation {
                 micro_batch, chunk, ..
             }
@@ -179,6 +188,7 @@ impl fmt::Display for Action {
         let (pass, payload) = (self.pass(), self.pass().payload());
         match self.role() {
             Role::Run => write!(f, "{pass}")?,
+            Role::PutOff => f.write_str("weight gradients")?,
             Role::Send(to) => write!(f, "send {payload} to stage {to}")?,
             Role::Receive(from) => write!(f, "receive {payload} from stage {from}")?,
         }
@@ -204,6 +214,12 @@ mod tests {
                 assert_eq!((action.micro_batch(), action.chunk()), (7, 2));
             }
         }
+        let action = Action::new(Pass::Backward, Role::PutOff, 7, 2);
+        assert_eq!(
+            (action.pass(), action.role()),
+            (Pass::Backward, Role::PutOff)
+        );
+        assert_eq!((action.micro_batch(), action.chunk()), (7, 2));
     }
 
     #[test]

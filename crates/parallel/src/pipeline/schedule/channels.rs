@@ -30,17 +30,9 @@ impl fmt::Display for Channel {
 
 /// Compares both ends of every channel of a schedule that has all its messages.
 pub(super) fn check_channels(schedule: &Schedule, shape: Shape) -> Result<()> {
-    for to in 0..shape.num_stages {
-        for pass in [Pass::Forward, Pass::Backward] {
-            check_channel(
-                schedule,
-                shape,
-                Channel {
-                    from: shape.sender(to, pass),
-                    to,
-                    pass,
-                },
-            )?;
+    for pass in [Pass::Forward, Pass::Backward] {
+        for (from, to) in shape.neighbours(pass) {
+            check_channel(schedule, shape, Channel { from, to, pass })?;
         }
     }
     Ok(())

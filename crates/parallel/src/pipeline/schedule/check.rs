@@ -3,14 +3,16 @@
 use super::{
     Action, Deadlock, Result, Schedule, ScheduleError,
     channels::check_channels,
-    execute::{Cost, Sends, execute},
+    execute::{Sends, execute},
     positions::Positions,
+    times::Times,
 };
 
 /// The checker's findings about a valid schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// For each stage, the largest number of chunk-forwards that were done and whose backward was not yet done.
+    /// For each stage, the largest number of chunk-forwards that were done and whose backward was not yet done, with the
+    /// gradients of weights that it put off.
     pub peak_live: Vec<usize>,
     /// Messages of both directions.
     pub num_messages: usize,
@@ -66,34 +68,31 @@ fn has_a_list_for_each_stage(schedule: &Schedule) -> Result<()> {
 }
 
 fn run(schedule: &Schedule, sends: Sends) -> std::result::Result<(), Deadlock> {
-    execute(
-        schedule,
-        sends,
-        Cost {
-            forward_us: 1.0,
-            backward_us: 1.0,
-        },
-    )
-    .map(|_| ())
+    execute(schedule, sends, &Times::UNIT).map(|_| ())
 }
 
 fn report(schedule: &Schedule) -> Report {
     let actions = schedule.stages.iter().flatten();
     Report {
-        peak_live: schedule.stages.iter().map(|list| peak_live(list)).collect(),
+        peak_live: schedule
+            .stages
+            .iter()
+            .map(|list| peak_live(list, schedule.splits_backward))
+            .collect(),
         num_messages: actions.filter(|action| action.peer().is_some()).count() / 2,
         stuck_if_sends_block: run(schedule, Sends::Blocking).err(),
     }
 }
 
 /// The list has each backward after its forward, so the count never goes below zero.
-fn peak_live(list: &[Action]) -> usize {
+fn peak_live(list: &[Action], splits_backward: bool) -> usize {
     let mut live = 0;
     let mut peak = 0;
     for action in list {
         match action {
             Action::Forward { .. } => live += 1,
-            Action::Backward { .. } => live -= 1,
+            Action::Backward { .. } if !splits_backward => live -= 1,
+            Action::Weights { .. } => live -= 1,
             _ => {}
         }
         peak = peak.max(live);

@@ -1,7 +1,10 @@
 //! Runs a schedule in virtual time, to find out whether it finishes and when.
 
-use super::{Action, Pass, Schedule, action::Role};
-use std::{collections::VecDeque, fmt};
+use super::{Action, Pass, Schedule, Times, action::Role};
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+};
 
 /// Whether a stage waits for its sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,13 +13,6 @@ pub(super) enum Sends {
     Queued,
     /// A send blocks the stage until the other side has reached the receive.
     Blocking,
-}
-
-/// Duration of one pass of one micro-batch through one chunk.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
-    pub forward_us: f64,
-    pub backward_us: f64,
 }
 
 /// When a pass ran.
@@ -72,14 +68,14 @@ impl fmt::Display for Deadlock {
 pub(super) fn execute(
     schedule: &Schedule,
     sends: Sends,
-    cost: Cost,
+    times: &Times,
 ) -> Result<Vec<Vec<Span>>, Deadlock> {
     let num_stages = schedule.stages.len();
     let stages = vec![Stage::default(); num_stages];
     let mut machine = Machine {
         schedule,
         sends,
-        cost,
+        times,
         stages,
     };
     // Each stage runs as far as it can; if a full round advances none, none will ever advance.
@@ -95,15 +91,15 @@ pub(super) fn execute(
 struct Stage {
     index: usize,
     clock_us: f64,
-    /// Times at which queued messages were sent to this stage: activations, gradients.
-    inboxes: [VecDeque<f64>; 2],
+    /// Times at which queued messages were sent to this stage, by sender and pass.
+    inboxes: HashMap<(usize, Pass), VecDeque<f64>>,
     spans: Vec<Span>,
 }
 
 struct Machine<'a> {
     schedule: &'a Schedule,
     sends: Sends,
-    cost: Cost,
+    times: &'a Times,
     stages: Vec<Stage>,
 }
 
@@ -128,14 +124,16 @@ impl Machine<'_> {
 
     fn attempt(&mut self, stage: usize, action: Action) -> bool {
         match action.role() {
-            Role::Run => self.compute(stage, action),
-            Role::Receive(_) => return self.receive(stage, action.pass()),
+            Role::Run | Role::PutOff => self.compute(stage, action),
+            Role::Receive(from) => return self.receive(stage, (from, action.pass())),
             Role::Send(to) if self.sends == Sends::Blocking => {
                 return self.meet(stage, to, action.pass());
             }
             Role::Send(to) => {
                 let sent_us = self.stages[stage].clock_us;
-                self.stages[to].inboxes[action.pass() as usize].push_back(sent_us);
+                let inboxes = &mut self.stages[to].inboxes;
+                let inbox = inboxes.entry((stage, action.pass())).or_default();
+                inbox.push_back(sent_us);
             }
         }
         true
@@ -143,11 +141,7 @@ impl Machine<'_> {
 
     fn compute(&mut self, stage: usize, action: Action) {
         let start_us = self.stages[stage].clock_us;
-        let end_us = start_us
-            + match action.pass() {
-                Pass::Forward => self.cost.forward_us,
-                Pass::Backward => self.cost.backward_us,
-            };
+        let end_us = start_us + self.times.of(action, self.schedule.splits_backward);
         self.stages[stage].clock_us = end_us;
         self.stages[stage].spans.push(Span {
             action,
@@ -156,9 +150,10 @@ impl Machine<'_> {
         });
     }
 
-    fn receive(&mut self, stage: usize, pass: Pass) -> bool {
+    fn receive(&mut self, stage: usize, from: (usize, Pass)) -> bool {
         let stage = &mut self.stages[stage];
-        let Some(sent_us) = stage.inboxes[pass as usize].pop_front() else {
+        let sent_us = stage.inboxes.get_mut(&from).and_then(VecDeque::pop_front);
+        let Some(sent_us) = sent_us else {
             return false;
         };
         stage.clock_us = stage.clock_us.max(sent_us);

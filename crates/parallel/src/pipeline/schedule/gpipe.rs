@@ -1,6 +1,6 @@
 //! GPipe: all forwards, then all backwards.
 
-use super::{Result, Schedule, program::Task, shape::Shape};
+use super::{Result, Schedule, Stages, program::Task, shape::Shape};
 
 /// All micro-batches forward, then all backward in the same order.
 ///
@@ -12,7 +12,7 @@ use super::{Result, Schedule, program::Task, shape::Shape};
 /// # Source
 /// GPipe (arXiv:1811.06965), section 2.
 pub fn gpipe(num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
-    let shape = Shape::new("gpipe", num_stages, 1, num_micro_batches)?;
+    let shape = Shape::new("gpipe", Stages::plain(num_stages), num_micro_batches)?;
     let micro_batches = || 0..num_micro_batches;
     Ok(Schedule::from_tasks(shape, |_| {
         micro_batches()

@@ -1,8 +1,8 @@
 //! The idle time of stages.
 
 use super::{
-    Result, Schedule, ScheduleError, check,
-    execute::{Cost, Sends, Span, execute},
+    Result, Schedule, ScheduleError, Times, check,
+    execute::{Sends, Span, execute},
 };
 
 /// Times of a schedule whose messages take no time.
@@ -16,15 +16,17 @@ pub struct Idle {
     pub fraction: f64,
 }
 
-/// Measures the bubble: runs the schedule in virtual time with the given cost of one pass through one chunk.
+/// Measures the bubble: runs the schedule in virtual time.
 ///
 /// # Errors
 /// [`ScheduleError::Invalid`] for times that are not finite and non-negative with at least one above 0; those of
 /// [`check`](super::check()).
-pub fn idle(schedule: &Schedule, forward_us: f64, backward_us: f64) -> Result<Idle> {
-    let sound = |time: f64| time.is_finite() && time >= 0.0;
-    if !(sound(forward_us) && sound(backward_us) && forward_us + backward_us > 0.0) {
-        let found = format!("forward {forward_us} us, backward {backward_us} us");
+pub fn idle(schedule: &Schedule, times: &Times) -> Result<Idle> {
+    if !times.are_sound() {
+        let found = format!(
+            "forward {} us, backward {} us for inputs and {} us for weights",
+            times.forward_us, times.inputs_us, times.weights_us
+        );
         let needed = "finite times from 0, one of them above 0".to_string();
         return Err(ScheduleError::Invalid {
             operation: "idle",
@@ -32,20 +34,13 @@ pub fn idle(schedule: &Schedule, forward_us: f64, backward_us: f64) -> Result<Id
             needed,
         });
     }
-    let spans = spans(
-        schedule,
-        Cost {
-            forward_us,
-            backward_us,
-        },
-    )?;
-    Ok(summary(&spans))
+    Ok(summary(&spans(schedule, times)?))
 }
 
 /// The time span of each pass of each stage.
-pub(super) fn spans(schedule: &Schedule, cost: Cost) -> Result<Vec<Vec<Span>>> {
+pub(super) fn spans(schedule: &Schedule, times: &Times) -> Result<Vec<Vec<Span>>> {
     check(schedule)?;
-    execute(schedule, Sends::Queued, cost).map_err(ScheduleError::Deadlock)
+    execute(schedule, Sends::Queued, times).map_err(ScheduleError::Deadlock)
 }
 
 fn summary(spans: &[Vec<Span>]) -> Idle {
@@ -73,11 +68,11 @@ fn summary(spans: &[Vec<Span>]) -> Idle {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{gpipe, idle};
+    use super::super::{Times, gpipe, idle};
 
     #[test]
     fn two_stages_by_hand() {
-        let idle = idle(&gpipe(2, 3).unwrap(), 1.0, 2.0).unwrap();
+        let idle = idle(&gpipe(2, 3).unwrap(), &Times::halves(1.0, 2.0)).unwrap();
         assert_eq!(idle.makespan_us, 12.0);
         assert_eq!(idle.stages, [0.25, 0.25]);
         assert_eq!(idle.fraction, 0.25);
@@ -91,9 +86,12 @@ mod tests {
             (1.0, f64::NAN),
             (f64::INFINITY, 1.0),
         ] {
-            let text = idle(&gpipe(2, 3).unwrap(), forward_us, backward_us)
-                .unwrap_err()
-                .to_string();
+            let text = idle(
+                &gpipe(2, 3).unwrap(),
+                &Times::halves(forward_us, backward_us),
+            )
+            .unwrap_err()
+            .to_string();
             assert!(
                 text.starts_with(&format!("idle: forward {forward_us} us")),
                 "{text}"

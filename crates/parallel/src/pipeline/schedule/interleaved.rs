@@ -1,8 +1,8 @@
 //! Interleaved 1F1B: every stage holds several chunks of the model, which shortens the bubble and adds messages.
 
 use super::{
-    Result, Schedule, one_forward_one_backward, one_forward_one_backward::take_turns,
-    program::Task, shape::Shape,
+    Placement, Result, Schedule, Stages, one_forward_one_backward,
+    one_forward_one_backward::take_turns, program::Task, shape::Shape,
 };
 
 /// 1F1B over chunks: micro-batches pass in groups of `num_stages` through chunk 0, then through chunk 1, and so
@@ -30,7 +30,12 @@ pub fn interleaved(
     if num_chunks == 1 {
         return one_forward_one_backward(num_stages, num_micro_batches);
     }
-    let shape = Shape::new("interleaved", num_stages, num_chunks, num_micro_batches)?;
+    let stages = Stages {
+        number: num_stages,
+        chunks: num_chunks,
+        placement: Placement::Wrap,
+    };
+    let shape = Shape::new("interleaved", stages, num_micro_batches)?;
     Ok(Schedule::from_tasks(shape, |stage| {
         let tasks = take_turns(forwards(shape), backwards(shape), warm_up(shape, stage));
         tasks
@@ -42,17 +47,18 @@ pub fn interleaved(
 /// Number of chunk-forwards before the first backward's turn. Each of them is answered by a backward one round
 /// later.
 pub(super) fn warm_up(shape: Shape, stage: usize) -> usize {
-    2 * (shape.num_stages - stage - 1) + (shape.num_chunks - 1) * shape.num_stages
+    let Stages { number, chunks, .. } = shape.stages;
+    2 * (number - stage - 1) + (chunks - 1) * number
 }
 
 /// Micro-batch and chunk of every forward, with the number of micro-batches rounded up to complete groups.
 fn order(shape: Shape) -> impl Iterator<Item = (usize, usize)> {
-    let Shape {
-        num_stages,
-        num_chunks,
-        num_micro_batches,
-    } = shape;
-    (0..num_micro_batches.div_ceil(num_stages)).flat_map(move |group| {
+    let Stages {
+        number: num_stages,
+        chunks: num_chunks,
+        ..
+    } = shape.stages;
+    (0..shape.num_micro_batches.div_ceil(num_stages)).flat_map(move |group| {
         let members = move |chunk| (0..num_stages).map(move |i| (group * num_stages + i, chunk));
         (0..num_chunks).flat_map(members)
     })
@@ -63,8 +69,9 @@ fn forwards(shape: Shape) -> impl Iterator<Item = Task> {
 }
 
 fn backwards(shape: Shape) -> impl Iterator<Item = Task> {
-    order(shape)
-        .map(move |(micro_batch, chunk)| Task::backward(micro_batch, shape.num_chunks - 1 - chunk))
+    order(shape).map(move |(micro_batch, chunk)| {
+        Task::backward(micro_batch, shape.stages.chunks - 1 - chunk)
+    })
 }
 
 #[cfg(test)]

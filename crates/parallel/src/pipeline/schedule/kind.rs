@@ -2,8 +2,8 @@
 //! promises.
 
 use super::{
-    Pace, Result, Schedule, ScheduleError, gpipe, interleaved, interleaved::warm_up,
-    one_forward_one_backward, shape::Shape, simulate,
+    Pace, Placement, Result, Schedule, ScheduleError, Stages, Times, gpipe, interleaved,
+    interleaved::warm_up, one_forward_one_backward, shape::Shape, simulate, zb_h1, zb_v,
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -11,7 +11,8 @@ use std::{fmt, str::FromStr};
 /// Chunks of `interleaved` if no number is given.
 const DEFAULT_CHUNKS: usize = 2;
 
-/// Which schedule; written `gpipe`, `1f1b`, `interleaved:2`, `message-driven` or `message-driven:4`.
+/// Which schedule; written `gpipe`, `1f1b`, `interleaved:2`, `message-driven`, `message-driven:4`, `zb-h1`
+/// or `zb-v`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ScheduleKind {
@@ -30,6 +31,10 @@ pub enum ScheduleKind {
         /// Micro-batches that a stage may have in flight; by default the number of stages.
         in_flight: Option<usize>,
     },
+    /// 1F1B whose gradients of weights fill the bubble; it keeps no more activations than the first stage of 1F1B.
+    ZbH1,
+    /// Zero bubble over two chunks of the model per stage, which lead through the stages and back.
+    ZbV,
 }
 
 impl ScheduleKind {
@@ -37,8 +42,26 @@ impl ScheduleKind {
     pub fn num_chunks(self) -> usize {
         match self {
             ScheduleKind::Interleaved { chunks } => chunks,
+            ScheduleKind::ZbV => 2,
             _ => 1,
         }
+    }
+
+    /// The stages of a pipeline of this kind.
+    pub fn stages(self, number: usize) -> Stages {
+        Stages {
+            number,
+            chunks: self.num_chunks(),
+            placement: match self {
+                ScheduleKind::ZbV => Placement::V,
+                _ => Placement::Wrap,
+            },
+        }
+    }
+
+    /// Whether backwards put off the gradients of weights.
+    pub fn splits_backward(self) -> bool {
+        matches!(self, ScheduleKind::ZbH1 | ScheduleKind::ZbV)
     }
 
     /// The most activations that stage `stage` may keep at a time, counted in chunk-forwards.
@@ -54,12 +77,7 @@ impl ScheduleKind {
         num_stages: usize,
         num_micro_batches: usize,
     ) -> Result<usize> {
-        let shape = Shape::new(
-            "peak_live",
-            num_stages,
-            self.num_chunks(),
-            num_micro_batches,
-        )?;
+        let shape = Shape::new("peak_live", self.stages(num_stages), num_micro_batches)?;
         if stage >= num_stages {
             let (found, needed) = (
                 format!("stage {stage}"),
@@ -78,21 +96,51 @@ impl ScheduleKind {
                 num_stages - stage
             }
             ScheduleKind::MessageDriven { in_flight } => in_flight.unwrap_or(num_stages),
+            ScheduleKind::ZbH1 => num_stages,
+            ScheduleKind::ZbV => 2 * num_stages,
         };
-        Ok(bound.min(shape.num_chunks * num_micro_batches))
+        Ok(bound.min(shape.stages.chunks * num_micro_batches))
     }
 
-    /// The idle fraction of each stage, if a formula gives it: messages take no time, and all passes of a
+    /// How long a stage waits in a step, in microseconds, where messages take no time and there are at least as many
+    /// micro-batches as stages; `times` are those of all chunks of a stage together.
+    ///
+    /// Exact for the schedules for which [`bubble`](ScheduleKind::bubble) is, otherwise an estimate. For schedules that split
+    /// backwards it is the stage that waits least, because the others wait before and after their work.
+    pub fn idle_us(self, num_stages: usize, times: &Times) -> f64 {
+        let waits = num_stages.saturating_sub(1) as f64;
+        let of_a_hop = match self {
+            ScheduleKind::ZbH1 => times.forward_us + times.inputs_us - times.weights_us,
+            ScheduleKind::ZbV => times.inputs_us / 2.0,
+            plain => times.total_us() / plain.num_chunks() as f64,
+        };
+        waits * of_a_hop.max(0.0)
+    }
+
+    /// The idle fraction of the stage that waits least, if a formula gives it: messages take no time, and all passes of a
     /// direction take equally long.
     ///
-    /// `None` for a message-driven schedule, and for an interleaved one whose micro-batches do not fill whole groups.
-    pub fn bubble(self, num_stages: usize, num_micro_batches: usize) -> Option<f64> {
-        let chunks = self.num_chunks();
-        let whole_groups = chunks == 1 || num_micro_batches.checked_rem(num_stages) == Some(0);
-        let formula = whole_groups && !matches!(self, ScheduleKind::MessageDriven { .. });
-        let waits = num_stages.checked_sub(1)? as f64;
-        let works = chunks as f64 * num_micro_batches as f64;
-        (formula && works > 0.0).then(|| waits / (works + waits))
+    /// `None` for a message-driven schedule, for an interleaved one whose micro-batches do not fill whole groups, and for
+    /// ZB-H1 and ZB-V where the conditions of [`zb_h1`] and [`zb_v`] do not hold.
+    pub fn bubble(self, num_stages: usize, num_micro_batches: usize, times: &Times) -> Option<f64> {
+        let is_exact = match self {
+            ScheduleKind::GPipe | ScheduleKind::OneForwardOneBackward => true,
+            ScheduleKind::Interleaved { chunks } => {
+                chunks == 1 || num_micro_batches.checked_rem(num_stages) == Some(0)
+            }
+            ScheduleKind::ZbH1 => {
+                let fits = times.weights_us <= times.forward_us.min(times.inputs_us);
+                fits && num_micro_batches >= num_stages
+            }
+            ScheduleKind::ZbV => {
+                num_micro_batches + 1 >= 2 * num_stages && times.forward_us <= times.inputs_us
+            }
+            ScheduleKind::MessageDriven { .. } => false,
+        };
+        let chunks = self.num_chunks() as f64;
+        let works = chunks * num_micro_batches as f64 * times.total_us();
+        let idle = self.idle_us(num_stages, &times.times(chunks));
+        (is_exact && num_stages > 0 && works > 0.0).then(|| idle / (works + idle))
     }
 }
 
@@ -121,6 +169,8 @@ pub fn build(kind: ScheduleKind, num_stages: usize, num_micro_batches: usize) ->
             },
             |_| 0,
         ),
+        ScheduleKind::ZbH1 => zb_h1(num_stages, num_micro_batches),
+        ScheduleKind::ZbV => zb_v(num_stages, num_micro_batches),
     }
 }
 
@@ -134,6 +184,8 @@ impl fmt::Display for ScheduleKind {
             ScheduleKind::MessageDriven {
                 in_flight: Some(limit),
             } => write!(f, "message-driven:{limit}"),
+            ScheduleKind::ZbH1 => f.write_str("zb-h1"),
+            ScheduleKind::ZbV => f.write_str("zb-v"),
         }
     }
 }
@@ -160,6 +212,8 @@ impl FromStr for ScheduleKind {
                 chunks: number.unwrap_or(DEFAULT_CHUNKS),
             }),
             ("message-driven", _) => Ok(ScheduleKind::MessageDriven { in_flight: number }),
+            ("zb-h1", None) => Ok(ScheduleKind::ZbH1),
+            ("zb-v", None) => Ok(ScheduleKind::ZbV),
             _ => Err(wrong()),
         }
     }
@@ -195,6 +249,8 @@ mod tests {
             "interleaved:3",
             "message-driven",
             "message-driven:4",
+            "zb-h1",
+            "zb-v",
         ] {
             assert_eq!(name.parse::<ScheduleKind>().unwrap().to_string(), name);
         }
@@ -229,6 +285,7 @@ mod tests {
             "GPipe",
             "gpipe:2",
             "1f1b:1",
+            "zb-v:2",
             "interleaved:0",
             "interleaved:",
             "message-driven:-1",

@@ -1,6 +1,6 @@
 //! The message-driven policy: no fixed order, a stage acts on the message that has arrived.
 
-use super::{Pass, Result, ScheduleError, shape::Shape};
+use super::{Pass, Result, ScheduleError, Stages, shape::Shape};
 
 /// Which of the next messages, in each direction, has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,11 @@ impl MessageDriven {
         num_micro_batches: usize,
         in_flight_limit: usize,
     ) -> Result<MessageDriven> {
-        Shape::new("message-driven", num_stages, 1, num_micro_batches)?;
+        Shape::new(
+            "message-driven",
+            Stages::plain(num_stages),
+            num_micro_batches,
+        )?;
         if stage >= num_stages || in_flight_limit == 0 {
             return Err(ScheduleError::Invalid {
                 operation: "message-driven",

@@ -2,11 +2,11 @@
 //! exchanges.
 //!
 //! A schedule is a list of actions for each stage, made by a pure function; it can be printed, timed and
-//! checked without running a network. Read in this order: `action`, `shape` (virtual stages and neighbours),
-//! `program` (the list itself), one file per schedule (`gpipe`, `one_forward_one_backward`, `interleaved`,
-//! `message_driven`), `kind` (the choice by name), then `check` with its parts (`positions`, `channels`,
-//! `execute`), `idle`, `text`, and `partition`, which cuts the layers into stages. This module does not move
-//! data; the engine does.
+//! checked without running a network. Read in this order: `action`, `stages` (which part of the model lies where), `shape`
+//! (actions and neighbours), `program` (the list itself), one file per schedule (`gpipe`, `one_forward_one_backward`,
+//! `interleaved`, `zero_bubble`, `message_driven`), `kind` (the choice by
+//! name), then `check` with its parts (`positions`, `channels`, `execute`), `idle`, `text`, and `partition`, which cuts the
+//! layers into stages. This module does not move data; the engine does.
 
 mod action;
 mod channels;
@@ -24,7 +24,10 @@ mod positions;
 mod program;
 mod shape;
 mod simulate;
+mod stages;
 mod text;
+mod times;
+mod zero_bubble;
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +43,9 @@ pub use interleaved::interleaved;
 pub use kind::{ScheduleKind, build};
 pub use message_driven::{Decision, MessageDriven, Ready};
 pub use one_forward_one_backward::one_forward_one_backward;
-pub use partition::{assign, balance};
+pub use partition::balance;
 pub use program::Schedule;
-pub use shape::ChunkLocation;
 pub use simulate::{Hop, Pace, simulate};
+pub use stages::{ChunkLocation, Placement, Stages};
+pub use times::Times;
+pub use zero_bubble::{zb_h1, zb_v};

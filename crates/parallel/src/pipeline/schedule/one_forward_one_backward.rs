@@ -1,6 +1,6 @@
 //! 1F1B with a flush: forwards and backwards alternate, so that few activations are kept.
 
-use super::{Result, Schedule, program::Task, shape::Shape};
+use super::{Result, Schedule, Stages, program::Task, shape::Shape};
 
 /// Warm-up of `stages - index - 1` forwards, then alternating forwards and backwards, then the remaining
 /// backwards.
@@ -14,12 +14,16 @@ use super::{Result, Schedule, program::Task, shape::Shape};
 /// # Source
 /// PipeDream-Flush (arXiv:2006.09503); Megatron-LM (arXiv:2104.04473), section 2.2.1.
 pub fn one_forward_one_backward(num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
-    let shape = Shape::new("1f1b", num_stages, 1, num_micro_batches)?;
-    let forwards = || (0..num_micro_batches).map(|i| Task::forward(i, 0));
-    let backwards = || (0..num_micro_batches).map(|i| Task::backward(i, 0));
-    Ok(Schedule::from_tasks(shape, |stage| {
-        take_turns(forwards(), backwards(), num_stages - stage - 1)
-    }))
+    let shape = Shape::new("1f1b", Stages::plain(num_stages), num_micro_batches)?;
+    Ok(Schedule::from_tasks(shape, |stage| tasks(shape, stage)))
+}
+
+/// The passes of a stage.
+pub(super) fn tasks(shape: Shape, stage: usize) -> Vec<Task> {
+    let micro_batches = || 0..shape.num_micro_batches;
+    let forwards = micro_batches().map(|i| Task::forward(i, 0));
+    let backwards = micro_batches().map(|i| Task::backward(i, 0));
+    take_turns(forwards, backwards, shape.stages.number - stage - 1)
 }
 
 /// `warm_up` forwards, then alternating forwards and backwards while there are forwards, then the remaining

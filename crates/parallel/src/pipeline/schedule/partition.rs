@@ -1,6 +1,6 @@
 //! Cuts the model's layers into stages by cost.
 
-use super::{ChunkLocation, Result, ScheduleError};
+use super::{Result, ScheduleError};
 use std::ops::Range;
 
 /// Sums of squares this close count as equal, so that rounding does not decide between equal partitions.
@@ -119,29 +119,6 @@ impl Cuts {
     }
 }
 
-/// Distributes the ranges of all virtual stages over the stages: `result[stage][chunk]`.
-///
-/// # Errors
-/// [`ScheduleError::Invalid`] when the number of ranges is not stages x chunks, or that is zero.
-pub fn assign(
-    ranges: &[Range<usize>],
-    num_stages: usize,
-    num_chunks: usize,
-) -> Result<Vec<Vec<Range<usize>>>> {
-    if ranges.is_empty() || num_stages.checked_mul(num_chunks) != Some(ranges.len()) {
-        return Err(ScheduleError::Invalid {
-            operation: "assign",
-            found: format!("{} ranges", ranges.len()),
-            needed: format!("{num_stages} stages x {num_chunks} chunks, at least 1"),
-        });
-    }
-    let at =
-        |stage, chunk| ranges[ChunkLocation { stage, chunk }.virtual_stage(num_stages)].clone();
-    Ok((0..num_stages)
-        .map(|stage| (0..num_chunks).map(|chunk| at(stage, chunk)).collect())
-        .collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,20 +159,6 @@ mod tests {
         assert_eq!(
             text,
             "balance: cost NaN of item 1, needed finite costs from 0"
-        );
-    }
-
-    #[test]
-    fn chunks_take_turns_over_the_stages() {
-        let ranges = balance(&[1.0; 6], 6).unwrap();
-        assert_eq!(
-            assign(&ranges, 3, 2).unwrap(),
-            [[0..1, 3..4], [1..2, 4..5], [2..3, 5..6]]
-        );
-        let text = assign(&ranges, 4, 2).unwrap_err().to_string();
-        assert_eq!(
-            text,
-            "assign: 6 ranges, needed 4 stages x 2 chunks, at least 1"
         );
     }
 }

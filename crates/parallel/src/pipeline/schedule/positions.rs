@@ -10,6 +10,7 @@ const NOWHERE: usize = usize::MAX;
 /// The position of each action in the list of one stage.
 pub(super) struct Positions {
     shape: Shape,
+    splits_backward: bool,
     stage: usize,
     table: Vec<usize>,
 }
@@ -20,9 +21,10 @@ impl Positions {
     /// # Errors
     /// For an action that does not belong there, occurs twice, or is missing.
     pub fn new(schedule: &Schedule, shape: Shape, stage: usize) -> Result<Positions> {
-        let table = vec![NOWHERE; 6 * shape.num_chunks * shape.num_micro_batches];
+        let table = vec![NOWHERE; 7 * shape.stages.chunks * shape.num_micro_batches];
         let mut positions = Positions {
             shape,
+            splits_backward: schedule.splits_backward,
             stage,
             table,
         };
@@ -61,6 +63,9 @@ impl Positions {
         }
         let needed = match needed {
             Ok(Some(right)) => right.to_string(),
+            Ok(None) if action.role() == Role::PutOff => {
+                "none, because the backward computes them".to_string()
+            }
             Ok(None) => "no message at this end of the pipeline".to_string(),
             Err(bounds) => bounds,
         };
@@ -72,15 +77,12 @@ impl Positions {
         })
     }
 
-    /// The action as it should be: with the right peer, `None` if no message is due, or the bounds that it
-    /// violates.
+    /// The action as it should be: with the right peer, `None` if no message is due or nothing was put off, or the bounds
+    /// that it violates.
     fn wanted(&self, action: Action) -> std::result::Result<Option<Action>, String> {
         let (micro_batch, chunk, pass) = (action.micro_batch(), action.chunk(), action.pass());
-        let Shape {
-            num_chunks,
-            num_micro_batches,
-            ..
-        } = self.shape;
+        let num_micro_batches = self.shape.num_micro_batches;
+        let num_chunks = self.shape.stages.chunks;
         if micro_batch >= num_micro_batches || chunk >= num_chunks {
             return Err(format!(
                 "a micro-batch below {num_micro_batches} and a chunk below {num_chunks}"
@@ -92,6 +94,7 @@ impl Positions {
         };
         Ok(match action.role() {
             Role::Run => Some(action),
+            Role::PutOff => self.splits_backward.then_some(action),
             Role::Send(_) => self.shape.send(at, pass, micro_batch),
             Role::Receive(_) => self.shape.receive(at, pass, micro_batch),
         })
@@ -112,7 +115,7 @@ impl Positions {
 
     fn is_complete(&self) -> Result<()> {
         for pass in [Pass::Forward, Pass::Backward] {
-            for chunk in 0..self.shape.num_chunks {
+            for chunk in 0..self.shape.stages.chunks {
                 (0..self.shape.num_micro_batches).try_for_each(|i| self.has_all(pass, chunk, i))?;
             }
         }
@@ -121,9 +124,11 @@ impl Positions {
 
     fn has_all(&self, pass: Pass, chunk: usize, micro_batch: usize) -> Result<()> {
         let stage = self.stage;
+        let weights = Action::Weights { micro_batch, chunk };
         let mut due = self
             .shape
-            .actions(ChunkLocation { stage, chunk }, pass, micro_batch);
+            .actions(ChunkLocation { stage, chunk }, pass, micro_batch)
+            .chain((pass == Pass::Backward && self.splits_backward).then_some(weights));
         match due.find(|action| self.table[self.slot(*action)] == NOWHERE) {
             None => Ok(()),
             Some(action) => {
@@ -142,9 +147,10 @@ impl Positions {
             Role::Receive(_) => 0,
             Role::Run => 1,
             Role::Send(_) => 2,
+            Role::PutOff => 3,
         };
         let kind = 3 * action.pass() as usize + role;
-        (kind * self.shape.num_chunks + action.chunk()) * self.shape.num_micro_batches
+        (kind * self.shape.stages.chunks + action.chunk()) * self.shape.num_micro_batches
             + action.micro_batch()
     }
 }

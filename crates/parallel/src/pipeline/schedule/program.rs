@@ -1,6 +1,6 @@
 //! The schedule itself: a list of actions for each stage.
 
-use super::{Action, ChunkLocation, Pass, Result, shape::Shape};
+use super::{Action, ChunkLocation, Pass, Placement, Result, Stages, shape::Shape};
 use serde::{Deserialize, Serialize};
 
 /// The actions of each stage, one after the other.
@@ -16,22 +16,34 @@ pub struct Schedule {
     pub num_micro_batches: usize,
     /// Model chunks per stage.
     pub num_chunks: usize,
+    /// How they lie on the stages.
+    pub placement: Placement,
+    /// Whether backwards put off the gradients of weights, which then have actions of their own.
+    pub splits_backward: bool,
     /// The list of each stage.
     pub stages: Vec<Vec<Action>>,
 }
 
-/// One pass of one micro-batch through one chunk, without its messages.
+/// One computation for one micro-batch and chunk, without its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task {
-    pub pass: Pass,
+    pub work: Work,
     pub micro_batch: usize,
     pub chunk: usize,
+}
+
+/// What a stage computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Pass(Pass),
+    /// What a backward has put off.
+    Weights,
 }
 
 impl Task {
     pub fn forward(micro_batch: usize, chunk: usize) -> Task {
         Task {
-            pass: Pass::Forward,
+            work: Work::Pass(Pass::Forward),
             micro_batch,
             chunk,
         }
@@ -39,7 +51,15 @@ impl Task {
 
     pub fn backward(micro_batch: usize, chunk: usize) -> Task {
         Task {
-            pass: Pass::Backward,
+            work: Work::Pass(Pass::Backward),
+            micro_batch,
+            chunk,
+        }
+    }
+
+    pub fn weights(micro_batch: usize, chunk: usize) -> Task {
+        Task {
+            work: Work::Weights,
             micro_batch,
             chunk,
         }
@@ -53,36 +73,49 @@ impl Schedule {
     where
         I: IntoIterator<Item = Task>,
     {
-        let list = |stage| {
-            let tasks = tasks(stage).into_iter();
-            tasks
-                .flat_map(|t| {
-                    shape.actions(
-                        ChunkLocation {
-                            stage,
-                            chunk: t.chunk,
-                        },
-                        t.pass,
-                        t.micro_batch,
-                    )
-                })
-                .collect()
+        let mut splits_backward = false;
+        let mut actions = |stage, task: Task| -> Vec<Action> {
+            let Task {
+                work,
+                micro_batch,
+                chunk,
+            } = task;
+            match work {
+                Work::Pass(pass) => shape
+                    .actions(ChunkLocation { stage, chunk }, pass, micro_batch)
+                    .collect(),
+                Work::Weights => {
+                    splits_backward = true;
+                    vec![Action::Weights { micro_batch, chunk }]
+                }
+            }
         };
+        let mut list = |stage| {
+            let tasks = tasks(stage).into_iter();
+            tasks.flat_map(|task| actions(stage, task)).collect()
+        };
+        let stages = (0..shape.stages.number).map(&mut list).collect();
         Schedule {
-            num_stages: shape.num_stages,
+            num_stages: shape.stages.number,
             num_micro_batches: shape.num_micro_batches,
-            num_chunks: shape.num_chunks,
-            stages: (0..shape.num_stages).map(list).collect(),
+            num_chunks: shape.stages.chunks,
+            placement: shape.stages.placement,
+            splits_backward,
+            stages,
+        }
+    }
+
+    /// The stages, and the parts of the model on them.
+    pub fn arrangement(&self) -> Stages {
+        Stages {
+            number: self.num_stages,
+            chunks: self.num_chunks,
+            placement: self.placement,
         }
     }
 
     /// The counts, if they are valid for a schedule.
     pub(super) fn shape(&self, operation: &'static str) -> Result<Shape> {
-        Shape::new(
-            operation,
-            self.num_stages,
-            self.num_chunks,
-            self.num_micro_batches,
-        )
+        Shape::new(operation, self.arrangement(), self.num_micro_batches)
     }
 }

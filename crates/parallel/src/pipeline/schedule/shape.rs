@@ -1,55 +1,25 @@
-//! Virtual stages: the order of chunks and stages, and the actions that follow for a stage.
+//! What follows from the counts of a schedule: the actions of each stage, and what each of them needs.
 
-use super::{Action, Pass, Result, ScheduleError, action::Role};
-use serde::{Deserialize, Serialize};
+use super::{Action, ChunkLocation, Pass, Result, ScheduleError, Stages, action::Role};
 
 /// The most passes that one schedule may hold in one direction. Far above any real run; it turns a mistyped
 /// number into an error before memory is allocated.
 const MAX_PASSES: usize = 1 << 22;
 
-/// The location of a virtual stage: chunk `chunk` of stage `stage`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ChunkLocation {
-    /// Index along the Pipeline axis.
-    pub stage: usize,
-    /// Index among the model chunks of that stage.
-    pub chunk: usize,
-}
-
-impl ChunkLocation {
-    /// The location of a virtual stage: stages alternate, so that chunk 0 of all stages comes before chunk 1 of
-    /// any.
-    ///
-    /// # Panics
-    /// If `num_stages` is zero.
-    pub fn of_virtual_stage(virtual_stage: usize, num_stages: usize) -> ChunkLocation {
-        ChunkLocation {
-            stage: virtual_stage % num_stages,
-            chunk: virtual_stage / num_stages,
-        }
-    }
-
-    /// The inverse of [`ChunkLocation::of_virtual_stage`].
-    pub fn virtual_stage(self, num_stages: usize) -> usize {
-        self.chunk * num_stages + self.stage
-    }
-}
-
-/// The three counts that determine the actions of a schedule; a schedule chooses only their order.
+/// What determines the actions of a schedule; a schedule chooses only their order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    pub num_stages: usize,
-    pub num_chunks: usize,
+    pub stages: Stages,
     pub num_micro_batches: usize,
 }
 
 impl Shape {
-    pub fn new(
-        operation: &'static str,
-        num_stages: usize,
-        num_chunks: usize,
-        num_micro_batches: usize,
-    ) -> Result<Shape> {
+    pub fn new(operation: &'static str, stages: Stages, num_micro_batches: usize) -> Result<Shape> {
+        let Stages {
+            number: num_stages,
+            chunks: num_chunks,
+            ..
+        } = stages;
         let found =
             format!("{num_stages} stages, {num_chunks} chunks, {num_micro_batches} micro-batches");
         let passes = num_stages
@@ -59,8 +29,7 @@ impl Shape {
             Some(0) => "at least 1 of each".to_string(),
             Some(n) if n <= MAX_PASSES => {
                 return Ok(Shape {
-                    num_stages,
-                    num_chunks,
+                    stages,
                     num_micro_batches,
                 });
             }
@@ -75,13 +44,12 @@ impl Shape {
 
     /// The source of this pass's input: `None` at the start of the pass.
     pub fn source(self, at: ChunkLocation, pass: Pass) -> Option<ChunkLocation> {
-        let here = at.virtual_stage(self.num_stages);
+        let here = self.stages.part(at);
         let there = match pass {
             Pass::Forward => here.checked_sub(1)?,
             Pass::Backward => here + 1,
         };
-        (there < self.num_stages * self.num_chunks)
-            .then(|| ChunkLocation::of_virtual_stage(there, self.num_stages))
+        (there < self.stages.num_parts()).then(|| self.stages.location(there))
     }
 
     /// The destination of this pass's output: `None` at its end.
@@ -89,14 +57,20 @@ impl Shape {
         self.source(at, pass.reverse())
     }
 
-    /// The stage from which messages of this pass arrive. A single stage would be its own neighbour, and sends
-    /// nothing.
-    pub fn sender(self, stage: usize, pass: Pass) -> usize {
-        let step = match pass {
-            Pass::Forward => self.num_stages - 1,
-            Pass::Backward => 1,
-        };
-        (stage + step) % self.num_stages
+    /// The stages between which messages of this pass travel, in order, each pair once. A single stage would be its own
+    /// neighbour, and sends nothing.
+    pub fn neighbours(self, pass: Pass) -> Vec<(usize, usize)> {
+        let Stages { number, chunks, .. } = self.stages;
+        // All pairs occur between the parts of the first two chunks.
+        let parts = (0..number * chunks.min(2)).map(|part| self.stages.location(part));
+        let hop = |at: ChunkLocation| Some((at.stage, self.target(at, pass)?.stage));
+        let mut pairs: Vec<_> = parts
+            .filter_map(hop)
+            .filter(|(from, to)| from != to)
+            .collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
     }
 
     /// The receive before this pass, if its input comes from another stage.
@@ -150,7 +124,7 @@ impl Shape {
             action.pass(),
         );
         let (other, role) = match action.role() {
-            Role::Run => return None,
+            Role::Run | Role::PutOff => return None,
             Role::Send(_) => (self.target(at, pass)?, Role::Receive(stage)),
             Role::Receive(_) => (self.source(at, pass)?, Role::Send(stage)),
         };
@@ -173,7 +147,7 @@ impl Shape {
         let run = |pass, chunk| Action::new(pass, Role::Run, micro_batch, chunk);
         let [input, own] = match action.role() {
             Role::Receive(_) => [None, None],
-            Role::Send(_) => [None, Some(run(pass, at.chunk))],
+            Role::Send(_) | Role::PutOff => [None, Some(run(pass, at.chunk))],
             Role::Run => {
                 let local = self.source(at, pass).filter(|source| source.stage == stage);
                 let input = self
@@ -191,25 +165,37 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Placement;
     use super::*;
 
-    #[test]
-    fn places_round_trip() {
-        for virtual_stage in 0..24 {
-            assert_eq!(
-                ChunkLocation::of_virtual_stage(virtual_stage, 4).virtual_stage(4),
-                virtual_stage
-            );
+    fn stages(number: usize, chunks: usize) -> Stages {
+        Stages {
+            number,
+            chunks,
+            placement: Placement::Wrap,
         }
-        assert_eq!(
-            ChunkLocation::of_virtual_stage(6, 4),
-            ChunkLocation { stage: 2, chunk: 1 }
-        );
+    }
+
+    #[test]
+    fn a_v_turns_around_on_the_last_stage() {
+        let stages = Stages {
+            placement: Placement::V,
+            ..stages(3, 2)
+        };
+        let shape = Shape::new("test", stages, 1).unwrap();
+        let at = ChunkLocation { stage: 2, chunk: 0 };
+        assert_eq!(shape.send(at, Pass::Forward, 0), None);
+        let next = ChunkLocation { stage: 2, chunk: 1 };
+        assert_eq!(shape.target(at, Pass::Forward), Some(next));
+        let pairs = [(0, 1), (1, 0), (1, 2), (2, 1)];
+        for pass in [Pass::Forward, Pass::Backward] {
+            assert_eq!(shape.neighbours(pass), pairs);
+        }
     }
 
     #[test]
     fn messages_wrap_from_the_last_stage_to_the_first() {
-        let shape = Shape::new("test", 3, 2, 1).unwrap();
+        let shape = Shape::new("test", stages(3, 2), 1).unwrap();
         let send = shape
             .send(ChunkLocation { stage: 2, chunk: 0 }, Pass::Forward, 0)
             .unwrap();
@@ -232,7 +218,7 @@ mod tests {
 
     #[test]
     fn one_stage_hands_over_without_messages() {
-        let shape = Shape::new("test", 1, 3, 1).unwrap();
+        let shape = Shape::new("test", stages(1, 3), 1).unwrap();
         let at = ChunkLocation { stage: 0, chunk: 1 };
         assert_eq!(shape.actions(at, Pass::Forward, 0).count(), 1);
         let needs: Vec<_> = shape
@@ -259,14 +245,16 @@ mod tests {
 
     #[test]
     fn absurd_sizes_are_refused_with_their_numbers() {
-        let text = Shape::new("gpipe", usize::MAX, 2, 3)
+        let text = Shape::new("gpipe", stages(usize::MAX, 2), 3)
             .unwrap_err()
             .to_string();
         assert!(
             text.contains("2 chunks") && text.contains("4194304"),
             "{text}"
         );
-        let text = Shape::new("gpipe", 4, 1, 0).unwrap_err().to_string();
+        let text = Shape::new("gpipe", stages(4, 1), 0)
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             text,
             "gpipe: 4 stages, 1 chunks, 0 micro-batches, needed at least 1 of each"

@@ -1,7 +1,7 @@
 //! Runs the message-driven policy on all stages in virtual time, and records its decisions as a schedule.
 
 use super::{
-    ChunkLocation, Decision, MessageDriven, Pass, Ready, Result, Schedule, program::Task,
+    ChunkLocation, Decision, MessageDriven, Pass, Ready, Result, Schedule, Stages, program::Task,
     shape::Shape,
 };
 use std::{
@@ -46,7 +46,7 @@ pub fn simulate(
     pace: Pace,
     delay_us: impl FnMut(Hop) -> u64,
 ) -> Result<Schedule> {
-    let shape = Shape::new("simulate", num_stages, 1, num_micro_batches)?;
+    let shape = Shape::new("simulate", Stages::plain(num_stages), num_micro_batches)?;
     let limit = in_flight_limit.unwrap_or(num_stages);
     let stages = (0..num_stages)
         .map(|stage| Actor::new(stage, shape, limit))
@@ -61,7 +61,11 @@ pub fn simulate(
     };
     world.run();
     Ok(Schedule::from_tasks(shape, |stage| {
-        std::mem::take(&mut world.stages[stage].log)
+        let log = std::mem::take(&mut world.stages[stage].log);
+        log.into_iter().map(|(pass, micro_batch)| match pass {
+            Pass::Forward => Task::forward(micro_batch, 0),
+            Pass::Backward => Task::backward(micro_batch, 0),
+        })
     }))
 }
 
@@ -71,7 +75,7 @@ struct Actor {
     free_at: u64,
     activations: Inbox,
     gradients: Inbox,
-    log: Vec<Task>,
+    log: Vec<(Pass, usize)>,
 }
 
 #[derive(Default)]
@@ -96,7 +100,8 @@ impl Inbox {
 
 impl Actor {
     fn new(stage: usize, shape: Shape, limit: usize) -> Result<Actor> {
-        let policy = MessageDriven::new(stage, shape.num_stages, shape.num_micro_batches, limit)?;
+        let policy =
+            MessageDriven::new(stage, shape.stages.number, shape.num_micro_batches, limit)?;
         let (activations, gradients) = (Inbox::default(), Inbox::default());
         Ok(Actor {
             policy,
@@ -108,7 +113,7 @@ impl Actor {
     }
 
     /// Asks the policy, consumes the message on which it acts, and records the work.
-    fn decide(&mut self, now: u64) -> Option<Task> {
+    fn decide(&mut self, now: u64) -> Option<(Pass, usize)> {
         let ready = Ready {
             activation: self.activations.has_by(now),
             gradient: self.gradients.has_by(now),
@@ -117,13 +122,8 @@ impl Actor {
             return None;
         };
         self.inbox(pass).arrivals.pop_front();
-        let task = Task {
-            pass,
-            micro_batch,
-            chunk: 0,
-        };
-        self.log.push(task);
-        Some(task)
+        self.log.push((pass, micro_batch));
+        Some((pass, micro_batch))
     }
 
     fn inbox(&mut self, pass: Pass) -> &mut Inbox {
@@ -149,33 +149,30 @@ impl<D: FnMut(Hop) -> u64> World<D> {
         while let Some(Reverse((now, stage))) = self.wakes.pop() {
             // A busy stage has its own wake-up for the moment when it is free.
             if self.stages[stage].free_at <= now
-                && let Some(task) = self.stages[stage].decide(now)
+                && let Some((pass, micro_batch)) = self.stages[stage].decide(now)
             {
-                self.carry_out(now, stage, task);
+                self.carry_out(now, stage, pass, micro_batch);
             }
         }
     }
 
-    fn carry_out(&mut self, now: u64, stage: usize, task: Task) {
-        let duration = match task.pass {
+    fn carry_out(&mut self, now: u64, stage: usize, pass: Pass, micro_batch: usize) {
+        let duration = match pass {
             Pass::Forward => self.pace.forward_us,
             Pass::Backward => self.pace.backward_us,
         };
         let end = now.saturating_add(duration);
         self.stages[stage].free_at = end;
         self.wakes.push(Reverse((end, stage)));
-        if let Some(target) = self
-            .shape
-            .target(ChunkLocation { stage, chunk: 0 }, task.pass)
-        {
+        if let Some(target) = self.shape.target(ChunkLocation { stage, chunk: 0 }, pass) {
             let hop = Hop {
-                pass: task.pass,
-                micro_batch: task.micro_batch,
+                pass,
+                micro_batch,
                 from: stage,
                 to: target.stage,
             };
             let arrival = end.saturating_add((self.delay_us)(hop));
-            let arrival = self.stages[target.stage].inbox(task.pass).post(arrival);
+            let arrival = self.stages[target.stage].inbox(pass).post(arrival);
             self.wakes.push(Reverse((arrival, target.stage)));
         }
     }

@@ -1,27 +1,22 @@
 //! A schedule as a text diagram: one row per stage, one column per unit of time.
 
-use super::{
-    Action, Pass, Schedule,
-    execute::{Cost, Span},
-    idle,
-};
+use super::{Action, Pass, Schedule, Times, execute::Span, idle};
 use std::fmt;
-
-/// Every pass takes one column.
-const UNIT: Cost = Cost {
-    forward_us: 1.0,
-    backward_us: 1.0,
-};
 
 impl Schedule {
     /// The timeline, at most `max_columns` characters wide if that leaves room for anything.
     ///
     /// `F3` is the forward of micro-batch 3, `B3` its backward, and `F3.1` the forward through chunk 1 if
-    /// stages hold several chunks; `.` is idle time. Forward and backward are drawn with equal length. If the
-    /// diagram is too wide, its middle is left out and marked `~`. A schedule that breaks a rule is shown as
-    /// bare lists, with the rule.
+    /// stages hold several chunks; `W3` are the gradients of weights that a split backward has put off, and `.` is idle
+    /// time. All are drawn with equal length. If the diagram is too wide, its middle is left out and marked `~`. A schedule
+    /// that breaks a rule is shown as bare lists, with the rule.
     pub fn to_text(&self, max_columns: usize) -> String {
-        match idle::spans(self, UNIT) {
+        // Every pass takes one column.
+        let times = match self.splits_backward {
+            true => Times::UNIT,
+            false => Times::halves(1.0, 1.0),
+        };
+        match idle::spans(self, &times) {
             Ok(spans) => Picture::new(self, &spans).draw(max_columns),
             Err(error) => format!("{}\n{error}", self.bare_lists()),
         }
@@ -50,9 +45,10 @@ impl fmt::Display for Schedule {
 }
 
 fn label(action: Action, num_chunks: usize) -> String {
-    let letter = match action.pass() {
-        Pass::Forward => 'F',
-        Pass::Backward => 'B',
+    let letter = match (action, action.pass()) {
+        (Action::Weights { .. }, _) => 'W',
+        (_, Pass::Forward) => 'F',
+        (_, Pass::Backward) => 'B',
     };
     match num_chunks {
         1 => format!("{letter}{}", action.micro_batch()),

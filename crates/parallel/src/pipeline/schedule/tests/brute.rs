@@ -1,7 +1,7 @@
 //! An executor that knows nothing of the checker: it moves labelled messages and tests whether all work
 //! completes.
 
-use super::super::{Action, Schedule};
+use super::super::{Action, ChunkLocation, Placement, Schedule};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The content of a message: true for an activation, the virtual stage that made it, its micro-batch.
@@ -15,6 +15,7 @@ struct Stage {
     outputs: HashSet<Label>,
     forward: HashSet<(usize, usize)>,
     backward: HashSet<(usize, usize)>,
+    weights: HashSet<(usize, usize)>,
     peak: usize,
 }
 
@@ -47,7 +48,9 @@ pub fn run(schedule: &Schedule, blocking: bool) -> Result<Vec<usize>, String> {
         if stage.index < schedule.stages[s].len() {
             return Err(format!("stage {s} is stuck"));
         }
-        let done = stage.forward.len() == all && stage.backward.len() == all;
+        let weights = if schedule.splits_backward { all } else { 0 };
+        let done = [&stage.forward, &stage.backward, &stage.weights].map(HashSet::len);
+        let done = done == [all, all, weights];
         if !done || !stage.inputs.is_empty() || !stage.outputs.is_empty() {
             return Err(format!("stage {s} leaves something undone"));
         }
@@ -66,9 +69,12 @@ fn step(
     action: Action,
     blocking: bool,
 ) -> Result<bool, String> {
-    let p = schedule.num_stages;
-    let last = p * schedule.num_chunks - 1;
-    let (mb, here) = (action.micro_batch(), action.chunk() * p + s);
+    let last = schedule.num_stages * schedule.num_chunks - 1;
+    let at = ChunkLocation {
+        stage: s,
+        chunk: action.chunk(),
+    };
+    let (mb, here) = (action.micro_batch(), part(schedule, at));
     let wrong = || format!("stage {s}: {action} is wrong");
     match action {
         Action::Forward { .. } => {
@@ -78,11 +84,13 @@ fn step(
                 return Err(wrong());
             }
             if here < last {
-                hand_on(p, &mut stages[s], (true, here, mb), here + 1);
+                hand_on(schedule, &mut stages[s], (true, here, mb), here + 1);
             }
-            stages[s].peak = stages[s]
-                .peak
-                .max(stages[s].forward.len() - stages[s].backward.len());
+            let freed = match schedule.splits_backward {
+                true => stages[s].weights.len(),
+                false => stages[s].backward.len(),
+            };
+            stages[s].peak = stages[s].peak.max(stages[s].forward.len() - freed);
         }
         Action::Backward { .. } => {
             let ready = here == last || stages[s].inputs.remove(&(false, here, mb));
@@ -93,7 +101,13 @@ fn step(
                 return Err(wrong());
             }
             if here > 0 {
-                hand_on(p, &mut stages[s], (false, here, mb), here - 1);
+                hand_on(schedule, &mut stages[s], (false, here, mb), here - 1);
+            }
+        }
+        Action::Weights { .. } => {
+            let is_due = schedule.splits_backward && stages[s].backward.contains(&(here, mb));
+            if !is_due || !stages[s].weights.insert((here, mb)) {
+                return Err(wrong());
             }
         }
         Action::SendActivation { to, .. } | Action::SendGradient { to, .. } => {
@@ -103,7 +117,8 @@ fn step(
             } else {
                 here.wrapping_sub(1)
             };
-            if target % p != to || !stages[s].outputs.contains(&(forward, here, mb)) {
+            if stage_of(schedule, target) != to || !stages[s].outputs.contains(&(forward, here, mb))
+            {
                 return Err(wrong());
             }
             if blocking && !stands_at_receive(schedule, stages, s, to, forward) {
@@ -136,9 +151,25 @@ fn step(
     Ok(true)
 }
 
+/// The stage of a part, by the pictures in the papers: chunks begin anew, or every second one runs back.
+fn stage_of(schedule: &Schedule, part: usize) -> usize {
+    let (chunk, place) = (part / schedule.num_stages, part % schedule.num_stages);
+    match (schedule.placement, chunk % 2) {
+        (Placement::V, 1) => schedule.num_stages - place - 1,
+        _ => place,
+    }
+}
+
+fn part(schedule: &Schedule, at: ChunkLocation) -> usize {
+    let mut parts = at.chunk * schedule.num_stages..(at.chunk + 1) * schedule.num_stages;
+    parts
+        .find(|part| stage_of(schedule, *part) == at.stage)
+        .unwrap()
+}
+
 /// Keeps the output for a send, or passes it to the next chunk if that is on the same stage.
-fn hand_on(num_stages: usize, stage: &mut Stage, label: Label, next: usize) {
-    if num_stages == 1 {
+fn hand_on(schedule: &Schedule, stage: &mut Stage, label: Label, next: usize) {
+    if stage_of(schedule, next) == stage_of(schedule, label.1) {
         stage.inputs.insert((label.0, next, label.2));
     } else {
         stage.outputs.insert(label);

@@ -17,6 +17,8 @@ fn kinds() -> impl Strategy<Value = ScheduleKind> {
         (1..=3usize).prop_map(|chunks| ScheduleKind::Interleaved { chunks }),
         proptest::option::of(1..=7usize)
             .prop_map(|in_flight| ScheduleKind::MessageDriven { in_flight }),
+        Just(ScheduleKind::ZbH1),
+        Just(ScheduleKind::ZbV),
     ]
 }
 
@@ -28,5 +30,6 @@ fn all_kinds() -> Vec<ScheduleKind> {
     kinds.extend((1..=7).map(|limit| ScheduleKind::MessageDriven {
         in_flight: Some(limit),
     }));
+    kinds.extend([ScheduleKind::ZbH1, ScheduleKind::ZbV]);
     kinds
 }

@@ -54,6 +54,7 @@ fn with_micro_batch(mut action: Action, value: usize) -> Action {
     match &mut action {
         Action::Forward { micro_batch, .. }
         | Action::Backward { micro_batch, .. }
+        | Action::Weights { micro_batch, .. }
         | Action::SendActivation { micro_batch, .. }
         | Action::RecvActivation { micro_batch, .. }
         | Action::SendGradient { micro_batch, .. }

@@ -1,6 +1,6 @@
 //! Every schedule passes the check and keeps its promises, for all small sizes.
 
-use super::super::{ScheduleKind, build, check, idle};
+use super::super::{ScheduleKind, Times, build, check, idle};
 use super::{all_kinds, brute};
 
 fn for_all_sizes(mut body: impl FnMut(ScheduleKind, usize, usize)) {
@@ -30,11 +30,11 @@ fn all_pass_the_check_and_the_brute_force_run() {
             report.is_safe_with_blocking_sends(),
             "{kind} {num_stages}x{num_micro_batches}"
         );
-        let virtual_stages = num_stages * kind.num_chunks();
-        let hops = if num_stages == 1 {
-            0
-        } else {
-            virtual_stages - 1
+        let hops = match kind {
+            _ if num_stages == 1 => 0,
+            // The last stage hands over to itself.
+            ScheduleKind::ZbV => 2 * (num_stages - 1),
+            _ => num_stages * kind.num_chunks() - 1,
         };
         assert_eq!(report.num_messages, 2 * hops * num_micro_batches);
     });
@@ -77,24 +77,38 @@ fn promised_bounds_are_the_published_ones() {
         bounds(ScheduleKind::MessageDriven { in_flight: None }),
         [4, 4, 4, 4]
     );
+    assert_eq!(bounds(ScheduleKind::ZbH1), [4, 4, 4, 4]);
+    assert_eq!(bounds(ScheduleKind::ZbV), [8, 8, 8, 8]);
 }
 
 #[test]
 fn idle_time_is_as_promised_whatever_the_passes_cost() {
     for_all_sizes(|kind, num_stages, num_micro_batches| {
-        let Some(bubble) = kind.bubble(num_stages, num_micro_batches) else {
-            return;
-        };
         let schedule = build(kind, num_stages, num_micro_batches).unwrap();
-        for (forward_us, backward_us) in [(1.0, 1.0), (1.0, 2.0), (1.0, 3.0), (5.0, 2.0)] {
-            let idle = idle(&schedule, forward_us, backward_us).unwrap();
-            for fraction in idle.stages.iter().chain([&idle.fraction]) {
-                let told =
-                    format!("{kind} {num_stages}x{num_micro_batches} {forward_us}/{backward_us}");
-                assert!(
-                    (fraction - bubble).abs() < 1e-9,
-                    "{told}: {fraction}, promised {bubble}"
-                );
+        for times in [
+            Times::UNIT,
+            Times::halves(1.0, 1.0),
+            Times::halves(1.0, 2.0),
+            Times::halves(1.0, 3.0),
+            Times::halves(5.0, 2.0),
+            Times {
+                forward_us: 3.0,
+                inputs_us: 4.0,
+                weights_us: 2.0,
+            },
+        ] {
+            let Some(bubble) = kind.bubble(num_stages, num_micro_batches, &times) else {
+                continue;
+            };
+            let idle = idle(&schedule, &times).unwrap();
+            let told = format!("{kind} {num_stages}x{num_micro_batches} {times:?}");
+            let least = idle.stages.iter().copied().fold(f64::INFINITY, f64::min);
+            assert!(
+                (least - bubble).abs() < 1e-9,
+                "{told}: {least}, promised {bubble}"
+            );
+            if !kind.splits_backward() {
+                assert!((idle.fraction - bubble).abs() < 1e-9, "{told}: all stages");
             }
         }
     });
@@ -107,11 +121,17 @@ fn interleaving_works_without_whole_groups() {
     for (num_stages, num_micro_batches) in [(4, 5), (4, 6), (4, 7), (5, 3), (6, 1), (6, 8)] {
         let kind = ScheduleKind::Interleaved { chunks: 2 };
         let time = |m| {
-            idle(&build(kind, num_stages, m).unwrap(), 1.0, 2.0)
-                .unwrap()
-                .makespan_us
+            idle(
+                &build(kind, num_stages, m).unwrap(),
+                &Times::halves(1.0, 2.0),
+            )
+            .unwrap()
+            .makespan_us
         };
-        assert_eq!(kind.bubble(num_stages, num_micro_batches), None);
+        assert_eq!(
+            kind.bubble(num_stages, num_micro_batches, &Times::UNIT),
+            None
+        );
         assert!(time(num_micro_batches) <= time(num_micro_batches.next_multiple_of(num_stages)));
     }
 }
