@@ -100,7 +100,10 @@ fn choices_about_the_device_are_recorded_and_checked() {
     assert_eq!(settings.epilogues.name(), "separate");
     assert_eq!(settings.matmul_choices, Some("runs/m.txt".into()));
     let written = config.to_toml().unwrap();
-    assert!(written.contains(text), "{written}");
+    let lines: Vec<&str> = written.lines().collect();
+    for line in text.lines() {
+        assert!(lines.contains(&line), "{line} in:\n{written}");
+    }
     let json = serde_json::to_value(&config).unwrap();
     assert_eq!(Config::from_json(json, &families()).unwrap(), config);
 
@@ -190,4 +193,35 @@ fn a_program_can_match_on_what_is_wrong() {
     let text = format!("{}: line 2: found `sede`", file.display());
     assert!(error.to_string().starts_with(&text), "{error}");
     assert!(error.is_usage());
+}
+
+#[test]
+fn a_written_configuration_says_what_each_key_means() {
+    let written = parse("").unwrap().to_toml().unwrap();
+    // Comments are wrapped.
+    let words: Vec<&str> = written
+        .split_whitespace()
+        .filter(|word| *word != "#")
+        .collect();
+    let words = words.join(" ");
+    let families = families();
+    let (_, model) = families.keys().swap_remove(0);
+    let tables = Config::keys().into_iter().chain([("model", model)]);
+    let mut seen = 0;
+    for key in tables.flat_map(|(_, keys)| keys) {
+        let meaning: Vec<&str> = key.meaning.split_whitespace().collect();
+        let expected = format!("{} Values: ", meaning.join(" "));
+        assert!(words.contains(&expected), "{expected}");
+        let value = key
+            .default
+            .map_or(String::new(), |value| format!(" {value}"));
+        assert!(
+            written.contains(&format!("{} ={value}\n", key.name)),
+            "{}",
+            key.name
+        );
+        seen += 1;
+    }
+    assert!(seen > 50, "{seen} keys");
+    assert!(written.lines().all(|line| line.chars().count() <= 100));
 }

@@ -26,6 +26,11 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// [`Error::Setting`] for what TOML cannot hold.
     fn table(&self) -> Result<toml::Table>;
 
+    /// The keys of that table, for the comments in a configuration: [`Section::keys`](crate::config::Section::keys).
+    fn documented_keys(&self) -> Vec<Key> {
+        Vec::new()
+    }
+
     /// Sizes and choices in one line, for people.
     fn describe(&self) -> String;
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 mod checkpoint;
+mod config;
 mod diff;
 mod doctor;
 mod generate;
@@ -35,6 +36,9 @@ pub(crate) enum Command {
     /// What the others sent, and the rows, come from the file. Exits with status 1 at the first call in which the rank sends
     /// other bits than it did, or makes another call.
     Replay(replay::Replay),
+    /// List the keys of a configuration, check configuration files, or print a complete one
+    #[command(subcommand)]
+    Config(config::Configuration),
     /// Show what this build supports and what this machine offers
     Doctor(doctor::Doctor),
     /// Measure GEMMs, kernels, collectives or training steps, or describe this machine for the planner
@@ -53,6 +57,9 @@ impl Command {
             Command::Diff(diff) => launcher::refuse_many("diff").and_then(|()| diff.run()),
             Command::Replay(replay) => {
                 launcher::refuse_many("replay").and_then(|()| replay.run(registry))
+            }
+            Command::Config(config) => {
+                launcher::refuse_many("config").and_then(|()| config.run(families))
             }
             Command::Doctor(doctor) => doctor.run(drivers, None),
             Command::Bench(bench) => bench.run(registry),

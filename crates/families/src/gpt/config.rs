@@ -218,6 +218,10 @@ impl Architecture for GptConfig {
             .map_err(|error| Error::setting("model", error, "values that TOML can hold"))
     }
 
+    fn documented_keys(&self) -> Vec<Key> {
+        GptConfig::keys()
+    }
+
     fn describe(&self) -> String {
         let title = match self.family {
             GptFamily::Gpt2 => "GPT-2",

@@ -9,6 +9,7 @@ mod overlap;
 mod parse;
 mod sections;
 pub mod suggest;
+mod written;
 
 use bounds::check_path;
 pub use bounds::{Numbers, check_counts, check_numbers};
@@ -86,15 +87,6 @@ impl Config {
     /// As [`parse`](Config::parse); [`Error::Setting`] for JSON that is no table, or holds values that TOML does not have.
     pub fn from_json(value: serde_json::Value, families: &Families) -> Result<Config> {
         parse::config(&parse::toml_of(value)?, families)
-    }
-
-    /// The configuration as TOML.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] for a value that TOML cannot hold, such as a seed above [`i64::MAX`]; no file has one.
-    pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(self)
-            .map_err(|error| Error::setting("configuration", error, "values that TOML can hold"))
     }
 
     /// The keys of every table but `[model]`, whose keys are its family's ([`Families::keys`]): the name of the table, empty
