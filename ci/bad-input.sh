@@ -63,7 +63,8 @@ expect 1 'bytes' "$fascicle" checkpoint diff run flipped
 expect 1 'does not exist' "$fascicle" checkpoint digest nowhere
 expect 2 '<B>' "$fascicle" checkpoint diff run
 expect 2 'needs a step above' "$fascicle" checkpoint audit run run
-expect 2 'with training.reproducible = "run", no other gives the same bits' "$fascicle" checkpoint audit run longer --grid data=2
+expect 2 'with training.reproducible = "run", no other gives the same bits' "$fascicle" checkpoint audit run longer \
+    --set training.reproducible=run --grid data=2
 expect 2 'needs a new folder' "$fascicle" checkpoint audit run longer --keep run
 expect 1 '' "$fascicle" generate --checkpoint nowhere
 for bad in training.lowest_rate=nan training.lowest_rate=-1 training.clip_norm=nan training.weight_decay=-5 \

@@ -17,7 +17,7 @@ use train::{
 
 fn reproducible(precision: Precision) -> Config {
     let mut config = config(precision);
-    config.training.reproducible = Reproducible::Grid;
+    config.training.reproducible = Reproducible::Grid.into();
     config.training.steps = if everything() { 50 } else { 3 };
     config
 }

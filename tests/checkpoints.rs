@@ -81,10 +81,10 @@ fn resumed_on_the_same_grid_bit_for_bit() {
 fn grids_of_reproducible_sums_have_one_digest() {
     let dir = tempfile::tempdir().unwrap();
     let mut base = config(Precision::F16);
-    base.training.reproducible = Reproducible::Grid;
-    let state = |grid: &str, reproducible| {
+    base.training.reproducible = Reproducible::Grid.into();
+    let state = |grid: &str, reproducible: Reproducible| {
         let mut config = on(&base, grid.parse().unwrap());
-        config.training.reproducible = reproducible;
+        config.training.reproducible = reproducible.into();
         let path = dir.path().join(format!("{grid} {reproducible:?}"));
         steps(&config, 0..2, None, Some(&path));
         let reader = Reader::open(path).unwrap();

@@ -177,7 +177,7 @@ struct Seen {
 
 fn run(grid: &str, fault: Option<Fault>) -> Vec<Seen> {
     let mut config = config(Precision::F32);
-    config.training.reproducible = Reproducible::Grid;
+    config.training.reproducible = Reproducible::Grid.into();
     config.training.digest_every = 1;
     config.training.steps = STEPS;
     config.parallel.grid = grid.parse().unwrap();

@@ -83,7 +83,7 @@ fn every_rank_of_every_kind_of_grid_runs_alone() {
     ] {
         for reproducible in [parallel::Reproducible::Run, parallel::Reproducible::Grid] {
             let mut config = of(grid);
-            config.training.reproducible = reproducible;
+            config.training.reproducible = reproducible.into();
             config.parallel.sharded_optimiser = grid.contains("data");
             for rank in [0, 3] {
                 let file = folder.path().join("tape");

@@ -15,6 +15,7 @@ use std::{
     time::SystemTime,
 };
 
+const RUN_BITS: &[&str] = &["--set", "training.reproducible=\"run\""];
 const GRID_BITS: &[&str] = &["--set", "training.reproducible=\"grid\""];
 
 fn audit(a: &Path, b: &Path, flags: &[&str]) -> Ended {
@@ -84,7 +85,7 @@ fn a_true_checkpoint_is_confirmed_on_any_grid() {
 #[test]
 fn other_bits_are_refuted_with_the_first_tensor() {
     let runs = Runs::new();
-    runs.train("run", 6, &["--grid", "x=2"]);
+    runs.train("run", 6, &[RUN_BITS, &["--grid", "x=2"]].concat());
     let [three, six] = [3, 6].map(|step| runs.checkpoint("run", step));
     // Without reproducible sums only the grid of the run gives its bits.
     let confirmed = audit(&three, &six, &[]);

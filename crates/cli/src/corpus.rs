@@ -37,6 +37,14 @@ pub(crate) struct Opened {
     pub(crate) name: String,
 }
 
+impl Opened {
+    /// The name of what turns text into tokens, if the data is text.
+    pub(crate) fn tokenizer_name(&self) -> Option<String> {
+        let tokenizer = self.tokenizer.as_ref();
+        tokenizer.map(|tokenizer| tokenizer.name().to_owned())
+    }
+}
+
 /// Decides where the data comes from, and records the decision in `config`, so that a resumed run finds the
 /// same data.
 ///

@@ -4,7 +4,7 @@ use crate::{
     failure::{Failure, Outcome},
     launcher,
 };
-use hal::{DeviceSettings, Driver, OpenOptions, VendorId, driver};
+use hal::{Capabilities, DeviceSettings, Driver, OpenOptions, VendorId, driver};
 use std::sync::Arc;
 
 /// The candidate vendors: the requested one, or all that the program carries.
@@ -17,18 +17,28 @@ pub(crate) fn preferred(drivers: &[Driver]) -> Outcome<Driver> {
     driver::usable(drivers).map_err(Failure::run)
 }
 
-/// A description of this process's device of that vendor, as a rank with `threads` threads and these settings sees it.
+/// A description of that device.
 pub(crate) fn described(
     driver: Driver,
     threads: usize,
     settings: DeviceSettings,
 ) -> Outcome<String> {
+    capabilities(driver, threads, settings).map(|capabilities| capabilities.description)
+}
+
+/// The capabilities of this process's device of that vendor, as a rank with `threads` threads and these settings sees
+/// them. The description begins with the vendor's name.
+pub(crate) fn capabilities(
+    driver: Driver,
+    threads: usize,
+    settings: DeviceSettings,
+) -> Outcome<Capabilities> {
     let device = open(driver, threads, settings)?;
-    Ok(format!(
-        "{}: {}",
-        driver.vendor.name(),
-        device.capabilities().description
-    ))
+    let capabilities = device.capabilities().clone();
+    Ok(Capabilities {
+        description: format!("{}: {}", driver.vendor.name(), capabilities.description),
+        ..capabilities
+    })
 }
 
 /// This process's device of that vendor, with these threads and settings.

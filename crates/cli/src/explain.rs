@@ -8,7 +8,7 @@ mod span;
 
 pub(crate) use seen::Seen;
 
-use crate::{failure::Outcome, timeline::Timeline};
+use crate::{failure::Outcome, report as beginning, timeline::Timeline};
 use grid::Axis;
 use hal::error::Bytes;
 use parallel::report::Report;
@@ -22,6 +22,8 @@ use train::{Config, placement::Volume};
 pub(crate) struct Explanation {
     grid: String,
     order: String,
+    /// What the bits of a run depend on, and why.
+    bits: String,
     /// The source of the expected seconds.
     expected_by: String,
     /// A sentence about an axis with much traffic that the nodes split.
@@ -79,7 +81,11 @@ struct Change {
 
 impl Explanation {
     /// Built from one rank's view of one step.
-    pub(crate) fn new(config: &Config, seen: &Seen) -> Outcome<Explanation> {
+    pub(crate) fn new(
+        config: &Config,
+        seen: &Seen,
+        why_run: Option<String>,
+    ) -> Outcome<Explanation> {
         let volumes = train::placement::volumes(config)?;
         let expected = Expected::new(config, seen)?;
         let used: Vec<Axis> = Axis::ALL
@@ -94,6 +100,7 @@ impl Explanation {
         Ok(Explanation {
             grid: seen.grid.degrees().to_string(),
             order: seen.grid.order().to_string(),
+            bits: beginning::bits(config, why_run.as_deref()),
             expected_by: expected.source().to_owned(),
             warning: train::placement::warning(config, &seen.grid, &seen.mapping)?,
             rank: seen.rank,
@@ -120,6 +127,7 @@ impl Explanation {
             let (order, by) = (&self.order, &self.expected_by);
             writeln!(text, "order of axes {order}; expected times by {by}").unwrap_or_default();
         }
+        writeln!(text, "bits: {}", self.bits).unwrap_or_default();
         self.warning
             .iter()
             .for_each(|warning| text += &format!("{warning}\n"));
@@ -331,7 +339,7 @@ mod tests {
     }
 
     fn explained(config: &Config) -> Explanation {
-        Explanation::new(config, &seen(config, vec![0; 8])).unwrap()
+        Explanation::new(config, &seen(config, vec![0; 8]), None).unwrap()
     }
 
     #[test]
@@ -340,7 +348,7 @@ mod tests {
         config.parallel.machine = Some("laptop".into());
         let mut seen = seen(&config, vec![0, 0, 1, 1, 2, 2, 3, 3]);
         seen.report.note_levels(Axis::Z, Operation::AllGather);
-        let text = Explanation::new(&config, &seen).unwrap().text(80);
+        let text = Explanation::new(&config, &seen, None).unwrap().text(80);
         for part in [
             "order of axes x,y,z,pipeline,data; expected times by machine laptop\n",
             "\nx=2: ranks 0, 1, inside a node\n",
@@ -388,7 +396,7 @@ mod tests {
             step_s: 1.0,
             links,
         };
-        let alone = Explanation::new(&config, &seen).unwrap().text(80);
+        let alone = Explanation::new(&config, &seen, None).unwrap().text(80);
         assert!(
             alone.contains("no collective runs") && !alone.contains("schedule"),
             "{alone}"

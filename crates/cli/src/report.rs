@@ -5,7 +5,10 @@ use crate::{
     numbers::{counted, grouped},
 };
 use grid::Axis;
-use parallel::pipeline::schedule::{self, Times};
+use parallel::{
+    Reproducible,
+    pipeline::schedule::{self, Times},
+};
 use std::{fmt::Write, path::PathBuf};
 use train::{Config, run::Started};
 
@@ -22,9 +25,23 @@ pub(crate) struct Facts {
     pub(crate) device: String,
     /// The run's folder.
     pub(crate) dir: PathBuf,
+    /// Why `training.reproducible = "auto"` became `run`, if it did.
+    pub(crate) why_run: Option<String>,
 }
 
 impl Facts {
+    /// Those that the settled configuration states.
+    pub(crate) fn new(config: &Config) -> Facts {
+        Facts {
+            config: config.clone(),
+            data: String::new(),
+            tokenizer: None,
+            device: String::new(),
+            dir: PathBuf::new(),
+            why_run: None,
+        }
+    }
+
     /// The report at the start.
     pub(crate) fn beginning(&self, started: &Started) -> String {
         let mut text = String::new();
@@ -42,6 +59,7 @@ impl Facts {
         axes.for_each(|(axis, degree)| line("", self.axis(axis, degree)));
         line("batch", self.batch(started.tokens_per_step));
         line("numerics", self.numerics());
+        line("bits", bits(&self.config, self.why_run.as_deref()));
         line("overlap", overlap(&self.config));
         line("device", self.device.clone());
         line("steps", steps(started));
@@ -125,6 +143,15 @@ impl Facts {
     }
 }
 
+/// What the bits of a run with this settled configuration depend on, and why `auto` became `run`, if it did.
+pub(crate) fn bits(config: &Config, why_run: Option<&str>) -> String {
+    match (config.training.reproducible.or_run(), why_run) {
+        (Reproducible::Grid, _) => "the same on every grid".into(),
+        (Reproducible::Run, None) => "those of this grid".into(),
+        (Reproducible::Run, Some(why)) => format!("those of this grid, because {why}"),
+    }
+}
+
 fn grid(config: &Config) -> String {
     let parallel = &config.parallel;
     let ranks = parallel.grid.world_size().unwrap_or(0);
@@ -175,6 +202,7 @@ mod tests {
             tokenizer: Some(tokenizer),
             device,
             dir: "runs/a".into(),
+            why_run: None,
         }
     }
 

@@ -4,7 +4,10 @@ use crate::{Error, Result};
 use grid::{AxisOrder, Degrees, Demands, machine::Machine};
 use parallel::{Hierarchical, Overlap, Reproducible, pipeline::ScheduleKind, work::Work};
 use std::{sync::Arc, time::Duration};
-use train::{Config, ModelConfig, config::Precision};
+use train::{
+    Config, ModelConfig,
+    config::{BitsChoice, Precision},
+};
 
 /// The most rows of a batch, as of [`TrainingConfig`](train::config::TrainingConfig).
 const MOST_ROWS: usize = 1 << 24;
@@ -113,8 +116,8 @@ pub struct Request {
     pub keep_gathered: Option<bool>,
     /// Whether weights are gathered in f32, as under automatic casting.
     pub gather_wide: bool,
-    /// What the bits of the training depend on.
-    pub reproducible: Reproducible,
+    /// What the bits of the training depend on. [`BitsChoice::Auto`] is settled for each simulated candidate.
+    pub reproducible: BitsChoice,
     /// Collectives that run beside compute, instead of the preset's.
     pub overlap: Option<Overlap>,
     /// Whether collectives cross nodes in two levels, instead of the preset's choice.
@@ -162,12 +165,25 @@ impl Request {
             sharded_optimiser: None,
             keep_gathered: None,
             gather_wide: false,
-            reproducible: Reproducible::Run,
+            reproducible: BitsChoice::Auto,
             overlap: None,
             hierarchical: None,
             tuned: true,
             budget: Duration::from_secs(12),
         })
+    }
+
+    /// Whether the machine's devices are hosts, which share their cores among ranks.
+    pub(crate) fn is_on_hosts(&self) -> bool {
+        self.machine.device.shared_cores.is_some()
+    }
+
+    /// What the bits are taken to depend on where no single candidate is meant.
+    pub(crate) fn priced_bits(&self) -> Reproducible {
+        match self.reproducible {
+            BitsChoice::Auto if self.is_on_hosts() => Reproducible::Grid,
+            choice => choice.or_run(),
+        }
     }
 
     /// The demands of the model and the batch on a grid.

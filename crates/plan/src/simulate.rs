@@ -8,13 +8,14 @@ use bootstrap::{
     local::{self, Options, StandIns},
 };
 use grid::{Axis, Grid};
+use hal::Capabilities;
 use parallel::{Batch, Context, Counters};
 use std::{ops::Range, sync::Arc};
 use tensor::{
     Device, MemoryUse,
     trace::{self, Span},
 };
-use train::{Config, trainer::Trainer};
+use train::{Config, config::BitsChoice, run::settle_bits, trainer::Trainer};
 
 /// Steps before the measured one: the first learns the order in which weights are gathered.
 const WARM_UP: u64 = 1;
@@ -101,24 +102,39 @@ impl Outcome {
 /// [`Error::Train`] with the numbers if it does not fit the devices' memory, or if the candidate does not fit the
 /// model; [`Error::Simulation`] if a rank panics or hangs.
 pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Result<Outcome> {
+    let mut config = candidate.config(request);
+    if config.training.reproducible == BitsChoice::Auto {
+        settle_bits(&mut config, &capabilities(request), None)?;
+    }
     let mut costs = Costs::new(request.machine.clone(), request.devices).tuned(request.tuned);
     if request.machine.device.shared_cores.is_some() && candidate.degrees.pipeline > 1 {
         for _ in 0..ROUNDS {
-            let computing = simulate_at(request, candidate, false, costs.clone())?.computing();
+            let computing =
+                simulate_at(request, (candidate, &config), false, costs.clone())?.computing();
             let busy = costs.placement().per_node as f64 * computing;
             costs = costs.busy(busy);
         }
     }
-    simulate_at(request, candidate, traced, costs)
+    simulate_at(request, (candidate, &config), traced, costs)
+}
+
+// Those of the machine's devices; only hosts keep canonical sums at the speed of the others.
+fn capabilities(request: &Request) -> Capabilities {
+    let like = hal::dry::open();
+    Capabilities {
+        canonical_sums: request.is_on_hosts(),
+        description: request.machine.device.name.clone(),
+        ..like.capabilities().clone()
+    }
 }
 
 fn simulate_at(
     request: &Request,
-    candidate: &Candidate,
+    (candidate, config): (&Candidate, &Config),
     traced: bool,
     costs: Costs,
 ) -> Result<Outcome> {
-    let config = candidate.config(request);
+    let config = config.clone();
     let grid = config.grid()?;
     let job = Job {
         live: live(&grid),

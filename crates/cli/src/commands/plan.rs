@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::Args;
 use grid::{AxisOrder, Degrees, machine::Machine};
-use parallel::{Reproducible, pipeline::ScheduleKind};
+use parallel::pipeline::ScheduleKind;
 use plan::{
     Preset, Request,
     picture::{self, Totals},
@@ -15,7 +15,7 @@ use plan::{
 };
 use std::{path::PathBuf, time::Duration};
 use train::Families;
-use train::config::{Precision, overlap_from_names};
+use train::config::{BitsChoice, Precision, overlap_from_names};
 
 /// The longest time for simulations.
 const MOST_SECONDS: f64 = 86400.0;
@@ -86,9 +86,10 @@ pub(crate) struct Plan {
     /// Gather weights in f32, like systems that keep f32 parameters under automatic casting
     #[arg(long)]
     gather_wide: bool,
-    /// Plan for a training whose bits depend on its grid (run), or on no grid (grid)
-    #[arg(long, value_name = "run|grid", default_value_t)]
-    reproducible: Reproducible,
+    /// Plan for a training whose bits depend on its grid (run), or on no grid (grid); auto is grid on hosts where a
+    /// candidate can hold it
+    #[arg(long, value_name = "auto|run|grid", default_value_t)]
+    reproducible: BitsChoice,
     /// Collectives that run beside compute, instead of the preset's: any of oar,ors,oag,oag-backward,data,
     /// all, none
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]

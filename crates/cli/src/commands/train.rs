@@ -29,7 +29,7 @@ use train::{
     checkpoint::{Error, Reader},
     data::Tokenizer,
     generate::{Request, configured, generate},
-    run::{Resume, Run, recording},
+    run::{Resume, Run, recording, settle_bits},
 };
 
 /// Approximate number of characters that a trained model writes at the end.
@@ -95,12 +95,22 @@ impl Train {
         if self.plan {
             config = planned(registry, config, self.machine.as_deref())?;
         }
-        let described =
-            device::described(driver, config.parallel.threads, config.device.settings())?;
+        let (threads, settings) = (config.parallel.threads, config.device.settings());
+        let device = device::capabilities(driver, threads, settings)?;
         self.check_record(&config)?;
+        let why_run = settle_bits(&mut config, &device, from.as_ref())?;
         match self.explain {
-            true => self.explain(driver, config, opened),
-            false => self.train(driver, described, config, opened, from),
+            true => self.explain(driver, config, opened, why_run),
+            false => {
+                let facts = Facts {
+                    data: opened.name.clone(),
+                    tokenizer: opened.tokenizer_name(),
+                    device: device.description,
+                    why_run,
+                    ..Facts::new(&config)
+                };
+                self.train(driver, facts, config, opened, from)
+            }
         }
     }
 
@@ -158,7 +168,7 @@ impl Train {
     fn train(
         &self,
         driver: Driver,
-        device: String,
+        mut facts: Facts,
         config: Config,
         opened: Opened,
         from: Option<Reader>,
@@ -173,16 +183,7 @@ impl Train {
         })?;
         // The first steps are not typical: they allocate buffers and learn the order of gathers.
         let traced = (first_step + 2).min(config.training.steps - 1);
-        let facts = Facts {
-            config: config.clone(),
-            data: opened.name,
-            tokenizer: opened
-                .tokenizer
-                .as_ref()
-                .map(|tokenizer| tokenizer.name().to_owned()),
-            device,
-            dir: dir.clone(),
-        };
+        facts.dir = dir.clone();
         let run = Run {
             config,
             data: opened.data,
@@ -259,12 +260,18 @@ impl Train {
         }
     }
 
-    fn explain(&self, driver: Driver, config: Config, opened: Opened) -> Outcome {
+    fn explain(
+        &self,
+        driver: Driver,
+        config: Config,
+        opened: Opened,
+        why_run: Option<String>,
+    ) -> Outcome {
         let (asked, data) = (config.clone(), opened.data);
         let seen = Team::of(&config)?.run(driver, move |world, device| {
             Seen::of(world, device, &asked, &*data)
         })?;
-        let explanation = Explanation::new(&config, &seen[0])?;
+        let explanation = Explanation::new(&config, &seen[0], why_run)?;
         match self.json {
             true => output::json(&explanation),
             false => output::result(&explanation.text(columns())),

@@ -49,7 +49,7 @@ fn cases(quick: bool) -> Vec<(&'static str, Config, f64)> {
     let mut checked = config(Precision::F64);
     checked.parallel.checked = true;
     let mut reproducible = config(Precision::F32);
-    reproducible.training.reproducible = Reproducible::Grid;
+    reproducible.training.reproducible = Reproducible::Grid.into();
     let mut cases = vec![
         ("gpt2 with dropout", gpt2, 1e-9),
         ("gpt2 with reproducible sums", reproducible, 0.0),

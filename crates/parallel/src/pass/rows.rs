@@ -13,10 +13,10 @@ impl Pass {
     /// The leaves of sums over rows of `inner` vectors, and the nodes or leaves of this pass.
     ///
     /// # Errors
-    /// [`Error::Invalid`](tensor::Error::Invalid) for rows that do not begin or end with a leaf.
+    /// [`Error::Invalid`](tensor::Error::Invalid) if the rows of a micro-batch on some rank do not end with a leaf.
     pub(crate) fn nodes(&self, inner: usize, grain: Grain) -> Result<(Leaves, Vec<Range<usize>>)> {
         let (leaves, rows) = (Leaves::of(self.num_rows(), inner), self.rows());
-        leaves.check(&rows)?;
+        leaves.check(self.context().grid(), self.cut())?;
         let nodes = leaves.nodes(rows);
         Ok((
             leaves,

@@ -126,20 +126,31 @@ impl Leaves {
         sums::nodes(rows.start.div_ceil(self.rows)..rows.end.div_ceil(self.rows))
     }
 
-    /// Checks that a run of rows is one of leaves.
+    /// Checks that every micro-batch of every rank ends with a leaf. All ranks find the same.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the border between two leaves that is missed.
-    pub(crate) fn check(self, rows: &Range<usize>) -> Result<()> {
-        let is_border = |row: usize| row == self.batch || row.is_multiple_of(self.rows);
-        match is_border(rows.start) && is_border(rows.end) {
-            true => Ok(()),
-            false => Err(Error::invalid(
-                "reproducible sums",
-                format!("rows {rows:?} of {} on a rank", self.batch),
-                format!("borders at multiples of {}", self.rows),
-            )),
+    /// [`Error::Invalid`] with the first rows that do not.
+    pub(crate) fn check(self, grid: &Grid, cut: RowCut) -> Result<()> {
+        if self.rows == 1 {
+            return Ok(());
         }
+        let ends =
+            |rows: &Range<usize>| rows.end == self.batch || rows.end.is_multiple_of(self.rows);
+        for replica in 0..grid.degree(Axis::Data) {
+            for micro_batch in 0..cut.micro_batches {
+                for shard in 0..grid.degree(Axis::Z) {
+                    let rows = cut.range_at(grid, [replica, shard], micro_batch);
+                    if !ends(&rows) {
+                        return Err(Error::invalid(
+                            "reproducible sums",
+                            format!("rows {rows:?} of {} on a rank", self.batch),
+                            format!("borders at multiples of {}", self.rows),
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The rows of a node, counted from the first of `rows`.

@@ -83,7 +83,7 @@ impl<'a> Sheet<'a> {
             let each = each.map(|operation| (*operation, (bytes / num_buckets) as usize));
             pricer.each(Axis::Data, &each.collect::<Vec<_>>())
         };
-        let by_nodes = request.reproducible == Reproducible::Grid;
+        let by_nodes = request.priced_bits() == Reproducible::Grid;
         Sheet {
             request,
             overlap: request.overlap.unwrap_or(request.preset.overlap()),
@@ -275,7 +275,7 @@ impl Local<'_> {
             each.collect::<Vec<_>>()
         };
         // Nodes of reproducible sums travel in the accumulator type, one exchange for each layer; sums return once.
-        let (reduce_outputs, reduce_inputs, scatter) = match self.request.reproducible {
+        let (reduce_outputs, reduce_inputs, scatter) = match self.request.priced_bits() {
             Reproducible::Run => (
                 each(Operation::AllReduce, m, size),
                 vec![(Operation::AllReduce, m * k * size)],

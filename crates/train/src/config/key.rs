@@ -3,7 +3,7 @@
 //! A section is a structure inside [`section!`](crate::section). The parser fills that structure, and the table of
 //! settings in the manual is made from it, so neither can have a key that the other lacks.
 
-use super::{OrderChoice, OverlapNames};
+use super::{BitsChoice, OrderChoice, OverlapNames};
 use crate::{
     config::{OptimiserKind, Precision},
     data::{OrderMode, TokenType, TokenizerChoice},
@@ -11,7 +11,7 @@ use crate::{
 };
 use grid::Degrees;
 use hal::{CollectiveBackend, EpiloguePlacement};
-use parallel::{Hierarchical, Positions, Reproducible, pipeline::ScheduleKind};
+use parallel::{Hierarchical, Positions, pipeline::ScheduleKind};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -83,7 +83,7 @@ values! {
     OrderChoice => "`auto`, or all five axes as in `x,y,z,pipeline,data`",
     Positions => "`by-node` or `by-rank`",
     Hierarchical => "`auto`, `on` or `off`",
-    Reproducible => "`run` or `grid`",
+    BitsChoice => "`auto`, `run` or `grid`",
     ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `message-driven` or `message-driven:LIMIT`",
     OverlapNames => "list of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`",
     Precision => "`f64`, `f32`, `bf16` or `f16`",
@@ -203,7 +203,7 @@ mod tests {
         read::<OrderChoice>();
         read::<Positions>();
         read::<Hierarchical>();
-        read::<Reproducible>();
+        read::<BitsChoice>();
         read::<ScheduleKind>();
         read::<OverlapNames>();
         read::<Precision>();

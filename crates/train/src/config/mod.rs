@@ -1,5 +1,6 @@
 //! What a run is asked to be: one value, read from TOML, checked before anything runs.
 
+mod bits;
 mod bounds;
 mod device;
 mod key;
@@ -11,6 +12,7 @@ mod sections;
 pub mod suggest;
 mod written;
 
+pub use bits::BitsChoice;
 use bounds::check_path;
 pub use bounds::{Numbers, check_counts, check_numbers};
 pub use device::DeviceConfig;
@@ -21,7 +23,7 @@ pub use overlap::{OverlapNames, overlap_from_names};
 pub(crate) use parse::refusal;
 pub use sections::{DataConfig, OptimiserKind, ParallelConfig, Precision, TrainingConfig};
 
-use crate::{Error, Families, ModelConfig, Result, Trainer, placement, trainer::Options};
+use crate::{Error, Families, ModelConfig, Result, Trainer, placement, run, trainer::Options};
 use bootstrap::World;
 use grid::{Demands, Grid, machine::Machine};
 use hal::files;
@@ -133,13 +135,18 @@ impl Config {
         }
     }
 
-    /// The context of this rank on the grid that suits the nodes of the job. Collective.
+    /// The context of this rank on the grid that suits the nodes of the job. Collective. Bits that are not settled yet are
+    /// [settled](run::settle_bits) for this device.
     ///
     /// # Errors
     /// As [`grid_on`](Config::grid_on), [`Context::new`] and [`machine`](Config::machine).
     pub fn context(&self, world: &World, device: &Device) -> Result<Context> {
+        let mut config = self.clone();
+        if self.training.reproducible == BitsChoice::Auto {
+            run::settle_bits(&mut config, device.capabilities(), None)?;
+        }
         let grid = self.grid_on(world)?;
-        let context = Context::new(world.clone(), grid, device.clone(), self.settings())?;
+        let context = Context::new(world.clone(), grid, device.clone(), config.settings())?;
         if let Some(machine) = self.machine()? {
             context.describe_machine(machine);
         }
@@ -285,7 +292,8 @@ impl Config {
         SchedulePlan::new(kind, stages, self.training.micro_batches).map_err(as_config)
     }
 
-    /// What the layers need to know of the configuration.
+    /// What the layers need to know of the configuration. Bits that are not [settled](run::settle_bits) depend on the
+    /// grid.
     pub fn settings(&self) -> Settings {
         let parallel = &self.parallel;
         Settings {
@@ -296,7 +304,7 @@ impl Config {
             bucket_bytes: parallel.bucket_mib << 20,
             hierarchical: parallel.hierarchical,
             positions: parallel.positions,
-            reproducible: self.training.reproducible,
+            reproducible: self.training.reproducible.or_run(),
             checked: parallel.checked,
             seed: self.seed,
         }

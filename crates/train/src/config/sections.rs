@@ -1,13 +1,13 @@
 //! The sections of a configuration.
 
-use super::{Numbers, OrderChoice, OverlapNames, check_counts, check_numbers};
+use super::{BitsChoice, Numbers, OrderChoice, OverlapNames, check_counts, check_numbers};
 use crate::{
     Error, Result,
     data::{OrderMode, TokenType, TokenizerChoice},
     optimiser::{AdamW, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
-use parallel::{Hierarchical, Overlap, Positions, Reproducible, pipeline::ScheduleKind};
+use parallel::{Hierarchical, Overlap, Positions, pipeline::ScheduleKind};
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 use tensor::DType;
@@ -134,8 +134,9 @@ crate::section! {
         /// models so small that the device waits for the host. On one rank, and without dropout.
         pub graph: bool,
         /// What the bits of a run depend on: `run` means on its grid too; with `grid`, every grid, schedule, launcher and
-        /// number of threads gives the same bits.
-        pub reproducible: Reproducible,
+        /// number of threads gives the same bits; `auto` is `grid` where the device, the model and the grid allow it, and
+        /// otherwise `run`. A run settles it before its first step and records what it used.
+        pub reproducible: BitsChoice,
         /// Steps from one digest of weights, gradients, optimiser state and activations to the next, in digests.jsonl and
         /// metrics.jsonl; copies of them on several ranks are then compared. 0 means none.
         pub digest_every: u64,
@@ -167,7 +168,7 @@ impl Default for TrainingConfig {
             loss_scale: 65_536.0,
             recompute: false,
             graph: false,
-            reproducible: Reproducible::Run,
+            reproducible: BitsChoice::Auto,
             digest_every: 0,
         }
     }

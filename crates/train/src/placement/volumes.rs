@@ -117,7 +117,7 @@ impl Step<'_> {
         use Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
         let (element, sum, hidden) = (self.element(), self.sum_element(), overlap.all_reduce);
         // Nodes of reproducible sums travel in the accumulator type, one exchange for each layer; sums return once.
-        let (scatter, scattered) = match self.config.training.reproducible {
+        let (scatter, scattered) = match self.config.training.reproducible.or_run() {
             Reproducible::Run => {
                 add(
                     reads,
@@ -223,7 +223,7 @@ impl Step<'_> {
             bytes,
             hidden,
         };
-        let by_nodes = self.config.training.reproducible == Reproducible::Grid;
+        let by_nodes = self.config.training.reproducible.or_run() == Reproducible::Grid;
         if !self.config.parallel.sharded_optimiser {
             return match by_nodes {
                 true => all.extend(

@@ -5,6 +5,7 @@
 //! executes steps of a run again.
 
 pub mod audit;
+mod bits;
 mod folder;
 mod observer;
 pub mod recording;
@@ -18,6 +19,7 @@ mod same;
 mod session;
 mod trace;
 
+pub use bits::settle_bits;
 pub use folder::RunLock;
 pub use observer::{Observer, Started, Stop, Summary};
 pub use run::{Resume, Run, run};

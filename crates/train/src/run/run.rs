@@ -1,9 +1,11 @@
 //! A complete run on one rank: its inputs, its beginning and its end.
 
-use super::{Observer, Started, Stop, Summary, same, session::Session};
+use super::{Observer, Started, Stop, Summary, same, session::Session, settle_bits};
 use crate::{
     Config, Error, Result,
     batches::Batches,
+    checkpoint::Reader,
+    config::BitsChoice,
     data::Tokenizer,
     metrics::Record,
     trainer::{Attached, StepDone, Trainer, disk_work},
@@ -49,7 +51,7 @@ pub struct Resume {
 /// Trains on this rank until the last step, or until asked to stop.
 ///
 /// # Errors
-/// Those of [`Config::context`], [`Config::trainer`], [`Trainer::resume`], [`Trainer::fit`], [`Trainer::validate`] and
+/// Those of [`settle_bits`], [`Config::context`], [`Config::trainer`], [`Trainer::resume`], [`Trainer::fit`], [`Trainer::validate`] and
 /// [`Trainer::save_with`]. Records, plots and traces that cannot be written end no run: the observer learns of them.
 pub fn run(
     world: &World,
@@ -59,6 +61,7 @@ pub fn run(
     stop: &Stop,
 ) -> Result<Summary> {
     let begun = Instant::now();
+    let run = &run.settled(device)?;
     let mut trainer = begin(world, device, run)?;
     disk_work::all(world, || match world.rank() {
         0 => run.write_config(),
@@ -90,6 +93,19 @@ pub(super) fn begin(world: &World, device: &Device, run: &Run) -> Result<Trainer
 }
 
 impl Run {
+    // The run with its bits settled. The program has done so once for all ranks; the rank of another program does it here.
+    pub(super) fn settled(&self, device: &Device) -> Result<Run> {
+        let mut run = self.clone();
+        if run.config.training.reproducible == BitsChoice::Auto {
+            let from = self.resume.as_ref();
+            let from = from
+                .map(|from| Reader::open(&from.checkpoint))
+                .transpose()?;
+            settle_bits(&mut run.config, device.capabilities(), from.as_ref())?;
+        }
+        Ok(run)
+    }
+
     // What a checkpoint stores about the run.
     pub(super) fn attached(&self) -> Result<Attached> {
         let refuse = |error: serde_json::Error| {

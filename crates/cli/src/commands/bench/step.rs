@@ -12,6 +12,7 @@ use crate::{
     numbers::{Spread, rounded},
     output,
     ranks::Team,
+    report,
 };
 use bootstrap::World;
 use clap::Args;
@@ -19,7 +20,9 @@ use parallel::Context;
 use serde::Serialize;
 use std::{path::PathBuf, sync::Arc, time::Instant};
 use tensor::{DType, Device, ops::Transpose};
-use train::{Config, architecture::Text, checkpoint::PlainFile};
+use train::{
+    Config, architecture::Text, checkpoint::PlainFile, config::BitsChoice, run::settle_bits,
+};
 
 /// Steps excluded from the figures.
 const WARM_UP: usize = 2;
@@ -50,6 +53,7 @@ pub(crate) struct Step {
 struct Line {
     mode: &'static str,
     grid: String,
+    reproducible: BitsChoice,
     ranks: usize,
     threads: usize,
     steps: u64,
@@ -92,18 +96,21 @@ impl Step {
             .transpose()
             .map_err(train::Error::from)?;
         let (families, steps) = (&registry.families, self.steps);
-        let config = workload::config(
+        let mut config = workload::config(
             families,
             &self.sizes,
             &self.running,
             weights.as_ref(),
             steps,
         )?;
-        let described =
-            device::described(driver, config.parallel.threads, config.device.settings())?;
+        let (threads, settings) = (config.parallel.threads, config.device.settings());
+        let device = device::capabilities(driver, threads, settings)?;
+        let why_run = settle_bits(&mut config, &device, None)?;
         output::note(&format!(
-            "grid {}, each rank {described}",
-            config.parallel.grid
+            "grid {}, each rank {}; bits: {}",
+            config.parallel.grid,
+            device.description,
+            report::bits(&config, why_run.as_deref())
         ));
         let team = Team::of(&config)?;
         let plan = Arc::new(self.plan(config.clone(), weights)?);
@@ -149,6 +156,7 @@ impl Step {
         Line {
             mode: workload::mode(&config.parallel.grid),
             grid: config.parallel.grid.to_string(),
+            reproducible: config.training.reproducible,
             ranks: config.grid().map_or(ranks.len(), |grid| grid.world_size()),
             threads: config.parallel.threads,
             steps: self.steps,

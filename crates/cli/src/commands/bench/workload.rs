@@ -6,13 +6,15 @@ use crate::{
 };
 use grid::Degrees;
 use hal::{CollectiveBackend, EpiloguePlacement, random::Key};
-use parallel::{Batch, Reproducible, pipeline::ScheduleKind};
+use parallel::{Batch, pipeline::ScheduleKind};
 use std::{ops::Range, path::PathBuf};
 use train::{
     Config, Families, ModelConfig, Trainer,
     architecture::Text,
     checkpoint::PlainFile,
-    config::{DeviceConfig, OverlapNames, Precision, TrainingConfig, overlap_from_names},
+    config::{
+        BitsChoice, DeviceConfig, OverlapNames, Precision, TrainingConfig, overlap_from_names,
+    },
     data,
     optimiser::RateSchedule,
 };
@@ -74,9 +76,9 @@ pub(super) struct Running {
     /// message-driven:LIMIT)
     #[arg(long, default_value = "1f1b")]
     schedule: ScheduleKind,
-    /// What the bits depend on: the grid too (run), or not (grid)
-    #[arg(long, value_name = "run|grid", default_value_t)]
-    reproducible: Reproducible,
+    /// What the bits depend on: the grid too (run), or not (grid); auto is grid where that can be held
+    #[arg(long, value_name = "auto|run|grid", default_value_t)]
+    reproducible: BitsChoice,
     /// Record forward and backward once, and queue them in one call (CUDA and ROCm, one rank)
     #[arg(long)]
     graph: bool,

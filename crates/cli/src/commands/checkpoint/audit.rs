@@ -25,7 +25,7 @@ use train::{
     Config, Families,
     checkpoint::Reader,
     generate::configured,
-    run::{Resume, Run, audit},
+    run::{Resume, Run, audit, settle_bits},
 };
 use verdict::Verdict;
 
@@ -82,7 +82,7 @@ impl Audit {
     fn config(&self, from: &Reader, to: &Reader, families: &Families) -> Outcome<Config> {
         let mut layout = configured(from, families).map_err(Failure::run)?;
         let asked = self.overrides.applied(layout.clone(), families)?;
-        let is_on_any_grid = asked.training.reproducible == Reproducible::Grid;
+        let is_on_any_grid = asked.training.reproducible == Reproducible::Grid.into();
         match is_on_any_grid {
             true => {
                 // Any grid and any machine will do.
@@ -132,20 +132,16 @@ fn run_from(config: Config, opened: &Opened, from: &Reader) -> Run {
 }
 
 // Executes the steps, and returns the checkpoint that they lead to on the first rank, which compares it for all.
-fn execute(driver: Driver, run: Run, opened: Opened, steps: u64) -> Outcome<Option<PathBuf>> {
-    let device = device::described(
-        driver,
-        run.config.parallel.threads,
-        run.config.device.settings(),
-    )?;
+fn execute(driver: Driver, mut run: Run, opened: Opened, steps: u64) -> Outcome<Option<PathBuf>> {
+    let (threads, settings) = (run.config.parallel.threads, run.config.device.settings());
+    let device = device::capabilities(driver, threads, settings)?;
+    settle_bits(&mut run.config, &device, None)?;
     let facts = Facts {
-        config: run.config.clone(),
+        tokenizer: opened.tokenizer_name(),
         data: opened.name,
-        tokenizer: opened
-            .tokenizer
-            .map(|tokenizer| tokenizer.name().to_owned()),
-        device,
+        device: device.description,
         dir: run.dir.clone(),
+        ..Facts::new(&run.config)
     };
     let (team, progress) = (Team::of(&run.config)?, Arc::new(Progress::new(facts)));
     let (screen, stop) = (progress.clone(), interrupt::watch(progress.clone(), ""));

@@ -1,0 +1,113 @@
+//! What the bits of a run depend on, settled before its first step.
+//!
+//! Whether every sum of a model can be added in the order of its global tree is known to the layers alone. So the forward
+//! and backward of a step run once on devices that compute nothing, with the run's grid, batch and schedule: one thread for
+//! each pipeline stage, whose rank stands for all ranks of the stage. The layers then refuse what they would refuse in the
+//! run itself.
+
+use crate::{Config, Error, Result, checkpoint::Reader, config::BitsChoice, trainer::stored};
+use bootstrap::{
+    FailureKind, World,
+    local::{self, Options, StandIns},
+};
+use grid::{Axis, Grid};
+use hal::Capabilities;
+use parallel::{Context, Reproducible, pipeline::ScheduleKind};
+use std::ops::Range;
+use tensor::Device;
+
+/// Settles [`training.reproducible`](crate::config::TrainingConfig::reproducible) for devices with these capabilities,
+/// and for the checkpoint from which the run resumes, if any. Every rank and process finds the same, without messages.
+///
+/// `auto` becomes what the checkpoint's run used; without a checkpoint `grid`, where the device keeps canonical sums and the
+/// model can hold them on this grid, and otherwise `run`. Returns why it became `run`, in a sentence without its period.
+///
+/// # Cost
+/// The host's part of one forward and backward of a pipeline.
+/// # Errors
+/// [`Error::Setting`] for `grid`, from the configuration or the checkpoint, where it cannot be held;
+/// [`Error::Mismatch`] for a checkpoint of another program.
+pub fn settle_bits(
+    config: &mut Config,
+    capabilities: &Capabilities,
+    from: Option<&Reader>,
+) -> Result<Option<String>> {
+    if config.training.reproducible == BitsChoice::Auto
+        && let Some(from) = from
+        && let Some(used) = stored(from)?.config["training"]["reproducible"].as_str()
+    {
+        config.training.reproducible = used.parse()?;
+    }
+    let (chosen, obstacle) = match config.training.reproducible {
+        BitsChoice::Fixed(Reproducible::Run) => return Ok(None),
+        chosen => (chosen, obstacle(config, capabilities)),
+    };
+    let fixed = match (&obstacle, chosen) {
+        (None, _) => Reproducible::Grid,
+        (Some(_), BitsChoice::Auto) => Reproducible::Run,
+        (Some(obstacle), BitsChoice::Fixed(_)) => {
+            let found = format!("\"grid\" on grid {}: {obstacle}", config.parallel.grid);
+            let needed =
+                "a grid that can hold it, or \"run\", with which the bits depend on the grid";
+            return Err(Error::setting("training.reproducible", found, needed));
+        }
+    };
+    config.training.reproducible = fixed.into();
+    Ok(obstacle)
+}
+
+// Why the bits cannot be the same on every grid.
+fn obstacle(config: &Config, capabilities: &Capabilities) -> Option<String> {
+    if !capabilities.canonical_sums {
+        let device = &capabilities.description;
+        return Some(format!("{device} adds in an order of its own"));
+    }
+    let refusal = dry_step(config, Reproducible::Grid)?;
+    // A step that fails either way fails for another reason, which the run will report.
+    match (
+        dry_step(config, Reproducible::Run),
+        config.training.reproducible,
+    ) {
+        (Some(_), BitsChoice::Fixed(_)) => None,
+        _ => Some(refusal),
+    }
+}
+
+// The error of a step on devices that compute nothing, if it fails.
+fn dry_step(config: &Config, reproducible: Reproducible) -> Option<String> {
+    let mut config = config.clone();
+    config.training.reproducible = reproducible.into();
+    // These need a device that computes, and decide no sum.
+    config.training.graph = false;
+    config.parallel.checked = false;
+    if let ScheduleKind::MessageDriven { .. } = config.parallel.schedule {
+        config.parallel.schedule = ScheduleKind::OneForwardOneBackward;
+    }
+    run_dry(config).err()
+}
+
+fn run_dry(config: Config) -> std::result::Result<(), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let grid = config.grid().map_err(|error| text(&error))?;
+    // The first replica and shard have the most rows of every micro-batch.
+    let first = grid.coordinates(0);
+    let stands_for = move |rank: usize| {
+        let stage = grid.coordinates(rank).get(Axis::Pipeline);
+        grid.rank(&first.with(Axis::Pipeline, stage))
+    };
+    let stand_ins = StandIns::new(grid.world_size(), stands_for).map_err(|error| text(&error))?;
+    let options = Options::new(grid.world_size()).with_stand_ins(stand_ins);
+    let ended = local::run(options, move |world| stage(&config, grid, world));
+    ended.map(drop).map_err(|failure| match &failure.kind {
+        FailureKind::Error(error) => text(error),
+        _ => text(&failure),
+    })
+}
+
+fn stage(config: &Config, grid: Grid, world: World) -> Result<()> {
+    let device = Device::new(hal::dry::open())?;
+    let context = Context::new(world, grid, device, config.settings())?;
+    let trainer = config.trainer(&context)?;
+    let blank = |rows: Range<usize>| Ok(config.model.blank_rows(rows.len()));
+    trainer.gradients(&trainer.batch_of(0, blank)?).map(drop)
+}
