@@ -67,53 +67,44 @@ pub(super) fn of_row<T: Element>(
     kind: NormKind,
     x: Shared<T>,
 ) -> PartMoments<T::Acc> {
-    let sum = match kind {
-        NormKind::Layer => sum_row(
-            tree,
-            x.len(),
-            #[inline(always)]
-            |start, columns| {
-                read(
-                    values,
-                    x,
-                    start,
-                    columns,
-                    #[inline(always)]
-                    |x| x,
-                );
-                let (mean, squares) = centred(values, columns);
-                PartMoments {
-                    columns,
-                    mean,
-                    squares,
+    let sum = sum_row(
+        tree,
+        x.len(),
+        #[inline(always)]
+        |start, columns| {
+            let (mean, squares) = match kind {
+                NormKind::Layer => {
+                    read(
+                        values,
+                        x,
+                        start,
+                        columns,
+                        #[inline(always)]
+                        |x| x,
+                    );
+                    centred(values, columns)
                 }
-            },
-            #[inline(always)]
-            |left, right| left.join(right),
-        ),
-        NormKind::Rms => sum_row(
-            tree,
-            x.len(),
-            #[inline(always)]
-            |start, columns| {
-                read(
-                    values,
-                    x,
-                    start,
-                    columns,
-                    #[inline(always)]
-                    |x| x * x,
-                );
-                PartMoments {
-                    columns,
-                    mean: Real::ZERO,
-                    squares: total(values, columns),
+                NormKind::Rms => {
+                    read(
+                        values,
+                        x,
+                        start,
+                        columns,
+                        #[inline(always)]
+                        |x| x * x,
+                    );
+                    (Real::ZERO, total(values, columns))
                 }
-            },
-            #[inline(always)]
-            |left, right| left.join(right),
-        ),
-    };
+            };
+            PartMoments {
+                columns,
+                mean,
+                squares,
+            }
+        },
+        #[inline(always)]
+        |left, right| left.join(right),
+    );
     match sum {
         Some(moments) => moments,
         None => PartMoments::NONE,

@@ -14,17 +14,6 @@ use hal::{
 /// Lengths around a pack, a warp and a block, each with and without a start that is aligned to 16 bytes.
 const SIZES: [(usize, usize); 5] = [(1, 0), (7, 1), (64, 0), (1000, 3), (5003, 0)];
 
-const UNARY: [UnaryOp; 8] = [
-    UnaryOp::Gelu,
-    UnaryOp::Silu,
-    UnaryOp::Relu,
-    UnaryOp::Tanh,
-    UnaryOp::Sigmoid,
-    UnaryOp::Exp,
-    UnaryOp::Log,
-    UnaryOp::Sqrt,
-];
-
 fn memories(dtype: DType, len: usize, before: usize, count: u64) -> Vec<Memory> {
     (0..count)
         .map(|seed| Memory::new(dtype, &random(len, seed), before))
@@ -156,7 +145,7 @@ fn a_shorter_second_operand_is_repeated() {
 fn activations_and_their_gradients_agree() {
     for ((dtype, spacing), (len, before)) in FLOATS.iter().flat_map(|f| SIZES.map(|size| (f, size)))
     {
-        for op in UNARY {
+        for op in UnaryOp::ALL {
             let tolerance = 4.0 * spacing;
             compare(&memories(*dtype, len, before, 2), tolerance, |m| {
                 Kernel::Unary(Unary {
@@ -181,7 +170,7 @@ fn activations_and_their_gradients_agree() {
 fn activations_saturate() {
     for (dtype, spacing) in FLOATS {
         let x = Memory::new(dtype, &[-60_000.0, -100.0, 100.0, 60_000.0, f64::NAN], 0);
-        for op in UNARY {
+        for op in UnaryOp::ALL {
             compare(&[x.clone(), x.clone()], spacing, |m| {
                 Kernel::Unary(Unary {
                     op,

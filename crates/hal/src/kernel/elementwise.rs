@@ -81,6 +81,20 @@ pub enum UnaryOp {
     Sqrt,
 }
 
+impl UnaryOp {
+    /// All of them.
+    pub const ALL: [UnaryOp; 8] = [
+        UnaryOp::Gelu,
+        UnaryOp::Silu,
+        UnaryOp::Relu,
+        UnaryOp::Tanh,
+        UnaryOp::Sigmoid,
+        UnaryOp::Exp,
+        UnaryOp::Log,
+        UnaryOp::Sqrt,
+    ];
+}
+
 /// `out[i] = op(x[i])`, of one type and length.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names of the formula")]

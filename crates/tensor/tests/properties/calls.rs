@@ -414,17 +414,7 @@ fn binary(step: &Step) -> BinaryOp {
 }
 
 fn unary(step: &Step) -> UnaryOp {
-    let all = [
-        UnaryOp::Gelu,
-        UnaryOp::Silu,
-        UnaryOp::Relu,
-        UnaryOp::Tanh,
-        UnaryOp::Sigmoid,
-        UnaryOp::Exp,
-        UnaryOp::Log,
-        UnaryOp::Sqrt,
-    ];
-    all[step.small(4) % 8]
+    UnaryOp::ALL[step.small(4) % UnaryOp::ALL.len()]
 }
 
 fn transpose(step: &Step) -> Transpose {

@@ -1,0 +1,269 @@
+//! Parameters: a global name, a global shape, a layout; and this rank's shard.
+//!
+//! `shard` has what follows from the layout, and `used` how layers read a parameter and add to its gradient.
+//!
+//! The layout alone determines the axes over which a gradient must be summed, the weight of a shard in a global
+//! norm, its slice of a checkpoint and its slice of the initial values.
+
+mod shard;
+mod used;
+
+use crate::{Context, Init};
+use grid::{Axis, IndexBox, Layout};
+use std::{
+    cell::{OnceCell, RefCell},
+    fmt,
+    rc::Rc,
+};
+use tensor::{Error, Result, Tensor};
+
+/// Properties shared by the parameters of a part of a model.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// This rank's context.
+    pub context: Context,
+    /// The segment of the model that uses them.
+    pub segment: usize,
+    /// Name of the group with its own learning rate and weight decay, if they belong to one.
+    pub group: Option<Rc<str>>,
+    /// Whether they are frozen: no gradient, no optimiser state.
+    pub frozen: bool,
+}
+
+impl Scope {
+    /// Trained parameters of the first segment, in no group.
+    pub fn new(context: &Context) -> Scope {
+        Scope {
+            context: context.clone(),
+            segment: 0,
+            group: None,
+            frozen: false,
+        }
+    }
+}
+
+/// One parameter of a model as one rank holds it. Cloning clones the handle.
+#[derive(Clone)]
+pub struct Parameter(Rc<Inner>);
+
+struct Inner {
+    name: String,
+    global_shape: Vec<usize>,
+    layout: Layout,
+    index: IndexBox,
+    init: Init,
+    decays: bool,
+    group: Option<Rc<str>>,
+    frozen: bool,
+    segments: RefCell<Vec<usize>>,
+    home: OnceCell<Home>,
+}
+
+/// Where the parameter set has stored a parameter.
+#[derive(Debug)]
+pub(crate) struct Home {
+    /// The same for all parameters of a set.
+    pub(crate) set: Rc<()>,
+    /// Index of the parameter within the set.
+    pub(crate) index: usize,
+    /// Index of its bucket.
+    pub(crate) bucket: usize,
+    /// Views into the bucket's flat buffers.
+    pub(crate) value: Tensor,
+    pub(crate) gradient: Option<Tensor>,
+}
+
+impl Parameter {
+    /// Declares a parameter: nothing is allocated yet.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a shape without dims or with a dim of 0 elements, a layout and a shape with different
+    /// numbers of dims, a layout that cuts by Data or Pipeline, and one in which Z is not the last axis to cut the
+    /// first dim.
+    pub fn declare(
+        scope: &Scope,
+        name: &str,
+        global_shape: &[usize],
+        layout: Layout,
+        init: Init,
+        decays: bool,
+    ) -> Result<Parameter> {
+        check(name, global_shape, &layout)?;
+        let context = &scope.context;
+        let index = layout.local_box(global_shape, context.grid(), context.coordinates());
+        Ok(Parameter(Rc::new(Inner {
+            name: name.into(),
+            global_shape: global_shape.to_vec(),
+            layout,
+            index,
+            init,
+            decays,
+            group: scope.group.clone(),
+            frozen: scope.frozen,
+            segments: RefCell::new(vec![scope.segment]),
+            home: OnceCell::new(),
+        })))
+    }
+
+    /// Global name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Shape of the full parameter.
+    pub fn global_shape(&self) -> &[usize] {
+        &self.0.global_shape
+    }
+
+    /// The axes that cut its dims.
+    pub fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    /// Global indices of this rank's shard.
+    pub fn index(&self) -> &IndexBox {
+        &self.0.index
+    }
+
+    /// Shape of this rank's shard.
+    pub fn local_shape(&self) -> &[usize] {
+        &self.0.index.shape
+    }
+
+    /// Number of elements of this rank's shard.
+    pub fn num_elements(&self) -> usize {
+        self.0.index.num_elements()
+    }
+
+    /// Whether weight decay applies to it.
+    pub fn decays(&self) -> bool {
+        self.0.decays
+    }
+
+    /// Name of the group with its own learning rate and weight decay, if it belongs to one.
+    pub fn group(&self) -> Option<&str> {
+        self.0.group.as_deref()
+    }
+
+    /// Whether it is frozen: no gradient, no optimiser state.
+    pub fn is_frozen(&self) -> bool {
+        self.0.frozen
+    }
+
+    /// The segments of the model that use it, in the order of their declaration.
+    pub fn segments(&self) -> Vec<usize> {
+        self.0.segments.borrow().clone()
+    }
+
+    /// Declares another segment that uses it. Each stage that holds one of these segments has a copy, and the
+    /// gradients of the copies are summed.
+    pub fn share_with(&self, segment: usize) {
+        let mut segments = self.0.segments.borrow_mut();
+        if !segments.contains(&segment) {
+            segments.push(segment);
+        }
+    }
+
+    /// Whether both are handles of one parameter.
+    pub fn is(&self, other: &Parameter) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The shard's values, in the compute type.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a parameter without memory on this rank: one that is not yet part of a set, or
+    /// that belongs to segments of other stages.
+    pub fn value(&self) -> Result<Tensor> {
+        Ok(self.home("value")?.value.clone())
+    }
+
+    /// The shard's gradient, in the accumulator type; backward passes add to it.
+    ///
+    /// # Errors
+    /// As [`value`](Parameter::value); [`Error::Invalid`] also for a frozen parameter, and in a set made for
+    /// inference.
+    pub fn gradient(&self) -> Result<Tensor> {
+        let gradient = &self.home("gradient")?.gradient;
+        gradient.clone().ok_or_else(|| {
+            let found = if self.0.frozen {
+                "a frozen parameter"
+            } else {
+                "a set made for inference"
+            };
+            let operation = format!("gradient of {}", self.0.name);
+            Error::invalid(operation, found, "a parameter that is trained")
+        })
+    }
+
+    fn home(&self, what: &str) -> Result<&Home> {
+        self.0.home.get().ok_or_else(|| {
+            let found = format!("no memory on this rank, for segments {:?}", self.segments());
+            let needed = "a use in one of its segments, after the model is built; `share` names further segments";
+            Error::invalid(format!("{what} of {}", self.0.name), found, needed)
+        })
+    }
+
+    /// Assigns the parameter its memory.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it already has memory.
+    pub(crate) fn settle(&self, home: Home) -> Result<()> {
+        self.0.home.set(home).map_err(|_| {
+            let operation = format!("parameter {}", self.0.name);
+            Error::invalid(operation, "a part of another set", "a parameter of one set")
+        })
+    }
+
+    /// Where its set has stored it.
+    pub(crate) fn settled(&self) -> Option<&Home> {
+        self.0.home.get()
+    }
+}
+
+fn check(name: &str, shape: &[usize], layout: &Layout) -> Result<()> {
+    let refuse = |found: String, needed: &str| {
+        Err(Error::invalid(format!("parameter {name}"), found, needed))
+    };
+    if shape.is_empty() || shape.contains(&0) {
+        return refuse(
+            format!("shape {shape:?}"),
+            "at least one dim, and none of 0 elements",
+        );
+    }
+    if layout.num_dims() != shape.len() {
+        return refuse(
+            format!("layout {layout} for shape {shape:?}"),
+            "as many dims",
+        );
+    }
+    // Replicas along Data hold full weights, and stages are cut by segments.
+    if let Some(axis) = [Axis::Data, Axis::Pipeline]
+        .into_iter()
+        .find(|axis| layout.cuts(*axis).is_some())
+    {
+        return refuse(
+            format!("layout {layout}, cut by {axis}"),
+            "cuts by x, y and z alone",
+        );
+    }
+    // A block is gathered by concatenating the shards of Z, so Z cuts rows, after all other axes.
+    let z_is_innermost = layout.dims()[0].last() == Some(&Axis::Z);
+    match layout.cuts(Axis::Z).is_none() || z_is_innermost {
+        true => Ok(()),
+        false => refuse(
+            format!("layout {layout}"),
+            "axis z as the last to cut the first dim",
+        ),
+    }
+}
+
+impl fmt::Debug for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Parameter({} {:?} {})",
+            self.0.name, self.0.global_shape, self.0.layout
+        )
+    }
+}

@@ -1,0 +1,72 @@
+//! What follows from a parameter's layout: sums of its gradient, its part of a norm, initial values, blocks over Z.
+
+use super::Parameter;
+use crate::Context;
+use grid::{Axis, Layout, shard_range};
+use hal::{Counts, random::Key};
+
+impl Parameter {
+    /// The axes over which the gradient must still be summed after backward: those that split the batch and do
+    /// not cut the parameter. For an axis that cuts it, a reduce-scatter has done the sum.
+    pub fn sum_axes(&self) -> Vec<Axis> {
+        [Axis::Z, Axis::Data]
+            .into_iter()
+            .filter(|&axis| self.0.layout.cuts(axis).is_none())
+            .collect()
+    }
+
+    /// Whether this rank counts its shard in a global norm, so that each element counts once over X, Y and Z.
+    pub fn counts_in_norm(&self, context: &Context) -> bool {
+        Axis::tensor()
+            .into_iter()
+            .all(|axis| self.0.layout.cuts(axis).is_some() || context.index(axis) == 0)
+    }
+
+    /// The initial values of this rank's shard.
+    pub fn initial_values(&self, seed: u64) -> Vec<f64> {
+        let mut values = vec![0.0; self.num_elements()];
+        self.draw_initial(seed, 1, &mut values);
+        values
+    }
+
+    /// Draws them into `values` on that many threads.
+    pub(crate) fn draw_initial(&self, seed: u64, threads: usize, values: &mut [f64]) {
+        let key = Key::new(seed, &self.0.name, 0);
+        let runs = self.0.index.contiguous_runs(&self.0.global_shape);
+        self.0.init.draw(key, runs, threads, values);
+    }
+
+    /// Shape of the block that the ranks of axis Z hold together.
+    pub(crate) fn block_shape(&self, context: &Context) -> Vec<usize> {
+        let without_z = self
+            .0
+            .layout
+            .dims()
+            .iter()
+            .map(|axes| axes.iter().copied().filter(|&a| a != Axis::Z).collect());
+        let layout = Layout::cut(without_z.collect()).expect("a part of a valid layout is valid");
+        layout.local_shape(&self.0.global_shape, context.grid(), context.coordinates())
+    }
+
+    /// Elements of that block that each rank of axis Z holds: runs of its rows.
+    pub(crate) fn block_counts(&self, context: &Context) -> Counts {
+        let block = self.block_shape(context);
+        let (ranks, columns) = (
+            context.degree(Axis::Z),
+            block[1..].iter().product::<usize>(),
+        );
+        match block[0] % ranks {
+            0 => Counts::Even(block[0] / ranks * columns),
+            _ => Counts::Uneven(
+                (0..ranks)
+                    .map(|i| shard_range(block[0], ranks, i).len() * columns)
+                    .collect(),
+            ),
+        }
+    }
+
+    /// Whether ranks of axis Z hold different rows of it, so that it must be gathered before use.
+    pub(crate) fn is_scattered(&self, context: &Context) -> bool {
+        context.degree(Axis::Z) > 1 && self.0.layout.cuts(Axis::Z).is_some()
+    }
+}
