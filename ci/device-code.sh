@@ -98,11 +98,11 @@ report() {
 
 # Compiles for one architecture; the compiler's report is stored beside the object.
 compile_cuda() {
-  "$nvcc" -std=c++17 -O3 -cubin "-arch=sm_$1" -Xptxas -v "-I$kernels" kernels-cuda/kernels.cu -o "$out/sm_$1.cubin" \
+  "$nvcc" -std=c++17 -O3 -fmad=false -cubin "-arch=sm_$1" -Xptxas -v "-I$kernels" kernels-cuda/kernels.cu -o "$out/sm_$1.cubin" \
     > "$out/sm_$1.log" 2>&1 && cuda_table "$out/sm_$1.log" > "$out/sm_$1.txt"
 }
 compile_hip() {
-  "$hipcc" -std=c++17 -O3 --genco "--offload-arch=$1" -Rpass-analysis=kernel-resource-usage "-I$kernels" \
+  "$hipcc" -std=c++17 -O3 -ffp-contract=off --genco "--offload-arch=$1" -Rpass-analysis=kernel-resource-usage "-I$kernels" \
     kernels-hip/kernels.hip -o "$out/$1.hsaco" > "$out/$1.log" 2>&1 && hip_table "$out/$1.log" > "$out/$1.txt"
 }
 

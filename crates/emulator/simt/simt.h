@@ -125,6 +125,15 @@ FASCICLE_DEVICE T exchange(T value, uint32_t mask) {
     return other;
 }
 
+template <class T>
+FASCICLE_DEVICE T from_lane(T value, uint32_t lane) {
+    static_assert(sizeof(T) <= simt::SHOWN_BYTES, "fits what a lane can show");
+    const uint8_t* shown = simt::show(&value, sizeof(T));
+    T other;
+    memcpy(&other, shown + lane * simt::SHOWN_BYTES, sizeof(T));
+    return other;
+}
+
 FASCICLE_DEVICE uint64_t ballot(bool predicate) {
     const uint8_t* shown = simt::show(&predicate, 1);
     uint64_t bits = 0;

@@ -32,6 +32,15 @@ FASCICLE_DEVICE Operand<T> load_right_transposed(const T* tile, u32 row, u32 col
     return right;
 }
 
+template <int D, class T>
+FASCICLE_DEVICE Operand<T> load_left_transposed(const T* tile, u32 row, u32 column) {
+    Operand<T> left;
+    for (int e = 0; e < HELD; e++) {
+        left.at[e / 2].at[e % 2] = tile[swizzled<D>(row + column_held(e), row_held(e), column)];
+    }
+    return left;
+}
+
 // Two operands, as a lane shows them to its warp.
 template <class T>
 struct Operands { Operand<T> left, right; };

@@ -60,6 +60,7 @@ fn unit(source: &Path, warp: &str, kernels: &Path, to: &Path) -> Unit {
         format!("-DFASCICLE_WARP={warp}"),
         "-O2".to_string(),
         "-march=native".to_string(),
+        "-ffp-contract=off".to_string(),
     ];
     let object = to.join(format!("{stem}-{warp}.o"));
     Unit {

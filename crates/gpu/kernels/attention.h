@@ -71,7 +71,7 @@ FASCICLE_DEVICE void attention_delta(const AttentionDeltaParams& p) {
             auto out = load_as<A, N>(static_cast<const T*>(p.out) + at, left);
             auto d_out = load_as<A, N>(static_cast<const T*>(p.d_out) + at, left);
             FASCICLE_UNROLL
-            for (int i = 0; i < N; i++) sum += out.at[i] * d_out.at[i];
+            for (int i = 0; i < N; i++) sum = multiply_add(out.at[i], d_out.at[i], sum);
         });
         sum = warp_sum(sum);
         u64 token = row / s.heads, head = row % s.heads;

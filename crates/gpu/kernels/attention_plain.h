@@ -45,7 +45,7 @@ FASCICLE_DEVICE void store_rows(const AttentionSizes& s, void* to, u64 sequence,
 template <class A>
 FASCICLE_DEVICE A dot(const A* a, const A* b, u32 size) {
     A sum = 0;
-    for (u32 e = 0; e < size; e++) sum += a[e] * b[e];
+    for (u32 e = 0; e < size; e++) sum = multiply_add(a[e], b[e], sum);
     return sum;
 }
 
@@ -119,7 +119,7 @@ FASCICLE_DEVICE void attention_forward(const AttentionForwardParams& p) {
         for (u32 i = thread_x(); i < rows * size; i += block_size_x()) {
             u32 row = i / size, e = i % size;
             A sum = tile.out[i] * tile.factor[row];
-            for (u32 c = 0; c < keys; c++) sum += tile.scores[row * (keys + 1) + c] * v[c * size + e];
+            for (u32 c = 0; c < keys; c++) sum = multiply_add(tile.scores[row * (keys + 1) + c], v[c * size + e], sum);
             tile.out[i] = sum;
         }
     }

@@ -52,7 +52,7 @@ FASCICLE_DEVICE void add_product(A* sums, const A* factors, const A* others, u32
     for (u32 i = thread_x(); i < rows * size; i += block_size_x()) {
         u32 row = i / size, e = i % size;
         A sum = sums[i];
-        for (u32 c = 0; c < count; c++) sum += factors[row * (count + 1) + c] * others[c * (size + 1) + e];
+        for (u32 c = 0; c < count; c++) sum = multiply_add(factors[row * (count + 1) + c], others[c * (size + 1) + e], sum);
         sums[i] = sum;
     }
 }

@@ -136,15 +136,15 @@ struct RowSoftmax {
             }
             next = larger(max[r], scale * along_row(next, [](float a, float b) { return larger(a, b); }));
             factor[r] = power_of_two(max[r] - next);
-            sum[r] *= factor[r];
             max[r] = next;
         }
         FASCICLE_UNROLL
         for (int i = 0; i < Tiles * HELD; i++) {
             float& score = scores[i / HELD].at[i % HELD];
             int r = row_slot(i % HELD);
-            score = power_of_two(score * scale - max[r]);
-            sum[r] += score;
+            score = power_of_two(multiply_add(score, scale, -max[r]));
+            // The row's first element, which also shrinks the sum so far.
+            sum[r] = i == 2 * r ? multiply_add(sum[r], factor[r], score) : sum[r] + score;
         }
     }
 };

@@ -57,7 +57,7 @@ FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardPar
             for (int e = 0; e < HELD; e++) {
                 bool met = key + n + column_held(e) <= first + row_held(e);
                 int r = row_slot(e);
-                float weight = met ? power_of_two(scores.at[e] * scale - log_sum_exp[r]) : 0;
+                float weight = met ? power_of_two(multiply_add(scores.at[e], scale, -log_sum_exp[r])) : 0;
                 scores.at[e] = weight * (d_weights.at[e] - delta[r]);
             }
             d_q.add(as_left<T>(scores), k, n);
@@ -164,7 +164,7 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
             for (int e = 0; e < HELD; e++) {
                 u32 at_key = first + row_held(e), at_query = query + n + column_held(e);
                 bool met = at_key <= at_query && at_query < s.sequence;
-                float score = weights.at[e] * scale - own.log_sum_exp[n + column_held(e)];
+                float score = multiply_add(weights.at[e], scale, -own.log_sum_exp[n + column_held(e)]);
                 weights.at[e] = met ? power_of_two(score) : 0;
                 float kept = !Drops ? 1 : dropped >> e & 1 ? 0 : float(s.kept);
                 kept_weights.at[e] = weights.at[e] * kept;
@@ -174,7 +174,7 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
             Sum scores = SHARES_OWN_ROWS<D> ? times_shared<D>(own_values, own_row, d_out, n) : v.times(d_out, n);
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
-                scores.at[e] = kept_weights.at[e] * scores.at[e] - weights.at[e] * own.delta[n + column_held(e)];
+                scores.at[e] = multiply_add(kept_weights.at[e], scores.at[e], -weights.at[e] * own.delta[n + column_held(e)]);
             }
             d_k.add(as_left<T>(scores), q, n);
         }

@@ -1,8 +1,9 @@
 // Cross-entropy over a vocabulary that may be sharded.
 #pragma once
 
-#include "loops.h"
+#include "parts.h"
 #include "reduce.h"
+#include "tree.h"
 
 namespace fascicle {
 
@@ -18,6 +19,8 @@ struct SoftmaxStatisticsParams {
     u64 columns;
     u64 held;  // local columns that are not padding
     u64 first_column;
+    u32 leaf;  // columns of a leaf
+    u32 unused;
 };
 
 struct CombineSoftmaxParams {
@@ -25,10 +28,11 @@ struct CombineSoftmaxParams {
     const void* targets;
     void* log_sum_exp;
     void* loss;
-    u64 shards;
+    u64 num_parts;
     u64 rows;
     u64 rows_of_run;
     double scale;
+    Joins joins;
 };
 
 struct CrossEntropyBackwardParams {
@@ -49,65 +53,129 @@ FASCICLE_DEVICE u64 local_target(u32 target, u64 first_column, u64 held) {
     return target != NO_TARGET && target >= first_column && column < held ? column : NO_COLUMN;
 }
 
-// A maximum, and the sum of exp(x - maximum) so far.
+// The maximum of a part of a row, and the sum of exp(x - maximum) over it.
 template <class A>
-struct Softmax {
-    A max = minus_infinity<A>();
-    A sum = 0;
+struct PeakNode {
+    A max, sum;
 
-    // Adds a pack. A new maximum rescales the sum so far.
-    template <int N>
-    FASCICLE_DEVICE void add(const Pack<A, N>& x, u64 count) {
-        A next = max;
-        FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) next = u64(i) < count ? larger(next, x.at[i]) : next;
-        if (!(next > minus_infinity<A>())) return;
-        sum = sum * exp_of(max - next);
-        FASCICLE_UNROLL
-        for (int i = 0; i < N; i++) sum += u64(i) < count ? exp_of(x.at[i] - next) : A(0);
-        max = next;
+    static FASCICLE_DEVICE PeakNode empty() { return {minus_infinity<A>(), A(0)}; }
+
+    static FASCICLE_DEVICE PeakNode join(PeakNode left, PeakNode right) {
+        bool is_left = left.max >= right.max;
+        PeakNode large = is_left ? left : right, small = is_left ? right : left;
+        // Of two maxima of minus infinity the difference would be NaN.
+        A exponent = small.max == minus_infinity<A>() ? small.max : small.max - large.max;
+        return {large.max, multiply_add(small.sum, exp_of(exponent), large.sum)};
     }
+
+    FASCICLE_DEVICE PeakNode exchanged(u32 mask) const { return {exchange(max, mask), exchange(sum, mask)}; }
+    FASCICLE_DEVICE PeakNode of_lane(u32 lane) const { return {from_lane(max, lane), from_lane(sum, lane)}; }
 };
 
-// One block per row: each thread reduces its packs, then the block reduces the threads.
+// The maximum of the leaf that each of a lane's columns belongs to. A leaf is at most a chunk.
+template <int N, class A>
+FASCICLE_DEVICE Pack<A, N> maxima_of_leaves(Pack<A, N> x, u64 left, u32 leaf) {
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) x.at[i] = u64(i) < left ? x.at[i] : minus_infinity<A>();
+    FASCICLE_UNROLL
+    for (int width = 1; width < N; width *= 2) {
+        if (u32(width) >= leaf) return x;
+        Pack<A, N> before = x;
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) x.at[i] = larger(before.at[i], before.at[i ^ width]);
+    }
+    A max = x.at[0];
+    for (u32 mask = 1; mask * N < leaf; mask *= 2) max = larger(max, exchange(max, mask));
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) x.at[i] = max;
+    return x;
+}
+
+// The node of a warp's chunk. The columns of a leaf subtract its maximum, so only larger nodes rescale sums.
+template <int N, class A>
+FASCICLE_DEVICE PeakNode<A> peak_of_chunk(const Pack<A, N>& x, u64 left, u32 leaf) {
+    using Node = PeakNode<A>;
+    Pack<A, N> maxima = maxima_of_leaves<N>(x, left, leaf);
+    Node nodes[N];
+    FASCICLE_UNROLL
+    for (int i = 0; i < N; i++) {
+        A shift = maxima.at[i] == minus_infinity<A>() ? A(0) : maxima.at[i];
+        nodes[i] = {maxima.at[i], u64(i) < left ? exp_of(x.at[i] - shift) : A(0)};
+    }
+    FASCICLE_UNROLL
+    for (int width = 1; width < N; width *= 2) {
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i += 2 * width) {
+            if (u32(width) < leaf) {
+                nodes[i].sum += nodes[i + width].sum;
+            } else {
+                nodes[i] = Node::join(nodes[i], nodes[i + width]);
+            }
+        }
+    }
+    u32 mask = 1;
+    for (; mask * N < leaf; mask *= 2) nodes[0].sum += exchange(nodes[0].sum, mask);
+    return join_lanes(nodes[0], mask);
+}
+
+// The node of the columns start..end, in every lane of the warp.
+template <class T>
+FASCICLE_DEVICE PeakNode<Acc<T>> peak_of_columns(const T* x, u64 start, u64 end, u32 leaf) {
+    using A = Acc<T>;
+    constexpr int N = SIXTEEN_BYTES<T>;
+    WaitingNodes<PeakNode<A>> waiting;
+    for (u64 chunk = start; chunk < end; chunk += WARP * N) {
+        u64 column = chunk + lane_index() * N, left = column < end ? end - column : 0;
+        waiting.push(peak_of_chunk<N>(load_as<A, N>(x + column, left), left, leaf));
+    }
+    return waiting.sum();
+}
+
+// One block per row. The row is cut into at most as many segments as a warp has lanes, each a node, which the warps take in
+// turn. The first warp joins them.
 template <class T>
 FASCICLE_DEVICE void softmax_statistics(const SoftmaxStatisticsParams& p) {
     using A = Acc<T>;
-    constexpr int N = SIXTEEN_BYTES<T>;
-    A* scratch = reinterpret_cast<A*>(shared_memory());
+    using Node = PeakNode<A>;
+    Node* of_segments = reinterpret_cast<Node*>(shared_memory());
+    u64 segment = WARP * SIXTEEN_BYTES<T>;
+    while (segment * WARP < p.held) segment *= 2;
     for (u64 row = block_x(); row < p.rows; row += grid_size_x()) {
         const T* logits = static_cast<const T*>(p.logits) + row * p.columns;
-        Softmax<A> own;
-        each_pack_of_row<N>(p.held, thread_x(), block_size_x(), [&](u64 column, u64 left) {
-            own.add(load_as<A, N>(logits + column, left), left);
-        });
-        A max = block_max(own.max, scratch);
-        A sum = block_sum(own.sum == A(0) ? A(0) : own.sum * exp_of(own.max - max), scratch);
-        if (thread_x() == 0) {
-            u32 target = static_cast<const u32*>(p.targets)[row];
-            u64 column = local_target(target, p.first_column, p.held);
-            A* out = static_cast<A*>(p.statistics) + 3 * row;
-            out[0] = max;
-            out[1] = sum;
-            out[2] = column == NO_COLUMN ? A(0) : A(widen(logits[column]));
+        for (u32 index = warp_index(); index < WARP; index += block_size_x() / WARP) {
+            u64 start = index * segment, end = start + segment < p.held ? start + segment : p.held;
+            Node node = Node::empty();
+            if (start < p.held) node = peak_of_columns(logits, start, end, p.leaf);
+            if (lane_index() == 0) of_segments[index] = node;
         }
+        barrier();
+        if (warp_index() == 0) {
+            Node node = join_lanes(of_segments[lane_index()]);
+            if (lane_index() == 0) {
+                u32 target = static_cast<const u32*>(p.targets)[row];
+                u64 column = local_target(target, p.first_column, p.held);
+                A* out = static_cast<A*>(p.statistics) + 3 * row;
+                out[0] = node.max;
+                out[1] = node.sum;
+                out[2] = column == NO_COLUMN ? A(0) : A(widen(logits[column]));
+            }
+        }
+        barrier();
     }
 }
 
-// Log-sum-exp of a row minus its target logit, from all shards in order. Also writes the log-sum-exp.
+// Log-sum-exp of a row minus its target logit, from all parts. Also writes the log-sum-exp.
 template <class A>
-FASCICLE_DEVICE double combine_row(const CombineSoftmaxParams& p, u64 row) {
-    const A* parts = static_cast<const A*>(p.parts) + 3 * row;
+FASCICLE_DEVICE double combine_row(const CombineSoftmaxParams& p, PeakNode<A>* waiting, u64 row) {
+    const A* from = static_cast<const A*>(p.parts) + 3 * row;
     u64 step = 3 * p.rows;
-    double max = minus_infinity<double>(), sum = 0, target = 0;
-    for (u64 shard = 0; shard < p.shards; shard++) max = larger(max, double(parts[shard * step]));
-    for (u64 shard = 0; shard < p.shards; shard++) {
-        double part = double(parts[shard * step + 1]);
-        // A shard without columns has the maximum -inf, and -inf minus -inf would give NaN.
-        sum += part == 0 ? 0 : part * exp(double(parts[shard * step]) - max);
-        target += double(parts[shard * step + 2]);
-    }
-    double log_sum_exp = max + log(sum);
+    auto node = join_parts(p.num_parts, p.joins, waiting, block_size_x(), [&](u64 part) {
+        return PeakNode<A>{from[part * step], from[part * step + 1]};
+    });
+    // Only one part holds the target.
+    double target = 0;
+    for (u64 part = 0; part < p.num_parts; part++) target += double(from[part * step + 2]);
+    double log_sum_exp = double(node.max) + log(double(node.sum));
     static_cast<A*>(p.log_sum_exp)[row] = A(log_sum_exp);
     return log_sum_exp - target;
 }
@@ -116,14 +184,16 @@ FASCICLE_DEVICE double combine_row(const CombineSoftmaxParams& p, u64 row) {
 template <class A>
 FASCICLE_DEVICE void combine_softmax(const CombineSoftmaxParams& p) {
     u64 runs = p.rows / p.rows_of_run;
+    double* scratch = reinterpret_cast<double*>(shared_memory());
+    auto waiting = reinterpret_cast<PeakNode<A>*>(scratch + block_size_x() / WARP) + thread_x();
     for (u64 run = block_x(); run < runs; run += grid_size_x()) {
         double sum = 0;
         for (u64 i = thread_x(); i < p.rows_of_run; i += block_size_x()) {
             u64 row = run * p.rows_of_run + i;
-            double loss = combine_row<A>(p, row);
+            double loss = combine_row<A>(p, waiting, row);
             sum += static_cast<const u32*>(p.targets)[row] == NO_TARGET ? 0.0 : loss;
         }
-        sum = block_sum(sum, reinterpret_cast<double*>(shared_memory()));
+        sum = block_sum(sum, scratch);
         A* loss = static_cast<A*>(p.loss) + run;
         if (thread_x() == 0) loss[0] = A(double(loss[0]) + p.scale * sum);
     }
@@ -163,7 +233,7 @@ FASCICLE_DEVICE void cross_entropy_backward(const CrossEntropyBackwardParams& p)
 FASCICLE_FLOATS(FASCICLE_LOSS)
 
 #define FASCICLE_SOFTMAX_COMBINE(suffix, A)                                                       \
-    FASCICLE_COOPERATIVE(fascicle_softmax_combine_##suffix, fascicle::CombineSoftmaxParams, 512) { \
+    FASCICLE_COOPERATIVE(fascicle_softmax_combine_##suffix, fascicle::CombineSoftmaxParams, 256) { \
         fascicle::combine_softmax<A>(p);                                                          \
     }
 FASCICLE_ACCUMULATORS(FASCICLE_SOFTMAX_COMBINE)

@@ -35,6 +35,19 @@ struct NormalizeBackwardParams {
     void* d_x;
 };
 
+// Two sums; empty as -0, as in `SumNode`.
+template <class A>
+struct NormSumsNode {
+    A g, g_xhat;
+
+    static FASCICLE_DEVICE NormSumsNode empty() { return {-A(0), -A(0)}; }
+    static FASCICLE_DEVICE NormSumsNode join(NormSumsNode left, NormSumsNode right) {
+        return {left.g + right.g, left.g_xhat + right.g_xhat};
+    }
+    FASCICLE_DEVICE NormSumsNode exchanged(u32 mask) const { return {exchange(g, mask), exchange(g_xhat, mask)}; }
+    FASCICLE_DEVICE NormSumsNode of_lane(u32 lane) const { return {from_lane(g, lane), from_lane(g_xhat, lane)}; }
+};
+
 template <class T>
 FASCICLE_DEVICE void norm_row_sums(const NormRowSumsParams& p) {
     using A = Acc<T>;
@@ -42,24 +55,23 @@ FASCICLE_DEVICE void norm_row_sums(const NormRowSumsParams& p) {
     u64 columns = p.sizes.columns;
     each_row_of_warp(p.sizes.rows, [&](u64 row) {
         auto statistics = statistics_of_row<A>(p.sizes, p.moments, row);
-        A sum_g = 0, sum_g_xhat = 0;
-        each_pack_of_row<N>(columns, lane_index(), WARP, [&](u64 column, u64 left) {
+        auto sum = join_columns<N, NormSumsNode<A>>(0, columns, [&](u64 column, u64 left) {
             auto x = load_as<A, N>(static_cast<const T*>(p.x) + row * columns + column, left);
             auto d = load_as<A, N>(static_cast<const T*>(p.d_out) + row * columns + column, left);
             auto gain = load_as<A, N>(static_cast<const T*>(p.gain) + column, left);
+            NormSumsNode<A> nodes[N];
             FASCICLE_UNROLL
             for (int i = 0; i < N; i++) {
                 A g = d.at[i] * gain.at[i];
-                sum_g += g;
-                sum_g_xhat += g * ((x.at[i] - statistics.mean) * statistics.rstd);
+                nodes[i] = {g, g * ((x.at[i] - statistics.mean) * statistics.rstd)};
+                if (u64(i) >= left) nodes[i] = NormSumsNode<A>::empty();
             }
+            return join_pack(nodes);
         });
-        sum_g = warp_sum(sum_g);
-        sum_g_xhat = warp_sum(sum_g_xhat);
         if (lane_index() == 0) {
             A* sums = static_cast<A*>(p.sums) + 2 * row;
-            sums[0] = sum_g;
-            sums[1] = sum_g_xhat;
+            sums[0] = sum.g;
+            sums[1] = sum.g_xhat;
         }
     });
 }

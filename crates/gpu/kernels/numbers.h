@@ -88,6 +88,11 @@ template <> struct NarrowWide<double> { static FASCICLE_DEVICE double of(double 
 template <class T>
 FASCICLE_DEVICE T narrow(double x) { return NarrowWide<T>::of(x); }
 
+// a * b + c, rounded once. Kernels are compiled so that no product and sum are fused but by this function: a compiler that
+// fuses where it pleases may give one element other bits than its neighbour, which another branch computes.
+FASCICLE_DEVICE float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+FASCICLE_DEVICE double multiply_add(double a, double b, double c) { return fma(a, b, c); }
+
 FASCICLE_DEVICE float exp_of(float x) { return expf(x); }
 FASCICLE_DEVICE double exp_of(double x) { return exp(x); }
 FASCICLE_DEVICE float log_of(float x) { return logf(x); }

@@ -74,6 +74,16 @@ FASCICLE_DEVICE T exchange(T value, u32 mask) {
 #endif
 }
 
+// The value of one lane, which is the same for all. All lanes of the warp take part.
+template <class T>
+FASCICLE_DEVICE T from_lane(T value, u32 lane) {
+#if defined(FASCICLE_CUDA)
+    return __shfl_sync(0xffffffffu, value, lane);
+#else
+    return __shfl(value, lane);
+#endif
+}
+
 // One bit for every lane of the warp: whether its `predicate` holds.
 FASCICLE_DEVICE u64 ballot(bool predicate) {
 #if defined(FASCICLE_CUDA)

@@ -1,8 +1,8 @@
 // Sums of rows, and softmax.
 #pragma once
 
-#include "loss.h"
-#include "norm.h"
+#include "reduce.h"
+#include "tree.h"
 
 namespace fascicle {
 
@@ -35,11 +35,39 @@ struct SoftmaxBackwardParams {
 template <class T>
 FASCICLE_DEVICE void row_sum(const RowSumParams& p) {
     using A = Acc<T>;
+    constexpr int N = SIXTEEN_BYTES<T>;
     each_row_of_warp(p.rows, [&](u64 row) {
-        A sum = warp_row_sum<A>(static_cast<const T*>(p.x) + row * p.columns, p.columns);
-        if (lane_index() == 0) static_cast<T*>(p.out)[row] = narrow<T>(sum);
+        const T* x = static_cast<const T*>(p.x) + row * p.columns;
+        auto node = join_columns<N, SumNode<A>>(0, p.columns, [&](u64 column, u64 left) {
+            SumNode<A> nodes[N];
+            auto pack = load_as<A, N>(x + column, left);
+            FASCICLE_UNROLL
+            for (int i = 0; i < N; i++) nodes[i] = u64(i) < left ? SumNode<A>{pack.at[i]} : SumNode<A>::empty();
+            return join_pack(nodes);
+        });
+        if (lane_index() == 0) static_cast<T*>(p.out)[row] = narrow<T>(p.columns == 0 ? A(0) : node.sum);
     });
 }
+
+// A maximum, and the sum of exp(x - maximum) so far.
+template <class A>
+struct Softmax {
+    A max = minus_infinity<A>();
+    A sum = 0;
+
+    // Adds a pack. A new maximum rescales the sum so far.
+    template <int N>
+    FASCICLE_DEVICE void add(const Pack<A, N>& x, u64 count) {
+        A next = max;
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) next = u64(i) < count ? larger(next, x.at[i]) : next;
+        if (!(next > minus_infinity<A>())) return;
+        sum = sum * exp_of(max - next);
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) sum += u64(i) < count ? exp_of(x.at[i] - next) : A(0);
+        max = next;
+    }
+};
 
 // A block reads a row twice: for its maximum and sum, and for the result.
 template <class T>

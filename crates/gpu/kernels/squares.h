@@ -66,15 +66,24 @@ FASCICLE_DEVICE double squares_of(const void* x, u64 start, u64 end) {
     return sum;
 }
 
-FASCICLE_DEVICE void squares_parts(const SquaresPartsParams& p) {
+FASCICLE_DEVICE double squares_of_slice(const SquaresSlice& slice, u64 start, u64 end) {
+    return slice.dtype == 0   ? squares_of<double>(slice.x, start, end)
+           : slice.dtype == 1 ? squares_of<float>(slice.x, start, end)
+           : slice.dtype == 2 ? squares_of<bf16>(slice.x, start, end)
+                              : squares_of<f16>(slice.x, start, end);
+}
+
+// Calls `work` with the part of a slice that this block has: its elements, and where they start and end.
+template <class Params, class Work>
+FASCICLE_DEVICE auto of_part(const Params& p, Work work) {
     const SquaresSlice& slice = p.slices[entry_of_block(p.slices, p.num_slices)];
     u64 start = (block_x() - slice.first_block) * SQUARES_PART;
     u64 end = start + SQUARES_PART < slice.len ? start + SQUARES_PART : slice.len;
-    double sum = slice.dtype == 0   ? squares_of<double>(slice.x, start, end)
-                 : slice.dtype == 1 ? squares_of<float>(slice.x, start, end)
-                 : slice.dtype == 2 ? squares_of<bf16>(slice.x, start, end)
-                                    : squares_of<f16>(slice.x, start, end);
-    sum = block_sum(sum, reinterpret_cast<double*>(shared_memory()));
+    return work(slice, start, end);
+}
+
+FASCICLE_DEVICE void squares_parts(const SquaresPartsParams& p) {
+    double sum = block_sum(of_part(p, squares_of_slice), reinterpret_cast<double*>(shared_memory()));
     if (thread_x() == 0) static_cast<double*>(p.partials)[block_x()] = sum;
 }
 

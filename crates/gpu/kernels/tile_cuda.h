@@ -31,6 +31,16 @@ FASCICLE_DEVICE Operand<T> load_matrices(u32 at) {
     return operand;
 }
 
+// The same, each of them transposed.
+template <class T>
+FASCICLE_DEVICE Operand<T> load_matrices_transposed(u32 at) {
+    Operand<T> operand;
+    u32(&w)[4] = words(operand);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory");
+    return operand;
+}
+
 // The right operand whose rows are 16 rows of a shared tile, from (row, column) on.
 template <int D, class T>
 FASCICLE_DEVICE Operand<T> load_right(const T* tile, u32 row, u32 column) {
@@ -49,12 +59,15 @@ FASCICLE_DEVICE Operand<T> load_left_shared(const T* tile, u32 row, u32 column) 
 template <int D, class T>
 FASCICLE_DEVICE Operand<T> load_right_transposed(const T* tile, u32 row, u32 column) {
     u32 lane = lane_index();
-    u32 at = lane_address<D>(tile, row, lane % 16, column, lane / 16 * 8);
-    Operand<T> right;
-    u32(&w)[4] = words(right);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory");
-    return right;
+    return load_matrices_transposed<T>(lane_address<D>(tile, row, lane % 16, column, lane / 16 * 8));
+}
+
+// The left operand whose rows are 16 columns of a shared tile, from (row, column) on.
+template <int D, class T>
+FASCICLE_DEVICE Operand<T> load_left_transposed(const T* tile, u32 row, u32 column) {
+    u32 lane = lane_index();
+    u32 at = lane_address<D>(tile, row, lane / 16 * 8 + lane % 8, column, lane / 8 % 2 * 8);
+    return load_matrices_transposed<T>(at);
 }
 
 template <class T> struct MatrixUnit;

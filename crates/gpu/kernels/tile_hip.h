@@ -28,6 +28,11 @@ FASCICLE_DEVICE Operand<T> load_right_transposed(const T* tile, u32 row, u32 col
     return right;
 }
 
+template <int D, class T>
+FASCICLE_DEVICE Operand<T> load_left_transposed(const T* tile, u32 row, u32 column) {
+    return load_right_transposed<D>(tile, row, column);
+}
+
 typedef float FourFloats __attribute__((ext_vector_type(4)));
 typedef short FourBf16 __attribute__((ext_vector_type(4)));
 typedef _Float16 FourF16 __attribute__((ext_vector_type(4)));

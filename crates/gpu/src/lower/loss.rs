@@ -4,6 +4,7 @@ use super::name::Name;
 use super::{
     DeviceTraits, Launch,
     layouts::{Layout, params},
+    parts::{MOST_PARTS, PartJoins},
     shape::{THREADS, blocks, pack, reduction_bytes, rows, threads},
 };
 use hal::{
@@ -20,16 +21,19 @@ params! {
         columns: u64,
         held: u64,
         first_column: u64,
+        leaf: u32,
+        unused: u32,
     }
     struct CombineSoftmaxParams {
         parts: u64,
         targets: u64,
         log_sum_exp: u64,
         loss: u64,
-        shards: u64,
+        num_parts: u64,
         rows: u64,
         rows_of_run: u64,
         scale: f64,
+        joins: [u8; MOST_PARTS],
     }
     struct CrossEntropyBackwardParams {
         logits: u64,
@@ -72,32 +76,43 @@ pub(super) fn softmax_statistics(
         columns: args.columns as u64,
         held: held(args.first_column, args.columns, args.vocabulary),
         first_column: args.first_column as u64,
+        leaf: args.leaf as u32,
+        unused: 0,
     };
     let threads = threads(args.columns.div_ceil(pack(dtype)), THREADS, traits);
     let launch = Launch::new(name, [blocks(args.rows, 1), 1, 1], [threads, 1, 1], &params);
-    Ok(vec![launch.with_shared(reduction_bytes(threads, traits))])
+    let nodes = traits.warp as usize * 2 * dtype.accumulator().bytes();
+    Ok(vec![launch.with_shared(nodes as u32)])
 }
 
 pub(super) fn combine_softmax(args: &CombineSoftmax, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let name =
         Name::of("softmax_combine_").and(traits.accumulator("softmax_combine", args.parts.dtype)?);
-    if args.rows == 0 {
+    if args.rows * args.widths.len() == 0 {
         return Ok(Vec::new());
     }
+    let PartJoins { counts, depth } = PartJoins::new("softmax_combine", &args.widths)?;
     let params = CombineSoftmaxParams {
         parts: args.parts.addr,
         targets: args.targets.addr,
         log_sum_exp: args.log_sum_exp.addr,
         loss: args.loss.addr,
-        shards: args.widths.len() as u64,
+        num_parts: args.widths.len() as u64,
         rows: args.rows as u64,
         rows_of_run: (args.rows / args.runs) as u64,
         scale: args.scale,
+        joins: counts,
     };
-    let threads = threads(args.rows / args.runs, 512, traits);
+    // Fewer for wider numbers, whose nodes wait in shared memory. The sum of a run is added in an order that follows from
+    // this number, which must therefore depend on nothing that a grid changes.
+    let most = 1024 / args.parts.dtype.bytes() as u32;
+    let threads = threads(args.rows / args.runs, most, traits);
     let grid = [blocks(args.runs, 1), 1, 1];
     let launch = Launch::new(name, grid, [threads, 1, 1], &params);
-    Ok(vec![launch.with_shared(reduction_bytes(threads, traits))])
+    let nodes = depth * threads as usize * 2 * args.parts.dtype.bytes();
+    Ok(vec![launch.with_shared(
+        reduction_bytes(threads, traits) + nodes as u32,
+    )])
 }
 
 pub(super) fn cross_entropy_backward(

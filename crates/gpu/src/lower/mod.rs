@@ -10,6 +10,8 @@ mod columns;
 mod dropout;
 mod elementwise;
 mod embedding;
+mod exact_squares;
+mod gemm;
 mod launch;
 mod layout;
 pub mod layouts;
@@ -17,12 +19,14 @@ mod loss;
 pub mod name;
 mod norm;
 mod optimiser;
+mod parts;
 mod rope;
 mod rows;
 mod shape;
 mod squares;
 mod transpose;
 
+pub use gemm::{gemm, gemm_workspace};
 pub use launch::{DeviceTraits, Launch};
 pub use transpose::{Stored, transpose};
 
@@ -34,8 +38,8 @@ use hal::{Kernel, Result};
 /// the launches have run; its contents are arbitrary before and after.
 ///
 /// # Errors
-/// [`Error::Unsupported`](hal::Error::Unsupported) for an element type that no device function takes, for the kernels of
-/// exact sums, and for a custom kernel, which brings its code; [`Error::Invalid`](hal::Error::Invalid) for a size beyond the device's limits.
+/// [`Error::Unsupported`](hal::Error::Unsupported) for an element type that no device function takes, and for a
+/// custom kernel, which brings its code; [`Error::Invalid`](hal::Error::Invalid) for a size beyond the device's limits.
 pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<Vec<Launch>> {
     match kernel {
         Kernel::Fill(args) => elementwise::fill(args, traits),
@@ -66,9 +70,9 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::EmbeddingForward(args) => embedding::embedding_forward(args, traits),
         Kernel::EmbeddingBackward(args) => embedding::embedding_backward(args, traits, workspace),
         Kernel::SumSquares(args) => squares::sum_squares(args, traits, workspace),
-        Kernel::Largest(_) | Kernel::ExactSquares(_) | Kernel::ExactTotal(_) => {
-            Err(traits.unsupported(kernel.name(), hal::DType::F64))
-        }
+        Kernel::Largest(args) => exact_squares::largest(args, traits, workspace),
+        Kernel::ExactSquares(args) => exact_squares::exact_squares(args, traits, workspace),
+        Kernel::ExactTotal(args) => exact_squares::exact_total(args, traits),
         Kernel::ClipScale(args) => squares::clip_scale(args, traits),
         Kernel::AdamW(args) => optimiser::adamw(args, traits),
         Kernel::Sgd(args) => optimiser::sgd(args, traits),
@@ -87,6 +91,8 @@ pub fn workspace_bytes(kernel: &Kernel, _traits: &DeviceTraits) -> usize {
         Kernel::AttentionBackward(args) => attention::backward_workspace(args),
         Kernel::EmbeddingBackward(args) => embedding::embedding_backward_workspace(args),
         Kernel::SumSquares(args) => squares::sum_squares_workspace(args),
+        Kernel::Largest(args) => exact_squares::largest_workspace(args),
+        Kernel::ExactSquares(args) => exact_squares::exact_squares_workspace(args),
         _ => 0,
     }
 }

@@ -5,7 +5,8 @@ use super::{
     DeviceTraits, Launch,
     columns::{add_parts, partials_bytes},
     layouts::{Layout, params},
-    shape::{THREADS, blocks, pack, parts, rows, warps},
+    parts::{MOST_PARTS, PartJoins},
+    shape::{blocks, pack, parts, rows, warps},
 };
 use hal::{
     Result,
@@ -17,7 +18,14 @@ use hal::{
 params! {
     struct NormSizes { rows: u64, columns: u64, global_columns: f64, epsilon: f64, centred: u32, unused: u32, }
     struct MomentsParams { sizes: NormSizes, x: u64, moments: u64, }
-    struct CombineMomentsParams { sizes: NormSizes, parts: u64, moments: u64, shards: u64, }
+    struct CombineMomentsParams {
+        sizes: NormSizes,
+        parts: u64,
+        moments: u64,
+        num_parts: u64,
+        joins: [u8; MOST_PARTS],
+        widths: [u32; MOST_PARTS],
+    }
     struct NormalizeParams { sizes: NormSizes, x: u64, moments: u64, gain: u64, bias: u64, out: u64, }
     struct NormRowSumsParams { sizes: NormSizes, x: u64, moments: u64, gain: u64, d_out: u64, sums: u64, }
     struct NormColumnSumsParams {
@@ -48,6 +56,9 @@ pub(super) const LAYOUTS: &[Layout] = &[
     NormColumnSumsParams::LAYOUT,
     NormalizeBackwardParams::LAYOUT,
 ];
+
+/// Threads of a block that joins parts: few, because the nodes that wait lie in shared memory.
+const COMBINING: u32 = 64;
 
 impl From<NormShape> for NormSizes {
     fn from(shape: NormShape) -> Self {
@@ -88,25 +99,28 @@ pub(super) fn moments(args: &Moments, traits: &DeviceTraits) -> Result<Vec<Launc
 pub(super) fn combine_moments(args: &CombineMoments, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let name = Name::of("norm_combine_").and(traits.accumulator("norm_combine", args.parts.dtype)?);
     let (parts, moments) = (args.parts.addr, args.moments.addr);
-    let columns = args.widths.first().copied().unwrap_or(0);
-    if args.widths.iter().any(|&width| width != columns) {
-        return Err(traits.unsupported("norm_combine of unequal parts", args.parts.dtype));
-    }
-    let params = CombineMomentsParams {
-        sizes: NormShape {
-            columns,
-            ..args.shape
-        }
-        .into(),
+    let PartJoins { counts, depth } = PartJoins::new("norm_combine", &args.widths)?;
+    let mut params = CombineMomentsParams {
+        sizes: args.shape.into(),
         parts,
         moments,
-        shards: args.widths.len() as u64,
+        num_parts: args.widths.len() as u64,
+        joins: counts,
+        widths: [0; MOST_PARTS],
     };
-    let grid = [blocks(args.shape.rows, THREADS as usize), 1, 1];
-    Ok(unless_empty(
-        args.shape,
-        vec![Launch::new(name, grid, [THREADS, 1, 1], &params)],
-    ))
+    for (to, &columns) in params.widths.iter_mut().zip(&args.widths) {
+        *to = columns as u32;
+    }
+    if args.shape.rows * args.widths.len() == 0 {
+        return Ok(Vec::new());
+    }
+    let grid = [blocks(args.shape.rows, COMBINING as usize), 1, 1];
+    let launch = Launch::new(name, grid, [COMBINING, 1, 1], &params);
+    // A node has two accumulators and a number of columns, which takes as much as one.
+    let node = 3 * args.parts.dtype.bytes();
+    Ok(vec![
+        launch.with_shared((depth * COMBINING as usize * node) as u32),
+    ])
 }
 
 pub(super) fn normalize(args: &Normalize, traits: &DeviceTraits) -> Result<Vec<Launch>> {

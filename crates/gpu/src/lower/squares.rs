@@ -6,7 +6,7 @@ use super::{
     layouts::{Layout, params},
     shape::{THREADS, reduction_bytes, threads},
 };
-use bytemuck::Zeroable;
+use bytemuck::{NoUninit, Zeroable};
 use hal::{
     DType, RawSlice, Result,
     kernel::{ClipScale, SumSquares},
@@ -15,7 +15,7 @@ use hal::{
 /// Elements of one slice whose squares make one partial sum.
 const PART: usize = 32_768;
 /// Slices in the arguments of one launch.
-const SLICES: usize = 128;
+pub(super) const SLICES: usize = 128;
 
 params! {
     struct SquaresSlice { x: u64, len: u64, first_block: u32, dtype: u32, }
@@ -45,8 +45,13 @@ fn parts(slice: &RawSlice) -> usize {
     slice.len.div_ceil(PART)
 }
 
+/// Parts of all slices.
+pub(super) fn count_parts(slices: &[RawSlice]) -> usize {
+    slices.iter().map(parts).sum()
+}
+
 pub(super) fn sum_squares_workspace(args: &SumSquares) -> usize {
-    args.slices.iter().map(parts).sum::<usize>() * size_of::<f64>()
+    count_parts(&args.slices) * size_of::<f64>()
 }
 
 pub(super) fn sum_squares(
@@ -54,51 +59,87 @@ pub(super) fn sum_squares(
     traits: &DeviceTraits,
     workspace: u64,
 ) -> Result<Vec<Launch>> {
-    for slice in &args.slices {
-        traits.float("sum_squares", slice.dtype)?;
-    }
-    let slices: Vec<RawSlice> = args
-        .slices
-        .iter()
-        .filter(|slice| slice.len > 0)
-        .copied()
-        .collect();
-    let mut done = 0;
-    let mut launches = Vec::new();
-    for slices in slices.chunks(SLICES) {
-        let (launch, parts) = squares_of(slices, workspace + 8 * done as u64, traits);
-        launches.push(launch);
-        done += parts;
-    }
-    launches.extend((done > 0).then(|| total(args, workspace, done, traits)));
+    let mut launches = of_parts("sum_squares", &args.slices, traits, |table| {
+        table.launch_parts("squares_parts", workspace, traits)
+    })?;
+    let parts = count_parts(&args.slices);
+    launches.extend((parts > 0).then(|| total(args, workspace, parts, traits)));
     Ok(launches)
 }
 
-/// The launch for the slices that fit into its arguments, and the number of their parts.
-fn squares_of(slices: &[RawSlice], partials: u64, traits: &DeviceTraits) -> (Launch, usize) {
-    let mut params = SquaresPartsParams {
-        partials,
-        num_slices: slices.len() as u32,
-        ..Zeroable::zeroed()
-    };
-    let mut blocks = 0;
-    for (entry, slice) in params.slices.iter_mut().zip(slices) {
-        let (x, len, dtype) = (slice.addr, slice.len as u64, code(slice.dtype));
-        *entry = SquaresSlice {
-            x,
-            len,
-            first_block: blocks as u32,
-            dtype,
-        };
-        blocks += parts(slice);
+/// The slices of one launch, as its arguments hold them.
+pub(super) struct SliceTable {
+    pub(super) slices: [SquaresSlice; SLICES],
+    pub(super) count: u32,
+    /// Parts of the slices of earlier launches.
+    pub(super) before: usize,
+    /// Parts of these.
+    pub(super) blocks: u32,
+}
+
+/// As many launches as the slices need, none without elements; `launch` makes one.
+pub(super) fn of_parts(
+    operation: &str,
+    slices: &[RawSlice],
+    traits: &DeviceTraits,
+    launch: impl Fn(&SliceTable) -> Launch,
+) -> Result<Vec<Launch>> {
+    for slice in slices {
+        traits.float(operation, slice.dtype)?;
     }
-    let launch = Launch::new(
-        Name::of("squares_parts"),
-        [blocks as u32, 1, 1],
-        [THREADS, 1, 1],
-        &params,
-    );
-    (launch.with_shared(reduction_bytes(THREADS, traits)), blocks)
+    let filled = slices.iter().filter(|slice| slice.len > 0);
+    let filled: Vec<RawSlice> = filled.copied().collect();
+    let mut before = 0;
+    let tables = filled.chunks(SLICES).map(|chunk| {
+        let table = SliceTable::new(chunk, before);
+        before += table.blocks as usize;
+        launch(&table)
+    });
+    Ok(tables.collect())
+}
+
+impl SliceTable {
+    fn new(slices: &[RawSlice], before: usize) -> SliceTable {
+        let mut table = SliceTable {
+            slices: Zeroable::zeroed(),
+            count: slices.len() as u32,
+            before,
+            blocks: 0,
+        };
+        for (entry, slice) in table.slices.iter_mut().zip(slices) {
+            *entry = SquaresSlice {
+                x: slice.addr,
+                len: slice.len as u64,
+                first_block: table.blocks,
+                dtype: code(slice.dtype),
+            };
+            table.blocks += parts(slice) as u32;
+        }
+        table
+    }
+
+    /// A launch with a block for each part.
+    pub(super) fn launch(
+        &self,
+        name: &str,
+        params: &impl NoUninit,
+        traits: &DeviceTraits,
+    ) -> Launch {
+        let grid = [self.blocks, 1, 1];
+        let launch = Launch::new(Name::of(name), grid, [THREADS, 1, 1], params);
+        launch.with_shared(reduction_bytes(THREADS, traits))
+    }
+
+    /// The launch of a function that writes a double for each part.
+    pub(super) fn launch_parts(&self, name: &str, partials: u64, traits: &DeviceTraits) -> Launch {
+        let params = SquaresPartsParams {
+            partials: partials + 8 * self.before as u64,
+            num_slices: self.count,
+            unused: 0,
+            slices: self.slices,
+        };
+        self.launch(name, &params, traits)
+    }
 }
 
 fn total(args: &SumSquares, partials: u64, parts: usize, traits: &DeviceTraits) -> Launch {
@@ -107,13 +148,18 @@ fn total(args: &SumSquares, partials: u64, parts: usize, traits: &DeviceTraits) 
         out: args.out.addr,
         parts: parts as u64,
     };
+    over_parts("squares_total", parts, &params, traits)
+}
+
+/// The launch of one block, whose threads share the parts.
+pub(super) fn over_parts(
+    name: &str,
+    parts: usize,
+    params: &impl NoUninit,
+    traits: &DeviceTraits,
+) -> Launch {
     let threads = threads(parts, 512, traits);
-    let launch = Launch::new(
-        Name::of("squares_total"),
-        [1, 1, 1],
-        [threads, 1, 1],
-        &params,
-    );
+    let launch = Launch::new(Name::of(name), [1, 1, 1], [threads, 1, 1], params);
     launch.with_shared(reduction_bytes(threads, traits))
 }
 

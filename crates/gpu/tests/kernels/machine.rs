@@ -114,6 +114,18 @@ pub fn run_launch(launch: &Launch, warp: u32) -> bool {
         .is_some()
 }
 
+/// The memories after a kernel that `make` builds from them has run with warps of `warp`; `None` if it cannot run here.
+pub fn run(
+    warp: u32,
+    memories: &[Memory],
+    make: impl Fn(&[RawSlice]) -> Kernel,
+) -> Option<Vec<Vec<f64>>> {
+    let library = library()?;
+    let (found, slices) = copy(memories);
+    run_lowered(library, &make(&slices), warp);
+    Some(found.iter().map(Memory::values).collect())
+}
+
 /// Runs a kernel on the reference vendor.
 pub fn run_reference(kernel: &Kernel) {
     let device = cpu::open(cpu::Options::default()).unwrap();

@@ -3,11 +3,13 @@
 mod attention;
 mod elementwise;
 mod embedding;
+mod gemm;
 mod layout;
 mod layouts;
 mod loss;
 mod machine;
 mod memory;
+mod nodes;
 mod norm;
 mod optimiser;
 mod rows;

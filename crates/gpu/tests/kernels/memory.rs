@@ -94,6 +94,11 @@ impl Memory {
         }
     }
 
+    /// The elements as numbers.
+    pub fn values(&self) -> Vec<f64> {
+        self.numbers()[self.before..][..self.len].to_vec()
+    }
+
     /// All elements as numbers, those before and behind included.
     pub fn numbers(&self) -> Vec<f64> {
         let bytes = self.bytes().chunks(self.dtype.bytes());
