@@ -3,16 +3,17 @@
 # delayed streams, a failure in each call, and the program itself.
 #
 # Usage: ci/emulator.sh            takes a few minutes after ci/test.sh, whose builds it uses
-#        ci/emulator.sh --full     every generation, more delayed streams, parity of staged collectives
-#        ci/emulator.sh --all      as --full, and training runs on every grid of 1, 2, 4 and 8 ranks
+#        ci/emulator.sh --full     every generation, more delayed streams, parity of staged collectives, more of the same bits
+#        ci/emulator.sh --all      as --full, and training runs on every grid of 1, 2, 4 and 8 ranks, of all types for bits
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FASCICLE_REQUIRE=emulator
 parity=(parity together ending) seeds=(1)
+bits=(bits::cuda::llama_in_bf16 bits::cuda::every_number_of_micro_batches bits::rocm::gpt2_in_f32 bits::rocm_staged::three_ranks)
 case "${1:-}" in
   '') full=false parity+=(--skip staged) ;;
-  --full) full=true seeds=(1 2 3) ;;
-  --all) full=true seeds=(1 2 3); export FASCICLE_PARITY=all ;;
+  --full) full=true seeds=(1 2 3) bits=(bits) ;;
+  --all) full=true seeds=(1 2 3) bits=(bits); export FASCICLE_PARITY=all FASCICLE_BITS=all ;;
   *) printf 'emulator: found %s, needs --full, --all or nothing\n' "$1" >&2; exit 2 ;;
 esac
 
@@ -45,6 +46,7 @@ check() {
 FASCICLE_EMULATOR_CUDA=12 FASCICLE_EMULATOR_HIP=5.7 check 'contract, CUDA 12, HIP 5.7' contract
 for seed in "${seeds[@]}"; do FASCICLE_EMULATOR_DELAY=$seed check "contract, late streams $seed" contract; done
 check 'parity and failures of ranks' "${parity[@]}"
+check 'the same bits on every grid' "${bits[@]}"
 # One test at a time: tests that share a device's queues wait for each other.
 CUDA_DEVICE_MAX_CONNECTIONS=8 GPU_MAX_HW_QUEUES=4 FASCICLE_EMULATOR_RESIDENT=8 \
   check "as many queues as devices have" parity::cuda::gpt2 parity::rocm::gpt2 --test-threads=1

@@ -6,8 +6,12 @@
 use families::GptFamily;
 use grid::{Degrees, factorisations};
 use parallel::{Overlap, Reproducible};
-use std::{collections::BTreeMap, path::Path, sync::Arc};
-use testkit::{Outcome, SCHEDULES, config, edit_gpt, train, train_steps, train_with};
+use std::{path::Path, sync::Arc};
+use testkit::{
+    Outcome, SCHEDULES,
+    bits::{check, on},
+    config, edit_gpt, train, train_steps, train_with,
+};
 use train::{
     Config,
     checkpoint::{DiffReport, Reader, diff},
@@ -52,68 +56,8 @@ fn some(text: &str) -> Vec<Degrees> {
     }
 }
 
-fn on(config: &Config, grid: Degrees) -> Config {
-    let mut config = config.clone();
-    config.parallel.grid = grid;
-    config
-}
-
 fn serial(config: &Config) -> Outcome {
     train(&on(config, Degrees::default()))
-}
-
-// The first parameter with another bit.
-fn difference(
-    found: &BTreeMap<String, Vec<f64>>,
-    expected: &BTreeMap<String, Vec<f64>>,
-) -> Option<String> {
-    assert_eq!(found.len(), expected.len());
-    found.iter().find_map(|(name, found)| {
-        let pairs = found.iter().zip(&expected[name]);
-        let mut apart = pairs
-            .enumerate()
-            .filter(|(_, (a, b))| a.to_bits() != b.to_bits());
-        let (index, (a, b)) = apart.next()?;
-        let count = 1 + apart.count();
-        Some(format!(
-            "{name}: {count} of {} elements, the first at {index}: {a:e} and {b:e}",
-            found.len()
-        ))
-    })
-}
-
-fn check(found: &Outcome, expected: &Outcome, what: &str) {
-    for (part, found, expected) in [
-        (
-            "first gradients",
-            &found.first_gradients,
-            &expected.first_gradients,
-        ),
-        ("last gradients", &found.gradients, &expected.gradients),
-        ("weights", &found.weights, &expected.weights),
-    ] {
-        // Shards of an optimiser leave no complete gradients.
-        let difference = (!found.is_empty())
-            .then(|| difference(found, expected))
-            .flatten();
-        assert_eq!(difference, None, "{what}: {part}");
-    }
-    let bits = |numbers: &[f64]| {
-        numbers
-            .iter()
-            .map(|number| number.to_bits())
-            .collect::<Vec<_>>()
-    };
-    for (part, found, expected) in [
-        ("losses", &found.losses, &expected.losses),
-        ("norms", &found.norms, &expected.norms),
-    ] {
-        assert_eq!(
-            bits(found),
-            bits(expected),
-            "{what}: {part} {found:?} and {expected:?}"
-        );
-    }
 }
 
 fn check_all(config: &Config, grids: impl IntoIterator<Item = Degrees>) {

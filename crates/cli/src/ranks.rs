@@ -36,7 +36,7 @@ impl Team {
     pub(crate) fn of(config: &train::Config) -> Outcome<Team> {
         let parallel = &config.parallel;
         let mut team = Team::new(config.grid()?.world_size(), parallel.threads)
-            .with_device(config.device.settings());
+            .with_device(config.device_settings());
         team.job = team.job.timeout(parallel.timeout()?);
         Ok(team)
     }

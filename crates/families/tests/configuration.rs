@@ -95,10 +95,14 @@ fn the_counted_work_is_that_of_the_sizes() {
 fn choices_about_the_device_are_recorded_and_checked() {
     let text = "[device]\ncollectives = \"staged\"\nepilogues = \"separate\"\nmatmul_choices = \"runs/m.txt\"\n";
     let config = parse(text).unwrap();
-    let settings = config.device.settings();
+    let settings = config.device_settings();
     assert_eq!(settings.collectives.name(), "staged");
     assert_eq!(settings.epilogues.name(), "separate");
     assert_eq!(settings.matmul_choices, Some("runs/m.txt".into()));
+    assert_eq!(settings.sums.name(), "device");
+    let on_any_grid = format!("[training]\nreproducible = \"grid\"\n{text}");
+    let settings = parse(&on_any_grid).unwrap().device_settings();
+    assert_eq!(settings.sums.name(), "canonical");
     let written = config.to_toml().unwrap();
     let lines: Vec<&str> = written.lines().collect();
     for line in text.lines() {

@@ -5,14 +5,14 @@ use crate::{
     context::{Context, vendor},
     event::Clock,
     kernels::GpuKernels,
-    matmul::{Choices, GpuBlas, Tuning},
+    matmul::{CanonicalBlas, Choices, GpuBlas, Tuning},
     stream::GpuStream,
     table::{Properties, Tables},
 };
 use hal::{
-    Blas, Capabilities, CollectiveBackend, Communicator, DType, Device, DeviceId,
+    Blas, Capabilities, CollectiveBackend, Communicator, DType, Device, DeviceId, DeviceSettings,
     EpiloguePlacement, Error, GroupId, Join, Kernels, Memory, RawBuffer, Result, Stream,
-    StreamKind, lock,
+    StreamKind, SumOrder, lock,
 };
 use std::sync::{Arc, Mutex};
 
@@ -43,7 +43,7 @@ pub fn open(
         )
     })?;
     let clock = Arc::new(Clock::new(&context)?);
-    let capabilities = capabilities(&context, ordinal, options.settings.collectives)?;
+    let capabilities = capabilities(&context, ordinal, &options.settings)?;
     Ok(Arc::new(Gpu {
         capabilities,
         clock,
@@ -76,7 +76,7 @@ fn placed(id: DeviceId, options: &Options, count: usize, visible: &str) -> Resul
 fn capabilities(
     context: &Context,
     ordinal: usize,
-    collectives: CollectiveBackend,
+    settings: &DeviceSettings,
 ) -> Result<Capabilities> {
     let Properties {
         name,
@@ -87,10 +87,14 @@ fn capabilities(
     let (_, total) = context.call(|runtime| runtime.memory())?;
     let version = context.call(|runtime| runtime.version())?;
     let memory = hal::error::Bytes(total);
-    let by = collectives::description(&context.tables, collectives);
+    let by = collectives::description(&context.tables, settings.collectives);
     let mut description =
         format!("{name} ({architecture}, {multiprocessors} multiprocessors, {memory}), {version}");
     description += &format!(", collectives by {by}");
+    let canonical_sums = settings.sums == SumOrder::Canonical;
+    if canonical_sums {
+        description += ", canonical sums by our own GEMMs";
+    }
     if ordinal != context.id.ordinal {
         description += &format!(", on device {ordinal} of those that this process sees");
     }
@@ -99,7 +103,7 @@ fn capabilities(
         holds_values: true,
         overlaps_streams: true,
         records_work: true,
-        canonical_sums: false,
+        canonical_sums,
         description,
     })
 }
@@ -168,6 +172,10 @@ unsafe impl Device for Gpu {
     }
 
     fn create_blas(&self) -> Result<Arc<dyn Blas>> {
+        if self.capabilities.canonical_sums {
+            let module = self.load_kernels()?.module().clone();
+            return Ok(Arc::new(CanonicalBlas::new(module)));
+        }
         let tuning = self.options.settings.matmul_choices.as_deref().map(|path| {
             Ok(Tuning {
                 choices: Choices::open(path)?,
@@ -204,7 +212,7 @@ unsafe impl Device for Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::{DeviceSettings, VendorId};
+    use hal::VendorId;
 
     fn place(ordinal: usize, collectives: CollectiveBackend, count: usize) -> Result<usize> {
         let id = DeviceId {

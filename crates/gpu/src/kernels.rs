@@ -9,7 +9,7 @@ use crate::{
     stream::{Core, GpuStream},
     table::{Handle, KernelCall},
 };
-use hal::{Error, Kernel, Kernels, Result, Stream, kernel::Custom};
+use hal::{DeviceId, Error, Kernel, Kernels, Result, Stream, kernel::Custom};
 use std::{
     ffi::CString,
     sync::{
@@ -96,6 +96,16 @@ fn missing(context: &Context) -> Error {
 }
 
 impl Module {
+    /// The device that has loaded it.
+    pub(crate) fn device(&self) -> DeviceId {
+        self.context.id
+    }
+
+    /// The properties that launches depend on.
+    pub(crate) fn traits(&self) -> &DeviceTraits {
+        &self.traits
+    }
+
     /// Queues a kernel.
     ///
     /// # Safety

@@ -66,7 +66,8 @@ pub struct Capabilities {
     /// Whether work of its compute stream can be recorded ([`Stream::capture`]).
     pub records_work: bool,
     /// Whether every sum whose order the seam states, such as that of [`Gemm::leaf`](crate::Gemm::leaf), has this order.
-    /// Other devices add in an order of their own, which may depend on all sizes.
+    /// Other devices add in an order of their own, which may depend on all sizes. A device may have both, and keep this one if
+    /// it is opened with [`SumOrder::Canonical`](crate::SumOrder).
     pub canonical_sums: bool,
     /// A description of the device, for the start-up report.
     pub description: String,

@@ -52,7 +52,7 @@ pub use exchange::Exchange;
 pub use kernel::{Kernel, Kernels};
 pub use lock::lock;
 pub use operand::{Access, Operand};
-pub use settings::{CollectiveBackend, DeviceSettings, EpiloguePlacement};
+pub use settings::{CollectiveBackend, DeviceSettings, EpiloguePlacement, SumOrder};
 pub use stopwatch::Stopwatch;
 pub use stream::{Event, Recording, Stream, StreamKind};
 pub use transport::{Transfer, Transport, Work};

@@ -13,6 +13,8 @@ pub struct DeviceSettings {
     /// The file that holds the fastest variant of each matmul. If it does not exist, the first step times the variants
     /// and the first rank writes it. Without a file every matmul runs as it is stored.
     pub matmul_choices: Option<PathBuf>,
+    /// The order in which sums are added.
+    pub sums: SumOrder,
 }
 
 // An enum of which each variant is written as one word.
@@ -83,6 +85,17 @@ words! {
     }
 }
 
+words! {
+    /// The order in which a device adds. Written as `device` or `canonical`.
+    SumOrder, "sums": "device or canonical" {
+        /// The device's own, which is its fastest, and may depend on all sizes.
+        #[default]
+        Device = "device",
+        /// That of the seam: the device then has [canonical sums](crate::Capabilities::canonical_sums) if it can.
+        Canonical = "canonical",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +107,9 @@ mod tests {
         }
         for placement in EpiloguePlacement::ALL {
             assert_eq!(placement.to_string().parse(), Ok(placement));
+        }
+        for order in SumOrder::ALL {
+            assert_eq!(order.to_string().parse(), Ok(order));
         }
         let error = "stage".parse::<CollectiveBackend>().unwrap_err();
         assert_eq!(

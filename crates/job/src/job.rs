@@ -7,8 +7,8 @@ use bootstrap::{
     processes,
 };
 use grid::{AxisOrder, Degrees, Grid};
-use hal::{DeviceSettings, Driver, Error, OpenOptions, Transport, VendorId, driver};
-use parallel::{Context, Settings};
+use hal::{DeviceSettings, Driver, Error, OpenOptions, SumOrder, Transport, VendorId, driver};
+use parallel::{Context, Reproducible, Settings};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, fmt::Display, sync::Arc, time::Duration};
 use tensor::Device;
@@ -214,7 +214,7 @@ impl Job {
     {
         let (ranks, launched) = (self.num_ranks().map_err(not_started)?, self.launched()?);
         let driver = self.driver().map_err(not_started)?;
-        let (threads, settings) = (self.threads, self.device_settings.clone());
+        let (threads, settings) = (self.threads, self.opened_with());
         let open = move |world: &World, transport: Option<Arc<dyn Transport>>| {
             let ordinal = world.local_rank();
             Device::new((driver.open)(OpenOptions {
@@ -239,6 +239,15 @@ impl Job {
             body(&world, &open(&world, Some(processes.transport()?))?)
         })?;
         Ok(vec![own])
+    }
+
+    // Reproducible sums need devices that keep the order of sums.
+    fn opened_with(&self) -> DeviceSettings {
+        let mut settings = self.device_settings.clone();
+        if self.settings.reproducible == Reproducible::Grid {
+            settings.sums = SumOrder::Canonical;
+        }
+        settings
     }
 
     /// The vendor on whose devices the job runs.

@@ -2,8 +2,10 @@
 
 use fascicle_job::Job;
 use hal::{
-    CollectiveBackend, DeviceSettings, Driver, EpiloguePlacement, Error, OpenOptions, VendorId,
+    CollectiveBackend, DeviceSettings, Driver, EpiloguePlacement, Error, OpenOptions, SumOrder,
+    VendorId,
 };
+use parallel::{Reproducible, Settings};
 use std::sync::{Arc, Mutex};
 
 static OPENED: Mutex<Vec<(usize, usize, DeviceSettings)>> = Mutex::new(Vec::new());
@@ -24,6 +26,7 @@ fn settings_reach_every_device() {
         collectives: CollectiveBackend::Staged,
         epilogues: EpiloguePlacement::Separate,
         matmul_choices: Some("matmuls.txt".into()),
+        sums: SumOrder::Device,
     };
     let job = Job::new([driver]).ranks(2).grid("x=2").unwrap();
     let job = job.threads(1).device_settings(settings.clone());
@@ -31,7 +34,24 @@ fn settings_reach_every_device() {
     assert_eq!(ranks, Ok(vec![0, 1]));
     let mut opened = OPENED.lock().unwrap().clone();
     opened.sort_by_key(|(ordinal, ..)| *ordinal);
-    assert_eq!(opened, [(0, 1, settings.clone()), (1, 1, settings)]);
+    assert_eq!(opened, [(0, 1, settings.clone()), (1, 1, settings.clone())]);
+
+    OPENED.lock().unwrap().clear();
+    let on_any_grid = Settings {
+        reproducible: Reproducible::Grid,
+        ..Settings::default()
+    };
+    let ranks = job
+        .settings(on_any_grid)
+        .run(|context| Ok::<_, Error>(context.world().rank()));
+    assert_eq!(ranks, Ok(vec![0, 1]));
+    let canonical = DeviceSettings {
+        sums: SumOrder::Canonical,
+        ..settings
+    };
+    for (.., settings) in OPENED.lock().unwrap().iter() {
+        assert_eq!(*settings, canonical);
+    }
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Context {
             return Err(Error::invalid(
                 "reproducible sums on any grid",
                 description,
-                "a device that keeps the order of sums, as the CPU does",
+                "a device that keeps the order of sums: the CPU, or a GPU opened with canonical sums",
             ));
         }
         let mapping = mapping(&world, &grid, settings.positions)?;

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bits;
 pub mod contract;
 mod nodes;
 mod training;

@@ -173,6 +173,6 @@ impl Generate {
         config.device.matmul_choices = None;
         let threads = || launcher::threads_each(ranks);
         let team = Team::new(ranks, self.threads.unwrap_or_else(threads));
-        Ok(team.with_device(config.device.settings()))
+        Ok(team.with_device(config.device_settings()))
     }
 }

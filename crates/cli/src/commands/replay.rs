@@ -43,7 +43,7 @@ impl Replay {
             .tempdir();
         let folder = folder.map_err(|error| Failure::run(format!("temporary folder: {error}")))?;
         let (place, grid) = (header.place(), config.parallel.grid);
-        let (threads, settings) = (config.parallel.threads, config.device.settings());
+        let (threads, settings) = (config.parallel.threads, config.device_settings());
         let device = device::open(driver, threads, settings)?;
         let device = Device::new(device).map_err(Failure::run)?;
         let begin = (config, folder.path());

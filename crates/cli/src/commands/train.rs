@@ -95,7 +95,7 @@ impl Train {
         if self.plan {
             config = planned(registry, config, self.machine.as_deref())?;
         }
-        let (threads, settings) = (config.parallel.threads, config.device.settings());
+        let (threads, settings) = (config.parallel.threads, config.device_settings());
         let device = device::capabilities(driver, threads, settings)?;
         self.check_record(&config)?;
         let why_run = settle_bits(&mut config, &device, from.as_ref())?;

@@ -1,8 +1,9 @@
 //! A rank that fails or stalls ends the run on a GPU vendor as on the CPU: every rank stops, and one message names what
 //! happened, and where.
 
-use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way, cuda, on_devices, rocm};
+use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way, on_devices, options};
 use grid::Degrees;
+use hal::SumOrder;
 use parallel::Context;
 use std::{
     sync::Arc,
@@ -23,19 +24,19 @@ pub(crate) const LAST_DEVICE: usize = STALLING + RANKS - 1;
 fn ways<const FIRST: usize>() -> [Way; 4] {
     [
         Way {
-            open: |ordinal| cuda(place(FIRST, ordinal), false),
+            open: |ordinal| cuda::open(options(place(FIRST, ordinal), false, SumOrder::Device)),
             ..CUDA
         },
         Way {
-            open: |ordinal| cuda(place(FIRST, ordinal), true),
+            open: |ordinal| cuda::open(options(place(FIRST, ordinal), true, SumOrder::Device)),
             ..CUDA_STAGED
         },
         Way {
-            open: |ordinal| rocm(place(FIRST, ordinal), false),
+            open: |ordinal| rocm::open(options(place(FIRST, ordinal), false, SumOrder::Device)),
             ..ROCM
         },
         Way {
-            open: |ordinal| rocm(place(FIRST, ordinal), true),
+            open: |ordinal| rocm::open(options(place(FIRST, ordinal), true, SumOrder::Device)),
             ..ROCM_STAGED
         },
     ]

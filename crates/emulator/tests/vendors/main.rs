@@ -4,6 +4,7 @@
 //! both), they run on that vendor's devices, and fail without them. The library's collectives need one device per rank;
 //! grids with more ranks are skipped with a line on stderr. `FASCICLE_PARITY=all` trains on every grid.
 
+mod bits;
 mod connect;
 mod contract;
 mod custom;
@@ -16,7 +17,7 @@ mod together;
 mod tuning;
 
 use fascicle_emulator as emulator;
-use hal::{Device, Result};
+use hal::{Device, Result, SumOrder};
 use std::sync::{Arc, OnceLock};
 
 /// A vendor with one of its kinds of collectives.
@@ -25,38 +26,36 @@ struct Way {
     vendor: &'static str,
     collectives: hal::CollectiveBackend,
     open: testkit::contract::Open,
+    /// As `open`, with sums in the order of the seam.
+    canonical: testkit::contract::Open,
 }
 
 const CUDA: Way = Way {
     vendor: "cuda",
     collectives: hal::CollectiveBackend::Library,
-    open: |ordinal| cuda(ordinal, false),
+    open: |ordinal| cuda::open(options(ordinal, false, SumOrder::Device)),
+    canonical: |ordinal| cuda::open(options(ordinal, false, SumOrder::Canonical)),
 };
 const CUDA_STAGED: Way = Way {
     collectives: hal::CollectiveBackend::Staged,
-    open: |ordinal| cuda(ordinal, true),
+    open: |ordinal| cuda::open(options(ordinal, true, SumOrder::Device)),
+    canonical: |ordinal| cuda::open(options(ordinal, true, SumOrder::Canonical)),
     ..CUDA
 };
 const ROCM: Way = Way {
     vendor: "rocm",
     collectives: hal::CollectiveBackend::Library,
-    open: |ordinal| rocm(ordinal, false),
+    open: |ordinal| rocm::open(options(ordinal, false, SumOrder::Device)),
+    canonical: |ordinal| rocm::open(options(ordinal, false, SumOrder::Canonical)),
 };
 const ROCM_STAGED: Way = Way {
     collectives: hal::CollectiveBackend::Staged,
-    open: |ordinal| rocm(ordinal, true),
+    open: |ordinal| rocm::open(options(ordinal, true, SumOrder::Device)),
+    canonical: |ordinal| rocm::open(options(ordinal, true, SumOrder::Canonical)),
     ..ROCM
 };
 
-fn cuda(ordinal: usize, staged: bool) -> Result<Arc<dyn Device>> {
-    cuda::open(options(ordinal, staged))
-}
-
-fn rocm(ordinal: usize, staged: bool) -> Result<Arc<dyn Device>> {
-    rocm::open(options(ordinal, staged))
-}
-
-fn options(ordinal: usize, staged: bool) -> gpu::Options {
+fn options(ordinal: usize, staged: bool, sums: SumOrder) -> gpu::Options {
     let collectives = if staged {
         hal::CollectiveBackend::Staged
     } else {
@@ -67,6 +66,7 @@ fn options(ordinal: usize, staged: bool) -> gpu::Options {
         wraps: shares_devices(),
         settings: hal::DeviceSettings {
             collectives,
+            sums,
             ..hal::DeviceSettings::default()
         },
     }

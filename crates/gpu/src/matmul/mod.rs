@@ -1,8 +1,10 @@
 //! GEMMs: row-major matrices on column-major libraries.
 //!
 //! Where the options name a file of choices ([`choices`]), each GEMM runs as the fastest of several variants
-//! ([`variant`], [`timing`]). GEMMs that end with a bias or GELU go to another library ([`fused`]).
+//! ([`variant`], [`timing`]). GEMMs that end with a bias or GELU go to another library ([`fused`]). A device with canonical
+//! sums uses no library ([`canonical`]).
 
+mod canonical;
 mod choices;
 mod fused;
 mod handle;
@@ -11,6 +13,7 @@ mod named;
 mod timing;
 mod variant;
 
+pub(crate) use canonical::CanonicalBlas;
 pub(crate) use choices::Choices;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! A plan as JSON.
 
-use super::shares;
+use super::{notes, shares};
 use crate::{Outcome, Plan};
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ pub fn json(plan: &Plan) -> Value {
         "within_memory_bound": plan.num_fitting,
         "simulated": plan.num_simulated,
         "took_s": plan.took.as_secs_f64(),
+        "notes": notes(plan),
         "candidates": plan.best.iter().map(candidate).collect::<Vec<_>>(),
     })
 }

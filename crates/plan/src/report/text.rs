@@ -1,6 +1,6 @@
 //! A plan in words and columns.
 
-use super::{Share, shares};
+use super::{Share, notes, shares};
 use crate::{Outcome, Plan, search::SHOWN};
 use std::fmt::Write;
 
@@ -13,6 +13,9 @@ pub fn text(plan: &Plan) -> String {
     }
     if let [best, next, ..] = plan.best.as_slice() {
         text += &comparison(best, next);
+    }
+    for note in notes(plan) {
+        let _ = writeln!(text, "\n{note}");
     }
     text
 }

@@ -1,7 +1,8 @@
 //! The section `device`: choices about each rank's device that change the numbers of a run.
 
 use crate::{Error, Result};
-use hal::{CollectiveBackend, DeviceSettings, EpiloguePlacement};
+use hal::{CollectiveBackend, DeviceSettings, EpiloguePlacement, SumOrder};
+use parallel::Reproducible;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -39,12 +40,16 @@ impl DeviceConfig {
         }
     }
 
-    /// What devices are opened with.
-    pub fn settings(&self) -> DeviceSettings {
+    // What devices are opened with, in a run whose bits depend on what `reproducible` states.
+    pub(super) fn settings(&self, reproducible: Reproducible) -> DeviceSettings {
         DeviceSettings {
             collectives: self.collectives,
             epilogues: self.epilogues,
             matmul_choices: self.matmul_choices.clone(),
+            sums: match reproducible {
+                Reproducible::Run => SumOrder::Device,
+                Reproducible::Grid => SumOrder::Canonical,
+            },
         }
     }
 }

@@ -26,7 +26,7 @@ pub use sections::{DataConfig, OptimiserKind, ParallelConfig, Precision, Trainin
 use crate::{Error, Families, ModelConfig, Result, Trainer, placement, run, trainer::Options};
 use bootstrap::World;
 use grid::{Demands, Grid, machine::Machine};
-use hal::files;
+use hal::{DeviceSettings, files};
 use parallel::{Context, Settings, pipeline::SchedulePlan, work::Work};
 use serde::Serialize;
 use std::{path::Path, sync::Arc};
@@ -133,6 +133,11 @@ impl Config {
             micro_batches: self.training.micro_batches,
             ..demands
         }
+    }
+
+    /// What each rank's device is opened with. Bits that are not settled yet ask nothing of it.
+    pub fn device_settings(&self) -> DeviceSettings {
+        self.device.settings(self.training.reproducible.or_run())
     }
 
     /// The context of this rank on the grid that suits the nodes of the job. Collective. Bits that are not settled yet are

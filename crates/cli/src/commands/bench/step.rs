@@ -103,7 +103,7 @@ impl Step {
             weights.as_ref(),
             steps,
         )?;
-        let (threads, settings) = (config.parallel.threads, config.device.settings());
+        let (threads, settings) = (config.parallel.threads, config.device_settings());
         let device = device::capabilities(driver, threads, settings)?;
         let why_run = settle_bits(&mut config, &device, None)?;
         output::note(&format!(

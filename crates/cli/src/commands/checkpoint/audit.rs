@@ -133,7 +133,7 @@ fn run_from(config: Config, opened: &Opened, from: &Reader) -> Run {
 
 // Executes the steps, and returns the checkpoint that they lead to on the first rank, which compares it for all.
 fn execute(driver: Driver, mut run: Run, opened: Opened, steps: u64) -> Outcome<Option<PathBuf>> {
-    let (threads, settings) = (run.config.parallel.threads, run.config.device.settings());
+    let (threads, settings) = (run.config.parallel.threads, run.config.device_settings());
     let device = device::capabilities(driver, threads, settings)?;
     settle_bits(&mut run.config, &device, None)?;
     let facts = Facts {
