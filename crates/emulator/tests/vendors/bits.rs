@@ -52,7 +52,6 @@ fn long_heads(precision: Precision) -> Config {
         model.heads = 2;
         model.context = 20;
     });
-    config.training.batch = 4;
     config
 }
 
@@ -119,6 +118,11 @@ macro_rules! bits {
                     "x=2,y=2 z=2,pipeline=2",
                     &[2],
                 );
+            }
+
+            #[test]
+            fn matrix_units_in_bf16() {
+                check_all($way, &long_heads(Precision::Bf16), "x=2 z=2,data=2", &[2]);
             }
 
             #[test]
