@@ -32,7 +32,7 @@ done
 # Which axis lies inside a host and which across, with links measured on the spot.
 hosts_run 2 2 "$fascicle" train --grid x=2,data=2 --explain "${small[@]}" >"$dir/log" 2>&1 || fail 'does not explain a step'
 for said in '^x=2: ranks 0, 1, inside a node$' '^data=2: ranks 0, 2, across 2 nodes$' 'expected times by links measured just now$' \
-  '^  all_reduce +gradients .*a ring sends'; do
+  '^  all_(reduce|to_all) +gradients .*a ring sends'; do
   grep -qE "$said" "$dir/log" || fail "the explanation does not say: $said"
 done
 

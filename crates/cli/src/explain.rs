@@ -222,6 +222,8 @@ fn formulas(volumes: &[Volume], seen: &Seen, axis: Axis) -> Vec<Formula> {
         .iter()
         .filter(|(counted, ..)| *counted == axis)
         .map(of)
+        // Where sums have the bits of every grid, other collectives run.
+        .filter(|formula| formula.bytes > 0 || formula.counted > 0)
         .collect()
 }
 

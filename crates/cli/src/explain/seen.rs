@@ -95,11 +95,16 @@ fn kinds(grid: &Grid, mapping: &Mapping) -> Vec<GroupShape> {
     kinds
 }
 
-const COUNTED: [(Axis, Operation); 4] = [
+const COUNTED: [(Axis, Operation); 9] = [
     (Axis::X, Operation::AllReduce),
+    (Axis::X, Operation::AllToAll),
+    (Axis::X, Operation::AllGather),
     (Axis::Y, Operation::AllReduce),
+    (Axis::Y, Operation::AllToAll),
+    (Axis::Y, Operation::AllGather),
     (Axis::Z, Operation::AllGather),
     (Axis::Z, Operation::ReduceScatter),
+    (Axis::Z, Operation::AllToAll),
 ];
 
 // Each stage counts its own layers, but the formulas cover the whole model.
