@@ -30,7 +30,7 @@ plant parallel/src/sums/held.rs '/all.sort_by_key/d' $batches
 plant grid/src/shard.rs 's/let shard = shard_range\(leaves, num_shards, index\);/return shard_range(len, num_shards, index);\n    #[allow(unreachable_code)]\n    let shard = 0..leaves;/' $every
 plant parallel/src/sums/products.rs 's/\(features.own\(\), features.leaf\)/(features.own(), hal::sums::leaf(self.a.columns()))/' $every
 plant parallel/src/layers/linear/backward.rs 's/\.terms\(inner\)/.terms(2 * inner)/' $batches
-plant tensor/src/ops/loss.rs 's/sums::leaf\(shard.vocabulary\)/sums::leaf(columns)/' $every
+plant tensor/src/ops/loss.rs 's/sums::leaf\(shard.vocabulary\)/sums::leaf(columns)/' llama_with_grouped_heads_recomputed
 # Uses, rows and types that must stay apart.
 plant parallel/src/pass/rows.rs 's/^        \*count - 1$/        0 * *count/' $every
 plant parallel/src/layers/embedding.rs 's/\(_, false\) => return/(_, _) if by_nodes => return/; s/\(_, true\) => pass/_ => pass/' $every

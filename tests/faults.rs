@@ -6,14 +6,17 @@
 use bootstrap::World;
 use grid::{Axis, Degrees};
 use parallel::{DTensor, Input, Model, Reproducible, Route, Wires, data::Part, layers::Loss};
-use std::{cell::Cell, collections::HashMap, ops::Range, path::Path, rc::Rc};
+use std::{cell::Cell, collections::HashMap, ops::Range, rc::Rc};
 use tensor::{Device, Tensor, Var};
-use testkit::{config, fixed_batch, ranks};
+use testkit::{
+    config,
+    faults::{asked, write_digests},
+    fixed_batch, ranks,
+};
 use train::{
     Config, Error, Trainer,
     config::Precision,
     digest::{FORWARD, GRADIENTS, START, StepDigest, WEIGHTS, diff},
-    metrics::LineWriter,
 };
 
 const STEPS: u64 = 3;
@@ -43,19 +46,6 @@ struct Fault {
     rank: usize,
     /// From which parameter or segment, element and bit follow.
     choice: u64,
-}
-
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % end
-    }
 }
 
 /// A model that returns one wrong bit.
@@ -248,30 +238,15 @@ fn of_rank(
     Ok(seen)
 }
 
-fn write(folder: &Path, digests: &[StepDigest]) {
-    let path = folder.join("digests.jsonl");
-    let mut lines = LineWriter::create(&path).unwrap();
-    digests
-        .iter()
-        .for_each(|digest| lines.write(digest).unwrap());
-}
-
 #[test]
 fn every_flipped_bit_is_found() {
-    let given = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .map(|text| text.parse::<u64>().unwrap())
-    };
-    let count = given("FASCICLE_FAULTS").unwrap_or(12);
-    let seed = given("FASCICLE_FAULTS_SEED").unwrap_or(7);
-    println!("{count} faults with FASCICLE_FAULTS_SEED={seed}");
+    let (count, mut random) = asked(12, 7);
     let clean = tempfile::tempdir().unwrap();
     let serial = run("x=1", None).swap_remove(0);
     assert!(serial.error.is_none(), "{:?}", serial.error);
-    write(clean.path(), &serial.digests);
+    write_digests(clean.path(), &serial.digests);
 
-    let (mut random, mut by_copies, mut named) = (Random(seed), 0, 0);
+    let (mut by_copies, mut named) = (0, 0);
     let mut done = 0;
     while done < count {
         let grid = GRIDS[random.below(GRIDS.len() as u64) as usize];
@@ -333,7 +308,7 @@ fn every_flipped_bit_is_found() {
             Some(error) => panic!("{what}: {error}"),
             None => {
                 let faulty = tempfile::tempdir().unwrap();
-                write(faulty.path(), &seen.digests);
+                write_digests(faulty.path(), &seen.digests);
                 let found = diff(clean.path(), faulty.path()).unwrap();
                 let found = found
                     .digest

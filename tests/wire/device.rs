@@ -1,18 +1,17 @@
 //! A device on one rank of which a collective returns one wrong bit.
 
-#![allow(
-    unsafe_code,
-    reason = "a device that passes on the calls of its callers"
-)]
+#![allow(unsafe_code, reason = "groups that pass on the calls of their callers")]
 
 use hal::{
-    Access, Blas, Capabilities, Collective, Communicator, DType, Device, DeviceId, GroupId, Join,
-    Kernel, Kernels, Memory, Operand, RawBuffer, RawSlice, Result, Stream, StreamKind,
+    Access, Collective, Communicator, DType, Device, GroupId, Join, Kernel, Kernels, Operand,
+    RawSlice, Result, Stream,
     kernel::{Custom, CustomArguments, CustomKernel},
+    lock,
 };
+use replay::{Groups, Wrapped};
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
 };
 
 /// Where a rank is in its step.
@@ -60,69 +59,26 @@ pub struct Wire {
 /// Shared by the rank and its groups.
 pub type Shared = Arc<Mutex<Wire>>;
 
-/// Locks it.
-pub fn lock(wire: &Shared) -> MutexGuard<'_, Wire> {
-    wire.lock().unwrap()
-}
-
 /// The same device, with groups of which one returns a wrong bit.
 pub fn wrap(device: Arc<dyn Device>, wire: &Shared) -> Arc<dyn Device> {
-    let wire = wire.clone();
-    Arc::new(Wrapped { device, wire })
+    Wrapped::open(device, Faulty(wire.clone()))
 }
 
 #[derive(Debug)]
-struct Wrapped {
-    device: Arc<dyn Device>,
-    wire: Shared,
-}
+struct Faulty(Shared);
 
-// SAFETY: every call is passed to a device that keeps the contract, with the caller's arguments. Groups keep their own.
-unsafe impl Device for Wrapped {
-    fn id(&self) -> DeviceId {
-        self.device.id()
+impl Groups for Faulty {
+    fn create(&self, device: &dyn Device) -> Result<GroupId> {
+        device.create_group()
     }
 
-    fn capabilities(&self) -> &Capabilities {
-        self.device.capabilities()
-    }
-
-    fn memory(&self) -> Result<Memory> {
-        self.device.memory()
-    }
-
-    fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
-        self.device.allocate(bytes)
-    }
-
-    unsafe fn deallocate(&self, buffer: RawBuffer) {
-        // SAFETY: the caller guarantees the same.
-        unsafe { self.device.deallocate(buffer) }
-    }
-
-    fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {
-        self.device.create_stream(kind)
-    }
-
-    fn create_blas(&self) -> Result<Arc<dyn Blas>> {
-        self.device.create_blas()
-    }
-
-    fn kernels(&self) -> Result<Arc<dyn Kernels>> {
-        self.device.kernels()
-    }
-
-    fn create_group(&self) -> Result<GroupId> {
-        self.device.create_group()
-    }
-
-    fn join(&self, join: Join) -> Result<Box<dyn Communicator>> {
+    fn join(&self, device: &Arc<dyn Device>, join: Join) -> Result<Box<dyn Communicator>> {
         Ok(Box::new(FaultyGroup {
             label: join.label.clone(),
             members: join.members.clone(),
-            group: self.device.join(join)?,
-            kernels: self.device.kernels()?,
-            wire: self.wire.clone(),
+            group: device.join(join)?,
+            kernels: device.kernels()?,
+            wire: self.0.clone(),
         }))
     }
 }

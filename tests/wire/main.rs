@@ -7,27 +7,30 @@
 //! - in the reduction of the clip norm, if the rank's norm changed and clips: the weights differ after the update;
 //! - in the reduction of the mean loss: no digest has it, and the loss that the rank reports is wrong.
 //!
-//! Ranks that hold the same then vote, unless all of them are wrong alike: what the exchange of nodes returns is gathered by all
-//! ranks of its axis. Where fewer than half of the holders are wrong, they are named, and the rank of the fault is one of them;
-//! where half of them are, the digest ends the run without a name. they see
-//! it in the first phase whose copies differ, which may be a later one. Without a vote, `diff` names step, phase and tensor.
+//! Ranks that hold the same then vote, in the first phase whose copies differ, which may be a later one. Where fewer than half of
+//! the holders are wrong, they are named, and the rank of the fault is one of them; where half of them are, the error names none.
+//! There is no vote where all holders are wrong alike, as after an exchange of nodes, which all ranks of its axis gather; `diff`
+//! then names step, phase and tensor.
 //!
 //! `FASCICLE_FAULTS=100` flips that many bits instead of a few; `FASCICLE_FAULTS_SEED` repeats those of an earlier run.
 
 mod device;
 
-use device::{Moment, Received, Shared, lock};
+use device::{Moment, Received, Shared};
 use grid::{Axis, Degrees, Grid};
-use hal::DType;
+use hal::{DType, lock};
 use parallel::{Input, Model, Overlap, Reproducible, Route, Wires, layers::Loss};
 use std::{ops::Range, path::Path};
 use tensor::Device;
-use testkit::{config, edit_gpt, fixed_batch, ranks};
+use testkit::{
+    config, edit_gpt,
+    faults::{asked, write_digests},
+    fixed_batch, ranks,
+};
 use train::{
     Config, Error, Trainer,
     config::{OverlapNames, Precision},
     digest::{FORWARD, GRADIENTS, START, StepDigest, WEIGHTS, diff},
-    metrics::LineWriter,
     trainer::StepResult,
 };
 
@@ -222,23 +225,6 @@ fn expected(hit: &Received, rank: usize, grid: &str, first_segment: usize) -> Ex
     }
 }
 
-fn write(folder: &Path, digests: &[StepDigest]) {
-    let mut lines = LineWriter::create(&folder.join("digests.jsonl")).unwrap();
-    let mut write = |digest| lines.write(digest).unwrap();
-    digests.iter().for_each(&mut write);
-}
-
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
-        self.0 = next.wrapping_add(1);
-        ((self.0 >> 33) % end as u64) as usize
-    }
-}
-
 // The step, phase and tensor in which a fault shows, if it does, and whether copies disagreed.
 fn found(
     clean: &Path,
@@ -273,7 +259,7 @@ fn found(
         Some(error) => panic!("{what}: {error}"),
         None => {
             let faulty = tempfile::tempdir().unwrap();
-            write(faulty.path(), &seen.digests);
+            write_digests(faulty.path(), &seen.digests);
             let found = diff(clean, faulty.path()).unwrap().digest;
             let found = found.map(|found| (found.step, found.phase, found.tensor));
             (found, false)
@@ -283,26 +269,23 @@ fn found(
 
 #[test]
 fn every_wrong_bit_of_a_collective_is_found() {
-    let given = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
-    let count = given("FASCICLE_FAULTS").unwrap_or(18);
-    let seed = given("FASCICLE_FAULTS_SEED").unwrap_or(11);
-    println!("{count} faults with FASCICLE_FAULTS_SEED={seed}");
+    let (count, mut random) = asked(18, 11);
     let clean = tempfile::tempdir().unwrap();
     let serial = run("x=1", Fault::default()).swap_remove(0);
-    write(clean.path(), &serial.digests);
+    write_digests(clean.path(), &serial.digests);
 
-    let (mut random, mut done, mut by_copies) = (Random(seed as u64), 0, 0);
+    let (mut done, mut by_copies) = (0, 0);
     while done < count {
-        let grid = GRIDS[done % GRIDS.len()];
+        let grid = GRIDS[done as usize % GRIDS.len()];
         let world = grid.parse::<Degrees>().unwrap().world_size().unwrap();
-        let (step, rank) = (random.below(STEPS as usize) as u64, random.below(world));
+        let (step, rank) = (random.below(STEPS), random.below(world as u64) as usize);
         let none = Fault {
             step,
             rank,
             at: None,
         };
         let calls = run(grid, none)[rank].received.len();
-        let (call, bit) = (random.below(calls), random.below(7) as u32);
+        let (call, bit) = (random.below(calls as u64) as usize, random.below(7) as u32);
         let at = Some((call, bit));
         let fault = Fault { at, ..none };
         let mut seen = run(grid, fault);

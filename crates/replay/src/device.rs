@@ -12,19 +12,32 @@ use hal::{
 use std::{fmt, sync::Arc};
 
 /// How the groups of a device are made.
-pub(crate) trait Groups: Send + Sync + fmt::Debug {
+pub trait Groups: Send + Sync + fmt::Debug {
     /// As [`Device::create_group`].
+    ///
+    /// # Errors
+    /// As there.
     fn create(&self, device: &dyn Device) -> Result<GroupId>;
 
     /// As [`Device::join`].
+    ///
+    /// # Errors
+    /// As there.
     fn join(&self, device: &Arc<dyn Device>, join: Join) -> Result<Box<dyn Communicator>>;
 }
 
 /// A device, with other groups.
 #[derive(Debug)]
-pub(crate) struct Wrapped<G> {
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) groups: G,
+pub struct Wrapped<G> {
+    device: Arc<dyn Device>,
+    groups: G,
+}
+
+impl<G: Groups + 'static> Wrapped<G> {
+    /// That device with these groups.
+    pub fn open(device: Arc<dyn Device>, groups: G) -> Arc<dyn Device> {
+        Arc::new(Wrapped { device, groups })
+    }
 }
 
 // SAFETY: every call is passed to a device that keeps the contract, with the caller's arguments. Groups keep their own.

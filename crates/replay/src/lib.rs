@@ -18,6 +18,7 @@ mod record;
 mod replay;
 mod tape;
 
+pub use device::{Groups, Wrapped};
 pub use record::record;
 pub use replay::replay;
 pub use tape::{Tape, TapeWriter};

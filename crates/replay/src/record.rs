@@ -34,7 +34,7 @@ pub fn record(
         tape: tape.clone(),
     };
     let world = world.with_exchanges(Box::new(rendezvous), everyone);
-    Ok((world, Arc::new(Wrapped { device, groups })))
+    Ok((world, Wrapped::open(device, groups)))
 }
 
 /// A tape that cannot be written ends the run: a recording with a gap is none.

@@ -47,7 +47,7 @@ pub fn replay(
         }),
         everyone: Arc::new(everyone),
     });
-    Ok((world, Arc::new(Wrapped { device, groups })))
+    Ok((world, Wrapped::open(device, groups)))
 }
 
 fn apart(error: crate::Error) -> Error {

@@ -4,6 +4,7 @@
 
 pub mod bits;
 pub mod contract;
+pub mod faults;
 mod nodes;
 mod training;
 mod vendors;

@@ -63,12 +63,11 @@ struct Listed {
 
 impl Listed {
     fn new(table: &str, key: Key) -> Listed {
-        let key_name = match table {
-            "" => key.name.to_owned(),
-            table => format!("{table}.{}", key.name),
-        };
         Listed {
-            key: key_name,
+            key: match table {
+                "" => key.name.to_owned(),
+                table => format!("{table}.{}", key.name),
+            },
             families: Vec::new(),
             values: key.values.replace('`', ""),
             default: key.default,
@@ -89,32 +88,35 @@ impl Listed {
     }
 }
 
-/// All keys in the order of a configuration; one that several families share stands once.
+/// All keys in the order of a configuration.
 fn keys(families: &Families) -> Vec<Listed> {
     let mut all: Vec<Listed> = Vec::new();
     for (table, keys) in Config::keys() {
         all.extend(keys.into_iter().map(|key| Listed::new(table, key)));
-        if !table.is_empty() {
-            continue;
+        if table.is_empty() {
+            all.extend(keys_of_models(families));
         }
-        let mut of_models: Vec<Listed> = Vec::new();
-        for (family, keys) in families.keys() {
-            for key in keys.into_iter().map(|key| Listed::new("model", key)) {
-                let same = |known: &&mut Listed| {
-                    known.key == key.key
-                        && (&known.values, &known.default, &known.meaning)
-                            == (&key.values, &key.default, &key.meaning)
-                };
-                match of_models.iter_mut().find(same) {
-                    Some(known) => known.families.push(family.to_owned()),
-                    None => of_models.push(Listed {
-                        families: vec![family.to_owned()],
-                        ..key
-                    }),
-                }
+    }
+    all
+}
+
+// One that several families share stands once.
+fn keys_of_models(families: &Families) -> Vec<Listed> {
+    let mut all: Vec<Listed> = Vec::new();
+    for (family, keys) in families.keys() {
+        for key in keys.into_iter().map(|key| Listed::new("model", key)) {
+            let same = |known: &&mut Listed| {
+                (&known.key, &known.values, &known.default, &known.meaning)
+                    == (&key.key, &key.values, &key.default, &key.meaning)
+            };
+            match all.iter_mut().find(same) {
+                Some(known) => known.families.push(family.to_owned()),
+                None => all.push(Listed {
+                    families: vec![family.to_owned()],
+                    ..key
+                }),
             }
         }
-        all.extend(of_models);
     }
     all
 }

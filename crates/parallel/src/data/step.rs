@@ -85,6 +85,7 @@ impl ParameterSet {
             parameters: Some(self.clone()),
             gatherer: RefCell::new(Gatherer::expecting(self.order(mode))),
             scatterer: RefCell::default(),
+            fitting_leaf: Cell::default(),
             is_open: Cell::new(true),
         })
     }

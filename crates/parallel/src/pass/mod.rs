@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) parameters: Option<ParameterSet>,
     pub(crate) gatherer: RefCell<Gatherer>,
     pub(crate) scatterer: RefCell<Scatterer>,
+    // Rows of the leaves whose borders were last found to fit the micro-batches of all ranks; 0 for none.
+    pub(crate) fitting_leaf: Cell<usize>,
     // True until the batch is done; later addends would go to gradients that are already reduced.
     pub(crate) is_open: Cell<bool>,
 }
@@ -77,6 +79,7 @@ impl Pass {
             parameters: None,
             gatherer: RefCell::default(),
             scatterer: RefCell::default(),
+            fitting_leaf: Cell::default(),
             is_open: Cell::new(true),
         };
         Pass {

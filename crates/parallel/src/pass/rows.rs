@@ -16,7 +16,10 @@ impl Pass {
     /// [`Error::Invalid`](tensor::Error::Invalid) if the rows of a micro-batch on some rank do not end with a leaf.
     pub(crate) fn nodes(&self, inner: usize, grain: Grain) -> Result<(Leaves, Vec<Range<usize>>)> {
         let (leaves, rows) = (Leaves::of(self.num_rows(), inner), self.rows());
-        leaves.check(self.context().grid(), self.cut())?;
+        if self.shared.fitting_leaf.get() != leaves.rows {
+            leaves.check(self.context().grid(), self.cut())?;
+            self.shared.fitting_leaf.set(leaves.rows);
+        }
         let nodes = leaves.nodes(rows);
         Ok((
             leaves,

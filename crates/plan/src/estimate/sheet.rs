@@ -116,13 +116,13 @@ impl<'a> Sheet<'a> {
         let stages = variant.schedule.stages(variant.degrees.pipeline);
         let of_stages = self.stages.iter().find(|(known, ..)| *known == stages);
         let weights = |group: &Group| group.count * group.d_weights_s;
-        let weights_us = self.groups.iter().map(weights).sum::<f64>() / micro;
+        let share_of_weights = self.groups.iter().map(weights).sum::<f64>() / micro;
+        // Shares of a micro-batch, and so the bubble counts in micro-batches.
         let times = Times {
-            forward_us: 1.0 - 2.0 * weights_us.min(0.5),
-            inputs_us: weights_us,
-            weights_us,
+            forward_us: 1.0 - 2.0 * share_of_weights.min(0.5),
+            inputs_us: share_of_weights,
+            weights_us: share_of_weights,
         };
-        // In micro-batches.
         let bubble = variant.schedule.idle_us(stages.number, &times);
         let Some((_, imbalance, message)) = of_stages else {
             return f64::INFINITY;

@@ -53,24 +53,25 @@ pub fn zb_v(num_stages: usize, num_micro_batches: usize) -> Result<Schedule> {
     };
     let shape = Shape::new("zb-v", stages, num_micro_batches)?;
     Ok(Schedule::from_tasks(shape, |stage| {
-        let list = There::and_back(num_stages, stage, num_micro_batches.max(2 * num_stages - 1));
-        list.into_iter()
+        let laid_out = num_micro_batches.max(2 * num_stages - 1);
+        List::of_stage(stage, num_stages, laid_out)
+            .into_iter()
             .filter(move |task| task.micro_batch < num_micro_batches)
     }))
 }
 
 /// The list of a stage of ZB-V while it is made: each kind of work takes the micro-batches of a chunk in their order.
 #[derive(Default)]
-struct There {
+struct List {
     tasks: Vec<Task>,
     forward: [usize; 2],
     backward: [usize; 2],
     weights: [usize; 2],
 }
 
-impl There {
-    fn and_back(num_stages: usize, stage: usize, num_micro_batches: usize) -> Vec<Task> {
-        let mut list = There::default();
+impl List {
+    fn of_stage(stage: usize, num_stages: usize, num_micro_batches: usize) -> Vec<Task> {
+        let mut list = List::default();
         // Until the first micro-batch has come back, and until every later stage has its own.
         (1..2 * (num_stages - stage)).for_each(|_| list.forward(0));
         for _ in 0..stage {
