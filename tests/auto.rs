@@ -208,8 +208,8 @@ fn other_devices_have_the_bits_of_the_grid() {
     let refused = settle_bits(&mut config, &other, None).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "training.reproducible: found \"grid\" on grid x=1,y=1,z=1,data=1,pipeline=1: a GPU adds in an order of its \
-         own, needs a grid that can hold it, or \"run\", with which the bits depend on the grid"
+        "training.reproducible: found \"grid\" on grid x=1,y=1,z=1,data=1,pipeline=1, needs another grid or device, or \
+         \"run\", with which the bits depend on the grid (a GPU adds in an order of its own)"
     );
 }
 

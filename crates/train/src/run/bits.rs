@@ -46,9 +46,10 @@ pub fn settle_bits(
         (None, _) => Reproducible::Grid,
         (Some(_), BitsChoice::Auto) => Reproducible::Run,
         (Some(obstacle), BitsChoice::Fixed(_)) => {
-            let found = format!("\"grid\" on grid {}: {obstacle}", config.parallel.grid);
-            let needed =
-                "a grid that can hold it, or \"run\", with which the bits depend on the grid";
+            let found = format!("\"grid\" on grid {}", config.parallel.grid);
+            let needed = format!(
+                "another grid or device, or \"run\", with which the bits depend on the grid ({obstacle})"
+            );
             return Err(Error::setting("training.reproducible", found, needed));
         }
     };
