@@ -269,7 +269,7 @@ fn found(
 
 #[test]
 fn every_wrong_bit_of_a_collective_is_found() {
-    let (count, mut random) = asked(18, 11);
+    let (count, mut random) = asked(|name| std::env::var(name).ok(), 18, 11);
     let clean = tempfile::tempdir().unwrap();
     let serial = run("x=1", Fault::default()).swap_remove(0);
     write_digests(clean.path(), &serial.digests);

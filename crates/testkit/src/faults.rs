@@ -1,6 +1,6 @@
 //! Faults at random: how many, which, and what digests say of them.
 
-use std::{env, path::Path};
+use std::path::Path;
 use train::{digest::StepDigest, metrics::LineWriter};
 
 /// Numbers that look random, the same ones for each seed.
@@ -17,16 +17,16 @@ impl Random {
 }
 
 /// How many faults `FASCICLE_FAULTS` asks for, `count` if it does not, and the numbers from which they follow: those of
-/// `FASCICLE_FAULTS_SEED`, or else of `seed`. Prints both.
+/// `FASCICLE_FAULTS_SEED`, or else of `seed`. `variable` reads the environment. Prints both.
 ///
 /// # Panics
 /// If one of the variables is not a number.
-pub fn asked(count: u64, seed: u64) -> (u64, Random) {
-    let given = |name: &str, otherwise: u64| match env::var(name) {
-        Ok(text) => text
+pub fn asked(variable: impl Fn(&str) -> Option<String>, count: u64, seed: u64) -> (u64, Random) {
+    let given = |name: &str, otherwise: u64| match variable(name) {
+        Some(text) => text
             .parse()
             .unwrap_or_else(|_| panic!("{name}: found `{text}`, needs a number")),
-        Err(_) => otherwise,
+        None => otherwise,
     };
     let count = given("FASCICLE_FAULTS", count);
     let seed = given("FASCICLE_FAULTS_SEED", seed);
