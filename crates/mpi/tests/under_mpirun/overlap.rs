@@ -7,6 +7,7 @@ use grid::Degrees;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 use tensor::{Device, Error};
 use train::data::{Dataset, Settings, Source, TokenizerChoice};
 use train::{Config, Observer, Stop, run::Run};
@@ -32,19 +33,45 @@ pub(crate) fn check(processes: &'static dyn Processes) -> Result<String, String>
     ];
     let mut said = Vec::new();
     for (grid, streams) in cases {
-        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let own = dir.path().to_owned();
-        run(processes, 60, move |world, device| {
-            traced(world, device, grid, &own)
-        })?;
-        if place.rank == 0 {
-            let trace = Trace::read(&dir.path().join("trace.json"))?;
-            for stream in streams {
-                said.push(trace.beside_matmuls(stream, place.size)?);
-            }
-        }
+        said.push(until_beside(processes, grid, streams)?);
     }
     Ok(said.join("\n"))
+}
+
+// On a machine whose processors are taken, all of a step's collectives may happen to run between two GEMMs. What
+// may never run beside a GEMM does not in any attempt.
+const ATTEMPTS: usize = 20;
+
+// Trains until a trace shows that collectives of each stream ran beside GEMMs. The first rank reads the trace, and
+// tells the others whether another is needed.
+fn until_beside(
+    processes: &'static dyn Processes,
+    grid: Degrees,
+    streams: Vec<&'static str>,
+) -> Result<String, String> {
+    let (tell, told) = std::sync::mpsc::channel();
+    run(processes, 60, move |world, device| {
+        let (everyone, ranks) = (world.everyone(), world.size());
+        for _ in 0..ATTEMPTS {
+            let dir = traced(world, device, grid)?;
+            let found = (world.rank() == 0).then(|| beside(&dir, &streams, ranks));
+            let enough = [matches!(found, Some(Ok(_))).into()];
+            tell.send(found.unwrap_or(Ok(String::new()))).ok();
+            if everyone.broadcast(0, &enough)? == [1] {
+                break;
+            }
+        }
+        Ok(())
+    })?;
+    told.iter().last().unwrap_or(Ok(String::new()))
+}
+
+fn beside(dir: &TempDir, streams: &[&str], ranks: usize) -> Result<String, String> {
+    let trace = Trace::read(&dir.path().join("trace.json"))?;
+    let each = streams
+        .iter()
+        .map(|stream| trace.beside_matmuls(stream, ranks));
+    Ok(each.collect::<Result<Vec<_>, _>>()?.join("\n"))
 }
 
 struct Silent;
@@ -52,15 +79,16 @@ struct Silent;
 impl Observer for Silent {}
 
 // Four steps, of which the third is traced, written to the first rank's folder.
-fn traced(world: &World, device: &Device, grid: Degrees, own: &Path) -> tensor::Result<()> {
+fn traced(world: &World, device: &Device, grid: Degrees) -> tensor::Result<TempDir> {
+    let refused = |error: std::io::Error| Error::invalid("a folder", error.to_string(), "none");
+    let own = tempfile::tempdir().map_err(refused)?;
     let dir = world
         .everyone()
-        .broadcast(0, own.as_os_str().as_encoded_bytes())?;
+        .broadcast(0, own.path().as_os_str().as_encoded_bytes())?;
     let told = |error: train::Error| Error::invalid("a traced run", error.to_string(), "none");
     let run = run_in(String::from_utf8_lossy(&dir).into_owned().into(), grid).map_err(told)?;
-    train::run::run(world, device, &run, &Silent, &Stop::default())
-        .map(drop)
-        .map_err(told)
+    train::run::run(world, device, &run, &Silent, &Stop::default()).map_err(told)?;
+    Ok(own)
 }
 
 fn run_in(dir: PathBuf, grid: Degrees) -> train::Result<Run> {
