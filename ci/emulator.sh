@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export FASCICLE_REQUIRE=emulator
 parity=(parity together ending) seeds=(1)
-bits=(bits::cuda::llama_in_bf16 bits::cuda::matrix_units_in_bf16 bits::cuda::every_number_of_micro_batches bits::rocm::gpt2_in_f32 bits::rocm_staged::three_ranks)
+bits=(bits::cuda::llama_in_bf16 bits::cuda::matrix_units_in_bf16 bits::cuda::every_number_of_micro_batches bits::rocm::gpt2_in_f32 bits::rocm_staged::three_ranks bits::rocm::spread_vectors)
 case "${1:-}" in
   '') full=false parity+=(--skip staged) ;;
   --full) full=true seeds=(1 2 3) bits=(bits) ;;

@@ -33,7 +33,7 @@ fn forward(degrees: Degrees) -> fascicle::Result<Vec<(f64, u64)>> {
             .counters()
             .get(Axis::Y, Operation::AllReduce, Subject::Linear)
             .bytes;
-        Ok((y.tensor().to_vec::<f64>()?.iter().sum(), moved))
+        Ok((y.tensor()?.to_vec::<f64>()?.iter().sum(), moved))
     })
 }
 

@@ -92,13 +92,13 @@ impl Model for Faulty {
         };
         let x = made.take(name)?;
         if let Some(fault) = self.is_here(Place::Output, segment, &x) {
-            flip(x.tensor(), fault)?;
+            flip(x.tensor()?, fault)?;
         }
         let backward = self.is_here(Place::OutputGradient, segment, &x);
         let var = Var::record_one(
             "fault",
-            &[x.var()],
-            x.tensor().clone(),
+            &[x.var()?],
+            x.tensor()?.clone(),
             true,
             move |d_out| {
                 if let Some(fault) = backward {

@@ -60,6 +60,30 @@ fn a_pair_of_towers_trains_alike_on_every_grid() {
     passes("pair of towers", &report.unwrap(), 3);
 }
 
+// None of these models knows that its vectors may be spread.
+#[test]
+fn spread_vectors_train_alike_on_every_grid() {
+    let spread = |recompute| Check {
+        sequence_parallel: true,
+        recompute,
+        sharded_optimiser: recompute,
+        ..Check::default()
+    };
+    let report = check(residual::Classifier::new, residual::rings, &spread(true));
+    passes("residual classifier", &report.unwrap(), 6);
+    let report = check(skips::Encoder::new, skips::waves, &spread(false));
+    passes("encoder with skips", &report.unwrap(), 8);
+    let report = check(pair::Pair::new, pair::pairs, &spread(true));
+    passes("pair of towers", &report.unwrap(), 3);
+    let bits = Check {
+        reproducible: Reproducible::Grid,
+        tolerance: 0.0,
+        ..spread(false)
+    };
+    let report = check(skips::Encoder::new, skips::waves, &bits);
+    passes("encoder with skips", &report.unwrap(), 8);
+}
+
 /// Segments 1 and 3 both read what segment 0 makes.
 struct Reread([Linear; 4]);
 

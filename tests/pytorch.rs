@@ -220,7 +220,7 @@ fn logits(config: Config, weights: Tensors, ids: Vec<u32>) -> Vec<f64> {
             micro_batches: vec![MicroBatch::new(0..3).with("inputs", inputs)?],
         };
         let logits = pipeline.evaluate(&batch, |_, _, mut wires| {
-            wires.take("logits")?.tensor().to_f64()
+            wires.take("logits")?.tensor()?.to_f64()
         })?;
         Ok(logits.concat())
     });

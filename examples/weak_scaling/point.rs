@@ -58,6 +58,9 @@ pub struct Run {
     pub sharded_optimiser: bool,
     /// Whether gathered weights are kept from forward to backward.
     pub keep_gathered: bool,
+    /// Whether ranks of X hold runs of the vectors between layers.
+    #[serde(default)]
+    pub sequence_parallel: bool,
 }
 
 impl Point {
@@ -130,6 +133,7 @@ impl Run {
             schedule: candidate.schedule.to_string(),
             sharded_optimiser: candidate.sharded_optimiser,
             keep_gathered: candidate.keep_gathered,
+            sequence_parallel: candidate.sequence_parallel,
         }
     }
 
@@ -146,6 +150,7 @@ impl Run {
             schedule: self.schedule.parse()?,
             sharded_optimiser: self.sharded_optimiser,
             keep_gathered: self.keep_gathered,
+            sequence_parallel: self.sequence_parallel,
         })
     }
 }
@@ -165,6 +170,7 @@ mod tests {
             schedule: ScheduleKind::Interleaved { chunks: 2 },
             sharded_optimiser: true,
             keep_gathered: false,
+            sequence_parallel: true,
         };
         assert_eq!(Run::of(&candidate).candidate().unwrap(), candidate);
     }

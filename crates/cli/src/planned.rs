@@ -60,6 +60,7 @@ pub(crate) fn planned(
         (chosen.degrees, chosen.order.into(), chosen.schedule);
     (parallel.sharded_optimiser, parallel.keep_gathered) =
         (chosen.sharded_optimiser, chosen.keep_gathered);
+    parallel.sequence_parallel = chosen.sequence_parallel;
     config.check()?;
     Ok(config)
 }

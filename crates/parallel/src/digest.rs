@@ -202,24 +202,28 @@ impl Observed {
     /// As [`sums`].
     pub(crate) fn add(&self, name: impl FnOnce() -> String, wire: &crate::DTensor) -> Result<()> {
         let mut observed = self.0.borrow_mut();
-        let Some(seen) = observed
-            .as_mut()
-            .filter(|_| wire.tensor().dtype().is_float())
-        else {
+        let Some(seen) = observed.as_mut().filter(|_| wire.dtype().is_float()) else {
             return Ok(());
         };
-        let (pass, context, tensor) = (wire.pass(), wire.context(), wire.tensor());
-        let rows = pass.rows();
-        let inner = tensor.num_elements() / (rows.len() * tensor.columns()).max(1);
+        let (pass, context, tensor) = (wire.pass(), wire.context(), wire.held());
+        let (rows, columns) = (pass.rows(), tensor.columns());
+        let inner = wire.leading().iter().product::<usize>() / rows.len().max(1);
         let shape = [pass.num_rows(), inner, wire.features()];
         let index = IndexBox {
             start: vec![rows.start, 0, wire.first_feature()],
-            shape: vec![rows.len(), inner, tensor.columns()],
+            shape: vec![rows.len(), inner, columns],
         };
-        let range = 0..tensor.num_elements();
-        // Rows differ along Data and Z, and features along the axis that cuts them.
+        let held = match wire.spread() {
+            Some(spread) => spread.own(context),
+            None => 0..rows.len() * inner,
+        };
+        let range = held.start * columns..held.end * columns;
+        // Rows differ along Data and Z, features along the axis that cuts them, and vectors along X if they are spread.
+        let spread_over = wire.spread().map(|_| Axis::X);
         let replicas = [Axis::X, Axis::Y].into_iter();
-        let replicas: Vec<Axis> = replicas.filter(|axis| Some(*axis) != wire.cut()).collect();
+        let replicas: Vec<Axis> = replicas
+            .filter(|axis| ![wire.cut(), spread_over].contains(&Some(*axis)))
+            .collect();
         let found = sums(&shape, &index, range.clone(), tensor)?;
         let held = seen.entry(name()).or_insert_with_key(|name| Hashed {
             name: name.clone(),

@@ -112,6 +112,8 @@ pub struct Settings {
     /// doubles the bytes, as in systems that keep f32 parameters under automatic casting, and serves for
     /// comparison with those.
     pub gather_wide: bool,
+    /// Spread the vectors of activations that X does not cut over the ranks of X (sequence parallelism).
+    pub sequence_parallel: bool,
     /// Largest bucket of gradients, in bytes.
     pub bucket_bytes: usize,
     /// How collectives cross nodes.
@@ -133,6 +135,7 @@ impl Default for Settings {
             gather_budget: 256 << 20,
             keep_gathered: false,
             gather_wide: false,
+            sequence_parallel: false,
             bucket_bytes: 25 << 20,
             hierarchical: Hierarchical::Auto,
             positions: Positions::ByNode,

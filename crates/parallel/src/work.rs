@@ -28,6 +28,9 @@ pub struct LinearWork {
     pub emits: Axis,
     /// Vectors of features per row of the batch, such as the tokens of a sequence.
     pub vectors: usize,
+    /// Whether sequence parallelism spreads the vectors that they read over X. Those that they emit are spread if they
+    /// sum over X.
+    pub spread: bool,
 }
 
 /// The work of one segment per row of the batch, forward.
@@ -37,8 +40,8 @@ pub struct SegmentWork {
     pub linear: Vec<LinearWork>,
     /// Flop of attention, cut over X.
     pub attention_flop: f64,
-    /// Elements that elementwise operations and norms output: those cut over X, cut over Y, and uncut.
-    pub elements: [usize; 3],
+    /// Elements that elementwise operations and norms output, by [`Place`].
+    pub elements: [usize; Place::COUNT],
     /// Elements of its parameters; a shared one counts in the first segment that uses it.
     pub parameters: usize,
     /// Whether recomputation runs its forward again.
@@ -58,6 +61,59 @@ pub struct WireWork {
     pub elements: usize,
     /// The axis that cuts them.
     pub cut: Option<Axis>,
+    /// Whether sequence parallelism spreads its vectors over X.
+    pub spread: bool,
+}
+
+/// How the elements of an activation lie on ranks of X and Y.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Features cut over X.
+    X,
+    /// Features cut over Y.
+    Y,
+    /// The same on all ranks.
+    Whole,
+    /// Features cut over Y, and vectors spread over X under sequence parallelism.
+    SpreadY,
+    /// Vectors spread over X under sequence parallelism.
+    Spread,
+}
+
+impl Place {
+    /// Number of places.
+    pub const COUNT: usize = Place::Spread as usize + 1;
+    /// All places, in the order of their numbers.
+    pub const ALL: [Place; Place::COUNT] = [
+        Place::X,
+        Place::Y,
+        Place::Whole,
+        Place::SpreadY,
+        Place::Spread,
+    ];
+
+    /// That of features cut by an axis, and vectors that may be spread.
+    pub fn of(cut: Option<Axis>, spread: bool) -> Place {
+        match (cut, spread) {
+            (Some(Axis::X), _) => Place::X,
+            (Some(_), false) => Place::Y,
+            (None, false) => Place::Whole,
+            (Some(_), true) => Place::SpreadY,
+            (None, true) => Place::Spread,
+        }
+    }
+
+    /// Number of ranks of a grid that share the elements, with or without sequence parallelism.
+    pub fn ranks(self, degrees: &Degrees, sequence_parallel: bool) -> usize {
+        let spread = if sequence_parallel { degrees.x } else { 1 };
+        match self {
+            Place::X => degrees.x,
+            Place::Y => degrees.y,
+            Place::Whole => 1,
+            Place::SpreadY => degrees.y * spread,
+            Place::Spread => spread,
+        }
+    }
 }
 
 /// The work of a model per row of the batch.
@@ -83,15 +139,12 @@ pub fn dry_context() -> Result<Context> {
     let device = Device::new(hal::dry::open())?;
     let grid = Grid::new(Degrees::default(), AxisOrder::default());
     let grid = grid.map_err(|error| Error::invalid("work", error.to_string(), "one rank"))?;
-    Context::new(bootstrap::World::alone(), grid, device, Settings::default())
-}
-
-fn place(cut: Option<Axis>) -> usize {
-    match cut {
-        Some(Axis::X) => 0,
-        Some(_) => 1,
-        None => 2,
-    }
+    // Which vectors can be spread is counted whether or not they will be.
+    let settings = Settings {
+        sequence_parallel: true,
+        ..Settings::default()
+    };
+    Context::new(bootstrap::World::alone(), grid, device, settings)
 }
 
 impl Ledger {
@@ -103,8 +156,8 @@ impl Ledger {
         self.0.borrow_mut().attention_flop += flop;
     }
 
-    pub(crate) fn elements(&self, cut: Option<Axis>, elements: usize) {
-        self.0.borrow_mut().elements[place(cut)] += elements;
+    pub(crate) fn elements(&self, place: Place, elements: usize) {
+        self.0.borrow_mut().elements[place as usize] += elements;
     }
 }
 

@@ -191,14 +191,14 @@ fn run(context: &Context, case: &Case, given: &[Vec<f64>]) -> Result<Seen> {
         mask: Tensor::from_slice(device, &[mask.len()], &mask)?,
     };
     let out = (case.run)(&given)?;
-    let mut shape = out.tensor().shape()[1..].to_vec();
+    let mut shape = out.shape()[1..].to_vec();
     *shape.last_mut().unwrap() = out.features();
     let weights = numbers(ROWS * shape.iter().product::<usize>(), 0.5);
     let weights = DTensor::input(&pass, local_rows(&pass, &shape, &weights)?);
     let loss = Loss::sum(&out.mul(&weights)?, 1.0)?;
     let seed = Tensor::full(device, DType::F64, &[1], 1.0)?;
     backward(vec![(loss.var().clone(), seed)])?;
-    let whole = out.whole("test")?.tensor().to_f64()?;
+    let whole = out.whole("test")?.tensor()?.to_f64()?;
     let loss = loss.var().tensor().item()?;
     drop((pass, out, given, weights));
     step.finish()?;

@@ -104,7 +104,7 @@ fn a_rank_without_features_takes_part_in_a_reproducible_sum() {
             let pass = Pass::evaluation(context, 1);
             let x = Tensor::from_slice(context.device(), &[1, 1], &[0.3])?;
             let row = DTensor::input(&pass, x).expand_features(3, Some(Axis::X))?;
-            row.sum_features()?.tensor().to_vec()
+            row.sum_features()?.tensor()?.to_vec()
         });
         let found = found.into_iter().map(|sum| sum.unwrap());
         found.flatten().collect()

@@ -25,6 +25,8 @@ pub struct Candidate {
     pub sharded_optimiser: bool,
     /// Whether gathered weights are kept from a layer's forward to its backward.
     pub keep_gathered: bool,
+    /// Whether ranks of X hold runs of the vectors between layers.
+    pub sequence_parallel: bool,
 }
 
 impl Candidate {
@@ -51,6 +53,7 @@ impl Candidate {
             overlap: OverlapNames(request.overlap.unwrap_or(request.preset.overlap())),
             bucket_mib: request.preset.bucket_mib(),
             keep_gathered: self.keep_gathered,
+            sequence_parallel: self.sequence_parallel,
             gather_wide: request.gather_wide,
             hierarchical: request
                 .hierarchical

@@ -66,15 +66,18 @@ pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
             for schedule in schedules(request, &degrees, micro_batches) {
                 for sharded_optimiser in shardings(request, &degrees) {
                     for keep_gathered in kept(request, &degrees) {
-                        found.push(Candidate {
-                            degrees,
-                            order,
-                            micro_batches,
-                            recompute,
-                            schedule,
-                            sharded_optimiser,
-                            keep_gathered,
-                        });
+                        for sequence_parallel in spread(request, &degrees, recompute) {
+                            found.push(Candidate {
+                                degrees,
+                                order,
+                                micro_batches,
+                                recompute,
+                                schedule,
+                                sharded_optimiser,
+                                keep_gathered,
+                                sequence_parallel,
+                            });
+                        }
                     }
                 }
             }
@@ -104,6 +107,18 @@ fn kept(request: &Request, degrees: &Degrees) -> Vec<bool> {
     match (request.keep_gathered, request.preset) {
         (Some(asked), _) => vec![asked && degrees.z > 1],
         (None, Preset::Ours) if degrees.z > 1 => vec![false, true],
+        _ => vec![false],
+    }
+}
+
+// With recomputation, spread vectors move no more bytes, and take less memory and less work: nothing speaks against
+// them. Without it they are gathered once more, for the gradients of weights.
+fn spread(request: &Request, degrees: &Degrees, recompute: bool) -> Vec<bool> {
+    let allowed = degrees.x > 1;
+    match (request.sequence_parallel, request.preset) {
+        (Some(asked), _) => vec![asked && allowed],
+        (None, Preset::Ours) if allowed && recompute => vec![true],
+        (None, Preset::Ours) if allowed => vec![true, false],
         _ => vec![false],
     }
 }

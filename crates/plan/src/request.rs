@@ -114,6 +114,8 @@ pub struct Request {
     pub sharded_optimiser: Option<bool>,
     /// Whether gathered weights are kept from a layer's forward to its backward.
     pub keep_gathered: Option<bool>,
+    /// Whether ranks of X hold runs of the vectors between layers (sequence parallelism).
+    pub sequence_parallel: Option<bool>,
     /// Whether weights are gathered in f32, as under automatic casting.
     pub gather_wide: bool,
     /// What the bits of the training depend on. [`BitsChoice::Auto`] is settled for each simulated candidate.
@@ -164,6 +166,7 @@ impl Request {
             schedule: None,
             sharded_optimiser: None,
             keep_gathered: None,
+            sequence_parallel: None,
             gather_wide: false,
             reproducible: BitsChoice::Auto,
             overlap: None,

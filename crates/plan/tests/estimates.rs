@@ -25,6 +25,7 @@ fn candidates(request: &Request) -> Vec<fascicle_plan::Candidate> {
             candidate.recompute,
             candidate.sharded_optimiser,
             candidate.keep_gathered,
+            candidate.sequence_parallel,
         );
         let count = seen.iter().filter(|other| **other == kind).count();
         seen.push(kind);

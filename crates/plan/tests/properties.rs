@@ -33,6 +33,7 @@ fn request(grid: usize, machine: &str) -> Request {
         recompute: Some(true),
         sharded_optimiser: Some(false),
         keep_gathered: Some(false),
+        sequence_parallel: Some(false),
         order: Some("x,y,z,pipeline,data".parse().unwrap()),
         schedule: Some("1f1b".parse().unwrap()),
         allow_pipeline: true,

@@ -98,13 +98,14 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
     for degrees in grids.map(|text| text.parse().unwrap()) {
         for bits in [Reproducible::Run, Reproducible::Grid] {
             let request = request(degrees, bits);
-            // With and without recomputation, sharding and kept gathered weights, and with every kind of schedule.
+            // With and without recomputation, sharding, kept gathered weights and spread vectors, and with every kind of schedule.
             let mut seen = Vec::new();
             for candidate in enumerate::candidates(&request) {
                 let kind = (
                     candidate.recompute,
                     candidate.sharded_optimiser,
                     candidate.keep_gathered,
+                    candidate.sequence_parallel,
                     candidate.schedule,
                 );
                 if !seen.contains(&kind) {

@@ -28,6 +28,8 @@ pub struct Check {
     pub recompute: bool,
     /// Whether replicas shard the optimiser's state.
     pub sharded_optimiser: bool,
+    /// Whether ranks of X hold runs of the vectors between layers.
+    pub sequence_parallel: bool,
     /// What the bits depend on: with [`Reproducible::Grid`] and a tolerance of 0, every grid must give those of one rank.
     pub reproducible: Reproducible,
     /// How long a rank waits for others.
@@ -45,6 +47,7 @@ impl Default for Check {
             schedule: ScheduleKind::default(),
             recompute: false,
             sharded_optimiser: false,
+            sequence_parallel: false,
             reproducible: Reproducible::Run,
             timeout: Duration::from_secs(60),
         }
@@ -161,6 +164,7 @@ where
             let device = Device::new(cpu::open(cpu)?)?;
             let settings = Settings {
                 reproducible: check.reproducible,
+                sequence_parallel: check.sequence_parallel,
                 ..Settings::default()
             };
             let context = Context::new(world, grid, device, settings)?;

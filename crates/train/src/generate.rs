@@ -169,9 +169,8 @@ fn next_logits(pipeline: &Pipeline, ids: &[u32], text: Text) -> Result<Vec<f64>>
     };
     let outputs = pipeline.evaluate(&batch, |pass, _, mut wires| {
         let logits = wires.take("logits")?;
-        let flat = logits
-            .tensor()
-            .reshape(&[window.len(), logits.tensor().columns()])?;
+        let all = logits.tensor()?;
+        let flat = all.reshape(&[window.len(), all.columns()])?;
         let last = tensor::Var::constant(flat.rows(window.len() - 1, 1)?);
         let last = parallel::DTensor::new(pass, last, logits.features(), logits.cut())?;
         whole_logits(&last, text.vocabulary)

@@ -31,11 +31,11 @@ static SOFTSIGN_BACKWARD: LazyLock<Arc<CustomKernel>> = LazyLock::new(|| {
 
 /// The activation, for a tensor of any layout, because it acts on each element separately.
 pub fn softsign(x: &DTensor) -> Result<DTensor> {
-    let input = x.tensor().clone();
+    let input = x.tensor()?.clone();
     let like = |tensor: &Tensor| Tensor::empty(tensor.device(), tensor.dtype(), tensor.shape());
     let out = like(&input)?;
     custom(&SOFTSIGN).read(&input).write(&out).launch()?;
-    let var = Var::record_one("softsign", &[x.var()], out, false, move |d_out| {
+    let var = Var::record_one("softsign", &[x.var()?], out, false, move |d_out| {
         let d_x = like(&input)?;
         custom(&SOFTSIGN_BACKWARD)
             .read(&input)

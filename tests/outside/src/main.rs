@@ -38,12 +38,14 @@ const CONFIG: &str = r#"
 "#;
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let report = testing::check(
-        |builder| Residual::new(builder, 6),
-        Waves,
-        &testing::Check::default(),
-    )?;
-    println!("{report}");
+    for sequence_parallel in [false, true] {
+        let options = testing::Check {
+            sequence_parallel,
+            ..testing::Check::default()
+        };
+        let report = testing::check(|builder| Residual::new(builder, 6), Waves, &options)?;
+        println!("{report}");
+    }
 
     let families = registry::families().with(Residuals);
     let config = Config::parse(CONFIG, &families)?;

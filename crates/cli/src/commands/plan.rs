@@ -83,6 +83,9 @@ pub(crate) struct Plan {
     /// Whether to keep gathered weights from a layer's forward to its backward; by default both are tried
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     keep_gathered: Option<bool>,
+    /// Whether ranks of X hold runs of the vectors between layers (sequence parallelism); by default both are tried
+    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
+    sequence_parallel: Option<bool>,
     /// Gather weights in f32, like systems that keep f32 parameters under automatic casting
     #[arg(long)]
     gather_wide: bool,
@@ -184,6 +187,7 @@ impl Plan {
             schedule: self.schedule,
             sharded_optimiser: self.sharded_optimiser,
             keep_gathered: self.keep_gathered,
+            sequence_parallel: self.sequence_parallel,
             gather_wide: self.gather_wide,
             reproducible: self.reproducible,
             tuned: !self.untuned,

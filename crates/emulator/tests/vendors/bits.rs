@@ -132,6 +132,16 @@ macro_rules! bits {
             }
 
             #[test]
+            fn spread_vectors() {
+                let mut config = gpt2(Precision::F32);
+                config.parallel.sequence_parallel = true;
+                check_all($way, &config, "x=2 x=2,y=2", &[2]);
+                let mut config = of_threes(Precision::F32);
+                config.parallel.sequence_parallel = true;
+                check_all($way, &config, "x=3", &[1]);
+            }
+
+            #[test]
             fn every_number_of_micro_batches() {
                 check_all($way, &gpt2(Precision::F32), "x=1 z=2", &[1, 2, 4]);
             }

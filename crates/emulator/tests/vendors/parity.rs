@@ -167,6 +167,19 @@ fn check_schedules(way: Way) {
     }
 }
 
+/// Vectors spread over X, evenly and unevenly.
+fn check_spread(way: Way) {
+    for context in [8, 7] {
+        let mut config = short(Precision::F32);
+        edit_gpt(&mut config, |model| model.context = context);
+        let grids = ["x=2", "x=4,data=2", "x=2,z=2,pipeline=2"];
+        let grids = grids.map(|grid| grid.parse().unwrap());
+        config.parallel.sequence_parallel = true;
+        let largest = Difference::largest_at_equal_weights;
+        check(way, &config, &grids, largest, F32);
+    }
+}
+
 macro_rules! parity {
     ($name:ident, $way:expr) => {
         mod $name {
@@ -185,6 +198,11 @@ macro_rules! parity {
             #[test]
             fn every_schedule() {
                 check_schedules($way);
+            }
+
+            #[test]
+            fn spread_vectors() {
+                check_spread($way);
             }
 
             #[test]

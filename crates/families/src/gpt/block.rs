@@ -44,7 +44,7 @@ impl Attention {
     }
 
     pub(super) fn forward(&self, x: &DTensor) -> Result<DTensor> {
-        let sequence = x.tensor().shape()[1];
+        let sequence = x.shape()[1];
         let [mut q, mut k, v] = Linear::forward_all(
             [&self.query, &self.key, &self.value],
             &self.norm.forward(x)?,
@@ -99,7 +99,7 @@ impl Mlp {
     }
 
     pub(super) fn forward(&self, x: &DTensor) -> Result<DTensor> {
-        let sequence = x.tensor().shape()[1];
+        let sequence = x.shape()[1];
         let normed = self.norm.forward(x)?;
         let inner = match &self.gate {
             None => self.up.forward_gelu(&normed)?,

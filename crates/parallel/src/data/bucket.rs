@@ -89,7 +89,8 @@ impl Bucket {
                 gradient: gradients.as_ref().map(view).transpose()?,
             })?;
         }
-        let sum_axes = parameters.first().map_or(Vec::new(), Parameter::sum_axes);
+        let sum_axes = |first: &Parameter| first.sum_axes(context);
+        let sum_axes = parameters.first().map_or(Vec::new(), sum_axes);
         let counts = Counts::Even(len / shards);
         Ok(Bucket {
             parameters,

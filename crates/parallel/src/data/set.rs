@@ -101,7 +101,7 @@ impl ParameterSet {
         let sum_bytes = options.dtype.accumulator().bytes();
         let token = Rc::new(());
         let mut buckets = Vec::new();
-        for class in classes(&parameters, tied) {
+        for class in classes(context, &parameters, tied) {
             for group in split(
                 class.parameters,
                 context.settings().bucket_bytes / sum_bytes,
@@ -333,12 +333,12 @@ struct Class {
 }
 
 // Last declared first, which is the order in which backward finishes them.
-fn classes(parameters: &[Parameter], tied: &[Tied]) -> Vec<Class> {
+fn classes(context: &Context, parameters: &[Parameter], tied: &[Tied]) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     for (index, parameter) in parameters.iter().enumerate().rev() {
         let tie = tied.iter().find(|tie| tie.parameter.is(parameter));
         let tie = tie.map(|tie| tie.members.clone());
-        let (axes, frozen) = (parameter.sum_axes(), parameter.is_frozen());
+        let (axes, frozen) = (parameter.sum_axes(context), parameter.is_frozen());
         let alike =
             |class: &&mut Class| class.axes == axes && class.tie == tie && class.frozen == frozen;
         match classes.iter_mut().find(alike) {

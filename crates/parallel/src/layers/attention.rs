@@ -48,17 +48,18 @@ pub fn attention(
         let pairs = shape.sequences * shape.heads * shape.sequence * shape.sequence;
         ledger.attention(2.0 * (pairs * shape.head_size) as f64);
     }
-    let (out, log_sum_exp) = ops::attention(shape, q.tensor(), k.tensor(), v.tensor())?;
+    let [of_q, of_k, of_v] = [q.tensor()?, k.tensor()?, v.tensor()?];
+    let (out, log_sum_exp) = ops::attention(shape, of_q, of_k, of_v)?;
     let saved = Saved {
-        q: q.tensor().clone(),
-        k: k.tensor().clone(),
-        v: v.tensor().clone(),
+        q: of_q.clone(),
+        k: of_k.clone(),
+        v: of_v.clone(),
         out: out.clone(),
         log_sum_exp,
     };
     let var = Var::record_one(
         "attention",
-        &[q.var(), k.var(), v.var()],
+        &[q.var()?, k.var()?, v.var()?],
         out,
         false,
         move |d_out| {
@@ -77,19 +78,16 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
         ..
     } = *options;
     let whole = |features: usize| head_size > 0 && features.is_multiple_of(head_size);
-    if !whole(q.tensor().columns()) || !whole(k.tensor().columns()) {
-        let found = format!(
-            "{} query and {} key features on a rank",
-            q.tensor().columns(),
-            k.tensor().columns()
-        );
+    let (of_q, of_k) = (q.held().columns(), k.held().columns());
+    if !whole(of_q) || !whole(of_k) {
+        let found = format!("{of_q} query and {of_k} key features on a rank");
         return Err(Error::invalid(
             &options.name,
             found,
             format!("multiples of the head size {head_size}"),
         ));
     }
-    let rows = q.tensor().num_rows();
+    let rows = q.leading().iter().product::<usize>();
     if sequence == 0 || !rows.is_multiple_of(sequence) {
         let needed = format!("a multiple of the sequence of {sequence}");
         return Err(Error::invalid(
@@ -109,8 +107,8 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
     Ok(AttentionShape {
         sequences: rows / sequence,
         sequence,
-        heads: q.tensor().columns() / head_size,
-        kv_heads: k.tensor().columns() / head_size,
+        heads: of_q / head_size,
+        kv_heads: of_k / head_size,
         head_size,
         scale: 1.0 / (head_size as f64).sqrt(),
         dropout,
@@ -125,8 +123,8 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
 /// [`Error::Invalid`] if the features are not a whole number of even heads, or the rows not a whole number of
 /// sequences.
 pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result<DTensor> {
-    let out = ops::rope(x.tensor(), sequence, head_size, base, false)?;
-    let var = Var::record_one("rope", &[x.var()], out, false, move |d_out| {
+    let out = ops::rope(x.tensor()?, sequence, head_size, base, false)?;
+    let var = Var::record_one("rope", &[x.var()?], out, false, move |d_out| {
         Ok(vec![Some(ops::rope(
             &d_out, sequence, head_size, base, true,
         )?)])

@@ -16,7 +16,7 @@ impl DTensor {
     /// [`Error::Invalid`] for another mask, and when shapes differ; those of the collective.
     pub fn select(&self, mask: &Tensor, other: &DTensor) -> Result<DTensor> {
         let other = self.beside("select", other)?;
-        Ok(self.like(self.var().select(mask, other.var())?))
+        Ok(self.like(self.var()?.select(mask, other.var()?)?))
     }
 
     /// The vectors of each row with these ids; zeros for ids of at least `n`.
@@ -31,7 +31,7 @@ impl DTensor {
     /// [`Error::Invalid`] for other shapes, and for ids of another type.
     pub fn gather(&self, ids: &Tensor) -> Result<DTensor> {
         let ([n], [rows, _]) = (self.inner(), ids.shape()) else {
-            let found = format!("ids {ids:?} into {:?}", self.tensor());
+            let found = format!("ids {ids:?} into {}", self.described());
             return Err(Error::invalid(
                 "gather",
                 found,
@@ -42,8 +42,8 @@ impl DTensor {
             let needed = format!("{} rows", self.num_rows());
             return Err(Error::invalid("gather", format!("ids {ids:?}"), needed));
         }
-        let chosen = Var::constant(ops::one_hot(ids, *n, self.tensor().dtype())?);
-        let var = chosen.matmul_batched(self.var(), false)?;
+        let chosen = Var::constant(ops::one_hot(ids, *n, self.dtype())?);
+        let var = chosen.matmul_batched(self.var()?, false)?;
         self.with_features(var, self.features(), self.cut())
     }
 
@@ -57,7 +57,8 @@ impl DTensor {
     /// # Errors
     /// [`Error::Invalid`] for ids of another type or number.
     pub fn one_hot(&self, ids: &Tensor) -> Result<DTensor> {
-        let (x, needed) = (self.tensor(), self.tensor().num_rows());
+        let x = self.tensor()?;
+        let needed = x.num_rows();
         if ids.num_elements() != needed {
             let needed = format!("{needed}, one for each vector of features");
             return Err(Error::invalid("one_hot", format!("ids {ids:?}"), needed));

@@ -30,10 +30,10 @@ impl DTensor {
         };
         let mut shape = [&[x.num_rows()], inner].concat();
         *shape.last_mut().expect("rows at least") = match features == x.features() {
-            true => x.tensor().columns(),
+            true => x.held().columns(),
             false => features,
         };
-        DTensor::new(x.pass(), x.var().reshape(&shape)?, features, x.cut())
+        DTensor::new(x.pass(), x.var()?.reshape(&shape)?, features, x.cut())
     }
 
     /// A copy whose dim `i` is dim `order[i]` of this value.
@@ -55,12 +55,12 @@ impl DTensor {
                 "0 first: rows stay where they are",
             ));
         }
-        let last = self.tensor().shape().len().saturating_sub(1);
+        let last = self.leading().len();
         let x = match order.last() == Some(&last) {
             true => self.clone(),
             false => self.whole("permute")?,
         };
-        let var = x.var().permute(order)?;
+        let var = x.var()?.permute(order)?;
         let features = match x.cut() {
             Some(_) => x.features(),
             None => var.tensor().columns(),
@@ -83,7 +83,7 @@ impl DTensor {
             true => self.whole("slice")?,
             false => self.clone(),
         };
-        let var = x.var().slice(dim, start, count)?;
+        let var = x.var()?.slice(dim, start, count)?;
         let features = if is_last { count } else { x.features() };
         x.with_features(var, features, x.cut())
     }
@@ -106,7 +106,7 @@ impl DTensor {
         let cut = if is_last { None } else { first.cut() };
         let laid = parts.iter().map(|part| part.redistribute(cut, "concat"));
         let laid: Vec<DTensor> = laid.collect::<Result<_>>()?;
-        let vars: Vec<&Var> = laid.iter().map(DTensor::var).collect();
+        let vars: Vec<&Var> = laid.iter().map(DTensor::var).collect::<Result<_>>()?;
         let var = Var::concat(&vars, dim)?;
         let features = match is_last {
             true => var.tensor().columns(),
@@ -123,14 +123,14 @@ impl DTensor {
     /// [`Error::Invalid`] for integers, and for the dim of rows, that of features, or one that does not exist.
     pub fn sum_dim(&self, dim: usize) -> Result<DTensor> {
         if self.is_last("sum_dim", dim)? {
-            let found = format!("dim {dim} of {:?}", self.tensor());
+            let found = format!("dim {dim} of {}", self.described());
             return Err(Error::invalid(
                 "sum_dim",
                 found,
                 "a dim between rows and features",
             ));
         }
-        self.with_features(self.var().sum_dim(dim)?, self.features(), self.cut())
+        self.with_features(self.var()?.sum_dim(dim)?, self.features(), self.cut())
     }
 
     /// The mean over a dim between rows and features, which is removed.
@@ -141,23 +141,22 @@ impl DTensor {
     /// As there.
     pub fn mean_dim(&self, dim: usize) -> Result<DTensor> {
         let sum = self.sum_dim(dim)?;
-        sum.scale(1.0 / self.tensor().shape()[dim].max(1) as f64)
+        sum.scale(1.0 / self.shape()[dim].max(1) as f64)
     }
 
     /// Rows held here.
     pub(crate) fn num_rows(&self) -> usize {
-        self.tensor().shape().first().copied().unwrap_or(1)
+        self.leading().first().copied().unwrap_or(1)
     }
 
     /// The dims between rows and features.
     pub(crate) fn inner(&self) -> &[usize] {
-        let shape = self.tensor().shape();
-        shape.get(1..shape.len().saturating_sub(1)).unwrap_or(&[])
+        self.leading().get(1..).unwrap_or(&[])
     }
 
     // Whether a dim counts features; an error if it counts rows or does not exist.
     fn is_last(&self, operation: &str, dim: usize) -> Result<bool> {
-        let dims = self.tensor().shape().len();
+        let dims = self.leading().len() + 1;
         match dim > 0 && dim < dims {
             true => Ok(dim + 1 == dims),
             false => {

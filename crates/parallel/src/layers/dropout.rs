@@ -25,15 +25,18 @@ impl DTensor {
             return Ok(self.clone());
         }
         let key = pass.key(name);
+        let first_held = self
+            .spread()
+            .map_or(0, |spread| spread.own(pass.context()).start);
         let region = Region {
-            rows: self.tensor().num_rows(),
-            columns: self.tensor().columns(),
-            first_row: pass.rows().start * rows_per_sequence,
+            rows: self.held().num_rows(),
+            columns: self.held().columns(),
+            first_row: pass.rows().start * rows_per_sequence + first_held,
             first_column: self.first_feature(),
             global_columns: self.features(),
         };
-        let out = ops::dropout(self.tensor(), probability, key, region)?;
-        let var = Var::record_one("dropout", &[self.var()], out, false, move |d_out| {
+        let out = ops::dropout(self.held(), probability, key, region)?;
+        let var = Var::record_one("dropout", &[self.held_var()], out, false, move |d_out| {
             Ok(vec![Some(ops::dropout(&d_out, probability, key, region)?)])
         });
         Ok(self.like(var))

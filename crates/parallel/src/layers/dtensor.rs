@@ -1,20 +1,25 @@
 //! A tensor with its layout on the grid.
 
-use crate::{Context, Pass};
+use super::spread::Spread;
+use crate::{Context, Pass, work::Place};
 use grid::{Axis, Layout};
-use std::fmt;
-use tensor::{Error, Result, Tensor, Var, ops::UnaryOp};
+use std::{cell::OnceCell, fmt, rc::Rc};
+use tensor::{DType, Error, Result, Tensor, Var, ops::UnaryOp};
 
 /// An activation: rows (sequences, samples) cut over Data and Z, and features cut over one axis or not at all.
 ///
 /// The first dim counts local rows, and the last one local features. Ranks along an axis that cuts neither hold
-/// the same elements.
+/// the same elements; under sequence parallelism, ranks of X may hold runs of the vectors instead.
 #[derive(Clone)]
 pub struct DTensor {
+    // What this rank holds: all vectors of its rows, or a matrix of its run of them.
     var: Var,
     pass: Pass,
     features: usize,
     cut: Option<Axis>,
+    spread: Option<Spread>,
+    // All vectors, once something has asked for them.
+    all: Rc<OnceCell<Var>>,
 }
 
 impl DTensor {
@@ -26,6 +31,8 @@ impl DTensor {
             pass: pass.clone(),
             features,
             cut: None,
+            spread: None,
+            all: Rc::default(),
         }
     }
 
@@ -34,6 +41,19 @@ impl DTensor {
     /// # Errors
     /// [`Error::Invalid`] for a cut by another axis than X and Y, and if the size of the piece does not match the cut.
     pub fn new(pass: &Pass, var: Var, features: usize, cut: Option<Axis>) -> Result<DTensor> {
+        DTensor::spread_over(pass, var, (features, cut), None)
+    }
+
+    /// The same, with this rank's run of its vectors, if they are spread.
+    ///
+    /// # Errors
+    /// As [`new`](DTensor::new).
+    pub(crate) fn spread_over(
+        pass: &Pass,
+        var: Var,
+        (features, cut): (usize, Option<Axis>),
+        spread: impl Into<Option<Spread>>,
+    ) -> Result<DTensor> {
         if let Some(axis) = cut.filter(|axis| !matches!(axis, Axis::X | Axis::Y)) {
             return Err(Error::invalid(
                 "layout",
@@ -58,22 +78,92 @@ impl DTensor {
             pass: pass.clone(),
             features,
             cut,
+            spread: spread.into(),
+            all: Rc::default(),
         })
     }
 
-    /// The local value, with its place on the tape.
-    pub fn var(&self) -> &Var {
+    /// The value of all vectors of this rank's rows, with its place on the tape.
+    ///
+    /// # Cost
+    /// None; the first time, an all-gather over X if sequence parallelism has spread the vectors.
+    /// # Errors
+    /// Those of the collective.
+    pub fn var(&self) -> Result<&Var> {
+        let Some(spread) = &self.spread else {
+            return Ok(&self.var);
+        };
+        match self.all.get() {
+            Some(all) => Ok(all),
+            None => {
+                let all = self.gathered(spread)?;
+                Ok(self.all.get_or_init(|| all))
+            }
+        }
+    }
+
+    /// Takes the value; if no other handle to it exists, its memory may then be overwritten.
+    ///
+    /// # Errors
+    /// As [`var`](DTensor::var).
+    pub fn into_var(self) -> Result<Var> {
+        match self.spread {
+            None => Ok(self.var),
+            Some(_) => self.var().cloned(),
+        }
+    }
+
+    /// The tensor of all vectors of this rank's rows; [`shape`](DTensor::shape) and [`dtype`](DTensor::dtype) need none.
+    ///
+    /// # Cost
+    /// As [`var`](DTensor::var).
+    /// # Errors
+    /// As there.
+    pub fn tensor(&self) -> Result<&Tensor> {
+        self.var().map(Var::tensor)
+    }
+
+    /// What this rank holds: a matrix of its run of the vectors, if they are spread.
+    pub(crate) fn held(&self) -> &Tensor {
+        self.var.tensor()
+    }
+
+    /// The same with its place on the tape.
+    pub(crate) fn held_var(&self) -> &Var {
         &self.var
     }
 
-    /// Takes the local value; if no other handle to it exists, its memory may then be overwritten.
-    pub fn into_var(self) -> Var {
+    /// Takes what this rank holds.
+    pub(crate) fn into_held(self) -> Var {
         self.var
     }
 
-    /// The local tensor.
-    pub fn tensor(&self) -> &Tensor {
-        self.var.tensor()
+    /// The vectors of which this rank holds a run, if they are spread.
+    pub(crate) fn spread(&self) -> Option<&Spread> {
+        self.spread.as_ref()
+    }
+
+    /// The dims of this rank's rows: their number, those in between, and all features, even if an axis cuts them.
+    pub fn shape(&self) -> Vec<usize> {
+        let mut shape = self.leading().to_vec();
+        shape.push(self.features);
+        shape
+    }
+
+    /// The dims before the features, of all vectors.
+    pub(crate) fn leading(&self) -> &[usize] {
+        match &self.spread {
+            Some(spread) => spread.leading(),
+            None => {
+                let shape = self.held().shape();
+                &shape[..shape.len().saturating_sub(1)]
+            }
+        }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.held().dtype()
     }
 
     /// The pass to which it belongs.
@@ -110,8 +200,9 @@ impl DTensor {
 
     /// The layout over the grid.
     pub fn layout(&self) -> Layout {
-        let mut dims = vec![Vec::new(); self.tensor().shape().len().max(2)];
+        let mut dims = vec![Vec::new(); (self.leading().len() + 1).max(2)];
         dims[0] = vec![Axis::Data, Axis::Z];
+        dims[0].extend(self.spread.as_ref().map(|_| Axis::X));
         *dims.last_mut().expect("two dims at least") = self.cut.into_iter().collect();
         Layout::cut(dims).expect("X or Y, Data and Z cut once each")
     }
@@ -124,7 +215,7 @@ impl DTensor {
         }
     }
 
-    /// Another value of the same rows, of `features` cut by `cut`.
+    /// Another value of all vectors of the same rows, of `features` cut by `cut`.
     pub(crate) fn with_features(
         &self,
         var: Var,
@@ -132,30 +223,31 @@ impl DTensor {
         cut: Option<Axis>,
     ) -> Result<DTensor> {
         if let Some(ledger) = self.pass.ledger() {
-            ledger.elements(cut, var.tensor().num_elements());
+            ledger.elements(Place::of(cut, false), var.tensor().num_elements());
         }
         DTensor::new(&self.pass, var, features, cut)
     }
 
-    /// Another value of the same layout.
+    /// Another value of the same layout: of the vectors that this rank holds, or of all of them.
     pub(crate) fn like(&self, var: Var) -> DTensor {
         if let Some(ledger) = self.pass.ledger() {
-            ledger.elements(self.cut, var.tensor().num_elements());
+            let place = Place::of(self.cut, self.spread.is_some());
+            ledger.elements(place, var.tensor().num_elements());
         }
+        // A run never has as many vectors as all runs together.
+        let is_run = var.tensor().num_rows() == self.held().num_rows();
         DTensor {
             var,
+            spread: self.spread.clone().filter(|_| is_run),
+            all: Rc::default(),
             ..self.clone()
         }
     }
 
     /// The other operand of an operation element by element, in the layout of `self`.
     pub(crate) fn beside(&self, operation: &str, other: &DTensor) -> Result<DTensor> {
-        let (own, others) = (self.tensor().shape(), other.tensor().shape());
-        fn rows(shape: &[usize]) -> Option<&[usize]> {
-            shape.split_last().map(|(_, rows)| rows)
-        }
-        match rows(own) == rows(others) && self.features == other.features {
-            true => other.redistribute(self.cut, operation),
+        match self.leading() == other.leading() && self.features == other.features {
+            true => other.redistribute(self.cut, operation)?.spread_like(self),
             false => {
                 let found = format!("{} with {}", self.described(), other.described());
                 Err(Error::invalid(operation, found, "equal global shapes"))
@@ -165,11 +257,7 @@ impl DTensor {
 
     /// The shape held here, with whole features, and the layout.
     pub(crate) fn described(&self) -> String {
-        let mut shape = self.tensor().shape().to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = self.features;
-        }
-        format!("{shape:?} of layout {}", self.layout())
+        format!("{:?} of layout {}", self.shape(), self.layout())
     }
 
     /// `self + other`; first changes `other` to the layout of `self` if they differ.

@@ -3,6 +3,7 @@
 use super::{
     DTensor, gather,
     scatter::{Addend, Grain},
+    spread::Spread,
 };
 use crate::{Init, Parameter, Pass, Purpose, Reproducible, counters::Subject, parameter::Scope};
 use grid::{Axis, Layout, feature_range};
@@ -40,9 +41,10 @@ pub fn declare(
 /// The rows of `table` with these ids.
 ///
 /// # Shapes
-/// `ids`: this rank's rows, u32. The result: ids x hidden/Y, the same on all ranks of X.
+/// `ids`: this rank's rows, u32. The result: ids x hidden/Y, the same on all ranks of X, or spread over them.
 /// # Cost
-/// An all-gather of the table's block over Z; for a vocabulary an all-reduce of the result over X. Backward: a
+/// An all-gather of the table's block over Z; for a vocabulary an all-reduce of the result over X, or a reduce-scatter
+/// whose result's gradient is gathered. Backward: a
 /// reduce-scatter of the block's gradient over Z.
 /// # Errors
 /// [`Error::Invalid`](crate::Error::Invalid) for ids that are not u32, and a table without memory on this rank; those
@@ -62,35 +64,53 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
         }
         false => 0,
     };
-    let out = ops::embedding(&block, ids, first_row)?;
-    if let (true, Some(group)) = (cut_by_x, context.group(Axis::X, Purpose::Main)?) {
-        group.all_reduce(
-            context,
-            Subject::Embedding,
-            &context.device().compute(),
-            &out,
-            ReduceOp::Sum,
-        )?;
+    let spread = Spread::of(context, ids.shape());
+    // Ranks of X that hold the same rows look up their own run of ids.
+    let own = spread.as_ref().filter(|_| !cut_by_x);
+    let own = own.map(|spread| {
+        let (own, all) = (spread.own(context), ids.reshape(&[ids.num_elements()])?);
+        all.rows(own.start, own.len())
+    });
+    let own = own.transpose()?;
+    let mut out = ops::embedding(&block, own.as_ref().unwrap_or(ids), first_row)?;
+    if cut_by_x {
+        let (subject, compute) = (Subject::Embedding, context.device().compute());
+        match (&spread, context.group(Axis::X, Purpose::Main)?) {
+            (Some(spread), _) => out = spread.sum(context, (subject, &compute), &out)?,
+            (None, Some(group)) => {
+                group.all_reduce(context, subject, &compute, &out, ReduceOp::Sum)?;
+            }
+            (None, None) => {}
+        }
     }
-    let hidden = table.global_shape()[1];
-    let (saved, table, ids) = (pass.backward(), table.clone(), ids.clone());
+    let place = (table.global_shape()[1], Some(Axis::Y));
+    let (saved, table) = (pass.backward(), table.clone());
+    let from_run = own.is_some() && !pass.sums_by_rows();
+    let gathered = spread.clone().filter(|_| !from_run);
+    let ids = own.filter(|_| from_run).unwrap_or_else(|| ids.clone());
     let var = Var::record_one("embedding", &[], out, true, move |d_out| {
         let number = saved.count_use(&table);
+        let context = saved.context();
+        let compute = context.device().compute();
+        let d_out = match &gathered {
+            Some(spread) => spread.gather(context, (Subject::Embedding, &compute), &d_out)?,
+            None => d_out,
+        };
         let pass = saved.clone();
-        pass.later(move || add_gradient(&saved, &table, number, &d_out, &ids, first_row))?;
+        let at = (number, first_row, from_run);
+        pass.later(move || add_gradient(&saved, &table, at, &d_out, &ids))?;
         Ok(Vec::new())
     });
-    DTensor::new(pass, var, hidden, Some(Axis::Y))
+    DTensor::spread_over(pass, var, place, spread)
 }
 
 // Adds the rows of `d_out` to those of the table's gradient with these ids.
 fn add_gradient(
     pass: &Pass,
     table: &Parameter,
-    number: usize,
+    (number, first_row, from_run): (usize, usize, bool),
     d_out: &Tensor,
     ids: &Tensor,
-    first_row: usize,
 ) -> Result<()> {
     let addend = Addend {
         parameter: table,
@@ -99,6 +119,7 @@ fn add_gradient(
         inner: pass.inner(d_out),
         grain: Grain::Leaf,
         number,
+        from_run,
     };
     let by_nodes = pass.context().settings().reproducible == Reproducible::Grid;
     addend.add(pass, |rows, into, beta| {

@@ -20,9 +20,10 @@ impl DTensor {
     /// # Errors
     /// [`Error::Invalid`] for integers; those of the collective.
     pub fn sum_features(&self) -> Result<DTensor> {
-        let sum = row_sums(self.context(), self.cut(), self.features(), self.tensor())?;
-        let shape = self.tensor().shape().to_vec();
-        let var = Var::record_one("sum_features", &[self.var()], sum, false, move |d_out| {
+        let x = self.tensor()?;
+        let sum = row_sums(self.context(), self.cut(), self.features(), x)?;
+        let shape = x.shape().to_vec();
+        let var = Var::record_one("sum_features", &[self.var()?], sum, false, move |d_out| {
             Ok(vec![Some(ops::expand(&d_out, &shape)?)])
         });
         self.with_features(var, 1, None)
@@ -57,14 +58,14 @@ impl DTensor {
         let held = cut.map_or(features, |axis| {
             grid::feature_range(features, context.degree(axis), context.index(axis)).len()
         });
-        let mut shape = x.tensor().shape().to_vec();
+        let mut shape = x.shape();
         shape
             .iter_mut()
             .last()
             .into_iter()
             .for_each(|last| *last = held);
-        let out = ops::expand(x.tensor(), &shape)?;
-        let var = Var::record_one("expand_features", &[x.var()], out, false, move |d_out| {
+        let out = ops::expand(x.tensor()?, &shape)?;
+        let var = Var::record_one("expand_features", &[x.var()?], out, false, move |d_out| {
             Ok(vec![Some(row_sums(&context, cut, features, &d_out)?)])
         });
         self.with_features(var, features, cut)
@@ -102,7 +103,7 @@ impl DTensor {
     /// [`Error::Invalid`] for integers; those of the collective.
     pub fn softmax(&self) -> Result<DTensor> {
         let x = self.whole("softmax")?;
-        Ok(x.like(x.var().softmax()?))
+        Ok(x.like(x.held_var().softmax()?))
     }
 
     /// The logarithm of the softmax over the features, accurate even where the softmax rounds to 0.
@@ -113,7 +114,7 @@ impl DTensor {
     /// As there.
     pub fn log_softmax(&self) -> Result<DTensor> {
         let x = self.whole("log_softmax")?;
-        Ok(x.like(x.var().log_softmax()?))
+        Ok(x.like(x.held_var().log_softmax()?))
     }
 
     /// The softmax over each run of `size` features, such as the scores of one head.
@@ -132,8 +133,9 @@ impl DTensor {
             ));
         }
         let x = self.in_runs(self.features() / size, "softmax_runs")?;
-        let shape = x.tensor().shape().to_vec();
-        let runs = x.var().reshape(&[x.tensor().num_elements() / size, size])?;
+        let shape = x.held().shape().to_vec();
+        let runs = x.held_var();
+        let runs = runs.reshape(&[x.held().num_elements() / size, size])?;
         Ok(x.like(runs.softmax()?.reshape(&shape)?))
     }
 

@@ -50,7 +50,7 @@ impl Loss {
         if values.context().settings().reproducible == Reproducible::Grid {
             return Loss::sum_by_row(values, scale);
         }
-        let (context, x) = (values.context(), values.tensor());
+        let (context, x) = (values.context(), values.tensor()?);
         let column = |tensor: &Tensor| tensor.reshape(&[tensor.num_elements(), 1]);
         let sum = Tensor::empty(x.device(), x.dtype().accumulator(), &[1])?;
         ops::column_sum_into(&column(x)?, &sum, 0.0)?;
@@ -61,36 +61,38 @@ impl Loss {
             let compute = context.device().compute();
             group.all_reduce(context, Subject::Loss, &compute, &sum, ReduceOp::Sum)?;
         }
-        let var = Loss::record_sum(values, scaled(&sum, scale)?, scale);
+        let var = Loss::record_sum(values, scaled(&sum, scale)?, scale)?;
         Ok(Loss { var, by_row: None })
     }
 
     // The same as a sum of the rows' own sums.
     fn sum_by_row(values: &DTensor, scale: f64) -> Result<Loss> {
-        let (pass, x) = (values.pass(), values.tensor());
+        let (pass, x) = (values.pass(), values.tensor()?);
         let sums = row_sums(values.context(), values.cut(), values.features(), x)?;
         let sums = ops::cast(&sums, x.dtype().accumulator())?;
         let rows = pass.rows().len();
         let by_row = ops::row_sum(&sums.reshape(&[rows, sums.num_elements() / rows.max(1)])?)?;
         let by_row = scaled(&by_row.reshape(&[rows])?, scale)?;
-        let var = Loss::record_sum(values, total(&by_row)?, scale);
+        let var = Loss::record_sum(values, total(&by_row)?, scale)?;
         Ok(Loss {
             var,
             by_row: Some(by_row),
         })
     }
 
-    fn record_sum(values: &DTensor, total: Tensor, scale: f64) -> Var {
-        let x = values.tensor();
+    fn record_sum(values: &DTensor, total: Tensor, scale: f64) -> Result<Var> {
+        let x = values.tensor()?;
         let (shape, dtype) = (x.shape().to_vec(), x.dtype());
-        Var::record_one("sum", &[values.var()], total, false, move |d_loss| {
+        let inputs = [values.var()?];
+        let var = Var::record_one("sum", &inputs, total, false, move |d_loss| {
             // All elements have the same gradient, a number that only the device knows.
             let d_each = ops::cast(&scaled(&d_loss, scale)?, dtype)?;
             let d_values = Tensor::zeros(d_each.device(), dtype, &shape)?;
             let column = d_values.reshape(&[d_values.num_elements(), 1])?;
             ops::add_bias(&column, &d_each)?;
             Ok(vec![Some(d_values)])
-        })
+        });
+        Ok(var)
     }
 
     /// The sum of two losses.
@@ -156,13 +158,12 @@ impl DTensor {
 
 // Runs of features per row of the pass: the tokens of a sequence.
 fn inner(values: &DTensor) -> Result<usize> {
-    let (rows, tensor) = (values.pass().rows().len(), values.tensor());
-    let is_whole = tensor.shape().len() >= 2 && rows > 0 && tensor.shape()[0] == rows;
-    match is_whole {
-        true => Ok(tensor.num_rows() / rows),
-        false => {
+    let (rows, leading) = (values.pass().rows().len(), values.leading());
+    match leading.split_first() {
+        Some((first, inner)) if rows > 0 && *first == rows => Ok(inner.iter().product()),
+        _ => {
             let needed = format!("{rows} rows first, and features last");
-            Err(Error::invalid("loss", format!("{tensor:?}"), needed))
+            Err(Error::invalid("loss", values.described(), needed))
         }
     }
 }
@@ -200,7 +201,8 @@ pub fn cross_entropy(
         first_column: logits.first_feature(),
         vocabulary,
     };
-    let (rows, features) = (logits.tensor().num_rows(), logits.features());
+    let (x, features) = (logits.tensor()?.clone(), logits.features());
+    let rows = x.num_rows();
     let place = (Some(Axis::X), Subject::Loss);
     let (parts, widths) = sums::statistics(&context, place, features, &[rows, 3], |part| {
         let first_column = shard.first_column + part.start;
@@ -208,7 +210,7 @@ pub fn cross_entropy(
             first_column,
             vocabulary,
         };
-        loss::statistics(&columns(logits.tensor(), &part)?, targets, of_part)
+        loss::statistics(&columns(&x, &part)?, targets, of_part)
     })?;
     let by_row = context.settings().reproducible == Reproducible::Grid;
     let runs = if by_row { rows_of_pass } else { 1 };
@@ -217,8 +219,8 @@ pub fn cross_entropy(
         true => (total(&sums)?, Some(sums)),
         false => (sums, None),
     };
-    let (values, targets) = (logits.tensor().clone(), targets.clone());
-    let input = logits.into_var();
+    let (values, targets) = (x, targets.clone());
+    let input = logits.into_var()?;
     let var = Var::record_one("cross_entropy", &[&input], sum, false, move |d_loss| {
         let d_logits = unshared(values)?;
         loss::backward(&d_logits, &targets, &log_sum_exp, &d_loss, shard, scale)?;
@@ -246,7 +248,7 @@ fn unshared(values: Tensor) -> Result<Tensor> {
 /// # Errors
 /// [`Error::Invalid`] for more than one row; those of the collective; [`Error::NoValues`] on a device without values.
 pub fn whole_logits(logits: &DTensor, vocabulary: usize) -> Result<Vec<f64>> {
-    let (context, row) = (logits.context(), logits.tensor());
+    let (context, row) = (logits.context(), logits.tensor()?);
     if row.num_rows() != 1 {
         return Err(Error::invalid(
             "whole_logits",

@@ -73,10 +73,10 @@ impl DTensor {
 fn split(x: &DTensor, heads: usize) -> Result<Var> {
     let (rows, vectors) = (x.num_rows(), x.inner()[0]);
     if heads == 1 {
-        return Ok(x.var().clone());
+        return x.var().cloned();
     }
-    let size = x.tensor().columns() / heads;
-    x.var()
+    let size = x.held().columns() / heads;
+    x.var()?
         .reshape(&[rows, vectors, heads, size])?
         .permute(&[0, 2, 1, 3])
 }

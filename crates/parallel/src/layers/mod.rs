@@ -6,7 +6,7 @@
 //! once more over Z.
 //!
 //! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`,
-//! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `recompute`; then the operations from which
+//! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which
 //! model authors write layers: `features`, `rows`, `dims`, `choose`, `matmul`.
 
 pub mod attention;
@@ -25,6 +25,7 @@ pub mod recompute;
 mod redistribute;
 mod rows;
 pub(crate) mod scatter;
+pub(crate) mod spread;
 
 pub use attention::{AttentionOptions, attention, rope};
 pub use dtensor::DTensor;

@@ -1,8 +1,8 @@
 //! LayerNorm and RMSNorm over features that an axis cuts; the statistics are those of the full row.
 
-use super::{DTensor, features::columns, scatter::Grain};
+use super::{DTensor, features::columns, scatter::Grain, spread::Spread};
 use crate::{
-    Parameter, Pass, Purpose, Reproducible,
+    Parameter, Pass, Purpose,
     counters::Subject,
     sums::{self, Features},
 };
@@ -36,12 +36,12 @@ pub fn norm(
 ) -> Result<DTensor> {
     let pass = x.pass().clone();
     let x = x.redistribute(gain.layout().dims()[0].first().copied(), gain.name())?;
-    let shape = norm::shape(kind, x.tensor(), x.features(), epsilon);
-    let moments = row_moments(&pass, shape, x.tensor(), x.cut())?;
+    let shape = norm::shape(kind, x.held(), x.features(), epsilon);
+    let moments = row_moments(&pass, shape, x.held(), x.cut())?;
     let bias_value = bias.map(Parameter::value).transpose()?;
     let out = norm::normalize(
         shape,
-        x.tensor(),
+        x.held(),
         &moments,
         &gain.value()?,
         bias_value.as_ref(),
@@ -50,12 +50,13 @@ pub fn norm(
         pass,
         shape,
         axis: x.cut(),
-        x: x.tensor().clone(),
+        x: x.held().clone(),
+        spread: x.spread().cloned(),
         moments,
         gain: gain.clone(),
         bias: bias.cloned(),
     };
-    let var = Var::record_one("norm", &[x.var()], out, true, move |d_out| {
+    let var = Var::record_one("norm", &[x.held_var()], out, true, move |d_out| {
         Ok(vec![Some(saved.backward(&d_out)?)])
     });
     Ok(x.like(var))
@@ -85,6 +86,8 @@ struct Saved {
     shape: NormShape,
     axis: Option<Axis>,
     x: Tensor,
+    // The vectors of which these are this rank's run, if they are spread over X.
+    spread: Option<Spread>,
     moments: Tensor,
     gain: Parameter,
     bias: Option<Parameter>,
@@ -93,7 +96,10 @@ struct Saved {
 impl Saved {
     fn backward(&self, d_out: &Tensor) -> Result<Tensor> {
         let (context, gain) = (self.pass.context(), self.gain.value()?);
-        if context.settings().reproducible == Reproducible::Grid {
+        if self.pass.sums_by_rows() {
+            if let Some(spread) = &self.spread {
+                return self.of_all(spread, d_out);
+            }
             let sums = self.node_sums(&gain, d_out)?;
             return norm::backward(self.shape, &self.x, &self.moments, &gain, d_out, &sums);
         }
@@ -112,7 +118,10 @@ impl Saved {
             .chain(&self.bias)
             .filter(|p| !p.is_frozen())
         {
-            self.pass.gradient_added(parameter)?;
+            match self.counts(parameter) {
+                true => self.pass.gradient_added(parameter)?,
+                false => self.pass.skip(parameter)?,
+            }
         }
         if let Some(group) = self
             .axis
@@ -122,6 +131,27 @@ impl Saved {
             group.all_reduce(context, Subject::Norm, &compute, &sums, ReduceOp::Sum)?;
         }
         norm::backward(self.shape, &self.x, &self.moments, &gain, d_out, &sums)
+    }
+
+    // A leaf of the gradients of gain and bias may be a row, which runs cut. So all vectors are gathered.
+    fn of_all(&self, spread: &Spread, d_out: &Tensor) -> Result<Tensor> {
+        let context = self.pass.context();
+        let compute = context.device().compute();
+        let gather = |held: &Tensor| spread.gather(context, (Subject::Norm, &compute), held);
+        let all = Saved {
+            pass: self.pass.clone(),
+            shape: NormShape {
+                rows: spread.vectors(),
+                ..self.shape
+            },
+            axis: self.axis,
+            x: gather(&self.x)?,
+            spread: None,
+            moments: gather(&self.moments)?,
+            gain: self.gain.clone(),
+            bias: self.bias.clone(),
+        };
+        spread.cut(context, &all.backward(&gather(d_out)?)?)
     }
 
     // The row sums node by node over features, and the gradients of gain and bias leaf by leaf over rows.
@@ -219,12 +249,16 @@ impl Saved {
         Ok((gain.0, bias.map(|(bias, _)| bias), factor))
     }
 
-    // The kernel always computes the sums for gain and bias; for a frozen parameter they go into memory that
-    // nobody reads.
+    fn counts(&self, parameter: &Parameter) -> bool {
+        !parameter.is_frozen() && self.pass.counts(parameter, self.spread.is_some())
+    }
+
+    // The kernel always computes the sums for gain and bias; for a parameter to which this rank adds nothing they go
+    // into memory that nobody reads.
     fn gradient(&self, parameter: &Parameter) -> Result<(Tensor, f64)> {
-        match parameter.is_frozen() {
-            false => self.pass.gradient_of(parameter),
-            true => {
+        match self.counts(parameter) {
+            true => self.pass.gradient_of(parameter),
+            false => {
                 let value = parameter.value()?;
                 let dtype = value.dtype().accumulator();
                 Ok((Tensor::empty(value.device(), dtype, value.shape())?, 0.0))

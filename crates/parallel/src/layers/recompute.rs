@@ -17,21 +17,21 @@ pub type Block = Rc<dyn Fn(&Pass, Vec<DTensor>) -> Result<Vec<DTensor>>>;
 /// Those of the block.
 pub fn recompute(pass: &Pass, entering: &[DTensor], block: Block) -> Result<Vec<DTensor>> {
     let device = pass.context().device().clone();
-    let detached = |wire: &DTensor| wire.like(wire.var().detach());
+    let detached = |wire: &DTensor| wire.like(wire.held_var().detach());
     let inputs: Vec<DTensor> = entering.iter().map(detached).collect();
     let outputs = device.without_gradients(|| block(pass, inputs.clone()))?;
-    let vars: Vec<&Var> = entering.iter().map(DTensor::var).collect();
-    let values = outputs.iter().map(|wire| wire.tensor().clone()).collect();
+    let vars: Vec<&Var> = entering.iter().map(DTensor::held_var).collect();
+    let values = outputs.iter().map(|wire| wire.held().clone()).collect();
     let again = pass.backward();
     let recorded = Var::record("recompute", &vars, values, true, move |d_outputs| {
         let tracked = inputs.iter().map(|wire| {
-            let (var, gradient) = Var::tracked(wire.tensor().clone());
+            let (var, gradient) = Var::tracked(wire.held().clone());
             (wire.like(var).in_pass(&again), gradient)
         });
         let (tracked, gradients): (Vec<_>, Vec<_>) = tracked.unzip();
         let outputs = device.with_gradients(|| block(&again, tracked))?;
         let roots = outputs.into_iter().zip(d_outputs);
-        let roots = roots.filter_map(|(wire, d_out)| Some((wire.into_var(), d_out?)));
+        let roots = roots.filter_map(|(wire, d_out)| Some((wire.into_held(), d_out?)));
         autograd::backward(roots.collect())?;
         Ok(gradients.iter().map(|gradient| gradient.take()).collect())
     });

@@ -19,12 +19,18 @@ impl DTensor {
         let context = pass.context();
         let degree = |axis: Option<Axis>| axis.map_or(1, |axis| context.degree(axis));
         let (from, features) = (self.cut(), self.features());
+        if to == Some(Axis::X) && self.spread().is_some() {
+            let whole = DTensor::new(&pass, self.var()?.clone(), features, from)?;
+            return whole.redistribute(to, place);
+        }
+        let spread = self.spread().cloned();
         if from == to || (degree(from) == 1 && degree(to) == 1) {
-            return DTensor::new(&pass, self.var().clone(), features, to);
+            let var = self.held_var().clone();
+            return DTensor::spread_over(&pass, var, (features, to), spread);
         }
         let gathered_bytes = match degree(from) {
             1 => 0,
-            _ => self.tensor().num_rows() * features * self.tensor().dtype().bytes(),
+            _ => self.held().num_rows() * features * self.dtype().bytes(),
         };
         context.note_redistribution(Redistribution {
             place: place.into(),
@@ -32,12 +38,13 @@ impl DTensor {
             to,
             gathered_bytes,
         });
-        let out = moved(context, self.tensor(), features, from, to)?;
+        let out = moved(context, self.held(), features, from, to)?;
         let other = context.clone();
-        let var = Var::record_one("redistribute", &[self.var()], out, false, move |d_out| {
+        let inputs = [self.held_var()];
+        let var = Var::record_one("redistribute", &inputs, out, false, move |d_out| {
             Ok(vec![Some(moved(&other, &d_out, features, to, from)?)])
         });
-        DTensor::new(&pass, var, features, to)
+        DTensor::spread_over(&pass, var, (features, to), spread)
     }
 
     /// The full features on every rank.

@@ -18,7 +18,7 @@ impl DTensor {
     /// of the collectives.
     pub fn add_row(&self, row: &Parameter) -> Result<DTensor> {
         let (x, row) = self.beside_row(row)?;
-        Ok(x.like(x.var().add_row(&row)?))
+        Ok(x.like(x.held_var().add_row(&row)?))
     }
 
     /// Multiplies every row by a parameter of one dim, element by element.
@@ -31,7 +31,7 @@ impl DTensor {
     /// As there.
     pub fn mul_row(&self, row: &Parameter) -> Result<DTensor> {
         let (x, row) = self.beside_row(row)?;
-        Ok(x.like(x.var().mul_row(&row)?))
+        Ok(x.like(x.held_var().mul_row(&row)?))
     }
 
     /// Multiplies every element by a parameter of one element, such as the gate of a residual branch.
@@ -50,7 +50,21 @@ impl DTensor {
             let needed = "a parameter of one element that no axis cuts";
             return Err(Error::invalid("scale_by", format!("{factor:?}"), needed));
         }
-        Ok(self.like(self.var().scale_by(&factor.var(self)?)?))
+        let x = self.in_rows()?;
+        Ok(x.like(x.held_var().scale_by(&factor.var(&x)?)?))
+    }
+
+    // This value; all its vectors if the sums of gradients need complete rows.
+    fn in_rows(&self) -> Result<DTensor> {
+        match self.spread().is_some() && self.pass().sums_by_rows() {
+            true => DTensor::new(
+                self.pass(),
+                self.var()?.clone(),
+                self.features(),
+                self.cut(),
+            ),
+            false => Ok(self.clone()),
+        }
     }
 
     // This value with the cut of the parameter, and the part of the parameter that applies to it here.
@@ -64,10 +78,11 @@ impl DTensor {
             Some(axis) => self.redistribute(Some(*axis), row.name())?,
             None => self.clone(),
         };
+        let x = x.in_rows()?;
         let var = row.var(&x)?;
-        match axes.is_empty() && x.tensor().columns() != x.features() {
+        match axes.is_empty() && x.held().columns() != x.features() {
             true => {
-                let part = var.slice(0, x.first_feature(), x.tensor().columns())?;
+                let part = var.slice(0, x.first_feature(), x.held().columns())?;
                 Ok((x, part))
             }
             false => Ok((x, var)),

@@ -49,6 +49,8 @@ pub(crate) struct Addend<'a> {
     pub(crate) grain: Grain,
     /// Which use of the parameter it comes from, as [`Pass::count_use`] numbers them.
     pub(crate) number: usize,
+    /// Whether it is computed from this rank's run of vectors that are spread over X, and not from all of them.
+    pub(crate) from_run: bool,
 }
 
 impl Addend<'_> {
@@ -73,6 +75,9 @@ impl Addend<'_> {
         } = self;
         if parameter.is_frozen() {
             return Ok(());
+        }
+        if !pass.counts(parameter, self.from_run) {
+            return pass.skip(parameter);
         }
         let context = pass.context();
         let (gradient, factor) = pass.gradient_of(parameter)?;

@@ -1,16 +1,25 @@
 //! What follows from a parameter's layout: sums of its gradient, its part of a norm, initial values, blocks over Z.
 
 use super::Parameter;
-use crate::Context;
+use crate::{Context, Reproducible};
 use grid::{Axis, Layout, shard_range};
 use hal::{Counts, random::Key};
 
 impl Parameter {
     /// The axes over which the gradient must still be summed after backward: those that split the batch and do
-    /// not cut the parameter. For an axis that cuts it, a reduce-scatter has done the sum.
-    pub fn sum_axes(&self) -> Vec<Axis> {
-        [Axis::Z, Axis::Data]
+    /// not cut the parameter. For an axis that cuts it, a reduce-scatter has done the sum. X splits the batch where
+    /// it spreads vectors ([`Settings::sequence_parallel`](crate::Settings)).
+    pub fn sum_axes(&self, context: &Context) -> Vec<Axis> {
+        let settings = context.settings();
+        // Reproducible sums over a batch are computed from all vectors.
+        let spreads = settings.sequence_parallel
+            && settings.reproducible == Reproducible::Run
+            && context.degree(Axis::X) > 1;
+        let x = spreads.then_some(Axis::X).into_iter();
+        [Axis::Z]
             .into_iter()
+            .chain(x)
+            .chain([Axis::Data])
             .filter(|&axis| self.0.layout.cuts(axis).is_none())
             .collect()
     }

@@ -49,7 +49,7 @@ impl Parameter {
         if by_nodes {
             self.check_plain_use(&pass, summed_over)?;
         }
-        let parameter = self.clone();
+        let (parameter, from_run) = (self.clone(), x.spread().is_some());
         Ok(Var::summed_leaf(value, move |gradient| {
             let context = pass.context();
             let group = summed_over.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))?;
@@ -64,6 +64,9 @@ impl Parameter {
                 }
                 None => gradient,
             };
+            if !pass.counts(&parameter, from_run) {
+                return pass.skip(&parameter);
+            }
             let (sum, factor) = pass.gradient_of(&parameter)?;
             match by_nodes {
                 true => {
@@ -132,6 +135,7 @@ impl Parameter {
             inner,
             grain: Grain::Leaf,
             number: pass.count_use(self),
+            from_run: false,
         };
         addend.add(pass, into)
     }

@@ -2,7 +2,7 @@
 
 use super::Pass;
 use crate::{
-    Parameter,
+    Parameter, Reproducible,
     layers::scatter::Grain,
     sums::{Leaves, part},
 };
@@ -28,6 +28,11 @@ impl Pass {
                 Grain::Leaf => nodes.flatten().map(|leaf| leaf..leaf + 1).collect(),
             },
         ))
+    }
+
+    /// Whether sums over the batch consist of leaves, each of which needs all vectors of its rows.
+    pub(crate) fn sums_by_rows(&self) -> bool {
+        self.context().settings().reproducible == Reproducible::Grid
     }
 
     /// The vectors of `tensor` that belong to some of this pass's rows, counted from its first one.

@@ -9,6 +9,7 @@ use crate::{
     Context, DTensor, Group, MicroBatch, Purpose,
     counters::Subject,
     lane::Lane,
+    layers::spread::Spread,
     model::{Cut, Link},
 };
 use grid::Axis;
@@ -38,6 +39,8 @@ pub(super) struct WireSpec {
     shape: Vec<usize>,
     features: usize,
     cut: Option<Axis>,
+    // Whether the ranks of X hold runs of its vectors.
+    spread: bool,
     /// Whether a gradient is sent back.
     pub(super) wants_gradient: bool,
 }
@@ -119,8 +122,12 @@ impl Channel {
         let specs = wires
             .iter()
             .map(|(name, wire)| WireSpec::of(name, wire, rows));
-        let specs = specs.collect::<Result<Vec<_>>>()?;
+        let mut specs = specs.collect::<Result<Vec<_>>>()?;
         let known = self.learnt.borrow().get(signature).cloned();
+        // A micro-batch may have too few vectors to spread.
+        for (spec, known) in specs.iter_mut().zip(known.iter().flatten()) {
+            spec.spread |= known.spread && known.spread_of(context, rows).is_none();
+        }
         match known {
             Some(known) => agree(wires, &known, &specs)?,
             None => {
@@ -131,7 +138,7 @@ impl Channel {
         let stream = context.stream(self.lane(Lane::SendActivations, Lane::SendSkips))?;
         wires.iter().try_for_each(|(_, wire)| {
             self.forward
-                .send(context, Subject::Pipeline, &stream, wire.tensor(), 1)
+                .send(context, Subject::Pipeline, &stream, wire.held(), 1)
         })
     }
 
@@ -240,34 +247,47 @@ impl WireSpec {
     /// # Errors
     /// [`Error::Invalid`] when its first dim is not the number of rows.
     pub(super) fn of(name: &str, wire: &DTensor, rows: usize) -> Result<WireSpec> {
-        let tensor = wire.tensor();
-        match tensor.shape().split_first() {
+        let shape = [wire.leading(), &[wire.held().columns()]].concat();
+        match shape.split_first() {
             Some((first, rest)) if *first == rows => Ok(WireSpec {
-                dtype: tensor.dtype(),
+                dtype: wire.dtype(),
                 shape: rest.to_vec(),
                 features: wire.features(),
                 cut: wire.cut(),
-                wants_gradient: wire.var().wants_gradient(),
+                spread: wire.spread().is_some(),
+                wants_gradient: wire.held_var().wants_gradient(),
             }),
             _ => {
                 let needed = format!("a first dim of {rows}, the micro-batch's rows on this rank");
                 Err(Error::invalid(
                     format!("wire {name}"),
-                    format!("{tensor:?}"),
+                    wire.described(),
                     needed,
                 ))
             }
         }
     }
 
-    /// Memory for the wire, or its gradient, with this many rows.
+    /// Memory for what a rank holds of the wire, or of its gradient, with this many rows.
     pub(super) fn buffer(&self, context: &Context, rows: usize) -> Result<Tensor> {
-        context.buffer(self.dtype, &[&[rows], &self.shape[..]].concat())
+        let whole = [&[rows], &self.shape[..]].concat();
+        let shape = match (self.spread_of(context, rows), whole.last()) {
+            (Some(spread), Some(columns)) => vec![spread.own(context).len(), *columns],
+            _ => whole,
+        };
+        context.buffer(self.dtype, &shape)
     }
 
     /// The received tensor, restored to what it was when it was sent.
     pub(super) fn wire(&self, pass: &crate::Pass, var: tensor::Var) -> Result<DTensor> {
-        DTensor::new(pass, var, self.features, self.cut)
+        let spread = self.spread_of(pass.context(), pass.rows().len());
+        DTensor::spread_over(pass, var, (self.features, self.cut), spread)
+    }
+
+    fn spread_of(&self, context: &Context, rows: usize) -> Option<Spread> {
+        let inner = self.shape.split_last().map_or(&[][..], |(_, inner)| inner);
+        let spread = self.spread.then(|| [&[rows], inner].concat());
+        spread.and_then(|leading| Spread::of(context, &leading))
     }
 
     fn text(&self) -> String {
@@ -275,12 +295,19 @@ impl WireSpec {
             .cut
             .map_or("whole".into(), |axis| format!("cut by {axis}"));
         format!(
-            "{} {:?} a row, {} features {cut}",
-            self.dtype, self.shape, self.features
+            "{} {:?} a row, {} features {cut}{}",
+            self.dtype,
+            self.shape,
+            self.features,
+            if self.spread {
+                ", vectors spread over x"
+            } else {
+                ""
+            }
         )
     }
 
-    // Numbers of 8 bytes: for each wire type, features, cut, gradient, dims and the dims themselves.
+    // Numbers of 8 bytes: for each wire type, features, cut, spread, gradient, dims and the dims themselves.
     fn encode(specs: &[WireSpec]) -> Vec<u8> {
         let one = |spec: &WireSpec| {
             let dtype = DTYPES
@@ -292,6 +319,7 @@ impl WireSpec {
                 dtype,
                 spec.features,
                 cut,
+                usize::from(spec.spread),
                 usize::from(spec.wants_gradient),
                 spec.shape.len(),
             ];
@@ -330,7 +358,8 @@ impl WireSpec {
     }
 
     fn first_of(numbers: &[usize]) -> Option<(WireSpec, &[usize])> {
-        let (&[dtype, features, cut, wants_gradient, dims], rest) = numbers.split_first_chunk()?;
+        let (&[dtype, features, cut, spread, wants_gradient, dims], rest) =
+            numbers.split_first_chunk()?;
         let (shape, rest) = rest.split_at_checked(dims)?;
         let spec = WireSpec {
             dtype: *DTYPES.get(dtype)?,
@@ -340,6 +369,7 @@ impl WireSpec {
                 0 => None,
                 axis => Some(*Axis::ALL.get(axis - 1)?),
             },
+            spread: spread == 1,
             wants_gradient: wants_gradient == 1,
         };
         Some((spec, rest))

@@ -99,8 +99,9 @@ impl Program {
                 wires.push(WireWork {
                     from: segment,
                     to: self.cut.wire(number).to.clone(),
-                    elements: tensor.tensor().num_elements() / batch.rows().len().max(1),
+                    elements: tensor.held().num_elements() / batch.rows().len().max(1),
                     cut: tensor.cut(),
+                    spread: tensor.spread().is_some(),
                 });
             }
         }

@@ -159,7 +159,7 @@ impl<'a> Stage<'a> {
                 match roots.iter().position(|(other, ..)| other == number) {
                     // Several later parts use the wire; their gradients are added in the order of the parts.
                     Some(index) => roots[index].2 = ops::add(&roots[index].2, &gradient)?,
-                    None => roots.push((*number, wire.into_var(), gradient)),
+                    None => roots.push((*number, wire.into_held(), gradient)),
                 }
             }
         }
@@ -352,7 +352,7 @@ impl<'a> Stage<'a> {
                 let cut = &self.pipeline.program.cut;
                 let handed = |(wire, number): (&DTensor, &usize)| {
                     let spec = WireSpec::of(&cut.wire(*number).name, wire, rows)?;
-                    Ok((wire.tensor().clone(), spec))
+                    Ok((wire.held().clone(), spec))
                 };
                 let handed = wires.iter().zip(&self.link(link).wires).map(handed);
                 self.activations

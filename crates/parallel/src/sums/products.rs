@@ -1,8 +1,9 @@
 //! Sums of matrix products that contract features which an axis cuts.
 
 use super::{Features, Wire, add};
-use crate::{Context, Group, Purpose, Reproducible, counters::Subject};
+use crate::{Context, Group, Purpose, Reproducible, counters::Subject, layers::spread::Spread};
 use grid::Axis;
+use hal::Counts;
 use std::rc::Rc;
 use tensor::{ReduceOp, Result, Stream, Tensor, ops, ops::Transpose};
 
@@ -14,12 +15,15 @@ pub(crate) struct Product<'a> {
     pub(crate) len: usize,
 }
 
-/// The sum of matrix products, each of which contracts features that `axis` cuts, on every rank of it.
+/// The sum of matrix products, each of which contracts features that `axis` cuts, on every rank of it; or if its vectors are
+/// spread over the axis, each rank's run of them.
 pub(crate) struct ProductSum<'a> {
     context: &'a Context,
     axis: Axis,
     group: Option<Rc<Group>>,
     stream: Stream,
+    // How the vectors of the result are spread over the axis.
+    spread: Option<&'a Spread>,
     by_nodes: bool,
     // The sum of this rank's products, or its part of the sum of all ranks' ones; and the shape of the result.
     sum: Option<(Tensor, Vec<usize>)>,
@@ -30,7 +34,12 @@ impl<'a> ProductSum<'a> {
     ///
     /// # Errors
     /// Those of joining the group.
-    pub(crate) fn new(context: &'a Context, axis: Axis, stream: Stream) -> Result<ProductSum<'a>> {
+    pub(crate) fn new(
+        context: &'a Context,
+        axis: Axis,
+        stream: Stream,
+        spread: Option<&'a Spread>,
+    ) -> Result<ProductSum<'a>> {
         let group = context.group(axis, Purpose::Main)?;
         let by_nodes = group.is_some() && context.settings().reproducible == Reproducible::Grid;
         Ok(ProductSum {
@@ -38,6 +47,7 @@ impl<'a> ProductSum<'a> {
             axis,
             group,
             stream,
+            spread,
             by_nodes,
             sum: None,
         })
@@ -63,7 +73,7 @@ impl<'a> ProductSum<'a> {
                 let features = Features::of(self.context, self.axis, product.len)?;
                 let own = product.nodes(self.context, &features)?;
                 let (dtype, shape) = (a.dtype(), product.shape());
-                let counts = wire.parts(shape.iter().product());
+                let counts = self.counts(wire, &shape);
                 let part = wire.sum(&own, dtype.accumulator(), &features.held, &counts)?;
                 match sum {
                     Some((sum, shape)) => {
@@ -83,6 +93,14 @@ impl<'a> ProductSum<'a> {
         Ok(())
     }
 
+    // The elements of the result that each rank sums.
+    fn counts(&self, wire: Wire<'_>, shape: &[usize]) -> Counts {
+        match (self.spread, shape.last()) {
+            (Some(spread), Some(columns)) => spread.counts(self.context, *columns),
+            _ => wire.parts(shape.iter().product()),
+        }
+    }
+
     fn wire(&self) -> Option<Wire<'_>> {
         let group = self.group.as_deref().filter(|_| self.by_nodes)?;
         Some(Wire {
@@ -93,10 +111,10 @@ impl<'a> ProductSum<'a> {
         })
     }
 
-    /// The sum on every rank; `None` of no products.
+    /// The sum; `None` of no products.
     ///
     /// # Cost
-    /// An all-reduce of the result.
+    /// An all-reduce of the result, or a reduce-scatter if its vectors are spread.
     /// # Errors
     /// Those of the collectives.
     pub(crate) fn finish(mut self) -> Result<Option<Tensor>> {
@@ -104,10 +122,17 @@ impl<'a> ProductSum<'a> {
             return Ok(None);
         };
         match (self.wire(), &self.group) {
+            (Some(_), _) if let Some(spread) = self.spread => {
+                spread.run(self.context, &sum).map(Some)
+            }
             (Some(wire), _) => {
                 let whole = Tensor::empty(sum.device(), sum.dtype(), &shape)?;
                 wire.gather(&sum, &wire.parts(whole.num_elements()), &whole)?;
                 Ok(Some(whole))
+            }
+            (None, _) if let Some(spread) = self.spread => {
+                let place = (Subject::Linear, &self.stream);
+                spread.sum(self.context, place, &sum).map(Some)
             }
             (None, Some(group)) => {
                 let (context, op) = (self.context, ReduceOp::Sum);

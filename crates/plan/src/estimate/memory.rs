@@ -2,7 +2,7 @@
 
 use crate::{Candidate, Request};
 use grid::{Axis, Degrees};
-use parallel::work::{LinearWork, SegmentWork, Work};
+use parallel::work::{LinearWork, Place, SegmentWork, Work};
 use train::config::Precision;
 
 /// A lower bound on the bytes of the fullest rank. The order of axes does not matter.
@@ -43,7 +43,7 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
     let mut held = 0.0;
     for segment in &work.segments[..last] {
         if !(candidate.recompute && segment.recomputed) {
-            held += rows * saved(segment, degrees);
+            held += rows * saved(segment, candidate, false);
         }
         if candidate.keep_gathered && !candidate.recompute {
             held += segment.parameters as f64 / (degrees.x * degrees.y) as f64;
@@ -51,11 +51,11 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
     }
     let mut largest = 0.0f64;
     if candidate.recompute {
-        for (run, entering) in work.recomputed.iter().zip(entering(work, degrees)) {
+        for (run, entering) in work.recomputed.iter().zip(entering(work, candidate)) {
             held += rows * entering;
             let of_run = work.segments[run.clone()]
                 .iter()
-                .map(|segment| saved(segment, degrees));
+                .map(|segment| saved(segment, candidate, true));
             largest = largest.max(rows * of_run.sum::<f64>());
         }
     }
@@ -64,29 +64,34 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
 
 // Elements per row that a segment keeps for its backward: the inputs of its linear layers, the part of their
 // outputs that attention and activation functions read, and the results of other elementwise operations.
-fn saved(segment: &SegmentWork, degrees: &Degrees) -> f64 {
-    let Degrees { x, y, .. } = *degrees;
-    let cut = |axis: Axis| degrees.get(axis) as f64;
-    let input = |work: &LinearWork| (work.vectors * work.inputs) as f64;
-    let inputs: f64 = segment
-        .linear
-        .iter()
-        .map(|work| input(work) / cut(work.reads))
-        .sum();
+//
+// A recomputation keeps the spread vectors that linear layers have gathered.
+fn saved(segment: &SegmentWork, candidate: &Candidate, recomputed: bool) -> f64 {
+    let degrees = &candidate.degrees;
+    let ranks = |place: Place| place.ranks(degrees, candidate.sequence_parallel) as f64;
+    let of_input = |work: &LinearWork, spread: bool| {
+        let place = Place::of(Some(work.reads), spread);
+        (work.vectors * work.inputs) as f64 / ranks(place)
+    };
+    let kept = |work: &LinearWork| of_input(work, work.spread && !recomputed);
+    let inputs: f64 = segment.linear.iter().map(kept).sum();
     let wide = segment.linear.iter().filter(|work| work.emits == Axis::X);
     let outputs = wide.map(|work| (work.vectors * work.outputs.iter().sum::<usize>()) as f64);
+    // The results of norms that linear layers read are elements too, and count once.
     let normed = segment
         .linear
         .iter()
         .filter(|work| work.reads == Axis::Y)
-        .map(input);
-    let others = (segment.elements[1] as f64 - normed.sum::<f64>()).max(0.0);
-    inputs + outputs.sum::<f64>() / x as f64 + others / y as f64
+        .map(|work| of_input(work, work.spread));
+    let narrow = [Place::Y, Place::SpreadY].into_iter();
+    let narrow = narrow.map(|place| segment.elements[place as usize] as f64 / ranks(place));
+    let others = (narrow.sum::<f64>() - normed.sum::<f64>()).max(0.0);
+    inputs + outputs.sum::<f64>() / degrees.x as f64 + others
 }
 
 // Elements per row of the wires that enter each run of recomputed segments. A deep model has as many runs as wires, so each
 // is looked at once.
-fn entering(work: &Work, degrees: &Degrees) -> Vec<f64> {
+fn entering(work: &Work, candidate: &Candidate) -> Vec<f64> {
     let mut run_of = vec![None; work.segments.len()];
     for (number, run) in work.recomputed.iter().enumerate() {
         run_of[run.clone()].fill(Some(number));
@@ -98,9 +103,10 @@ fn entering(work: &Work, degrees: &Degrees) -> Vec<f64> {
         let mut runs: Vec<usize> = readers.filter(|run| Some(*run) != own).collect();
         runs.sort_unstable();
         runs.dedup();
-        let cut = wire.cut.map_or(1, |axis| degrees.get(axis));
+        let place = Place::of(wire.cut, wire.spread);
+        let ranks = place.ranks(&candidate.degrees, candidate.sequence_parallel);
         for run in runs {
-            elements[run] += wire.elements as f64 / cut as f64;
+            elements[run] += wire.elements as f64 / ranks as f64;
         }
     }
     elements

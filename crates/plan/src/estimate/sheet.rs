@@ -19,7 +19,7 @@ use parallel::{
         ScheduleKind,
         schedule::{Stages, Times},
     },
-    work::LinearWork,
+    work::{LinearWork, Place, WireWork},
 };
 
 /// Seconds of a group of layers, and its traffic.
@@ -33,8 +33,17 @@ struct Group {
     d_weights_s: f64,
     gather: Prices,
     scatter: Prices,
-    reduce_outputs: Prices,
-    reduce_inputs: Prices,
+    // Without and with sequence parallelism.
+    sums: [Sums; 2],
+}
+
+// The sums of a group's products, and the vectors that are gathered for them or for their gradients.
+#[derive(Clone, Debug)]
+struct Sums {
+    outputs: Prices,
+    inputs: Prices,
+    gathered_inputs: Prices,
+    gathered_gradients: Prices,
 }
 
 /// The costs of a grid and number of rows, before the order of axes and the variant are known.
@@ -46,10 +55,11 @@ pub(crate) struct Sheet<'a> {
     // For the blocks of one stage, once forward.
     attention_forward_s: f64,
     attention_backward_s: f64,
-    elementwise_s: f64,
+    // Without and with sequence parallelism.
+    elementwise_s: [f64; 2],
     // For each way in which parts can lie on stages: how uneven these are, and what one micro-batch hands from part to
-    // part and back.
-    stages: Vec<(Stages, f64, Prices)>,
+    // part and back, without and with sequence parallelism.
+    stages: Vec<(Stages, f64, [Prices; 2])>,
     // Gradients over Data: replicated, or sharded with the optimiser.
     num_buckets: f64,
     reduce_data: Prices,
@@ -90,7 +100,7 @@ impl<'a> Sheet<'a> {
             groups: local.groups(&pricer),
             attention_forward_s: local.attention(false),
             attention_backward_s: local.attention(true),
-            elementwise_s: local.elementwise(),
+            elementwise_s: [false, true].map(|spread| local.elementwise(spread)),
             stages: local.stages(&pricer),
             num_buckets,
             reduce_data: match by_nodes {
@@ -112,7 +122,7 @@ impl<'a> Sheet<'a> {
         let micro = self.groups.iter().map(linear).sum::<f64>()
             + forwards * self.attention_forward_s
             + self.attention_backward_s
-            + self.elementwise_s;
+            + self.elementwise_s[usize::from(variant.sequence_parallel)];
         let stages = variant.schedule.stages(variant.degrees.pipeline);
         let of_stages = self.stages.iter().find(|(known, ..)| *known == stages);
         let weights = |group: &Group| group.count * group.d_weights_s;
@@ -129,7 +139,7 @@ impl<'a> Sheet<'a> {
         };
         let micro = micro * imbalance;
         // A stage waits for each message, because its next work is on what its neighbour sends.
-        let messages = 2.0 * message.at(places);
+        let messages = 2.0 * message[usize::from(variant.sequence_parallel)].at(places);
         let passes = variant.micro_batches as f64 + bubble;
         let pace = self.pace(variant.micro_batches as f64 / passes);
         (micro * pace + messages) * passes
@@ -162,7 +172,10 @@ impl<'a> Sheet<'a> {
                 (seconds, 0.0)
             }
         };
-        let reduced = group.reduce_inputs.at(places);
+        let sums = &group.sums[usize::from(variant.sequence_parallel)];
+        let (reduced, inputs) = (sums.inputs.at(places), sums.gathered_inputs.at(places));
+        // What a recomputation has gathered serves the gradients of weights too.
+        let inputs_again = if forwards > 1.0 { 0.0 } else { inputs };
         // The input's gradient is needed right after the matmul that computes the weights' gradient, if that is not put off.
         let late = if self.overlap.all_reduce && !variant.schedule.splits_backward() {
             (reduced - group.d_weights_s).max(0.0)
@@ -170,8 +183,10 @@ impl<'a> Sheet<'a> {
             reduced
         };
         let traffic = [
-            (forwards * group.reduce_outputs.at(places), 0.0),
+            (forwards * (sums.outputs.at(places) + inputs), 0.0),
+            (sums.gathered_gradients.at(places), 0.0),
             (late, reduced - late),
+            beside(inputs_again, self.overlap.all_reduce),
             beside(gather, self.overlap.all_gather_forward),
             beside(again, self.overlap.all_gather),
             beside(group.scatter.at(places), self.overlap.reduce_scatter),
@@ -274,34 +289,54 @@ impl Local<'_> {
             let each = outputs.iter().map(|n| (operation, n * elements * bytes));
             each.collect::<Vec<_>>()
         };
-        // Nodes of reproducible sums travel in the accumulator type, one exchange for each layer; sums return once.
-        let (reduce_outputs, reduce_inputs, scatter) = match self.request.priced_bits() {
-            Reproducible::Run => (
-                each(Operation::AllReduce, m, size),
-                vec![(Operation::AllReduce, m * k * size)],
-                Operation::ReduceScatter,
-            ),
-            Reproducible::Grid => {
-                let nodes = each(Operation::AllToAll, m, accumulated);
-                let inputs = vec![(Operation::AllToAll, m * k * accumulated); outputs.len()];
-                (
-                    [nodes, each(Operation::AllGather, m, size)].concat(),
-                    [inputs, vec![(Operation::AllGather, m * k * size)]].concat(),
-                    Operation::AllToAll,
-                )
+        let scatter = match self.request.priced_bits() {
+            Reproducible::Run => Operation::ReduceScatter,
+            Reproducible::Grid => Operation::AllToAll,
+        };
+        let sums = |sequence_parallel: bool| {
+            use Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
+            let enters = sequence_parallel && layers.spread && layers.emits == Axis::X;
+            let leaves = sequence_parallel && layers.reads == Axis::X;
+            let sum = |spread: bool| if spread { ReduceScatter } else { AllReduce };
+            // Nodes of reproducible sums travel in the accumulator type, one exchange for each layer; sums return once.
+            let (of_outputs, of_inputs) = match self.request.priced_bits() {
+                Reproducible::Run => (
+                    each(sum(leaves), m, size),
+                    vec![(sum(enters), m * k * size)],
+                ),
+                Reproducible::Grid => {
+                    let mut nodes = each(AllToAll, m, accumulated);
+                    if !leaves {
+                        nodes.extend(each(AllGather, m, size));
+                    }
+                    let mut inputs = vec![(AllToAll, m * k * accumulated); outputs.len()];
+                    if !enters {
+                        inputs.push((AllGather, m * k * size));
+                    }
+                    (nodes, inputs)
+                }
+            };
+            let mut gathered_inputs = vec![(AllGather, m * k * size)];
+            gathered_inputs.retain(|_| enters);
+            let mut gathered_gradients = each(AllGather, m, size);
+            gathered_gradients.retain(|_| leaves);
+            Sums {
+                outputs: pricer.each(layers.reads, &of_outputs),
+                inputs: pricer.each(layers.emits, &of_inputs),
+                gathered_inputs: pricer.each(Axis::X, &gathered_inputs),
+                gathered_gradients: pricer.each(Axis::X, &gathered_gradients),
             }
         };
-        let sum = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
+        let all = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
         Group {
             count,
             recomputed,
-            forward_s: sum(&|n| self.matmul(m, n, k, Variant::Nn)),
-            d_inputs_s: sum(&|n| self.matmul(m, k, n, Variant::Nt)),
-            d_weights_s: sum(&|n| self.matmul(k, n, m, Variant::Tn)),
+            forward_s: all(&|n| self.matmul(m, n, k, Variant::Nn)),
+            d_inputs_s: all(&|n| self.matmul(m, k, n, Variant::Nt)),
+            d_weights_s: all(&|n| self.matmul(k, n, m, Variant::Tn)),
             gather: pricer.each(Axis::Z, &each(Operation::AllGather, k, gathered)),
             scatter: pricer.each(Axis::Z, &each(scatter, k, accumulated)),
-            reduce_outputs: pricer.each(layers.reads, &reduce_outputs),
-            reduce_inputs: pricer.each(layers.emits, &reduce_inputs),
+            sums: [false, true].map(sums),
         }
     }
 
@@ -339,14 +374,17 @@ impl Local<'_> {
 
     // About 5 passes over activations as wide as the residual, and 8 over the wide half of an MLP, forward and
     // backward together.
-    fn elementwise(&self) -> f64 {
+    fn elementwise(&self, sequence_parallel: bool) -> f64 {
         let (work, degrees) = (&self.request.work, &self.candidate.degrees);
-        let sum = |place: usize| {
-            let of_place = work.segments.iter().map(|segment| segment.elements[place]);
-            of_place.sum::<usize>() as f64
+        let passes = |place: Place| {
+            let of_place = work.segments.iter();
+            let elements: usize = of_place
+                .map(|segment| segment.elements[place as usize])
+                .sum();
+            let passes = if place == Place::X { 8.0 } else { 5.0 };
+            passes * elements as f64 / place.ranks(degrees, sequence_parallel) as f64
         };
-        let passes =
-            8.0 * sum(0) / degrees.x as f64 + 5.0 * sum(1) / degrees.y as f64 + 5.0 * sum(2);
+        let passes = Place::ALL.map(passes).iter().sum::<f64>();
         let bytes = self.rows as f64 * passes * self.request.precision.dtype().bytes() as f64;
         let bandwidth = self
             .request
@@ -357,7 +395,7 @@ impl Local<'_> {
     }
 
     // For each way in which the work can be cut and placed.
-    fn stages(&self, pricer: &Pricer) -> Vec<(Stages, f64, Prices)> {
+    fn stages(&self, pricer: &Pricer) -> Vec<(Stages, f64, [Prices; 2])> {
         let (work, degrees) = (&self.request.work, &self.candidate.degrees);
         let mut ways: Vec<Stages> = Vec::new();
         for kind in INTERLEAVED
@@ -377,16 +415,18 @@ impl Local<'_> {
         let of = |stages: Stages| {
             let crossing = work.crossing(stages).ok()?;
             let chunks = stages.chunks;
-            let bytes = |wire: &&parallel::work::WireWork| {
-                let cut = wire.cut.map_or(1, |axis| degrees.get(axis));
-                self.rows * wire.elements / cut * self.request.precision.dtype().bytes()
-            };
             // The messages of one micro-batch, averaged over stages.
-            let sizes: Vec<usize> = crossing.iter().map(bytes).collect();
-            let parts = (stages.num_parts() - 1).max(1);
-            let of_a_cut = sizes.iter().sum::<usize>() / parts;
-            let message = pricer.each(Axis::Pipeline, &vec![(Operation::Send, of_a_cut); chunks]);
-            Some((stages, imbalance(work, stages), message))
+            let message = |sequence_parallel: bool| {
+                let bytes = |wire: &&WireWork| {
+                    let place = Place::of(wire.cut, wire.spread);
+                    let ranks = place.ranks(degrees, sequence_parallel);
+                    self.rows * wire.elements / ranks * self.request.precision.dtype().bytes()
+                };
+                let parts = (stages.num_parts() - 1).max(1);
+                let of_a_cut = crossing.iter().map(bytes).sum::<usize>() / parts;
+                pricer.each(Axis::Pipeline, &vec![(Operation::Send, of_a_cut); chunks])
+            };
+            Some((stages, imbalance(work, stages), [false, true].map(message)))
         };
         ways.into_iter().filter_map(of).collect()
     }

@@ -37,6 +37,7 @@ fn candidate(outcome: &Outcome) -> Value {
         "schedule": chosen.schedule.to_string(),
         "sharded_optimiser": chosen.sharded_optimiser,
         "keep_gathered": chosen.keep_gathered,
+        "sequence_parallel": chosen.sequence_parallel,
         "step_s": outcome.step_s,
         "pflops": outcome.flops / 1e15,
         "percent_of_peak": outcome.percent_of_peak,

@@ -79,6 +79,9 @@ fn how(outcome: &Outcome) -> String {
     if chosen.keep_gathered {
         words.push("gathered weights kept".into());
     }
+    if chosen.sequence_parallel {
+        words.push("sequence parallel".into());
+    }
     words.join(", ")
 }
 

@@ -262,6 +262,9 @@ crate::section! {
         pub keep_gathered: bool,
         /// Whether weights of a 16-bit type are gathered in f32, as in systems with f32 parameters under an automatic cast.
         pub gather_wide: bool,
+        /// Whether ranks of X hold runs of the vectors between layers, such as tokens, instead of copies of all (sequence
+        /// parallelism).
+        pub sequence_parallel: bool,
         /// Largest bucket of gradients, in MiB.
         pub bucket_mib: usize,
         /// Whether the optimiser's state is sharded over Data (ZeRO stage 1).
@@ -295,6 +298,7 @@ impl Default for ParallelConfig {
             gather_budget_mib: 256,
             keep_gathered: false,
             gather_wide: false,
+            sequence_parallel: false,
             bucket_mib: 25,
             sharded_optimiser: false,
             threads: 1,

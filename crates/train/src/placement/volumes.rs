@@ -6,6 +6,8 @@
 //! Greads). Gradients of a shard are all-reduced over Data once per step. Each micro-batch passes m h / (Gz Gy)
 //! elements between stages, forward and back. Where sums are reproducible on any grid, an all-to-all of nodes in the
 //! accumulator type and an all-gather stand for each all-reduce, and the all-to-all alone for a reduce-scatter.
+//! Under sequence parallelism a reduce-scatter and an all-gather stand for each all-reduce over X, and X is gathered once
+//! more for dW unless a recomputation has just done so; messages between stages are 1/Gx as large.
 //!
 //! # Source
 //! Singh et al., arXiv:2305.13525, section on the communication model; extended to pipelines.
@@ -15,7 +17,7 @@ use grid::{Axis, Degrees};
 use parallel::{
     Operation, Reproducible,
     counters::Subject,
-    work::{LinearWork, Work},
+    work::{LinearWork, Place, Work},
 };
 
 /// One kind of traffic on one axis: the total of all stages, on one rank of each.
@@ -116,42 +118,43 @@ impl Step<'_> {
         };
         use Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
         let (element, sum, hidden) = (self.element(), self.sum_element(), overlap.all_reduce);
+        // Under sequence parallelism, layers that emit X gather the vectors that they read, and layers that read X spread
+        // those that they emit.
+        let spread = self.config.settings().sequence_parallel;
+        let enters = spread && layers.spread && emits == Axis::X;
+        let leaves = spread && reads == Axis::X;
+        let each = (forwards, outputs);
         // Nodes of reproducible sums travel in the accumulator type, one exchange for each layer; sums return once.
         let (scatter, scattered) = match self.config.training.reproducible.or_run() {
             Reproducible::Run => {
-                add(
-                    reads,
-                    AllReduce,
-                    (forwards, outputs),
-                    over_reads,
-                    element,
-                    false,
-                );
-                add(emits, AllReduce, (1, 1), over_emits, element, hidden);
+                let sums = |spread: bool| if spread { ReduceScatter } else { AllReduce };
+                add(reads, sums(leaves), each, over_reads, element, false);
+                add(emits, sums(enters), (1, 1), over_emits, element, hidden);
                 (ReduceScatter, element)
             }
             Reproducible::Grid => {
-                add(reads, AllToAll, (forwards, outputs), over_reads, sum, false);
-                add(
-                    reads,
-                    AllGather,
-                    (forwards, outputs),
-                    over_reads,
-                    element,
-                    false,
-                );
-                add(
-                    emits,
-                    AllToAll,
-                    (1, outputs),
-                    outputs * over_emits,
-                    sum,
-                    hidden,
-                );
-                add(emits, AllGather, (1, 1), over_emits, element, hidden);
+                let nodes = outputs * over_emits;
+                add(reads, AllToAll, each, over_reads, sum, false);
+                add(emits, AllToAll, (1, outputs), nodes, sum, hidden);
+                if !leaves {
+                    add(reads, AllGather, each, over_reads, element, false);
+                }
+                if !enters {
+                    add(emits, AllGather, (1, 1), over_emits, element, hidden);
+                }
                 (AllToAll, sum)
             }
         };
+        if leaves {
+            add(reads, AllGather, (1, outputs), over_reads, element, false);
+        }
+        if enters {
+            // A recomputation has just gathered what the gradients of weights need.
+            let again = usize::from(forwards == 1);
+            let calls = (forwards, 1);
+            add(emits, AllGather, calls, over_emits, element, false);
+            add(emits, AllGather, (again, 1), over_emits, element, hidden);
+        }
         add(
             Axis::Z,
             AllGather,
@@ -251,8 +254,9 @@ impl Step<'_> {
         let stages = self.config.parallel.schedule.stages(pipeline);
         let crossing = self.work.crossing(stages)?;
         let elements = |wire: &&parallel::work::WireWork| {
-            let degree = wire.cut.map_or(1, |axis| self.degrees.get(axis));
-            (self.rows() * wire.elements / (z * degree)) as u64
+            let spread = self.config.settings().sequence_parallel;
+            let ranks = Place::of(wire.cut, wire.spread).ranks(&self.degrees, spread);
+            (self.rows() * wire.elements / (z * ranks)) as u64
         };
         all.push(Volume {
             axis: Axis::Pipeline,

@@ -115,8 +115,8 @@ impl Piece {
         Ok(Piece {
             name,
             rows: (pass.rows().start, pass.rows().end),
-            shape: whole.tensor().shape().to_vec(),
-            values: whole.tensor().to_f64()?,
+            shape: whole.shape(),
+            values: whole.tensor()?.to_f64()?,
         })
     }
 }

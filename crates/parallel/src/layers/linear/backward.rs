@@ -1,17 +1,19 @@
 //! Gradients of a linear layer: dX = dY W^T, dW = X^T dY, db the sum of the rows of dY.
 
-use super::{Linear, Storage};
+use super::{Linear, Storage, forward::Input};
 use crate::{
-    Parameter, Pass,
+    Context, Parameter, Pass,
     counters::Subject,
     lane::Lane,
     layers::{
         DTensor, gather,
         scatter::{Addend, Grain},
+        spread::Spread,
     },
     sums::{Leaves, Product, ProductSum},
 };
-use tensor::{Result, Tensor, autograd::Gradients, ops, ops::Transpose};
+use grid::Axis;
+use tensor::{Result, Stream, Tensor, autograd::Gradients, ops, ops::Transpose};
 
 /// The inputs from which the gradients are computed.
 pub(super) struct Saved {
@@ -19,6 +21,8 @@ pub(super) struct Saved {
     // The gathered weights, if they are kept.
     blocks: Vec<Option<Tensor>>,
     wants_input: bool,
+    // Whether the factor holds all vectors of an input that is spread.
+    kept_whole: bool,
 }
 
 // What the gradients of weights and biases need besides those of the outputs.
@@ -26,20 +30,44 @@ struct Factors {
     pass: Pass,
     layers: Vec<Linear>,
     x: Tensor,
+    // How the vectors of the layers' input were spread.
+    inputs: Option<Spread>,
+    // How those of the outputs are.
+    outputs: Option<Spread>,
+}
+
+// The gradient of an output.
+struct Gradient {
+    // Of all vectors.
+    whole: Tensor,
+    // Of this rank's run, if they are spread.
+    run: Option<Tensor>,
 }
 
 impl Saved {
     /// For layers that read `x`, whose weights are passed to [`keep`](Saved::keep) in their order.
-    pub(super) fn new(x: &DTensor, layers: &[&Linear]) -> Saved {
+    ///
+    /// Of spread vectors the run is kept, and the others are gathered again; unless this forward is a recomputation,
+    /// whose results are used at once.
+    pub(super) fn new(x: &DTensor, input: &Input, layers: &[&Linear]) -> Saved {
+        let kept_whole = x.pass().is_backward();
         let factors = Factors {
             pass: x.pass().backward(),
             layers: layers.iter().map(|&layer| layer.clone()).collect(),
-            x: x.tensor().clone(),
+            x: match kept_whole {
+                true => input.whole.clone(),
+                false => x.held().clone(),
+            },
+            inputs: x.spread().cloned(),
+            outputs: layers
+                .first()
+                .and_then(|layer| input.outputs(layer.kind).cloned()),
         };
         Saved {
             factors,
+            kept_whole,
             blocks: Vec::with_capacity(layers.len()),
-            wants_input: x.var().wants_gradient(),
+            wants_input: x.held_var().wants_gradient(),
         }
     }
 
@@ -52,15 +80,23 @@ impl Saved {
 
     /// The gradients of the inputs; those of weights and biases are added to their own, now or when the pass has time.
     ///
-    /// dX comes first, so that its all-reduce can overlap with the GEMMs for dW (OAR).
-    pub(super) fn backward(self, gradients: Gradients) -> Result<Gradients> {
+    /// dX comes first, so that its all-reduce can overlap with the GEMMs for dW (OAR). Vectors of X that are gathered
+    /// again for dW are on their way during the GEMM for dX.
+    pub(super) fn backward(mut self, gradients: Gradients) -> Result<Gradients> {
+        let gradients = self.whole(gradients)?;
+        let is_frozen = self.factors.layers.iter().all(Linear::is_frozen);
+        if let (Some(spread), false, false) = (&self.factors.inputs, self.kept_whole, is_frozen) {
+            let context = self.factors.pass.context();
+            let place = (Subject::Linear, &beside(context, Axis::X)?);
+            self.factors.x = spread.gather(context, place, &self.factors.x)?;
+        }
         let d_x = if self.wants_input {
             self.input_gradient(&gradients)?
         } else {
             None
         };
         let factors = self.factors;
-        if factors.layers.iter().all(Linear::is_frozen) {
+        if is_frozen {
             return Ok(vec![d_x]);
         }
         let numbers = factors.count_uses(&gradients);
@@ -69,7 +105,7 @@ impl Saved {
             let layers = factors.layers.iter().zip(&numbers);
             for ((layer, numbers), d_y) in layers.zip(gradients) {
                 if let Some(d_y) = &d_y {
-                    factors.weight_gradient(layer, d_y, numbers[0])?;
+                    factors.weight_gradient(layer, &d_y.whole, numbers[0])?;
                     factors.bias_gradient(layer, d_y, numbers[1])?;
                 }
             }
@@ -78,14 +114,29 @@ impl Saved {
         Ok(vec![d_x])
     }
 
-    fn input_gradient(&self, gradients: &[Option<Tensor>]) -> Result<Option<Tensor>> {
+    // The gradients of all vectors of the outputs.
+    fn whole(&self, gradients: Gradients) -> Result<Vec<Option<Gradient>>> {
+        let context = self.factors.pass.context();
+        let compute = context.device().compute();
+        let whole = |run: Tensor| match &self.factors.outputs {
+            Some(spread) => Ok(Gradient {
+                whole: spread.gather(context, (Subject::Linear, &compute), &run)?,
+                run: Some(run),
+            }),
+            None => Ok(Gradient {
+                whole: run,
+                run: None,
+            }),
+        };
+        let each = gradients.into_iter().map(|one| one.map(whole).transpose());
+        each.collect()
+    }
+
+    fn input_gradient(&self, gradients: &[Option<Gradient>]) -> Result<Option<Tensor>> {
         let Factors { pass, layers, .. } = &self.factors;
         let (context, axis) = (pass.context(), layers[0].kind.emits());
-        let stream = match context.settings().overlap.all_reduce && context.degree(axis) > 1 {
-            true => context.stream(Lane::AllReduce)?,
-            false => context.device().compute(),
-        };
-        let mut sum = ProductSum::new(context, axis, stream)?;
+        let spread = self.factors.inputs.as_ref().filter(|_| axis == Axis::X);
+        let mut sum = ProductSum::new(context, axis, beside(context, axis)?, spread)?;
         for (index, d_y) in gradients.iter().enumerate() {
             let Some(d_y) = d_y else { continue };
             let layer = &layers[index];
@@ -94,7 +145,7 @@ impl Saved {
                 None => gather::gather(pass, &layer.weight, Subject::Linear)?,
             };
             sum.add(&Product {
-                a: d_y,
+                a: &d_y.whole,
                 b: &block,
                 transpose: layer.storage.backward(),
                 len: layer.out_features,
@@ -104,12 +155,20 @@ impl Saved {
     }
 }
 
+// The stream for collectives over the axis that may run beside the GEMMs of a backward pass.
+fn beside(context: &Context, axis: Axis) -> Result<Stream> {
+    match context.settings().overlap.all_reduce && context.degree(axis) > 1 {
+        true => context.stream(Lane::AllReduce),
+        false => Ok(context.device().compute()),
+    }
+}
+
 impl Factors {
     // Of each layer's weight and bias. Counted in the backward pass itself, so that the numbers do not depend on what it
     // puts off.
-    fn count_uses(&self, gradients: &[Option<Tensor>]) -> Vec<[usize; 2]> {
+    fn count_uses(&self, gradients: &[Option<Gradient>]) -> Vec<[usize; 2]> {
         let count = |parameter: &Parameter| self.pass.count_use(parameter);
-        let counted = |(layer, gradient): (&Linear, &Option<Tensor>)| match gradient {
+        let counted = |(layer, gradient): (&Linear, &Option<Gradient>)| match gradient {
             Some(_) => [count(&layer.weight), layer.bias.as_ref().map_or(0, count)],
             None => [0; 2],
         };
@@ -128,6 +187,7 @@ impl Factors {
             inner,
             grain: Grain::Node,
             number,
+            from_run: false,
         };
         addend.add(pass, |rows, into, beta| {
             let (x, d_y) = (pass.part(&self.x, rows)?, pass.part(d_y, rows)?);
@@ -139,10 +199,13 @@ impl Factors {
         })
     }
 
-    fn bias_gradient(&self, layer: &Linear, d_y: &Tensor, number: usize) -> Result<()> {
+    fn bias_gradient(&self, layer: &Linear, d_y: &Gradient, number: usize) -> Result<()> {
         let Some(bias) = &layer.bias else {
             return Ok(());
         };
+        // A leaf of the sum over rows may be a row, which runs cut.
+        let run = d_y.run.as_ref().filter(|_| !self.pass.sums_by_rows());
+        let (from_run, d_y) = (run.is_some(), run.unwrap_or(&d_y.whole));
         let addend = Addend {
             parameter: bias,
             subject: Subject::Linear,
@@ -150,6 +213,7 @@ impl Factors {
             inner: self.pass.inner(d_y),
             grain: Grain::Leaf,
             number,
+            from_run,
         };
         addend.add(&self.pass, |rows, into, beta| {
             ops::column_sum_into(&self.pass.part(d_y, rows)?, into, beta)

@@ -1,19 +1,21 @@
 //! Y = X W + b, optionally with GELU.
 
-use super::{Linear, backward::Saved};
+use super::{Linear, LinearKind, backward::Saved};
 use crate::{
     Error, Pass,
     counters::Subject,
-    layers::{DTensor, gather},
+    layers::{DTensor, gather, spread::Spread},
     sums::{Product, ProductSum},
-    work::LinearWork,
+    work::{LinearWork, Place},
 };
+use grid::Axis;
 use tensor::{Result, Tensor, Var, ops, ops::UnaryOp};
 
 /// Applies layers of one kind that read the same features, such as queries, keys and values.
 ///
 /// # Shapes
-/// `x`: rows x in/axis, redistributed first if it has another cut. Each result: rows x out/axis.
+/// `x`: rows x in/axis, redistributed first if it has another cut. Each result: rows x out/axis; its vectors are spread
+/// over X under sequence parallelism, if the layers sum over X.
 /// # Cost
 /// Per layer, the table at the top of the [module](super); the gradient of `x` is summed locally and reduced
 /// once.
@@ -28,15 +30,16 @@ pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
     layers.iter().try_for_each(|layer| reads(x, layer))?;
     note(x, layers);
     let x = x.redistribute(Some(first.kind.reads()), first.weight.name())?;
-    let mut saved = Saved::new(&x, layers);
-    let multiply = |layer: &&Linear| multiply(&pass, layer, x.tensor(), &mut saved);
+    let input = Input::of(&x)?;
+    let mut saved = Saved::new(&x, &input, layers);
+    let multiply = |layer: &&Linear| multiply(&pass, layer, &input, &mut saved);
     let outputs: Vec<Tensor> = layers.iter().map(multiply).collect::<Result<_>>()?;
-    let vars = Var::record("linear", &[x.var()], outputs, true, move |gradients| {
+    let vars = Var::record("linear", &[x.held_var()], outputs, true, move |gradients| {
         saved.backward(gradients)
     });
     vars.into_iter()
         .zip(layers)
-        .map(|(var, layer)| wrap(&pass, var, layer))
+        .map(|(var, layer)| wrap(&pass, var, layer, &input))
         .collect()
 }
 
@@ -54,47 +57,85 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     reads(x, layer)?;
     note(x, &[layer]);
     let x = x.redistribute(Some(layer.kind.reads()), layer.weight.name())?;
-    let mut saved = Saved::new(&x, &[layer]);
-    let (out, sum) = if pass.context().degree(layer.kind.reads()) > 1 {
-        let sum = multiply(&pass, layer, x.tensor(), &mut saved)?;
+    let input = Input::of(&x)?;
+    let mut saved = Saved::new(&x, &input, &[layer]);
+    let sums = pass.context().degree(layer.kind.reads()) > 1;
+    let (out, sum) = if sums || input.outputs(layer.kind).is_some() {
+        let sum = multiply(&pass, layer, &input, &mut saved)?;
         (ops::unary(UnaryOp::Gelu, &sum)?, sum)
     } else {
         let block = gather::gather(&pass, &layer.weight, Subject::Linear)?;
         let bias = layer.bias.as_ref().map(|bias| bias.value()).transpose()?;
-        let parts = ops::matmul_gelu(x.tensor(), &block, layer.storage.forward(), bias.as_ref())?;
+        let parts = ops::matmul_gelu(&input.whole, &block, layer.storage.forward(), bias.as_ref())?;
         saved.keep(layer, block);
         parts
     };
-    let var = Var::record_one("linear_gelu", &[x.var()], out, true, move |d_out| {
+    let var = Var::record_one("linear_gelu", &[x.held_var()], out, true, move |d_out| {
         let d_sum = ops::unary_backward(UnaryOp::Gelu, &sum, d_out)?;
         // Dropped before the GEMMs allocate memory.
         drop(sum);
         saved.backward(vec![Some(d_sum)])
     });
     if let Some(ledger) = pass.ledger() {
-        ledger.elements(Some(layer.kind.emits()), var.tensor().num_elements());
+        let place = Place::of(
+            Some(layer.kind.emits()),
+            input.outputs(layer.kind).is_some(),
+        );
+        ledger.elements(place, var.tensor().num_elements());
     }
-    wrap(&pass, var, layer)
+    wrap(&pass, var, layer, &input)
+}
+
+/// What the layers multiply: all vectors of the pass's rows.
+pub(super) struct Input {
+    pub(super) whole: Tensor,
+    // How the vectors of a sum over X are spread.
+    outputs: Option<Spread>,
+}
+
+impl Input {
+    fn of(x: &DTensor) -> Result<Input> {
+        let context = x.context();
+        let whole = match x.spread() {
+            Some(spread) => {
+                let compute = context.device().compute();
+                spread.gather(context, (Subject::Linear, &compute), x.held())?
+            }
+            None => x.held().clone(),
+        };
+        Ok(Input {
+            whole,
+            outputs: Spread::of(context, x.leading()),
+        })
+    }
+
+    // How the outputs of such layers are spread: they sum over X.
+    pub(super) fn outputs(&self, kind: LinearKind) -> Option<&Spread> {
+        self.outputs.as_ref().filter(|_| kind.reads() == Axis::X)
+    }
 }
 
 // The bias is added once, after the reduction; every rank of the contracted axis adds the same.
-fn multiply(pass: &Pass, layer: &Linear, x: &Tensor, saved: &mut Saved) -> Result<Tensor> {
-    let (context, axis) = (pass.context(), layer.kind.reads());
+fn multiply(pass: &Pass, layer: &Linear, input: &Input, saved: &mut Saved) -> Result<Tensor> {
+    let (context, axis, x) = (pass.context(), layer.kind.reads(), &input.whole);
     let block = gather::gather(pass, &layer.weight, Subject::Linear)?;
     let transpose = layer.storage.forward();
     let bias = layer.bias.as_ref().map(|bias| bias.value()).transpose()?;
+    let outputs = input.outputs(layer.kind);
     let out = match (&bias, context.degree(axis)) {
-        (Some(bias), 1) => ops::matmul_bias(x, &block, transpose, bias)?,
-        (None, 1) => ops::matmul(x, &block, transpose)?,
+        (Some(bias), 1) if outputs.is_none() => ops::matmul_bias(x, &block, transpose, bias)?,
+        (None, 1) if outputs.is_none() => ops::matmul(x, &block, transpose)?,
         _ => {
-            let mut sum = ProductSum::new(context, axis, context.device().compute())?;
+            let compute = context.device().compute();
+            let mut sum = ProductSum::new(context, axis, compute, outputs)?;
             sum.add(&Product {
                 a: x,
                 b: &block,
                 transpose,
                 len: layer.in_features(),
             })?;
-            let out = sum.finish()?.expect("a product was added");
+            let out = sum.finish()?;
+            let out = out.expect("a product was added");
             bias.map_or(Ok(()), |bias| ops::add_bias(&out, &bias))?;
             out
         }
@@ -103,8 +144,9 @@ fn multiply(pass: &Pass, layer: &Linear, x: &Tensor, saved: &mut Saved) -> Resul
     Ok(out)
 }
 
-fn wrap(pass: &Pass, var: Var, layer: &Linear) -> Result<DTensor> {
-    DTensor::new(pass, var, layer.out_features, Some(layer.kind.emits()))
+fn wrap(pass: &Pass, var: Var, layer: &Linear, input: &Input) -> Result<DTensor> {
+    let place = (layer.out_features, Some(layer.kind.emits()));
+    DTensor::spread_over(pass, var, place, input.outputs(layer.kind).cloned())
 }
 
 fn note(x: &DTensor, layers: &[&Linear]) {
@@ -116,7 +158,8 @@ fn note(x: &DTensor, layers: &[&Linear]) {
         outputs: layers.iter().map(|layer| layer.out_features).collect(),
         reads: first.kind.reads(),
         emits: first.kind.emits(),
-        vectors: x.tensor().num_rows(),
+        vectors: x.leading().iter().product(),
+        spread: x.spread().is_some(),
     });
 }
 

@@ -9,6 +9,9 @@
 //! | backward 2 | dX = dY W^T, all-reduce | X | m k / (Gz Gdata Gy) |
 //! | backward 3 | dW = X^T dY, reduce-scatter | Z | k n / (Gx Gy) |
 //!
+//! Under sequence parallelism an all-reduce over X is a reduce-scatter of vectors; the layers that read them begin with
+//! their all-gather, forward and, unless a recomputation has just gathered them, again for dW.
+//!
 //! A transposed layer swaps X and Y. With only Gx this is Megatron-LM's 1D scheme; with only Gz the weights are
 //! fully sharded. Source: arXiv:2502.08145, section V; arXiv:2305.13525.
 
