@@ -9,7 +9,7 @@ use std::{fmt::Write, time::Duration};
 /// An improvement, and the request with it and all improvements before it.
 type Rung = (&'static str, fn(Request) -> Request);
 
-const RUNGS: [Rung; 8] = [
+const RUNGS: [Rung; 9] = [
     ("published settings", published),
     ("weights gathered ahead in forward too", gathered_ahead),
     ("gradients reduced in buckets, during backward", bucketed),
@@ -20,6 +20,7 @@ const RUNGS: [Rung; 8] = [
         recomputed_where_needed,
     ),
     ("optimiser's state sharded over Data", sharded),
+    ("vectors between layers spread over X", spread),
     ("pipeline allowed", staged),
 ];
 
@@ -47,6 +48,7 @@ fn bucketed(request: Request) -> Request {
         recompute: Some(true),
         sharded_optimiser: Some(false),
         keep_gathered: Some(false),
+        sequence_parallel: Some(false),
         hierarchical: Some(Hierarchical::Off),
         ..request
     }
@@ -80,10 +82,17 @@ fn sharded(request: Request) -> Request {
     }
 }
 
+fn spread(request: Request) -> Request {
+    Request {
+        sequence_parallel: None,
+        ..sharded(request)
+    }
+}
+
 fn staged(request: Request) -> Request {
     Request {
         allow_pipeline: true,
-        ..sharded(request)
+        ..spread(request)
     }
 }
 
@@ -150,6 +159,7 @@ fn rest(request: &Request, outcome: &Outcome) -> String {
         (chosen.recompute, "recompute"),
         (chosen.keep_gathered, "kept"),
         (chosen.sharded_optimiser, "sharded"),
+        (chosen.sequence_parallel, "spread"),
     ];
     let words: Vec<_> = choices
         .iter()
