@@ -16,6 +16,6 @@ pub use train::{
     Trainer,
     batches::{Batches, Rows},
     config::Precision,
-    optimiser::{AdamW, Rate, Sgd},
+    optimiser::{AdamW, Lion, Rate, Sgd},
     trainer::Options,
 };

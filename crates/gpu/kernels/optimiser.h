@@ -1,4 +1,4 @@
-// AdamW and stochastic gradient descent over many tensors in one launch.
+// AdamW, stochastic gradient descent and Lion over many tensors in one launch.
 #pragma once
 
 #include "squares.h"
@@ -9,6 +9,7 @@ namespace fascicle {
 constexpr u64 UPDATE_PART = 8192;
 constexpr u32 ADAMW_TENSORS = 48;
 constexpr u32 SGD_TENSORS = 64;
+constexpr u32 LION_TENSORS = 64;
 
 struct AdamWEntry {
     void* weights;
@@ -53,6 +54,27 @@ struct SgdParams {
     u32 num_tensors;
     u32 unused;
     SgdEntry tensors[SGD_TENSORS];
+};
+
+struct LionEntry {
+    void* weights;
+    const void* gradients;
+    void* momentum;
+    void* compute;  // or null
+    u64 len;
+    double keep;  // 1 - rate * weight decay
+    u32 first_block;
+    u32 compute_dtype;  // as in AdamWEntry
+};
+
+struct LionParams {
+    const void* factor;
+    double one_minus_beta1;
+    double one_minus_beta2;
+    double rate;
+    u32 num_tensors;
+    u32 unused;
+    LionEntry tensors[LION_TENSORS];
 };
 
 template <class A, int N>
@@ -135,9 +157,36 @@ FASCICLE_DEVICE void sgd(const SgdParams& p) {
     });
 }
 
+template <class A>
+FASCICLE_DEVICE void lion(const LionParams& p) {
+    constexpr int N = SIXTEEN_BYTES<A>;
+    double factor = static_cast<const double*>(p.factor)[0];
+    if (factor != factor) return;
+    const LionEntry& entry = p.tensors[entry_of_block(p.tensors, p.num_tensors)];
+    each_pack_of_part<N>(entry, [&](u64 start, u64 left) {
+        A* weights = static_cast<A*>(entry.weights) + start;
+        A* momentum = static_cast<A*>(entry.momentum) + start;
+        auto w = load<N>(static_cast<const A*>(weights), left);
+        auto g = load<N>(static_cast<const A*>(entry.gradients) + start, left);
+        auto m = load<N>(static_cast<const A*>(momentum), left);
+        FASCICLE_UNROLL
+        for (int i = 0; i < N; i++) {
+            A towards = A(factor) * g.at[i] - m.at[i];
+            A direction = m.at[i] + A(p.one_minus_beta1) * towards;
+            A step = direction > A(0) ? A(p.rate) : direction < A(0) ? -A(p.rate) : A(0);
+            w.at[i] = A(entry.keep) * w.at[i] - step;
+            m.at[i] += A(p.one_minus_beta2) * towards;
+        }
+        store<N>(weights, w, left);
+        store<N>(momentum, m, left);
+        store_compute<A, N>(entry.compute, entry.compute_dtype, start, w, left);
+    });
+}
+
 }  // namespace fascicle
 
 #define FASCICLE_OPTIMISER(suffix, A)                                                                       \
     FASCICLE_INDEPENDENT(fascicle_adamw_##suffix, fascicle::AdamWParams, 256) { fascicle::adamw<A>(p); }    \
-    FASCICLE_INDEPENDENT(fascicle_sgd_##suffix, fascicle::SgdParams, 256) { fascicle::sgd<A>(p); }
+    FASCICLE_INDEPENDENT(fascicle_sgd_##suffix, fascicle::SgdParams, 256) { fascicle::sgd<A>(p); }          \
+    FASCICLE_INDEPENDENT(fascicle_lion_##suffix, fascicle::LionParams, 256) { fascicle::lion<A>(p); }
 FASCICLE_ACCUMULATORS(FASCICLE_OPTIMISER)

@@ -31,7 +31,8 @@ impl Category {
             | Kernel::ExactTotal(_)
             | Kernel::ClipScale(_)
             | Kernel::AdamW(_)
-            | Kernel::Sgd(_) => Category::Optimiser,
+            | Kernel::Sgd(_)
+            | Kernel::Lion(_) => Category::Optimiser,
             _ => Category::Elementwise,
         }
     }

@@ -22,7 +22,7 @@ use fascicle::{
     train::{Config, Trainer},
 };
 use model::Residual;
-use optimiser::Lion;
+use optimiser::SmoothLion;
 use std::{path::PathBuf, sync::atomic::Ordering};
 
 const CONFIG: &str = r#"
@@ -97,7 +97,7 @@ fn losses(
         .run(move |context: &Context| {
             let build = |builder: &fascicle::nn::Builder| config.model.build(builder);
             let options = config.trainer_options();
-            let mut trainer = Trainer::new(context, build, Lion { rate: 0.02 }, options)?;
+            let mut trainer = Trainer::new(context, build, SmoothLion { rate: 0.02 }, options)?;
             if let Some(dir) = dir.as_ref().filter(|dir| dir.exists()) {
                 trainer.resume(dir)?;
             }

@@ -6,15 +6,15 @@ use fascicle::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Lion (arXiv:2302.06675) without weight decay.
+/// Lion (arXiv:2302.06675) without weight decay, smooth around zero.
 #[derive(Debug)]
-pub struct Lion {
+pub struct SmoothLion {
     /// Learning rate.
     pub rate: f64,
 }
 
-static LION: LazyLock<Arc<CustomKernel>> = LazyLock::new(|| {
-    let kernel = CustomKernel::new("lion").on_host(|args| {
+static UPDATE: LazyLock<Arc<CustomKernel>> = LazyLock::new(|| {
+    let kernel = CustomKernel::new("smooth_lion").on_host(|args| {
         let (gradients, factor) = (args.read::<f64>(0)?, args.read::<f64>(1)?[0]);
         // An update that must be skipped has no factor.
         if factor.is_nan() {
@@ -34,9 +34,9 @@ static LION: LazyLock<Arc<CustomKernel>> = LazyLock::new(|| {
     Arc::new(kernel)
 });
 
-impl Optimiser for Lion {
+impl Optimiser for SmoothLion {
     fn name(&self) -> &'static str {
-        "lion"
+        "smooth-lion"
     }
 
     fn num_states(&self) -> usize {
@@ -49,7 +49,7 @@ impl Optimiser for Lion {
 
     fn update(&self, call: &UpdateCall<'_>) -> fascicle::parallel::Result<()> {
         for piece in call.pieces {
-            custom(&LION)
+            custom(&UPDATE)
                 .read(&piece.gradients)
                 .read(call.factor)
                 .update(&piece.weights)

@@ -13,6 +13,7 @@ mod elementwise;
 mod embedding;
 mod exact_squares;
 mod layout;
+mod lion;
 mod loss;
 mod memory;
 mod moments;
@@ -78,6 +79,7 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::ClipScale(args) => squares::clip_scale(args),
             Kernel::AdamW(args) => optimiser::adamw(args, pool),
             Kernel::Sgd(args) => optimiser::sgd(args, pool),
+            Kernel::Lion(args) => lion::lion(args, pool),
             Kernel::Copy2d(args) => layout::copy_2d(args, pool),
             Kernel::CopyStrided(args) => layout::copy_strided(args, pool),
             Kernel::SelectRows(args) => layout::select_rows(args, pool),

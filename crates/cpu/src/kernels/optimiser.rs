@@ -18,7 +18,7 @@ use hal::{
 ///
 /// # Safety
 /// `factor` is one live f64 that nothing writes to.
-unsafe fn factor(factor: RawSlice) -> Option<f64> {
+pub(super) unsafe fn factor(factor: RawSlice) -> Option<f64> {
     // SAFETY: guaranteed by the caller.
     let factor = unsafe { Shared::<f64>::new(factor) }.get(0);
     (!factor.is_nan()).then_some(factor)
@@ -144,7 +144,7 @@ fn adamw_blocks<A: Real, C: Element>(
 
 /// Copies new weights to their compute type, if they have one.
 #[inline(always)]
-fn write_compute<A: Real, C: Element>(
+pub(super) fn write_compute<A: Real, C: Element>(
     compute: Option<Shared<C>>,
     weights: Shared<A>,
     start: usize,

@@ -76,6 +76,7 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::ClipScale(args) => squares::clip_scale(args, traits),
         Kernel::AdamW(args) => optimiser::adamw(args, traits),
         Kernel::Sgd(args) => optimiser::sgd(args, traits),
+        Kernel::Lion(args) => optimiser::lion(args, traits),
         Kernel::Copy2d(args) => columns::copy_2d(args, traits),
         Kernel::CopyStrided(args) => layout::copy_strided(args, traits),
         Kernel::SelectRows(args) => layout::select_rows(args, traits),

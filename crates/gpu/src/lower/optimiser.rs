@@ -1,4 +1,4 @@
-//! AdamW and stochastic gradient descent over many tensors. C++: `optimiser.h`.
+//! AdamW, stochastic gradient descent and Lion over many tensors. C++: `optimiser.h`.
 
 use super::name::Name;
 use super::{
@@ -10,7 +10,7 @@ use super::{
 use bytemuck::{NoUninit, Zeroable};
 use hal::{
     DType, RawSlice, Result,
-    kernel::{AdamW, AdamWTensor, Sgd, SgdTensor},
+    kernel::{AdamW, AdamWTensor, Lion, LionTensor, Sgd, SgdTensor},
 };
 
 /// Elements of one tensor that a block updates.
@@ -18,6 +18,7 @@ const PART: usize = 8192;
 /// Tensors in the arguments of one launch.
 const ADAMW_TENSORS: usize = 48;
 const SGD_TENSORS: usize = 64;
+const LION_TENSORS: usize = 64;
 
 params! {
     struct AdamWEntry {
@@ -61,6 +62,25 @@ params! {
         unused: u32,
         tensors: [SgdEntry; SGD_TENSORS],
     }
+    struct LionEntry {
+        weights: u64,
+        gradients: u64,
+        momentum: u64,
+        compute: u64,
+        len: u64,
+        keep: f64,
+        first_block: u32,
+        compute_dtype: u32,
+    }
+    struct LionParams {
+        factor: u64,
+        one_minus_beta1: f64,
+        one_minus_beta2: f64,
+        rate: f64,
+        num_tensors: u32,
+        unused: u32,
+        tensors: [LionEntry; LION_TENSORS],
+    }
 }
 
 pub(super) const LAYOUTS: &[Layout] = &[
@@ -68,6 +88,8 @@ pub(super) const LAYOUTS: &[Layout] = &[
     AdamWParams::LAYOUT,
     SgdEntry::LAYOUT,
     SgdParams::LAYOUT,
+    LionEntry::LAYOUT,
+    LionParams::LAYOUT,
 ];
 
 /// Splits tensors by the type of their weights into groups that fit one launch; skips empty tensors.
@@ -200,6 +222,47 @@ fn sgd_entry(tensor: &SgdTensor, first_block: usize) -> SgdEntry {
         compute: address(tensor.compute),
         len: tensor.weights.len as u64,
         weight_decay: tensor.weight_decay,
+        first_block: first_block as u32,
+        compute_dtype: compute_code(tensor.compute),
+    }
+}
+
+pub(super) fn lion(args: &Lion, traits: &DeviceTraits) -> Result<Vec<Launch>> {
+    for tensor in &args.tensors {
+        check("lion", tensor.weights, tensor.compute, traits)?;
+    }
+    let batches = batches(&args.tensors, |tensor| tensor.weights, LION_TENSORS);
+    Ok(batches
+        .iter()
+        .map(|(dtype, tensors)| lion_batch(args, *dtype, tensors))
+        .collect())
+}
+
+fn lion_batch(args: &Lion, dtype: DType, tensors: &[&LionTensor]) -> Launch {
+    let mut params = LionParams {
+        factor: args.factor.addr,
+        one_minus_beta1: 1.0 - args.beta1,
+        one_minus_beta2: 1.0 - args.beta2,
+        rate: args.rate,
+        num_tensors: tensors.len() as u32,
+        ..Zeroable::zeroed()
+    };
+    let mut blocks = 0;
+    for (entry, tensor) in params.tensors.iter_mut().zip(tensors) {
+        *entry = lion_entry(tensor, args.rate, blocks);
+        blocks += tensor.weights.len.div_ceil(PART);
+    }
+    launch("lion", dtype, blocks, &params)
+}
+
+fn lion_entry(tensor: &LionTensor, rate: f64, first_block: usize) -> LionEntry {
+    LionEntry {
+        weights: tensor.weights.addr,
+        gradients: tensor.gradients.addr,
+        momentum: tensor.momentum.addr,
+        compute: address(tensor.compute),
+        len: tensor.weights.len as u64,
+        keep: 1.0 - rate * tensor.weight_decay,
         first_block: first_block as u32,
         compute_dtype: compute_code(tensor.compute),
     }

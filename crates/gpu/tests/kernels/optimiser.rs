@@ -1,4 +1,4 @@
-//! Sum of squares, clipping, AdamW and SGD, over more tensors than fit one launch.
+//! Sum of squares, clipping, AdamW, SGD and Lion, over more tensors than fit one launch.
 
 use crate::{
     machine::compare,
@@ -6,7 +6,7 @@ use crate::{
 };
 use hal::{
     DType, Kernel, RawSlice,
-    kernel::{AdamW, AdamWTensor, ClipScale, Sgd, SgdTensor, SumSquares},
+    kernel::{AdamW, AdamWTensor, ClipScale, Lion, LionTensor, Sgd, SgdTensor, SumSquares},
 };
 
 #[test]
@@ -47,8 +47,9 @@ fn norms_are_clipped() {
     }
 }
 
-/// Tensors of odd lengths, each of `count` memories, the last of which is the copy in a compute type.
-fn tensors(dtype: DType, number: usize, count: usize) -> Vec<Memory> {
+/// Tensors of odd lengths, each of `count` memories, the last of which is the copy in a compute type; values are `of` random
+/// numbers.
+fn tensors(dtype: DType, number: usize, count: usize, of: fn(f64) -> f64) -> Vec<Memory> {
     let memory = |tensor: usize, which: usize| {
         let len = if tensor == 1 { 20_003 } else { 3 * tensor };
         let compute = if dtype == DType::F32 {
@@ -58,7 +59,7 @@ fn tensors(dtype: DType, number: usize, count: usize) -> Vec<Memory> {
         };
         let values: Vec<f64> = random(len, (tensor * count + which) as u64)
             .iter()
-            .map(|x| x.abs())
+            .map(|x| of(*x))
             .collect();
         let dtype = if which == count - 1 { compute } else { dtype };
         Memory::new(dtype, &values, tensor % 2)
@@ -109,6 +110,25 @@ fn sgd(m: &[RawSlice]) -> Kernel {
     })
 }
 
+fn lion(m: &[RawSlice]) -> Kernel {
+    let (factor, memories) = m.split_last().unwrap();
+    let tensor = |(index, m): (usize, &[RawSlice])| LionTensor {
+        weights: m[0],
+        gradients: m[1],
+        momentum: m[2],
+        compute: (index % 5 != 4).then_some(m[3]),
+        weight_decay: 0.1 * (index % 2) as f64,
+    };
+    let tensors = memories.chunks(4).enumerate().map(tensor).collect();
+    Kernel::Lion(Lion {
+        tensors,
+        factor: *factor,
+        rate: 1e-2,
+        beta1: 0.9,
+        beta2: 0.99,
+    })
+}
+
 #[test]
 fn updates_agree_and_are_skipped_for_a_factor_that_is_not_a_number() {
     for (dtype, spacing) in [(DType::F64, 2.3e-16), (DType::F32, 1.2e-7)] {
@@ -124,8 +144,10 @@ fn updates_agree_and_are_skipped_for_a_factor_that_is_not_a_number() {
                 memories.push(factor.clone());
                 memories
             };
-            compare(&with(tensors(dtype, 50, 5)), tolerance, adamw);
-            compare(&with(tensors(dtype, 70, 4)), tolerance, sgd);
+            compare(&with(tensors(dtype, 50, 5, f64::abs)), tolerance, adamw);
+            compare(&with(tensors(dtype, 70, 4, f64::abs)), tolerance, sgd);
+            let signed = tensors(dtype, 70, 4, |x| x);
+            compare(&with(signed), tolerance, lion);
         }
     }
 }

@@ -32,7 +32,8 @@ pub use norm::{
     CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
 };
 pub use optimiser::{
-    AdamW, AdamWTensor, ClipScale, ExactSquares, ExactTotal, Largest, Sgd, SgdTensor, SumSquares,
+    AdamW, AdamWTensor, ClipScale, ExactSquares, ExactTotal, Largest, Lion, LionTensor, Sgd,
+    SgdTensor, SumSquares,
 };
 pub use rows::{RowSum, Softmax, SoftmaxBackward};
 
@@ -80,6 +81,7 @@ pub enum Kernel {
     ClipScale(ClipScale),
     AdamW(AdamW),
     Sgd(Sgd),
+    Lion(Lion),
     Copy2d(Copy2d),
     CopyStrided(CopyStrided),
     SelectRows(SelectRows),
@@ -124,6 +126,7 @@ impl Kernel {
             Kernel::ClipScale(_) => "clip_scale",
             Kernel::AdamW(_) => "adamw",
             Kernel::Sgd(_) => "sgd",
+            Kernel::Lion(_) => "lion",
             Kernel::Copy2d(_) => "copy_2d",
             Kernel::CopyStrided(_) => "copy_strided",
             Kernel::SelectRows(_) => "select_rows",
@@ -168,6 +171,7 @@ impl Kernel {
             Kernel::ClipScale(args) => args.operands(visit),
             Kernel::AdamW(args) => args.operands(visit),
             Kernel::Sgd(args) => args.operands(visit),
+            Kernel::Lion(args) => args.operands(visit),
             Kernel::Copy2d(args) => args.operands(visit),
             Kernel::CopyStrided(args) => args.operands(visit),
             Kernel::SelectRows(args) => args.operands(visit),

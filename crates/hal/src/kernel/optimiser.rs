@@ -141,6 +141,39 @@ pub struct Sgd {
     pub momentum: f64,
 }
 
+/// One tensor of a [`Lion`] step; all slices are equally long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LionTensor {
+    /// Master weights, f32 or f64; updated.
+    pub weights: RawSlice,
+    /// Gradients, of the type of the weights.
+    pub gradients: RawSlice,
+    /// Momentum, of the type of the weights; updated.
+    pub momentum: RawSlice,
+    /// Copy of the weights in the compute type; written if given.
+    pub compute: Option<RawSlice>,
+    /// Decoupled weight decay of this tensor.
+    pub weight_decay: f64,
+}
+
+/// Lion (Chen et al., arXiv:2302.06675) over many tensors.
+///
+/// g = factor * gradient; c = m + (1 - beta1) (g - m); m = m + (1 - beta2) (g - m);
+/// w = w - rate * decay * w - rate * sign(c), where the sign of 0 is 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lion {
+    /// The tensors.
+    pub tensors: Vec<LionTensor>,
+    /// As in [`AdamW`].
+    pub factor: RawSlice,
+    /// Learning rate.
+    pub rate: f64,
+    /// Share of the momentum in the direction of the update.
+    pub beta1: f64,
+    /// Decay of the momentum.
+    pub beta2: f64,
+}
+
 operands! {
     SumSquares { slices: READ, out: UPDATE }
     Largest { slices: READ, out: UPDATE }
@@ -152,6 +185,7 @@ operands! {
         ; weight_decay
     }
     SgdTensor { weights: UPDATE, gradients: READ, velocity: UPDATE, compute: WRITE ; weight_decay }
+    LionTensor { weights: UPDATE, gradients: READ, momentum: UPDATE, compute: WRITE ; weight_decay }
 }
 
 impl AdamW {
@@ -164,6 +198,15 @@ impl AdamW {
 }
 
 impl Sgd {
+    pub(crate) fn operands(&self, visit: &mut dyn FnMut(Operand)) {
+        self.tensors
+            .iter()
+            .for_each(|tensor| tensor.operands(visit));
+        visit(READ.of(self.factor));
+    }
+}
+
+impl Lion {
     pub(crate) fn operands(&self, visit: &mut dyn FnMut(Operand)) {
         self.tensors
             .iter()

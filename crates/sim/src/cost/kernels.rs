@@ -45,7 +45,8 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
         | Kernel::ExactTotal(_)
         | Kernel::ClipScale(_)
         | Kernel::AdamW(_)
-        | Kernel::Sgd(_) => "optimiser",
+        | Kernel::Sgd(_)
+        | Kernel::Lion(_) => "optimiser",
         Kernel::Copy2d(_) | Kernel::CopyStrided(_) | Kernel::SelectRows(_) => "layout",
         _ => "elementwise",
     }
@@ -84,6 +85,7 @@ pub(super) fn work(kernel: &Kernel) -> Work {
         Kernel::ExactSquares(call) => moved(kernel) - 2.0 * size(call.sums) - size(call.largest),
         Kernel::AdamW(call) => moved(kernel) - size(call.factor),
         Kernel::Sgd(call) => moved(kernel) - size(call.factor),
+        Kernel::Lion(call) => moved(kernel) - size(call.factor),
         Kernel::Copy2d(call) => 2.0 * (call.rows * call.columns * call.src.dtype.bytes()) as f64,
         // Repeated elements come from a cache.
         Kernel::CopyStrided(call) => size(call.dst) + size(call.src).min(size(call.dst)),

@@ -100,7 +100,7 @@ pub struct Update {
     pub weights: Tensor,
     /// Gradients.
     pub gradients: Tensor,
-    /// State of the optimiser: two moments for AdamW, at most one velocity for SGD.
+    /// State of the optimiser: two moments for AdamW, at most one velocity for SGD, the momentum for Lion.
     pub state: Vec<Tensor>,
     /// Copy of the weights in the compute type, if it differs.
     pub compute: Option<Tensor>,
@@ -190,6 +190,45 @@ pub fn sgd(
         momentum,
     };
     launch(&mut args, Kernel::Sgd(kernel))
+}
+
+/// Constants of Lion.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lion {
+    /// Learning rate.
+    pub rate: f64,
+    /// Share of the momentum in the direction of the update.
+    pub beta1: f64,
+    /// Decay of the momentum.
+    pub beta2: f64,
+}
+
+/// One Lion update; `factor` is what [`clip_scale`] gave.
+///
+/// # Errors
+/// [`Error::Invalid`] for an update without one state tensor, when lengths or types do not fit, and for tensors of
+/// another device.
+pub fn lion(device: &Device, updates: &[Update], factor: &Tensor, settings: Lion) -> Result<()> {
+    updates.iter().try_for_each(|update| check(update, 1, 1))?;
+    check_factor(device, factor)?;
+    let mut args = Arguments::default();
+    let tensors = updates.iter().map(|update| kernel::LionTensor {
+        weights: args.take(&update.weights),
+        gradients: args.take(&update.gradients),
+        momentum: args.take(&update.state[0]),
+        compute: args.take_some(update.compute.as_ref()),
+        weight_decay: update.weight_decay,
+    });
+    let tensors = tensors.collect();
+    let Lion { rate, beta1, beta2 } = settings;
+    let kernel = kernel::Lion {
+        tensors,
+        factor: args.take_part(factor, 0, 1),
+        rate,
+        beta1,
+        beta2,
+    };
+    launch(&mut args, Kernel::Lion(kernel))
 }
 
 fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {

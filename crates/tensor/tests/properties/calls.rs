@@ -9,7 +9,7 @@ use fascicle_tensor::{
         attention::{AttentionDropout, AttentionShape, Saved},
         loss::VocabularyShard,
         norm::{NormKind, NormShape},
-        optimiser::{AdamW, Update},
+        optimiser::{AdamW, Lion, Update},
     },
     trace,
 };
@@ -257,8 +257,9 @@ pub const ALL: &[(&str, Call)] = &[
         ops::optimiser::exact_squares(&some, &largest, &sums)?;
         keep(w, |_| ops::optimiser::exact_total(&largest, &sums))
     }),
-    ("adamw", |w, s| optimise(w, s, true)),
-    ("sgd", |w, s| optimise(w, s, false)),
+    ("adamw", |w, s| optimise(w, s, "adamw")),
+    ("sgd", |w, s| optimise(w, s, "sgd")),
+    ("lion", |w, s| optimise(w, s, "lion")),
     ("custom", custom),
     ("var", var),
     ("backward", |w, s| {
@@ -587,7 +588,7 @@ fn loss(world: &mut World, step: &Step) -> Result<()> {
     ops::loss::backward(&logits, &targets, &log_sum_exp, &loss, shard, scale)
 }
 
-fn optimise(world: &mut World, step: &Step, moments: bool) -> Result<()> {
+fn optimise(world: &mut World, step: &Step, rule: &str) -> Result<()> {
     let device = world.device(step.choices[2]).clone();
     let mut updates = Vec::new();
     for index in 0..step.small(0) % 4 {
@@ -596,7 +597,11 @@ fn optimise(world: &mut World, step: &Step, moments: bool) -> Result<()> {
             true => Tensor::full(&device, step.dtype(), step.shape(), 0.5),
             false => any(other),
         };
-        let states = if moments { 2 } else { step.small(1) % 3 };
+        let states = match rule {
+            "adamw" => 2,
+            "lion" => 1,
+            _ => step.small(1) % 3,
+        };
         updates.push(Update {
             weights: like(0)?,
             gradients: like(1)?,
@@ -624,9 +629,15 @@ fn optimise(world: &mut World, step: &Step, moments: bool) -> Result<()> {
         epsilon,
         step: step.sizes[4] as u64,
     };
-    match moments {
-        true => ops::optimiser::adamw(&device, &updates, &factor, settings),
-        false => ops::optimiser::sgd(&device, &updates, &factor, rate, momentum),
+    let lion = Lion {
+        rate,
+        beta1: momentum,
+        beta2: 0.9,
+    };
+    match rule {
+        "adamw" => ops::optimiser::adamw(&device, &updates, &factor, settings),
+        "lion" => ops::optimiser::lion(&device, &updates, &factor, lion),
+        _ => ops::optimiser::sgd(&device, &updates, &factor, rate, momentum),
     }
 }
 

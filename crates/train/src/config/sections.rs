@@ -4,7 +4,7 @@ use super::{BitsChoice, Numbers, OrderChoice, OverlapNames, check_counts, check_
 use crate::{
     Error, Result,
     data::{OrderMode, TokenType, TokenizerChoice},
-    optimiser::{AdamW, Optimiser, Rate, RateSchedule, Sgd},
+    optimiser::{AdamW, Lion, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
 use parallel::{Hierarchical, Overlap, Positions, pipeline::ScheduleKind};
@@ -81,6 +81,8 @@ pub enum OptimiserKind {
     AdamW,
     /// Stochastic gradient descent, with momentum if that is not 0.
     Sgd,
+    /// The sign of an interpolated momentum.
+    Lion,
 }
 
 crate::section! {
@@ -98,7 +100,7 @@ crate::section! {
         pub precision: Precision,
         /// Which optimiser.
         pub optimiser: OptimiserKind,
-        /// Highest learning rate.
+        /// Highest learning rate; Lion's is best 3 to 10 times below AdamW's.
         pub learning_rate: f64,
         /// Lowest learning rate, reached at the last step.
         pub lowest_rate: f64,
@@ -108,9 +110,9 @@ crate::section! {
         pub rate_schedule: RateSchedule,
         /// Weight decay of matrices; biases and norms do not decay.
         pub weight_decay: f64,
-        /// AdamW's decay of the first moments.
+        /// AdamW's decay of the first moments; with Lion, the momentum's share in the direction of an update.
         pub beta1: f64,
-        /// AdamW's decay of the second moments.
+        /// AdamW's decay of the second moments; with Lion, the decay of the momentum.
         pub beta2: f64,
         /// AdamW's addend to the root of the second moments.
         pub epsilon: f64,
@@ -224,6 +226,12 @@ impl TrainingConfig {
                 beta1: self.beta1,
                 beta2: self.beta2,
                 epsilon: self.epsilon,
+                weight_decay: self.weight_decay,
+            }),
+            OptimiserKind::Lion => Box::new(Lion {
+                rate,
+                beta1: self.beta1,
+                beta2: self.beta2,
                 weight_decay: self.weight_decay,
             }),
             OptimiserKind::Sgd => Box::new(Sgd {

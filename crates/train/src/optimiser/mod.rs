@@ -2,13 +2,15 @@
 //!
 //! An [`Optimiser`] declares the state that it keeps for each weight, and updates pieces of flat buffers. The
 //! library handles norms over the grid, clipping, the loss scale and sharding of the state over replicas.
-//! [`AdamW`] and [`Sgd`] are here; [`Rate`] is a learning rate over the course of a run.
+//! [`AdamW`], [`Lion`] and [`Sgd`] are here; [`Rate`] is a learning rate over the course of a run.
 
 mod adamw;
+mod lion;
 mod rate;
 mod sgd;
 
 pub use adamw::AdamW;
+pub use lion::Lion;
 pub use rate::{Rate, RateSchedule};
 pub use sgd::Sgd;
 pub use tensor::ops::optimiser::Update;

@@ -1,5 +1,5 @@
 use super::*;
-use hal::kernel::{AdamW, AdamWTensor, ClipScale, Sgd, SgdTensor, SumSquares};
+use hal::kernel::{AdamW, AdamWTensor, ClipScale, Lion, LionTensor, Sgd, SgdTensor, SumSquares};
 
 const SIZES: [usize; 5] = [1, 7, 17, 33, 70_001];
 
@@ -115,6 +115,7 @@ fn a_factor_of_nan_updates_nothing() {
     for after in [
         run(&before, |m| adamw(m, true, 7)),
         run(&before, |m| sgd(m, true, true)),
+        run(&before, |m| lion(m, true)),
     ] {
         (0..5).for_each(|i| assert_eq!(after[i], before[i].1, "memory {i}"));
     }
@@ -156,6 +157,54 @@ fn sgd_with_and_without_momentum() {
                 .collect();
             assert_close(master, &result[0], &weights, 8.0);
             assert_close(master, &result[2], &velocities, 8.0);
+            assert_eq!(result[4], rounded(compute, &result[0]));
+        }
+    }
+}
+
+fn lion(m: &[RawSlice], with_compute: bool) -> Kernel {
+    let tensor = LionTensor {
+        weights: m[0],
+        gradients: m[1],
+        momentum: m[2],
+        compute: with_compute.then_some(m[4]),
+        weight_decay: 0.1,
+    };
+    Kernel::Lion(Lion {
+        tensors: vec![tensor],
+        factor: m[5].part(0, 1),
+        rate: 3e-3,
+        beta1: 0.9,
+        beta2: 0.99,
+    })
+}
+
+#[test]
+fn lion_follows_the_sign_of_the_interpolated_momentum() {
+    for (master, compute) in [DType::F64, DType::F32]
+        .iter()
+        .flat_map(|&m| FLOATS.map(|c| (m, c)))
+    {
+        for len in SIZES {
+            let [w, mut g, mut m, _] = state(master, len);
+            // The first element's direction is exactly 0, which moves nothing.
+            (g[0], m[0]) = (0.0, 0.0);
+            let mut before = memories(master, compute, 0.5, len);
+            (before[1].1, before[2].1) = (g.clone(), m.clone());
+            let result = run(&before, |m| lion(m, true));
+            let weight = |i: usize| {
+                let direction = 0.9 * m[i] + 0.1 * 0.5 * g[i];
+                let sign = if direction == 0.0 {
+                    0.0
+                } else {
+                    direction.signum()
+                };
+                w[i] - 3e-3 * 0.1 * w[i] - 3e-3 * sign
+            };
+            let momentum = |i: usize| 0.99 * m[i] + 0.01 * 0.5 * g[i];
+            let all = |number: &dyn Fn(usize) -> f64| (0..len).map(number).collect::<Vec<_>>();
+            assert_close(master, &result[0], &all(&weight), 8.0);
+            assert_close(master, &result[2], &all(&momentum), 8.0);
             assert_eq!(result[4], rounded(compute, &result[0]));
         }
     }

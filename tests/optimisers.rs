@@ -1,0 +1,256 @@
+//! Optimisers against their formulas, and on every grid against one rank: losses, norms, gradients and weights with the same
+//! bits, also after a resumption on another grid.
+
+mod formulas {
+    use train::{Config, Result, Trainer};
+
+    /// A serial run's weights after each step, and those that `rule` computes from the gradients of the step before.
+    pub struct Compared {
+        pub names: Vec<String>,
+        pub found: Vec<Vec<f64>>,
+        pub expected: Vec<Vec<f64>>,
+    }
+
+    /// One parameter before an update, in plain numbers.
+    pub struct Plain<'a> {
+        pub weights: &'a [f64],
+        /// Clipped.
+        pub gradients: &'a [f64],
+        /// Of the rule's own, from 0.
+        pub state: &'a mut [Vec<f64>; 2],
+        pub decay: f64,
+        pub rate: f64,
+    }
+
+    pub fn compare(config: &Config, rule: fn(Plain<'_>) -> Vec<f64>) -> Compared {
+        let shared = config.clone();
+        testkit::ranks(1, move |world, device| run(&shared, &world, &device, rule)).remove(0)
+    }
+
+    fn run(
+        config: &Config,
+        world: &bootstrap::World,
+        device: &tensor::Device,
+        rule: fn(Plain<'_>) -> Vec<f64>,
+    ) -> Result<Compared> {
+        let context = config.context(world, device)?;
+        let mut trainer = config.trainer(&context)?;
+        let mut states = std::collections::BTreeMap::<String, [Vec<f64>; 2]>::new();
+        let (mut names, mut found, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+        for step in 0..config.training.steps {
+            let batch = testkit::fixed_batch(&trainer, config, step)?;
+            trainer.gradients(&batch)?;
+            let (weights, gradients) = (
+                read(&trainer, Part::Weights)?,
+                read(&trainer, Part::Gradient)?,
+            );
+            let norm = gradients
+                .iter()
+                .map(|(_, g)| g.iter().map(|x| x * x).sum::<f64>())
+                .sum::<f64>();
+            let factor = (config.training.clip_norm / (norm.sqrt() + 1e-6)).min(1.0);
+            let rate = config.training.optimiser().rate(step);
+            for ((parameter, weights), (_, gradients)) in weights.iter().zip(&gradients) {
+                let clipped: Vec<f64> = gradients.iter().map(|g| g * factor).collect();
+                let zeros = || [(); 2].map(|()| vec![0.0; weights.len()]);
+                names.push(format!("{} after step {step}", parameter.name()));
+                expected.push(rule(Plain {
+                    weights,
+                    gradients: &clipped,
+                    state: states
+                        .entry(parameter.name().to_owned())
+                        .or_insert_with(zeros),
+                    decay: if parameter.decays() {
+                        config.training.weight_decay
+                    } else {
+                        0.0
+                    },
+                    rate,
+                }));
+            }
+            trainer.step(&batch)?;
+            found.extend(
+                read(&trainer, Part::Weights)?
+                    .into_iter()
+                    .map(|(_, weights)| weights),
+            );
+        }
+        Ok(Compared {
+            names,
+            found,
+            expected,
+        })
+    }
+
+    use parallel::{Parameter, data::Part};
+
+    fn read(trainer: &Trainer, part: Part) -> Result<Vec<(Parameter, Vec<f64>)>> {
+        let mut all = Vec::new();
+        trainer
+            .parameters()
+            .read::<train::Error>(part, |parameter, numbers| {
+                all.push((parameter.clone(), numbers));
+                Ok(())
+            })?;
+        Ok(all)
+    }
+}
+
+use families::GptFamily;
+use formulas::{Plain, compare};
+use grid::Degrees;
+use parallel::Reproducible;
+use testkit::{
+    bits::{check, on},
+    config, edit_gpt, train, train_steps,
+};
+use train::{
+    Config,
+    checkpoint::{Reader, diff},
+    config::{OptimiserKind, Precision},
+    trainer::scalars,
+};
+
+fn with(optimiser: OptimiserKind, precision: Precision) -> Config {
+    let mut config = config(precision);
+    config.training.optimiser = optimiser;
+    config.training.reproducible = Reproducible::Grid.into();
+    config.training.steps = 4;
+    config.training.learning_rate = 3e-3;
+    config
+}
+
+/// Learns with the formula, to this relative difference of the largest weight.
+fn follows(config: &Config, rule: fn(Plain<'_>) -> Vec<f64>, tolerance: f64) {
+    let compared = compare(&on(config, Degrees::default()), rule);
+    assert!(
+        compared.found.len() > 40,
+        "{} parameters and steps",
+        compared.found.len()
+    );
+    for (index, (found, expected)) in compared.found.iter().zip(&compared.expected).enumerate() {
+        let largest = expected
+            .iter()
+            .fold(0.0f64, |largest, x| largest.max(x.abs()));
+        let apart = found
+            .iter()
+            .zip(expected)
+            .fold(0.0f64, |apart, (a, b)| apart.max((a - b).abs()));
+        assert!(
+            apart <= tolerance * largest.max(1e-3),
+            "{}: {apart} of {largest}",
+            compared.names[index]
+        );
+    }
+}
+
+fn lion(plain: Plain<'_>) -> Vec<f64> {
+    let Plain {
+        weights,
+        gradients,
+        state: [momentum, _],
+        decay,
+        rate,
+        ..
+    } = plain;
+    let elements = weights.iter().zip(gradients).zip(momentum);
+    elements
+        .map(|((w, g), m)| {
+            let direction = 0.9 * *m + 0.1 * g;
+            *m = 0.99 * *m + 0.01 * g;
+            let sign = f64::from(i8::from(direction > 0.0) - i8::from(direction < 0.0));
+            w - rate * (sign + decay * w)
+        })
+        .collect()
+}
+
+#[test]
+fn lion_is_the_published_formula() {
+    follows(&with(OptimiserKind::Lion, Precision::F64), lion, 1e-13);
+}
+
+const GRIDS: &str = "x=2 y=2 z=2 data=2 pipeline=2 x=2,y=2,z=2 y=2,data=2,pipeline=2";
+
+/// The bits of one rank on these grids, with the state of replicas sharded and not.
+fn same_bits(config: &Config, grids: &str) {
+    let expected = train(&on(config, Degrees::default()));
+    assert!(
+        expected.losses.last() < expected.losses.first(),
+        "the model learns: {:?}",
+        expected.losses
+    );
+    for grid in grids.split_whitespace() {
+        for sharded in [false, true] {
+            let mut config = on(config, grid.parse().unwrap());
+            if sharded && config.parallel.grid.data == 1 {
+                continue;
+            }
+            config.parallel.sharded_optimiser = sharded;
+            check(
+                &train(&config),
+                &expected,
+                &format!("{grid}, sharded: {sharded}"),
+            );
+        }
+    }
+}
+
+fn on_all_grids(optimiser: OptimiserKind) {
+    for precision in [Precision::F32, Precision::Bf16] {
+        same_bits(&with(optimiser, precision), GRIDS);
+    }
+    let mut llama = with(optimiser, Precision::F32);
+    edit_gpt(&mut llama, |model| {
+        model.family = GptFamily::Llama;
+        model.hidden = 64;
+        model.kv_heads = 4;
+        model.mlp_hidden = 80;
+        model.tied_head = false;
+        model.vocabulary = 160;
+    });
+    same_bits(&llama, "x=2,data=2 y=2,z=2 data=4");
+    let mut three = with(optimiser, Precision::F32);
+    edit_gpt(&mut three, |model| {
+        (model.hidden, model.heads, model.context) = (96, 12, 16);
+    });
+    (three.training.batch, three.training.micro_batches) = (12, 1);
+    same_bits(&three, "x=3 y=3 z=3 data=3 pipeline=3 x=3,data=2");
+}
+
+/// A run stopped on one grid and resumed on another ends with the losses and the state of the serial run.
+fn resumes(optimiser: OptimiserKind) {
+    let config = with(optimiser, Precision::F32);
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    let expected = train_steps(&on(&config, Degrees::default()), 0..4, None, Some(&whole));
+    for (first, second) in [
+        ("x=1", "x=2,y=2,z=2"),
+        ("z=2,data=2", "y=2,pipeline=2"),
+        ("x=2,pipeline=2", "data=4"),
+    ] {
+        let [stopped, ended] = ["stopped", "ended"]
+            .map(|part| folder.path().join(format!("{first}, {second}, {part}")));
+        let mut one = on(&config, first.parse().unwrap());
+        one.parallel.sharded_optimiser = true;
+        let losses = train_steps(&one, 0..2, None, Some(&stopped));
+        assert_eq!(losses, expected[..2], "{first}, {second}");
+        let mut other = on(&config, second.parse().unwrap());
+        other.parallel.sharded_optimiser = true;
+        let losses = train_steps(&other, 2..4, Some(&stopped), Some(&ended));
+        assert_eq!(losses, expected[2..], "{first}, {second}");
+        let [found, whole] = [&ended, &whole].map(|path| Reader::open(path).unwrap());
+        let numbers = [&found, &whole].map(|reader| scalars(reader).unwrap());
+        let report = diff([&found, &whole], [&numbers[0], &numbers[1]]).unwrap();
+        assert!(report.equal, "{first}, {second}: {report}");
+    }
+}
+
+#[test]
+fn lion_has_the_same_bits_on_every_grid() {
+    on_all_grids(OptimiserKind::Lion);
+}
+
+#[test]
+fn lion_resumes_on_another_grid() {
+    resumes(OptimiserKind::Lion);
+}
