@@ -20,6 +20,7 @@ fn gradient_norm(replicas: usize) -> fascicle::Result<f64> {
             dtype: DType::F64,
             trains: true,
             num_states: 0,
+            matrix_states: None,
             sharded: false,
         };
         let model = auto_parallelize(context, options, |builder| {

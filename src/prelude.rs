@@ -16,6 +16,6 @@ pub use train::{
     Trainer,
     batches::{Batches, Rows},
     config::Precision,
-    optimiser::{AdamW, Lion, Rate, Sgd},
+    optimiser::{AdamW, Lion, Muon, Rate, Sgd},
     trainer::Options,
 };

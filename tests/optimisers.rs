@@ -13,6 +13,9 @@ mod formulas {
 
     /// One parameter before an update, in plain numbers.
     pub struct Plain<'a> {
+        pub name: &'a str,
+        pub shape: &'a [usize],
+        pub number: i32,
         pub weights: &'a [f64],
         /// Clipped.
         pub gradients: &'a [f64],
@@ -55,6 +58,9 @@ mod formulas {
                 let zeros = || [(); 2].map(|()| vec![0.0; weights.len()]);
                 names.push(format!("{} after step {step}", parameter.name()));
                 expected.push(rule(Plain {
+                    name: parameter.name(),
+                    shape: parameter.global_shape(),
+                    number: step as i32 + 1,
                     weights,
                     gradients: &clipped,
                     state: states
@@ -117,6 +123,7 @@ fn with(optimiser: OptimiserKind, precision: Precision) -> Config {
     config.training.reproducible = Reproducible::Grid.into();
     config.training.steps = 4;
     config.training.learning_rate = 3e-3;
+    config.training.muon_rate = 0.01;
     config
 }
 
@@ -167,6 +174,125 @@ fn lion(plain: Plain<'_>) -> Vec<f64> {
 #[test]
 fn lion_is_the_published_formula() {
     follows(&with(OptimiserKind::Lion, Precision::F64), lion, 1e-13);
+}
+
+/// The product of an m x k and a k x n matrix.
+fn product(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
+    let mut product = vec![0.0; m * n];
+    for i in 0..m {
+        for j in 0..n {
+            product[i * n + j] = (0..k).map(|l| a[i * k + l] * b[l * n + j]).sum();
+        }
+    }
+    product
+}
+
+/// As published: rows are outputs, of at most as many as columns, or transposed.
+fn newton_schulz(gradient: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+    if rows > columns {
+        let turned = newton_schulz(&transposed(gradient, rows, columns), columns, rows);
+        return transposed(&turned, columns, rows);
+    }
+    let norm = gradient.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let mut x: Vec<f64> = gradient.iter().map(|g| g / (norm + 1e-7)).collect();
+    for _ in 0..5 {
+        let gram = product(&x, &transposed(&x, rows, columns), [rows, columns, rows]);
+        let square = product(&gram, &gram, [rows, rows, rows]);
+        let both: Vec<f64> = gram
+            .iter()
+            .zip(&square)
+            .map(|(a, aa)| -4.775 * a + 2.0315 * aa)
+            .collect();
+        let added = product(&both, &x, [rows, rows, columns]);
+        x.iter_mut()
+            .zip(&added)
+            .for_each(|(x, added)| *x = 3.4445 * *x + added);
+    }
+    x
+}
+
+fn transposed(x: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+    (0..rows * columns)
+        .map(|i| x[i % rows * columns + i / rows])
+        .collect()
+}
+
+fn adamw(plain: Plain<'_>) -> Vec<f64> {
+    let Plain {
+        weights,
+        gradients,
+        state: [first, second],
+        decay,
+        rate,
+        number,
+        ..
+    } = plain;
+    let corrections = [0.9f64, 0.99].map(|beta| 1.0 - beta.powi(number));
+    let elements = weights
+        .iter()
+        .zip(gradients)
+        .zip(first.iter_mut().zip(second));
+    elements
+        .map(|((w, g), (m, v))| {
+            *m = 0.9 * *m + 0.1 * g;
+            *v = 0.99 * *v + 0.01 * g * g;
+            let step = *m / corrections[0] / ((*v / corrections[1]).sqrt() + 1e-8);
+            w - rate * (step + decay * w)
+        })
+        .collect()
+}
+
+/// The rule by name and shape: weights of linear layers are in x out, and their matrices as published out x in.
+fn muon(plain: Plain<'_>) -> Vec<f64> {
+    let is_hidden = plain.name.ends_with(".weight")
+        && plain.name.starts_with("blocks.")
+        && plain.shape.len() == 2;
+    if !is_hidden {
+        return adamw(plain);
+    }
+    let Plain {
+        weights,
+        gradients,
+        state: [momentum, _],
+        decay,
+        rate,
+        shape: &[inputs, outputs],
+        ..
+    } = plain
+    else {
+        panic!("two dims");
+    };
+    let direction: Vec<f64> = momentum
+        .iter_mut()
+        .zip(gradients)
+        .map(|(m, g)| {
+            *m = 0.95 * *m + 0.05 * g;
+            0.05 * g + 0.95 * *m
+        })
+        .collect();
+    let published = newton_schulz(&transposed(&direction, inputs, outputs), outputs, inputs);
+    let scale = (outputs as f64 / inputs as f64).max(1.0).sqrt();
+    // The configuration's highest rates: 0.01 for matrices, 3e-3 for all else.
+    let rate = rate * 0.01 / 3e-3;
+    let steps = transposed(&published, outputs, inputs);
+    weights
+        .iter()
+        .zip(steps)
+        .map(|(w, step)| w - rate * (scale * step + decay * w))
+        .collect()
+}
+
+#[test]
+fn muon_is_the_published_formula() {
+    let mut config = with(OptimiserKind::Muon, Precision::F64);
+    edit_gpt(&mut config, |model| {
+        model.family = GptFamily::Llama;
+        model.kv_heads = 4;
+        model.mlp_hidden = 40;
+    });
+    follows(&config, muon, 1e-9);
+    config.training.reproducible = Reproducible::Run.into();
+    follows(&config, muon, 1e-9);
 }
 
 const GRIDS: &str = "x=2 y=2 z=2 data=2 pipeline=2 x=2,y=2,z=2 y=2,data=2,pipeline=2";
@@ -253,4 +379,14 @@ fn lion_has_the_same_bits_on_every_grid() {
 #[test]
 fn lion_resumes_on_another_grid() {
     resumes(OptimiserKind::Lion);
+}
+
+#[test]
+fn muon_has_the_same_bits_on_every_grid() {
+    on_all_grids(OptimiserKind::Muon);
+}
+
+#[test]
+fn muon_resumes_on_another_grid() {
+    resumes(OptimiserKind::Muon);
 }

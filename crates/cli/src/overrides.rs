@@ -10,7 +10,7 @@ use parallel::pipeline::ScheduleKind;
 use std::{cmp::Reverse, path::PathBuf};
 use train::{
     Config, Families,
-    config::{OverlapNames, Precision, overlap_from_names},
+    config::{OptimiserKind, OverlapNames, Precision, overlap_from_names},
 };
 
 /// Flags that override a configuration; keys without a flag keep their value.
@@ -123,6 +123,12 @@ fn replace<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
+}
+
+/// The names of optimisers.
+pub(crate) fn optimisers() -> impl TypedValueParser<Value = OptimiserKind> {
+    PossibleValuesParser::new(["adamw", "sgd", "lion", "muon"])
+        .try_map(|name| toml::Value::String(name).try_into())
 }
 
 /// The names of precisions.

@@ -30,6 +30,7 @@ pub(crate) fn planned(
     let request = Request {
         batch: config.training.batch,
         precision: config.training.precision,
+        optimiser: config.training.optimiser,
         allow_pipeline: true,
         overlap: Some(config.parallel.overlap.0),
         reproducible: config.training.reproducible,

@@ -15,6 +15,7 @@
 #include "gemm_units.h"
 #include "layout.h"
 #include "loss.h"
+#include "muon.h"
 #include "norm.h"
 #include "norm_backward.h"
 #include "optimiser.h"

@@ -89,6 +89,14 @@ impl Builder {
         builder
     }
 
+    /// The same builder, with linear layers that give the model's output: an optimiser that treats the matrices of hidden
+    /// layers in a way of its own, such as Muon, updates theirs like all other parameters.
+    pub fn output(&self) -> Builder {
+        let mut builder = self.clone();
+        builder.scope.output = true;
+        builder
+    }
+
     /// Declares that the builder's segment also uses this parameter.
     pub fn share(&self, parameter: &Parameter) {
         parameter.share_with(self.scope.segment);

@@ -58,6 +58,8 @@ pub enum Subject {
     Gradients,
     /// The gradients' norm.
     Clipping,
+    /// Gradients of matrices that are brought together for their update, and what they become.
+    Matrices,
     /// Activations and gradients between pipeline stages.
     Pipeline,
     /// Changes of layout.

@@ -44,6 +44,8 @@ pub struct SegmentWork {
     pub elements: [usize; Place::COUNT],
     /// Elements of its parameters; a shared one counts in the first segment that uses it.
     pub parameters: usize,
+    /// Rows and columns of those that are [hidden matrices](Parameter::is_hidden_matrix) and are trained.
+    pub matrices: Vec<[usize; 2]>,
     /// Whether recomputation runs its forward again.
     pub recomputed: bool,
     /// Its cost, by which stages are cut.
@@ -198,6 +200,10 @@ impl Work {
             let first = parameter.segments().first().copied();
             if let Some(work) = first.and_then(|segment| segments.get_mut(segment)) {
                 work.parameters += parameter.global_shape().iter().product::<usize>();
+                if parameter.is_hidden_matrix() && !parameter.is_frozen() {
+                    let shape = parameter.global_shape();
+                    work.matrices.push([shape[0], shape[1]]);
+                }
             }
         }
         for (segment, work) in segments.iter_mut().enumerate() {

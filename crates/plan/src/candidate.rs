@@ -38,12 +38,9 @@ impl Candidate {
     /// The configuration with which a training run would start.
     pub fn config(&self, request: &Request) -> Config {
         let training = TrainingConfig {
-            batch: request.batch,
             micro_batches: self.micro_batches,
-            precision: request.precision,
             recompute: self.recompute,
-            reproducible: request.reproducible,
-            ..TrainingConfig::default()
+            ..request.training()
         };
         let parallel = ParallelConfig {
             ranks: Some(request.devices),

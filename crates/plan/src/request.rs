@@ -6,7 +6,7 @@ use parallel::{Hierarchical, Overlap, Reproducible, pipeline::ScheduleKind, work
 use std::{sync::Arc, time::Duration};
 use train::{
     Config, ModelConfig,
-    config::{BitsChoice, Precision},
+    config::{BitsChoice, OptimiserKind, Precision, TrainingConfig},
 };
 
 /// The most rows of a batch, as of [`TrainingConfig`](train::config::TrainingConfig).
@@ -96,6 +96,8 @@ pub struct Request {
     pub batch: usize,
     /// The types in which the model computes.
     pub precision: Precision,
+    /// The rule by which weights follow their gradients.
+    pub optimiser: OptimiserKind,
     /// The choices from which the plan starts.
     pub preset: Preset,
     /// Whether the model may be cut into stages.
@@ -157,6 +159,7 @@ impl Request {
             work,
             batch,
             precision: Precision::Bf16,
+            optimiser: OptimiserKind::default(),
             preset: Preset::Ours,
             allow_pipeline: false,
             grid: None,
@@ -174,6 +177,17 @@ impl Request {
             tuned: true,
             budget: Duration::from_secs(12),
         })
+    }
+
+    /// The part of the configuration that every candidate has.
+    pub(crate) fn training(&self) -> TrainingConfig {
+        TrainingConfig {
+            batch: self.batch,
+            precision: self.precision,
+            optimiser: self.optimiser,
+            reproducible: self.reproducible,
+            ..TrainingConfig::default()
+        }
     }
 
     /// Whether the machine's devices are hosts, which share their cores among ranks.

@@ -2,6 +2,7 @@
 
 use fascicle_plan::{Preset, Request, enumerate, estimate, simulate};
 use grid::machine::Machine;
+use train::config::OptimiserKind;
 
 const CASES: [(&str, usize, &str, &str); 9] = [
     ("perlmutter", 512, "gpt-5b", "x=4,z=8,data=16"),
@@ -36,14 +37,36 @@ fn candidates(request: &Request) -> Vec<fascicle_plan::Candidate> {
 
 #[test]
 fn memory_is_a_bound_and_time_is_near() {
-    for (machine, devices, model, grid) in CASES {
+    for case in CASES {
+        near(
+            case,
+            OptimiserKind::AdamW,
+            &[Preset::Ours, Preset::PublishedAxonn],
+        );
+    }
+}
+
+#[test]
+fn that_holds_for_matrices_that_are_updated_as_a_whole() {
+    for case in [CASES[0], CASES[2], CASES[5]] {
+        near(case, OptimiserKind::Muon, &[Preset::Ours]);
+    }
+}
+
+fn near(
+    (machine, devices, model, grid): (&str, usize, &str, &str),
+    optimiser: OptimiserKind,
+    presets: &[Preset],
+) {
+    {
         let mut machine = Machine::find(machine).unwrap();
         machine.device.memory_gib.value = 4096.0;
         let (name, model) = fascicle_plan::model::find(model, &families::families()).unwrap();
-        for preset in [Preset::Ours, Preset::PublishedAxonn] {
+        for &preset in presets {
             let degrees = Some(grid.parse().unwrap());
             let request = Request {
                 preset,
+                optimiser,
                 grid: degrees,
                 ..Request::new(machine.clone(), devices, &*name, model.clone()).unwrap()
             };

@@ -6,7 +6,10 @@ use fascicle_plan::{Candidate, Request, enumerate, simulate};
 use grid::{Degrees, machine::Machine};
 use parallel::{Context, Counters, Reproducible};
 use tensor::{Device, MemoryUse};
-use train::{Config, config::Precision};
+use train::{
+    Config,
+    config::{OptimiserKind, Precision},
+};
 
 const STEPS: u64 = 2;
 
@@ -114,6 +117,34 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
                 }
             }
             assert!(seen.len() >= 2);
+        }
+    }
+}
+
+#[test]
+fn those_of_muon_equal_them_too() {
+    let grids = [
+        "x=2",
+        "z=2",
+        "data=2",
+        "y=2,data=2",
+        "x=2,y=2,z=2",
+        "x=2,data=2,pipeline=2",
+    ];
+    for degrees in grids.map(|text| text.parse().unwrap()) {
+        for bits in [Reproducible::Run, Reproducible::Grid] {
+            let request = Request {
+                optimiser: OptimiserKind::Muon,
+                ..request(degrees, bits)
+            };
+            let mut seen = Vec::new();
+            for candidate in enumerate::candidates(&request) {
+                if !seen.contains(&candidate.sharded_optimiser) {
+                    seen.push(candidate.sharded_optimiser);
+                    compare(&request, &candidate);
+                }
+            }
+            assert_eq!(seen.len(), 1 + usize::from(degrees.data > 1));
         }
     }
 }

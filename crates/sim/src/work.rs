@@ -32,7 +32,9 @@ impl Category {
             | Kernel::ClipScale(_)
             | Kernel::AdamW(_)
             | Kernel::Sgd(_)
-            | Kernel::Lion(_) => Category::Optimiser,
+            | Kernel::Lion(_)
+            | Kernel::Momentum(_)
+            | Kernel::UnitNorm(_) => Category::Optimiser,
             _ => Category::Elementwise,
         }
     }

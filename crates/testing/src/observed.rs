@@ -55,7 +55,7 @@ impl Observed {
     }
 }
 
-// A step leaves its gradients in place; with a sharded optimiser, only this rank's shard of them is complete.
+// A step leaves its gradients in place, or the directions of matrices that it updated as a whole; with a sharded optimiser, only this rank's shard of them is complete.
 fn gradients(trainer: &Trainer) -> Result<Vec<Shard>> {
     match trainer.parameters().options().sharded {
         true => Ok(Vec::new()),

@@ -90,7 +90,8 @@ pub fn configured(reader: &Reader, families: &Families) -> Result<Config> {
     let builder = Builder::new(&dry_context()?);
     config.model.build(&builder)?;
     let weights = [("weights/".into(), Part::Weights)];
-    check_names(&builder.parameters(), reader, &weights)?;
+    let options = SetOptions::inference(config.training.precision.dtype());
+    check_names(&builder.parameters(), reader, (&options, &weights))?;
     Ok(config)
 }
 
@@ -125,7 +126,8 @@ pub fn generate(
     })?;
     let pipeline = inference(&context, config)?;
     let parts = [("weights/".to_owned(), Part::Weights)];
-    check_names(pipeline.declared(), reader, &parts)?;
+    let options = pipeline.parameters().options();
+    check_names(pipeline.declared(), reader, (options, &parts))?;
     fill(world, reader, pipeline.parameters(), &parts)?;
     let mut ids = tokenizer.encode(&request.prompt)?;
     if ids.is_empty() {

@@ -3,7 +3,7 @@
 use crate::{
     failure::{Failure, Outcome},
     files, output,
-    overrides::precisions,
+    overrides::{optimisers, precisions},
 };
 use clap::Args;
 use grid::{AxisOrder, Degrees, machine::Machine};
@@ -15,7 +15,7 @@ use plan::{
 };
 use std::{path::PathBuf, time::Duration};
 use train::Families;
-use train::config::{BitsChoice, Precision, overlap_from_names};
+use train::config::{BitsChoice, OptimiserKind, Precision, overlap_from_names};
 
 /// The longest time for simulations.
 const MOST_SECONDS: f64 = 86400.0;
@@ -56,6 +56,9 @@ pub(crate) struct Plan {
     /// Type in which the model computes
     #[arg(long, default_value = "bf16", value_parser = precisions())]
     precision: Precision,
+    /// Optimiser
+    #[arg(long, default_value = "adamw", value_parser = optimisers())]
+    optimiser: OptimiserKind,
     /// Allow pipeline stages
     #[arg(long)]
     allow_pipeline: bool,
@@ -178,6 +181,7 @@ impl Plan {
         Ok(Request {
             batch,
             precision: self.precision,
+            optimiser: self.optimiser,
             preset: Preset::parse(&self.settings).map_err(as_failure)?,
             allow_pipeline: self.allow_pipeline,
             grid: self.grid,

@@ -17,6 +17,7 @@ mod lion;
 mod loss;
 mod memory;
 mod moments;
+mod muon;
 mod norm;
 mod norm_backward;
 mod optimiser;
@@ -80,6 +81,8 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::AdamW(args) => optimiser::adamw(args, pool),
             Kernel::Sgd(args) => optimiser::sgd(args, pool),
             Kernel::Lion(args) => lion::lion(args, pool),
+            Kernel::Momentum(args) => muon::momentum(args, pool),
+            Kernel::UnitNorm(args) => muon::unit_norm(args, pool),
             Kernel::Copy2d(args) => layout::copy_2d(args, pool),
             Kernel::CopyStrided(args) => layout::copy_strided(args, pool),
             Kernel::SelectRows(args) => layout::select_rows(args, pool),

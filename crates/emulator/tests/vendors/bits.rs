@@ -11,7 +11,10 @@ use testkit::{
     bits::{check, on},
     config, edit_gpt, train_with,
 };
-use train::{Config, config::Precision};
+use train::{
+    Config,
+    config::{OptimiserKind, Precision},
+};
 
 fn everything() -> bool {
     std::env::var_os("FASCICLE_BITS").is_some_and(|value| value == "all")
@@ -123,6 +126,17 @@ macro_rules! bits {
             #[test]
             fn matrix_units_in_bf16() {
                 check_all($way, &long_heads(Precision::Bf16), "x=2 z=2,data=2", &[2]);
+            }
+
+            #[test]
+            fn lion_and_muon() {
+                for optimiser in [OptimiserKind::Lion, OptimiserKind::Muon] {
+                    let mut config = gpt2(Precision::Bf16);
+                    config.training.optimiser = optimiser;
+                    (config.training.learning_rate, config.training.muon_rate) = (3e-3, 0.01);
+                    config.parallel.sharded_optimiser = true;
+                    check_all($way, &config, "x=2,y=2 z=2,data=2", &[1]);
+                }
             }
 
             #[test]

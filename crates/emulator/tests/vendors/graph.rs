@@ -106,6 +106,8 @@ fn recorded_steps_train_to_the_same_bits() {
             (GptFamily::Gpt2, Precision::Bf16, 1, OptimiserKind::Sgd),
             (GptFamily::Gpt2, Precision::F16, 2, OptimiserKind::AdamW),
             (GptFamily::Llama, Precision::F16, 1, OptimiserKind::Sgd),
+            (GptFamily::Llama, Precision::Bf16, 1, OptimiserKind::Lion),
+            (GptFamily::Gpt2, Precision::F32, 1, OptimiserKind::Muon),
         ] {
             let mut config = config(precision);
             assert!(config.training.clip_norm > 0.0);

@@ -16,6 +16,7 @@ mod launch;
 mod layout;
 pub mod layouts;
 mod loss;
+mod muon;
 pub mod name;
 mod norm;
 mod optimiser;
@@ -77,6 +78,8 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::AdamW(args) => optimiser::adamw(args, traits),
         Kernel::Sgd(args) => optimiser::sgd(args, traits),
         Kernel::Lion(args) => optimiser::lion(args, traits),
+        Kernel::Momentum(args) => muon::momentum(args, traits),
+        Kernel::UnitNorm(args) => muon::unit_norm(args, traits),
         Kernel::Copy2d(args) => columns::copy_2d(args, traits),
         Kernel::CopyStrided(args) => layout::copy_strided(args, traits),
         Kernel::SelectRows(args) => layout::select_rows(args, traits),

@@ -14,7 +14,7 @@ use hal::{
 };
 
 /// Elements of one tensor that a block updates.
-const PART: usize = 8192;
+pub(super) const PART: usize = 8192;
 /// Tensors in the arguments of one launch.
 const ADAMW_TENSORS: usize = 48;
 const SGD_TENSORS: usize = 64;
@@ -93,7 +93,7 @@ pub(super) const LAYOUTS: &[Layout] = &[
 ];
 
 /// Splits tensors by the type of their weights into groups that fit one launch; skips empty tensors.
-fn batches<T>(
+pub(super) fn batches<T>(
     tensors: &[T],
     weights: impl Fn(&T) -> RawSlice,
     most: usize,
@@ -124,7 +124,12 @@ fn check(
         .map(|_| ())
 }
 
-fn launch(operation: &str, dtype: DType, blocks: usize, params: &impl NoUninit) -> Launch {
+pub(super) fn launch(
+    operation: &str,
+    dtype: DType,
+    blocks: usize,
+    params: &impl NoUninit,
+) -> Launch {
     Launch::new(
         Name::of(operation).and("_").and(dtype),
         [blocks as u32, 1, 1],

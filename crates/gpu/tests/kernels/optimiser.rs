@@ -6,7 +6,10 @@ use crate::{
 };
 use hal::{
     DType, Kernel, RawSlice,
-    kernel::{AdamW, AdamWTensor, ClipScale, Lion, LionTensor, Sgd, SgdTensor, SumSquares},
+    kernel::{
+        AdamW, AdamWTensor, ClipScale, Lion, LionTensor, Momentum, MomentumTensor, Sgd, SgdTensor,
+        SumSquares, UnitNorm,
+    },
 };
 
 #[test]
@@ -129,6 +132,41 @@ fn lion(m: &[RawSlice]) -> Kernel {
     })
 }
 
+fn momentum(m: &[RawSlice]) -> Kernel {
+    let (factor, memories) = m.split_last().unwrap();
+    let tensor = |m: &[RawSlice]| MomentumTensor {
+        gradients: m[0],
+        momentum: m[1],
+    };
+    Kernel::Momentum(Momentum {
+        tensors: memories.chunks(3).map(tensor).collect(),
+        factor: *factor,
+        beta: 0.95,
+    })
+}
+
+#[test]
+fn a_matrix_over_its_norm_agrees() {
+    for (out, _) in FLOATS {
+        let dtype = out.accumulator();
+        for (len, squares) in [(1, 4.0), (77, 0.0), (70_001, 2.5e4)] {
+            let memories = [
+                Memory::new(dtype, &random(len, 3), 0),
+                Memory::new(DType::F64, &[squares], 0),
+                Memory::new(out, &vec![9.0; len], 1),
+            ];
+            compare(&memories, 1e-15, |m| {
+                Kernel::UnitNorm(UnitNorm {
+                    x: m[0],
+                    sum_squares: m[1],
+                    out: m[2],
+                    epsilon: 1e-7,
+                })
+            });
+        }
+    }
+}
+
 #[test]
 fn updates_agree_and_are_skipped_for_a_factor_that_is_not_a_number() {
     for (dtype, spacing) in [(DType::F64, 2.3e-16), (DType::F32, 1.2e-7)] {
@@ -148,6 +186,8 @@ fn updates_agree_and_are_skipped_for_a_factor_that_is_not_a_number() {
             compare(&with(tensors(dtype, 70, 4, f64::abs)), tolerance, sgd);
             let signed = tensors(dtype, 70, 4, |x| x);
             compare(&with(signed), tolerance, lion);
+            let signed = tensors(dtype, 110, 3, |x| x);
+            compare(&with(signed), tolerance, momentum);
         }
     }
 }

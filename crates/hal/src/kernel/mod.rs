@@ -3,7 +3,7 @@
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a
 //! vendor dispatches in one place, a simulated vendor computes costs in one place, and a trace names them in
 //! one place. Each family has a file: [`elementwise`], [`rows`], [`norm`], [`attention`], [`loss`],
-//! [`embedding`], [`optimiser`], [`layout`]; and [`custom`] is for custom kernels.
+//! [`embedding`], [`optimiser`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
 //!
 //! Throughout, matrices are row-major and dense (`rows x columns`), and arithmetic uses the accumulator of the
 //! element type. An `out` may be the same slice as one input of equal type where the kernel is elementwise, and
@@ -15,6 +15,7 @@ pub mod elementwise;
 pub mod embedding;
 pub mod layout;
 pub mod loss;
+pub mod muon;
 pub mod norm;
 pub mod optimiser;
 pub mod rows;
@@ -28,6 +29,7 @@ pub use elementwise::{
 pub use embedding::{EmbeddingBackward, EmbeddingForward};
 pub use layout::{Copy2d, CopyStrided, SelectRows};
 pub use loss::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics};
+pub use muon::{Momentum, MomentumTensor, UnitNorm};
 pub use norm::{
     CombineMoments, Moments, NormKind, NormShape, Normalize, NormalizeBackward, NormalizeSums,
 };
@@ -82,6 +84,8 @@ pub enum Kernel {
     AdamW(AdamW),
     Sgd(Sgd),
     Lion(Lion),
+    Momentum(Momentum),
+    UnitNorm(UnitNorm),
     Copy2d(Copy2d),
     CopyStrided(CopyStrided),
     SelectRows(SelectRows),
@@ -127,6 +131,8 @@ impl Kernel {
             Kernel::AdamW(_) => "adamw",
             Kernel::Sgd(_) => "sgd",
             Kernel::Lion(_) => "lion",
+            Kernel::Momentum(_) => "momentum",
+            Kernel::UnitNorm(_) => "unit_norm",
             Kernel::Copy2d(_) => "copy_2d",
             Kernel::CopyStrided(_) => "copy_strided",
             Kernel::SelectRows(_) => "select_rows",
@@ -172,6 +178,8 @@ impl Kernel {
             Kernel::AdamW(args) => args.operands(visit),
             Kernel::Sgd(args) => args.operands(visit),
             Kernel::Lion(args) => args.operands(visit),
+            Kernel::Momentum(args) => args.operands(visit),
+            Kernel::UnitNorm(args) => args.operands(visit),
             Kernel::Copy2d(args) => args.operands(visit),
             Kernel::CopyStrided(args) => args.operands(visit),
             Kernel::SelectRows(args) => args.operands(visit),

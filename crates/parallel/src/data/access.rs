@@ -46,7 +46,7 @@ impl ParameterSet {
         Ok(())
     }
 
-    /// Calls `visit` with the values of `part` in this rank's shard of each parameter, in the order of buckets.
+    /// Calls `visit` with the values of `part` in this rank's shard of each parameter that has it, in the order of buckets.
     ///
     /// Collective if the state is sharded: every rank must call it.
     ///
@@ -126,7 +126,7 @@ impl ParameterSet {
         })
     }
 
-    /// Sets `part` of each parameter to the values that `numbers` returns for its shard.
+    /// Sets `part` of each parameter that has it to the values that `numbers` returns for its shard.
     ///
     /// # Errors
     /// [`Error::Invalid`] if their number does not match the shard, and for a state tensor that the optimiser does not
@@ -147,11 +147,16 @@ impl ParameterSet {
         Ok(())
     }
 
-    // Frozen parameters have only weights.
+    // Frozen parameters have only weights, and matrices that are updated as a whole a number of states of their own.
     fn buckets_with(&self, part: Part) -> impl Iterator<Item = &Bucket> {
         let is_trained = |bucket: &&Bucket| !bucket.parameters.iter().any(Parameter::is_frozen);
-        self.0.buckets.iter().filter(move |bucket| {
-            matches!(part, Part::Weights | Part::Values) || is_trained(bucket)
+        let most = self.0.buckets.iter().map(|bucket| bucket.state.len());
+        let most = most.max().unwrap_or(0);
+        self.0.buckets.iter().filter(move |bucket| match part {
+            Part::Weights | Part::Values => true,
+            // A state that no parameter has is an error of the caller.
+            Part::State(index) if index < most => index < bucket.state.len(),
+            Part::State(_) | Part::Gradient => is_trained(bucket),
         })
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Bucket {
     pub(super) master: Option<Tensor>,
     pub(super) gradients: Option<Tensor>,
     pub(super) state: Vec<Tensor>,
+    /// Whether its parameters are matrices that the optimiser updates as a whole.
+    pub(super) is_whole: bool,
     /// The range that this rank updates: all, or its shard over Data.
     pub(super) range: Range<usize>,
     counts: Counts,
@@ -68,7 +70,9 @@ impl Bucket {
         );
         // Frozen parameters have their own class and therefore their own buckets.
         let trains = options.trains && !parameters.iter().any(Parameter::is_frozen);
-        let num_states = if trains { options.num_states } else { 0 };
+        let first = parameters.first().filter(|_| trains);
+        let num_states = first.map_or(0, |first| options.states_of(first));
+        let is_whole = first.is_some_and(|first| options.is_whole(first));
         let separate = options.dtype != accumulator && trains;
         let own = || zeros(MemoryKind::Optimiser, accumulator, range.len());
         let master = separate.then(own).transpose()?;
@@ -101,6 +105,7 @@ impl Bucket {
             master,
             gradients,
             state,
+            is_whole,
             range,
             counts,
         })
@@ -152,22 +157,20 @@ impl Bucket {
 
     /// Sends every replica the values that the others have updated.
     pub(super) fn gather_values(&self, context: &Context) -> Result<()> {
+        self.gather(context, Subject::Gradients, &self.values)
+    }
+
+    /// Completes a flat buffer of which every replica has its range.
+    pub(super) fn gather(&self, context: &Context, subject: Subject, flat: &Tensor) -> Result<()> {
         if !self.is_sharded() {
             return Ok(());
         }
         let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else {
             return Ok(());
         };
-        let own = self.values.rows(self.range.start, self.range.len())?;
+        let own = flat.rows(self.range.start, self.range.len())?;
         let compute = context.device().compute();
-        group.all_gather(
-            context,
-            Subject::Gradients,
-            &compute,
-            &own,
-            &self.values,
-            &self.counts,
-        )
+        group.all_gather(context, subject, &compute, &own, flat, &self.counts)
     }
 
     /// The full tensor of which every replica holds its range.

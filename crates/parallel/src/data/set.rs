@@ -24,6 +24,8 @@ pub struct SetOptions {
     pub trains: bool,
     /// State tensors of the optimiser per weight.
     pub num_states: usize,
+    /// The same for [hidden matrices](Parameter::is_hidden_matrix), if the optimiser has a rule for each of them as a whole.
+    pub matrix_states: Option<usize>,
     /// Whether replicas along Data shard the optimiser's state (ZeRO stage 1).
     pub sharded: bool,
 }
@@ -35,8 +37,20 @@ impl SetOptions {
             dtype,
             trains: false,
             num_states: 0,
+            matrix_states: None,
             sharded: false,
         }
+    }
+
+    /// Whether the optimiser updates this parameter as a whole matrix.
+    pub fn is_whole(&self, parameter: &Parameter) -> bool {
+        self.matrix_states.is_some() && parameter.is_hidden_matrix() && !parameter.is_frozen()
+    }
+
+    /// State tensors of this parameter, if it is trained.
+    pub fn states_of(&self, parameter: &Parameter) -> usize {
+        let of_matrix = self.matrix_states.filter(|_| self.is_whole(parameter));
+        of_matrix.unwrap_or(self.num_states)
     }
 }
 
@@ -101,7 +115,7 @@ impl ParameterSet {
         let sum_bytes = options.dtype.accumulator().bytes();
         let token = Rc::new(());
         let mut buckets = Vec::new();
-        for class in classes(context, &parameters, tied) {
+        for class in classes(context, &parameters, tied, &options) {
             for group in split(
                 class.parameters,
                 context.settings().bucket_bytes / sum_bytes,
@@ -324,29 +338,38 @@ fn check_names(parameters: &[Parameter]) -> Result<()> {
     }
 }
 
-// Parameters that are reduced over the same ranks, each with its index.
+// Parameters that are reduced over the same ranks and have the same state, each with its index.
 struct Class {
     tie: Option<Vec<usize>>,
     axes: Vec<Axis>,
     frozen: bool,
+    whole: bool,
     parameters: Vec<(Parameter, usize)>,
 }
 
 // Last declared first, which is the order in which backward finishes them.
-fn classes(context: &Context, parameters: &[Parameter], tied: &[Tied]) -> Vec<Class> {
+fn classes(
+    context: &Context,
+    parameters: &[Parameter],
+    tied: &[Tied],
+    options: &SetOptions,
+) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     for (index, parameter) in parameters.iter().enumerate().rev() {
         let tie = tied.iter().find(|tie| tie.parameter.is(parameter));
         let tie = tie.map(|tie| tie.members.clone());
         let (axes, frozen) = (parameter.sum_axes(context), parameter.is_frozen());
-        let alike =
-            |class: &&mut Class| class.axes == axes && class.tie == tie && class.frozen == frozen;
+        let whole = options.is_whole(parameter);
+        let alike = |class: &&mut Class| {
+            (&class.axes, &class.tie, class.frozen, class.whole) == (&axes, &tie, frozen, whole)
+        };
         match classes.iter_mut().find(alike) {
             Some(class) => class.parameters.push((parameter.clone(), index)),
             None => classes.push(Class {
                 tie,
                 axes,
                 frozen,
+                whole,
                 parameters: vec![(parameter.clone(), index)],
             }),
         }

@@ -172,9 +172,43 @@ impl Gradients {
         self.set.gradient_sum_squares()
     }
 
+    /// The pieces of [matrices that the optimiser updates as a whole](SetOptions::matrix_states), grouped by the learning-rate
+    /// factor that `rule` assigns. What is done to them before [`transform`](Gradients::transform) changes the gradients that
+    /// become whole there; what is done after it, and before [`update`](Gradients::update), sees the result.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when another step has begun meanwhile.
+    pub fn matrices(
+        &self,
+        rule: impl Fn(&crate::Parameter) -> UpdateRule,
+    ) -> Result<Vec<(f64, Vec<Update>)>> {
+        check_current(&self.set, self.number)?;
+        self.set.updates(true, rule)
+    }
+
+    /// Brings each of those matrices' gradients together at one rank, which calls `work` on it, rows x columns in the
+    /// accumulator type; `work` overwrites it, and every rank receives its parts of the result as gradients. Collective.
+    ///
+    /// The ranks of a pipeline stage share the matrices of the stage by `flop(rows, columns)`, what `work` computes. A matrix is
+    /// worked on once and whole, so the result does not depend on the grid.
+    ///
+    /// # Cost
+    /// Along Data, a gather of the results, and with sharded state one of the gradients before it; over the tensor axes, two
+    /// all-to-alls. They run in rounds of one matrix per rank, which bounds the memory: some buffers of a matrix's size.
+    /// # Errors
+    /// [`Error::Invalid`] when another step has begun meanwhile; those of `work` and of the collectives.
+    pub fn transform(
+        &self,
+        flop: impl Fn(usize, usize) -> f64,
+        work: impl FnMut(&Tensor) -> Result<()>,
+    ) -> Result<()> {
+        check_current(&self.set, self.number)?;
+        self.set.transform(flop, work)
+    }
+
     /// Passes `update` the pieces of all parameters that this rank updates, grouped by the learning-rate factor
-    /// that `rule` assigns. With sharded state, every replica then receives the values that the others have
-    /// updated. Collective.
+    /// that `rule` assigns; those of [`matrices`](Gradients::matrices) are not among them. With sharded state, every replica
+    /// then receives the values that the others have updated. Collective.
     ///
     /// # Errors
     /// [`Error::Invalid`] when another step has begun meanwhile; those of `update` and of the collectives.
@@ -184,7 +218,7 @@ impl Gradients {
         mut update: impl FnMut(f64, &[Update]) -> Result<(), E>,
     ) -> Result<(), E> {
         check_current(&self.set, self.number)?;
-        for (factor, pieces) in self.set.updates(rule)? {
+        for (factor, pieces) in self.set.updates(false, rule)? {
             update(factor, &pieces)?;
         }
         Ok(self.set.end_update()?)

@@ -1,4 +1,4 @@
-//! The input of an optimiser: the pieces of all buckets that this rank updates.
+//! The input of an optimiser: the pieces of buckets that this rank updates.
 
 use super::{ParameterSet, bucket::common};
 use crate::Parameter;
@@ -15,13 +15,15 @@ pub struct UpdateRule {
 
 impl ParameterSet {
     // One piece for each parameter of which this rank updates a part, grouped by the factor of its rate;
-    // factors in the order of their first occurrence.
+    // factors in the order of their first occurrence. Either those of matrices that are updated as a whole, or all others.
     pub(super) fn updates(
         &self,
+        whole: bool,
         rule: impl Fn(&Parameter) -> UpdateRule,
     ) -> Result<Vec<(f64, Vec<Update>)>> {
         let mut updates: Vec<(f64, Vec<Update>)> = Vec::new();
-        for bucket in &self.0.buckets {
+        let buckets = self.0.buckets.iter();
+        for bucket in buckets.filter(|bucket| bucket.is_whole == whole) {
             let Some(gradients) = &bucket.gradients else {
                 continue;
             };

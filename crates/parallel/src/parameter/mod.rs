@@ -11,7 +11,7 @@ mod used;
 use crate::{Context, Init};
 use grid::{Axis, IndexBox, Layout};
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     fmt,
     rc::Rc,
 };
@@ -28,6 +28,9 @@ pub struct Scope {
     pub group: Option<Rc<str>>,
     /// Whether they are frozen: no gradient, no optimiser state.
     pub frozen: bool,
+    /// Whether linear layers give the model's output, so that their weights are no
+    /// [hidden matrices](Parameter::is_hidden_matrix).
+    pub output: bool,
 }
 
 impl Scope {
@@ -38,6 +41,7 @@ impl Scope {
             segment: 0,
             group: None,
             frozen: false,
+            output: false,
         }
     }
 }
@@ -55,6 +59,7 @@ struct Inner {
     decays: bool,
     group: Option<Rc<str>>,
     frozen: bool,
+    hidden: Cell<bool>,
     segments: RefCell<Vec<usize>>,
     home: OnceCell<Home>,
 }
@@ -100,6 +105,7 @@ impl Parameter {
             decays,
             group: scope.group.clone(),
             frozen: scope.frozen,
+            hidden: Cell::new(false),
             segments: RefCell::new(vec![scope.segment]),
             home: OnceCell::new(),
         })))
@@ -148,6 +154,39 @@ impl Parameter {
     /// Whether it is frozen: no gradient, no optimiser state.
     pub fn is_frozen(&self) -> bool {
         self.0.frozen
+    }
+
+    /// Whether it is the matrix of a linear map between hidden features, for which an optimiser may have a rule of its own.
+    ///
+    /// Weights of linear layers are, as long as they keep two dims and their layer does not give the model's output. Look-up
+    /// tables are not, nor are heads over a table, biases, gains, and parameters of custom layers that do not
+    /// [say so](Parameter::set_hidden_matrix).
+    pub fn is_hidden_matrix(&self) -> bool {
+        self.0.hidden.get()
+    }
+
+    /// Declares that it is the matrix of a linear map between hidden features, or that it is not. All ranks must do so, before
+    /// a parameter set is made.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a hidden matrix without exactly two dims, and for a parameter that is part of a set.
+    pub fn set_hidden_matrix(&self, hidden: bool) -> Result<()> {
+        let found = match self.settled() {
+            Some(_) => "a part of a set".to_owned(),
+            None if hidden && self.0.global_shape.len() != 2 => {
+                format!("shape {:?}", self.0.global_shape)
+            }
+            None => {
+                self.0.hidden.set(hidden);
+                return Ok(());
+            }
+        };
+        let operation = format!("hidden matrix {}", self.0.name);
+        Err(Error::invalid(
+            operation,
+            found,
+            "two dims, before its set is made",
+        ))
     }
 
     /// The segments of the model that use it, in the order of their declaration.

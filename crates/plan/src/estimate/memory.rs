@@ -7,20 +7,40 @@ use train::config::Precision;
 
 /// A lower bound on the bytes of the fullest rank. The order of axes does not matter.
 pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
-    let (state, copy) = match request.precision {
-        Precision::F64 => (32.0, 0.0),
-        Precision::F32 => (16.0, 0.0),
-        Precision::Bf16 | Precision::F16 => (16.0, 2.0),
+    let (number, copy) = match request.precision {
+        Precision::F64 => (8.0, 0.0),
+        Precision::F32 => (4.0, 0.0),
+        Precision::Bf16 | Precision::F16 => (4.0, 2.0),
     };
     let shared = if candidate.sharded_optimiser {
         candidate.degrees.data as f64
     } else {
         1.0
     };
-    // Weights, gradients and each of the two moments are a quarter of the state; sharding divides three of
-    // these quarters.
-    let per_parameter = state / 4.0 + copy + 0.75 * state / shared;
+    // Weights, gradients and each state tensor of the optimiser; sharding divides all but one of them.
+    let per_parameter = number + copy + number * (1.0 + states(request)) / shared;
     per_parameter * parameters(request, &candidate.degrees) + activations(request, candidate)
+}
+
+/// State tensors of the optimiser per element of the model, on average.
+pub(super) fn states(request: &Request) -> f64 {
+    let optimiser = request.training().optimiser();
+    let all = request.work.num_parameters().max(1) as f64;
+    let matrices = elements_of_matrices(request) / all;
+    let of_matrices = match optimiser.matrices() {
+        Some(rule) => rule.num_states(),
+        None => optimiser.num_states(),
+    };
+    matrices * of_matrices as f64 + (1.0 - matrices) * optimiser.num_states() as f64
+}
+
+/// Elements of all hidden matrices.
+pub(super) fn elements_of_matrices(request: &Request) -> f64 {
+    let segments = request.work.segments.iter();
+    let matrices = segments.flat_map(|segment| &segment.matrices);
+    matrices
+        .map(|[rows, columns]| rows * columns)
+        .sum::<usize>() as f64
 }
 
 /// Number of parameter elements that a rank holds.

@@ -3,7 +3,8 @@
 
 use super::{
     distances::{Distances, Places},
-    memory::parameters,
+    matrices::Matrices,
+    memory::{parameters, states},
     prices::{Pricer, Prices},
     stages::imbalance,
 };
@@ -65,6 +66,8 @@ pub(crate) struct Sheet<'a> {
     reduce_data: Prices,
     scatter_data: Prices,
     gather_data: Prices,
+    // If the optimiser updates matrices as a whole.
+    matrices: Option<Matrices>,
 }
 
 impl<'a> Sheet<'a> {
@@ -112,6 +115,7 @@ impl<'a> Sheet<'a> {
                 false => bucket(&[Operation::ReduceScatter], gradients),
             },
             gather_data: bucket(&[Operation::AllGather], weights),
+            matrices: Matrices::new(request, candidate, &pricer),
         }
     }
 
@@ -145,6 +149,9 @@ impl<'a> Sheet<'a> {
         (micro * pace + messages) * passes
             + self.reduction(variant, places, micro * pace)
             + self.update(variant)
+            + self.matrices.as_ref().map_or(0.0, |matrices| {
+                matrices.seconds(variant.sharded_optimiser, places)
+            })
     }
 
     // Seconds on the job's slowest device per second on the mean device. Stages that wait leave shared cores to
@@ -223,7 +230,7 @@ impl<'a> Sheet<'a> {
             }
     }
 
-    // The optimiser reads gradients, reads and writes values and moments, and writes the copy in the compute
+    // The optimiser reads gradients, reads and writes values and states, and writes the copy in the compute
     // type.
     fn update(&self, variant: &Candidate) -> f64 {
         let shared = if variant.sharded_optimiser {
@@ -231,7 +238,8 @@ impl<'a> Sheet<'a> {
         } else {
             1.0
         };
-        let bytes = 30.0 * parameters(self.request, &variant.degrees) / shared;
+        let of_element = 14.0 + 8.0 * states(self.request);
+        let bytes = of_element * parameters(self.request, &variant.degrees) / shared;
         bytes
             / self
                 .request

@@ -46,7 +46,9 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
         | Kernel::ClipScale(_)
         | Kernel::AdamW(_)
         | Kernel::Sgd(_)
-        | Kernel::Lion(_) => "optimiser",
+        | Kernel::Lion(_)
+        | Kernel::Momentum(_)
+        | Kernel::UnitNorm(_) => "optimiser",
         Kernel::Copy2d(_) | Kernel::CopyStrided(_) | Kernel::SelectRows(_) => "layout",
         _ => "elementwise",
     }
@@ -86,6 +88,8 @@ pub(super) fn work(kernel: &Kernel) -> Work {
         Kernel::AdamW(call) => moved(kernel) - size(call.factor),
         Kernel::Sgd(call) => moved(kernel) - size(call.factor),
         Kernel::Lion(call) => moved(kernel) - size(call.factor),
+        Kernel::Momentum(call) => moved(kernel) - size(call.factor),
+        Kernel::UnitNorm(call) => moved(kernel) - size(call.sum_squares),
         Kernel::Copy2d(call) => 2.0 * (call.rows * call.columns * call.src.dtype.bytes()) as f64,
         // Repeated elements come from a cache.
         Kernel::CopyStrided(call) => size(call.dst) + size(call.src).min(size(call.dst)),

@@ -17,6 +17,20 @@ pub fn columns(x: &Tensor, start: usize, count: usize) -> Result<Tensor> {
     Ok(out)
 }
 
+/// As [`columns`], into a tensor of its own: as many rows as `x` has, of `count` columns.
+///
+/// # Errors
+/// As there; [`Error::Invalid`] also when `out` holds another number of elements or another type, or overlaps `x`.
+pub fn columns_into(x: &Tensor, start: usize, count: usize, out: &Tensor) -> Result<()> {
+    same_type("columns_into", x, &[out])?;
+    check_columns("columns_into", x, start, count)?;
+    if out.num_elements() != x.num_rows() * count || x.overlaps(out) {
+        let needed = format!("a tensor of its own of {} x {count}", x.num_rows());
+        return Err(Error::invalid("columns_into", format!("{out:?}"), needed));
+    }
+    block(x, start, x.columns(), out, 0, count, count)
+}
+
 /// Overwrites the columns of `x` from `start` on with those of `part`.
 ///
 /// # Errors

@@ -30,7 +30,7 @@ pub use custom::{
 pub use dims::{concat, expand, one_hot, permute, slice};
 pub use elementwise::*;
 pub use embedding::{embedding, embedding_backward};
-pub use layout::{columns, copy, copy_on, set_columns};
+pub use layout::{columns, columns_into, copy, copy_on, set_columns};
 pub use matmul::{
     Transpose, matmul, matmul_batched, matmul_bias, matmul_gelu, matmul_into, matmul_node_into,
 };

@@ -231,6 +231,47 @@ pub fn lion(device: &Device, updates: &[Update], factor: &Tensor, settings: Lion
     launch(&mut args, Kernel::Lion(kernel))
 }
 
+/// Advances the momentum of each tensor, its only state, and replaces its gradients by Nesterov's direction; weights stay.
+/// `factor` is what [`clip_scale`] gave.
+///
+/// # Errors
+/// As [`lion`].
+pub fn momentum(device: &Device, updates: &[Update], factor: &Tensor, beta: f64) -> Result<()> {
+    updates.iter().try_for_each(|update| check(update, 1, 1))?;
+    check_factor(device, factor)?;
+    let mut args = Arguments::default();
+    let tensors = updates.iter().map(|update| kernel::MomentumTensor {
+        gradients: args.take(&update.gradients),
+        momentum: args.take(&update.state[0]),
+    });
+    let tensors = tensors.collect();
+    let kernel = kernel::Momentum {
+        tensors,
+        factor: args.take_part(factor, 0, 1),
+        beta,
+    };
+    launch(&mut args, Kernel::Momentum(kernel))
+}
+
+/// `out = x / (sqrt(sum_squares) + epsilon)`, where `sum_squares` is what [`sum_squares`](fn@sum_squares) gave for `x`; `x` has
+/// the accumulator type of `out`.
+///
+/// # Errors
+/// [`Error::Invalid`] when `out` is not as long as `x` or of another type, and when `sum_squares` is not one f64.
+pub fn unit_norm(x: &Tensor, sum_squares: &Tensor, epsilon: f64, out: &Tensor) -> Result<()> {
+    holds("unit_norm", "sum of squares", sum_squares, 1, DType::F64)?;
+    let accumulator = out.dtype().accumulator();
+    holds("unit_norm", "x", x, out.num_elements(), accumulator)?;
+    let mut args = Arguments::default();
+    let kernel = kernel::UnitNorm {
+        x: args.take(x),
+        sum_squares: args.take(sum_squares),
+        out: args.take(out),
+        epsilon,
+    };
+    launch(&mut args, Kernel::UnitNorm(kernel))
+}
+
 fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {
     let (count, dtype) = (update.weights.num_elements(), update.weights.dtype());
     if !(fewest..=most).contains(&update.state.len()) {

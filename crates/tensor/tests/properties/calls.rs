@@ -105,6 +105,14 @@ pub const ALL: &[(&str, Call)] = &[
             ops::columns(&w.tensor(s.tensors[0]), s.sizes[0], s.sizes[1])
         })
     }),
+    ("columns_into", |w, s| {
+        let x = w.tensor(s.tensors[0]);
+        let out = match s.fits() {
+            true => Tensor::zeros(x.device(), x.dtype(), &[x.num_rows(), s.sizes[1].min(9)])?,
+            false => w.tensor(s.tensors[1]),
+        };
+        ops::columns_into(&x, s.sizes[0], s.sizes[1], &out)
+    }),
     ("set_columns", |w, s| {
         let (x, part) = (w.tensor(s.tensors[0]), w.tensor(s.tensors[1]));
         let part = match s.fits() {
@@ -260,6 +268,15 @@ pub const ALL: &[(&str, Call)] = &[
     ("adamw", |w, s| optimise(w, s, "adamw")),
     ("sgd", |w, s| optimise(w, s, "sgd")),
     ("lion", |w, s| optimise(w, s, "lion")),
+    ("momentum", |w, s| optimise(w, s, "momentum")),
+    ("unit_norm", |w, s| {
+        let (squares, x) = (typed(w, s, DType::F64, &[1])?, w.tensor(s.tensors[0]));
+        let out = match s.fits() {
+            true => Tensor::zeros(x.device(), x.dtype(), x.shape())?,
+            false => w.tensor(s.tensors[1]),
+        };
+        ops::optimiser::unit_norm(&x, &squares, s.numbers[0], &out)
+    }),
     ("custom", custom),
     ("var", var),
     ("backward", |w, s| {
@@ -599,7 +616,7 @@ fn optimise(world: &mut World, step: &Step, rule: &str) -> Result<()> {
         };
         let states = match rule {
             "adamw" => 2,
-            "lion" => 1,
+            "lion" | "momentum" => 1,
             _ => step.small(1) % 3,
         };
         updates.push(Update {
@@ -637,6 +654,7 @@ fn optimise(world: &mut World, step: &Step, rule: &str) -> Result<()> {
     match rule {
         "adamw" => ops::optimiser::adamw(&device, &updates, &factor, settings),
         "lion" => ops::optimiser::lion(&device, &updates, &factor, lion),
+        "momentum" => ops::optimiser::momentum(&device, &updates, &factor, momentum),
         _ => ops::optimiser::sgd(&device, &updates, &factor, rate, momentum),
     }
 }

@@ -4,7 +4,7 @@ use super::{BitsChoice, Numbers, OrderChoice, OverlapNames, check_counts, check_
 use crate::{
     Error, Result,
     data::{OrderMode, TokenType, TokenizerChoice},
-    optimiser::{AdamW, Lion, Optimiser, Rate, RateSchedule, Sgd},
+    optimiser::{AdamW, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
 use parallel::{Hierarchical, Overlap, Positions, pipeline::ScheduleKind};
@@ -83,6 +83,8 @@ pub enum OptimiserKind {
     Sgd,
     /// The sign of an interpolated momentum.
     Lion,
+    /// Orthogonalised momentum for the matrices of hidden layers, AdamW for all other parameters.
+    Muon,
 }
 
 crate::section! {
@@ -100,10 +102,12 @@ crate::section! {
         pub precision: Precision,
         /// Which optimiser.
         pub optimiser: OptimiserKind,
-        /// Highest learning rate; Lion's is best 3 to 10 times below AdamW's.
+        /// Highest learning rate; Lion's is best 3 to 10 times below AdamW's. With Muon, of the parameters that follow AdamW.
         pub learning_rate: f64,
         /// Lowest learning rate, reached at the last step.
         pub lowest_rate: f64,
+        /// Muon's highest learning rate, for the matrices of hidden layers; it rises and falls as `learning_rate` does.
+        pub muon_rate: f64,
         /// Number of steps in which the rate grows from 0.
         pub warmup_steps: u64,
         /// How the rate falls after the warm-up.
@@ -118,6 +122,8 @@ crate::section! {
         pub epsilon: f64,
         /// SGD's momentum.
         pub momentum: f64,
+        /// Muon's decay of the momentum.
+        pub muon_momentum: f64,
         /// Largest norm of the gradients, to which larger ones are scaled; 0 does not clip.
         pub clip_norm: f64,
         /// Steps from one validation to the next; 0 means only at the end.
@@ -155,6 +161,7 @@ impl Default for TrainingConfig {
             optimiser: OptimiserKind::AdamW,
             learning_rate: 2e-3,
             lowest_rate: 2e-4,
+            muon_rate: 0.02,
             warmup_steps: 50,
             rate_schedule: RateSchedule::Cosine,
             weight_decay: 0.1,
@@ -162,6 +169,7 @@ impl Default for TrainingConfig {
             beta2: 0.99,
             epsilon: 1e-8,
             momentum: 0.0,
+            muon_momentum: 0.95,
             clip_norm: 1.0,
             validate_every: 100,
             validation_batches: 8,
@@ -199,6 +207,7 @@ impl TrainingConfig {
             "training",
             &[
                 ("learning_rate", self.learning_rate, Numbers::Positive),
+                ("muon_rate", self.muon_rate, Numbers::Positive),
                 ("epsilon", self.epsilon, Numbers::Positive),
                 ("loss_scale", self.loss_scale, Numbers::Positive),
                 ("lowest_rate", self.lowest_rate, Numbers::NotNegative),
@@ -207,6 +216,7 @@ impl TrainingConfig {
                 ("beta1", self.beta1, Numbers::Share),
                 ("beta2", self.beta2, Numbers::Share),
                 ("momentum", self.momentum, Numbers::Share),
+                ("muon_momentum", self.muon_momentum, Numbers::Share),
             ],
         )
     }
@@ -220,13 +230,19 @@ impl TrainingConfig {
             steps: self.steps,
             schedule: self.rate_schedule,
         };
+        let adamw = || AdamW {
+            rate,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            weight_decay: self.weight_decay,
+        };
         match self.optimiser {
-            OptimiserKind::AdamW => Box::new(AdamW {
-                rate,
-                beta1: self.beta1,
-                beta2: self.beta2,
-                epsilon: self.epsilon,
-                weight_decay: self.weight_decay,
+            OptimiserKind::AdamW => Box::new(adamw()),
+            OptimiserKind::Muon => Box::new(Muon {
+                highest_rate: self.muon_rate,
+                momentum: self.muon_momentum,
+                others: adamw(),
             }),
             OptimiserKind::Lion => Box::new(Lion {
                 rate,

@@ -2,22 +2,24 @@
 //!
 //! An [`Optimiser`] declares the state that it keeps for each weight, and updates pieces of flat buffers. The
 //! library handles norms over the grid, clipping, the loss scale and sharding of the state over replicas.
-//! [`AdamW`], [`Lion`] and [`Sgd`] are here; [`Rate`] is a learning rate over the course of a run.
+//! [`AdamW`], [`Lion`], [`Muon`] and [`Sgd`] are here; [`Rate`] is a learning rate over the course of a run.
 
 mod adamw;
 mod lion;
+mod muon;
 mod rate;
 mod sgd;
 
 pub use adamw::AdamW;
 pub use lion::Lion;
+pub use muon::Muon;
 pub use rate::{Rate, RateSchedule};
 pub use sgd::Sgd;
 pub use tensor::ops::optimiser::Update;
 
 use parallel::Result;
 use std::fmt;
-use tensor::{Device, Tensor};
+use tensor::{DType, Device, Tensor};
 
 /// How weights follow their gradients.
 pub trait Optimiser: fmt::Debug {
@@ -40,6 +42,43 @@ pub trait Optimiser: fmt::Debug {
     /// # Errors
     /// Those of the operations.
     fn update(&self, call: &UpdateCall<'_>) -> Result<()>;
+
+    /// The rule of [hidden matrices](parallel::Parameter::is_hidden_matrix), if their update needs each of them as a whole;
+    /// [`update`](Optimiser::update) then sees only the other parameters.
+    fn matrices(&self) -> Option<&dyn MatrixRule> {
+        None
+    }
+}
+
+/// How hidden matrices follow their gradients, where that needs each matrix as a whole.
+///
+/// A step calls [`prepare`](MatrixRule::prepare) on the shards, [`transform`](MatrixRule::transform) on each matrix at the one
+/// rank that owns it in this step, and [`apply`](MatrixRule::apply) on the shards again.
+pub trait MatrixRule: fmt::Debug {
+    /// Number of state tensors that it keeps for each matrix, instead of [`Optimiser::num_states`].
+    fn num_states(&self) -> usize;
+
+    /// Updates the state, and leaves in the gradients of each piece what is to be transformed. If the factor is NaN, both stay.
+    ///
+    /// # Errors
+    /// Those of the operations.
+    fn prepare(&self, call: &UpdateCall<'_>) -> Result<()>;
+
+    /// Overwrites a matrix, rows x columns in the accumulator type, with what its weights follow. `dtype` is the type in which
+    /// the model computes. If the update is skipped, the matrix may hold any values, and so may the result.
+    ///
+    /// # Errors
+    /// Those of the operations.
+    fn transform(&self, matrix: &Tensor, dtype: DType) -> Result<()>;
+
+    /// Floating-point operations of that, by which matrices are shared among ranks.
+    fn flop(&self, rows: usize, columns: usize) -> f64;
+
+    /// Updates the weights of all pieces by their gradients, which are parts of transformed matrices.
+    ///
+    /// # Errors
+    /// Those of the operations.
+    fn apply(&self, call: &UpdateCall<'_>) -> Result<()>;
 }
 
 /// One update of weights that share a learning rate.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 2] = ["parallel", "device"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 21] = [
+pub const FREE_KEYS: [&str; 22] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -18,6 +18,7 @@ pub const FREE_KEYS: [&str; 21] = [
     "training.micro_batches",
     "training.precision",
     "training.learning_rate",
+    "training.muon_rate",
     "training.lowest_rate",
     "training.warmup_steps",
     "training.rate_schedule",

@@ -12,7 +12,7 @@ use crate::{
 use bootstrap::World;
 use parallel::{
     Parameter,
-    data::{ParameterSet, Part},
+    data::{ParameterSet, Part, SetOptions},
 };
 use std::{collections::BTreeSet, path::Path};
 
@@ -83,8 +83,9 @@ impl Trainer {
             };
             return Err(Error::mismatch(reader.path(), mismatch));
         }
-        let parts = parts(self.optimiser.num_states());
-        check_names(self.pipeline.declared(), &reader, &parts)?;
+        let options = self.parameters().options();
+        let parts = parts(options);
+        check_names(self.pipeline.declared(), &reader, (options, &parts))?;
         fill(world, &reader, self.parameters(), &parts)?;
         self.num_updates = stored.num_updates;
         self.loss_scale = self.loss_scale.resumed(stored.loss_scale);
@@ -126,18 +127,21 @@ pub(crate) fn fill(
     patience.finish(filled)
 }
 
-/// Checks that a checkpoint holds exactly the parts of these parameters, each with its shape.
+/// Checks that a checkpoint holds exactly the parts of these parameters in a set of these options, each with its shape.
 ///
 /// # Errors
 /// [`Error::Mismatch`] with the first name that only one side has, or the two shapes.
 pub(crate) fn check_names(
     parameters: &[Parameter],
     reader: &Reader,
-    parts: &[(String, Part)],
+    (options, parts): (&SetOptions, &[(String, Part)]),
 ) -> Result<()> {
     let mut needed = BTreeSet::new();
     for (prefix, part) in parts {
-        let kept = |parameter: &&Parameter| *part == Part::Weights || !parameter.is_frozen();
+        let kept = |parameter: &&Parameter| match part {
+            Part::State(index) => !parameter.is_frozen() && *index < options.states_of(parameter),
+            _ => true,
+        };
         for parameter in parameters.iter().filter(kept) {
             check_shape(reader, prefix, parameter)?;
             needed.insert(format!("{prefix}{}", parameter.name()));

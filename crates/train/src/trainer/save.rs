@@ -75,7 +75,7 @@ impl Trainer {
 fn collect(trainer: &Trainer) -> Result<Vec<Owned>> {
     let dtype = trainer.dtype().accumulator();
     let (mut owned, mut shares) = (Vec::new(), Shares::new(trainer));
-    for (prefix, part) in parts(trainer.optimiser.num_states()) {
+    for (prefix, part) in parts(trainer.parameters().options()) {
         trainer
             .parameters()
             .read::<Error>(part, |parameter, numbers| {

@@ -5,7 +5,7 @@ use crate::{
     Error, Mismatch, Result,
     checkpoint::{Reader, Sections},
 };
-use parallel::data::Part;
+use parallel::data::{Part, SetOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,8 +38,9 @@ pub(crate) struct Stored {
     pub(crate) optimiser: Option<String>,
 }
 
-/// The parts that are stored, each under its own prefix.
-pub(super) fn parts(num_states: usize) -> Vec<(String, Part)> {
+/// The parts that are stored, each under its own prefix. A matrix may have fewer states than other parameters.
+pub(super) fn parts(options: &SetOptions) -> Vec<(String, Part)> {
+    let num_states = options.num_states.max(options.matrix_states.unwrap_or(0));
     let states = (0..num_states).map(|index| (format!("state{index}/"), Part::State(index)));
     let weights = [("weights/".to_owned(), Part::Weights)];
     weights.into_iter().chain(states).collect()

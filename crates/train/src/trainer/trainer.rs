@@ -11,7 +11,7 @@ use crate::{
     batches::{Batches, RowCut, Rows},
     config::{Precision, as_config},
     digest::StepDigest,
-    optimiser::{Optimiser, UpdateCall},
+    optimiser::{MatrixRule, Optimiser, Update, UpdateCall},
 };
 use grid::Axis;
 use nn::Builder;
@@ -113,6 +113,7 @@ impl Trainer {
             dtype: options.precision.dtype(),
             trains: true,
             num_states: optimiser.num_states(),
+            matrix_states: optimiser.matrices().map(MatrixRule::num_states),
             sharded: options.sharded_optimiser && context.degree(Axis::Data) > 1,
         };
         let recompute = options.recompute;
@@ -313,15 +314,34 @@ impl Trainer {
                 },
             }
         };
+        if let Some(matrices) = self.optimiser.matrices() {
+            let groups = gradients.matrices(&rule)?;
+            for (rate_factor, pieces) in &groups {
+                matrices.prepare(&self.call(factor, rate * rate_factor, pieces))?;
+            }
+            gradients.transform(
+                |rows, columns| matrices.flop(rows, columns),
+                |matrix| matrices.transform(matrix, self.dtype()),
+            )?;
+            for (rate_factor, pieces) in &groups {
+                matrices.apply(&self.call(factor, rate * rate_factor, pieces))?;
+            }
+        }
         gradients.update(rule, |rate_factor, pieces| {
-            Ok(self.optimiser.update(&UpdateCall {
-                device: self.context.device(),
-                pieces,
-                factor,
-                rate: rate * rate_factor,
-                number: self.num_updates + 1,
-            })?)
+            Ok(self
+                .optimiser
+                .update(&self.call(factor, rate * rate_factor, pieces))?)
         })
+    }
+
+    fn call<'a>(&'a self, factor: &'a Tensor, rate: f64, pieces: &'a [Update]) -> UpdateCall<'a> {
+        UpdateCall {
+            device: self.context.device(),
+            pieces,
+            factor,
+            rate,
+            number: self.num_updates + 1,
+        }
     }
 
     // On a device without values there is nothing to report, and nothing depends on the number.

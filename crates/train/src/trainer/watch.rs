@@ -1,6 +1,6 @@
 //! The digest of a step, while the step runs.
 
-use super::Trainer;
+use super::{Trainer, stored::parts};
 use crate::{
     Result,
     digest::{self, FORWARD, GRADIENTS, START, StepDigest, WEIGHTS},
@@ -57,9 +57,11 @@ impl Watch {
         let set = trainer.parameters();
         self.phases
             .push((WEIGHTS.into(), set.hashes(Part::Weights)?));
-        for index in 0..trainer.optimiser.num_states() {
-            let state = set.hashes(Part::State(index))?;
-            self.phases.push((format!("state{index}"), state));
+        for (prefix, part) in parts(set.options()) {
+            if let Part::State(_) = part {
+                let phase = prefix.trim_end_matches('/').to_owned();
+                self.phases.push((phase, set.hashes(part)?));
+            }
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ mod elementwise;
 mod embedding;
 mod exact_squares;
 mod loss;
+mod muon;
 mod nodes;
 mod norm;
 mod optimiser;

@@ -119,6 +119,7 @@ impl Linear {
         let shape = [in_features, out_features];
         let weight =
             Parameter::declare(scope, &format!("{name}.weight"), &shape, layout, init, true)?;
+        weight.set_hidden_matrix(!scope.output)?;
         let declare_bias = || {
             let layout = layout_of_bias(kind);
             Parameter::declare(
