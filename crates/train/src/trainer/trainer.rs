@@ -315,7 +315,7 @@ impl Trainer {
             }
         };
         if let Some(matrices) = self.optimiser.matrices() {
-            let groups = gradients.matrices(&rule)?;
+            let groups = gradients.matrices(rule)?;
             for (rate_factor, pieces) in &groups {
                 matrices.prepare(&self.call(factor, rate * rate_factor, pieces))?;
             }
