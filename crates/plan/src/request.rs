@@ -9,7 +9,7 @@ use train::{
     config::{BitsChoice, OptimiserKind, Precision, TrainingConfig},
 };
 
-/// The most rows of a batch, as of [`TrainingConfig`](train::config::TrainingConfig).
+/// The most rows of a batch, as of [`TrainingConfig`].
 const MOST_ROWS: usize = 1 << 24;
 
 /// The choices from which a plan starts.
