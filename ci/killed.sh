@@ -1,26 +1,59 @@
 #!/usr/bin/env bash
-# A run killed at random moments while it writes checkpoints always leaves the last complete one loadable, and can
-# be resumed.
+# A run killed at random moments, while it writes a checkpoint behind each step, leaves only complete checkpoints, among them
+# the last one and those that stay for ever, and can be resumed. A run whose disk becomes full ends with one sentence and
+# leaves the checkpoints before.
 set -euo pipefail
 fascicle=$PWD/target/release/fascicle
 rounds=${1:-50}
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+mounted=
+trap '[ -z "$mounted" ] || umount "$mounted"; rm -rf "$dir"' EXIT
+fail() { printf 'killed: %s\n' "$1" >&2; cat "$dir/log" >&2; exit 1; }
 for _ in $(seq 400); do echo 'the quick brown fox jumps over the lazy dog'; done >"$dir/text.txt"
-"$fascicle" train --data "$dir/text.txt" --grid x=2,z=2 --steps 1 --batch 4 --micro-batches 1 --out "$dir/run" \
-  --set model.hidden=64 --set model.layers=2 --set model.heads=2 --set model.context=16 \
-  --set training.checkpoint_every=1 --set training.validation_batches=1 >"$dir/log" 2>&1
-steps=1
-for round in $(seq "$rounds"); do
-  "$fascicle" train --resume "$dir/run" --steps 1000000 >"$dir/log" 2>&1 &
-  job=$!
-  sleep "0.$((RANDOM % 35 + 10))"
-  kill -9 "$job"
-  wait "$job" 2>/dev/null || true
-  "$fascicle" checkpoint verify "$dir/run" >"$dir/log" 2>&1 || { cat "$dir/log" >&2; exit 1; }
-  now=$(ls -d "$dir"/run/checkpoints/step-* | tail -n 1 | grep -oE '[0-9]+$' | sed 's/^0*//')
-  [ "$now" -ge "$steps" ] || { printf 'round %s: fell back from step %s to %s\n' "$round" "$steps" "$now" >&2; exit 1; }
-  steps=$now
+small=(--data "$dir/text.txt" --batch 4 --micro-batches 1 --set model.hidden=64 --set model.layers=2 --set model.heads=2
+  --set model.context=16 --set training.checkpoint_every=1 --set training.validation_batches=1)
+# The step of the newest checkpoint of a run, all of whose checkpoints are verified.
+newest() {
+  local path
+  for path in "$1"/checkpoints/step-*; do
+    "$fascicle" checkpoint verify "$path" >"$dir/log" 2>&1 || fail "$path is not complete"
+  done
+  basename "$path" | grep -oE '[0-9]+$' | sed 's/^0*//'
+}
+
+for grid in x=2,z=2 data=2,pipeline=2; do
+  run=$dir/$grid steps=1
+  "$fascicle" train "${small[@]}" --grid "$grid" --steps 1 --out "$run" --set training.keep_every=20 \
+    --set parallel.sharded_optimiser=true >"$dir/log" 2>&1 || fail "$grid does not train"
+  for round in $(seq $((rounds / 2))); do
+    "$fascicle" train --resume "$run" --steps 1000000 >"$dir/log" 2>&1 &
+    job=$!
+    sleep "0.$((RANDOM % 65 + 15))"
+    kill -9 "$job"
+    wait "$job" 2>/dev/null || true
+    now=$(newest "$run")
+    [ "$now" -ge "$steps" ] || fail "round $round on $grid: fell back from step $steps to $now"
+    steps=$now
+  done
+  [ "$steps" -gt 1 ] || fail "no step was ever completed in $rounds rounds on $grid"
+  for kept in $(seq 20 20 "$steps"); do
+    [ -d "$run/checkpoints/step-$(printf %08d "$kept")" ] || fail "$grid: the checkpoint of step $kept is gone"
+  done
+  printf 'killed %s times on %s: every checkpoint is complete, the last of step %s\n' "$((rounds / 2))" "$grid" "$steps"
 done
-[ "$steps" -gt 1 ] || { printf 'no step was ever completed in %s rounds\n' "$rounds" >&2; exit 1; }
-printf 'killed %s times; the last whole checkpoint, of step %s, loads\n' "$rounds" "$steps"
+
+# Room for one checkpoint of this run, not for two.
+mkdir "$dir/full"
+if mount -t tmpfs -o size=2m tmpfs "$dir/full" 2>"$dir/log"; then
+  mounted=$dir/full
+  mkdir "$mounted/run"
+  status=0
+  "$fascicle" train "${small[@]}" --grid x=2 --steps 9 --out "$mounted/run" >"$dir/log" 2>&1 || status=$?
+  [ "$status" -eq 1 ] || fail "a full disk: status $status, needs 1"
+  grep -qE 'found room for [0-9]+ bytes, needs [0-9]+' "$dir/log" || fail 'a full disk is not named'
+  last=$(newest "$mounted/run")
+  if compgen -G "$mounted/run/checkpoints/.writing-*" >/dev/null; then fail 'half a checkpoint is left'; fi
+  printf 'a full disk ends a run, whose checkpoint of step %s is complete\n' "$last"
+else
+  printf 'skipped: a full disk, because this user may not mount one (%s)\n' "$(tr '\n' ' ' <"$dir/log")"
+fi

@@ -200,3 +200,74 @@ fn a_refused_resumption_leaves_the_configuration() {
     }
     assert_eq!(fs::read_to_string(&config).unwrap(), before);
 }
+
+fn steps_left(dir: &Path) -> Vec<u64> {
+    let names = fs::read_dir(dir.join("checkpoints")).unwrap();
+    let mut steps: Vec<u64> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .map(|name| name.strip_prefix("step-").unwrap().parse().unwrap())
+        .collect();
+    steps.sort_unstable();
+    steps
+}
+
+#[test]
+fn checkpoints_stay_by_count_age_and_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut this = three_steps("x=2", dir.path());
+    let training = &mut this.config.training;
+    (training.steps, training.checkpoint_every) = (9, 2);
+    (training.validate_every, training.warmup_steps) = (2, 9);
+    (training.keep_checkpoints, training.keep_every) = (1, 3);
+    training.keep_best = true;
+    // The rate grows until steps overshoot, so that the first validation is the best.
+    training.learning_rate = 2.0;
+    of_ranks(this, |_, _| {}, Arc::default());
+    let records = train::metrics::read(&dir.path().join("metrics.jsonl")).unwrap();
+    let losses = records
+        .iter()
+        .filter_map(|record: &train::metrics::Record| Some((record.step, record.val_loss?)));
+    let (best, loss) = losses
+        .min_by(|one, other| one.1.total_cmp(&other.1))
+        .unwrap();
+    assert_eq!(best, 2, "{records:?}");
+    assert_eq!(steps_left(dir.path()), [2, 3, 6, 9]);
+    let best = train::checkpoint::Reader::open(dir.path().join("checkpoints/step-00000002"));
+    assert_eq!(best.unwrap().sections().validation_loss, Some(loss));
+}
+
+#[test]
+fn a_run_resumed_from_a_checkpoint_written_behind_has_the_bits_of_the_whole_run() {
+    for (grid, sharded) in [("x=2", false), ("data=2", true), ("x=2,pipeline=2", false)] {
+        let digest_of = |dir: &Path| {
+            let reader = train::checkpoint::Reader::open(dir).unwrap();
+            let scalars = train::trainer::scalars(&reader).unwrap();
+            let digest = train::checkpoint::digest(&reader, &scalars).unwrap();
+            (reader.step(), digest.digest)
+        };
+        let [whole, waiting, resumed] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let mut this = three_steps(grid, whole.path());
+        this.config.training.steps = 6;
+        (
+            this.config.training.keep_checkpoints,
+            this.config.parallel.sharded_optimiser,
+        ) = (9, sharded);
+        of_ranks(this.clone(), |_, _| {}, Arc::default());
+        this.config.training.checkpoint_async = false;
+        this.dir = waiting.path().to_owned();
+        of_ranks(this.clone(), |_, _| {}, Arc::default());
+        for step in 1..=6 {
+            let [behind, waited] = [&whole, &waiting]
+                .map(|run| digest_of(&run.path().join(format!("checkpoints/step-{step:08}"))));
+            assert_eq!(behind, waited, "{grid}, step {step}");
+        }
+        this.dir = resumed.path().to_owned();
+        this.resume = Some(Resume {
+            checkpoint: whole.path().join("checkpoints/step-00000002"),
+            any_change: false,
+        });
+        of_ranks(this, |_, _| {}, Arc::default());
+        assert_eq!(digest_of(resumed.path()), digest_of(whole.path()), "{grid}");
+        assert_eq!(steps_left(resumed.path()), [3, 4, 5, 6]);
+    }
+}

@@ -192,6 +192,17 @@ impl World {
         self.shared.rendezvous.exchange(label, members)
     }
 
+    /// The same rank, for a thread beside its own: what the thread exchanges meets the exchanges of the same thread of the other
+    /// ranks, whatever the ranks exchange meanwhile. Every rank calls this, with the same label.
+    ///
+    /// # Errors
+    /// As [`exchange`](World::exchange).
+    pub fn beside(&self, label: &str) -> Result<World> {
+        let members: Vec<usize> = (0..self.size()).collect();
+        let everyone = self.exchange(label, &members)?;
+        Ok(self.with_exchanges(Box::new(Beside(self.clone())), everyone))
+    }
+
     /// Records what this rank is doing now, as in `step 17 forward`, for the report of a job that stops.
     ///
     /// Cheap enough for every step and collective: an uncontended lock, a short copy and a clock read.
@@ -203,6 +214,15 @@ impl World {
     /// only this one.
     pub fn last_seen(&self) -> Vec<LastSeen> {
         self.shared.progress.last_seen()
+    }
+}
+
+/// Exchanges of a thread beside a rank are made as the rank's own are.
+struct Beside(World);
+
+impl Rendezvous for Beside {
+    fn exchange(&self, label: &str, members: &[usize]) -> Result<Arc<dyn Exchange>> {
+        self.0.shared.rendezvous.exchange(label, members)
     }
 }
 

@@ -105,6 +105,31 @@ fn exchanges_of_the_same_name_are_independent() {
 }
 
 #[test]
+fn a_thread_beside_a_rank_meets_the_threads_of_the_others() {
+    run(Options::new(3), |world| {
+        let (rank, beside) = (world.rank(), world.beside("thread")?);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                for step in 0..20 {
+                    delay(beside.rank(), step);
+                    let all = beside.everyone().all_gather(&[beside.rank() as u8, 100])?;
+                    assert_eq!(all, [[0, 100], [1, 100], [2, 100]]);
+                }
+                beside.everyone().any(false)
+            });
+            for step in 0..70 {
+                delay(rank, step + 7);
+                let all = world.everyone().all_gather(&[rank as u8, step as u8])?;
+                assert_eq!(all, [0, 1, 2].map(|rank| [rank, step as u8]));
+            }
+            assert!(!thread.join().unwrap()?);
+            Ok::<_, Error>(())
+        })
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_rank_alone_in_its_group_does_not_wait() {
     run(Options::new(2), |world| {
         let alone = world.exchange("self", &[world.rank()])?;

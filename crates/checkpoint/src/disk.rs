@@ -1,6 +1,7 @@
 //! The disk operations needed to write a checkpoint.
 //!
-//! They go through a trait so that tests can end the process between any two of them, or within a write.
+//! They go through a trait, so that a program can write elsewhere, and tests can end the process between any two of them, or
+//! within a write, or make the disk slow.
 
 use std::{
     fmt,
@@ -49,27 +50,45 @@ fn sync_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where a checkpoint is written.
-pub(crate) trait Disk: fmt::Debug + Send + Sync {
-    /// Creates a folder and its parents.
+/// Where a checkpoint is written. Reading finds it at the same paths of the file system.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// Creates a folder and its parents, where they do not exist.
+    ///
+    /// # Errors
+    /// The system's.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Creates a file that must not exist yet.
+    ///
+    /// # Errors
+    /// The system's.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Stored>>;
 
     /// Renames a file or folder on the same disk; replaces an empty folder or a file of that name.
+    ///
+    /// # Errors
+    /// The system's.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file, or a folder with its contents; succeeds if there is nothing to remove.
+    ///
+    /// # Errors
+    /// The system's.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the names within a folder survive a power cut.
+    ///
+    /// # Errors
+    /// The system's.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
 /// A file being written.
-pub(crate) trait Stored: Write {
+pub trait Stored: Write {
     /// Makes the written bytes survive a power cut.
+    ///
+    /// # Errors
+    /// The system's.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -79,11 +98,11 @@ impl Stored for File {
     }
 }
 
-/// The local file system.
+/// The file system.
 #[derive(Debug)]
-pub(crate) struct Local;
+pub struct FileSystem;
 
-impl Disk for Local {
+impl Disk for FileSystem {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(path)
     }

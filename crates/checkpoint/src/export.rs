@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Reader, Result,
-    disk::{Disk, Local},
+    disk::{Disk, FileSystem},
     folder,
     reshard::copy,
     stream::{self, Entry},
@@ -45,7 +45,7 @@ pub fn export_safetensors(
         .map(|(name, key)| entry(reader, name, key))
         .collect::<Result<Vec<_>>>()?;
     let writing = path.with_file_name(format!(".writing-{}", folder::name(path)));
-    Local
+    FileSystem
         .remove(&writing)
         .map_err(Error::io("removing", &writing))?;
     // `pt` states that dims are in PyTorch's order, which readers of such files require.
@@ -57,22 +57,28 @@ pub fn export_safetensors(
         .into_iter()
         .map(|(key, value)| (key.to_owned(), value))
         .collect();
-    let written = stream::write(&Local, &writing, &entries, &metadata, &mut |index, emit| {
-        copy(
-            reader,
-            names[index].0,
-            &IndexBox::full(&entries[index].shape),
-            emit,
-        )
-    })?;
+    let written = stream::write(
+        &FileSystem,
+        &writing,
+        &entries,
+        &metadata,
+        &mut |index, emit| {
+            copy(
+                reader,
+                names[index].0,
+                &IndexBox::full(&entries[index].shape),
+                emit,
+            )
+        },
+    )?;
     // Another program may have used the name meanwhile.
     let renamed = check_name(path, overwrite).and_then(|()| {
-        let renamed = Local.rename(&writing, path);
+        let renamed = FileSystem.rename(&writing, path);
         renamed.map_err(Error::io("renaming", &writing))
     });
     if renamed.is_err() {
         // The failed rename is the error to report.
-        let _ = Local.remove(&writing);
+        let _ = FileSystem.remove(&writing);
     }
     renamed.map(|()| written.bytes)
 }

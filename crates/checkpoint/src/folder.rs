@@ -1,4 +1,4 @@
-//! The checkpoints folder: names, the checkpoints it holds, cleaning up and pruning.
+//! The checkpoints folder: names, the checkpoints it holds, and cleaning up.
 //!
 //! | name | what it is |
 //! |---|---|
@@ -7,10 +7,7 @@
 //! | `.old-step-00000120` | the complete one that is being replaced; readers use it until the new one is in place |
 //! | `.removed-step-00000120` | one that is being removed |
 
-use crate::{
-    Error, Result,
-    disk::{Disk, Local},
-};
+use crate::{Error, Result, disk::Disk};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -75,7 +72,7 @@ pub(crate) fn name(path: &Path) -> &str {
 }
 
 /// The entries of a checkpoints folder, by kind and step.
-fn entries(checkpoints_dir: &Path) -> Result<Vec<(FolderKind, u64)>> {
+pub(crate) fn entries(checkpoints_dir: &Path) -> Result<Vec<(FolderKind, u64)>> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Error::Missing {
             path: checkpoints_dir.to_owned(),
@@ -153,44 +150,10 @@ pub(crate) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the newest `keep` complete checkpoints of a folder, at least one, and removes the older ones.
-///
-/// Also removes what a dead writer left for steps before the newest. Folders without a manifest, and everything
-/// else in the folder, stay.
-///
-/// # Errors
-/// [`Error::Missing`] if there is no such folder; [`Error::Io`] if it cannot be listed or a checkpoint cannot be
-/// removed.
-pub fn prune(checkpoints_dir: &Path, keep: usize) -> Result<()> {
-    prune_on(&Local, checkpoints_dir, keep)
-}
-
-pub(crate) fn prune_on(disk: &dyn Disk, checkpoints_dir: &Path, keep: usize) -> Result<()> {
-    tidy(disk, checkpoints_dir)?;
-    let complete = complete(checkpoints_dir)?;
-    let num_removed = complete.len().saturating_sub(keep.max(1));
-    for (step, path) in &complete[..num_removed] {
-        // Renamed first, so that a half-removed folder cannot be mistaken for a checkpoint.
-        let removed = FolderKind::Removed.path(checkpoints_dir, *step);
-        disk.rename(path, &removed)
-            .map_err(Error::io("renaming", path))?;
-        disk.remove(&removed)
-            .map_err(Error::io("removing", &removed))?;
-    }
-    let newest = complete.last().map_or(0, |(step, _)| *step);
-    for (_, step) in entries(checkpoints_dir)?
-        .iter()
-        .filter(|(kind, step)| *kind == FolderKind::Writing && *step < newest)
-    {
-        let path = FolderKind::Writing.path(checkpoints_dir, *step);
-        disk.remove(&path).map_err(Error::io("removing", &path))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::FileSystem;
 
     #[test]
     fn names_and_kinds() {
@@ -236,41 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn pruning_keeps_the_newest() {
-        let names = [
-            "step-00000040",
-            "step-00000080",
-            "step-00000120",
-            ".writing-step-00000060",
-            "notes",
-        ];
-        let dir = folder(&names);
-        fs::create_dir(dir.path().join(".writing-step-00000160")).unwrap();
-        fs::create_dir(dir.path().join("step-00000010")).unwrap();
-        prune(dir.path(), 2).unwrap();
-        let kept = [
-            ".writing-step-00000160",
-            "notes",
-            "step-00000010",
-            "step-00000080",
-            "step-00000120",
-        ];
-        assert_eq!(left(dir.path()), kept);
-        prune(dir.path(), 0).unwrap();
-        assert_eq!(
-            resolve(dir.path()).unwrap(),
-            dir.path().join("step-00000120")
-        );
-    }
-
-    #[test]
     fn a_replaced_checkpoint_stands_in_until_the_new_one_is_there() {
         let dir = folder(&["step-00000040", ".old-step-00000080"]);
         assert_eq!(
             resolve(dir.path()).unwrap(),
             dir.path().join(".old-step-00000080")
         );
-        tidy(&Local, dir.path()).unwrap();
+        tidy(&FileSystem, dir.path()).unwrap();
         assert_eq!(left(dir.path()), ["step-00000040", "step-00000080"]);
         let dir = folder(&[
             "step-00000080",
@@ -281,7 +216,7 @@ mod tests {
             resolve(dir.path()).unwrap(),
             dir.path().join("step-00000080")
         );
-        tidy(&Local, dir.path()).unwrap();
+        tidy(&FileSystem, dir.path()).unwrap();
         assert_eq!(left(dir.path()), ["step-00000080"]);
     }
 

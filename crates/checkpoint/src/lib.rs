@@ -7,7 +7,7 @@
 //! So a checkpoint appears complete or not at all, and a process that dies at any moment leaves the earlier
 //! ones unchanged.
 //!
-//! Read in this order: [`Piece`], [`write_shard`] and [`Writer`] (from ranks to a folder), [`prune`], [`Reader`] (from
+//! Read in this order: [`Piece`], [`write_shard`] and [`Writer`] (from ranks to a folder), [`Retention`], [`Reader`] (from
 //! a folder to boxes), [`reshard`](fn@reshard), [`inspect`](fn@inspect), [`digest`](fn@digest) and [`diff`](fn@diff)
 //! (whether two checkpoints hold the same state), [`export_safetensors`] and [`PlainFile`] (other programs' files). Only host bytes are handled here, little-endian as on disk. One process at a time writes
 //! into a checkpoints folder; any number may read.
@@ -57,6 +57,7 @@ mod manifest;
 mod plain;
 mod reader;
 mod reshard;
+mod retention;
 mod scalar;
 mod shard;
 mod source;
@@ -73,17 +74,18 @@ pub use diff::{
     Unmatched, diff,
 };
 pub use digest::{Digest, DigestReport, LeafDigest, digest};
-pub use disk::{replace_file, sync_name};
+pub use disk::{Disk, FileSystem, Stored, replace_file, sync_name};
 pub use error::{Error, Fault, Result};
 pub use export::export_safetensors;
-pub use folder::{path_of_step, prune};
+pub use folder::path_of_step;
 pub use inspect::{FileSummary, Summary, TensorSummary, inspect};
 pub use manifest::{Sections, TensorInfo};
 pub use plain::PlainFile;
 pub use reader::Reader;
 pub use reshard::reshard;
+pub use retention::{Retention, prune};
 pub use scalar::{Scalar, ScalarValue};
-pub use shard::{Piece, ShardRecord, write_shard};
+pub use shard::{Piece, ShardRecord, write_shard, write_shard_on};
 pub use tiling::Tiling;
 pub use verify::VerifyReport;
 pub use writer::Writer;

@@ -35,6 +35,9 @@ pub struct Sections {
     pub tokenizer: Value,
     /// The grid that wrote it.
     pub grid: Value,
+    /// The loss on data that no step trains on, if it was computed after this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation_loss: Option<f64>,
 }
 
 /// The description of a tensor, over all ranks.

@@ -3,7 +3,7 @@
 use crate::{
     Error, Reader, Result, Sections, Writer,
     boxes::slabs,
-    disk::{Disk, Local},
+    disk::{Disk, FileSystem},
     shard::{PieceRecord, write_records},
     stream::Emit,
 };
@@ -38,7 +38,13 @@ pub fn reshard(
     grid: &Grid,
     stage_of: &dyn Fn(&str) -> usize,
 ) -> Result<PathBuf> {
-    reshard_on(Arc::new(Local), reader, checkpoints_dir, grid, stage_of)
+    reshard_on(
+        Arc::new(FileSystem),
+        reader,
+        checkpoints_dir,
+        grid,
+        stage_of,
+    )
 }
 
 pub(crate) fn reshard_on(

@@ -3,7 +3,7 @@
 use crate::{
     Error, Result,
     boxes::{fits, num_bytes},
-    disk::{Disk, Local},
+    disk::{Disk, FileSystem},
     element,
     manifest::FileEntry,
     stream::{self, Emit, Entry, Written},
@@ -63,10 +63,14 @@ pub(crate) struct PieceRecord {
 /// [`Error::Piece`] if a piece does not fit its tensor; [`Error::Grid`] if its layout has another number of dims;
 /// [`Error::NoSpace`] or [`Error::Io`] if the file cannot be written, in which case the partial file is removed.
 pub fn write_shard(writing_dir: &Path, rank: usize, pieces: &[Piece<'_>]) -> Result<ShardRecord> {
-    write_shard_on(&Local, writing_dir, rank, pieces)
+    write_shard_on(&FileSystem, writing_dir, rank, pieces)
 }
 
-pub(crate) fn write_shard_on(
+/// As [`write_shard`], on another disk.
+///
+/// # Errors
+/// As [`write_shard`].
+pub fn write_shard_on(
     disk: &dyn Disk,
     writing_dir: &Path,
     rank: usize,

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Fault, Result, Sections, ShardRecord, TensorInfo,
-    disk::{Disk, Local},
+    disk::{Disk, FileSystem},
     folder::{FolderKind, MANIFEST, tidy},
     manifest::{FORMAT, MOST_MANIFEST_BYTES, Manifest, Placed, TensorEntry},
     shard::PieceRecord,
@@ -36,14 +36,14 @@ impl Writer {
     /// [`Error::Io`] if the folder cannot be created, as in a read-only place, or what a dead process left cannot be
     /// repaired.
     pub fn begin(checkpoints_dir: &Path, step: u64) -> Result<Writer> {
-        Writer::begin_on(Arc::new(Local), checkpoints_dir, step)
+        Writer::begin_on(Arc::new(FileSystem), checkpoints_dir, step)
     }
 
-    pub(crate) fn begin_on(
-        disk: Arc<dyn Disk>,
-        checkpoints_dir: &Path,
-        step: u64,
-    ) -> Result<Writer> {
+    /// As [`begin`](Writer::begin), on another disk.
+    ///
+    /// # Errors
+    /// As [`begin`](Writer::begin).
+    pub fn begin_on(disk: Arc<dyn Disk>, checkpoints_dir: &Path, step: u64) -> Result<Writer> {
         disk.create_dir(checkpoints_dir)
             .map_err(Error::io("making", checkpoints_dir))?;
         tidy(&*disk, checkpoints_dir)?;

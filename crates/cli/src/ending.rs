@@ -29,6 +29,8 @@ pub(crate) struct Ending {
     pub(crate) peak_rank: usize,
     /// Those bytes by the tensors' purpose.
     pub(crate) peak_by_kind: BTreeMap<&'static str, usize>,
+    /// The most bytes of the host's memory that copies for checkpoints took on one rank.
+    pub(crate) snapshot_bytes: usize,
     /// Text that the model wrote.
     pub(crate) sample: Option<String>,
 }
@@ -57,6 +59,7 @@ impl Ending {
             peak_bytes,
             peak_rank,
             peak_by_kind,
+            snapshot_bytes: peak.snapshot_bytes,
             sample,
         }
     }
@@ -69,8 +72,12 @@ impl Ending {
             .iter()
             .map(|(kind, bytes)| format!("{kind} {}", Bytes(**bytes)))
             .collect();
+        let copies = match self.snapshot_bytes {
+            0 => String::new(),
+            bytes => format!("; and {} of a host's for checkpoints", Bytes(bytes)),
+        };
         format!(
-            "peak memory {}, on rank {}: {}",
+            "peak memory {}, on rank {}: {}{copies}",
             Bytes(self.peak_bytes),
             self.peak_rank,
             kinds.join(", ")
@@ -136,6 +143,7 @@ mod tests {
                 rank: 3,
                 bytes: 7 << 20,
                 by_kind: [2 << 20, 0, 5 << 20, 0, 0],
+                snapshot_bytes: 6 << 20,
             },
         };
         let text = Ending::new("runs/a".into(), summary.clone(), None).text();
@@ -144,7 +152,9 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("\npeak memory 7.0 MiB, on rank 3: optimiser 5.0 MiB, weights 2.0 MiB\n"),
+            text.contains(
+                "\npeak memory 7.0 MiB, on rank 3: optimiser 5.0 MiB, weights 2.0 MiB; and 6.0 MiB of a host's for checkpoints\n"
+            ),
             "{text}"
         );
         assert!(

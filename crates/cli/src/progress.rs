@@ -8,7 +8,6 @@ use crate::{
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     io::{IsTerminal, stderr},
-    path::Path,
     sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
 };
@@ -17,10 +16,14 @@ use train::{
     digest::StepDigest,
     metrics::{Record, Throughput},
     run::Started,
+    trainer::CheckpointDone,
 };
 
 /// Minimum time between two lines where there is no terminal.
 const QUIET: Duration = Duration::from_secs(5);
+
+/// The shortest wait for a checkpoint that is reported.
+const LONG_WAIT: Duration = Duration::from_millis(100);
 
 /// Shows a run's progress on stderr.
 #[derive(Debug)]
@@ -109,8 +112,12 @@ impl Observer for Progress {
         }
     }
 
-    fn checkpoint(&self, path: &Path) {
-        self.say(&format!("checkpoint {}", path.display()));
+    fn checkpoint(&self, done: &CheckpointDone) {
+        let waited = match done.waited >= LONG_WAIT {
+            true => format!(", for which training waited {}", duration(done.waited)),
+            false => String::new(),
+        };
+        self.say(&format!("checkpoint {}{waited}", done.path.display()));
     }
 
     fn trouble(&self, error: &train::Error) {

@@ -12,7 +12,7 @@ use hal::Capabilities;
 use parallel::{Batch, Context, Counters};
 use std::{ops::Range, sync::Arc};
 use tensor::{
-    Device, MemoryUse,
+    DType, Device, MemoryKind, MemoryUse, Tensor,
     trace::{self, Span},
 };
 use train::{Config, config::BitsChoice, run::settle_bits, trainer::Trainer};
@@ -44,8 +44,10 @@ pub struct Outcome {
 pub struct Stage {
     /// Where the time of the step went.
     pub breakdown: Breakdown,
-    /// Its memory.
+    /// Its memory. Where ranks compute on hosts, the copy for a checkpoint is among its buffers.
     pub memory: MemoryUse,
+    /// Bytes of the host's memory that a copy for a checkpoint takes.
+    pub snapshot_bytes: usize,
     /// What its collectives moved in the step.
     pub counters: Counters,
     /// The world rank that stands for it.
@@ -71,6 +73,12 @@ impl Outcome {
             .map(|stage| stage.memory.peak)
             .max()
             .unwrap_or(0)
+    }
+
+    /// The most bytes of the host's memory that a rank's copy for a checkpoint takes.
+    pub fn snapshot_bytes(&self) -> usize {
+        let bytes = self.stages.iter().map(|stage| stage.snapshot_bytes);
+        bytes.max().unwrap_or(0)
     }
 
     /// Fraction of the step in which a stage computes, averaged over stages.
@@ -141,6 +149,7 @@ fn simulate_at(
         config,
         grid,
         costs: Arc::new(costs),
+        on_hosts: request.is_on_hosts(),
         traced,
     };
     let options = job.options(request)?;
@@ -166,6 +175,7 @@ struct Job {
     grid: Grid,
     costs: Arc<Costs>,
     live: Vec<usize>,
+    on_hosts: bool,
     traced: bool,
 }
 
@@ -198,6 +208,8 @@ impl Job {
         let context = Context::new(world, self.grid, device.clone(), self.config.settings())?;
         context.describe_machine(self.costs.machine().clone().into());
         let mut trainer = self.config.trainer(&context)?;
+        let snapshot_bytes = trainer.snapshot_bytes();
+        let _snapshot = self.snapshot(&device, snapshot_bytes)?;
         let batch = |step| self.batch(&trainer, step);
         let batches = (0..=WARM_UP)
             .map(batch)
@@ -223,12 +235,23 @@ impl Job {
         Ok(Stage {
             breakdown,
             memory,
+            snapshot_bytes,
             counters,
             rank,
             spans,
             begin_s,
             end_s,
         })
+    }
+
+    // Where ranks compute on hosts, a copy for a checkpoint lies in the same memory as the tensors.
+    fn snapshot(&self, device: &Device, bytes: usize) -> train::Result<Option<Tensor>> {
+        let copy = || {
+            device.allocating(MemoryKind::Buffers, || {
+                Tensor::zeros(device, DType::F32, &[bytes.div_ceil(DType::F32.bytes())])
+            })
+        };
+        Ok((self.on_hosts && bytes > 0).then(copy).transpose()?)
     }
 
     // Rows without values, because only their number matters.

@@ -171,19 +171,39 @@ impl Tensor {
                 format!("{}, the tensor's type", self.dtype),
             ));
         }
-        self.device().not_recorded("to_vec")?;
-        if !self.device().capabilities().holds_values {
-            let device = self.device().id();
-            return Err(Error::NoValues { device });
-        }
+        self.is_readable("to_vec")?;
         let mut elements = on_host(self.num_elements())?;
-        let bytes = bytemuck::cast_slice_mut(&mut elements);
+        self.download(bytemuck::cast_slice_mut(&mut elements))?;
+        Ok(elements)
+    }
+
+    /// Copies the bytes of the elements, of whatever type, to memory of the host, after all work that writes them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another number of bytes than the tensor's, and within recorded work; [`Error::NoValues`] on a
+    /// device whose buffers hold no values; the failure of the work that writes the tensor.
+    pub fn download(&self, bytes: &mut [u8]) -> Result<()> {
+        let needed = self.num_elements() * self.dtype.bytes();
+        if bytes.len() != needed {
+            let found = format!("{} bytes", bytes.len());
+            return Err(Error::invalid("download", found, format!("{needed} bytes")));
+        }
+        self.is_readable("download")?;
         let used = Arguments::used([(self, Access::Read)]);
         self.device().compute().queue("download", &used, |stream| {
-            // SAFETY: the tensor is live, and holds exactly as many bytes as `elements`.
+            // SAFETY: the tensor is live, and holds exactly as many bytes (checked above).
             unsafe { stream.download(bytes, self.raw().buffer()) }
-        })?;
-        Ok(elements)
+        })
+    }
+
+    fn is_readable(&self, operation: &'static str) -> Result<()> {
+        self.device().not_recorded(operation)?;
+        match self.device().capabilities().holds_values {
+            true => Ok(()),
+            false => Err(Error::NoValues {
+                device: self.device().id(),
+            }),
+        }
     }
 
     /// Copies the elements of a float tensor to the host as f64.

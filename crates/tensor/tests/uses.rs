@@ -211,3 +211,15 @@ fn memory_of_a_second_compute_stream_is_reused_after_it() -> Result<()> {
     assert_eq!(*log.waited.lock().unwrap(), [StreamKind::Compute]);
     Ok(())
 }
+
+#[test]
+fn a_download_waits_for_other_streams() -> Result<()> {
+    let (device, log) = open()?;
+    let shared = tensor(&device, 4 * KIB)?;
+    use_beside(&device, StreamKind::Communication, &shared)?;
+    log.waited.lock().unwrap().clear();
+    shared.download(&mut [1; 4 * KIB])?;
+    assert_eq!(*log.waited.lock().unwrap(), [StreamKind::Compute]);
+    shared.download(&mut [1; 4 * KIB - 1]).unwrap_err();
+    Ok(())
+}

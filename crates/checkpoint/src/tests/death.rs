@@ -1,10 +1,7 @@
 //! A process that dies at any moment leaves the earlier checkpoints unchanged.
 
 use super::{
-    super::{
-        Error, Reader,
-        folder::{complete, prune_on},
-    },
+    super::{Error, Reader, Retention, folder::complete, prune},
     Dying, Whole,
     dying::OPERATION,
     grid, holds, model, save,
@@ -22,7 +19,7 @@ fn two_checkpoints() -> tempfile::TempDir {
 /// Writes a step and prunes, as a trainer does.
 fn save_and_prune(disk: &Arc<Dying>, dir: &Path, step: u64, wholes: &[Whole]) -> Result<(), Error> {
     save(disk, dir, step, &grid("z=2"), wholes)?;
-    prune_on(&**disk, dir, 2)
+    prune(&**disk, dir, &Retention::newest(2))
 }
 
 fn names(dir: &Path) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! A disk on which a process dies, or which becomes full, after a given number of bytes and operations.
 
-use super::super::disk::{Disk, Local, Stored};
+use super::super::disk::{Disk, FileSystem, Stored};
 use std::{
     fs,
     io::{self, Write},
@@ -85,7 +85,7 @@ impl Dying {
         if path.is_dir() {
             fs::remove_dir(path)
         } else {
-            Local.remove(path)
+            FileSystem.remove(path)
         }
     }
 }
@@ -93,7 +93,7 @@ impl Dying {
 impl Disk for Dying {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.operation("make", path)?;
-        Local.create_dir(path)
+        FileSystem.create_dir(path)
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn Stored>> {
@@ -111,7 +111,7 @@ impl Disk for Dying {
             &format!("rename {} to", from.file_name().unwrap().to_string_lossy()),
             to,
         )?;
-        Local.rename(from, to)
+        FileSystem.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

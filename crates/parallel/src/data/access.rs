@@ -51,20 +51,41 @@ impl ParameterSet {
     /// Collective if the state is sharded: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a state tensor that the optimiser does not have, and for gradients in a set made for
-    /// inference; [`Error::NoValues`] on a device without values; those of the collectives and of `visit`.
+    /// As [`tensors`](Self::tensors); [`Error::NoValues`] on a device without values.
     pub fn read<E: From<Error>>(
         &self,
         part: Part,
         mut visit: impl FnMut(&Parameter, Vec<f64>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
+        self.tensors(part, |parameter, tensor| visit(parameter, tensor.to_f64()?))
+    }
+
+    /// Calls `visit` with `part` of this rank's shard of each parameter, flat on the device, in the order of
+    /// [`with_part`](Self::with_part).
+    ///
+    /// Collective if the state is sharded: every rank must call it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a state tensor that the optimiser does not have, and for gradients in a set made for
+    /// inference; those of the collectives and of `visit`.
+    pub fn tensors<E: From<Error>>(
+        &self,
+        part: Part,
+        mut visit: impl FnMut(&Parameter, Tensor) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         for bucket in self.buckets_with(part) {
-            let numbers = self.whole(bucket, part)?.to_f64()?;
+            let whole = self.whole(bucket, part)?;
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
-                visit(parameter, numbers[place.clone()].to_vec())?;
+                visit(parameter, whole.rows(place.start, place.len())?)?;
             }
         }
         Ok(())
+    }
+
+    /// The parameters that have `part`, in the order of buckets.
+    pub fn with_part(&self, part: Part) -> impl Iterator<Item = &Parameter> {
+        self.buckets_with(part)
+            .flat_map(|bucket| &bucket.parameters)
     }
 
     /// The hashes of what this rank holds of `part`: with sharded state, of its own shard.

@@ -42,6 +42,7 @@ fn candidate(outcome: &Outcome) -> Value {
         "pflops": outcome.flops / 1e15,
         "percent_of_peak": outcome.percent_of_peak,
         "memory_gib": outcome.memory() as f64 / f64::from(1 << 30),
+        "checkpoint_copy_gib": outcome.snapshot_bytes() as f64 / f64::from(1 << 30),
         "time": shares(outcome),
     })
 }

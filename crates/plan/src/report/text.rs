@@ -10,6 +10,7 @@ pub fn text(plan: &Plan) -> String {
     text += &table(plan);
     if let Some(best) = plan.best.first() {
         text += &time(best);
+        text += &copies(plan, best);
     }
     if let [best, next, ..] = plan.best.as_slice() {
         text += &comparison(best, next);
@@ -105,6 +106,17 @@ fn time(best: &Outcome) -> String {
         };
     }
     text
+}
+
+// The host's memory that checkpoints take while they are written.
+fn copies(plan: &Plan, best: &Outcome) -> String {
+    let gib = best.snapshot_bytes() as f64 / f64::from(1 << 30);
+    match plan.request.is_on_hosts() {
+        true => format!("of its memory, {gib:.2} GiB per rank are for copies for checkpoints\n"),
+        false => {
+            format!("copies for checkpoints take {gib:.2} GiB of the host's memory per rank\n")
+        }
+    }
 }
 
 // The part that slows the runner-up most, compared with the best one.

@@ -27,6 +27,11 @@ pub const ALL: &[(&str, Call)] = &[
     ("to_vec", |w, s| {
         w.tensor(s.tensors[0]).to_vec::<f32>().map(drop)
     }),
+    ("download", |w, s| {
+        let tensor = w.tensor(s.tensors[0]);
+        let own = tensor.num_elements() * tensor.dtype().bytes();
+        tensor.download(&mut vec![0; own + s.sizes[0] % 2])
+    }),
     ("to_f64", |w, s| w.tensor(s.tensors[0]).to_f64().map(drop)),
     ("item", |w, s| w.tensor(s.tensors[0]).item().map(drop)),
     ("reshape", |w, s| {

@@ -132,8 +132,16 @@ crate::section! {
         pub validation_batches: usize,
         /// Steps from one checkpoint to the next; 0 means only at the end.
         pub checkpoint_every: u64,
-        /// Number of checkpoints that are kept.
+        /// Whether checkpoints are written while the next steps run: a step then waits only for a copy of weights and state to
+        /// the host's memory. Otherwise it waits for the disk.
+        pub checkpoint_async: bool,
+        /// Number of newest checkpoints that are kept; at least one is.
         pub keep_checkpoints: usize,
+        /// Steps from one checkpoint that is kept for ever to the next; these steps have a checkpoint whatever
+        /// `checkpoint_every` is. 0 means none.
+        pub keep_every: u64,
+        /// Whether the checkpoint with the lowest validation loss is kept too, among those of steps that validate.
+        pub keep_best: bool,
         /// Initial scale of the loss in f16.
         pub loss_scale: f64,
         /// Whether activations are dropped in forward and computed again in backward.
@@ -174,7 +182,10 @@ impl Default for TrainingConfig {
             validate_every: 100,
             validation_batches: 8,
             checkpoint_every: 200,
+            checkpoint_async: true,
             keep_checkpoints: 3,
+            keep_every: 0,
+            keep_best: false,
             loss_scale: 65_536.0,
             recompute: false,
             graph: false,

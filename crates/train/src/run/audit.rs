@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Config, Error, Mismatch, Result,
-    checkpoint::Reader,
+    checkpoint::{Reader, Retention},
     config::Precision,
     trainer::{Callback, StepDone, Trainer, stored},
 };
@@ -23,7 +23,7 @@ use tensor::Device;
 
 /// Keys outside of [`FREE_TABLES`] that decide neither a loss nor a weight where sums are reproducible on any grid. The content
 /// of the data is compared by its fingerprint.
-pub const IDLE_KEYS: [&str; 11] = [
+pub const IDLE_KEYS: [&str; 14] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -31,7 +31,10 @@ pub const IDLE_KEYS: [&str; 11] = [
     "training.validate_every",
     "training.validation_batches",
     "training.checkpoint_every",
+    "training.checkpoint_async",
     "training.keep_checkpoints",
+    "training.keep_every",
+    "training.keep_best",
     "training.recompute",
     "training.graph",
     "training.digest_every",
@@ -220,7 +223,8 @@ pub fn replay(
     }
     world.beat(&format!("checkpoint of step {steps}"));
     let dir = run.dir.join("checkpoints");
-    trainer.save_with(&dir, 1, &run.attached()?).map(Some)
+    let saved = trainer.save_with(&dir, Retention::newest(1), &run.attached()?);
+    saved.map(Some)
 }
 
 struct Watched<'a> {

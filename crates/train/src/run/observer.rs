@@ -1,6 +1,11 @@
 //! Who observes a run's progress, and what may end it.
 
-use crate::{Error, digest::StepDigest, metrics::Record, trainer::PeakMemory};
+use crate::{
+    Error,
+    digest::StepDigest,
+    metrics::Record,
+    trainer::{CheckpointDone, PeakMemory},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     path::PathBuf,
@@ -16,7 +21,7 @@ pub trait Observer: Send + Sync {
     /// The first digest, which states how many copies of what are compared.
     fn digest(&self, _digest: &StepDigest) {}
     /// A checkpoint is complete.
-    fn checkpoint(&self, _path: &std::path::Path) {}
+    fn checkpoint(&self, _done: &CheckpointDone) {}
     /// Records, a plot or a trace could not be written or read. The run continues without them.
     fn trouble(&self, _error: &Error) {}
 }
@@ -67,6 +72,6 @@ pub struct Summary {
     pub stopped: bool,
     /// The last checkpoint.
     pub checkpoint: Option<PathBuf>,
-    /// The most that tensors held on any one device.
+    /// The most that tensors held on any one device, and copies for checkpoints on the host.
     pub peak: PeakMemory,
 }

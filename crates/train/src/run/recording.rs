@@ -4,14 +4,12 @@ use super::{Resume, Run};
 use crate::{
     Config, Error, Families, Result,
     batches::{Batches, Rows},
-    checkpoint::Writer,
 };
 use bootstrap::{World, world::RankLocation};
 use replay::{Tape, TapeWriter};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
-    fs,
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
@@ -162,7 +160,6 @@ pub fn replay(
         rows: tape.channel("rows").map_err(fault)?,
         tape: tape.clone(),
         header: header.clone(),
-        checkpoints: dir.join("checkpoints"),
     };
     let run = Run {
         config,
@@ -229,21 +226,9 @@ struct Replayed {
     tape: Arc<Tape>,
     rows: u32,
     header: Header,
-    checkpoints: PathBuf,
 }
 
 impl Replayed {
-    // Rank 0 begins each checkpoint by making its folder. Where it is not there, the folder of the step about to run is made
-    // instead, since the step may be the last; that of the step before goes, unless it holds a checkpoint.
-    fn make_folder(&self, step: u64) -> Result<()> {
-        if self.header.place.rank == 0 {
-            return Ok(());
-        }
-        let _ = fs::remove_dir(Writer::dir_of_step(&self.checkpoints, step));
-        let folder = Writer::dir_of_step(&self.checkpoints, step + 1);
-        fs::create_dir_all(&folder).map_err(Error::file(&folder))
-    }
-
     fn next(&self) -> Result<Rows> {
         let frame = self.tape.next(self.rows).map_err(fault)?;
         serde_json::from_slice(&frame)
@@ -252,8 +237,7 @@ impl Replayed {
 }
 
 impl Batches for Replayed {
-    fn training(&self, step: u64, _rows: Range<usize>) -> Result<Rows> {
-        self.make_folder(step)?;
+    fn training(&self, _step: u64, _rows: Range<usize>) -> Result<Rows> {
         self.next()
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FREE_TABLES: [&str; 2] = ["parallel", "device"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
-pub const FREE_KEYS: [&str; 22] = [
+pub const FREE_KEYS: [&str; 25] = [
     "data.path",
     "data.extensions",
     "data.token_type",
@@ -26,7 +26,10 @@ pub const FREE_KEYS: [&str; 22] = [
     "training.validate_every",
     "training.validation_batches",
     "training.checkpoint_every",
+    "training.checkpoint_async",
     "training.keep_checkpoints",
+    "training.keep_every",
+    "training.keep_best",
     "training.loss_scale",
     "training.recompute",
     "training.graph",

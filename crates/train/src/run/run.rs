@@ -52,7 +52,7 @@ pub struct Resume {
 ///
 /// # Errors
 /// Those of [`settle_bits`], [`Config::context`], [`Config::trainer`], [`Trainer::resume`], [`Trainer::fit`], [`Trainer::validate`] and
-/// [`Trainer::save_with`]. Records, plots and traces that cannot be written end no run: the observer learns of them.
+/// [`Trainer::save_with`]. A checkpoint that is being written is completed before any other error is returned. Records, plots and traces that cannot be written end no run: the observer learns of them.
 pub fn run(
     world: &World,
     device: &Device,
@@ -72,8 +72,11 @@ pub fn run(
         let steps = run.config.training.steps;
         observer.started(&run.started(first_step, steps, trainer.num_parameters()));
     }
-    let mut session = Session::open(run, (observer, stop), world, first_step)?;
-    trainer.fit(&*run.data, run.config.training.steps, &mut session)?;
+    let mut session = Session::open(run, (observer, stop), &trainer)?;
+    let trained = trainer.fit(&*run.data, run.config.training.steps, &mut session);
+    let checkpoints = session.complete();
+    trained?;
+    checkpoints?;
     session.summary(&trainer, begun)
 }
 
@@ -116,6 +119,7 @@ impl Run {
             config: serde_json::to_value(&self.config).map_err(refuse)?,
             tokenizer: serde_json::to_value(&self.tokenizer).map_err(refuse)?,
             data: self.data.fingerprint(),
+            validation_loss: None,
         })
     }
 

@@ -3,11 +3,13 @@
 use super::{Observer, Run, Stop, Summary, trace};
 use crate::{
     Error, Result,
+    checkpoint::Retention,
     digest::StepDigest,
     metrics::{self, LineWriter, Record, Stepped},
-    trainer::{Callback, PeakMemory, StepDone, Trainer},
+    trainer::{
+        Attached, Callback, CheckpointDone, CheckpointWriter, PeakMemory, StepDone, Trainer,
+    },
 };
-use bootstrap::World;
 use std::{ops::ControlFlow, path::PathBuf, time::Instant};
 
 /// A run between its first step and its last: records, validation, checkpoints, a clean stop.
@@ -15,11 +17,14 @@ pub(super) struct Session<'a> {
     run: &'a Run,
     observer: &'a dyn Observer,
     stop: &'a Stop,
+    // Whether this is rank 0, which keeps the records and reports.
+    is_first: bool,
     // On rank 0, unless the disk refused them.
     records: Option<LineWriter<Record>>,
     digests: Option<LineWriter<StepDigest>>,
     has_told_copies: bool,
     last: Option<Record>,
+    writer: CheckpointWriter,
     checkpoint: Option<PathBuf>,
 }
 
@@ -41,12 +46,20 @@ impl Callback for Session<'_> {
         let (step, training) = (done.result.step, &self.run.config.training);
         if self.run.trace_step == Some(step) {
             let written = trace::write(trainer.context(), &self.run.dir, step);
-            self.tolerate(trainer.context().world(), written)?;
+            self.tolerate(written)?;
         }
         self.write_digest(trainer)?;
         let is_stopped = self.note(trainer, self.run.record(trainer, done), done.is_last)?;
-        if done.is_last || is_stopped || is_due(step + 1, training.checkpoint_every) {
-            self.checkpoint = Some(self.checkpoint(trainer)?);
+        let is_regular = [training.checkpoint_every, training.keep_every]
+            .iter()
+            .any(|every| is_due(step + 1, *every));
+        let is_last = done.is_last || is_stopped;
+        match is_last || is_regular {
+            true => self.checkpoint(trainer, is_last || !training.checkpoint_async)?,
+            false => {
+                let done = self.writer.poll()?;
+                self.completed(done)?;
+            }
         }
         Ok(match is_stopped {
             true => ControlFlow::Break(()),
@@ -63,24 +76,32 @@ impl<'a> Session<'a> {
     pub(super) fn open(
         run: &'a Run,
         (observer, stop): (&'a dyn Observer, &'a Stop),
-        world: &World,
-        first_step: u64,
+        trainer: &Trainer,
     ) -> Result<Session<'a>> {
+        let (world, first_step) = (trainer.context().world(), trainer.next_step());
+        let training = &run.config.training;
+        let retention = Retention {
+            newest: training.keep_checkpoints,
+            every: training.keep_every,
+            best: training.keep_best,
+        };
         let mut session = Session {
             run,
             observer,
             stop,
+            is_first: world.rank() == 0,
             records: None,
             digests: None,
             has_told_copies: false,
             last: None,
+            writer: CheckpointWriter::new(trainer, &run.dir.join("checkpoints"), retention)?,
             checkpoint: None,
         };
-        if world.rank() == 0 {
-            session.records = session.lines(world, "metrics.jsonl", first_step)?;
+        if session.is_first {
+            session.records = session.lines("metrics.jsonl", first_step)?;
             let digests = run.dir.join("digests.jsonl");
-            if run.config.training.digest_every > 0 || digests.exists() {
-                session.digests = session.lines(world, "digests.jsonl", first_step)?;
+            if training.digest_every > 0 || digests.exists() {
+                session.digests = session.lines("digests.jsonl", first_step)?;
             }
         }
         Ok(session)
@@ -99,39 +120,54 @@ impl<'a> Session<'a> {
             record.val_loss = trainer.validate_until(&*self.run.data, || self.stop.asked())?;
             is_stopped = record.val_loss.is_none() && !is_last;
         }
-        let world = trainer.context().world();
         if let Some(Err(error)) = self.records.as_mut().map(|records| records.write(&record)) {
             self.records = None;
-            self.tolerate(world, Err(error.into()))?;
+            self.tolerate(Err(error.into()))?;
         }
-        if world.rank() == 0 {
+        if self.is_first {
             self.observer.step(&record);
         }
         self.last = Some(record);
         Ok(is_stopped)
     }
 
-    fn checkpoint(&self, trainer: &Trainer) -> Result<PathBuf> {
+    // Begins the checkpoint of the steps done so far, and waits for it if asked to.
+    fn checkpoint(&mut self, trainer: &Trainer, waits: bool) -> Result<()> {
         let world = trainer.context().world();
         world.beat(&format!("checkpoint of step {}", trainer.next_step()));
-        let (dir, keep) = (
-            self.run.dir.join("checkpoints"),
-            self.run.config.training.keep_checkpoints,
-        );
-        let path = trainer.save_with(&dir, keep, &self.run.attached()?)?;
-        if world.rank() == 0 {
-            self.observer.checkpoint(&path);
-            self.tolerate(world, self.plot())?;
+        let attached = Attached {
+            validation_loss: self.last.as_ref().and_then(|last| last.val_loss),
+            ..self.run.attached()?
+        };
+        let before = self.writer.begin(trainer, &attached)?;
+        self.completed(before)?;
+        match waits {
+            true => self.complete(),
+            false => Ok(()),
         }
-        Ok(path)
     }
 
-    fn lines<T: Stepped>(
-        &self,
-        world: &World,
-        file: &str,
-        first_step: u64,
-    ) -> Result<Option<LineWriter<T>>> {
+    /// Waits for the checkpoint that is being written, if there is one.
+    ///
+    /// # Errors
+    /// As [`CheckpointWriter::finish`].
+    pub(super) fn complete(&mut self) -> Result<()> {
+        let done = self.writer.finish()?;
+        self.completed(done)
+    }
+
+    fn completed(&mut self, done: Option<CheckpointDone>) -> Result<()> {
+        let Some(done) = done else { return Ok(()) };
+        if self.is_first {
+            self.observer.checkpoint(&done);
+            let plotted = self.plot();
+            self.tolerate(plotted)?;
+        }
+        self.checkpoint = Some(done.path);
+        Ok(())
+    }
+
+    fn lines<T: Stepped>(&self, file: &str, first_step: u64) -> Result<Option<LineWriter<T>>> {
         let path = self.run.dir.join(file);
         let opened = match self.run.resume {
             Some(_) => LineWriter::resume(&path, first_step),
@@ -141,7 +177,7 @@ impl<'a> Session<'a> {
             Ok((lines, fault)) => (Some(lines), fault),
             Err(error) => (None, Some(error)),
         };
-        self.tolerate(world, fault.map_or(Ok(()), |fault| Err(fault.into())))?;
+        self.tolerate(fault.map_or(Ok(()), |fault| Err(fault.into())))?;
         Ok(lines)
     }
 
@@ -152,7 +188,7 @@ impl<'a> Session<'a> {
         let written = self.digests.as_mut().map(|digests| digests.write(digest));
         if let Some(Err(error)) = written {
             self.digests = None;
-            self.tolerate(trainer.context().world(), Err(error.into()))?;
+            self.tolerate(Err(error.into()))?;
         }
         if !std::mem::replace(&mut self.has_told_copies, true) && self.digests.is_some() {
             self.observer.digest(digest);
@@ -162,13 +198,13 @@ impl<'a> Session<'a> {
 
     // A run can do without its records, plots and traces: an error in one of these files is reported, on rank 0. Any other
     // error, such as that of a collective, is returned.
-    fn tolerate(&self, world: &World, result: Result<()>) -> Result<()> {
+    fn tolerate(&self, result: Result<()>) -> Result<()> {
         match result {
             Err(
                 error
                 @ (Error::Metrics(_) | Error::File { .. } | Error::Io(_) | Error::Peer { .. }),
             ) => {
-                if world.rank() == 0 {
+                if self.is_first {
                     self.observer.trouble(&error);
                 }
                 Ok(())
@@ -207,7 +243,11 @@ impl<'a> Session<'a> {
             seconds: begun.elapsed().as_secs_f64(),
             stopped,
             checkpoint: self.checkpoint,
-            peak: PeakMemory::of_all(context.world(), context.device())?,
+            peak: PeakMemory::of_all(
+                context.world(),
+                context.device(),
+                self.writer.buffer_bytes(),
+            )?,
         })
     }
 }

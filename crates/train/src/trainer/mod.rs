@@ -1,11 +1,12 @@
 //! Trains any model, step by step.
 //!
 //! [`Trainer`] is one rank's model, parameters and optimiser. `options` sets how its steps run; `scale` adapts the loss
-//! scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number; `save` and `load`
-//! move parameters to and from checkpoints; `stored` is the rest of their contents, and `scalars` the part of it that
+//! scale in f16; `recorded` queues a step in one call; `diverged` finds the first non-finite number; `snapshot`
+//! copies the state to the host, `save` writes it, and `behind` does so while training goes on; `load` reads it back; `stored` is the rest of their contents, and `scalars` the part of it that
 //! decides the next step; `disk_work` waits for slow disks; `fit` is a loop of steps with callbacks; `predict` collects a
 //! model's outputs; `peak` reports the peak memory.
 
+mod behind;
 pub(crate) mod disk_work;
 mod diverged;
 mod fit;
@@ -17,6 +18,7 @@ mod recorded;
 mod save;
 mod scalars;
 mod scale;
+mod snapshot;
 mod stored;
 #[allow(
     clippy::module_inception,
@@ -25,6 +27,7 @@ mod stored;
 mod trainer;
 mod watch;
 
+pub use behind::{CheckpointDone, CheckpointWriter};
 pub use fit::{Callback, StepDone};
 pub use load::verify;
 pub(crate) use load::{check_names, fill};

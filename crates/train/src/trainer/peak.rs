@@ -14,39 +14,51 @@ pub struct PeakMemory {
     pub bytes: usize,
     /// The peak by purpose, in the order of [`MemoryKind::ALL`].
     pub by_kind: [usize; 5],
+    /// The most bytes of the host's memory that copies for checkpoints took on any one rank, besides the tensors.
+    pub snapshot_bytes: usize,
 }
 
 impl PeakMemory {
-    /// The largest peak of all ranks. Collective: every rank calls it with its device, and all return the same.
+    /// The largest peak of all ranks. Collective: every rank calls it with its device and the bytes of its copies for
+    /// checkpoints, and all return the same.
     ///
     /// # Errors
     /// [`Error::Parallel`](crate::Error::Parallel) from the exchange.
-    pub fn of_all(world: &World, device: &Device) -> Result<PeakMemory> {
-        let own = device
-            .memory_use()
-            .at_peak()
-            .map(|bytes| (bytes as u64).to_le_bytes());
-        let all = world.everyone().all_gather(own.as_flattened())?;
+    pub fn of_all(world: &World, device: &Device, snapshot_bytes: usize) -> Result<PeakMemory> {
+        let own = device.memory_use().at_peak();
+        let own: Vec<u8> = own
+            .into_iter()
+            .chain([snapshot_bytes])
+            .flat_map(|bytes| (bytes as u64).to_le_bytes())
+            .collect();
+        let all = world.everyone().all_gather(&own)?;
         let peaks = all
             .iter()
             .enumerate()
             .map(|(rank, bytes)| PeakMemory::decode(rank, bytes));
-        Ok(peaks
-            .reduce(|most, next| if next.bytes > most.bytes { next } else { most })
-            .unwrap_or_default())
+        let larger = |most: PeakMemory, next: PeakMemory| {
+            let snapshot_bytes = most.snapshot_bytes.max(next.snapshot_bytes);
+            let most = if next.bytes > most.bytes { next } else { most };
+            PeakMemory {
+                snapshot_bytes,
+                ..most
+            }
+        };
+        Ok(peaks.reduce(larger).unwrap_or_default())
     }
 
     fn decode(rank: usize, bytes: &[u8]) -> PeakMemory {
         let (numbers, _) = bytes.as_chunks::<8>();
-        let mut by_kind = [0; 5];
-        by_kind
-            .iter_mut()
-            .zip(numbers)
-            .for_each(|(own, bytes)| *own = u64::from_le_bytes(*bytes) as usize);
+        let number = |at: usize| {
+            let bytes = numbers.get(at).copied().unwrap_or_default();
+            u64::from_le_bytes(bytes) as usize
+        };
+        let by_kind: [usize; 5] = std::array::from_fn(number);
         PeakMemory {
             rank,
             bytes: by_kind.iter().sum(),
             by_kind,
+            snapshot_bytes: number(by_kind.len()),
         }
     }
 

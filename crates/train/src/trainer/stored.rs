@@ -20,6 +20,8 @@ pub struct Attached {
     pub tokenizer: Value,
     /// [`Batches::fingerprint`](crate::batches::Batches::fingerprint) of the data.
     pub data: Option<String>,
+    /// The loss on data that no step trains on, if it was computed after the step of the checkpoint.
+    pub validation_loss: Option<f64>,
 }
 
 /// The trainer's section of a checkpoint.
@@ -73,5 +75,6 @@ pub(super) fn sections(trainer: &Trainer, attached: &Attached) -> Sections {
         trainer: json(serde_json::to_value(&own)),
         tokenizer: attached.tokenizer.clone(),
         grid: json(serde_json::to_value(trainer.context.grid())),
+        validation_loss: attached.validation_loss,
     }
 }

@@ -1,0 +1,183 @@
+//! Writes checkpoints while training goes on.
+//!
+//! In the step, a rank copies what it writes to the host's memory. A thread of the rank does the rest, with the threads of the
+//! other ranks, over an exchange of their own. The thread owns the copy until it ends, so no step can change what is written.
+
+use super::{
+    Trainer,
+    save::{CheckpointFolder, write},
+    snapshot::{Snapshot, SnapshotBuffer},
+    stored::Attached,
+};
+use crate::{
+    Result,
+    checkpoint::{Disk, FileSystem, Retention},
+};
+use bootstrap::World;
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    thread::{Builder, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// How often a rank that waits for its thread shows that it does.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// Writes the checkpoints of a run, each while the following steps run.
+///
+/// At most one is behind: [`begin`](CheckpointWriter::begin) waits for the one before, so that a slow disk slows the run and
+/// loses no checkpoint. If this is dropped, the one behind is completed first.
+#[derive(Debug)]
+pub struct CheckpointWriter {
+    world: World,
+    // The same rank, for the thread.
+    beside: World,
+    folder: CheckpointFolder,
+    behind: Option<Behind>,
+    // Unless the thread has it.
+    buffer: SnapshotBuffer,
+    buffer_bytes: usize,
+}
+
+/// A checkpoint that is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointDone {
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its step.
+    pub step: u64,
+    /// How long this rank waited for the disk instead of training.
+    pub waited: Duration,
+}
+
+/// A thread that writes.
+#[derive(Debug)]
+struct Behind {
+    step: u64,
+    thread: JoinHandle<Written>,
+    // Sends nothing: it is disconnected when the thread ends.
+    end: Receiver<()>,
+}
+
+type Written = (SnapshotBuffer, Result<PathBuf>);
+
+impl CheckpointWriter {
+    /// Writes into `dir`, and keeps the checkpoints there that `retention` names. Every rank makes one.
+    ///
+    /// # Errors
+    /// [`Error::Parallel`](crate::Error::Parallel) if the ranks' threads cannot have an exchange.
+    pub fn new(trainer: &Trainer, dir: &Path, retention: Retention) -> Result<CheckpointWriter> {
+        let world = trainer.context.world().clone();
+        Ok(CheckpointWriter {
+            beside: world.beside("checkpoints")?,
+            world,
+            folder: CheckpointFolder {
+                disk: Arc::new(FileSystem),
+                dir: dir.to_owned(),
+                retention,
+            },
+            behind: None,
+            buffer: SnapshotBuffer::default(),
+            buffer_bytes: 0,
+        })
+    }
+
+    /// The same, on another disk.
+    pub fn on(mut self, disk: Arc<dyn Disk>) -> CheckpointWriter {
+        self.folder.disk = disk;
+        self
+    }
+
+    /// Copies the state after the steps done so far, and begins to write it. Waits for the checkpoint before, which it returns
+    /// if there is one. Collective.
+    ///
+    /// # Errors
+    /// As [`finish`](CheckpointWriter::finish), for the checkpoint before; [`Error::Setting`](crate::Error::Setting) if the
+    /// host lacks memory for the copy; [`Error::Parallel`](crate::Error::Parallel) from the device;
+    /// [`Error::Io`](crate::Error::Io) if no thread can be started.
+    pub fn begin(
+        &mut self,
+        trainer: &Trainer,
+        attached: &Attached,
+    ) -> Result<Option<CheckpointDone>> {
+        let before = self.finish()?;
+        let snapshot = Snapshot::take(trainer, attached, std::mem::take(&mut self.buffer))?;
+        let (step, beside, folder) = (snapshot.step, self.beside.clone(), self.folder.clone());
+        let (running, end) = channel();
+        let thread = Builder::new().name("checkpoint".into()).spawn(move || {
+            let written = write(&beside, &snapshot, &folder);
+            drop(running);
+            (snapshot.into_buffer(), written)
+        })?;
+        self.behind = Some(Behind { step, thread, end });
+        Ok(before)
+    }
+
+    /// The checkpoint behind, if it is complete; does not wait for a disk. Collective, at the end of each step.
+    ///
+    /// # Errors
+    /// As [`finish`](CheckpointWriter::finish), as soon as a rank knows of the failure.
+    pub fn poll(&mut self) -> Result<Option<CheckpointDone>> {
+        let Some(behind) = &self.behind else {
+            return Ok(None);
+        };
+        // The threads agree on the outcome before they end, so where one has ended, the others are about to.
+        match self.world.everyone().any(behind.thread.is_finished())? {
+            true => self.finish(),
+            false => Ok(None),
+        }
+    }
+
+    /// Waits until the checkpoint behind is complete, and returns it if there is one.
+    ///
+    /// # Errors
+    /// As [`Trainer::save`].
+    pub fn finish(&mut self) -> Result<Option<CheckpointDone>> {
+        let Some(behind) = self.behind.take() else {
+            return Ok(None);
+        };
+        let (step, begun) = (behind.step, Instant::now());
+        while let Err(RecvTimeoutError::Timeout) = behind.end.recv_timeout(BEAT) {
+            let what = format!("waiting for the disk: checkpoint of step {step}");
+            self.world.beat(&what);
+        }
+        let (buffer, written) = behind.join();
+        self.buffer_bytes = self.buffer_bytes.max(buffer.num_bytes());
+        self.buffer = buffer;
+        let waited = begun.elapsed();
+        Ok(Some(CheckpointDone {
+            path: written?,
+            step,
+            waited,
+        }))
+    }
+
+    /// The most bytes of the host's memory that copies have taken on this rank.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
+    }
+}
+
+impl Behind {
+    fn join(self) -> Written {
+        let panicked = |_| {
+            let reason = "a bug: the thread of a checkpoint has panicked";
+            let failed = Err(std::io::Error::other(reason).into());
+            (SnapshotBuffer::default(), failed)
+        };
+        self.thread.join().unwrap_or_else(panicked)
+    }
+}
+
+impl Drop for CheckpointWriter {
+    fn drop(&mut self) {
+        if let Some(behind) = self.behind.take() {
+            // Whoever drops this without `finish` returns an error of its own.
+            let _ = behind.join();
+        }
+    }
+}

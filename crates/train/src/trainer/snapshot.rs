@@ -1,0 +1,221 @@
+//! What a rank writes of a step, copied to the host's memory: training goes on while the copy is written.
+
+use super::{
+    Trainer,
+    stored::{Attached, parts, sections},
+};
+use crate::{
+    Error, Result,
+    checkpoint::{Piece, Sections},
+};
+use grid::{Axis, IndexBox, Layout};
+use parallel::Parameter;
+use std::ops::Range;
+use tensor::{DType, Tensor};
+
+/// The weights and the state that this rank writes, as they were after a step.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) step: u64,
+    pub(crate) sections: Sections,
+    dtype: DType,
+    pieces: Vec<OwnPiece>,
+    buffer: SnapshotBuffer,
+}
+
+/// The memory of a snapshot, which the next one takes over.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotBuffer(Vec<u8>);
+
+impl SnapshotBuffer {
+    pub(crate) fn num_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn resize(&mut self, bytes: usize) -> Result<()> {
+        let missing = bytes.saturating_sub(self.0.len());
+        self.0.try_reserve_exact(missing).map_err(|_| {
+            let found = format!("a host without room for {missing} more bytes");
+            Error::setting("snapshot of a checkpoint", found, format!("{bytes} bytes"))
+        })?;
+        self.0.resize(bytes, 0);
+        Ok(())
+    }
+}
+
+/// A piece of a tensor, and where its bytes are in the buffer.
+#[derive(Debug)]
+struct OwnPiece {
+    name: String,
+    global_shape: Vec<usize>,
+    layout: Layout,
+    index: IndexBox,
+    bytes: Range<usize>,
+}
+
+impl Snapshot {
+    /// Copies what this rank writes of the steps done so far into `buffer`, after all work on the device that changes it. The
+    /// host waits for the copy. Collective if the optimiser's state is sharded.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the host lacks the memory; [`Error::Parallel`] from the device and its collectives.
+    pub(crate) fn take(
+        trainer: &Trainer,
+        attached: &Attached,
+        mut buffer: SnapshotBuffer,
+    ) -> Result<Snapshot> {
+        let (dtype, plan) = (trainer.dtype().accumulator(), plan(trainer));
+        buffer.resize(plan.num_bytes)?;
+        let mut owns = plan.owns.iter();
+        for (_, part) in parts(trainer.parameters().options()) {
+            trainer
+                .parameters()
+                .tensors::<Error>(part, |_, tensor| match owns.next() {
+                    Some(Some(range)) => copy(dtype, &tensor, &mut buffer.0[range.clone()]),
+                    _ => Ok(()),
+                })?;
+        }
+        Ok(Snapshot {
+            step: trainer.next_step,
+            sections: sections(trainer, attached),
+            dtype,
+            pieces: plan.pieces,
+            buffer,
+        })
+    }
+
+    pub(crate) fn into_buffer(self) -> SnapshotBuffer {
+        self.buffer
+    }
+
+    /// Its pieces, as a file holds them.
+    pub(crate) fn pieces(&self) -> Vec<Piece<'_>> {
+        let pieces = self.pieces.iter().map(|own| Piece {
+            name: &own.name,
+            dtype: self.dtype,
+            global_shape: &own.global_shape,
+            layout: &own.layout,
+            index: own.index.clone(),
+            bytes: &self.buffer.0[own.bytes.clone()],
+        });
+        pieces.collect()
+    }
+
+    /// Refuses numbers that are not finite: such a checkpoint would take the place of good ones.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] with the first tensor that has one.
+    pub(crate) fn check_finite(&self) -> Result<()> {
+        let is_finite = |own: &&OwnPiece| is_finite(self.dtype, &self.buffer.0[own.bytes.clone()]);
+        match self.pieces.iter().find(|own| !is_finite(own)) {
+            None => Ok(()),
+            Some(own) => Err(Error::NotFinite {
+                step: self.step,
+                name: own.name.clone(),
+            }),
+        }
+    }
+}
+
+impl Trainer {
+    /// Bytes of the host's memory that this rank's copy of weights and state takes while a checkpoint is written.
+    pub fn snapshot_bytes(&self) -> usize {
+        plan(self).num_bytes
+    }
+}
+
+/// What this rank writes, and in which of the tensors that all ranks pass it lies.
+#[derive(Default)]
+struct SnapshotPlan {
+    pieces: Vec<OwnPiece>,
+    // For each parameter of each part, its place in the buffer, if this rank writes it.
+    owns: Vec<Option<Range<usize>>>,
+    num_bytes: usize,
+}
+
+fn plan(trainer: &Trainer) -> SnapshotPlan {
+    let width = trainer.dtype().accumulator().bytes();
+    let (mut plan, mut shares) = (SnapshotPlan::default(), Shares::new(trainer));
+    for (prefix, part) in parts(trainer.parameters().options()) {
+        for parameter in trainer.parameters().with_part(part) {
+            let is_own = shares.is_own(trainer, parameter);
+            plan.owns.push(is_own.then(|| {
+                let end = plan.num_bytes + parameter.index().num_elements() * width;
+                let bytes = std::mem::replace(&mut plan.num_bytes, end)..end;
+                plan.pieces.push(OwnPiece {
+                    name: format!("{prefix}{}", parameter.name()),
+                    global_shape: parameter.global_shape().to_vec(),
+                    layout: parameter.layout().clone(),
+                    index: parameter.index().clone(),
+                    bytes: bytes.clone(),
+                });
+                bytes
+            }));
+        }
+    }
+    plan
+}
+
+/// Which rank writes which tensor. Every rank that holds a shard sees the same tensors in the same order, so that all
+/// come to the same answer.
+struct Shares {
+    // Elements that each replica writes.
+    of_replicas: Vec<usize>,
+    own: usize,
+}
+
+impl Shares {
+    fn new(trainer: &Trainer) -> Shares {
+        Shares {
+            of_replicas: vec![0; trainer.context.grid().degree(Axis::Data)],
+            own: trainer.context.index(Axis::Data),
+        }
+    }
+
+    /// Whether this rank writes its shard of a parameter. Of ranks along a tensor axis that hold the same shard, the first
+    /// does; of stages that share a table, the first; of replicas, the one that has the least to write.
+    fn is_own(&mut self, trainer: &Trainer, parameter: &Parameter) -> bool {
+        let is_first = trainer.parameters().is_first_copy(parameter)
+            && parameter.counts_in_norm(&trainer.context);
+        if !is_first {
+            return false;
+        }
+        let replicas = self.of_replicas.iter_mut().enumerate();
+        let least = replicas.min_by_key(|(_, elements)| **elements);
+        least.is_some_and(|(replica, elements)| {
+            *elements += parameter.index().num_elements();
+            replica == self.own
+        })
+    }
+}
+
+// Weights that no step updates may have a narrower type than the one that is stored.
+fn copy(dtype: DType, tensor: &Tensor, bytes: &mut [u8]) -> Result<()> {
+    if tensor.dtype() == dtype {
+        return Ok(tensor.download(bytes)?);
+    }
+    let numbers = tensor.to_f64()?;
+    let wide = numbers.iter().zip(bytes.chunks_exact_mut(dtype.bytes()));
+    wide.for_each(|(number, bytes)| match dtype {
+        DType::F64 => bytes.copy_from_slice(&number.to_le_bytes()),
+        _ => bytes.copy_from_slice(&(*number as f32).to_le_bytes()),
+    });
+    Ok(())
+}
+
+fn is_finite(dtype: DType, bytes: &[u8]) -> bool {
+    match dtype {
+        DType::F64 => {
+            let (numbers, _) = bytes.as_chunks::<8>();
+            numbers
+                .iter()
+                .all(|bytes| f64::from_le_bytes(*bytes).is_finite())
+        }
+        _ => {
+            let (numbers, _) = bytes.as_chunks::<4>();
+            numbers
+                .iter()
+                .all(|bytes| f32::from_le_bytes(*bytes).is_finite())
+        }
+    }
+}
