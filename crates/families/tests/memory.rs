@@ -35,7 +35,7 @@ fn a_trainer_tells_weights_gradients_and_optimiser_apart_and_all_ranks_the_large
         if world.rank() == 1 {
             drop(Tensor::zeros(&device, DType::F32, &[1 << 20])?);
         }
-        let peak = PeakMemory::of_all(&world, &device)?;
+        let peak = PeakMemory::of_all(&world, &device, 0)?;
         let num_parameters = trainer.num_parameters();
         drop(trainer);
         Ok::<_, train::Error>((num_parameters, peak))
