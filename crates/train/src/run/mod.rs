@@ -8,6 +8,7 @@ pub mod audit;
 mod bits;
 mod folder;
 mod observer;
+mod plot;
 pub mod recording;
 pub mod resume;
 #[allow(

@@ -1,11 +1,11 @@
 //! What a run does around its steps: records, digests, validation, checkpoints.
 
-use super::{Observer, Run, Stop, Summary, trace};
+use super::{Observer, Run, Stop, Summary, plot::LossPlot, trace};
 use crate::{
     Error, Result,
     checkpoint::Retention,
     digest::StepDigest,
-    metrics::{self, LineWriter, Record, Stepped},
+    metrics::{LineWriter, Record, Stepped},
     trainer::{
         Attached, Callback, CheckpointDone, CheckpointWriter, PeakMemory, StepDone, Trainer,
     },
@@ -25,6 +25,7 @@ pub(super) struct Session<'a> {
     has_told_copies: bool,
     last: Option<Record>,
     writer: CheckpointWriter,
+    plot: LossPlot,
     checkpoint: Option<PathBuf>,
 }
 
@@ -95,6 +96,7 @@ impl<'a> Session<'a> {
             has_told_copies: false,
             last: None,
             writer: CheckpointWriter::new(trainer, &run.dir.join("checkpoints"), retention)?,
+            plot: LossPlot::default(),
             checkpoint: None,
         };
         if session.is_first {
@@ -147,20 +149,26 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits for the checkpoint that is being written, if there is one.
+    /// Waits for the checkpoint that is being written, if there is one, and for the plot of all records.
     ///
     /// # Errors
     /// As [`CheckpointWriter::finish`].
     pub(super) fn complete(&mut self) -> Result<()> {
+        let plotted = self.plot.finish();
+        self.tolerate(plotted)?;
         let done = self.writer.finish()?;
-        self.completed(done)
+        self.completed(done)?;
+        let plotted = self.plot.finish();
+        self.tolerate(plotted)
     }
 
     fn completed(&mut self, done: Option<CheckpointDone>) -> Result<()> {
         let Some(done) = done else { return Ok(()) };
         if self.is_first {
             self.observer.checkpoint(&done);
-            let plotted = self.plot();
+            let grid = self.run.config.parallel.grid;
+            let title = format!("{}, grid {grid}", self.run.data_name());
+            let plotted = self.plot.begin(&self.run.dir, title);
             self.tolerate(plotted)?;
         }
         self.checkpoint = Some(done.path);
@@ -211,17 +219,6 @@ impl<'a> Session<'a> {
             }
             other => other,
         }
-    }
-
-    fn plot(&self) -> Result<()> {
-        let records = metrics::read(&self.run.dir.join("metrics.jsonl"))?;
-        let grid = self.run.config.parallel.grid;
-        let title = format!("{}, grid {grid}", self.run.data_name());
-        Ok(metrics::loss_plot(
-            &self.run.dir.join("loss.svg"),
-            &records,
-            &title,
-        )?)
     }
 
     /// How the run ended. Collective.
