@@ -269,11 +269,12 @@ mod tests {
                 request.recompute,
                 request.sharded_optimiser,
                 request.keep_gathered,
+                request.sequence_parallel,
             ];
             switches.iter().filter(|switch| switch.is_some()).count()
                 + usize::from(!request.allow_pipeline)
         };
         let counts: Vec<_> = all[2..].iter().map(fixed).collect();
-        assert_eq!(counts, [4, 4, 3, 2, 1, 0]);
+        assert_eq!(counts, [5, 5, 4, 3, 2, 1, 0]);
     }
 }

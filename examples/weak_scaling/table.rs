@@ -49,6 +49,7 @@ pub fn how(run: &Run) -> String {
         (run.recompute, "recompute"),
         (run.sharded_optimiser, "sharded optimiser"),
         (run.keep_gathered, "gathered weights kept"),
+        (run.sequence_parallel, "sequence parallel"),
     ];
     words.extend(
         choices
