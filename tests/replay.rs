@@ -47,6 +47,15 @@ fn open() -> Arc<dyn hal::Device> {
 
 // Trains on the grid, recording one rank; returns what it has seen, and its place.
 fn recorded(config: &Config, rank: usize, file: &Path) -> (Seen, RankLocation) {
+    recorded_by(config, rank, file, train)
+}
+
+fn recorded_by(
+    config: &Config,
+    rank: usize,
+    file: &Path,
+    train: impl Fn(&Config, &World, &Device) -> train::Result<Seen> + Clone + Send + Sync + 'static,
+) -> (Seen, RankLocation) {
     let ranks = config.grid().unwrap().world_size();
     let (config, file) = (config.clone(), file.to_owned());
     let mut all = local::run(local::Options::new(ranks), move |world: World| {
@@ -96,6 +105,33 @@ fn every_rank_of_every_kind_of_grid_runs_alone() {
         }
     }
     println!("{count} recorded ranks replayed");
+}
+
+// The first rank of a job completes its checkpoints. Alone it has the file of no other rank.
+#[test]
+fn a_rank_that_writes_checkpoints_runs_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = of("z=2,data=2");
+    for rank in [0, 3] {
+        let (tape, dir) = (folder.path().join("tape"), folder.path().join("run"));
+        let at = dir.clone();
+        let saving = move |config: &Config, world: &World, device: &Device| {
+            let seen = train(config, world, device)?;
+            let mut trainer = config.trainer(&config.context(world, device)?)?;
+            trainer.step(&fixed_batch(&trainer, config, 0)?)?;
+            trainer.save(&at)?;
+            Ok(seen)
+        };
+        let (seen, place) = recorded_by(&config, rank, &tape, saving.clone());
+        let checkpoint = dir.join("step-00000001");
+        assert!(checkpoint.exists());
+        std::fs::remove_dir_all(&dir).unwrap();
+        let tape = Arc::new(Tape::open(&tape).unwrap());
+        let (world, device) = replay(place, open(), &tape).unwrap();
+        let again = saving(&config, &world, &Device::new(device).unwrap()).unwrap();
+        assert_eq!(again, seen, "rank {rank}");
+        assert!(!checkpoint.exists(), "a part of a checkpoint as a whole");
+    }
 }
 
 #[test]

@@ -11,6 +11,8 @@ pub enum Launcher {
     Local,
     /// `mpirun` or `srun`: one process per rank.
     Mpi,
+    /// None: a recorded rank runs again, alone, and what the others sent comes from the recording.
+    Recording,
 }
 
 impl Launcher {
@@ -19,6 +21,7 @@ impl Launcher {
         match self {
             Launcher::Local => "local",
             Launcher::Mpi => "mpi",
+            Launcher::Recording => "recording",
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn replay(
     };
     let world = World::new(WorldParts {
         place,
-        launcher: Launcher::Local,
+        launcher: Launcher::Recording,
         timeout: Duration::from_secs(60),
         abort: Arc::new(AbortSignal::default()),
         progress: Arc::new(bootstrap::progress::Progress::new(vec![place.rank])),

@@ -11,7 +11,7 @@ use crate::{
         self, Disk, FileSystem, Retention, ShardRecord, Writer, path_of_step, write_shard_on,
     },
 };
-use bootstrap::World;
+use bootstrap::{Launcher, World};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -97,6 +97,8 @@ pub(super) fn write(
         }
     })?;
     let records = records(world, record)?;
+    // Of a rank that runs again alone, the other ranks' files are not there.
+    let writer = writer.filter(|_| world.launcher() != Launcher::Recording);
     disk_work::all(world, || {
         let Some(writer) = writer else {
             return Ok(());
