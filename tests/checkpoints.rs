@@ -82,6 +82,7 @@ fn grids_of_reproducible_sums_have_one_digest() {
     let dir = tempfile::tempdir().unwrap();
     let mut base = config(Precision::F16);
     base.training.reproducible = Reproducible::Grid.into();
+    base.training.digest_every = 2;
     let state = |grid: &str, reproducible: Reproducible| {
         let mut config = on(&base, grid.parse().unwrap());
         config.training.reproducible = reproducible.into();
@@ -93,16 +94,20 @@ fn grids_of_reproducible_sums_have_one_digest() {
     };
     let (one, numbers) = state("x=1", Reproducible::Grid);
     let needed = digest(&one, &numbers).unwrap();
+    let of_step = one.sections().step_digest.clone();
+    assert_eq!(of_step.as_ref().map(String::len), Some(64));
     for grid in ["x=2,z=2", "y=2,data=2,pipeline=2"] {
         let (reader, scalars) = state(grid, Reproducible::Grid);
         let report = diff([&one, &reader], [&numbers, &scalars]).unwrap();
         assert!(report.equal, "{grid}: {report}");
         assert_eq!(digest(&reader, &scalars).unwrap().digest, needed.digest);
+        assert_eq!(reader.sections().step_digest, of_step, "{grid}");
     }
     let (other, scalars) = state("x=2,z=2", Reproducible::Run);
     let report = diff([&one, &other], [&numbers, &scalars]).unwrap();
     assert!(!report.equal && !report.tensors.is_empty() && report.unmatched.is_empty());
     assert_ne!(digest(&other, &scalars).unwrap().digest, needed.digest);
+    assert_ne!(other.sections().step_digest, of_step);
 }
 
 #[test]

@@ -16,6 +16,10 @@ pub struct Summary {
     pub step: u64,
     /// The grid that wrote it, as recorded by the writer.
     pub grid: Value,
+    /// The digest of its last step, if that was hashed.
+    pub step_digest: Option<String>,
+    /// The loss on data that no step trains on, if it was computed.
+    pub validation_loss: Option<f64>,
     /// Number of elements in all tensors.
     pub num_elements: u64,
     /// Number of bytes in all tensors.
@@ -71,6 +75,8 @@ pub fn inspect(reader: &Reader) -> Summary {
         path: reader.path().to_owned(),
         step: reader.step(),
         grid: reader.sections().grid.clone(),
+        step_digest: reader.sections().step_digest.clone(),
+        validation_loss: reader.sections().validation_loss,
         num_elements: elements.map(|elements| elements as u64).sum(),
         num_bytes: tensors.iter().map(|tensor| tensor.num_bytes).sum(),
         tensors,
@@ -108,6 +114,12 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.path.display())?;
         writeln!(f, "step {}, written by grid {}", self.step, self.grid())?;
+        if let Some(loss) = self.validation_loss {
+            writeln!(f, "validation loss {loss:.4}")?;
+        }
+        if let Some(digest) = &self.step_digest {
+            writeln!(f, "digest of the step {digest}")?;
+        }
         let bytes = size(self.num_bytes);
         writeln!(
             f,

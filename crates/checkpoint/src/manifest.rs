@@ -38,6 +38,9 @@ pub struct Sections {
     /// The loss on data that no step trains on, if it was computed after this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation_loss: Option<f64>,
+    /// The digest of its last step, the same on every grid, if that step was hashed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_digest: Option<String>,
 }
 
 /// The description of a tensor, over all ranks.

@@ -76,5 +76,6 @@ pub(super) fn sections(trainer: &Trainer, attached: &Attached) -> Sections {
         tokenizer: attached.tokenizer.clone(),
         grid: json(serde_json::to_value(trainer.context.grid())),
         validation_loss: attached.validation_loss,
+        step_digest: trainer.digest().map(|digest| digest.digest.clone()),
     }
 }
