@@ -44,10 +44,12 @@ pub struct Outcome {
 pub struct Stage {
     /// Where the time of the step went.
     pub breakdown: Breakdown,
-    /// Its memory. Where ranks compute on hosts, the copy for a checkpoint is among its buffers.
+    /// The memory of its tensors.
     pub memory: MemoryUse,
     /// Bytes of the host's memory that a copy for a checkpoint takes.
     pub snapshot_bytes: usize,
+    /// Whether ranks compute on hosts, where that copy lies beside the tensors.
+    pub is_on_host: bool,
     /// What its collectives moved in the step.
     pub counters: Counters,
     /// The world rank that stands for it.
@@ -66,13 +68,13 @@ impl Stage {
 }
 
 impl Outcome {
-    /// Bytes on the fullest rank.
+    /// Bytes on the fullest rank; on hosts, with the copy for a checkpoint.
     pub fn memory(&self) -> usize {
-        self.stages
-            .iter()
-            .map(|stage| stage.memory.peak)
-            .max()
-            .unwrap_or(0)
+        let bytes = |stage: &Stage| match stage.is_on_host {
+            true => stage.memory.peak + stage.snapshot_bytes,
+            false => stage.memory.peak,
+        };
+        self.stages.iter().map(bytes).max().unwrap_or(0)
     }
 
     /// The most bytes of the host's memory that a rank's copy for a checkpoint takes.
@@ -209,7 +211,9 @@ impl Job {
         context.describe_machine(self.costs.machine().clone().into());
         let mut trainer = self.config.trainer(&context)?;
         let snapshot_bytes = trainer.snapshot_bytes();
+        let before = device.memory_use().in_use;
         let _snapshot = self.snapshot(&device, snapshot_bytes)?;
+        let copy = device.memory_use().in_use - before;
         let batch = |step| self.batch(&trainer, step);
         let batches = (0..=WARM_UP)
             .map(batch)
@@ -234,8 +238,9 @@ impl Job {
         let (rank, memory) = (context.world().rank(), device.memory_use());
         Ok(Stage {
             breakdown,
-            memory,
+            memory: without_buffer(memory, copy),
             snapshot_bytes,
+            is_on_host: self.on_hosts,
             counters,
             rank,
             spans,
@@ -244,7 +249,7 @@ impl Job {
         })
     }
 
-    // Where ranks compute on hosts, a copy for a checkpoint lies in the same memory as the tensors.
+    // Where ranks compute on hosts, a copy for a checkpoint lies in the same memory as the tensors, and must fit there.
     fn snapshot(&self, device: &Device, bytes: usize) -> train::Result<Option<Tensor>> {
         let copy = || {
             device.allocating(MemoryKind::Buffers, || {
@@ -259,6 +264,21 @@ impl Job {
         let blank = |rows: Range<usize>| Ok(self.config.model.blank_rows(rows.len()));
         trainer.batch_of(step, blank)
     }
+}
+
+// The memory without a buffer of so many bytes that was there from the first step to the last.
+fn without_buffer(mut memory: MemoryUse, bytes: usize) -> MemoryUse {
+    let buffers = &mut memory.by_kind[MemoryKind::Buffers as usize];
+    for total in [
+        &mut memory.in_use,
+        &mut memory.peak,
+        &mut buffers.in_use,
+        &mut buffers.peak,
+        &mut buffers.at_peak,
+    ] {
+        *total -= bytes;
+    }
+    memory
 }
 
 fn outcome(request: &Request, candidate: &Candidate, stages: Vec<Stage>) -> Outcome {
