@@ -1,4 +1,7 @@
-//! The manual's chapters as doc tests: their blocks of Rust compile, run on the CPU and check their results.
+//! The README and the manual's chapters as doc tests: their blocks of Rust compile, run on the CPU and check their results.
+
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 #[doc = include_str!("../docs/first-model.md")]
 mod first_model {}
