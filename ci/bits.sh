@@ -33,7 +33,7 @@ plant parallel/src/layers/linear/backward.rs 's/\.terms\(inner\)/.terms(2 * inne
 plant tensor/src/ops/loss.rs 's/sums::leaf\(shard.vocabulary\)/sums::leaf(columns)/' llama_with_grouped_heads_recomputed
 # Uses, rows and types that must stay apart.
 plant parallel/src/pass/rows.rs 's/^        \*count - 1$/        0 * *count/' $every
-plant parallel/src/layers/embedding.rs 's/\(_, false\) => return/(_, _) if by_nodes => return/; s/\(_, true\) => pass/_ => pass/' $every
+plant parallel/src/layers/embedding.rs 's/\(_, false\) => return/(_, _) if by_nodes => return/; s/\(_, true\) => pass/_ => pass/' $batches
 plant parallel/src/layers/norm.rs 's/pass.nodes\(inner, Grain::Leaf\)/pass.nodes(inner, Grain::Node)/' $batches
 plant parallel/src/sums/products.rs 's/let node = context.buffer\(a.dtype\(\).accumulator\(\)/let node = context.buffer(a.dtype()/' bf16_and_f16
 plant parallel/src/data/norm.rs 's/reproducible == Reproducible::Run/reproducible != Reproducible::Run/' $every

@@ -132,7 +132,9 @@ fn numbers_of_ranks_that_are_no_powers_of_two() {
 
 #[test]
 fn every_number_of_micro_batches() {
-    let config = reproducible(Precision::F32);
+    let mut config = reproducible(Precision::F32);
+    // So few tokens that a row has one twice, which the row before has too: its gradient is a sum within a leaf.
+    edit_gpt(&mut config, |model| model.vocabulary = 5);
     let expected = serial(&config);
     for micro_batches in [1, 2, 4, 8] {
         for grid in some("x=1 z=2 data=2 z=2,data=2 x=2,z=2 y=2,pipeline=2") {
