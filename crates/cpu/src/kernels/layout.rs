@@ -102,7 +102,7 @@ unsafe fn select<T: Pod + Send + Sync>(args: &SelectRows, pool: &Pool) {
     // SAFETY: guaranteed by the caller, which passes the mask as u32.
     let mask = unsafe { Shared::<u32>::new(args.mask) };
     // SAFETY: guaranteed by the caller.
-    let [a, b] = [args.a, args.b].map(|side| side.map(|side| unsafe { Shared::<T>::new(side) }));
+    let [a, b] = [args.a, args.b].map(|side| unsafe { Shared::<T>::optional(side) });
     // SAFETY: guaranteed by the caller.
     let out = unsafe { Shared::<T>::new(args.out) };
     pool.split(args.rows, grain_of_rows(args.columns), |rows| {

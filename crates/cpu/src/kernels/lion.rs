@@ -4,7 +4,7 @@ use super::{
     block::split_blocks,
     dispatch::{dispatch, dispatch_accumulator},
     memory::{BLOCK, Shared},
-    optimiser::{factor, write_compute},
+    optimiser::{update_tensors, write_compute},
 };
 use crate::{
     element::{Element, Real},
@@ -18,20 +18,7 @@ use hal::{
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn lion(args: &Lion, pool: &Pool) -> Result<()> {
-    // SAFETY: guaranteed by the caller.
-    let Some(factor) = (unsafe { factor(args.factor) }) else {
-        return Ok(());
-    };
-    args.tensors.iter().try_for_each(|tensor| {
-        let compute = tensor
-            .compute
-            .map_or(tensor.weights.dtype, |compute| compute.dtype);
-        dispatch_accumulator!("lion", tensor.weights.dtype, A => dispatch!("lion", compute, C => {
-            // SAFETY: guaranteed by the caller; the types are the slices' own.
-            unsafe { lion_tensor::<A, C>(args, tensor, factor, pool) };
-            Ok(())
-        }))
-    })
+    update_tensors!("lion", lion_tensor, args, pool)
 }
 
 /// # Safety
@@ -45,9 +32,7 @@ unsafe fn lion_tensor<A: Real, C: Element>(
     // SAFETY: guaranteed by the caller.
     let state = unsafe { Shared::<A>::all([tensor.weights, tensor.gradients, tensor.momentum]) };
     // SAFETY: guaranteed by the caller.
-    let compute = tensor
-        .compute
-        .map(|compute| unsafe { Shared::<C>::new(compute) });
+    let compute = unsafe { Shared::<C>::optional(tensor.compute) };
     let numbers = LionNumbers {
         factor: A::of(factor),
         keep: A::of(1.0 - args.rate * tensor.weight_decay),

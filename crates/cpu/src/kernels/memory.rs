@@ -59,6 +59,15 @@ impl<T: Pod> Shared<T> {
         arguments.map(|raw| unsafe { Self::new(raw) })
     }
 
+    /// The elements of an argument that may be missing.
+    ///
+    /// # Safety
+    /// As for [`Shared::new`].
+    pub(crate) unsafe fn optional(argument: Option<RawSlice>) -> Option<Self> {
+        // SAFETY: passed on to the caller.
+        argument.map(|raw| unsafe { Self::new(raw) })
+    }
+
     /// The elements of a slice, for scratch memory that threads share.
     ///
     /// # Safety

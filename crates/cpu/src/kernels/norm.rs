@@ -105,7 +105,7 @@ pub(super) unsafe fn normalize(args: &Normalize, pool: &Pool) -> Result<()> {
         // SAFETY: guaranteed by the caller; the type is the slices' own.
         let [x, gain, out] = unsafe { Shared::<T>::all([args.x, args.gain, args.out]) };
         // SAFETY: guaranteed by the caller; the type is the slice's own.
-        let bias = args.bias.map(|bias| unsafe { Shared::<T>::new(bias) });
+        let bias = unsafe { Shared::<T>::optional(args.bias) };
         // SAFETY: guaranteed by the caller, which passes moments in the accumulator type.
         let moments = unsafe { Shared::new(args.moments) };
         normalize_rows(args.shape, moments, [x, gain, out], bias, pool);

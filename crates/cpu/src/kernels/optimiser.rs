@@ -24,23 +24,31 @@ pub(super) unsafe fn factor(factor: RawSlice) -> Option<f64> {
     (!factor.is_nan()).then_some(factor)
 }
 
+/// The update of each tensor, `$update::<A, C>(args, tensor, factor, pool)`, for the types of its weights and of their
+/// copy; nothing if the factor is NaN.
+macro_rules! update_tensors {
+    ($name:literal, $update:ident, $args:expr, $pool:expr) => {{
+        // SAFETY: guaranteed by the caller.
+        let Some(factor) = (unsafe { $crate::kernels::optimiser::factor($args.factor) }) else {
+            return Ok(());
+        };
+        $args.tensors.iter().try_for_each(|tensor| {
+            let weights = tensor.weights.dtype;
+            let compute = tensor.compute.map_or(weights, |compute| compute.dtype);
+            dispatch_accumulator!($name, weights, A => dispatch!($name, compute, C => {
+                // SAFETY: guaranteed by the caller; the types are the slices' own.
+                unsafe { $update::<A, C>($args, tensor, factor, $pool) };
+                Ok(())
+            }))
+        })
+    }};
+}
+pub(super) use update_tensors;
+
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn adamw(args: &AdamW, pool: &Pool) -> Result<()> {
-    // SAFETY: guaranteed by the caller.
-    let Some(factor) = (unsafe { factor(args.factor) }) else {
-        return Ok(());
-    };
-    args.tensors.iter().try_for_each(|tensor| {
-        let compute = tensor
-            .compute
-            .map_or(tensor.weights.dtype, |compute| compute.dtype);
-        dispatch_accumulator!("adamw", tensor.weights.dtype, A => dispatch!("adamw", compute, C => {
-            // SAFETY: guaranteed by the caller; the types are the slices' own.
-            unsafe { adamw_tensor::<A, C>(args, tensor, factor, pool) };
-            Ok(())
-        }))
-    })
+    update_tensors!("adamw", adamw_tensor, args, pool)
 }
 
 /// # Safety
@@ -61,9 +69,7 @@ unsafe fn adamw_tensor<A: Real, C: Element>(
         ])
     };
     // SAFETY: guaranteed by the caller.
-    let compute = tensor
-        .compute
-        .map(|compute| unsafe { Shared::<C>::new(compute) });
+    let compute = unsafe { Shared::<C>::optional(tensor.compute) };
     adamw_blocks(
         AdamWNumbers::new(args, tensor.weight_decay, factor),
         state,
@@ -158,20 +164,7 @@ pub(super) fn write_compute<A: Real, C: Element>(
 /// # Safety
 /// As for [`execute`](super::execute).
 pub(super) unsafe fn sgd(args: &Sgd, pool: &Pool) -> Result<()> {
-    // SAFETY: guaranteed by the caller.
-    let Some(factor) = (unsafe { factor(args.factor) }) else {
-        return Ok(());
-    };
-    args.tensors.iter().try_for_each(|tensor| {
-        let compute = tensor
-            .compute
-            .map_or(tensor.weights.dtype, |compute| compute.dtype);
-        dispatch_accumulator!("sgd", tensor.weights.dtype, A => dispatch!("sgd", compute, C => {
-            // SAFETY: guaranteed by the caller; the types are the slices' own.
-            unsafe { sgd_tensor::<A, C>(args, tensor, factor, pool) };
-            Ok(())
-        }))
-    })
+    update_tensors!("sgd", sgd_tensor, args, pool)
 }
 
 /// # Safety
@@ -185,13 +178,12 @@ unsafe fn sgd_tensor<A: Real, C: Element>(
     // SAFETY: guaranteed by the caller.
     let state = unsafe { Shared::<A>::all([tensor.weights, tensor.gradients]) };
     // SAFETY: guaranteed by the caller.
-    let velocity = tensor
-        .velocity
-        .map(|velocity| unsafe { Shared::<A>::new(velocity) });
-    // SAFETY: guaranteed by the caller.
-    let compute = tensor
-        .compute
-        .map(|compute| unsafe { Shared::<C>::new(compute) });
+    let (velocity, compute) = unsafe {
+        (
+            Shared::<A>::optional(tensor.velocity),
+            Shared::<C>::optional(tensor.compute),
+        )
+    };
     let numbers = [factor, tensor.weight_decay, args.momentum, args.rate].map(A::of);
     sgd_blocks(numbers, state, velocity, compute, pool);
 }

@@ -6,6 +6,7 @@
 
 mod attention;
 mod attention_tiles;
+mod batch;
 mod columns;
 mod dropout;
 mod elementwise;

@@ -3,14 +3,14 @@
 use super::name::Name;
 use super::{
     DeviceTraits, Launch,
+    batch::{Batch, batches, launch},
     layouts::{Layout, params},
-    optimiser::{PART, batches, launch},
     shape::{flat, pack},
     squares::code,
 };
 use bytemuck::Zeroable;
 use hal::{
-    DType, Result,
+    Result,
     kernel::{Momentum, MomentumTensor, UnitNorm},
 };
 
@@ -56,29 +56,27 @@ pub(super) fn momentum(args: &Momentum, traits: &DeviceTraits) -> Result<Vec<Lau
     let batches = batches(&args.tensors, |tensor| tensor.gradients, MOMENTUM_TENSORS);
     Ok(batches
         .iter()
-        .map(|(dtype, tensors)| momentum_batch(args, *dtype, tensors))
+        .map(|batch| momentum_batch(args, batch))
         .collect())
 }
 
-fn momentum_batch(args: &Momentum, dtype: DType, tensors: &[&MomentumTensor]) -> Launch {
+fn momentum_batch(args: &Momentum, batch: &Batch<'_, MomentumTensor>) -> Launch {
     let mut params = MomentumParams {
         factor: args.factor.addr,
         beta: args.beta,
-        num_tensors: tensors.len() as u32,
+        num_tensors: batch.tensors.len() as u32,
         ..Zeroable::zeroed()
     };
-    let mut blocks = 0;
-    for (entry, tensor) in params.tensors.iter_mut().zip(tensors) {
+    for (entry, (tensor, first_block)) in params.tensors.iter_mut().zip(&batch.tensors) {
         *entry = MomentumEntry {
             gradients: tensor.gradients.addr,
             momentum: tensor.momentum.addr,
             len: tensor.gradients.len as u64,
-            first_block: blocks as u32,
+            first_block: *first_block,
             unused: 0,
         };
-        blocks += tensor.gradients.len.div_ceil(PART);
     }
-    launch("momentum", dtype, blocks, &params)
+    launch("momentum", batch, &params)
 }
 
 pub(super) fn unit_norm(args: &UnitNorm, traits: &DeviceTraits) -> Result<Vec<Launch>> {

@@ -1,20 +1,17 @@
 //! AdamW, stochastic gradient descent and Lion over many tensors. C++: `optimiser.h`.
 
-use super::name::Name;
 use super::{
     DeviceTraits, Launch,
+    batch::{Batch, batches, launch},
     layouts::{Layout, params},
-    shape::THREADS,
     squares::code,
 };
-use bytemuck::{NoUninit, Zeroable};
+use bytemuck::Zeroable;
 use hal::{
-    DType, RawSlice, Result,
+    RawSlice, Result,
     kernel::{AdamW, AdamWTensor, Lion, LionTensor, Sgd, SgdTensor},
 };
 
-/// Elements of one tensor that a block updates.
-pub(super) const PART: usize = 8192;
 /// Tensors in the arguments of one launch.
 const ADAMW_TENSORS: usize = 48;
 const SGD_TENSORS: usize = 64;
@@ -92,25 +89,6 @@ pub(super) const LAYOUTS: &[Layout] = &[
     LionParams::LAYOUT,
 ];
 
-/// Splits tensors by the type of their weights into groups that fit one launch; skips empty tensors.
-pub(super) fn batches<T>(
-    tensors: &[T],
-    weights: impl Fn(&T) -> RawSlice,
-    most: usize,
-) -> Vec<(DType, Vec<&T>)> {
-    let of = |dtype| {
-        let fits = |tensor: &&T| weights(tensor).dtype == dtype && weights(tensor).len > 0;
-        tensors.iter().filter(fits).collect::<Vec<_>>()
-    };
-    let cut = |dtype| {
-        of(dtype)
-            .chunks(most)
-            .map(|batch| (dtype, batch.to_vec()))
-            .collect::<Vec<_>>()
-    };
-    [DType::F32, DType::F64].into_iter().flat_map(cut).collect()
-}
-
 /// Refuses weights that are not accumulators and compute types that are not floats.
 fn check(
     operation: &str,
@@ -122,20 +100,6 @@ fn check(
     compute
         .map_or(Ok(""), |compute| traits.float(operation, compute.dtype))
         .map(|_| ())
-}
-
-pub(super) fn launch(
-    operation: &str,
-    dtype: DType,
-    blocks: usize,
-    params: &impl NoUninit,
-) -> Launch {
-    Launch::new(
-        Name::of(operation).and("_").and(dtype),
-        [blocks as u32, 1, 1],
-        [THREADS, 1, 1],
-        params,
-    )
 }
 
 fn address(slice: Option<RawSlice>) -> u64 {
@@ -153,11 +117,11 @@ pub(super) fn adamw(args: &AdamW, traits: &DeviceTraits) -> Result<Vec<Launch>> 
     let batches = batches(&args.tensors, |tensor| tensor.weights, ADAMW_TENSORS);
     Ok(batches
         .iter()
-        .map(|(dtype, tensors)| adamw_batch(args, *dtype, tensors))
+        .map(|batch| adamw_batch(args, batch))
         .collect())
 }
 
-fn adamw_batch(args: &AdamW, dtype: DType, tensors: &[&AdamWTensor]) -> Launch {
+fn adamw_batch(args: &AdamW, batch: &Batch<'_, AdamWTensor>) -> Launch {
     let correction = |beta: f64| 1.0 - beta.powf(args.step as f64);
     let mut params = AdamWParams {
         factor: args.factor.addr,
@@ -167,18 +131,16 @@ fn adamw_batch(args: &AdamW, dtype: DType, tensors: &[&AdamWTensor]) -> Launch {
         root_of_correction2: correction(args.beta2).sqrt(),
         epsilon: args.epsilon,
         step_size: args.rate / correction(args.beta1),
-        num_tensors: tensors.len() as u32,
+        num_tensors: batch.tensors.len() as u32,
         ..Zeroable::zeroed()
     };
-    let mut blocks = 0;
-    for (entry, tensor) in params.tensors.iter_mut().zip(tensors) {
-        *entry = adamw_entry(tensor, args.rate, blocks);
-        blocks += tensor.weights.len.div_ceil(PART);
+    for (entry, (tensor, first)) in params.tensors.iter_mut().zip(&batch.tensors) {
+        *entry = adamw_entry(tensor, args.rate, *first);
     }
-    launch("adamw", dtype, blocks, &params)
+    launch("adamw", batch, &params)
 }
 
-fn adamw_entry(tensor: &AdamWTensor, rate: f64, first_block: usize) -> AdamWEntry {
+fn adamw_entry(tensor: &AdamWTensor, rate: f64, first_block: u32) -> AdamWEntry {
     AdamWEntry {
         weights: tensor.weights.addr,
         gradients: tensor.gradients.addr,
@@ -187,7 +149,7 @@ fn adamw_entry(tensor: &AdamWTensor, rate: f64, first_block: usize) -> AdamWEntr
         compute: address(tensor.compute),
         len: tensor.weights.len as u64,
         keep: 1.0 - rate * tensor.weight_decay,
-        first_block: first_block as u32,
+        first_block,
         compute_dtype: compute_code(tensor.compute),
     }
 }
@@ -197,29 +159,24 @@ pub(super) fn sgd(args: &Sgd, traits: &DeviceTraits) -> Result<Vec<Launch>> {
         check("sgd", tensor.weights, tensor.compute, traits)?;
     }
     let batches = batches(&args.tensors, |tensor| tensor.weights, SGD_TENSORS);
-    Ok(batches
-        .iter()
-        .map(|(dtype, tensors)| sgd_batch(args, *dtype, tensors))
-        .collect())
+    Ok(batches.iter().map(|batch| sgd_batch(args, batch)).collect())
 }
 
-fn sgd_batch(args: &Sgd, dtype: DType, tensors: &[&SgdTensor]) -> Launch {
+fn sgd_batch(args: &Sgd, batch: &Batch<'_, SgdTensor>) -> Launch {
     let mut params = SgdParams {
         factor: args.factor.addr,
         rate: args.rate,
         momentum: args.momentum,
-        num_tensors: tensors.len() as u32,
+        num_tensors: batch.tensors.len() as u32,
         ..Zeroable::zeroed()
     };
-    let mut blocks = 0;
-    for (entry, tensor) in params.tensors.iter_mut().zip(tensors) {
-        *entry = sgd_entry(tensor, blocks);
-        blocks += tensor.weights.len.div_ceil(PART);
+    for (entry, (tensor, first)) in params.tensors.iter_mut().zip(&batch.tensors) {
+        *entry = sgd_entry(tensor, *first);
     }
-    launch("sgd", dtype, blocks, &params)
+    launch("sgd", batch, &params)
 }
 
-fn sgd_entry(tensor: &SgdTensor, first_block: usize) -> SgdEntry {
+fn sgd_entry(tensor: &SgdTensor, first_block: u32) -> SgdEntry {
     SgdEntry {
         weights: tensor.weights.addr,
         gradients: tensor.gradients.addr,
@@ -227,7 +184,7 @@ fn sgd_entry(tensor: &SgdTensor, first_block: usize) -> SgdEntry {
         compute: address(tensor.compute),
         len: tensor.weights.len as u64,
         weight_decay: tensor.weight_decay,
-        first_block: first_block as u32,
+        first_block,
         compute_dtype: compute_code(tensor.compute),
     }
 }
@@ -239,28 +196,26 @@ pub(super) fn lion(args: &Lion, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     let batches = batches(&args.tensors, |tensor| tensor.weights, LION_TENSORS);
     Ok(batches
         .iter()
-        .map(|(dtype, tensors)| lion_batch(args, *dtype, tensors))
+        .map(|batch| lion_batch(args, batch))
         .collect())
 }
 
-fn lion_batch(args: &Lion, dtype: DType, tensors: &[&LionTensor]) -> Launch {
+fn lion_batch(args: &Lion, batch: &Batch<'_, LionTensor>) -> Launch {
     let mut params = LionParams {
         factor: args.factor.addr,
         one_minus_beta1: 1.0 - args.beta1,
         one_minus_beta2: 1.0 - args.beta2,
         rate: args.rate,
-        num_tensors: tensors.len() as u32,
+        num_tensors: batch.tensors.len() as u32,
         ..Zeroable::zeroed()
     };
-    let mut blocks = 0;
-    for (entry, tensor) in params.tensors.iter_mut().zip(tensors) {
-        *entry = lion_entry(tensor, args.rate, blocks);
-        blocks += tensor.weights.len.div_ceil(PART);
+    for (entry, (tensor, first)) in params.tensors.iter_mut().zip(&batch.tensors) {
+        *entry = lion_entry(tensor, args.rate, *first);
     }
-    launch("lion", dtype, blocks, &params)
+    launch("lion", batch, &params)
 }
 
-fn lion_entry(tensor: &LionTensor, rate: f64, first_block: usize) -> LionEntry {
+fn lion_entry(tensor: &LionTensor, rate: f64, first_block: u32) -> LionEntry {
     LionEntry {
         weights: tensor.weights.addr,
         gradients: tensor.gradients.addr,
@@ -268,7 +223,7 @@ fn lion_entry(tensor: &LionTensor, rate: f64, first_block: usize) -> LionEntry {
         compute: address(tensor.compute),
         len: tensor.weights.len as u64,
         keep: 1.0 - rate * tensor.weight_decay,
-        first_block: first_block as u32,
+        first_block,
         compute_dtype: compute_code(tensor.compute),
     }
 }

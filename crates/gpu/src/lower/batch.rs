@@ -1,0 +1,52 @@
+//! Tensors that are updated many at a time, each by blocks of its own.
+
+use super::{Launch, name::Name, shape::THREADS};
+use bytemuck::NoUninit;
+use hal::{DType, RawSlice};
+
+/// Elements of one tensor that a block updates.
+const PART: usize = 8192;
+
+/// Tensors of one type that one launch updates.
+pub(super) struct Batch<'a, T> {
+    dtype: DType,
+    /// Each with its first block.
+    pub(super) tensors: Vec<(&'a T, u32)>,
+    blocks: usize,
+}
+
+/// Splits tensors by the type of a slice of theirs into groups that fit one launch; skips those of which it is empty.
+pub(super) fn batches<T>(
+    tensors: &[T],
+    slice: impl Fn(&T) -> RawSlice,
+    most: usize,
+) -> Vec<Batch<'_, T>> {
+    let mut batches = Vec::new();
+    for dtype in [DType::F32, DType::F64] {
+        let fits = |tensor: &&T| slice(tensor).dtype == dtype && slice(tensor).len > 0;
+        let alike: Vec<&T> = tensors.iter().filter(fits).collect();
+        for tensors in alike.chunks(most) {
+            let mut batch = Batch {
+                dtype,
+                tensors: Vec::with_capacity(tensors.len()),
+                blocks: 0,
+            };
+            for tensor in tensors {
+                batch.tensors.push((*tensor, batch.blocks as u32));
+                batch.blocks += slice(tensor).len.div_ceil(PART);
+            }
+            batches.push(batch);
+        }
+    }
+    batches
+}
+
+/// The kernel of that name for the batch's type.
+pub(super) fn launch<T>(operation: &str, batch: &Batch<'_, T>, params: &impl NoUninit) -> Launch {
+    Launch::new(
+        Name::of(operation).and("_").and(batch.dtype),
+        [batch.blocks as u32, 1, 1],
+        [THREADS, 1, 1],
+        params,
+    )
+}
