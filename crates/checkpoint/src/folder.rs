@@ -153,7 +153,10 @@ pub(crate) fn tidy(disk: &dyn Disk, checkpoints_dir: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::FileSystem;
+    use crate::{
+        disk::FileSystem,
+        tests::{folder, names},
+    };
 
     #[test]
     fn names_and_kinds() {
@@ -180,24 +183,6 @@ mod tests {
         }
     }
 
-    fn folder(names: &[&str]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for name in names {
-            fs::create_dir(dir.path().join(name)).unwrap();
-            fs::write(dir.path().join(name).join(MANIFEST), name).unwrap();
-        }
-        dir
-    }
-
-    fn left(dir: &Path) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(dir)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
-
     #[test]
     fn a_replaced_checkpoint_stands_in_until_the_new_one_is_there() {
         let dir = folder(&["step-00000040", ".old-step-00000080"]);
@@ -206,7 +191,7 @@ mod tests {
             dir.path().join(".old-step-00000080")
         );
         tidy(&FileSystem, dir.path()).unwrap();
-        assert_eq!(left(dir.path()), ["step-00000040", "step-00000080"]);
+        assert_eq!(names(dir.path()), ["step-00000040", "step-00000080"]);
         let dir = folder(&[
             "step-00000080",
             ".old-step-00000080",
@@ -217,7 +202,7 @@ mod tests {
             dir.path().join("step-00000080")
         );
         tidy(&FileSystem, dir.path()).unwrap();
-        assert_eq!(left(dir.path()), ["step-00000080"]);
+        assert_eq!(names(dir.path()), ["step-00000080"]);
     }
 
     #[test]

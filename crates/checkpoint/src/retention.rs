@@ -88,30 +88,13 @@ mod tests {
     use super::*;
     use crate::{
         FileSystem, Piece, Sections, Writer,
-        folder::{MANIFEST, resolve},
+        folder::resolve,
+        tests::{folder, names},
         write_shard,
     };
     use grid::{IndexBox, Layout};
     use hal::DType;
     use std::fs;
-
-    fn folder(names: &[&str]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for name in names {
-            fs::create_dir(dir.path().join(name)).unwrap();
-            fs::write(dir.path().join(name).join(MANIFEST), name).unwrap();
-        }
-        dir
-    }
-
-    fn left(dir: &Path) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(dir)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
 
     fn keep_newest(dir: &Path, newest: usize) {
         prune(&FileSystem, dir, &Retention::newest(newest)).unwrap();
@@ -119,14 +102,14 @@ mod tests {
 
     #[test]
     fn the_newest_stay() {
-        let names = [
+        let made = [
             "step-00000040",
             "step-00000080",
             "step-00000120",
             ".writing-step-00000060",
             "notes",
         ];
-        let dir = folder(&names);
+        let dir = folder(&made);
         fs::create_dir(dir.path().join(".writing-step-00000160")).unwrap();
         fs::create_dir(dir.path().join("step-00000010")).unwrap();
         keep_newest(dir.path(), 2);
@@ -137,7 +120,7 @@ mod tests {
             "step-00000080",
             "step-00000120",
         ];
-        assert_eq!(left(dir.path()), kept);
+        assert_eq!(names(dir.path()), kept);
         keep_newest(dir.path(), 0);
         assert_eq!(
             resolve(dir.path()).unwrap(),

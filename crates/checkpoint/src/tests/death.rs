@@ -4,9 +4,9 @@ use super::{
     super::{Error, Reader, Retention, folder::complete, prune},
     Dying, Whole,
     dying::OPERATION,
-    grid, holds, model, save,
+    grid, holds, model, names, save,
 };
-use std::{fs, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 /// A folder with steps 40 and 80.
 fn two_checkpoints() -> tempfile::TempDir {
@@ -20,15 +20,6 @@ fn two_checkpoints() -> tempfile::TempDir {
 fn save_and_prune(disk: &Arc<Dying>, dir: &Path, step: u64, wholes: &[Whole]) -> Result<(), Error> {
     save(disk, dir, step, &grid("z=2"), wholes)?;
     prune(&**disk, dir, &Retention::newest(2))
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 /// Makes the process die before every operation and within every 16 bytes while it writes `step`.

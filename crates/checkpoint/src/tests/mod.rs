@@ -10,16 +10,39 @@ mod other_tools;
 mod refusals;
 mod round_trip;
 
-use super::{Piece, Reader, Result, Sections, Writer, disk::Disk, shard::write_shard_on};
+use super::{
+    Piece, Reader, Result, Sections, Writer, disk::Disk, folder::MANIFEST, shard::write_shard_on,
+};
 use dying::Dying;
 use grid::{AxisOrder, Grid, IndexBox, Layout};
 use hal::DType;
 use serde_json::json;
 use std::{
     collections::BTreeSet,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+/// A checkpoints folder with folders of these names, each with a manifest.
+pub(crate) fn folder(names: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in names {
+        fs::create_dir(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(name).join(MANIFEST), name).unwrap();
+    }
+    dir
+}
+
+/// What a folder holds.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
 
 /// A tensor as it would be on one machine with all the memory.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,8 @@
 //! The elementwise kernels of updates that orthogonalise a matrix; GEMMs do the rest.
 
+use super::optimiser::operands_of_tensors;
 use crate::{
-    Operand, RawSlice,
+    RawSlice,
     operand::{READ, UPDATE, WRITE, operands},
 };
 
@@ -43,11 +44,4 @@ operands! {
     UnitNorm { x: READ, sum_squares: READ, out: WRITE ; epsilon }
 }
 
-impl Momentum {
-    pub(crate) fn operands(&self, visit: &mut dyn FnMut(Operand)) {
-        self.tensors
-            .iter()
-            .for_each(|tensor| tensor.operands(visit));
-        visit(READ.of(self.factor));
-    }
-}
+operands_of_tensors! { Momentum }

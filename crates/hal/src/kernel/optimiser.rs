@@ -1,7 +1,7 @@
 //! Updates of many tensors in one launch, with norm, clipping and the check for overflow left on the device.
 
 use crate::{
-    Operand, RawSlice,
+    RawSlice,
     operand::{READ, UPDATE, WRITE, operands},
 };
 
@@ -188,29 +188,19 @@ operands! {
     LionTensor { weights: UPDATE, gradients: READ, momentum: UPDATE, compute: WRITE ; weight_decay }
 }
 
-impl AdamW {
-    pub(crate) fn operands(&self, visit: &mut dyn FnMut(Operand)) {
-        self.tensors
-            .iter()
-            .for_each(|tensor| tensor.operands(visit));
-        visit(READ.of(self.factor));
-    }
+/// The operands of a step over many tensors: those of each tensor, and the factor.
+macro_rules! operands_of_tensors {
+    ($($name:ident)*) => {
+        $(impl $name {
+            pub(crate) fn operands(&self, visit: &mut dyn FnMut($crate::Operand)) {
+                self.tensors
+                    .iter()
+                    .for_each(|tensor| tensor.operands(visit));
+                visit($crate::operand::READ.of(self.factor));
+            }
+        })*
+    };
 }
+pub(super) use operands_of_tensors;
 
-impl Sgd {
-    pub(crate) fn operands(&self, visit: &mut dyn FnMut(Operand)) {
-        self.tensors
-            .iter()
-            .for_each(|tensor| tensor.operands(visit));
-        visit(READ.of(self.factor));
-    }
-}
-
-impl Lion {
-    pub(crate) fn operands(&self, visit: &mut dyn FnMut(Operand)) {
-        self.tensors
-            .iter()
-            .for_each(|tensor| tensor.operands(visit));
-        visit(READ.of(self.factor));
-    }
-}
+operands_of_tensors! { AdamW Sgd Lion }

@@ -3,6 +3,7 @@
 use super::{holds, launch};
 use crate::{Arguments, Device, Tensor};
 use hal::{DType, Error, Kernel, Result, kernel};
+use std::ops::RangeInclusive;
 
 /// Adds the squares of all elements to `out`, one f64, in the device's own order.
 ///
@@ -129,9 +130,7 @@ pub struct AdamW {
 /// [`Error::Invalid`] for an update without two state tensors, when lengths or types do not fit, and for tensors of
 /// another device.
 pub fn adamw(device: &Device, updates: &[Update], factor: &Tensor, settings: AdamW) -> Result<()> {
-    updates.iter().try_for_each(|update| check(update, 2, 2))?;
-    check_factor(device, factor)?;
-    let mut args = Arguments::default();
+    let mut args = checked(device, updates, factor, 2..=2)?;
     let tensors = updates.iter().map(|update| kernel::AdamWTensor {
         weights: args.take(&update.weights),
         gradients: args.take(&update.gradients),
@@ -172,9 +171,7 @@ pub fn sgd(
     rate: f64,
     momentum: f64,
 ) -> Result<()> {
-    updates.iter().try_for_each(|update| check(update, 0, 1))?;
-    check_factor(device, factor)?;
-    let mut args = Arguments::default();
+    let mut args = checked(device, updates, factor, 0..=1)?;
     let tensors = updates.iter().map(|update| kernel::SgdTensor {
         weights: args.take(&update.weights),
         gradients: args.take(&update.gradients),
@@ -209,9 +206,7 @@ pub struct Lion {
 /// [`Error::Invalid`] for an update without one state tensor, when lengths or types do not fit, and for tensors of
 /// another device.
 pub fn lion(device: &Device, updates: &[Update], factor: &Tensor, settings: Lion) -> Result<()> {
-    updates.iter().try_for_each(|update| check(update, 1, 1))?;
-    check_factor(device, factor)?;
-    let mut args = Arguments::default();
+    let mut args = checked(device, updates, factor, 1..=1)?;
     let tensors = updates.iter().map(|update| kernel::LionTensor {
         weights: args.take(&update.weights),
         gradients: args.take(&update.gradients),
@@ -237,9 +232,7 @@ pub fn lion(device: &Device, updates: &[Update], factor: &Tensor, settings: Lion
 /// # Errors
 /// As [`lion`].
 pub fn momentum(device: &Device, updates: &[Update], factor: &Tensor, beta: f64) -> Result<()> {
-    updates.iter().try_for_each(|update| check(update, 1, 1))?;
-    check_factor(device, factor)?;
-    let mut args = Arguments::default();
+    let mut args = checked(device, updates, factor, 1..=1)?;
     let tensors = updates.iter().map(|update| kernel::MomentumTensor {
         gradients: args.take(&update.gradients),
         momentum: args.take(&update.state[0]),
@@ -272,10 +265,27 @@ pub fn unit_norm(x: &Tensor, sum_squares: &Tensor, epsilon: f64, out: &Tensor) -
     launch(&mut args, Kernel::UnitNorm(kernel))
 }
 
-fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {
+// The arguments of a step, none so far, on tensors that fit one another and have so many state tensors each.
+fn checked<'a>(
+    device: &Device,
+    updates: &[Update],
+    factor: &Tensor,
+    states: RangeInclusive<usize>,
+) -> Result<Arguments<'a>> {
+    updates
+        .iter()
+        .try_for_each(|update| check(update, &states))?;
+    device
+        .key()
+        .owns("optimiser", "a factor", factor.device().key())?;
+    holds("optimiser", "factor", factor, 2, DType::F64)?;
+    Ok(Arguments::default())
+}
+
+fn check(update: &Update, states: &RangeInclusive<usize>) -> Result<()> {
     let (count, dtype) = (update.weights.num_elements(), update.weights.dtype());
-    if !(fewest..=most).contains(&update.state.len()) {
-        let needed = format!("{fewest} to {most} for each");
+    if !states.contains(&update.state.len()) {
+        let needed = format!("{} to {} for each", states.start(), states.end());
         return Err(Error::invalid(
             "optimiser",
             format!("{} state tensors", update.state.len()),
@@ -292,11 +302,4 @@ fn check(update: &Update, fewest: usize, most: usize) -> Result<()> {
         .iter()
         .try_for_each(|copy| holds("optimiser", "copy", copy, count, copy.dtype()))?;
     Ok(())
-}
-
-fn check_factor(device: &Device, factor: &Tensor) -> Result<()> {
-    device
-        .key()
-        .owns("optimiser", "a factor", factor.device().key())?;
-    holds("optimiser", "factor", factor, 2, DType::F64)
 }
