@@ -20,7 +20,7 @@ use parallel::{
         ScheduleKind,
         schedule::{Stages, Times},
     },
-    work::{LinearWork, Place, WireWork},
+    work::{LinearTraffic, LinearWork, Phase, Place, WireWork},
 };
 
 /// Seconds of a group of layers, and its traffic.
@@ -34,17 +34,8 @@ struct Group {
     d_weights_s: f64,
     gather: Prices,
     scatter: Prices,
-    // Without and with sequence parallelism.
-    sums: [Sums; 2],
-}
-
-// The sums of a group's products, and the vectors that are gathered for them or for their gradients.
-#[derive(Clone, Debug)]
-struct Sums {
-    outputs: Prices,
-    inputs: Prices,
-    gathered_inputs: Prices,
-    gathered_gradients: Prices,
+    // Collectives on activations, without and with sequence parallelism.
+    traffic: [Vec<(Phase, Prices)>; 2],
 }
 
 /// The costs of a grid and number of rows, before the order of axes and the variant are known.
@@ -165,13 +156,9 @@ impl<'a> Sheet<'a> {
     // Forward (twice if it is recomputed) and backward. Traffic that may run beside compute is hidden as far as
     // the compute lasts, and slows it.
     fn linear(&self, group: &Group, variant: &Candidate, places: &Places) -> f64 {
-        let forwards = if variant.recompute && group.recomputed {
-            2.0
-        } else {
-            1.0
-        };
+        let forwards = 1 + usize::from(variant.recompute && group.recomputed);
         let gather = group.gather.at(places);
-        let again = (forwards - 1.0 + if variant.keep_gathered { 0.0 } else { 1.0 }) * gather;
+        let again = (forwards - usize::from(variant.keep_gathered)) as f64 * gather;
         let beside = |seconds: f64, overlaps: bool| {
             if overlaps {
                 (0.0, seconds)
@@ -179,10 +166,13 @@ impl<'a> Sheet<'a> {
                 (seconds, 0.0)
             }
         };
-        let sums = &group.sums[usize::from(variant.sequence_parallel)];
-        let (reduced, inputs) = (sums.inputs.at(places), sums.gathered_inputs.at(places));
-        // What a recomputation has gathered serves the gradients of weights too.
-        let inputs_again = if forwards > 1.0 { 0.0 } else { inputs };
+        let in_phase = |phase: Phase| {
+            let all = group.traffic[usize::from(variant.sequence_parallel)].iter();
+            let own = all.filter(|(other, _)| *other == phase);
+            let once = own.map(|(_, prices)| prices.at(places)).sum::<f64>();
+            phase.times(forwards) as f64 * once
+        };
+        let reduced = in_phase(Phase::BesideWeights);
         // The input's gradient is needed right after the matmul that computes the weights' gradient, if that is not put off.
         let late = if self.overlap.all_reduce && !variant.schedule.splits_backward() {
             (reduced - group.d_weights_s).max(0.0)
@@ -190,10 +180,9 @@ impl<'a> Sheet<'a> {
             reduced
         };
         let traffic = [
-            (forwards * (sums.outputs.at(places) + inputs), 0.0),
-            (sums.gathered_gradients.at(places), 0.0),
+            (in_phase(Phase::Forward) + in_phase(Phase::Backward), 0.0),
             (late, reduced - late),
-            beside(inputs_again, self.overlap.all_reduce),
+            beside(in_phase(Phase::BesideInputs), self.overlap.all_reduce),
             beside(gather, self.overlap.all_gather_forward),
             beside(again, self.overlap.all_gather),
             beside(group.scatter.at(places), self.overlap.reduce_scatter),
@@ -201,7 +190,7 @@ impl<'a> Sheet<'a> {
         let (shown, hidden) = traffic
             .iter()
             .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let compute = forwards * group.forward_s + group.d_inputs_s + group.d_weights_s;
+        let compute = forwards as f64 * group.forward_s + group.d_inputs_s + group.d_weights_s;
         let slowed =
             compute + self.request.machine.device.collective_share.value * hidden.min(compute);
         shown + slowed.max(hidden)
@@ -301,39 +290,16 @@ impl Local<'_> {
             Reproducible::Run => Operation::ReduceScatter,
             Reproducible::Grid => Operation::AllToAll,
         };
-        let sums = |sequence_parallel: bool| {
-            use Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
-            let enters = sequence_parallel && layers.spread && layers.emits == Axis::X;
-            let leaves = sequence_parallel && layers.reads == Axis::X;
-            let sum = |spread: bool| if spread { ReduceScatter } else { AllReduce };
-            // Nodes of reproducible sums travel in the accumulator type, one exchange for each layer; sums return once.
-            let (of_outputs, of_inputs) = match self.request.priced_bits() {
-                Reproducible::Run => (
-                    each(sum(leaves), m, size),
-                    vec![(sum(enters), m * k * size)],
-                ),
-                Reproducible::Grid => {
-                    let mut nodes = each(AllToAll, m, accumulated);
-                    if !leaves {
-                        nodes.extend(each(AllGather, m, size));
-                    }
-                    let mut inputs = vec![(AllToAll, m * k * accumulated); outputs.len()];
-                    if !enters {
-                        inputs.push((AllGather, m * k * size));
-                    }
-                    (nodes, inputs)
-                }
+        let traffic = |sequence_parallel: bool| {
+            let all = layers.traffic(self.request.priced_bits(), sequence_parallel);
+            let price = |one: LinearTraffic| {
+                let element = if one.wide { accumulated } else { size };
+                let features = one.features.iter().map(|n| n / degrees.get(one.cut));
+                let calls = features.map(|n| (one.operation, n * m * element));
+                let prices = pricer.each(one.axis, &calls.collect::<Vec<_>>());
+                (one.phase, prices)
             };
-            let mut gathered_inputs = vec![(AllGather, m * k * size)];
-            gathered_inputs.retain(|_| enters);
-            let mut gathered_gradients = each(AllGather, m, size);
-            gathered_gradients.retain(|_| leaves);
-            Sums {
-                outputs: pricer.each(layers.reads, &of_outputs),
-                inputs: pricer.each(layers.emits, &of_inputs),
-                gathered_inputs: pricer.each(Axis::X, &gathered_inputs),
-                gathered_gradients: pricer.each(Axis::X, &gathered_gradients),
-            }
+            all.into_iter().map(price).collect()
         };
         let all = |time: &dyn Fn(usize) -> f64| outputs.iter().map(|n| time(*n)).sum::<f64>();
         Group {
@@ -344,7 +310,7 @@ impl Local<'_> {
             d_weights_s: all(&|n| self.matmul(k, n, m, Variant::Tn)),
             gather: pricer.each(Axis::Z, &each(Operation::AllGather, k, gathered)),
             scatter: pricer.each(Axis::Z, &each(scatter, k, accumulated)),
-            sums: [false, true].map(sums),
+            traffic: [false, true].map(traffic),
         }
     }
 

@@ -86,103 +86,48 @@ impl Step<'_> {
     }
 
     fn add_layers(&self, layers: &LinearWork, forwards: usize, all: &mut Vec<Volume>) {
-        let LinearWork { reads, emits, .. } = *layers;
         let Degrees { x, y, z, .. } = self.degrees;
+        let (parallel, training) = (&self.config.parallel, &self.config.training);
+        let (overlap, bits) = (parallel.overlap.0, training.reproducible.or_run());
+        let (rows, outputs) = (self.rows() * layers.vectors, layers.outputs.len());
+        let size = |wide: bool| {
+            if wide {
+                self.sum_element()
+            } else {
+                self.element()
+            }
+        };
+        for one in layers.traffic(bits, self.config.settings().sequence_parallel) {
+            let times = one.phase.times(forwards);
+            let features = one.features.iter().sum::<usize>();
+            let elements = rows * features / (z * self.degrees.get(one.cut));
+            let hidden = overlap.all_reduce && one.phase.may_overlap();
+            let calls = times * one.features.len();
+            let kind = (one.axis, one.operation, hidden);
+            self.add(all, kind, calls, times * elements, size(one.wide));
+        }
         let (k, n) = (layers.inputs, layers.outputs.iter().sum::<usize>());
-        let (m, outputs) = (self.rows() * layers.vectors, layers.outputs.len());
-        let (overlap, micro_batches) = (
-            self.config.parallel.overlap.0,
-            self.config.training.micro_batches,
-        );
-        let gathers = forwards + usize::from(!self.config.parallel.keep_gathered);
-        let mut add =
-            |axis, operation, (times, calls): (usize, usize), elements, element, hidden| {
-                self.add(
-                    all,
-                    axis,
-                    operation,
-                    times * calls,
-                    times * elements,
-                    element,
-                    hidden,
-                );
-            };
-        let over_reads = m * n / (z * self.degrees.get(emits));
-        let over_emits = m * k / (z * self.degrees.get(reads));
-        let weights = k * n / (x * y) * micro_batches;
-        let wide = self.config.parallel.gather_wide;
-        let travels = if wide {
-            self.sum_element()
-        } else {
-            self.element()
+        let weights = k * n / (x * y) * training.micro_batches;
+        let gathers = forwards + usize::from(!parallel.keep_gathered);
+        let gather = (Axis::Z, Operation::AllGather, overlap.all_gather);
+        let gathered = size(parallel.gather_wide);
+        self.add(all, gather, gathers * outputs, gathers * weights, gathered);
+        let (scatter, wide) = match bits {
+            Reproducible::Run => (Operation::ReduceScatter, false),
+            Reproducible::Grid => (Operation::AllToAll, true),
         };
-        use Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
-        let (element, sum, hidden) = (self.element(), self.sum_element(), overlap.all_reduce);
-        // Under sequence parallelism, layers that emit X gather the vectors that they read, and layers that read X spread
-        // those that they emit.
-        let spread = self.config.settings().sequence_parallel;
-        let enters = spread && layers.spread && emits == Axis::X;
-        let leaves = spread && reads == Axis::X;
-        let each = (forwards, outputs);
-        // Nodes of reproducible sums travel in the accumulator type, one exchange for each layer; sums return once.
-        let (scatter, scattered) = match self.config.training.reproducible.or_run() {
-            Reproducible::Run => {
-                let sums = |spread: bool| if spread { ReduceScatter } else { AllReduce };
-                add(reads, sums(leaves), each, over_reads, element, false);
-                add(emits, sums(enters), (1, 1), over_emits, element, hidden);
-                (ReduceScatter, element)
-            }
-            Reproducible::Grid => {
-                let nodes = outputs * over_emits;
-                add(reads, AllToAll, each, over_reads, sum, false);
-                add(emits, AllToAll, (1, outputs), nodes, sum, hidden);
-                if !leaves {
-                    add(reads, AllGather, each, over_reads, element, false);
-                }
-                if !enters {
-                    add(emits, AllGather, (1, 1), over_emits, element, hidden);
-                }
-                (AllToAll, sum)
-            }
-        };
-        if leaves {
-            add(reads, AllGather, (1, outputs), over_reads, element, false);
-        }
-        if enters {
-            // A recomputation has just gathered what the gradients of weights need.
-            let again = usize::from(forwards == 1);
-            let calls = (forwards, 1);
-            add(emits, AllGather, calls, over_emits, element, false);
-            add(emits, AllGather, (again, 1), over_emits, element, hidden);
-        }
-        add(
-            Axis::Z,
-            AllGather,
-            (gathers, outputs),
-            weights,
-            travels,
-            overlap.all_gather,
-        );
-        add(
-            Axis::Z,
-            scatter,
-            (1, outputs),
-            weights,
-            scattered,
-            overlap.reduce_scatter,
-        );
+        let scatter = (Axis::Z, scatter, overlap.reduce_scatter);
+        self.add(all, scatter, outputs, weights, size(wide));
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the columns of one table")]
+    // Collectives of one axis and operation, hidden or not, in each micro-batch; and their elements in a step.
     fn add(
         &self,
         all: &mut Vec<Volume>,
-        axis: Axis,
-        operation: Operation,
+        (axis, operation, hidden): (Axis, Operation, bool),
         calls: usize,
         elements: usize,
         element: u64,
-        hidden: bool,
     ) {
         if self.degrees.get(axis) == 1 {
             return;

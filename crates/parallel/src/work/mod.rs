@@ -2,7 +2,13 @@
 //!
 //! Layers know which axis cuts their work, even if that axis has one rank. So one pass over one row on one rank
 //! determines what every grid will compute and move. The planner's estimates, the order of axes and `--explain`
-//! follow from it.
+//! follow from it. `linear` has the collectives of linear layers, `place` how activations lie on ranks.
+
+mod linear;
+mod place;
+
+pub use linear::{LinearTraffic, LinearWork, Phase};
+pub use place::Place;
 
 use crate::{
     Context, Parameter, Settings,
@@ -13,25 +19,6 @@ use crate::{
 use grid::{Axis, AxisOrder, Degrees, Grid};
 use std::{cell::RefCell, ops::Range, rc::Rc};
 use tensor::{DType, Device, Error, Result};
-
-/// Linear layers that read the same features, such as queries, keys and values; the gradient of these features
-/// is reduced once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinearWork {
-    /// Features that they read.
-    pub inputs: usize,
-    /// Features that each of them emits.
-    pub outputs: Vec<usize>,
-    /// The axis over which they contract.
-    pub reads: Axis,
-    /// The axis over which they emit.
-    pub emits: Axis,
-    /// Vectors of features per row of the batch, such as the tokens of a sequence.
-    pub vectors: usize,
-    /// Whether sequence parallelism spreads the vectors that they read over X. Those that they emit are spread if they
-    /// sum over X.
-    pub spread: bool,
-}
 
 /// The work of one segment per row of the batch, forward.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,57 +52,6 @@ pub struct WireWork {
     pub cut: Option<Axis>,
     /// Whether sequence parallelism spreads its vectors over X.
     pub spread: bool,
-}
-
-/// How the elements of an activation lie on ranks of X and Y.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Features cut over X.
-    X,
-    /// Features cut over Y.
-    Y,
-    /// The same on all ranks.
-    Whole,
-    /// Features cut over Y, and vectors spread over X under sequence parallelism.
-    SpreadY,
-    /// Vectors spread over X under sequence parallelism.
-    Spread,
-}
-
-impl Place {
-    /// Number of places.
-    pub const COUNT: usize = Place::Spread as usize + 1;
-    /// All places, in the order of their numbers.
-    pub const ALL: [Place; Place::COUNT] = [
-        Place::X,
-        Place::Y,
-        Place::Whole,
-        Place::SpreadY,
-        Place::Spread,
-    ];
-
-    /// That of features cut by an axis, and vectors that may be spread.
-    pub fn of(cut: Option<Axis>, spread: bool) -> Place {
-        match (cut, spread) {
-            (Some(Axis::X), _) => Place::X,
-            (Some(_), false) => Place::Y,
-            (None, false) => Place::Whole,
-            (Some(_), true) => Place::SpreadY,
-            (None, true) => Place::Spread,
-        }
-    }
-
-    /// Number of ranks of a grid that share the elements, with or without sequence parallelism.
-    pub fn ranks(self, degrees: &Degrees, sequence_parallel: bool) -> usize {
-        let spread = if sequence_parallel { degrees.x } else { 1 };
-        match self {
-            Place::X => degrees.x,
-            Place::Y => degrees.y,
-            Place::Whole => 1,
-            Place::SpreadY => degrees.y * spread,
-            Place::Spread => spread,
-        }
-    }
 }
 
 /// The work of a model per row of the batch.
