@@ -11,9 +11,8 @@ use grid::{
     machine::{GemmShape, Variant},
 };
 use parallel::Operation;
-
-/// Steps in which a matrix is orthogonalised.
-const STEPS: f64 = 5.0;
+use tensor::ops::Transpose;
+use train::optimiser::RuleMatmul;
 
 /// The costs of a grid.
 #[derive(Clone, Debug)]
@@ -21,7 +20,7 @@ pub(super) struct Matrices {
     // GEMMs on the rank with the most work.
     compute_s: f64,
     // Over the tensor axes, there and back; results over Data; and with sharded state the gradients before.
-    exchanged: Vec<Prices>,
+    exchanged: Option<Prices>,
     results: Prices,
     gradients: Prices,
 }
@@ -34,14 +33,18 @@ impl Matrices {
         pricer: &Pricer<'_>,
     ) -> Option<Matrices> {
         let optimiser = request.training().optimiser();
-        optimiser.matrices()?;
+        let rule = optimiser.matrices()?;
         let degrees = &candidate.degrees;
         let ranks = degrees.x * degrees.y * degrees.z;
         let segments = request.work.segments.iter();
         let matrices: Vec<&[usize; 2]> = segments.flat_map(|segment| &segment.matrices).collect();
         let of_stage = matrices.len() as f64 / degrees.pipeline as f64;
         let rounds = (of_stage / (ranks * degrees.data) as f64).ceil().max(1.0);
-        let seconds = matrices.iter().map(|shape| orthogonalise(request, **shape));
+        let seconds = |[rows, columns]: &[usize; 2]| {
+            let matmuls = rule.matmuls(*rows, *columns);
+            matmuls.iter().map(|one| matmul(request, one)).sum::<f64>()
+        };
+        let seconds = matrices.into_iter().map(seconds);
         let (sum, largest) = seconds.fold((0.0, 0.0f64), |(sum, largest), one| {
             (sum + one, largest.max(one))
         });
@@ -63,7 +66,7 @@ impl Matrices {
         };
         Some(Matrices {
             compute_s: (sum / request.devices as f64).max(largest),
-            exchanged: farthest.map(there_and_back).into_iter().collect(),
+            exchanged: farthest.map(there_and_back),
             results: repeated(Operation::AllGather, local, Axis::Data),
             gradients: pricer.each(Axis::Data, &[(Operation::AllGather, local as usize)]),
         })
@@ -71,31 +74,31 @@ impl Matrices {
 
     /// Seconds per step.
     pub(super) fn seconds(&self, is_sharded: bool, places: &Places) -> f64 {
-        let exchanged = self.exchanged.iter().map(|prices| prices.at(places));
+        let exchanged = self.exchanged.as_ref();
+        let exchanged = exchanged.map_or(0.0, |prices| prices.at(places));
         let gradients = match is_sharded {
             true => self.gradients.at(places),
             false => 0.0,
         };
-        self.compute_s + exchanged.sum::<f64>() + self.results.at(places) + gradients
+        self.compute_s + exchanged + self.results.at(places) + gradients
     }
 }
 
-// Seconds of the GEMMs for one matrix.
-fn orthogonalise(request: &Request, [rows, columns]: [usize; 2]) -> f64 {
-    let (short, long) = (rows.min(columns), rows.max(columns));
-    let gemm = |n: usize, k: usize, variant| {
-        let (machine, dtype) = (&request.machine, request.precision.dtype());
-        let shape = GemmShape {
-            m: short,
-            n,
-            k,
-            dtype: dtype.name(),
-            variant,
-            bytes: (short * k + k * n + short * n) * dtype.bytes(),
-        };
-        let device = &machine.device;
-        machine.product.seconds(&shape, device, request.tuned)
+fn matmul(request: &Request, one: &RuleMatmul) -> f64 {
+    let (machine, dtype) = (&request.machine, request.precision.dtype());
+    let RuleMatmul { m, n, k, transpose } = *one;
+    let shape = GemmShape {
+        m,
+        n,
+        k,
+        dtype: dtype.name(),
+        variant: match transpose {
+            Transpose::None => Variant::Nn,
+            Transpose::First => Variant::Tn,
+            Transpose::Second => Variant::Nt,
+        },
+        bytes: (m * k + k * n + m * n) * dtype.bytes(),
     };
-    let gram = gemm(short, long, Variant::Nt);
-    STEPS * (gram + gemm(short, short, Variant::Nn) + gemm(long, short, Variant::Nn))
+    let device = &machine.device;
+    machine.product.seconds(&shape, device, request.tuned)
 }

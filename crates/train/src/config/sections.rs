@@ -251,7 +251,11 @@ impl TrainingConfig {
         match self.optimiser {
             OptimiserKind::AdamW => Box::new(adamw()),
             OptimiserKind::Muon => Box::new(Muon {
-                highest_rate: self.muon_rate,
+                rate: Rate {
+                    highest: self.muon_rate,
+                    lowest: self.lowest_rate * self.muon_rate / self.learning_rate,
+                    ..rate
+                },
                 momentum: self.muon_momentum,
                 others: adamw(),
             }),

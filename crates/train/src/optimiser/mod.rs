@@ -19,7 +19,7 @@ pub use tensor::ops::optimiser::Update;
 
 use parallel::Result;
 use std::fmt;
-use tensor::{DType, Device, Tensor};
+use tensor::{DType, Device, Tensor, ops::Transpose};
 
 /// How weights follow their gradients.
 pub trait Optimiser: fmt::Debug {
@@ -71,14 +71,37 @@ pub trait MatrixRule: fmt::Debug {
     /// Those of the operations.
     fn transform(&self, matrix: &Tensor, dtype: DType) -> Result<()>;
 
-    /// Floating-point operations of that, by which matrices are shared among ranks.
-    fn flop(&self, rows: usize, columns: usize) -> f64;
+    /// The matmuls of that: matrices are shared among ranks by their work, and planned by their time.
+    fn matmuls(&self, rows: usize, columns: usize) -> Vec<RuleMatmul>;
+
+    /// The learning rate of hidden matrices in a step, from 0.
+    fn rate(&self, step: u64) -> f64;
 
     /// Updates the weights of all pieces by their gradients, which are parts of transformed matrices.
     ///
     /// # Errors
     /// Those of the operations.
     fn apply(&self, call: &UpdateCall<'_>) -> Result<()>;
+}
+
+/// A matmul of a [`MatrixRule`]: m x k by k x n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleMatmul {
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// What is contracted.
+    pub k: usize,
+    /// Which factor is transposed.
+    pub transpose: Transpose,
+}
+
+impl RuleMatmul {
+    /// Its floating-point operations.
+    pub fn flop(&self) -> f64 {
+        2.0 * self.m as f64 * self.n as f64 * self.k as f64
+    }
 }
 
 /// One update of weights that share a learning rate.

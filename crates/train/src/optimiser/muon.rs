@@ -1,6 +1,6 @@
 //! Muon: orthogonalised momentum for the matrices of hidden layers, AdamW for everything else.
 
-use super::{AdamW, MatrixRule, Optimiser, Rate, Update, UpdateCall};
+use super::{AdamW, MatrixRule, Optimiser, Rate, RuleMatmul, Update, UpdateCall};
 use parallel::Result;
 use tensor::{
     DType, MemoryKind, Tensor,
@@ -23,8 +23,8 @@ const EPSILON: f64 = 1e-7;
 /// Jordan et al., 2024, kellerjordan.github.io/posts/muon; decoupled decay as in Liu et al., arXiv:2502.16982.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Muon {
-    /// Highest learning rate of hidden matrices, which follows the course of AdamW's.
-    pub highest_rate: f64,
+    /// Learning rate of hidden matrices.
+    pub rate: Rate,
     /// Decay of the momentum.
     pub momentum: f64,
     /// The rule of all other parameters; its weight decay is that of all matrices.
@@ -32,10 +32,10 @@ pub struct Muon {
 }
 
 impl Muon {
-    /// With this highest rate of hidden matrices, a momentum of 0.95, and AdamW's rate for all else.
-    pub fn new(highest_rate: f64, others: impl Into<Rate>) -> Muon {
+    /// With this rate of hidden matrices, a momentum of 0.95, and AdamW's rate for all else.
+    pub fn new(rate: impl Into<Rate>, others: impl Into<Rate>) -> Muon {
         Muon {
-            highest_rate,
+            rate: rate.into(),
             momentum: 0.95,
             others: AdamW::new(others),
         }
@@ -77,10 +77,30 @@ impl MatrixRule for Muon {
         optimiser::momentum(call.device, call.pieces, call.factor, self.momentum)
     }
 
-    // Five steps, each of two GEMMs over the longer side and one of the shorter.
-    fn flop(&self, rows: usize, columns: usize) -> f64 {
-        let (short, long) = (rows.min(columns) as f64, rows.max(columns) as f64);
-        STEPS as f64 * (4.0 * short * short * long + 2.0 * short * short * short)
+    fn rate(&self, step: u64) -> f64 {
+        self.rate.at(step)
+    }
+
+    // As `orthogonal` queues them.
+    fn matmuls(&self, rows: usize, columns: usize) -> Vec<RuleMatmul> {
+        let (short, is_tall) = (rows.min(columns), rows > columns);
+        let by_itself = |k, transpose| RuleMatmul {
+            m: short,
+            n: short,
+            k,
+            transpose,
+        };
+        let gram = match is_tall {
+            true => by_itself(rows, Transpose::First),
+            false => by_itself(columns, Transpose::Second),
+        };
+        let next = RuleMatmul {
+            m: rows,
+            n: columns,
+            k: short,
+            transpose: Transpose::None,
+        };
+        [gram, by_itself(short, Transpose::None), next].repeat(STEPS)
     }
 
     fn transform(&self, matrix: &Tensor, dtype: DType) -> Result<()> {
@@ -92,18 +112,16 @@ impl MatrixRule for Muon {
     }
 
     fn apply(&self, call: &UpdateCall<'_>) -> Result<()> {
-        let relative = self.highest_rate / self.others.rate.highest;
         // The direction has no scale left: its factor is 1, or NaN where the update is skipped.
         let norm = call.factor.rows(1, 1)?;
         let factor = optimiser::clip_scale(&norm, None, 1.0)?;
-        let rate = call.rate * relative;
         // The momentum is done: a state would be the velocity of this update.
         let pieces = call.pieces.iter().cloned().map(|piece| Update {
             state: Vec::new(),
             ..piece
         });
         let pieces: Vec<Update> = pieces.collect();
-        optimiser::sgd(call.device, &pieces, &factor, rate, 0.0)
+        optimiser::sgd(call.device, &pieces, &factor, call.rate, 0.0)
     }
 }
 

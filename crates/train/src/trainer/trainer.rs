@@ -11,7 +11,7 @@ use crate::{
     batches::{Batches, RowCut, Rows},
     config::{Precision, as_config},
     digest::StepDigest,
-    optimiser::{MatrixRule, Optimiser, Update, UpdateCall},
+    optimiser::{MatrixRule, Optimiser, RuleMatmul, Update, UpdateCall},
 };
 use grid::Axis;
 use nn::Builder;
@@ -266,7 +266,7 @@ impl Trainer {
         let max_norm = (self.options.clip_norm > 0.0).then_some(self.options.clip_norm);
         let factor = ops::optimiser::clip_scale(&sum, max_norm, 1.0 / self.loss_scale.value)?;
         let rate = self.optimiser.rate(batch.step);
-        self.update(gradients, &factor, rate)?;
+        self.update(gradients, &factor, batch.step)?;
         if let Some(watch) = &mut watch {
             watch.state(self)?;
         }
@@ -299,7 +299,7 @@ impl Trainer {
         Ok(())
     }
 
-    fn update(&self, gradients: Gradients, factor: &Tensor, rate: f64) -> Result<()> {
+    fn update(&self, gradients: Gradients, factor: &Tensor, step: u64) -> Result<()> {
         let decay = self.optimiser.weight_decay();
         let rule = |parameter: &Parameter| {
             let group = parameter
@@ -315,18 +315,23 @@ impl Trainer {
             }
         };
         if let Some(matrices) = self.optimiser.matrices() {
+            let rate = matrices.rate(step);
             let groups = gradients.matrices(rule)?;
             for (rate_factor, pieces) in &groups {
                 matrices.prepare(&self.call(factor, rate * rate_factor, pieces))?;
             }
             gradients.transform(
-                |rows, columns| matrices.flop(rows, columns),
+                |rows, columns| {
+                    let matmuls = matrices.matmuls(rows, columns);
+                    matmuls.iter().map(RuleMatmul::flop).sum()
+                },
                 |matrix| matrices.transform(matrix, self.dtype()),
             )?;
             for (rate_factor, pieces) in &groups {
                 matrices.apply(&self.call(factor, rate * rate_factor, pieces))?;
             }
         }
+        let rate = self.optimiser.rate(step);
         gradients.update(rule, |rate_factor, pieces| {
             Ok(self
                 .optimiser
