@@ -266,7 +266,7 @@ impl Job {
     }
 }
 
-// The memory without a buffer of so many bytes that was there from the first step to the last.
+// The memory without a buffer of that size, which was allocated before the first step and kept to the end.
 fn without_buffer(mut memory: MemoryUse, bytes: usize) -> MemoryUse {
     let buffers = &mut memory.by_kind[MemoryKind::Buffers as usize];
     for total in [

@@ -4,7 +4,8 @@
 //! `bucket` is one flat buffer of values, gradients and optimiser state, with its reduction. [`ParameterSet`]
 //! holds all buckets of a rank and decides when a bucket is final. `step` is a training step on the set, from
 //! the first pass to the update, in which no call can be forgotten or reordered. `norm` computes the global
-//! norm. `transform` brings matrices together at their `owners`, for optimisers that need them whole. `addends` holds a step's gradients as nodes of reproducible sums, which `reduction` sums over ranks.
+//! norm. `transform` brings matrices together at their `owners`, for optimisers that need them whole. `addends` holds
+//! a step's gradients as nodes of reproducible sums, which `reduction` sums over ranks.
 //! `access` reads and writes single parameters, for initial values and checkpoints.
 
 mod access;

@@ -7,13 +7,14 @@
 //!
 //! Read in this order: `dtensor`, `linear`, `gather` and `scatter` (weights over Z, with OAG and ORS), `norm`,
 //! `embedding`, `attention`, `loss`, `dropout`, `redistribute`, `spread`, `recompute`; then the operations from which
-//! model authors write layers: `features`, `rows`, `dims`, `choose`, `matmul`.
+//! model authors write layers: `elementwise`, `features`, `rows`, `dims`, `choose`, `matmul`.
 
 pub mod attention;
 mod choose;
 mod dims;
 mod dropout;
 mod dtensor;
+mod elementwise;
 pub mod embedding;
 mod features;
 pub(crate) mod gather;

@@ -8,7 +8,7 @@
 //! other operation, and a model that asks for the tensor, gets all vectors, which are then gathered.
 
 use super::DTensor;
-use crate::{Context, Parameter, Pass, Purpose, counters::Subject};
+use crate::{Context, Purpose, counters::Subject};
 use grid::{Axis, shard_range};
 use hal::Counts;
 use std::{ops::Range, rc::Rc};
@@ -50,7 +50,7 @@ impl Spread {
         self.leading.iter().product()
     }
 
-    /// Elements of each rank's run of vectors with so many columns.
+    /// Number of elements in each rank's run, if a vector has `columns` of them.
     pub(crate) fn counts(&self, context: &Context, columns: usize) -> Counts {
         let (ranks, vectors) = (context.degree(Axis::X), self.vectors());
         match vectors.is_multiple_of(ranks) {
@@ -166,29 +166,5 @@ impl DTensor {
             }
             _ => Ok(self.clone()),
         }
-    }
-}
-
-impl Pass {
-    /// Whether this rank adds to the gradient of `parameter` what it computes from all vectors of its rows.
-    ///
-    /// The gradient of a parameter that X does not cut is summed over X if its addends may come from runs of vectors. From
-    /// all vectors, each rank of X computes the same addend, which then counts once; from a run, each rank has its own.
-    pub(crate) fn counts(&self, parameter: &Parameter, from_run: bool) -> bool {
-        from_run
-            || !parameter.sum_axes(self.context()).contains(&Axis::X)
-            || self.context().index(Axis::X) == 0
-    }
-
-    /// Records an addend of 0 to the gradient of `parameter`.
-    ///
-    /// # Errors
-    /// As [`gradient_of`](Pass::gradient_of).
-    pub(crate) fn skip(&self, parameter: &Parameter) -> Result<()> {
-        let (gradient, factor) = self.gradient_of(parameter)?;
-        if factor == 0.0 {
-            gradient.fill(0.0)?;
-        }
-        self.gradient_added(parameter)
     }
 }

@@ -5,13 +5,14 @@
 //! [`TrainingStep`](crate::data::TrainingStep) or an [`Evaluation`](crate::data::Evaluation), which hold the
 //! state shared by the micro-batches of one batch.
 
+mod gradients;
 mod later;
 mod rows;
 
 pub(crate) use later::Later;
 
 use crate::{
-    Context, DTensor, Parameter, Reproducible, RowCut,
+    Context, DTensor, Reproducible, RowCut,
     data::ParameterSet,
     layers::{gather::Gatherer, scatter::Scatterer},
     work::Ledger,
@@ -24,7 +25,7 @@ use std::{
     ops::Range,
     rc::Rc,
 };
-use tensor::{Error, Result, Tensor};
+use tensor::{Error, Result};
 
 /// The purpose of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,45 +222,6 @@ impl Pass {
 
     pub(crate) fn scatterer(&self) -> &RefCell<Scatterer> {
         &self.shared.scatterer
-    }
-
-    /// The tensor to which an addend to the gradient of `parameter` is added, and the factor of what it holds: 0 for the first
-    /// addend of a step, because the tensor still holds the gradient of the step before.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] in an evaluation pass, after the end of its step, and for a parameter of another set
-    /// or without a gradient.
-    pub(crate) fn gradient_of(&self, parameter: &Parameter) -> Result<(Tensor, f64)> {
-        let refuse = |found: &str, needed: &str| {
-            let operation = format!("gradient of {}", parameter.name());
-            Err(Error::invalid(operation, found, needed))
-        };
-        match &self.shared.parameters {
-            Some(set) if !self.is_training() => {
-                let found = if set.options().trains {
-                    "a backward through a pass that evaluates"
-                } else {
-                    "a set made for inference"
-                };
-                refuse(found, "a pass of a training step")
-            }
-            Some(set) if !set.holds(parameter) => {
-                refuse("a parameter of another set", "one of this set")
-            }
-            Some(set) if !(self.shared.is_open.get() && set.is_current(self.shared.number)) => {
-                refuse("a backward after the end of its step", "one before it")
-            }
-            Some(set) if set.has_no_addend(parameter) => Ok((parameter.gradient()?, 0.0)),
-            _ => Ok((parameter.gradient()?, 1.0)),
-        }
-    }
-
-    /// Records that an addend has been queued into the gradient of `parameter`.
-    pub(crate) fn gradient_added(&self, parameter: &Parameter) -> Result<()> {
-        match &self.shared.parameters {
-            Some(set) => set.note(parameter),
-            None => Ok(()),
-        }
     }
 }
 

@@ -102,7 +102,8 @@ crate::section! {
         pub precision: Precision,
         /// Which optimiser.
         pub optimiser: OptimiserKind,
-        /// Highest learning rate; Lion's is best 3 to 10 times below AdamW's. With Muon, of the parameters that follow AdamW.
+        /// Highest learning rate. Lion's authors advise one 3 to 10 times below AdamW's. With Muon it is the rate of the
+        /// parameters that follow AdamW.
         pub learning_rate: f64,
         /// Lowest learning rate, reached at the last step.
         pub lowest_rate: f64,

@@ -1,4 +1,4 @@
-//! `loss.svg`, drawn while training goes on.
+//! `loss.svg`, drawn by a thread beside the steps.
 
 use crate::{Error, Result, metrics};
 use std::{

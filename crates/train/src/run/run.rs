@@ -52,7 +52,8 @@ pub struct Resume {
 ///
 /// # Errors
 /// Those of [`settle_bits`], [`Config::context`], [`Config::trainer`], [`Trainer::resume`], [`Trainer::fit`], [`Trainer::validate`] and
-/// [`Trainer::save_with`]. A checkpoint that is being written is completed before any other error is returned. Records, plots and traces that cannot be written end no run: the observer learns of them.
+/// [`Trainer::save_with`]. A checkpoint that is being written is completed before any other error is returned. Records,
+/// plots and traces that cannot be written end no run: the observer learns of them.
 pub fn run(
     world: &World,
     device: &Device,

@@ -1,4 +1,4 @@
-//! Writes checkpoints while training goes on.
+//! Writes checkpoints beside the steps that follow.
 //!
 //! In the step, a rank copies what it writes to the host's memory. A thread of the rank does the rest, with the threads of the
 //! other ranks, over an exchange of their own. The thread owns the copy until it ends, so no step can change what is written.

@@ -23,7 +23,7 @@ const KEPT: usize = 3;
 impl Trainer {
     /// Writes a checkpoint of the steps done so far into `dir`, and keeps the three newest. Collective: ranks that hold the
     /// same shard share its writing, tensor by tensor. Returns when the checkpoint is complete;
-    /// [`CheckpointWriter`](super::CheckpointWriter) writes while training goes on.
+    /// [`CheckpointWriter`](super::CheckpointWriter) writes beside the next steps.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] on a rank that cannot write, [`Error::NotFinite`] on one that holds a number that is not

@@ -1,4 +1,4 @@
-//! What a rank writes of a step, copied to the host's memory: training goes on while the copy is written.
+//! A copy, in the host's memory, of what a rank writes to a checkpoint. The next steps may change the state meanwhile.
 
 use super::{
     Trainer,

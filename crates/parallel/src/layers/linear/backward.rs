@@ -1,6 +1,6 @@
 //! Gradients of a linear layer: dX = dY W^T, dW = X^T dY, db the sum of the rows of dY.
 
-use super::{Linear, Storage, forward::Input};
+use super::{Linear, Storage, forward::LinearInput};
 use crate::{
     Context, Parameter, Pass,
     counters::Subject,
@@ -21,8 +21,8 @@ pub(super) struct Saved {
     // The gathered weights, if they are kept.
     blocks: Vec<Option<Tensor>>,
     wants_input: bool,
-    // Whether the factor holds all vectors of an input that is spread.
-    kept_whole: bool,
+    // How the vectors of the factor are spread, of which this rank has kept its run.
+    gathered_again: Option<Spread>,
 }
 
 // What the gradients of weights and biases need besides those of the outputs.
@@ -49,12 +49,12 @@ impl Saved {
     ///
     /// Of spread vectors the run is kept, and the others are gathered again; unless this forward is a recomputation,
     /// whose results are used at once.
-    pub(super) fn new(x: &DTensor, input: &Input, layers: &[&Linear]) -> Saved {
-        let kept_whole = x.pass().is_backward();
+    pub(super) fn new(x: &DTensor, input: &LinearInput, layers: &[&Linear]) -> Saved {
+        let is_recomputed = x.pass().is_backward();
         let factors = Factors {
             pass: x.pass().backward(),
             layers: layers.iter().map(|&layer| layer.clone()).collect(),
-            x: match kept_whole {
+            x: match is_recomputed {
                 true => input.whole.clone(),
                 false => x.held().clone(),
             },
@@ -65,7 +65,7 @@ impl Saved {
         };
         Saved {
             factors,
-            kept_whole,
+            gathered_again: x.spread().filter(|_| !is_recomputed).cloned(),
             blocks: Vec::with_capacity(layers.len()),
             wants_input: x.held_var().wants_gradient(),
         }
@@ -85,7 +85,7 @@ impl Saved {
     pub(super) fn backward(mut self, gradients: Gradients) -> Result<Gradients> {
         let gradients = self.whole(gradients)?;
         let is_frozen = self.factors.layers.iter().all(Linear::is_frozen);
-        if let (Some(spread), false, false) = (&self.factors.inputs, self.kept_whole, is_frozen) {
+        if let Some(spread) = self.gathered_again.take().filter(|_| !is_frozen) {
             let context = self.factors.pass.context();
             let place = (Subject::Linear, &beside(context, Axis::X)?);
             self.factors.x = spread.gather(context, place, &self.factors.x)?;

@@ -30,7 +30,7 @@ pub fn linear(x: &DTensor, layers: &[&Linear]) -> Result<Vec<DTensor>> {
     layers.iter().try_for_each(|layer| reads(x, layer))?;
     note(x, layers);
     let x = x.redistribute(Some(first.kind.reads()), first.weight.name())?;
-    let input = Input::of(&x)?;
+    let input = LinearInput::of(&x)?;
     let mut saved = Saved::new(&x, &input, layers);
     let multiply = |layer: &&Linear| multiply(&pass, layer, &input, &mut saved);
     let outputs: Vec<Tensor> = layers.iter().map(multiply).collect::<Result<_>>()?;
@@ -57,7 +57,7 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     reads(x, layer)?;
     note(x, &[layer]);
     let x = x.redistribute(Some(layer.kind.reads()), layer.weight.name())?;
-    let input = Input::of(&x)?;
+    let input = LinearInput::of(&x)?;
     let mut saved = Saved::new(&x, &input, &[layer]);
     let sums = pass.context().degree(layer.kind.reads()) > 1;
     let (out, sum) = if sums || input.outputs(layer.kind).is_some() {
@@ -87,14 +87,14 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
 }
 
 /// What the layers multiply: all vectors of the pass's rows.
-pub(super) struct Input {
+pub(super) struct LinearInput {
     pub(super) whole: Tensor,
     // How the vectors of a sum over X are spread.
     outputs: Option<Spread>,
 }
 
-impl Input {
-    fn of(x: &DTensor) -> Result<Input> {
+impl LinearInput {
+    fn of(x: &DTensor) -> Result<LinearInput> {
         let context = x.context();
         let whole = match x.spread() {
             Some(spread) => {
@@ -103,7 +103,7 @@ impl Input {
             }
             None => x.held().clone(),
         };
-        Ok(Input {
+        Ok(LinearInput {
             whole,
             outputs: Spread::of(context, x.leading()),
         })
@@ -116,7 +116,7 @@ impl Input {
 }
 
 // The bias is added once, after the reduction; every rank of the contracted axis adds the same.
-fn multiply(pass: &Pass, layer: &Linear, input: &Input, saved: &mut Saved) -> Result<Tensor> {
+fn multiply(pass: &Pass, layer: &Linear, input: &LinearInput, saved: &mut Saved) -> Result<Tensor> {
     let (context, axis, x) = (pass.context(), layer.kind.reads(), &input.whole);
     let block = gather::gather(pass, &layer.weight, Subject::Linear)?;
     let transpose = layer.storage.forward();
@@ -144,7 +144,7 @@ fn multiply(pass: &Pass, layer: &Linear, input: &Input, saved: &mut Saved) -> Re
     Ok(out)
 }
 
-fn wrap(pass: &Pass, var: Var, layer: &Linear, input: &Input) -> Result<DTensor> {
+fn wrap(pass: &Pass, var: Var, layer: &Linear, input: &LinearInput) -> Result<DTensor> {
     let place = (layer.out_features, Some(layer.kind.emits()));
     DTensor::spread_over(pass, var, place, input.outputs(layer.kind).cloned())
 }

@@ -1,0 +1,69 @@
+//! What a pass adds to gradients.
+
+use super::Pass;
+use crate::Parameter;
+use grid::Axis;
+use tensor::{Error, Result, Tensor};
+
+impl Pass {
+    /// The tensor to which an addend to the gradient of `parameter` is added, and the factor of what it holds: 0 for the first
+    /// addend of a step, because the tensor still holds the gradient of the step before.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] in an evaluation pass, after the end of its step, and for a parameter of another set
+    /// or without a gradient.
+    pub(crate) fn gradient_of(&self, parameter: &Parameter) -> Result<(Tensor, f64)> {
+        let refuse = |found: &str, needed: &str| {
+            let operation = format!("gradient of {}", parameter.name());
+            Err(Error::invalid(operation, found, needed))
+        };
+        match &self.shared.parameters {
+            Some(set) if !self.is_training() => {
+                let found = if set.options().trains {
+                    "a backward through a pass that evaluates"
+                } else {
+                    "a set made for inference"
+                };
+                refuse(found, "a pass of a training step")
+            }
+            Some(set) if !set.holds(parameter) => {
+                refuse("a parameter of another set", "one of this set")
+            }
+            Some(set) if !(self.shared.is_open.get() && set.is_current(self.shared.number)) => {
+                refuse("a backward after the end of its step", "one before it")
+            }
+            Some(set) if set.has_no_addend(parameter) => Ok((parameter.gradient()?, 0.0)),
+            _ => Ok((parameter.gradient()?, 1.0)),
+        }
+    }
+
+    /// Records that an addend has been queued into the gradient of `parameter`.
+    pub(crate) fn gradient_added(&self, parameter: &Parameter) -> Result<()> {
+        match &self.shared.parameters {
+            Some(set) => set.note(parameter),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this rank adds to the gradient of `parameter` what it computes from all vectors of its rows.
+    ///
+    /// The gradient of a parameter that X does not cut is summed over X if its addends may come from runs of vectors. From
+    /// all vectors, each rank of X computes the same addend, which then counts once; from a run, each rank has its own.
+    pub(crate) fn counts(&self, parameter: &Parameter, from_run: bool) -> bool {
+        from_run
+            || self.context().index(Axis::X) == 0
+            || !parameter.sum_axes(self.context()).contains(&Axis::X)
+    }
+
+    /// Records an addend of 0 to the gradient of `parameter`.
+    ///
+    /// # Errors
+    /// As [`gradient_of`](Pass::gradient_of).
+    pub(crate) fn skip(&self, parameter: &Parameter) -> Result<()> {
+        let (gradient, factor) = self.gradient_of(parameter)?;
+        if factor == 0.0 {
+            gradient.fill(0.0)?;
+        }
+        self.gradient_added(parameter)
+    }
+}
