@@ -175,7 +175,8 @@ fn the_next_checkpoint_waits_for_the_one_before() {
             for step in 1..=3 {
                 rank.step()?;
                 if step == 2 {
-                    open_later(&disk, world.rank(), Duration::from_millis(300));
+                    // Long enough for a rank that gets no processor until then to wait all the same.
+                    open_later(&disk, world.rank(), Duration::from_secs(1));
                 }
                 let before = writer.begin(&rank.trainer, &Attached::default())?;
                 waits.extend(before.map(|done| (done.step, done.waited)));
