@@ -24,7 +24,7 @@ newest() {
 for grid in x=2,z=2 data=2,pipeline=2; do
   run=$dir/$grid steps=1
   "$fascicle" train "${small[@]}" --grid "$grid" --steps 1 --out "$run" --set training.keep_every=20 \
-    --set parallel.sharded_optimiser=true >"$dir/log" 2>&1 || fail "$grid does not train"
+    --set parallel.sharding=optimiser >"$dir/log" 2>&1 || fail "$grid does not train"
   for round in $(seq $((rounds / 2))); do
     "$fascicle" train --resume "$run" --steps 1000000 >"$dir/log" 2>&1 &
     job=$!

@@ -9,7 +9,10 @@ pub use hal::random::Key;
 pub use nn::{Assembled, Builder, DTensor, Embedding, Linear, Norm, auto_parallelize};
 pub use parallel::{
     Context, DType, Error, Init, Input, MicroBatch, Model, Parameter, Pass, Result, Route,
-    Settings, Wires, data::SetOptions, layers::Loss, pipeline::ScheduleKind,
+    Settings, Wires,
+    data::{SetOptions, Sharding},
+    layers::Loss,
+    pipeline::ScheduleKind,
 };
 pub use tensor::{Device, Tensor, Var};
 pub use train::{

@@ -5,7 +5,7 @@
 
 use families::GptFamily;
 use grid::{Degrees, factorisations};
-use parallel::{Overlap, Reproducible};
+use parallel::{Overlap, Reproducible, data::Sharding};
 use std::{path::Path, sync::Arc};
 use testkit::{
     Outcome, SCHEDULES,
@@ -190,7 +190,7 @@ fn choices_of_how_a_step_runs() {
             config.parallel.bucket_mib = 0;
         });
         run("sharded state", &|config| {
-            config.parallel.sharded_optimiser = true
+            config.parallel.sharding = Sharding::Optimiser
         });
         run("recomputation", &|config| config.training.recompute = true);
     }
@@ -253,7 +253,7 @@ fn halves_on_two_grids_end_with_the_state_of_the_serial_run() {
             assert_eq!(losses, expected[..half as usize], "{what}");
             let mut other = on(&base, second.parse().unwrap());
             other.training.micro_batches = micro_batches;
-            other.parallel.sharded_optimiser = true;
+            other.parallel.sharding = Sharding::Optimiser;
             let losses = train_steps(&other, half..steps, Some(&stopped), Some(&ended));
             assert_eq!(losses, expected[half as usize..], "{what}");
             let report = compared(&ended, &whole);

@@ -1,7 +1,7 @@
 //! Checkpoints: saved on one grid and loaded on every other; resumed bit for bit; complete or absent.
 
 use grid::{Degrees, factorisations};
-use parallel::{Context, Reproducible};
+use parallel::{Context, Reproducible, data::Sharding};
 use testkit::{config, edit_gpt, train_steps as steps};
 use train::{
     Config,
@@ -64,7 +64,10 @@ fn resumed_on_the_same_grid_bit_for_bit() {
                 ..Degrees::default()
             },
         );
-        config.parallel.sharded_optimiser = sharded;
+        config.parallel.sharding = match sharded {
+            true => Sharding::Optimiser,
+            false => Sharding::None,
+        };
         edit_gpt(&mut config, |model| model.dropout = 0.1);
         let whole = steps(&config, 0..5, None, None);
         let first = steps(&config, 0..3, None, Some(dir.path()));

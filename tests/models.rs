@@ -14,7 +14,7 @@ mod skips;
 
 use fascicle::{
     grid::machine::Machine,
-    parallel::{Operation, Reproducible, counters::Subject, work::Work},
+    parallel::{Operation, Reproducible, counters::Subject, data::Sharding, work::Work},
     prelude::*,
     train::{self, blueprint::Blueprint},
 };
@@ -37,7 +37,7 @@ fn passes(what: &str, report: &Report, num_segments: usize) {
 fn a_residual_classifier_trains_alike_on_every_grid() {
     let options = Check {
         recompute: true,
-        sharded_optimiser: true,
+        sharding: Sharding::Optimiser,
         ..Check::default()
     };
     let report = check(residual::Classifier::new, residual::rings, &options);
@@ -60,13 +60,40 @@ fn a_pair_of_towers_trains_alike_on_every_grid() {
     passes("pair of towers", &report.unwrap(), 3);
 }
 
+// Rows, micro-batches and shards that nothing divides, and layers that use their weights twice.
+#[test]
+fn gradients_in_shards_train_alike_on_every_grid() {
+    let options = Check {
+        batch: 37,
+        micro_batches: 3,
+        sharding: Sharding::Gradients,
+        ..Check::default()
+    };
+    let report = check(skips::Encoder::new, skips::waves, &options);
+    passes("encoder with skips", &report.unwrap(), 8);
+    let report = check(pair::Pair::new, pair::pairs, &options);
+    passes("pair of towers", &report.unwrap(), 3);
+    let bits = Check {
+        batch: 16,
+        micro_batches: 2,
+        reproducible: Reproducible::Grid,
+        tolerance: 0.0,
+        ..options
+    };
+    let report = check(skips::Encoder::new, skips::waves, &bits);
+    passes("encoder with skips", &report.unwrap(), 8);
+}
+
 // None of these models knows that its vectors may be spread.
 #[test]
 fn spread_vectors_train_alike_on_every_grid() {
     let spread = |recompute| Check {
         sequence_parallel: true,
         recompute,
-        sharded_optimiser: recompute,
+        sharding: match recompute {
+            true => Sharding::Gradients,
+            false => Sharding::None,
+        },
         ..Check::default()
     };
     let report = check(residual::Classifier::new, residual::rings, &spread(true));

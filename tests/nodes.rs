@@ -2,7 +2,10 @@
 
 use grid::{Axis, AxisOrder, Degrees, Grid};
 use hal::Counts;
-use parallel::{Context, Hierarchical, Operation, Positions, Purpose, Settings, counters::Subject};
+use parallel::{
+    Context, Hierarchical, Operation, Positions, Purpose, Settings, counters::Subject,
+    data::Sharding,
+};
 use tensor::{DType, ReduceOp, Tensor};
 use testkit::{config, difference, ranks_on, train, train_on};
 use train::{Config, config::Precision};
@@ -162,7 +165,7 @@ fn training_on_nodes_is_the_serial_program() {
     }
     let sharded = |form| {
         let mut config = configured("x=2,data=4", form);
-        config.parallel.sharded_optimiser = true;
+        config.parallel.sharding = Sharding::Optimiser;
         train_on(&config, &TWO_OF_FOUR)
     };
     let (flat, levels) = (sharded(Hierarchical::Off), sharded(Hierarchical::On));

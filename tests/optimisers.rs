@@ -105,7 +105,7 @@ mod formulas {
 use families::GptFamily;
 use formulas::{Plain, compare};
 use grid::Degrees;
-use parallel::Reproducible;
+use parallel::{Reproducible, data::Sharding};
 use testkit::{
     bits::{check, on},
     config, edit_gpt, train, train_steps,
@@ -306,16 +306,16 @@ fn same_bits(config: &Config, grids: &str) {
         expected.losses
     );
     for grid in grids.split_whitespace() {
-        for sharded in [false, true] {
+        for sharding in Sharding::ALL {
             let mut config = on(config, grid.parse().unwrap());
-            if sharded && config.parallel.grid.data == 1 {
+            if sharding != Sharding::None && config.parallel.grid.data == 1 {
                 continue;
             }
-            config.parallel.sharded_optimiser = sharded;
+            config.parallel.sharding = sharding;
             check(
                 &train(&config),
                 &expected,
-                &format!("{grid}, sharded: {sharded}"),
+                &format!("{grid}, sharding {sharding}"),
             );
         }
     }
@@ -357,11 +357,11 @@ fn resumes(optimiser: OptimiserKind) {
         let [stopped, ended] = ["stopped", "ended"]
             .map(|part| folder.path().join(format!("{first}, {second}, {part}")));
         let mut one = on(&config, first.parse().unwrap());
-        one.parallel.sharded_optimiser = true;
+        one.parallel.sharding = Sharding::Optimiser;
         let losses = train_steps(&one, 0..2, None, Some(&stopped));
         assert_eq!(losses, expected[..2], "{first}, {second}");
         let mut other = on(&config, second.parse().unwrap());
-        other.parallel.sharded_optimiser = true;
+        other.parallel.sharding = Sharding::Optimiser;
         let losses = train_steps(&other, 2..4, Some(&stopped), Some(&ended));
         assert_eq!(losses, expected[2..], "{first}, {second}");
         let [found, whole] = [&ended, &whole].map(|path| Reader::open(path).unwrap());

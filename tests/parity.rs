@@ -8,7 +8,7 @@
 
 use families::GptFamily;
 use grid::{Degrees, factorisations};
-use parallel::Overlap;
+use parallel::{Overlap, data::Sharding};
 use testkit::{Outcome, SCHEDULES, config, difference, edit_gpt, train};
 use train::{Config, config::Precision};
 
@@ -250,7 +250,7 @@ fn sharded_optimiser_state_keeps_the_weights() {
                 pipeline,
             },
         );
-        config.parallel.sharded_optimiser = true;
+        config.parallel.sharding = Sharding::Optimiser;
         let difference = difference(&train(&config), &expected);
         let largest = difference
             .loss

@@ -1,7 +1,7 @@
 //! A rank that is run alone computes what it computed among the others.
 
 use bootstrap::{World, local, world::RankLocation};
-use parallel::data::Part;
+use parallel::data::{Part, Sharding};
 use replay::{Tape, TapeWriter, record, replay};
 use serde_json::json;
 use std::{path::Path, sync::Arc};
@@ -93,7 +93,9 @@ fn every_rank_of_every_kind_of_grid_runs_alone() {
         for reproducible in [parallel::Reproducible::Run, parallel::Reproducible::Grid] {
             let mut config = of(grid);
             config.training.reproducible = reproducible.into();
-            config.parallel.sharded_optimiser = grid.contains("data");
+            if grid.contains("data") {
+                config.parallel.sharding = Sharding::Optimiser;
+            }
             for rank in [0, 3] {
                 let file = folder.path().join("tape");
                 let (seen, place) = recorded(&config, rank, &file);

@@ -238,7 +238,12 @@ fn checkpoints_stay_by_count_age_and_value() {
 
 #[test]
 fn a_run_resumed_from_a_checkpoint_written_behind_has_the_bits_of_the_whole_run() {
-    for (grid, sharded) in [("x=2", false), ("data=2", true), ("x=2,pipeline=2", false)] {
+    use parallel::data::Sharding;
+    for (grid, sharding) in [
+        ("x=2", Sharding::None),
+        ("data=2", Sharding::Gradients),
+        ("x=2,pipeline=2", Sharding::None),
+    ] {
         let digest_of = |dir: &Path| {
             let reader = train::checkpoint::Reader::open(dir).unwrap();
             let scalars = train::trainer::scalars(&reader).unwrap();
@@ -250,8 +255,8 @@ fn a_run_resumed_from_a_checkpoint_written_behind_has_the_bits_of_the_whole_run(
         this.config.training.steps = 6;
         (
             this.config.training.keep_checkpoints,
-            this.config.parallel.sharded_optimiser,
-        ) = (9, sharded);
+            this.config.parallel.sharding,
+        ) = (9, sharding);
         of_ranks(this.clone(), |_, _| {}, Arc::default());
         this.config.training.checkpoint_async = false;
         this.dir = waiting.path().to_owned();

@@ -4,7 +4,7 @@
 use ::train::{Config, config::Precision};
 use families::GptFamily;
 use grid::{Axis, Degrees, factorisations};
-use parallel::{Operation, Reproducible, counters::Subject};
+use parallel::{Operation, Reproducible, counters::Subject, data::Sharding};
 use testkit::{Outcome, SCHEDULES, bits, config, difference, edit_gpt, gpt, train};
 
 const F64: f64 = 1e-9;
@@ -57,7 +57,7 @@ fn llama_recomputed_with_sharded_state() {
     let mut config = config(Precision::F64);
     llama(&mut config);
     config.training.recompute = true;
-    config.parallel.sharded_optimiser = true;
+    config.parallel.sharding = Sharding::Optimiser;
     check_all(&config);
 }
 

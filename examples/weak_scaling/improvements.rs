@@ -2,7 +2,7 @@
 //! each time.
 
 use crate::{Result, point::Point, report::grid, rows::Row};
-use fascicle::parallel::{Hierarchical, Overlap};
+use fascicle::parallel::{Hierarchical, Overlap, data::Sharding};
 use plan::{Candidate, Outcome, Preset, Request, report::shares, search, simulate};
 use std::{fmt::Write, time::Duration};
 
@@ -46,7 +46,7 @@ fn bucketed(request: Request) -> Request {
     Request {
         preset: Preset::Ours,
         recompute: Some(true),
-        sharded_optimiser: Some(false),
+        sharding: Some(Sharding::None),
         keep_gathered: Some(false),
         sequence_parallel: Some(false),
         hierarchical: Some(Hierarchical::Off),
@@ -77,7 +77,7 @@ fn recomputed_where_needed(request: Request) -> Request {
 
 fn sharded(request: Request) -> Request {
     Request {
-        sharded_optimiser: None,
+        sharding: None,
         ..recomputed_where_needed(request)
     }
 }
@@ -158,7 +158,8 @@ fn rest(request: &Request, outcome: &Outcome) -> String {
     let choices = [
         (chosen.recompute, "recompute"),
         (chosen.keep_gathered, "kept"),
-        (chosen.sharded_optimiser, "sharded"),
+        (chosen.sharding.shards_state(), "sharded"),
+        (chosen.sharding.shards_gradients(), "gradients too"),
         (chosen.sequence_parallel, "spread"),
     ];
     let words: Vec<_> = choices
@@ -267,7 +268,7 @@ mod tests {
         let fixed = |request: &Request| {
             let switches = [
                 request.recompute,
-                request.sharded_optimiser,
+                request.sharding,
                 request.keep_gathered,
                 request.sequence_parallel,
             ];

@@ -1,6 +1,7 @@
 //! A point of the plot: the time of a step on a number of devices, and how it is run there.
 
 use crate::{Result, rows::Row};
+use fascicle::parallel::data::Sharding;
 use plan::{Candidate, Outcome, Request};
 use serde::{Deserialize, Serialize};
 
@@ -54,8 +55,9 @@ pub struct Run {
     pub recompute: bool,
     /// Name of the pipeline's schedule.
     pub schedule: String,
-    /// Whether the optimiser's state is sharded over Data.
-    pub sharded_optimiser: bool,
+    /// What replicas along Data hold in shards.
+    #[serde(alias = "sharded_optimiser")]
+    pub sharding: Sharding,
     /// Whether gathered weights are kept from forward to backward.
     pub keep_gathered: bool,
     /// Whether ranks of X hold runs of the vectors between layers.
@@ -131,7 +133,7 @@ impl Run {
             micro_batches: candidate.micro_batches,
             recompute: candidate.recompute,
             schedule: candidate.schedule.to_string(),
-            sharded_optimiser: candidate.sharded_optimiser,
+            sharding: candidate.sharding,
             keep_gathered: candidate.keep_gathered,
             sequence_parallel: candidate.sequence_parallel,
         }
@@ -148,7 +150,7 @@ impl Run {
             micro_batches: self.micro_batches,
             recompute: self.recompute,
             schedule: self.schedule.parse()?,
-            sharded_optimiser: self.sharded_optimiser,
+            sharding: self.sharding,
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
         })
@@ -168,7 +170,7 @@ mod tests {
             micro_batches: 4,
             recompute: true,
             schedule: ScheduleKind::Interleaved { chunks: 2 },
-            sharded_optimiser: true,
+            sharding: Sharding::Gradients,
             keep_gathered: false,
             sequence_parallel: true,
         };

@@ -47,7 +47,8 @@ pub fn how(run: &Run) -> String {
     words.push(format!("{} micro-batches", run.micro_batches));
     let choices = [
         (run.recompute, "recompute"),
-        (run.sharded_optimiser, "sharded optimiser"),
+        (run.sharding.shards_state(), "sharded optimiser"),
+        (run.sharding.shards_gradients(), "sharded gradients"),
         (run.keep_gathered, "gathered weights kept"),
         (run.sequence_parallel, "sequence parallel"),
     ];

@@ -5,6 +5,7 @@ mod disk;
 
 use bootstrap::World;
 use disk::{Gate, Gated};
+use parallel::data::Sharding;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -39,7 +40,10 @@ const GRIDS: [(&str, bool); 5] = [
 fn on(grid: &str, sharded: bool) -> Config {
     let mut config = config(Precision::F32);
     config.parallel.grid = grid.parse().unwrap();
-    config.parallel.sharded_optimiser = sharded;
+    config.parallel.sharding = match sharded {
+        true => Sharding::Optimiser,
+        false => Sharding::None,
+    };
     config
 }
 

@@ -6,7 +6,7 @@ use crate::{
 };
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
 use grid::{Axis, Degrees};
-use parallel::pipeline::ScheduleKind;
+use parallel::{data::Sharding, pipeline::ScheduleKind};
 use std::{cmp::Reverse, path::PathBuf};
 use train::{
     Config, Families,
@@ -50,9 +50,9 @@ pub(crate) struct Overrides {
     /// Seed of initial values, data order and dropout
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Shard the optimiser's state over the Data axis (ZeRO stage 1)
-    #[arg(long)]
-    sharded_optimiser: bool,
+    /// What replicas along Data hold in shards: nothing, the optimiser's state (ZeRO stage 1), or gradients too (stage 2)
+    #[arg(long, value_name = "none|optimiser|gradients")]
+    sharding: Option<Sharding>,
     /// Seconds that a rank waits for others before the run ends
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     timeout: Option<f64>,
@@ -87,7 +87,7 @@ impl Overrides {
         replace(&mut parallel.schedule, self.schedule);
         replace(&mut parallel.threads, self.threads);
         replace(&mut parallel.timeout_s, self.timeout);
-        parallel.sharded_optimiser |= self.sharded_optimiser;
+        replace(&mut parallel.sharding, self.sharding);
         if let Some(names) = &self.overlap {
             let overlap =
                 overlap_from_names(names).map_err(|error| Failure::usage(format!("--{error}")))?;

@@ -59,8 +59,7 @@ pub(crate) fn planned(
     let parallel = &mut config.parallel;
     (parallel.grid, parallel.order, parallel.schedule) =
         (chosen.degrees, chosen.order.into(), chosen.schedule);
-    (parallel.sharded_optimiser, parallel.keep_gathered) =
-        (chosen.sharded_optimiser, chosen.keep_gathered);
+    (parallel.sharding, parallel.keep_gathered) = (chosen.sharding, chosen.keep_gathered);
     parallel.sequence_parallel = chosen.sequence_parallel;
     config.check()?;
     Ok(config)

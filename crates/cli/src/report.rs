@@ -7,6 +7,7 @@ use crate::{
 use grid::Axis;
 use parallel::{
     Reproducible,
+    data::Sharding,
     pipeline::schedule::{self, Times},
 };
 use std::{fmt::Write, path::PathBuf};
@@ -129,9 +130,15 @@ impl Facts {
 
     fn numerics(&self) -> String {
         let (training, parallel) = (&self.config.training, &self.config.parallel);
-        let shared = match parallel.sharded_optimiser && parallel.grid.data > 1 {
-            true => format!(", its state sharded over {} replicas", parallel.grid.data),
-            false => String::new(),
+        let replicas = parallel.grid.data;
+        let shared = match parallel.sharding {
+            Sharding::Optimiser if replicas > 1 => {
+                format!(", its state sharded over {replicas} replicas")
+            }
+            Sharding::Gradients if replicas > 1 => {
+                format!(", its state and gradients sharded over {replicas} replicas")
+            }
+            _ => String::new(),
         };
         format!(
             "{}; {:?} at {:?} after {} of warm-up{shared}",

@@ -17,7 +17,7 @@ const CONFIG: &str = r#"
     precision = "bf16"
     [parallel]
     grid = "data=2"
-    sharded_optimiser = true
+    sharding = "optimiser"
 "#;
 
 #[test]

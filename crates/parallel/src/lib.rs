@@ -39,5 +39,5 @@ pub use parameter::{Parameter, Scope};
 pub use pass::{Mode, Pass};
 pub use pipeline::Pipeline;
 pub use settings::{Hierarchical, Overlap, Positions, Reproducible, Settings};
-pub use sums::RowCut;
+pub use sums::{CutFirst, RowCut};
 pub use tensor::{DType, Device, Error, Result};

@@ -4,6 +4,7 @@
 use bootstrap::{World, local};
 use fascicle_parallel::{
     Context, DTensor, Error, Init, Parameter, Pass, Result, Scope, Settings,
+    data::Sharding,
     data::{ParameterSet, SetOptions},
     layers::Loss,
 };

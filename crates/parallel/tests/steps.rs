@@ -6,6 +6,7 @@ mod common;
 use common::{on, on_with};
 use fascicle_parallel::{
     Context, DTensor, Init, Parameter, Pass, Reproducible, Result, Scope, Settings,
+    data::Sharding,
     data::{Gradients, ParameterSet, SetOptions, TrainingStep, UpdateRule},
     layers::Loss,
 };

@@ -2,7 +2,7 @@
 
 use crate::Request;
 use grid::{AxisOrder, Degrees};
-use parallel::pipeline::ScheduleKind;
+use parallel::{data::Sharding, pipeline::ScheduleKind};
 use train::{
     Config,
     config::{OverlapNames, ParallelConfig, TrainingConfig},
@@ -21,8 +21,8 @@ pub struct Candidate {
     pub recompute: bool,
     /// How micro-batches pass through stages.
     pub schedule: ScheduleKind,
-    /// Whether the optimiser's state is sharded over Data.
-    pub sharded_optimiser: bool,
+    /// What replicas along Data hold in shards.
+    pub sharding: Sharding,
     /// Whether gathered weights are kept from a layer's forward to its backward.
     pub keep_gathered: bool,
     /// Whether ranks of X hold runs of the vectors between layers.
@@ -55,7 +55,7 @@ impl Candidate {
             hierarchical: request
                 .hierarchical
                 .unwrap_or(request.preset.hierarchical()),
-            sharded_optimiser: self.sharded_optimiser,
+            sharding: self.sharding,
             ..ParallelConfig::default()
         };
         Config {

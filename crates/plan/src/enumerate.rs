@@ -2,7 +2,7 @@
 
 use crate::{Candidate, Preset, Request, estimate::Distances};
 use grid::{AxisOrder, Degrees, factorisations};
-use parallel::pipeline::ScheduleKind;
+use parallel::{data::Sharding, pipeline::ScheduleKind};
 
 /// Chunks per stage of the interleaved schedules that are tried.
 pub(crate) const INTERLEAVED: [usize; 2] = [2, 4];
@@ -64,7 +64,7 @@ pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
     for micro_batches in micro_batches(request, &degrees) {
         for recompute in choices(request.recompute, request.preset == Preset::PublishedAxonn) {
             for schedule in schedules(request, &degrees, micro_batches) {
-                for sharded_optimiser in shardings(request, &degrees) {
+                for sharding in shardings(request, &degrees) {
                     for keep_gathered in kept(request, &degrees) {
                         for sequence_parallel in spread(request, &degrees, recompute) {
                             found.push(Candidate {
@@ -73,7 +73,7 @@ pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
                                 micro_batches,
                                 recompute,
                                 schedule,
-                                sharded_optimiser,
+                                sharding,
                                 keep_gathered,
                                 sequence_parallel,
                             });
@@ -95,11 +95,13 @@ fn choices(asked: Option<bool>, fixed: bool) -> Vec<bool> {
     }
 }
 
-fn shardings(request: &Request, degrees: &Degrees) -> Vec<bool> {
-    match (request.sharded_optimiser, request.preset) {
+fn shardings(request: &Request, degrees: &Degrees) -> Vec<Sharding> {
+    match (request.sharding, request.preset) {
         (Some(asked), _) => vec![asked],
-        (None, Preset::Ours) if degrees.data > 1 => vec![true, false],
-        _ => vec![false],
+        (None, Preset::Ours) if degrees.data > 1 => {
+            vec![Sharding::Optimiser, Sharding::None, Sharding::Gradients]
+        }
+        _ => vec![Sharding::None],
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::{Error, Result};
 use grid::{AxisOrder, Degrees, Demands, machine::Machine};
-use parallel::{Hierarchical, Overlap, Reproducible, pipeline::ScheduleKind, work::Work};
+use parallel::{
+    Hierarchical, Overlap, Reproducible, data::Sharding, pipeline::ScheduleKind, work::Work,
+};
 use std::{sync::Arc, time::Duration};
 use train::{
     Config, ModelConfig,
@@ -112,8 +114,8 @@ pub struct Request {
     pub recompute: Option<bool>,
     /// How micro-batches pass through stages.
     pub schedule: Option<ScheduleKind>,
-    /// Whether the optimiser's state is sharded over Data.
-    pub sharded_optimiser: Option<bool>,
+    /// What replicas along Data hold in shards.
+    pub sharding: Option<Sharding>,
     /// Whether gathered weights are kept from a layer's forward to its backward.
     pub keep_gathered: Option<bool>,
     /// Whether ranks of X hold runs of the vectors between layers (sequence parallelism).
@@ -167,7 +169,7 @@ impl Request {
             micro_batches: None,
             recompute: None,
             schedule: None,
-            sharded_optimiser: None,
+            sharding: None,
             keep_gathered: None,
             sequence_parallel: None,
             gather_wide: false,

@@ -24,7 +24,7 @@ fn candidates(request: &Request) -> Vec<fascicle_plan::Candidate> {
     let mut new = |candidate: &fascicle_plan::Candidate| {
         let kind = (
             candidate.recompute,
-            candidate.sharded_optimiser,
+            candidate.sharding,
             candidate.keep_gathered,
             candidate.sequence_parallel,
         );

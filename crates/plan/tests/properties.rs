@@ -2,7 +2,7 @@
 
 use fascicle_plan::{Preset, Request, enumerate, simulate};
 use grid::machine::Machine;
-use parallel::Overlap;
+use parallel::{Overlap, data::Sharding};
 use proptest::prelude::*;
 
 /// Where links are shared in the order of issue, an earlier transfer can displace another, by at most this
@@ -31,7 +31,7 @@ fn request(grid: usize, machine: &str) -> Request {
         grid: Some(degrees.parse().unwrap()),
         micro_batches: Some(2),
         recompute: Some(true),
-        sharded_optimiser: Some(false),
+        sharding: Some(Sharding::None),
         keep_gathered: Some(false),
         sequence_parallel: Some(false),
         order: Some("x,y,z,pipeline,data".parse().unwrap()),

@@ -106,7 +106,7 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
             for candidate in enumerate::candidates(&request) {
                 let kind = (
                     candidate.recompute,
-                    candidate.sharded_optimiser,
+                    candidate.sharding,
                     candidate.keep_gathered,
                     candidate.sequence_parallel,
                     candidate.schedule,
@@ -139,12 +139,12 @@ fn those_of_muon_equal_them_too() {
             };
             let mut seen = Vec::new();
             for candidate in enumerate::candidates(&request) {
-                if !seen.contains(&candidate.sharded_optimiser) {
-                    seen.push(candidate.sharded_optimiser);
+                if !seen.contains(&candidate.sharding) {
+                    seen.push(candidate.sharding);
                     compare(&request, &candidate);
                 }
             }
-            assert_eq!(seen.len(), 1 + usize::from(degrees.data > 1));
+            assert_eq!(seen.len(), if degrees.data > 1 { 3 } else { 1 });
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{Difference, Error, Observed, Outcome, TrainingError, difference};
 use bootstrap::local::{self, Options as Ranks};
 use grid::{AxisOrder, Degrees, Grid, factorisations};
 use nn::Builder;
-use parallel::{Context, Model, Reproducible, Settings, pipeline::ScheduleKind};
+use parallel::{Context, Model, Reproducible, Settings, data::Sharding, pipeline::ScheduleKind};
 use std::{fmt, sync::Arc, time::Duration};
 use tensor::Device;
 use train::{Trainer, batches::Batches, config::Precision, optimiser::AdamW, trainer::Options};
@@ -26,8 +26,8 @@ pub struct Check {
     pub schedule: ScheduleKind,
     /// Whether activations are recomputed in backward.
     pub recompute: bool,
-    /// Whether replicas shard the optimiser's state.
-    pub sharded_optimiser: bool,
+    /// What replicas hold in shards.
+    pub sharding: Sharding,
     /// Whether ranks of X hold runs of the vectors between layers.
     pub sequence_parallel: bool,
     /// What the bits depend on: with [`Reproducible::Grid`] and a tolerance of 0, every grid must give those of one rank.
@@ -46,7 +46,7 @@ impl Default for Check {
             tolerance: 1e-9,
             schedule: ScheduleKind::default(),
             recompute: false,
-            sharded_optimiser: false,
+            sharding: Sharding::None,
             sequence_parallel: false,
             reproducible: Reproducible::Run,
             timeout: Duration::from_secs(60),
@@ -174,7 +174,7 @@ where
                 precision: Precision::F64,
                 schedule: check.schedule,
                 recompute: check.recompute,
-                sharded_optimiser: check.sharded_optimiser,
+                sharding: check.sharding,
                 clip_norm: 1.0,
                 ..Options::default()
             };

@@ -39,28 +39,29 @@ impl Observed {
             let result = trainer.step(&batch)?;
             seen.losses.push(result.loss);
             seen.norms.push(result.gradient_norm);
-            if step == 0 {
+            if step == 0 && steps > 1 {
                 seen.gradients[0] = gradients(trainer)?;
             }
         }
-        seen.gradients[1] = gradients(trainer)?;
+        // Before gradients and weights are read, which gathers them where they are shards.
+        seen.peak_bytes = trainer.context().device().memory_use().peak;
         seen.counters = trainer.context().counters();
         let report = trainer.context().report();
         let counted = seen.counters.iter();
         let levels = counted.map(|(axis, operation, ..)| report.in_levels(axis, operation));
         seen.in_levels = levels.sum();
+        seen.gradients[1] = gradients(trainer)?;
+        if steps == 1 {
+            seen.gradients[0] = seen.gradients[1].clone();
+        }
         seen.weights = shards(trainer, Part::Weights)?;
-        seen.peak_bytes = trainer.context().device().memory_use().peak;
         Ok(seen)
     }
 }
 
-// A step leaves its gradients in place, or the directions of matrices that it updated as a whole; with a sharded optimiser, only this rank's shard of them is complete.
+// A step leaves its gradients in place, or the directions of matrices that it updated as a whole.
 fn gradients(trainer: &Trainer) -> Result<Vec<Shard>> {
-    match trainer.parameters().options().sharded {
-        true => Ok(Vec::new()),
-        false => shards(trainer, Part::Gradient),
-    }
+    shards(trainer, Part::Gradient)
 }
 
 fn shards(trainer: &Trainer, part: Part) -> Result<Vec<Shard>> {

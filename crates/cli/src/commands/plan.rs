@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::Args;
 use grid::{AxisOrder, Degrees, machine::Machine};
-use parallel::pipeline::ScheduleKind;
+use parallel::{data::Sharding, pipeline::ScheduleKind};
 use plan::{
     Preset, Request,
     picture::{self, Totals},
@@ -80,9 +80,9 @@ pub(crate) struct Plan {
     /// Consider only this schedule: gpipe, 1f1b, interleaved:CHUNKS, zb-h1, zb-v, message-driven
     #[arg(long)]
     schedule: Option<ScheduleKind>,
-    /// Whether to shard the optimiser's state over Data; by default both are tried
-    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
-    sharded_optimiser: Option<bool>,
+    /// What replicas along Data hold in shards; by default all are tried
+    #[arg(long, value_name = "none|optimiser|gradients")]
+    sharding: Option<Sharding>,
     /// Whether to keep gathered weights from a layer's forward to its backward; by default both are tried
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     keep_gathered: Option<bool>,
@@ -189,7 +189,7 @@ impl Plan {
             micro_batches: self.micro_batches,
             recompute: self.recompute,
             schedule: self.schedule,
-            sharded_optimiser: self.sharded_optimiser,
+            sharding: self.sharding,
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
             gather_wide: self.gather_wide,

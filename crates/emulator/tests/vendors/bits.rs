@@ -6,7 +6,7 @@
 use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
 use families::GptFamily;
 use grid::Degrees;
-use parallel::Reproducible;
+use parallel::{Reproducible, data::Sharding};
 use testkit::{
     bits::{check, on},
     config, edit_gpt, train_with,
@@ -134,7 +134,7 @@ macro_rules! bits {
                     let mut config = gpt2(Precision::Bf16);
                     config.training.optimiser = optimiser;
                     (config.training.learning_rate, config.training.muon_rate) = (3e-3, 0.01);
-                    config.parallel.sharded_optimiser = true;
+                    config.parallel.sharding = Sharding::Optimiser;
                     check_all($way, &config, "x=2,y=2 z=2,data=2", &[1]);
                 }
             }
@@ -153,6 +153,16 @@ macro_rules! bits {
                 let mut config = of_threes(Precision::F32);
                 config.parallel.sequence_parallel = true;
                 check_all($way, &config, "x=3", &[1]);
+            }
+
+            #[test]
+            fn gradients_in_shards() {
+                let mut config = gpt2(Precision::Bf16);
+                config.parallel.sharding = Sharding::Gradients;
+                check_all($way, &config, "data=2 z=2,data=2", &[1, 2]);
+                let mut config = of_threes(Precision::F32);
+                config.parallel.sharding = Sharding::Gradients;
+                check_all($way, &config, "data=3", &[1]);
             }
 
             #[test]

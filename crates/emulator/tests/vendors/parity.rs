@@ -5,6 +5,7 @@
 use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
 use families::GptFamily;
 use grid::{Degrees, factorisations};
+use parallel::data::Sharding;
 use testkit::{Difference, config, difference, edit_gpt, train, train_with};
 use train::{Config, config::Precision};
 
@@ -180,6 +181,18 @@ fn check_spread(way: Way) {
     }
 }
 
+/// Gradients in shards, of several micro-batches, and of weights that a stage puts off.
+fn check_shards(way: Way) {
+    let mut config = short(Precision::F32);
+    config.parallel.sharding = Sharding::Gradients;
+    let largest = Difference::largest_at_equal_weights;
+    let grids = ["data=2", "x=2,z=2,data=2"].map(|grid| grid.parse().unwrap());
+    check(way, &config, &grids, largest, F32);
+    config.parallel.schedule = "zb-h1".parse().unwrap();
+    let grids = ["data=2,pipeline=2".parse().unwrap()];
+    check(way, &config, &grids, largest, F32);
+}
+
 macro_rules! parity {
     ($name:ident, $way:expr) => {
         mod $name {
@@ -203,6 +216,11 @@ macro_rules! parity {
             #[test]
             fn spread_vectors() {
                 check_spread($way);
+            }
+
+            #[test]
+            fn gradients_in_shards() {
+                check_shards($way);
             }
 
             #[test]

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     Parameter,
+    counters::Subject,
     digest::{self, Hashed},
 };
 use grid::Axis;
@@ -101,10 +102,10 @@ impl ParameterSet {
                 Part::Values => (0..bucket.values.num_elements(), bucket.values.clone()),
                 Part::Weights => (bucket.range.clone(), bucket.weights()?),
                 Part::State(index) => (bucket.range.clone(), state(bucket, index)?.clone()),
-                Part::Gradient => {
-                    let (own, all) = (bucket.range.clone(), self.whole(bucket, part)?);
-                    (own.clone(), all.rows(own.start, own.len())?)
-                }
+                Part::Gradient => match bucket.own_gradients()? {
+                    Some(own) => (bucket.range.clone(), own),
+                    None => continue,
+                },
             };
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
                 let held = common(place, &own);
@@ -182,16 +183,16 @@ impl ParameterSet {
     }
 
     fn whole(&self, bucket: &Bucket, part: Part) -> Result<Tensor> {
-        let context = &self.0.context;
+        let (context, subject) = (&self.0.context, Subject::Gradients);
         match part {
             Part::Values => Ok(bucket.values.clone()),
             Part::Weights if bucket.master.is_none() => Ok(bucket.values.clone()),
-            Part::Weights => bucket.whole(context, &bucket.weights()?),
-            Part::State(index) => bucket.whole(context, state(bucket, index)?),
-            Part::Gradient => bucket
-                .gradients
-                .clone()
-                .ok_or_else(|| Error::invalid("gradients", "none", "a set that trains")),
+            Part::Weights => bucket.whole(context, subject, &bucket.weights()?),
+            Part::State(index) => bucket.whole(context, subject, state(bucket, index)?),
+            Part::Gradient => match bucket.own_gradients()? {
+                Some(own) => bucket.whole(context, subject, &own),
+                None => Err(Error::invalid("gradients", "none", "a set that trains")),
+            },
         }
     }
 
@@ -231,6 +232,7 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
     };
     match part {
         Part::State(index) => state(bucket, index)?.upload_f64(own),
+        Part::Gradient if bucket.shards_gradients() => upload_if_any(&bucket.gradients, own),
         Part::Gradient => upload_if_any(&bucket.gradients, flat),
         Part::Values => bucket.values.upload_f64(flat),
         Part::Weights => {

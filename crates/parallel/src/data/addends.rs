@@ -5,7 +5,7 @@
 //! the uses. The leftmost node of the first use lies in the gradient itself. Others take memory only while they wait: at
 //! most one per level of the tree.
 
-use super::{ParameterSet, bucket::Bucket, reduction::Reduction};
+use super::{ParameterSet, bucket::Bucket, open::SumOf, reduction::Reduction};
 use crate::{
     Parameter,
     sums::{Held, Leaves, Node, RowCut, add, join},
@@ -13,7 +13,7 @@ use crate::{
 use grid::Axis;
 use hal::sums::are_halves;
 use std::ops::Range;
-use tensor::{Error, MemoryKind, Result, Stream, Tensor};
+use tensor::{MemoryKind, Result, Stream, Tensor};
 
 /// What one use of a parameter has received in a step.
 #[derive(Debug)]
@@ -23,13 +23,14 @@ pub(super) struct Addends {
 }
 
 impl ParameterSet {
-    /// Adds a node to the gradient of a use of `parameter`. `fill(target, beta)` computes `beta * target` plus it.
+    /// Adds a node to the gradient of a use of `parameter` in a micro-batch. `fill(target, beta)` computes `beta * target` plus
+    /// it.
     ///
     /// # Errors
     /// Those of `fill`; [`Error::OutOfMemory`].
     pub(crate) fn add_node(
         &self,
-        parameter: &Parameter,
+        (parameter, micro_batch): (&Parameter, usize),
         (at_use, leaves): (usize, Leaves),
         node: Range<usize>,
         fill: impl FnOnce(&Tensor, f64) -> Result<()>,
@@ -37,38 +38,36 @@ impl ParameterSet {
         let Some(home) = parameter.settled() else {
             return Ok(());
         };
+        if self.0.options.sharding.shards_gradients() {
+            let at = SumOf {
+                number: at_use,
+                leaves: Some(leaves),
+            };
+            return self.add_open_node((parameter, micro_batch), at, node, fill);
+        }
         let mut all = self.0.addends.borrow_mut();
         let uses = &mut all[home.index];
         while uses.len() <= at_use {
             let nodes = Vec::new();
             uses.push(Addends { leaves, nodes });
         }
-        let nodes = &mut uses[at_use].nodes;
-        match nodes.last_mut() {
-            Some((left, sum)) if are_halves(left, &node) => {
-                fill(sum, 1.0)?;
-                left.end = node.end;
-                // The node that this completes may be a half itself.
-                let joined = nodes.pop().expect("it was the last one");
-                let compute = self.0.context.device().compute();
-                join(nodes, joined, |left, right| add(&compute, left, right))
-            }
-            _ => {
-                let target = match (nodes.is_empty(), at_use) {
-                    (true, 0) => parameter.gradient()?,
-                    _ => {
-                        let gradient = parameter.gradient()?;
-                        let device = gradient.device();
-                        device.allocating(MemoryKind::Gradients, || {
-                            Tensor::empty(device, gradient.dtype(), gradient.shape())
-                        })?
-                    }
-                };
-                fill(&target, 0.0)?;
-                nodes.push((node, target));
-                Ok(())
-            }
-        }
+        let gradient = parameter.gradient()?;
+        let compute = self.0.context.device().compute();
+        receive(
+            &compute,
+            &mut uses[at_use].nodes,
+            node,
+            fill,
+            |place| match (place, at_use) {
+                (0, 0) => Ok(gradient),
+                _ => {
+                    let device = gradient.device();
+                    device.allocating(MemoryKind::Gradients, || {
+                        Tensor::empty(device, gradient.dtype(), gradient.shape())
+                    })
+                }
+            },
+        )
     }
 
     /// Forgets all nodes of the step before.
@@ -87,7 +86,7 @@ impl ParameterSet {
         for parameter in &bucket.parameters {
             let index = parameter.settled().map_or(0, |home| home.index);
             let uses = std::mem::take(&mut self.0.addends.borrow_mut()[index]);
-            check_tie(bucket, parameter, uses.len())?;
+            bucket.check_tie(parameter, uses.len())?;
             if !uses.is_empty() {
                 of_bucket.push((parameter, uses));
             }
@@ -95,6 +94,7 @@ impl ParameterSet {
         let sum = Reduction {
             context,
             cut,
+            micro_batch: None,
             stream,
             axes: &bucket.sum_axes,
         };
@@ -117,18 +117,31 @@ impl ParameterSet {
     }
 }
 
-// Two copies are added in either order with the same bits; of more, the order would follow the stages.
-fn check_tie(bucket: &Bucket, parameter: &Parameter, uses: usize) -> Result<()> {
-    let stages = bucket.tied.as_ref().map_or(1, Vec::len);
-    match stages > 1 && stages * uses.max(1) > 2 {
-        false => Ok(()),
-        true => {
-            let found = format!(
-                "{} used {uses} times on one of {stages} stages",
-                parameter.name()
-            );
-            let needed = "one use on each of at most 2 stages";
-            Err(Error::invalid("reproducible sums", found, needed))
+/// Adds a node to those that wait. `fill(target, beta)` computes `beta * target` plus it; `memory(place)` is the target of a
+/// node that completes no other, at this place among those that wait.
+///
+/// # Errors
+/// Those of `fill` and `memory`, and of the additions.
+pub(super) fn receive(
+    stream: &Stream,
+    nodes: &mut Vec<Node<Tensor>>,
+    node: Range<usize>,
+    fill: impl FnOnce(&Tensor, f64) -> Result<()>,
+    memory: impl FnOnce(usize) -> Result<Tensor>,
+) -> Result<()> {
+    match nodes.last_mut() {
+        Some((left, sum)) if are_halves(left, &node) => {
+            fill(sum, 1.0)?;
+            left.end = node.end;
+            // The node that this completes may be a half itself.
+            let joined = nodes.pop().expect("it was the last one");
+            join(nodes, joined, |left, right| add(stream, left, right))
+        }
+        _ => {
+            let target = memory(nodes.len())?;
+            fill(&target, 0.0)?;
+            nodes.push((node, target));
+            Ok(())
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{Context, Parameter, Purpose, counters::Subject, parameter::Home};
 use grid::{Axis, shard_range};
 use hal::Counts;
 use std::{ops::Range, rc::Rc};
-use tensor::{DType, MemoryKind, ReduceOp, Result, Stream, Tensor};
+use tensor::{DType, Error, MemoryKind, ReduceOp, Result, Stream, Tensor};
 
 // Parameters start at multiples of this many elements, so that vector loads of each are aligned.
 const ALIGNMENT: usize = 16;
@@ -15,18 +15,22 @@ pub(super) struct Bucket {
     pub(super) parameters: Vec<Parameter>,
     /// The position of each parameter in the flat buffers.
     pub(super) places: Vec<Range<usize>>,
+    /// Segments of this stage that use each parameter, where replicas shard gradients.
+    pub(super) uses: usize,
     /// World ranks of other pipeline stages that hold the same parameter, including this rank.
     pub(super) tied: Option<Vec<usize>>,
     pub(super) sum_axes: Vec<Axis>,
     pub(super) values: Tensor,
     /// Weights in the accumulator type, for `range`; the values themselves if they have that type.
     pub(super) master: Option<Tensor>,
+    /// Gradients of all weights, or of those in `range` if replicas shard them.
     pub(super) gradients: Option<Tensor>,
     pub(super) state: Vec<Tensor>,
     /// Whether its parameters are matrices that the optimiser updates as a whole.
     pub(super) is_whole: bool,
     /// The range that this rank updates: all, or its shard over Data.
     pub(super) range: Range<usize>,
+    shards_gradients: bool,
     counts: Counts,
 }
 
@@ -34,7 +38,7 @@ impl Bucket {
     pub(super) fn allocate(
         context: &Context,
         numbered: Vec<(Parameter, usize)>,
-        tied: Option<Vec<usize>>,
+        (tied, uses): (Option<Vec<usize>>, usize),
         options: &super::SetOptions,
         (set, bucket): (&Rc<()>, usize),
     ) -> Result<Bucket> {
@@ -43,7 +47,7 @@ impl Bucket {
             .map(|(parameter, _)| parameter.clone())
             .collect();
         let places = places(&parameters);
-        let shards = if options.sharded {
+        let shards = if options.sharding.shards_state() {
             context.degree(Axis::Data)
         } else {
             1
@@ -70,6 +74,7 @@ impl Bucket {
         );
         // Frozen parameters have their own class and therefore their own buckets.
         let trains = options.trains && !parameters.iter().any(Parameter::is_frozen);
+        let shards_gradients = options.sharding.shards_gradients() && shards > 1 && trains;
         let first = parameters.first().filter(|_| trains);
         let num_states = first.map_or(0, |first| options.states_of(first));
         let is_whole = first.is_some_and(|first| options.is_whole(first));
@@ -77,10 +82,14 @@ impl Bucket {
         let own = || zeros(MemoryKind::Optimiser, accumulator, range.len());
         let master = separate.then(own).transpose()?;
         let gradients = trains
-            .then(|| zeros(MemoryKind::Gradients, accumulator, len))
+            .then(|| {
+                let len = if shards_gradients { range.len() } else { len };
+                zeros(MemoryKind::Gradients, accumulator, len)
+            })
             .transpose()?;
         let state = (0..num_states).map(|_| own()).collect::<Result<_>>()?;
-        for ((parameter, index), place) in numbered.iter().zip(&places) {
+        let whole_gradients = gradients.as_ref().filter(|_| !shards_gradients);
+        for (at, ((parameter, index), place)) in numbered.iter().zip(&places).enumerate() {
             let view = |flat: &Tensor| {
                 flat.rows(place.start, place.len())?
                     .reshape(parameter.local_shape())
@@ -89,8 +98,11 @@ impl Bucket {
                 set: set.clone(),
                 index: *index,
                 bucket,
+                place: at,
+                start: place.start,
                 value: view(&values)?,
-                gradient: gradients.as_ref().map(view).transpose()?,
+                gradient: whole_gradients.map(view).transpose()?,
+                shards_gradient: shards_gradients,
             })?;
         }
         let sum_axes = |first: &Parameter| first.sum_axes(context);
@@ -99,6 +111,7 @@ impl Bucket {
         Ok(Bucket {
             parameters,
             places,
+            uses,
             tied,
             sum_axes,
             values,
@@ -107,38 +120,93 @@ impl Bucket {
             state,
             is_whole,
             range,
+            shards_gradients,
             counts,
         })
+    }
+
+    /// Elements of the flat buffers.
+    pub(super) fn len(&self) -> usize {
+        self.values.num_elements()
+    }
+
+    /// The type of gradients, weights that are updated and state.
+    pub(super) fn accumulator(&self) -> DType {
+        self.values.dtype().accumulator()
+    }
+
+    /// Whether replicas hold gradients in shards.
+    pub(super) fn shards_gradients(&self) -> bool {
+        self.shards_gradients
+    }
+
+    /// The gradients in `range`.
+    ///
+    /// # Errors
+    /// None in practice: the range lies within the buffer.
+    pub(super) fn own_gradients(&self) -> Result<Option<Tensor>> {
+        let own = |all: &Tensor| match self.shards_gradients {
+            true => Ok(all.clone()),
+            false => all.rows(self.range.start, self.range.len()),
+        };
+        self.gradients.as_ref().map(own).transpose()
+    }
+
+    /// The part of a parameter that lies in `range`, counted from its start.
+    pub(super) fn own_place(&self, index: usize) -> Range<usize> {
+        let own = common(&self.places[index], &self.range);
+        match own.is_empty() {
+            true => 0..0,
+            false => own.start - self.range.start..own.end - self.range.start,
+        }
+    }
+
+    /// Checks that a parameter's uses can be added in an order that no grid changes. Two copies are added in either order with
+    /// the same bits; of more, the order would follow the stages.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more than two uses over stages.
+    pub(super) fn check_tie(&self, parameter: &Parameter, uses: usize) -> Result<()> {
+        let stages = self.tied.as_ref().map_or(1, Vec::len);
+        match stages > 1 && stages * uses.max(1) > 2 {
+            false => Ok(()),
+            true => {
+                let found = format!(
+                    "{} used {uses} times on one of {stages} stages",
+                    parameter.name()
+                );
+                let needed = "one use on each of at most 2 stages";
+                Err(Error::invalid("reproducible sums", found, needed))
+            }
+        }
     }
 
     /// Queues the sum of the gradients over all replicas; with sharded state, only this rank's range of it is
     /// complete.
     pub(super) fn reduce(&self, context: &Context, stream: &Stream) -> Result<()> {
-        let Some(gradients) = &self.gradients else {
-            return Ok(());
-        };
+        match (&self.gradients, self.own_gradients()?) {
+            (Some(whole), Some(own)) => self.reduce_into(context, stream, whole, &own),
+            _ => Ok(()),
+        }
+    }
+
+    /// Queues the sum of `whole` over all replicas; with sharded state, into `own` and only for this rank's range.
+    pub(super) fn reduce_into(
+        &self,
+        context: &Context,
+        stream: &Stream,
+        whole: &Tensor,
+        own: &Tensor,
+    ) -> Result<()> {
+        let subject = Subject::Gradients;
         for &axis in &self.sum_axes {
             let Some(group) = context.group(axis, Purpose::Bucket)? else {
                 continue;
             };
             if axis == Axis::Data && self.is_sharded() {
-                let own = gradients.rows(self.range.start, self.range.len())?;
-                group.reduce_scatter(
-                    context,
-                    Subject::Gradients,
-                    stream,
-                    gradients,
-                    &own,
-                    &self.counts,
-                )?;
+                group.reduce_scatter(context, subject, stream, whole, own, &self.counts)?;
             } else {
-                group.all_reduce(
-                    context,
-                    Subject::Gradients,
-                    stream,
-                    gradients,
-                    ReduceOp::Sum,
-                )?;
+                group.all_reduce(context, subject, stream, whole, ReduceOp::Sum)?;
             }
         }
         Ok(())
@@ -146,12 +214,11 @@ impl Bucket {
 
     /// Queues the sum over the stages that share the parameter: each copy holds the gradient of its own use.
     pub(super) fn reduce_tied(&self, context: &Context, stream: &Stream) -> Result<()> {
-        let (Some(members), Some(gradients)) = (&self.tied, &self.gradients) else {
+        let (Some(members), Some(own)) = (&self.tied, self.own_gradients()?) else {
             return Ok(());
         };
         let label = format!("tied {}", self.parameters[0].name());
         let group = context.group_of(label, Axis::Pipeline, members, Purpose::Bucket)?;
-        let own = gradients.rows(self.range.start, self.range.len())?;
         group.all_reduce(context, Subject::Gradients, stream, &own, ReduceOp::Sum)
     }
 
@@ -174,17 +241,22 @@ impl Bucket {
     }
 
     /// The full tensor of which every replica holds its range.
-    pub(super) fn whole(&self, context: &Context, part: &Tensor) -> Result<Tensor> {
+    pub(super) fn whole(
+        &self,
+        context: &Context,
+        subject: Subject,
+        part: &Tensor,
+    ) -> Result<Tensor> {
         if !self.is_sharded() {
             return Ok(part.clone());
         }
         let Some(group) = context.group(Axis::Data, Purpose::Bucket)? else {
             return Ok(part.clone());
         };
-        let whole = context.buffer(part.dtype(), &[self.values.num_elements()])?;
+        let whole = context.buffer(part.dtype(), &[self.len()])?;
         group.all_gather(
             context,
-            Subject::Gradients,
+            subject,
             &context.device().compute(),
             part,
             &whole,

@@ -4,7 +4,7 @@
 //! `bucket` is one flat buffer of values, gradients and optimiser state, with its reduction. [`ParameterSet`]
 //! holds all buckets of a rank and decides when a bucket is final. `step` is a training step on the set, from
 //! the first pass to the update, in which no call can be forgotten or reordered. `norm` computes the global
-//! norm. `transform` brings matrices together at their `owners`, for optimisers that need them whole. `addends` holds
+//! norm. `open` holds the gradients of micro-batches until `shards` sums them into shards. `transform` brings matrices together at their `owners`, for optimisers that need them whole. `addends` holds
 //! a step's gradients as nodes of reproducible sums, which `reduction` sums over ranks.
 //! `access` reads and writes single parameters, for initial values and checkpoints.
 
@@ -12,14 +12,18 @@ mod access;
 mod addends;
 mod bucket;
 mod norm;
+mod open;
 mod owners;
 mod reduction;
 mod set;
+mod sharding;
+mod shards;
 mod step;
 mod transform;
 mod update;
 
 pub use access::Part;
 pub use set::{ParameterSet, SetOptions, Tied};
+pub use sharding::Sharding;
 pub use step::{Evaluation, Gradients, TrainingStep};
 pub use update::UpdateRule;

@@ -1,9 +1,6 @@
 //! The norm of all gradients, with each element counted once.
 
-use super::{
-    ParameterSet,
-    bucket::{Bucket, common},
-};
+use super::{ParameterSet, bucket::Bucket};
 use crate::{Purpose, Reproducible, counters::Subject};
 use grid::Axis;
 use tensor::{DType, ReduceOp, Result, Tensor, ops::optimiser};
@@ -46,7 +43,7 @@ impl ParameterSet {
         let compute = context.device().compute();
         for axis in Axis::ALL {
             // Without sharded state, replicas along Data hold and count the same gradients.
-            if axis == Axis::Data && !self.0.options.sharded {
+            if axis == Axis::Data && !self.0.options.sharding.shards_state() {
                 continue;
             }
             if let Some(group) = context.group(axis, Purpose::Main)? {
@@ -62,11 +59,11 @@ impl ParameterSet {
             .tied
             .as_ref()
             .is_none_or(|members| members[0] == context.world().rank());
-        let Some(gradients) = bucket.gradients.as_ref().filter(|_| first) else {
+        let Some(gradients) = bucket.own_gradients()?.filter(|_| first) else {
             return Ok(());
         };
-        for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
-            let own = common(place, &bucket.range);
+        for (index, parameter) in bucket.parameters.iter().enumerate() {
+            let own = bucket.own_place(index);
             if !own.is_empty() && parameter.counts_in_norm(context) {
                 counted.push(gradients.rows(own.start, own.len())?);
             }

@@ -7,12 +7,15 @@ use crate::{
     sums::{Held, Leaves, Node, RowCut, Wire, add, complete},
 };
 use grid::Axis;
+use hal::Counts;
 use tensor::{Error, Result, Stream, Tensor, ops};
 
 /// The sum of nodes over the axes that split the batch and do not cut a bucket's parameters.
 pub(super) struct Reduction<'a> {
     pub(super) context: &'a Context,
     pub(super) cut: RowCut,
+    /// The micro-batch whose rows are summed; `None` of all rows.
+    pub(super) micro_batch: Option<usize>,
     pub(super) stream: &'a Stream,
     pub(super) axes: &'a [Axis],
 }
@@ -109,6 +112,29 @@ impl Reduction<'_> {
         ops::copy_on(self.stream, &part, &kept)
     }
 
+    /// This rank's part, by `counts` along Data, of the nodes of all replicas, joined as far as they complete larger ones.
+    ///
+    /// # Errors
+    /// As [`run`](Reduction::run).
+    pub(super) fn parts(
+        &self,
+        leaves: Leaves,
+        mut nodes: Vec<Node<Tensor>>,
+        counts: &Counts,
+    ) -> Result<Vec<Node<Tensor>>> {
+        for &axis in self.axes.iter().filter(|axis| **axis != Axis::Data) {
+            nodes = self.over(axis, leaves, nodes)?;
+        }
+        let Some(group) = self.context.group(Axis::Data, Purpose::Bucket)? else {
+            return Ok(nodes);
+        };
+        let (held, own) = self.held(Axis::Data, leaves, nodes)?;
+        match own.first() {
+            Some(first) => self.wire(&group).join(&own, first.dtype(), &held, counts),
+            None => Ok(Vec::new()),
+        }
+    }
+
     fn wire<'a>(&'a self, group: &'a Group) -> Wire<'a> {
         Wire {
             context: self.context,
@@ -125,9 +151,12 @@ impl Reduction<'_> {
         leaves: Leaves,
         nodes: Vec<Node<Tensor>>,
     ) -> Result<(Held, Vec<Tensor>)> {
-        let held = match axis {
-            Axis::Data => Held::along_data(self.context, self.cut, leaves),
-            _ => Held::steps_along_z(self.context, self.cut, leaves),
+        let (context, cut) = (self.context, self.cut);
+        let held = match (axis, self.micro_batch) {
+            (Axis::Data, None) => Held::along_data(context, cut, leaves),
+            (Axis::Data, Some(one)) => Held::micro_batch_along_data(context, cut, leaves, one),
+            (_, None) => Held::steps_along_z(context, cut, leaves),
+            (_, Some(one)) => Held::along_z(context, cut, leaves, one),
         };
         let (found, own): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
         let needed = held.of(self.context.index(axis));
@@ -136,7 +165,10 @@ impl Reduction<'_> {
             false => Err(Error::invalid(
                 "reduction of gradients",
                 format!("rows {found:?} of {}", self.cut.batch),
-                format!("those of all micro-batches: {needed:?}"),
+                match self.micro_batch {
+                    None => format!("those of all micro-batches: {needed:?}"),
+                    Some(one) => format!("those of micro-batch {one}: {needed:?}"),
+                },
             )),
         }
     }

@@ -1,10 +1,9 @@
 //! All parameters of a rank, and when the gradients of a bucket are final.
 
-use super::{addends::Addends, bucket::Bucket};
+use super::{Sharding, addends::Addends, bucket::Bucket, shards::Sharded};
 use crate::{
     Context, Mode, Parameter, Pass, Reproducible, RowCut,
     digest::{Hashed, Observed},
-    lane::Lane,
     layers::{gather::Request, scatter},
 };
 use grid::Axis;
@@ -13,7 +12,7 @@ use std::{
     fmt,
     rc::Rc,
 };
-use tensor::{DType, Error, Result};
+use tensor::{DType, Error, Result, Tensor};
 
 /// The purpose of the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +25,8 @@ pub struct SetOptions {
     pub num_states: usize,
     /// The same for [hidden matrices](Parameter::is_hidden_matrix), if the optimiser has a rule for each of them as a whole.
     pub matrix_states: Option<usize>,
-    /// Whether replicas along Data shard the optimiser's state (ZeRO stage 1).
-    pub sharded: bool,
+    /// What replicas along Data hold in shards.
+    pub sharding: Sharding,
 }
 
 impl SetOptions {
@@ -38,7 +37,7 @@ impl SetOptions {
             trains: false,
             num_states: 0,
             matrix_states: None,
-            sharded: false,
+            sharding: Sharding::None,
         }
     }
 
@@ -61,6 +60,8 @@ pub struct Tied {
     pub parameter: Parameter,
     /// World ranks that hold it, starting with the one whose copy counts in norms and checkpoints.
     pub members: Vec<usize>,
+    /// Segments of this stage that use it.
+    pub uses: usize,
 }
 
 /// The parameters of a rank with their memory. Cloning clones the handle.
@@ -77,6 +78,8 @@ pub(super) struct Inner {
     progress: RefCell<Progress>,
     // Where sums are to be reproducible: the nodes of each use of each parameter in this step.
     pub(super) addends: RefCell<Vec<Vec<Addends>>>,
+    // Where replicas shard gradients: what this step has added to those of each bucket.
+    pub(super) sharded: RefCell<Vec<Sharded>>,
     // The weights that the last pass of each mode requested, in order.
     orders: RefCell<[Rc<[Request]>; 2]>,
     // Whether a pass has requested random masks.
@@ -112,6 +115,14 @@ impl ParameterSet {
         options: SetOptions,
     ) -> Result<ParameterSet> {
         check_names(&parameters)?;
+        let sharding = match options.trains && context.degree(Axis::Data) > 1 {
+            true => options.sharding,
+            false => Sharding::None,
+        };
+        let options = SetOptions {
+            sharding,
+            ..options
+        };
         let sum_bytes = options.dtype.accumulator().bytes();
         let token = Rc::new(());
         let mut buckets = Vec::new();
@@ -124,7 +135,7 @@ impl ParameterSet {
                 buckets.push(Bucket::allocate(
                     context,
                     group,
-                    class.tie.clone(),
+                    (class.tie.clone(), class.uses),
                     &options,
                     place,
                 )?);
@@ -136,9 +147,11 @@ impl ParameterSet {
             ..Progress::default()
         };
         let addends = parameters.iter().map(|_| Vec::new()).collect();
+        let sharded = buckets.iter().map(|_| Sharded::default()).collect();
         let set = ParameterSet(Rc::new(Inner {
             context: context.clone(),
             addends: RefCell::new(addends),
+            sharded: RefCell::new(sharded),
             parameters,
             buckets,
             options,
@@ -218,14 +231,38 @@ impl ParameterSet {
     pub(super) fn forget_gradients(&self) {
         let mut progress = self.0.progress.borrow_mut();
         self.forget_addends();
+        self.forget_shards();
         progress.addends.fill(0);
         progress.reduced.fill(false);
         progress.reduces_early =
             self.0.context.settings().overlap.data && progress.expected.is_some();
     }
 
+    /// The gradient to which an addend to that of a parameter of this set is added in a micro-batch, and the factor of what it
+    /// holds: 0 for the first addend, because the tensor still holds another gradient.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; as [`Parameter::gradient`].
+    pub(crate) fn gradient_of(
+        &self,
+        parameter: &Parameter,
+        micro_batch: usize,
+    ) -> Result<(Tensor, f64)> {
+        if self.0.options.sharding.shards_gradients()
+            && let Some(open) = self.open_gradient(parameter, micro_batch)?
+        {
+            return Ok(open);
+        }
+        let factor = if self.has_no_addend(parameter) {
+            0.0
+        } else {
+            1.0
+        };
+        Ok((parameter.gradient()?, factor))
+    }
+
     /// Whether the parameter, one of this set, has received nothing in this step.
-    pub(crate) fn has_no_addend(&self, parameter: &Parameter) -> bool {
+    fn has_no_addend(&self, parameter: &Parameter) -> bool {
         let progress = self.0.progress.borrow();
         let home = parameter.settled().filter(|_| self.holds(parameter));
         home.is_some_and(|home| progress.addends[home.index] == 0)
@@ -243,6 +280,18 @@ impl ParameterSet {
     /// Ends the backward passes of a step: reduces the buckets that are not yet reduced, in their order.
     pub(super) fn reduce_all(&self, pass: &Pass) -> Result<()> {
         scatter::settle(pass, 0)?;
+        if self.0.options.sharding.shards_gradients() {
+            let stream = self.reduction_stream()?;
+            return self
+                .0
+                .buckets
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, bucket)| {
+                    self.end_shards(index)?;
+                    bucket.reduce_tied(&self.0.context, &stream)
+                });
+        }
         self.0.progress.borrow_mut().reduces_early = false;
         (0..self.0.buckets.len()).try_for_each(|index| self.reduce(index))?;
         let mut progress = self.0.progress.borrow_mut();
@@ -269,8 +318,12 @@ impl ParameterSet {
     }
 
     /// Records an addend that has been queued into the gradient of a parameter of this set, and reduces the
-    /// parameter's bucket once the last addend of its last parameter is there.
-    pub(crate) fn note(&self, parameter: &Parameter) -> Result<()> {
+    /// parameter's bucket once the last addend of its last parameter is there: the last of the step, or where replicas shard
+    /// gradients, of the micro-batch.
+    pub(crate) fn note(&self, parameter: &Parameter, micro_batch: usize) -> Result<()> {
+        if self.0.options.sharding.shards_gradients() {
+            return self.note_open(parameter, micro_batch);
+        }
         let Some(home) = parameter.settled() else {
             return Ok(());
         };
@@ -311,8 +364,8 @@ impl ParameterSet {
         if !travels && !by_nodes {
             return Ok(());
         }
-        let stream = match context.settings().overlap.data && travels {
-            true => context.stream(Lane::Reduce)?,
+        let stream = match travels {
+            true => self.reduction_stream()?,
             false => context.device().compute(),
         };
         match by_nodes {
@@ -344,6 +397,8 @@ struct Class {
     axes: Vec<Axis>,
     frozen: bool,
     whole: bool,
+    // Segments of this stage that use each of them.
+    uses: usize,
     parameters: Vec<(Parameter, usize)>,
 }
 
@@ -357,11 +412,17 @@ fn classes(
     let mut classes: Vec<Class> = Vec::new();
     for (index, parameter) in parameters.iter().enumerate().rev() {
         let tie = tied.iter().find(|tie| tie.parameter.is(parameter));
+        let segments = || parameter.segments().len().max(1);
+        let uses = tie.map_or_else(segments, |tie| tie.uses);
         let tie = tie.map(|tie| tie.members.clone());
         let (axes, frozen) = (parameter.sum_axes(context), parameter.is_frozen());
         let whole = options.is_whole(parameter);
         let alike = |class: &&mut Class| {
-            (&class.axes, &class.tie, class.frozen, class.whole) == (&axes, &tie, frozen, whole)
+            // A shared table receives its last addend long after its neighbours, which would wait for it.
+            let joins = !options.sharding.shards_gradients() || class.uses == uses;
+            joins
+                && (&class.axes, &class.tie, class.frozen, class.whole)
+                    == (&axes, &tie, frozen, whole)
         };
         match classes.iter_mut().find(alike) {
             Some(class) => class.parameters.push((parameter.clone(), index)),
@@ -370,6 +431,7 @@ fn classes(
                 axes,
                 frozen,
                 whole,
+                uses,
                 parameters: vec![(parameter.clone(), index)],
             }),
         }

@@ -35,14 +35,18 @@ pub struct Gradients {
 
 impl ParameterSet {
     /// Begins training step `step` on a global batch, without gradients so far. `rows` states how the batch is cut; a number
-    /// of rows is a batch in one micro-batch. The cut counts only where sums are to be reproducible on any grid.
+    /// of rows is a batch in one micro-batch. The cut counts only where sums are to be reproducible on any grid, and where
+    /// replicas shard gradients: then the batch is [cut first](Sharding::cut) into micro-batches, and each use of a parameter
+    /// must occur on all replicas.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a set made for inference, and a batch of 0 rows; also for a rank without a row of a micro-batch,
-    /// if sums are to be reproducible; [`Error::Vendor`].
+    /// if the cut counts; [`Error::Vendor`].
     pub fn begin_step(&self, step: u64, rows: impl Into<RowCut>) -> Result<TrainingStep> {
-        let cut = rows.into();
-        let SetOptions { trains, .. } = *self.options();
+        let SetOptions {
+            trains, sharding, ..
+        } = *self.options();
+        let cut = sharding.cut(rows.into());
         if !trains || cut.batch == 0 {
             let found = match trains {
                 true => "a batch of 0 rows",
@@ -54,7 +58,9 @@ impl ParameterSet {
                 "a set that trains and at least 1 row",
             ));
         }
-        if self.0.context.settings().reproducible == Reproducible::Grid {
+        if self.0.context.settings().reproducible == Reproducible::Grid
+            || sharding.shards_gradients()
+        {
             cut.check(&self.0.context)?;
         }
         self.forget_gradients();

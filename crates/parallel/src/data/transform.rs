@@ -1,7 +1,7 @@
 //! Matrices that an optimiser updates as a whole: each is brought together at one rank of the stage, worked on there, and
 //! every rank receives its parts of the result.
 
-use super::{ParameterSet, owners::rounds};
+use super::{ParameterSet, bucket::Bucket, owners::rounds};
 use crate::{Context, Group, Parameter, Purpose, counters::Subject};
 use grid::{Axis, Coordinates, IndexBox};
 use hal::Counts;
@@ -21,12 +21,7 @@ impl ParameterSet {
         if matrices.is_empty() {
             return Ok(());
         }
-        for bucket in self.0.buckets.iter().filter(|bucket| bucket.is_whole) {
-            if let Some(gradients) = &bucket.gradients {
-                bucket.gather(context, Subject::Matrices, gradients)?;
-            }
-        }
-        let stage = Stage::of(context)?;
+        let stage = Stage::of(context, self.whole_gradients()?)?;
         let flop = |matrix: &&Parameter| {
             let shape = matrix.global_shape();
             flop(shape[0], shape[1])
@@ -37,7 +32,31 @@ impl ParameterSet {
             let round = Round::new(&stage, owned.collect(), options.dtype.accumulator());
             round.run(&mut work)?;
         }
+        for (bucket, whole) in self.0.buckets.iter().zip(&stage.gradients) {
+            if let (Some(whole), Some(own)) = (whole, bucket.own_gradients()?)
+                && bucket.shards_gradients()
+            {
+                let result = whole.rows(bucket.range.start, bucket.range.len())?;
+                ops::copy(&result, &own)?;
+            }
+        }
         Ok(())
+    }
+
+    // For each bucket of such matrices the gradients of all its elements, in a buffer if replicas hold gradients in shards.
+    fn whole_gradients(&self) -> Result<Vec<Option<Tensor>>> {
+        let (context, subject) = (&self.0.context, Subject::Matrices);
+        let whole = |bucket: &Bucket| match &bucket.gradients {
+            Some(shard) if bucket.is_whole && bucket.shards_gradients() => {
+                bucket.whole(context, subject, shard).map(Some)
+            }
+            Some(gradients) if bucket.is_whole => {
+                bucket.gather(context, subject, gradients)?;
+                Ok(Some(gradients.clone()))
+            }
+            _ => Ok(None),
+        };
+        self.0.buckets.iter().map(whole).collect()
     }
 }
 
@@ -48,10 +67,12 @@ struct Stage<'a> {
     members: Vec<Coordinates>,
     tensor: Option<Rc<Group>>,
     data: Option<Rc<Group>>,
+    /// The gradients of each bucket that has matrices.
+    gradients: Vec<Option<Tensor>>,
 }
 
 impl Stage<'_> {
-    fn of(context: &Context) -> Result<Stage<'_>> {
+    fn of(context: &Context, gradients: Vec<Option<Tensor>>) -> Result<Stage<'_>> {
         let axes = Axis::tensor().into_iter();
         let axes: Vec<Axis> = axes.filter(|axis| context.degree(*axis) > 1).collect();
         let ranks = context.members(&axes);
@@ -77,7 +98,19 @@ impl Stage<'_> {
             members,
             tensor,
             data: context.group(Axis::Data, Purpose::Main)?,
+            gradients,
         })
+    }
+
+    /// This rank's part of the gradient of a matrix.
+    fn gradient(&self, matrix: &Parameter) -> Result<Tensor> {
+        let home = matrix.settled();
+        match home.and_then(|home| Some((home, self.gradients[home.bucket].as_ref()?))) {
+            Some((home, flat)) => flat
+                .rows(home.start, matrix.num_elements())?
+                .reshape(matrix.local_shape()),
+            None => matrix.gradient(),
+        }
     }
 
     fn num_owners(&self) -> usize {
@@ -131,7 +164,7 @@ impl<'a> Round<'a> {
         let (replica, replicas) = (context.index(Axis::Data), context.degree(Axis::Data));
         let own = &self.owned[replica * size..][..size];
         if let (None, None, [Some(matrix)]) = (&self.stage.tensor, &self.stage.data, own) {
-            return work(&matrix.gradient()?);
+            return work(&self.stage.gradient(matrix)?);
         }
         let len = size * self.longest;
         let results = self.zeros(replicas * len)?;
@@ -139,7 +172,7 @@ impl<'a> Round<'a> {
         match (&self.stage.tensor, own) {
             (Some(group), _) => self.exchange(group, own, &of_replica, work)?,
             (None, [Some(matrix)]) => {
-                let gradient = matrix.gradient()?;
+                let gradient = self.stage.gradient(matrix)?;
                 work(&gradient)?;
                 ops::copy(
                     &flat(&gradient)?,
@@ -161,7 +194,7 @@ impl<'a> Round<'a> {
         }
         for (owner, matrix) in self.owned.iter().enumerate() {
             if let Some(matrix) = matrix {
-                let gradient = flat(&matrix.gradient()?)?;
+                let gradient = flat(&self.stage.gradient(matrix)?)?;
                 let result = self.place(&results, owner, gradient.num_elements())?;
                 ops::copy(&result, &gradient)?;
             }
@@ -183,7 +216,7 @@ impl<'a> Round<'a> {
         for (owner, matrix) in own.iter().enumerate() {
             let sent = matrix.filter(|matrix| self.stage.takes(matrix, owner, rank));
             if let Some(matrix) = sent {
-                let part = flat(&matrix.gradient()?)?;
+                let part = flat(&self.stage.gradient(matrix)?)?;
                 ops::copy(&part, &self.place(&staged, owner, part.num_elements())?)?;
             }
         }

@@ -24,7 +24,7 @@ impl ParameterSet {
         let mut updates: Vec<(f64, Vec<Update>)> = Vec::new();
         let buckets = self.0.buckets.iter();
         for bucket in buckets.filter(|bucket| bucket.is_whole == whole) {
-            let Some(gradients) = &bucket.gradients else {
+            let Some(gradients) = bucket.own_gradients()? else {
                 continue;
             };
             let weights = bucket.weights()?;
@@ -46,7 +46,7 @@ impl ParameterSet {
                 } = rule(parameter);
                 let update = Update {
                     weights: view(&weights)?,
-                    gradients: gradients.rows(start, len)?,
+                    gradients: view(&gradients)?,
                     state: bucket.state.iter().map(view).collect::<Result<_>>()?,
                     compute: compute.transpose()?,
                     weight_decay,

@@ -14,8 +14,11 @@ use tensor::{DType, Result, Stream, Tensor, ops};
 /// Shards of gradients whose reduce-scatter has been issued, oldest first.
 #[derive(Default)]
 pub(crate) struct Scatterer {
-    pending: VecDeque<(Parameter, Scattered)>,
+    pending: VecDeque<Pending>,
 }
+
+// The parameter, the micro-batch that has computed its gradient, and the shard of that.
+type Pending = (Parameter, usize, Scattered);
 
 // What the reduce-scatter of a block leaves on this rank.
 enum Scattered {
@@ -80,11 +83,12 @@ impl Addend<'_> {
             return pass.skip(parameter);
         }
         let context = pass.context();
-        let (gradient, factor) = pass.gradient_of(parameter)?;
+        pass.check_gradient(parameter)?;
         let all = 0..pass.rows().len();
         let by_nodes = context.settings().reproducible == Reproducible::Grid;
         match (parameter.is_scattered(context), by_nodes) {
             (false, false) => {
+                let (gradient, factor) = pass.gradient_of(parameter)?;
                 into(&all, &gradient, factor)?;
                 pass.gradient_added(parameter)
             }
@@ -99,9 +103,10 @@ impl Addend<'_> {
                 let rows = pass.rows();
                 if is_scattered {
                     let (compute, mut blocks) = (context.device().compute(), Vec::new());
+                    let dtype = parameter.value()?.dtype().accumulator();
                     for node in nodes {
                         let shape = parameter.block_shape(context);
-                        let block = context.buffer(gradient.dtype(), &shape)?;
+                        let block = context.buffer(dtype, &shape)?;
                         into(&leaves.rows_of(&node, &rows), &block, 0.0)?;
                         join(&mut blocks, (node, block), |left, right| {
                             add(&compute, left, right)
@@ -144,7 +149,7 @@ impl Addend<'_> {
             .expect("a scattered parameter has ranks on Z");
         let held = Held::along_z(context, pass.cut(), at_use.1, pass.micro_batch());
         let own: Vec<Tensor> = blocks.into_iter().map(|(_, block)| block).collect();
-        let dtype = self.parameter.gradient()?.dtype();
+        let dtype = self.parameter.value()?.dtype().accumulator();
         let counts = self.parameter.block_counts(context);
         let wire = Wire {
             context,
@@ -168,7 +173,8 @@ fn stream(pass: &Pass) -> Result<Stream> {
 fn push(pass: &Pass, parameter: &Parameter, scattered: Scattered) -> Result<()> {
     let behind = pass.context().settings().overlap.reduce_scatter;
     let mut scatterer = pass.scatterer().borrow_mut();
-    scatterer.pending.push_back((parameter.clone(), scattered));
+    let pending = (parameter.clone(), pass.micro_batch(), scattered);
+    scatterer.pending.push_back(pending);
     drop(scatterer);
     settle(pass, if behind { DEPTH } else { 0 })
 }
@@ -183,10 +189,11 @@ pub(crate) fn settle(pass: &Pass, left: usize) -> Result<()> {
         if scatterer.pending.len() <= left {
             return Ok(());
         }
-        let Some((parameter, scattered)) = scatterer.pending.pop_front() else {
+        let Some((parameter, micro_batch, scattered)) = scatterer.pending.pop_front() else {
             return Ok(());
         };
         drop(scatterer);
+        let pass = pass.of_micro_batch(micro_batch);
         match scattered {
             Scattered::Sum(part) => {
                 let (gradient, factor) = pass.gradient_of(&parameter)?;

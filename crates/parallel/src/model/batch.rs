@@ -1,6 +1,6 @@
 //! The rows that a step reads: named tensors, as far as this rank holds them.
 
-use crate::{DTensor, Pass, RowCut};
+use crate::{CutFirst, DTensor, Pass, RowCut};
 use std::ops::Range;
 use tensor::{Error, Result, Tensor};
 
@@ -136,6 +136,7 @@ impl Batch {
         RowCut {
             batch: self.num_rows,
             micro_batches: self.micro_batches.len(),
+            first: CutFirst::Replicas,
         }
     }
 }

@@ -73,9 +73,15 @@ pub(crate) struct Home {
     pub(crate) index: usize,
     /// Index of its bucket.
     pub(crate) bucket: usize,
-    /// Views into the bucket's flat buffers.
+    /// Its place among the bucket's parameters.
+    pub(crate) place: usize,
+    /// Where it begins in the bucket's flat buffers.
+    pub(crate) start: usize,
+    /// Views into the bucket's flat buffers; none of a gradient that replicas hold in shards.
     pub(crate) value: Tensor,
     pub(crate) gradient: Option<Tensor>,
+    /// Whether they do.
+    pub(crate) shards_gradient: bool,
 }
 
 impl Parameter {
@@ -220,18 +226,22 @@ impl Parameter {
     /// The shard's gradient, in the accumulator type; backward passes add to it.
     ///
     /// # Errors
-    /// As [`value`](Parameter::value); [`Error::Invalid`] also for a frozen parameter, and in a set made for
-    /// inference.
+    /// As [`value`](Parameter::value); [`Error::Invalid`] also for a frozen parameter, in a set made for inference, and where
+    /// replicas hold gradients in shards.
     pub fn gradient(&self) -> Result<Tensor> {
-        let gradient = &self.home("gradient")?.gradient;
-        gradient.clone().ok_or_else(|| {
-            let found = if self.0.frozen {
-                "a frozen parameter"
+        let home = self.home("gradient")?;
+        home.gradient.clone().ok_or_else(|| {
+            let (found, needed) = if home.shards_gradient {
+                (
+                    "shards along Data",
+                    "ParameterSet::read, which gathers them",
+                )
+            } else if self.0.frozen {
+                ("a frozen parameter", "a parameter that is trained")
             } else {
-                "a set made for inference"
+                ("a set made for inference", "a parameter that is trained")
             };
-            let operation = format!("gradient of {}", self.0.name);
-            Error::invalid(operation, found, "a parameter that is trained")
+            Error::invalid(format!("gradient of {}", self.0.name), found, needed)
         })
     }
 

@@ -7,12 +7,24 @@ use tensor::{Error, Result, Tensor};
 
 impl Pass {
     /// The tensor to which an addend to the gradient of `parameter` is added, and the factor of what it holds: 0 for the first
-    /// addend of a step, because the tensor still holds the gradient of the step before.
+    /// addend, because the tensor still holds an earlier gradient.
+    ///
+    /// # Errors
+    /// As [`check_gradient`](Pass::check_gradient); [`Error::OutOfMemory`].
+    pub(crate) fn gradient_of(&self, parameter: &Parameter) -> Result<(Tensor, f64)> {
+        self.check_gradient(parameter)?;
+        match &self.shared.parameters {
+            Some(set) => set.gradient_of(parameter, self.micro_batch),
+            None => Ok((parameter.gradient()?, 1.0)),
+        }
+    }
+
+    /// Checks that an addend to the gradient of `parameter` may come now.
     ///
     /// # Errors
     /// [`Error::Invalid`] in an evaluation pass, after the end of its step, and for a parameter of another set
-    /// or without a gradient.
-    pub(crate) fn gradient_of(&self, parameter: &Parameter) -> Result<(Tensor, f64)> {
+    /// or without memory on this rank.
+    pub(crate) fn check_gradient(&self, parameter: &Parameter) -> Result<()> {
         let refuse = |found: &str, needed: &str| {
             let operation = format!("gradient of {}", parameter.name());
             Err(Error::invalid(operation, found, needed))
@@ -32,15 +44,14 @@ impl Pass {
             Some(set) if !(self.shared.is_open.get() && set.is_current(self.shared.number)) => {
                 refuse("a backward after the end of its step", "one before it")
             }
-            Some(set) if set.has_no_addend(parameter) => Ok((parameter.gradient()?, 0.0)),
-            _ => Ok((parameter.gradient()?, 1.0)),
+            _ => parameter.value().map(drop),
         }
     }
 
     /// Records that an addend has been queued into the gradient of `parameter`.
     pub(crate) fn gradient_added(&self, parameter: &Parameter) -> Result<()> {
         match &self.shared.parameters {
-            Some(set) => set.note(parameter),
+            Some(set) => set.note(parameter, self.micro_batch),
             None => Ok(()),
         }
     }

@@ -42,7 +42,7 @@ pub struct Pass {
     shared: Rc<Shared>,
     rows: (usize, usize),
     is_backward: bool,
-    // Number of the micro-batch; known where sums are reproducible.
+    // Number of the micro-batch; known where sums are reproducible or replicas shard gradients.
     micro_batch: usize,
     // How often each parameter has received a gradient in this pass, by its index.
     uses: Rc<RefCell<HashMap<usize, usize>>>,
@@ -104,12 +104,13 @@ impl Pass {
             let needed = format!("rows within the global batch of {}", shared.cut.batch);
             return Err(Error::invalid("pass", format!("rows {rows:?}"), needed));
         }
-        let micro_batch = match shared.context.settings().reproducible {
-            // Only gradients are summed over rows.
-            Reproducible::Grid if shared.mode == Mode::Training && !rows.is_empty() => {
-                shared.cut.micro_batch_of(&shared.context, &rows)?
-            }
-            _ => 0,
+        let set = shared.parameters.as_ref();
+        let is_needed = shared.context.settings().reproducible == Reproducible::Grid
+            || set.is_some_and(|set| set.options().sharding.shards_gradients());
+        // Only gradients are summed over rows.
+        let micro_batch = match is_needed && shared.mode == Mode::Training && !rows.is_empty() {
+            true => shared.cut.micro_batch_of(&shared.context, &rows)?,
+            false => 0,
         };
         Ok(Pass {
             shared: shared.clone(),
@@ -160,6 +161,14 @@ impl Pass {
     /// Number of the micro-batch.
     pub(crate) fn micro_batch(&self) -> usize {
         self.micro_batch
+    }
+
+    /// A pass of the same batch, as far as gradients are concerned that another micro-batch has left.
+    pub(crate) fn of_micro_batch(&self, micro_batch: usize) -> Pass {
+        Pass {
+            micro_batch,
+            ..self.clone()
+        }
     }
 
     /// Key of the random draws of the operation called `name`, the same on every grid; use it for your own

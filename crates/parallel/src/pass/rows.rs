@@ -68,7 +68,7 @@ impl Pass {
         fill: impl FnOnce(&Tensor, f64) -> Result<()>,
     ) -> Result<()> {
         match &self.shared.parameters {
-            Some(set) => set.add_node(parameter, at_use, node, fill),
+            Some(set) => set.add_node((parameter, self.micro_batch), at_use, node, fill),
             None => Ok(()),
         }
     }

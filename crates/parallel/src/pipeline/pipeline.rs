@@ -56,10 +56,12 @@ impl Pipeline {
             if stages.contains(&own) {
                 held.push(parameter.clone());
                 if stages.len() > 1 {
-                    let members = stages.iter().map(|stage| line[*stage]).collect();
+                    let segments = parameter.segments();
+                    let own_use = |segment: &&usize| cut.stages_of(&[**segment]) == [own];
                     tied.push(Tied {
                         parameter: parameter.clone(),
-                        members,
+                        members: stages.iter().map(|stage| line[*stage]).collect(),
+                        uses: segments.iter().filter(own_use).count(),
                     });
                 }
             }

@@ -76,6 +76,20 @@ impl Held {
         Held((0..degree).map(nodes).collect())
     }
 
+    /// Likewise those of one micro-batch.
+    pub(crate) fn micro_batch_along_data(
+        context: &Context,
+        cut: RowCut,
+        leaves: Leaves,
+        micro_batch: usize,
+    ) -> Held {
+        let nodes = |replica| {
+            let rows = cut.of_replica(context.grid(), replica, micro_batch);
+            leaves.nodes(rows).collect()
+        };
+        Held((0..context.degree(Axis::Data)).map(nodes).collect())
+    }
+
     /// The nodes of each rank.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Vec<Range<usize>>> {
         self.0.iter()

@@ -36,7 +36,7 @@ pub(crate) use features::Features;
 pub(crate) use held::Held;
 pub(crate) use parts::{statistics, sum_nodes};
 pub(crate) use products::{Product, ProductSum};
-pub use rows::RowCut;
+pub use rows::{CutFirst, RowCut};
 pub(crate) use rows::{Leaves, part};
 pub(crate) use wire::Wire;
 

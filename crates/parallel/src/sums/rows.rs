@@ -6,16 +6,28 @@ use hal::sums;
 use std::ops::Range;
 use tensor::{Error, Result, Tensor};
 
-/// How the global batch is cut: over Data, then into micro-batches, then over Z. Each piece is a run of rows.
+/// How the global batch is cut: over Data and into micro-batches, then over Z. Each piece is a run of rows.
 ///
-/// Where counts do not divide, the first pieces have one row more, so that no row is left out. Pieces that are summed
-/// first, over Z and then over the micro-batches of a replica, are neighbours.
+/// Where counts do not divide, the first pieces have one row more, so that no row is left out. Pieces whose gradients are
+/// summed first are neighbours: those over Z, and then either the micro-batches of a replica, or, where each micro-batch is
+/// summed over the replicas, the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowCut {
     /// Rows of the global batch.
     pub batch: usize,
     /// Micro-batches per replica.
     pub micro_batches: usize,
+    /// What is cut first.
+    pub first: CutFirst,
+}
+
+/// Into what a batch is cut first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutFirst {
+    /// Into the rows of each replica along Data.
+    Replicas,
+    /// Into micro-batches: a replica's rows of two micro-batches are not neighbours.
+    MicroBatches,
 }
 
 impl From<usize> for RowCut {
@@ -24,6 +36,7 @@ impl From<usize> for RowCut {
         RowCut {
             batch,
             micro_batches: 1,
+            first: CutFirst::Replicas,
         }
     }
 }
@@ -42,13 +55,24 @@ impl RowCut {
         [replica, shard]: [usize; 2],
         micro_batch: usize,
     ) -> Range<usize> {
-        let part = |of: Range<usize>, pieces: usize, index: usize| {
-            let piece = shard_range(of.len(), pieces, index);
-            of.start + piece.start..of.start + piece.end
+        let rows = self.of_replica(grid, replica, micro_batch);
+        part_of(rows, grid.degree(Axis::Z), shard)
+    }
+
+    /// The rows of a micro-batch that a replica holds.
+    pub(crate) fn of_replica(
+        &self,
+        grid: &Grid,
+        replica: usize,
+        micro_batch: usize,
+    ) -> Range<usize> {
+        let over_data = (grid.degree(Axis::Data), replica);
+        let over_micro_batches = (self.micro_batches, micro_batch);
+        let (first, second) = match self.first {
+            CutFirst::Replicas => (over_data, over_micro_batches),
+            CutFirst::MicroBatches => (over_micro_batches, over_data),
         };
-        let of_replica = part(0..self.batch, grid.degree(Axis::Data), replica);
-        let of_micro_batch = part(of_replica, self.micro_batches, micro_batch);
-        part(of_micro_batch, grid.degree(Axis::Z), shard)
+        part_of(part_of(0..self.batch, first.0, first.1), second.0, second.1)
     }
 
     /// Checks that every rank gets a row of every micro-batch. All ranks find the same.
@@ -59,11 +83,13 @@ impl RowCut {
         let RowCut {
             batch,
             micro_batches,
+            ..
         } = *self;
         let (data, z) = (context.degree(Axis::Data), context.degree(Axis::Z));
         let needed = data
             .checked_mul(z)
             .and_then(|ranks| ranks.checked_mul(micro_batches));
+        // In either order: pieces of whole rows nest.
         let smallest = batch / data / micro_batches.max(1) / z;
         match micro_batches > 0 && smallest > 0 && needed.is_some() {
             true => Ok(()),
@@ -95,6 +121,11 @@ impl RowCut {
                 )
             })
     }
+}
+
+fn part_of(of: Range<usize>, pieces: usize, index: usize) -> Range<usize> {
+    let piece = shard_range(of.len(), pieces, index);
+    of.start + piece.start..of.start + piece.end
 }
 
 /// The leaves of sums over the rows of a batch.

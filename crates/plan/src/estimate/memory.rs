@@ -12,13 +12,20 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
         Precision::F32 => (4.0, 0.0),
         Precision::Bf16 | Precision::F16 => (4.0, 2.0),
     };
-    let shared = if candidate.sharded_optimiser {
-        candidate.degrees.data as f64
+    let replicas = candidate.degrees.data as f64;
+    let [state, gradients] = [
+        candidate.sharding.shards_state(),
+        candidate.sharding.shards_gradients(),
+    ]
+    .map(|is_sharded| if is_sharded { replicas } else { 1.0 });
+    // The weights that a forward reads, gradients, and the optimiser's: its state, and weights to update if those have
+    // another type.
+    let (read, updated) = if copy > 0.0 {
+        (copy, number)
     } else {
-        1.0
+        (number, 0.0)
     };
-    // Weights, gradients and each state tensor of the optimiser; sharding divides all but one of them.
-    let per_parameter = number + copy + number * (1.0 + states(request)) / shared;
+    let per_parameter = read + number / gradients + (updated + number * states(request)) / state;
     per_parameter * parameters(request, &candidate.degrees) + activations(request, candidate)
 }
 
@@ -52,7 +59,7 @@ pub(super) fn parameters(request: &Request, degrees: &Degrees) -> f64 {
 }
 
 // Memory kept until backward: for a recomputed segment its input, for any other segment everything that a
-// matmul, a norm or attention reads. Added to these are gathered weights, where they are kept, and the segment
+// matmul, a norm or attention reads. Added to these are gathered weights, where they are kept, and the run of segments
 // being recomputed. The last segment keeps nothing, because its backward directly follows its forward.
 fn activations(request: &Request, candidate: &Candidate) -> f64 {
     let (work, degrees) = (&*request.work, &candidate.degrees);
@@ -73,10 +80,17 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
     if candidate.recompute {
         for (run, entering) in work.recomputed.iter().zip(entering(work, candidate)) {
             held += rows * entering;
-            let of_run = work.segments[run.clone()]
+            let segments = &work.segments[run.clone()];
+            let of_run = segments
                 .iter()
                 .map(|segment| saved(segment, candidate, true));
-            largest = largest.max(rows * of_run.sum::<f64>());
+            // A recomputed run keeps the weights that it gathers, too.
+            let weights = match candidate.keep_gathered {
+                true => segments.iter().map(|segment| segment.parameters).sum(),
+                false => 0,
+            };
+            let weights = weights as f64 / (degrees.x * degrees.y) as f64;
+            largest = largest.max(rows * of_run.sum::<f64>() + weights);
         }
     }
     size * (waits * held + largest)

@@ -141,7 +141,7 @@ impl<'a> Sheet<'a> {
             + self.reduction(variant, places, micro * pace)
             + self.update(variant)
             + self.matrices.as_ref().map_or(0.0, |matrices| {
-                matrices.seconds(variant.sharded_optimiser, places)
+                matrices.seconds(variant.sharding.shards_state(), places)
             })
     }
 
@@ -199,30 +199,37 @@ impl<'a> Sheet<'a> {
     // Gradient reduction. All but the last bucket overlap the backward of the last micro-batch, about two
     // thirds of its time. Then the updated values of sharded parameters follow.
     fn reduction(&self, variant: &Candidate, places: &Places, micro: f64) -> f64 {
-        let prices = if variant.sharded_optimiser {
+        let sharding = variant.sharding;
+        let prices = if sharding.shards_state() {
             &self.scatter_data
         } else {
             &self.reduce_data
         };
         let one = prices.at(places);
         let all = one * self.num_buckets;
-        let gathered = if variant.sharded_optimiser {
+        let gathered = if sharding.shards_state() {
             self.gather_data.at(places) * self.num_buckets
         } else {
             0.0
         };
         gathered
-            + if self.overlap.data {
-                (all - micro * 2.0 / 3.0).max(one)
-            } else {
-                all
+            + match sharding.shards_gradients() {
+                // Gradients of each micro-batch overlap its own backward, and those of the last one the most.
+                true if self.overlap.data => {
+                    let micro_batches = variant.micro_batches as f64;
+                    (all - micro * 2.0 / 3.0).max(0.0) * (micro_batches - 1.0)
+                        + (all - micro * 2.0 / 3.0).max(one)
+                }
+                true => all * variant.micro_batches as f64,
+                false if self.overlap.data => (all - micro * 2.0 / 3.0).max(one),
+                false => all,
             }
     }
 
     // The optimiser reads gradients, reads and writes values and states, and writes the copy in the compute
     // type.
     fn update(&self, variant: &Candidate) -> f64 {
-        let shared = if variant.sharded_optimiser {
+        let shared = if variant.sharding.shards_state() {
             variant.degrees.data as f64
         } else {
             1.0

@@ -35,7 +35,7 @@ fn candidate(outcome: &Outcome) -> Value {
         "micro_batches": chosen.micro_batches,
         "recompute": chosen.recompute,
         "schedule": chosen.schedule.to_string(),
-        "sharded_optimiser": chosen.sharded_optimiser,
+        "sharding": chosen.sharding.to_string(),
         "keep_gathered": chosen.keep_gathered,
         "sequence_parallel": chosen.sequence_parallel,
         "step_s": outcome.step_s,

@@ -2,6 +2,7 @@
 
 use super::{Share, notes, shares};
 use crate::{Outcome, Plan, search::SHOWN};
+use parallel::data::Sharding;
 use std::fmt::Write;
 
 /// The best ten candidates, where the best one's time goes, and why the runner-up loses.
@@ -74,8 +75,10 @@ fn how(outcome: &Outcome) -> String {
     if chosen.degrees.pipeline > 1 {
         words.push(chosen.schedule.to_string());
     }
-    if chosen.sharded_optimiser {
-        words.push("sharded optimiser".into());
+    match chosen.sharding {
+        Sharding::None => {}
+        Sharding::Optimiser => words.push("sharded optimiser".into()),
+        Sharding::Gradients => words.push("sharded optimiser and gradients".into()),
     }
     if chosen.keep_gathered {
         words.push("gathered weights kept".into());

@@ -11,7 +11,7 @@ use crate::{
 };
 use grid::Degrees;
 use hal::{CollectiveBackend, EpiloguePlacement};
-use parallel::{Hierarchical, Positions, pipeline::ScheduleKind};
+use parallel::{Hierarchical, Positions, data::Sharding, pipeline::ScheduleKind};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -83,6 +83,7 @@ values! {
     OrderChoice => "`auto`, or all five axes as in `x,y,z,pipeline,data`",
     Positions => "`by-node` or `by-rank`",
     Hierarchical => "`auto`, `on` or `off`",
+    Sharding => "`none`, `optimiser` or `gradients`",
     BitsChoice => "`auto`, `run` or `grid`",
     ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `message-driven` or `message-driven:LIMIT`",
     OverlapNames => "list of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`",
@@ -203,6 +204,7 @@ mod tests {
         read::<OrderChoice>();
         read::<Positions>();
         read::<Hierarchical>();
+        read::<Sharding>();
         read::<BitsChoice>();
         read::<ScheduleKind>();
         read::<OverlapNames>();

@@ -200,7 +200,7 @@ impl Config {
             precision: training.precision,
             schedule: self.parallel.schedule,
             recompute: training.recompute,
-            sharded_optimiser: self.parallel.sharded_optimiser,
+            sharding: self.parallel.sharding,
             clip_norm: training.clip_norm,
             loss_scale: training.loss_scale,
             graph: training.graph,

@@ -7,7 +7,7 @@ use crate::{
     optimiser::{AdamW, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
-use parallel::{Hierarchical, Overlap, Positions, pipeline::ScheduleKind};
+use parallel::{Hierarchical, Overlap, Positions, data::Sharding, pipeline::ScheduleKind};
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 use tensor::DType;
@@ -307,8 +307,9 @@ crate::section! {
         pub sequence_parallel: bool,
         /// Largest bucket of gradients, in MiB.
         pub bucket_mib: usize,
-        /// Whether the optimiser's state is sharded over Data (ZeRO stage 1).
-        pub sharded_optimiser: bool,
+        /// What replicas along Data hold in shards: nothing, the optimiser's state (ZeRO stage 1), or gradients too (stage 2).
+        #[serde(alias = "sharded_optimiser")]
+        pub sharding: Sharding,
         /// Number of threads with which each rank computes, on the CPU.
         pub threads: usize,
         /// Seconds that a rank waits for others before the run ends.
@@ -340,7 +341,7 @@ impl Default for ParallelConfig {
             gather_wide: false,
             sequence_parallel: false,
             bucket_mib: 25,
-            sharded_optimiser: false,
+            sharding: Sharding::None,
             threads: 1,
             timeout_s: 60.0,
             checked: false,

@@ -172,7 +172,8 @@ impl Step<'_> {
             hidden,
         };
         let by_nodes = self.config.training.reproducible.or_run() == Reproducible::Grid;
-        if !self.config.parallel.sharded_optimiser {
+        let sharding = self.config.parallel.sharding;
+        if !sharding.shards_state() {
             return match by_nodes {
                 true => all.extend(
                     [Operation::AllToAll, Operation::AllGather]
@@ -186,7 +187,17 @@ impl Step<'_> {
             true => Operation::AllToAll,
             false => Operation::ReduceScatter,
         };
-        all.push(volume(scatter, bytes, hidden));
+        // Gradients that are sharded travel with every micro-batch.
+        let times = match sharding.shards_gradients() {
+            true => self.config.training.micro_batches as u64,
+            false => 1,
+        };
+        let scattered = volume(scatter, bytes, hidden);
+        all.push(Volume {
+            calls: times * scattered.calls,
+            bytes: times * scattered.bytes,
+            ..scattered
+        });
         all.push(volume(Operation::AllGather, values, false));
     }
 

@@ -1,7 +1,7 @@
 //! How a trainer runs its steps.
 
 use crate::config::Precision;
-use parallel::pipeline::ScheduleKind;
+use parallel::{CutFirst, RowCut, data::Sharding, pipeline::ScheduleKind};
 use std::collections::BTreeMap;
 
 /// How a trainer runs its steps. What overlaps with what is part of the context's
@@ -18,8 +18,8 @@ pub struct Options {
     pub schedule: ScheduleKind,
     /// Drop activations in forward and recompute them in backward.
     pub recompute: bool,
-    /// Shard the optimiser's state over Data (ZeRO stage 1).
-    pub sharded_optimiser: bool,
+    /// What replicas along Data hold in shards.
+    pub sharding: Sharding,
     /// Largest norm of the gradients; 0 means no limit.
     pub clip_norm: f64,
     /// Initial scale of the loss in f16.
@@ -40,7 +40,7 @@ impl Default for Options {
             precision: Precision::F32,
             schedule: ScheduleKind::default(),
             recompute: false,
-            sharded_optimiser: false,
+            sharding: Sharding::None,
             clip_norm: 0.0,
             loss_scale: 65_536.0,
             graph: false,
@@ -58,6 +58,15 @@ impl Options {
             micro_batches,
             ..Options::default()
         }
+    }
+
+    /// How a batch is cut.
+    pub fn row_cut(&self) -> RowCut {
+        self.sharding.cut(RowCut {
+            batch: self.batch,
+            micro_batches: self.micro_batches,
+            first: CutFirst::Replicas,
+        })
     }
 
     /// The same options with another precision.

@@ -100,10 +100,7 @@ impl Trainer {
         options: Options,
     ) -> Result<Trainer> {
         recorded::check(context, &options)?;
-        let cut = RowCut {
-            batch: options.batch,
-            micro_batches: options.micro_batches,
-        };
+        let cut = options.row_cut();
         cut.check(context).map_err(as_config)?;
         let stages = context.degree(Axis::Pipeline);
         let schedule = SchedulePlan::new(options.schedule, stages, options.micro_batches)?;
@@ -114,7 +111,7 @@ impl Trainer {
             trains: true,
             num_states: optimiser.num_states(),
             matrix_states: optimiser.matrices().map(MatrixRule::num_states),
-            sharded: options.sharded_optimiser && context.degree(Axis::Data) > 1,
+            sharding: options.sharding,
         };
         let recompute = options.recompute;
         let put = pipeline::Options { set, recompute };
@@ -181,10 +178,7 @@ impl Trainer {
 
     /// How the batch is cut.
     pub fn row_cut(&self) -> RowCut {
-        RowCut {
-            batch: self.options.batch,
-            micro_batches: self.options.micro_batches,
-        }
+        self.options.row_cut()
     }
 
     /// The type of activations.

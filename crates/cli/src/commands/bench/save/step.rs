@@ -9,7 +9,7 @@ use crate::{
 use bootstrap::World;
 use grid::{Degrees, machine::Machine};
 use hal::Driver;
-use parallel::Context;
+use parallel::{Context, data::Sharding};
 use plan::{Candidate, Request, enumerate, picture};
 use std::time::Instant;
 use tensor::{Device, trace};
@@ -42,7 +42,7 @@ pub(super) fn of(
         grid: Some(degrees),
         micro_batches: Some(1),
         recompute: Some(false),
-        sharded_optimiser: Some(false),
+        sharding: Some(Sharding::None),
         ..Request::new(machine.clone(), ranks, "measured", model).map_err(Failure::run)?
     };
     let candidate = enumerate::candidates(&request).into_iter().next();
