@@ -4,9 +4,11 @@
 use ::train::{Config, config::Precision};
 use families::GptFamily;
 use grid::{Axis, Degrees, factorisations};
-use parallel::{Operation, Reproducible, counters::Subject, data::Sharding};
+use parallel::{GradientWire, Operation, Reproducible, counters::Subject, data::Sharding};
 use tensor::MemoryKind;
-use testkit::{Outcome, SCHEDULES, bits, config, difference, edit_gpt, fixed_batch, ranks, train};
+use testkit::{
+    Outcome, SCHEDULES, bits, config, difference, edit_gpt, fixed_batch, ranks, train, try_ranks,
+};
 
 const F64: f64 = 1e-9;
 
@@ -230,6 +232,74 @@ fn bytes_are_those_of_the_formula() {
             );
         }
     }
+}
+
+// In bf16, `narrow` halves the bytes over Data and `wide` doubles those of weights over Z; losses stay near the serial ones.
+#[test]
+fn gradients_travel_in_the_type_that_is_asked_for() {
+    let mut config = config(Precision::Bf16);
+    llama(&mut config);
+    let expected = serial(&config);
+    for (grid, sharding) in [
+        ("data=2", Sharding::None),
+        ("data=2", Sharding::Optimiser),
+        ("data=2", Sharding::Gradients),
+        ("z=2,data=2", Sharding::Gradients),
+    ] {
+        let moved = |wire: GradientWire| {
+            let mut config = config.clone();
+            (config.parallel.grid, config.parallel.sharding) = (grid.parse().unwrap(), sharding);
+            config.parallel.gradient_wire = wire;
+            let outcome = train(&config);
+            for (found, expected) in outcome.losses.iter().zip(&expected.losses) {
+                let what = format!("{grid}, {sharding}, {wire}");
+                assert!(
+                    (found / expected - 1.0).abs() < 0.02,
+                    "{what}: {found}, {expected}"
+                );
+            }
+            let bytes = |axis, operation, subject| -> u64 {
+                let of_rank =
+                    |counters: &parallel::Counters| counters.get(axis, operation, subject).bytes;
+                outcome.counters.iter().map(of_rank).sum()
+            };
+            let summed = match sharding {
+                Sharding::None => Operation::AllReduce,
+                _ => Operation::ReduceScatter,
+            };
+            [
+                bytes(Axis::Data, summed, Subject::Gradients),
+                bytes(Axis::Z, Operation::ReduceScatter, Subject::Linear),
+            ]
+        };
+        let mixed = moved(GradientWire::Mixed);
+        assert_eq!(
+            moved(GradientWire::Narrow),
+            [mixed[0] / 2, mixed[1]],
+            "{grid}"
+        );
+        assert_eq!(
+            moved(GradientWire::Wide),
+            [mixed[0], 2 * mixed[1]],
+            "{grid}"
+        );
+    }
+}
+
+// The tree of a sum has no place for a rounding of each rank's part.
+#[test]
+fn narrow_gradients_have_no_bits_of_every_grid() {
+    let mut config = config(Precision::Bf16);
+    config.parallel.gradient_wire = GradientWire::Narrow;
+    config.parallel.grid = "data=2".parse().unwrap();
+    config.training.reproducible = Reproducible::Grid.into();
+    let refused = move |world: bootstrap::World, device: tensor::Device| {
+        let context = config.context(&world, &device)?;
+        config.trainer(&context).map(drop)
+    };
+    let error = try_ranks(2, refused).unwrap_err();
+    let expected = "gradients that travel in bf16, needs gradient_wire mixed or wide";
+    assert!(error.contains(expected), "{error}");
 }
 
 // What each kind of memory holds at most on rank 0, in bytes.

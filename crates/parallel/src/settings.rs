@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
-use tensor::{Error, Result};
+use tensor::{DType, Error, Result};
 
 /// The collectives that run beside compute. The results are the same with each on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,68 @@ impl FromStr for Reproducible {
     }
 }
 
+/// The type in which gradients travel, where activations have a 16-bit type. Nodes of sums that no grid changes always travel
+/// in the accumulator type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GradientWire {
+    /// Those of a micro-batch's weights over Z in the type of activations, those of a step over Data in the accumulator type.
+    #[default]
+    Mixed,
+    /// All in the type of activations: half the bytes over Data, and one more rounding.
+    Narrow,
+    /// All in the accumulator type: twice the bytes over Z.
+    Wide,
+}
+
+impl GradientWire {
+    /// The type of gradients over Z, where activations are `dtype`.
+    pub fn over_z(self, dtype: DType) -> DType {
+        match self {
+            GradientWire::Mixed | GradientWire::Narrow => dtype,
+            GradientWire::Wide => dtype.accumulator(),
+        }
+    }
+
+    /// The type of gradients over Data.
+    pub fn over_data(self, dtype: DType) -> DType {
+        match self {
+            GradientWire::Narrow => dtype,
+            GradientWire::Mixed | GradientWire::Wide => dtype.accumulator(),
+        }
+    }
+}
+
+impl fmt::Display for GradientWire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GradientWire::Mixed => "mixed",
+            GradientWire::Narrow => "narrow",
+            GradientWire::Wide => "wide",
+        })
+    }
+}
+
+impl FromStr for GradientWire {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "mixed" => Ok(GradientWire::Mixed),
+            "narrow" => Ok(GradientWire::Narrow),
+            "wide" => Ok(GradientWire::Wide),
+            _ => {
+                let found = format!("`{text}`");
+                Err(Error::invalid(
+                    "gradient_wire",
+                    found,
+                    "mixed, narrow or wide",
+                ))
+            }
+        }
+    }
+}
+
 /// The placement of ranks on the grid, in a job with several nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -112,6 +174,8 @@ pub struct Settings {
     /// doubles the bytes, as in systems that keep f32 parameters under automatic casting, and serves for
     /// comparison with those.
     pub gather_wide: bool,
+    /// The type in which gradients travel.
+    pub gradient_wire: GradientWire,
     /// Spread the vectors of activations that X does not cut over the ranks of X (sequence parallelism).
     pub sequence_parallel: bool,
     /// Largest bucket of gradients, in bytes.
@@ -135,6 +199,7 @@ impl Default for Settings {
             gather_budget: 256 << 20,
             keep_gathered: false,
             gather_wide: false,
+            gradient_wire: GradientWire::Mixed,
             sequence_parallel: false,
             bucket_bytes: 25 << 20,
             hierarchical: Hierarchical::Auto,

@@ -4,7 +4,6 @@
 use bootstrap::{World, local};
 use fascicle_parallel::{
     Context, DTensor, Error, Init, Parameter, Pass, Result, Scope, Settings,
-    data::Sharding,
     data::{ParameterSet, SetOptions},
     layers::Loss,
 };

@@ -5,9 +5,8 @@ mod common;
 
 use common::{on, on_with};
 use fascicle_parallel::{
-    Context, DTensor, Init, Parameter, Pass, Reproducible, Result, Scope, Settings,
-    data::Sharding,
-    data::{Gradients, ParameterSet, SetOptions, TrainingStep, UpdateRule},
+    Context, DTensor, Init, Parameter, Pass, Reproducible, Result, RowCut, Scope, Settings,
+    data::{Gradients, ParameterSet, Part, SetOptions, Sharding, TrainingStep, UpdateRule},
     layers::Loss,
 };
 use grid::{Axis, Layout};
@@ -240,6 +239,79 @@ fn a_step_that_was_given_up_leaves_nothing_behind() {
     for found in seen {
         // A mean over 2 rows of 4 numbers, each with gradient 1 from its product with 1.
         assert_eq!(found.unwrap(), (vec![0.25; 4], vec![0.25; 4]));
+    }
+}
+
+/// Likewise where replicas hold gradients in shards: what was given up is open and never summed. Weights
+/// that are used twice in a pass, in one micro-batch alone, and not at all have their gradients too.
+#[test]
+fn gradients_in_shards_are_those_of_the_step_alone() {
+    for reproducible in [Reproducible::Run, Reproducible::Grid] {
+        let settings = Settings {
+            reproducible,
+            ..Settings::default()
+        };
+        let seen = on_with("data=2", settings, |context| {
+            let options = SetOptions {
+                sharding: Sharding::Gradients,
+                ..TRAINS
+            };
+            let [w, twice, unused] = [("w", 3.0), ("twice", 1.0), ("unused", 7.0)]
+                .map(|(name, value)| weight(context, name, value, false));
+            let (w, twice, unused) = (w?, twice?, unused?);
+            let set = set(context, &[w.clone(), twice.clone(), unused], options)?;
+            // Two micro-batches of a row on each rank: 0 and 1, then 2 and 3.
+            let rank = context.index(Axis::Data);
+            let given_up = set.begin_step(0, two_of(4))?;
+            for row in [rank, rank + 2] {
+                run_backward(&loss(&given_up, row..row + 1, &[&w])?)?;
+            }
+            drop(given_up);
+            let step = set.begin_step(0, two_of(4))?;
+            run_backward(&loss(&step, rank..rank + 1, &[&w, &twice, &twice])?)?;
+            run_backward(&loss(&step, rank + 2..rank + 3, &[&twice, &twice])?)?;
+            step.finish()?;
+            let mut found = Vec::new();
+            set.read(Part::Gradient, |_, values| {
+                found.push(values);
+                Ok::<_, tensor::Error>(())
+            })?;
+            Ok(found)
+        });
+        for found in seen {
+            // A mean over 4 rows of 4 numbers, two of products with 3 x 1 x 1: the last declared first.
+            let expected = [vec![0.0; 4], vec![1.0; 4], vec![0.125; 4]];
+            assert_eq!(found.unwrap(), expected, "{reproducible}");
+        }
+    }
+}
+
+#[test]
+fn gradients_in_shards_have_micro_batches_before_replicas() {
+    let refused = on("data=2", |context| {
+        let w = weight(context, "w", 1.0, false)?;
+        let options = SetOptions {
+            sharding: Sharding::Gradients,
+            ..TRAINS
+        };
+        let set = set(context, std::slice::from_ref(&w), options)?;
+        let step = set.begin_step(0, two_of(4))?;
+        // A replica's half of the batch, as copies of gradients would have it.
+        let half = 2 * context.index(Axis::Data)..2 * context.index(Axis::Data) + 2;
+        let text = |found: Option<tensor::Error>| found.map(|error| error.to_string());
+        Ok([text(step.pass(half).err()), text(w.gradient().err())])
+    });
+    for (found, rows) in refused.into_iter().zip(["0..1, 2..3", "1..2, 3..4"]) {
+        let [pass, gradient] = found.unwrap().map(|error| error.expect("an error"));
+        assert!(pass.contains(rows), "{pass}, needs {rows}");
+        assert!(gradient.contains("shards along Data, needs"), "{gradient}");
+    }
+}
+
+fn two_of(batch: usize) -> RowCut {
+    RowCut {
+        micro_batches: 2,
+        ..RowCut::from(batch)
     }
 }
 

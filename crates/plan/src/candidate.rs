@@ -52,6 +52,7 @@ impl Candidate {
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
             gather_wide: request.gather_wide,
+            gradient_wire: request.gradient_wire,
             hierarchical: request
                 .hierarchical
                 .unwrap_or(request.preset.hierarchical()),

@@ -3,7 +3,8 @@
 use crate::{Error, Result};
 use grid::{AxisOrder, Degrees, Demands, machine::Machine};
 use parallel::{
-    Hierarchical, Overlap, Reproducible, data::Sharding, pipeline::ScheduleKind, work::Work,
+    GradientWire, Hierarchical, Overlap, Reproducible, data::Sharding, pipeline::ScheduleKind,
+    work::Work,
 };
 use std::{sync::Arc, time::Duration};
 use train::{
@@ -122,6 +123,8 @@ pub struct Request {
     pub sequence_parallel: Option<bool>,
     /// Whether weights are gathered in f32, as under automatic casting.
     pub gather_wide: bool,
+    /// The type in which gradients travel.
+    pub gradient_wire: GradientWire,
     /// What the bits of the training depend on. [`BitsChoice::Auto`] is settled for each simulated candidate.
     pub reproducible: BitsChoice,
     /// Collectives that run beside compute, instead of the preset's.
@@ -173,6 +176,7 @@ impl Request {
             keep_gathered: None,
             sequence_parallel: None,
             gather_wide: false,
+            gradient_wire: GradientWire::Mixed,
             reproducible: BitsChoice::Auto,
             overlap: None,
             hierarchical: None,

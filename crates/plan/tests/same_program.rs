@@ -4,7 +4,7 @@
 use bootstrap::local::{self, Options};
 use fascicle_plan::{Candidate, Request, enumerate, simulate};
 use grid::{Degrees, machine::Machine};
-use parallel::{Context, Counters, Reproducible};
+use parallel::{Context, Counters, GradientWire, Reproducible};
 use tensor::{Device, MemoryUse};
 use train::{
     Config,
@@ -117,6 +117,26 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
                 }
             }
             assert!(seen.len() >= 2);
+        }
+    }
+}
+
+#[test]
+fn narrow_and_wide_gradients_equal_them_too() {
+    for gradient_wire in [GradientWire::Narrow, GradientWire::Wide] {
+        for grid in ["data=2", "z=2,data=2", "z=2,pipeline=2"] {
+            let request = Request {
+                gradient_wire,
+                precision: Precision::Bf16,
+                ..request(grid.parse().unwrap(), Reproducible::Run)
+            };
+            let mut seen = Vec::new();
+            for candidate in enumerate::candidates(&request) {
+                if !seen.contains(&candidate.sharding) {
+                    seen.push(candidate.sharding);
+                    compare(&request, &candidate);
+                }
+            }
         }
     }
 }

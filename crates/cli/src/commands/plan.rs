@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::Args;
 use grid::{AxisOrder, Degrees, machine::Machine};
-use parallel::{data::Sharding, pipeline::ScheduleKind};
+use parallel::{GradientWire, data::Sharding, pipeline::ScheduleKind};
 use plan::{
     Preset, Request,
     picture::{self, Totals},
@@ -92,6 +92,10 @@ pub(crate) struct Plan {
     /// Gather weights in f32, like systems that keep f32 parameters under automatic casting
     #[arg(long)]
     gather_wide: bool,
+    /// The type in which gradients travel, with 16-bit activations: over Z in 16 bits and over Data in f32 (mixed), or all in
+    /// one of these
+    #[arg(long, value_name = "mixed|narrow|wide", default_value_t)]
+    gradient_wire: GradientWire,
     /// Plan for a training whose bits depend on its grid (run), or on no grid (grid); auto is grid on hosts where a
     /// candidate can hold it
     #[arg(long, value_name = "auto|run|grid", default_value_t)]
@@ -193,6 +197,7 @@ impl Plan {
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
             gather_wide: self.gather_wide,
+            gradient_wire: self.gradient_wire,
             reproducible: self.reproducible,
             tuned: !self.untuned,
             overlap: overlap

@@ -4,7 +4,7 @@ use crate::{Context, Parameter, Purpose, counters::Subject, parameter::Home};
 use grid::{Axis, shard_range};
 use hal::Counts;
 use std::{ops::Range, rc::Rc};
-use tensor::{DType, Error, MemoryKind, ReduceOp, Result, Stream, Tensor};
+use tensor::{DType, Error, MemoryKind, ReduceOp, Result, Stream, Tensor, ops};
 
 // Parameters start at multiples of this many elements, so that vector loads of each are aligned.
 const ALIGNMENT: usize = 16;
@@ -199,17 +199,36 @@ impl Bucket {
         own: &Tensor,
     ) -> Result<()> {
         let subject = Subject::Gradients;
+        let wire = context.settings().gradient_wire;
+        let dtype = wire.over_data(self.values.dtype());
+        let is_cut = self.sum_axes.iter().any(|axis| context.degree(*axis) > 1);
+        let narrow = is_cut && dtype != whole.dtype();
+        let (sent, received) = match narrow {
+            true => {
+                let sent = context.buffer(dtype, whole.shape())?;
+                ops::cast_into_on(stream, whole, &sent)?;
+                let received = match self.is_sharded() {
+                    true => context.buffer(dtype, own.shape())?,
+                    false => sent.clone(),
+                };
+                (sent, received)
+            }
+            false => (whole.clone(), own.clone()),
+        };
         for &axis in &self.sum_axes {
             let Some(group) = context.group(axis, Purpose::Bucket)? else {
                 continue;
             };
             if axis == Axis::Data && self.is_sharded() {
-                group.reduce_scatter(context, subject, stream, whole, own, &self.counts)?;
+                group.reduce_scatter(context, subject, stream, &sent, &received, &self.counts)?;
             } else {
-                group.all_reduce(context, subject, stream, whole, ReduceOp::Sum)?;
+                group.all_reduce(context, subject, stream, &sent, ReduceOp::Sum)?;
             }
         }
-        Ok(())
+        match narrow {
+            true => ops::cast_into_on(stream, &received, own),
+            false => Ok(()),
+        }
     }
 
     /// Queues the sum over the stages that share the parameter: each copy holds the gradient of its own use.

@@ -115,6 +115,7 @@ impl ParameterSet {
         options: SetOptions,
     ) -> Result<ParameterSet> {
         check_names(&parameters)?;
+        check_wire(context, &options)?;
         let sharding = match options.trains && context.degree(Axis::Data) > 1 {
             true => options.sharding,
             false => Sharding::None,
@@ -373,6 +374,21 @@ impl ParameterSet {
             false => bucket.reduce(context, &stream)?,
         }
         bucket.reduce_tied(context, &stream)
+    }
+}
+
+// The tree of a sum has no place for a rounding that depends on the grid.
+fn check_wire(context: &Context, options: &SetOptions) -> Result<()> {
+    let settings = context.settings();
+    let dtype = settings.gradient_wire.over_data(options.dtype);
+    let rounds = options.trains && dtype != options.dtype.accumulator();
+    match rounds && settings.reproducible == Reproducible::Grid {
+        false => Ok(()),
+        true => Err(Error::invalid(
+            "reproducible sums",
+            format!("gradients that travel in {}", dtype.name()),
+            "gradient_wire mixed or wide",
+        )),
     }
 }
 

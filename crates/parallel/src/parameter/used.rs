@@ -67,15 +67,18 @@ impl Parameter {
             if !pass.counts(&parameter, from_run) {
                 return pass.skip(&parameter);
             }
-            let (sum, factor) = pass.gradient_of(&parameter)?;
             match by_nodes {
                 true => {
+                    pass.check_gradient(&parameter)?;
                     let (batch, row) = (pass.num_rows(), pass.rows().start);
                     let at_use = (pass.count_use(&parameter), Leaves { rows: 1, batch });
                     let add = |target: &Tensor, beta| ops::axpby(1.0, &gradient, beta, target);
                     pass.add_node(&parameter, at_use, row..row + 1, add)?;
                 }
-                false => ops::axpby(1.0, &gradient, factor, &sum)?,
+                false => {
+                    let (sum, factor) = pass.gradient_of(&parameter)?;
+                    ops::axpby(1.0, &gradient, factor, &sum)?;
+                }
             }
             pass.gradient_added(&parameter)
         }))
@@ -115,7 +118,8 @@ impl Parameter {
     ///
     /// `into(rows, target, beta)` computes the gradient of the full [`block`](Parameter::block) from some of the pass's
     /// rows, counted from its first one, and stores `beta * target` plus it in `target`. Without ranks on Z the target is
-    /// the gradient itself; otherwise it is a block of type `dtype`, which is then reduce-scattered. The rows are all of
+    /// the gradient itself; otherwise it is a block of type `dtype`, or of its accumulator type by [`GradientWire`](crate::GradientWire), which is then
+    /// reduce-scattered. The rows are all of
     /// the pass; or, if sums are to be [reproducible](Reproducible::Grid) on any grid, each row in turn, or a few short
     /// ones. `inner` is the number of vectors in a row of the batch, such as tokens; [`Pass::part`] cuts a tensor.
     ///
@@ -131,7 +135,7 @@ impl Parameter {
         let addend = Addend {
             parameter: self,
             subject: Subject::Linear,
-            block_dtype: dtype,
+            block_dtype: pass.gradient_wire(dtype),
             inner,
             grain: Grain::Leaf,
             number: pass.count_use(self),

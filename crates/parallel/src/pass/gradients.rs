@@ -3,7 +3,7 @@
 use super::Pass;
 use crate::Parameter;
 use grid::Axis;
-use tensor::{Error, Result, Tensor};
+use tensor::{DType, Error, Result, Tensor};
 
 impl Pass {
     /// The tensor to which an addend to the gradient of `parameter` is added, and the factor of what it holds: 0 for the first
@@ -17,6 +17,11 @@ impl Pass {
             Some(set) => set.gradient_of(parameter, self.micro_batch),
             None => Ok((parameter.gradient()?, 1.0)),
         }
+    }
+
+    /// The type in which gradients travel over Z, where activations are `dtype`.
+    pub(crate) fn gradient_wire(&self, dtype: DType) -> DType {
+        self.context().settings().gradient_wire.over_z(dtype)
     }
 
     /// Checks that an addend to the gradient of `parameter` may come now.

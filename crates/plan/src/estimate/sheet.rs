@@ -82,6 +82,7 @@ impl<'a> Sheet<'a> {
             parameters * dtype.bytes() as f64,
         );
         let num_buckets = local.num_buckets(gradients);
+        let sent = parameters * request.gradient_wire.over_data(dtype).bytes() as f64;
         let bucket = |operations: &[Operation], bytes: f64| {
             let each = operations.iter();
             let each = each.map(|operation| (*operation, (bytes / num_buckets) as usize));
@@ -99,11 +100,11 @@ impl<'a> Sheet<'a> {
             num_buckets,
             reduce_data: match by_nodes {
                 true => bucket(&[Operation::AllToAll, Operation::AllGather], gradients),
-                false => bucket(&[Operation::AllReduce], gradients),
+                false => bucket(&[Operation::AllReduce], sent),
             },
             scatter_data: match by_nodes {
                 true => bucket(&[Operation::AllToAll], gradients),
-                false => bucket(&[Operation::ReduceScatter], gradients),
+                false => bucket(&[Operation::ReduceScatter], sent),
             },
             gather_data: bucket(&[Operation::AllGather], weights),
             matrices: Matrices::new(request, candidate, &pricer),
@@ -293,9 +294,13 @@ impl Local<'_> {
             let each = outputs.iter().map(|n| (operation, n * elements * bytes));
             each.collect::<Vec<_>>()
         };
-        let scatter = match self.request.priced_bits() {
-            Reproducible::Run => Operation::ReduceScatter,
-            Reproducible::Grid => Operation::AllToAll,
+        let wire = self.request.gradient_wire;
+        let (scatter, scattered) = match self.request.priced_bits() {
+            Reproducible::Run => (
+                Operation::ReduceScatter,
+                wire.over_z(self.request.precision.dtype()).bytes(),
+            ),
+            Reproducible::Grid => (Operation::AllToAll, accumulated),
         };
         let traffic = |sequence_parallel: bool| {
             let all = layers.traffic(self.request.priced_bits(), sequence_parallel);
@@ -316,7 +321,7 @@ impl Local<'_> {
             d_inputs_s: all(&|n| self.matmul(m, k, n, Variant::Nt)),
             d_weights_s: all(&|n| self.matmul(k, n, m, Variant::Tn)),
             gather: pricer.each(Axis::Z, &each(Operation::AllGather, k, gathered)),
-            scatter: pricer.each(Axis::Z, &each(scatter, k, accumulated)),
+            scatter: pricer.each(Axis::Z, &each(scatter, k, scattered)),
             traffic: [false, true].map(traffic),
         }
     }

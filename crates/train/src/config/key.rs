@@ -11,7 +11,7 @@ use crate::{
 };
 use grid::Degrees;
 use hal::{CollectiveBackend, EpiloguePlacement};
-use parallel::{Hierarchical, Positions, data::Sharding, pipeline::ScheduleKind};
+use parallel::{GradientWire, Hierarchical, Positions, data::Sharding, pipeline::ScheduleKind};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -83,6 +83,7 @@ values! {
     OrderChoice => "`auto`, or all five axes as in `x,y,z,pipeline,data`",
     Positions => "`by-node` or `by-rank`",
     Hierarchical => "`auto`, `on` or `off`",
+    GradientWire => "`mixed`, `narrow` or `wide`",
     Sharding => "`none`, `optimiser` or `gradients`",
     BitsChoice => "`auto`, `run` or `grid`",
     ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `message-driven` or `message-driven:LIMIT`",
@@ -204,6 +205,7 @@ mod tests {
         read::<OrderChoice>();
         read::<Positions>();
         read::<Hierarchical>();
+        read::<GradientWire>();
         read::<Sharding>();
         read::<BitsChoice>();
         read::<ScheduleKind>();

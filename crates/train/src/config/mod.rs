@@ -306,6 +306,7 @@ impl Config {
             gather_budget: parallel.gather_budget_mib << 20,
             keep_gathered: parallel.keep_gathered,
             gather_wide: parallel.gather_wide,
+            gradient_wire: parallel.gradient_wire,
             sequence_parallel: parallel.sequence_parallel && parallel.grid.x > 1,
             bucket_bytes: parallel.bucket_mib << 20,
             hierarchical: parallel.hierarchical,

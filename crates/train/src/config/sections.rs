@@ -7,7 +7,9 @@ use crate::{
     optimiser::{AdamW, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
-use parallel::{Hierarchical, Overlap, Positions, data::Sharding, pipeline::ScheduleKind};
+use parallel::{
+    GradientWire, Hierarchical, Overlap, Positions, data::Sharding, pipeline::ScheduleKind,
+};
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 use tensor::DType;
@@ -302,6 +304,9 @@ crate::section! {
         pub keep_gathered: bool,
         /// Whether weights of a 16-bit type are gathered in f32, as in systems with f32 parameters under an automatic cast.
         pub gather_wide: bool,
+        /// The type in which gradients travel, with 16-bit activations: over Z in 16 bits and over Data in f32, all in 16
+        /// bits, or all in f32. The bits of every grid need f32.
+        pub gradient_wire: GradientWire,
         /// Whether ranks of X hold runs of the vectors between layers, such as tokens, instead of copies of all (sequence
         /// parallelism).
         pub sequence_parallel: bool,
@@ -339,6 +344,7 @@ impl Default for ParallelConfig {
             gather_budget_mib: 256,
             keep_gathered: false,
             gather_wide: false,
+            gradient_wire: GradientWire::Mixed,
             sequence_parallel: false,
             bucket_mib: 25,
             sharding: Sharding::None,

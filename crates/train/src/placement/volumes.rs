@@ -15,7 +15,7 @@
 use crate::{Config, Result};
 use grid::{Axis, Degrees};
 use parallel::{
-    Operation, Reproducible,
+    GradientWire, Operation, Reproducible,
     counters::Subject,
     work::{LinearWork, Place, Work},
 };
@@ -113,7 +113,10 @@ impl Step<'_> {
         let gathered = size(parallel.gather_wide);
         self.add(all, gather, gathers * outputs, gathers * weights, gathered);
         let (scatter, wide) = match bits {
-            Reproducible::Run => (Operation::ReduceScatter, false),
+            Reproducible::Run => (
+                Operation::ReduceScatter,
+                parallel.gradient_wire == GradientWire::Wide,
+            ),
             Reproducible::Grid => (Operation::AllToAll, true),
         };
         let scatter = (Axis::Z, scatter, overlap.reduce_scatter);
@@ -159,9 +162,15 @@ impl Step<'_> {
             return;
         }
         let Degrees { x, y, z, .. } = self.degrees;
-        let bytes = (self.work.num_parameters() / (x * y * z)) as u64 * self.sum_element();
+        let (elements, wire) = (
+            (self.work.num_parameters() / (x * y * z)) as u64,
+            self.config.parallel.gradient_wire,
+        );
+        let dtype = self.config.training.precision.dtype();
+        let bytes = elements * wire.over_data(dtype).bytes() as u64;
         let bucket = (self.config.parallel.bucket_mib.max(1) << 20) as u64;
-        let calls = bytes.div_ceil(bucket).max(self.degrees.pipeline as u64);
+        let held = elements * self.sum_element();
+        let calls = held.div_ceil(bucket).max(self.degrees.pipeline as u64);
         let hidden = self.config.parallel.overlap.0.data;
         let volume = |operation, bytes, hidden| Volume {
             axis: Axis::Data,
@@ -182,7 +191,7 @@ impl Step<'_> {
                 false => all.push(volume(Operation::AllReduce, bytes, hidden)),
             };
         }
-        let values = bytes / self.sum_element() * self.element();
+        let values = elements * self.element();
         let scatter = match by_nodes {
             true => Operation::AllToAll,
             false => Operation::ReduceScatter,

@@ -183,7 +183,7 @@ impl Factors {
         let addend = Addend {
             parameter: &layer.weight,
             subject: Subject::Linear,
-            block_dtype: self.x.dtype(),
+            block_dtype: pass.gradient_wire(self.x.dtype()),
             inner,
             grain: Grain::Node,
             number,
@@ -209,7 +209,7 @@ impl Factors {
         let addend = Addend {
             parameter: bias,
             subject: Subject::Linear,
-            block_dtype: d_y.dtype(),
+            block_dtype: self.pass.gradient_wire(d_y.dtype()),
             inner: self.pass.inner(d_y),
             grain: Grain::Leaf,
             number,
