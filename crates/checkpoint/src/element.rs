@@ -23,7 +23,7 @@ pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
         DType::F32 => Some(each(bytes, |bytes| f32::from_le_bytes(bytes).into())),
         DType::Bf16 => Some(each(bytes, |bytes| bf16::from_le_bytes(bytes).into())),
         DType::F16 => Some(each(bytes, |bytes| f16::from_le_bytes(bytes).into())),
-        DType::I32 | DType::U32 => None,
+        DType::I32 | DType::U32 | DType::U8 => None,
     }
 }
 
@@ -39,6 +39,7 @@ pub(crate) fn value(dtype: DType, bytes: &[u8]) -> f64 {
         DType::F16 => f16::from_le_bytes(one(bytes)).into(),
         DType::I32 => i32::from_le_bytes(one(bytes)).into(),
         DType::U32 => u32::from_le_bytes(one(bytes)).into(),
+        DType::U8 => u8::from_le_bytes(one(bytes)).into(),
     }
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn text(dtype: DType, bytes: &[u8]) -> String {
         DType::F64 => format!("{value:?}"),
         // Exact, because f32 holds every number of the narrower types.
         DType::F32 | DType::Bf16 | DType::F16 => format!("{:?}", value as f32),
-        DType::I32 | DType::U32 => format!("{value}"),
+        DType::I32 | DType::U32 | DType::U8 => format!("{value}"),
     }
 }
 

@@ -100,6 +100,7 @@ FASCICLE_DEVICE void add_parts(const AddPartsParams& p) {
 FASCICLE_COPY_2D(8, fascicle::u64)
 FASCICLE_COPY_2D(4, fascicle::u32)
 FASCICLE_COPY_2D(2, fascicle::u16)
+FASCICLE_COPY_2D(1, fascicle::u8)
 
 #define FASCICLE_COLUMNS(suffix, T)                                                                              \
     FASCICLE_INDEPENDENT(fascicle_add_bias_##suffix, fascicle::AddBiasParams, 256) { fascicle::add_bias<T>(p); } \

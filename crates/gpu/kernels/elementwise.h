@@ -114,6 +114,7 @@ FASCICLE_DEVICE void binary(const BinaryParams& p) {
 FASCICLE_FILL(8, fascicle::u64)
 FASCICLE_FILL(4, fascicle::u32)
 FASCICLE_FILL(2, fascicle::u16)
+FASCICLE_FILL(1, fascicle::u8)
 
 #define FASCICLE_CAST(x, X, y, Y) \
     FASCICLE_INDEPENDENT(fascicle_cast_##x##_##y, fascicle::CastParams, 256) { fascicle::cast<X, Y>(p); } \

@@ -58,3 +58,4 @@ FASCICLE_DEVICE void select_rows(const SelectRowsParams& p) {
 FASCICLE_LAYOUT(8, fascicle::u64)
 FASCICLE_LAYOUT(4, fascicle::u32)
 FASCICLE_LAYOUT(2, fascicle::u16)
+FASCICLE_LAYOUT(1, fascicle::u8)

@@ -17,17 +17,20 @@ pub enum DType {
     I32,
     /// Unsigned 32-bit integer; token ids.
     U32,
+    /// Unsigned 8-bit integer; codes of quantised numbers.
+    U8,
 }
 
 impl DType {
     /// Every element type.
-    pub const ALL: [DType; 6] = [
+    pub const ALL: [DType; 7] = [
         DType::F64,
         DType::F32,
         DType::Bf16,
         DType::F16,
         DType::I32,
         DType::U32,
+        DType::U8,
     ];
 
     /// Size of one element in bytes.
@@ -36,6 +39,7 @@ impl DType {
             DType::F64 => 8,
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::Bf16 | DType::F16 => 2,
+            DType::U8 => 1,
         }
     }
 
@@ -63,6 +67,7 @@ impl DType {
             DType::F16 => "f16",
             DType::I32 => "i32",
             DType::U32 => "u32",
+            DType::U8 => "u8",
         }
     }
 
@@ -93,7 +98,8 @@ macro_rules! element {
     };
 }
 
-element!(f64 => F64, f32 => F32, half::bf16 => Bf16, half::f16 => F16, i32 => I32, u32 => U32);
+element!(f64 => F64, f32 => F32, half::bf16 => Bf16, half::f16 => F16, i32 => I32, u32 => U32,
+    u8 => U8);
 
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

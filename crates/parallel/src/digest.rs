@@ -82,7 +82,7 @@ const AT_ONCE: usize = 1 << 14;
 /// # Cost
 /// A copy of the values to the host and a pass over them, with the widest vectors of the processor.
 /// # Errors
-/// [`Error::Invalid`] for a tensor of integers; otherwise as [`Tensor::to_vec`].
+/// [`Error::Invalid`] for a tensor of 32-bit integers; otherwise as [`Tensor::to_vec`].
 ///
 /// # Panics
 /// If the box does not lie within the shape, or `values` has another length than `range`.
@@ -104,10 +104,11 @@ pub fn sums(
         DType::F32 => add_up(place, &flat, |value: f32| value.to_bits().into()),
         DType::Bf16 => add_up(place, &flat, |value: bf16| value.to_bits().into()),
         DType::F16 => add_up(place, &flat, |value: f16| value.to_bits().into()),
+        DType::U8 => add_up(place, &flat, |value: u8| value.into()),
         other => Err(Error::invalid(
             "digest",
             format!("a tensor of {other}"),
-            "a float type",
+            "a float type or u8",
         )),
     }
 }

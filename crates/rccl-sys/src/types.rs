@@ -28,6 +28,8 @@ pub mod status {
 pub mod data_type {
     use super::DataType;
 
+    /// `ncclUint8`.
+    pub const UINT8: DataType = 1;
     /// `ncclInt32`.
     pub const INT32: DataType = 2;
     /// `ncclUint32`.

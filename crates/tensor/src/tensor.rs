@@ -129,10 +129,10 @@ impl Tensor {
     }
 
     /// Copies numbers from the host, rounded to the tensor's float type; 16-bit types are rounded through f32,
-    /// as in kernels.
+    /// as in kernels. Bytes lose the fraction, and what lies below 0 or above 255.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a tensor of integers; otherwise as [`upload`](Tensor::upload).
+    /// [`Error::Invalid`] for a tensor of 32-bit integers; otherwise as [`upload`](Tensor::upload).
     pub fn upload_f64(&self, numbers: &[f64]) -> Result<()> {
         match self.dtype {
             DType::F64 => self.upload(numbers),
@@ -149,10 +149,11 @@ impl Tensor {
                     .map(|&x| half::f16::from_f32(x as f32))
                     .collect::<Vec<_>>(),
             ),
+            DType::U8 => self.upload(&numbers.iter().map(|&x| x as u8).collect::<Vec<_>>()),
             other => Err(Error::invalid(
                 "upload",
                 format!("a tensor of {other}"),
-                "a float type",
+                "a float type or u8",
             )),
         }
     }
@@ -206,10 +207,10 @@ impl Tensor {
         }
     }
 
-    /// Copies the elements of a float tensor to the host as f64.
+    /// Copies the elements of a tensor of floats or bytes to the host as f64.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a tensor of integers; otherwise as [`to_vec`](Tensor::to_vec).
+    /// [`Error::Invalid`] for a tensor of 32-bit integers; otherwise as [`to_vec`](Tensor::to_vec).
     pub fn to_f64(&self) -> Result<Vec<f64>> {
         match self.dtype {
             DType::F64 => self.to_vec::<f64>(),
@@ -224,10 +225,11 @@ impl Tensor {
                 .into_iter()
                 .map(f64::from)
                 .collect()),
+            DType::U8 => Ok(self.to_vec::<u8>()?.into_iter().map(f64::from).collect()),
             other => Err(Error::invalid(
                 "to_f64",
                 format!("a tensor of {other}"),
-                "a float type",
+                "a float type or u8",
             )),
         }
     }

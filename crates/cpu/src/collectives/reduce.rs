@@ -32,6 +32,8 @@ pub unsafe fn reduce(op: ReduceOp, sources: &[RawSlice], outs: &[RawSlice]) {
         DType::I32 => unsafe { reduce_as::<i32>(op, sources, outs) },
         // SAFETY: as above.
         DType::U32 => unsafe { reduce_as::<u32>(op, sources, outs) },
+        // SAFETY: as above.
+        DType::U8 => unsafe { reduce_as::<u8>(op, sources, outs) },
     }
 }
 
@@ -151,6 +153,7 @@ float!(f64);
 float!(f32);
 number!(i32, i32::wrapping_add, i32::max, i32::min);
 number!(u32, u32::wrapping_add, u32::max, u32::min);
+number!(u8, u8::wrapping_add, u8::max, u8::min);
 addend!(bf16, f32, Element::acc, <bf16 as Element>::from_acc);
 addend!(f16, f32, Element::acc, <f16 as Element>::from_acc);
 

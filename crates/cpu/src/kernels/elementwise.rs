@@ -29,6 +29,11 @@ pub(super) unsafe fn fill(args: &Fill, pool: &Pool) -> Result<()> {
             unsafe { set_all(args.out, args.value as u32, pool) };
             Ok(())
         }
+        DType::U8 => {
+            // SAFETY: guaranteed by the caller; the type is the slice's own.
+            unsafe { set_all(args.out, args.value as u8, pool) };
+            Ok(())
+        }
         float => dispatch!("fill", float, T => {
             // SAFETY: guaranteed by the caller; the type is the slice's own.
             unsafe { set_all(args.out, T::nearest(args.value), pool) };

@@ -16,8 +16,10 @@ pub(super) unsafe fn copy_2d(args: &Copy2d, pool: &Pool) -> Result<()> {
         8 => unsafe { copy_rows::<u64>(args, pool) },
         // SAFETY: guaranteed by the caller; any bits of that size are a u32.
         4 => unsafe { copy_rows::<u32>(args, pool) },
-        // SAFETY: guaranteed by the caller; any bits of that size, which is 2 now, are a u16.
-        _ => unsafe { copy_rows::<u16>(args, pool) },
+        // SAFETY: guaranteed by the caller; any bits of that size are a u16.
+        2 => unsafe { copy_rows::<u16>(args, pool) },
+        // SAFETY: guaranteed by the caller; any byte is a u8, and no other size is left.
+        _ => unsafe { copy_rows::<u8>(args, pool) },
     }
     Ok(())
 }
@@ -52,8 +54,10 @@ pub(super) unsafe fn copy_strided(args: &CopyStrided, pool: &Pool) -> Result<()>
         8 => unsafe { copy_steps::<u64>(args, pool) },
         // SAFETY: guaranteed by the caller; any bits of that size are a u32.
         4 => unsafe { copy_steps::<u32>(args, pool) },
-        // SAFETY: guaranteed by the caller; any bits of that size, which is 2 now, are a u16.
-        _ => unsafe { copy_steps::<u16>(args, pool) },
+        // SAFETY: guaranteed by the caller; any bits of that size are a u16.
+        2 => unsafe { copy_steps::<u16>(args, pool) },
+        // SAFETY: guaranteed by the caller; any byte is a u8, and no other size is left.
+        _ => unsafe { copy_steps::<u8>(args, pool) },
     }
     Ok(())
 }
@@ -90,8 +94,10 @@ pub(super) unsafe fn select_rows(args: &SelectRows, pool: &Pool) -> Result<()> {
         8 => unsafe { select::<u64>(args, pool) },
         // SAFETY: guaranteed by the caller; any bits of that size are a u32.
         4 => unsafe { select::<u32>(args, pool) },
-        // SAFETY: guaranteed by the caller; any bits of that size, which is 2 now, are a u16.
-        _ => unsafe { select::<u16>(args, pool) },
+        // SAFETY: guaranteed by the caller; any bits of that size are a u16.
+        2 => unsafe { select::<u16>(args, pool) },
+        // SAFETY: guaranteed by the caller; any byte is a u8, and no other size is left.
+        _ => unsafe { select::<u8>(args, pool) },
     }
     Ok(())
 }

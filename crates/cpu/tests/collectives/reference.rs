@@ -28,6 +28,8 @@ pub fn content(dtype: DType, len: usize, rank: usize, salt: u64) -> Vec<u8> {
         DType::U32 => values
             .flat_map(|x| (x.abs() as u32).to_ne_bytes())
             .collect(),
+        // The sum of eight is a byte too.
+        DType::U8 => values.map(|x| (x.abs() / 4096.0) as u8).collect(),
     }
 }
 
@@ -77,6 +79,7 @@ pub fn reduced(dtype: DType, op: ReduceOp, sources: &[Vec<u8>]) -> Vec<u8> {
         DType::F16 => reduce!(f16, f32, f16::to_f32, f16::from_f32),
         DType::I32 => reduce!(i32, i32, |x| x, |x: i32| x),
         DType::U32 => reduce!(u32, u32, |x| x, |x: u32| x),
+        DType::U8 => reduce!(u8, u8, |x| x, |x: u8| x),
     }
 }
 

@@ -55,6 +55,7 @@ fn bits(dtype: DType, value: f64) -> u64 {
         DType::F16 => f16::from_f64(value).to_bits().into(),
         DType::I32 => u64::from(value as i32 as u32),
         DType::U32 => u64::from(value as u32),
+        DType::U8 => u64::from(value as u8),
     }
 }
 

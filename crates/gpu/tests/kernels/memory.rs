@@ -91,6 +91,7 @@ impl Memory {
             DType::F16 => to.copy_from_slice(&f16::from_f64(value).to_ne_bytes()),
             DType::I32 => to.copy_from_slice(&(value as i32).to_ne_bytes()),
             DType::U32 => to.copy_from_slice(&(value as u32).to_ne_bytes()),
+            DType::U8 => to[0] = value as u8,
         }
     }
 
@@ -124,6 +125,7 @@ impl Memory {
             DType::U32 => bytes
                 .map(|bytes| u32::from_ne_bytes(single(bytes)).into())
                 .collect(),
+            DType::U8 => bytes.map(|bytes| bytes[0].into()).collect(),
         }
     }
 }

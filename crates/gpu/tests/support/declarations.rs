@@ -62,6 +62,7 @@ pub fn collectives(include: &'static str) -> Part {
     use rccl_sys::{Nccl, REDUCE_MAX, REDUCE_MIN, REDUCE_SUM, data_type, status};
     let values = [
         ("ncclInProgress", status::IN_PROGRESS),
+        ("ncclUint8", data_type::UINT8),
         ("ncclInt32", data_type::INT32),
         ("ncclUint32", data_type::UINT32),
         ("ncclFloat16", data_type::FLOAT16),

@@ -45,13 +45,14 @@ pub(super) struct WireSpec {
     pub(super) wants_gradient: bool,
 }
 
-const DTYPES: [DType; 6] = [
+const DTYPES: [DType; 7] = [
     DType::F64,
     DType::F32,
     DType::Bf16,
     DType::F16,
     DType::I32,
     DType::U32,
+    DType::U8,
 ];
 
 /// The signature of a micro-batch.

@@ -44,6 +44,7 @@ macro_rules! with_type {
             DType::F16 => with_type!(@ f16, $T, $body),
             DType::I32 => with_type!(@ Int<i32>, $T, $body),
             DType::U32 => with_type!(@ Int<u32>, $T, $body),
+            DType::U8 => with_type!(@ Int<u8>, $T, $body),
         }
     };
     (@ $type:ty, $T:ident, $body:expr) => {{
@@ -84,6 +85,15 @@ impl Value for Int<i32> {
 impl Value for Int<u32> {
     fn from_value(value: f64) -> Self {
         Int(value as u32)
+    }
+    fn value(self) -> f64 {
+        f64::from(self.0)
+    }
+}
+
+impl Value for Int<u8> {
+    fn from_value(value: f64) -> Self {
+        Int(value as u8)
     }
     fn value(self) -> f64 {
         f64::from(self.0)

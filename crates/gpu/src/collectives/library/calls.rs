@@ -233,6 +233,7 @@ fn element(dtype: DType) -> DataType {
         DType::F16 => data_type::FLOAT16,
         DType::I32 => data_type::INT32,
         DType::U32 => data_type::UINT32,
+        DType::U8 => data_type::UINT8,
     }
 }
 

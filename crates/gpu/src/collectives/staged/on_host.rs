@@ -70,6 +70,9 @@ fn combine(into: &mut [u8], from: &[u8], dtype: DType, op: ReduceOp) {
         DType::U32 => each(into, from, |a: u32, b: u32| {
             integer(op, a, b, a.wrapping_add(b))
         }),
+        DType::U8 => each(into, from, |a: u8, b: u8| {
+            integer(op, a, b, a.wrapping_add(b))
+        }),
     }
 }
 

@@ -77,7 +77,7 @@ impl BlasTypes {
             DType::F32 => Some(self.f32),
             DType::F16 => Some(self.f16),
             DType::Bf16 => Some(self.bf16),
-            DType::I32 | DType::U32 => None,
+            DType::I32 | DType::U32 | DType::U8 => None,
         }
     }
 }

@@ -85,7 +85,7 @@ impl Lt {
             DType::F32 => Some(0),
             DType::F16 => Some(2),
             DType::Bf16 => Some(14),
-            DType::F64 | DType::I32 | DType::U32 => None,
+            DType::F64 | DType::I32 | DType::U32 | DType::U8 => None,
         }
     }
 
