@@ -47,6 +47,8 @@ pub(crate) trait Real:
     fn mul_add(self, a: Self, b: Self) -> Self;
     /// The larger one.
     fn max(self, other: Self) -> Self;
+    /// Without its fraction, for numbers from 0 to 255.
+    fn small(self) -> u8;
 
     /// Hyperbolic tangent; vectorises for f32, relative error below 5e-7.
     fn tanh(self) -> Self;
@@ -188,6 +190,10 @@ macro_rules! real {
             #[inline(always)]
             fn max(self, other: Self) -> Self {
                 if self > other { self } else { other }
+            }
+            #[inline(always)]
+            fn small(self) -> u8 {
+                self as i32 as u8
             }
         }
     };

@@ -6,6 +6,7 @@
 #include "attention_plain_backward.h"
 #include "attention_tiles.h"
 #include "attention_tiles_backward.h"
+#include "coded.h"
 #include "columns.h"
 #include "dropout.h"
 #include "elementwise.h"

@@ -95,7 +95,14 @@ FASCICLE_DEVICE void each_pack_of_part(const Entry& entry, Body body) {
                         [&](u64 at, u64 left) { body(part + at, left); });
 }
 
-// New moments and weights of one pack, in PyTorch's order of operations.
+// The new weight of one element, in PyTorch's order of operations.
+template <class A, class Params>
+FASCICLE_DEVICE A adamw_weight(const Params& p, A keep, A weight, A first, A second) {
+    A root = root_of(second) / A(p.root_of_correction2) + A(p.epsilon);
+    return keep * weight - A(p.step_size) * (first / root);
+}
+
+// New moments and weights of one pack.
 template <class A, int N>
 FASCICLE_DEVICE void adamw_update(const AdamWParams& p, A keep, A factor, Pack<A, N>& w, const Pack<A, N>& gradient,
                                   Pack<A, N>& m, Pack<A, N>& v) {
@@ -104,8 +111,7 @@ FASCICLE_DEVICE void adamw_update(const AdamWParams& p, A keep, A factor, Pack<A
         A g = factor * gradient.at[i];
         m.at[i] += A(p.one_minus_beta1) * (g - m.at[i]);
         v.at[i] = A(p.beta2) * v.at[i] + A(p.one_minus_beta2) * g * g;
-        A root = root_of(v.at[i]) / A(p.root_of_correction2) + A(p.epsilon);
-        w.at[i] = keep * w.at[i] - A(p.step_size) * (m.at[i] / root);
+        w.at[i] = adamw_weight(p, keep, w.at[i], m.at[i], v.at[i]);
     }
 }
 

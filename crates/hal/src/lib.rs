@@ -6,7 +6,8 @@
 //! records work. The crate `tensor` wraps them in a safe shell, and only that shell calls them.
 //!
 //! Read in this order: [`dtype`], [`buffer`], [`device`], [`stream`], [`blas`], [`kernel`], [`collective`],
-//! [`operand`], [`communicator`], [`error`]; [`sums`] fixes the order of long sums. Validation has one place: the shell checks lengths, devices,
+//! [`operand`], [`communicator`], [`error`]; [`sums`] fixes the order of long sums, and [`codes`] what a
+//! byte stands for. Validation has one place: the shell checks lengths, devices,
 //! dtypes and contiguity, in release builds too. A vendor reports only what nobody could foresee (out of
 //! memory, a lost device, a peer that fails).
 //!
@@ -18,6 +19,7 @@
 pub mod abort;
 pub mod blas;
 pub mod buffer;
+pub mod codes;
 pub mod collective;
 pub mod communicator;
 pub mod device;

@@ -107,6 +107,12 @@ impl Slices for Option<RawSlice> {
     }
 }
 
+impl<const N: usize> Slices for [RawSlice; N] {
+    fn each(&self, visit: &mut dyn FnMut(RawSlice)) {
+        self.iter().copied().for_each(visit);
+    }
+}
+
 impl Slices for Vec<RawSlice> {
     fn each(&self, visit: &mut dyn FnMut(RawSlice)) {
         self.iter().copied().for_each(visit);

@@ -33,6 +33,8 @@ impl Category {
             | Kernel::AdamW(_)
             | Kernel::Sgd(_)
             | Kernel::Lion(_)
+            | Kernel::CodedScales(_)
+            | Kernel::CodedAdamW(_)
             | Kernel::Momentum(_)
             | Kernel::UnitNorm(_) => Category::Optimiser,
             _ => Category::Elementwise,

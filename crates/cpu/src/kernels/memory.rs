@@ -149,6 +149,30 @@ fn outside(start: usize, len: usize, held: usize) -> ! {
     panic!("a bug: elements {start}+{len} of {held}")
 }
 
+impl Shared<u8> {
+    /// `len` bytes from `start` on, at most a block; the rest of the block is 0.
+    #[inline(always)]
+    pub(crate) fn load_bytes(self, start: usize, len: usize) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        let from = self.at(start, len);
+        for (i, byte) in block.iter_mut().enumerate().take(len) {
+            // SAFETY: i < len, and `at` has checked that `len` bytes lie here.
+            *byte = unsafe { from.add(i).read() };
+        }
+        block
+    }
+
+    /// Writes the first `len` of a block to the bytes from `start` on.
+    #[inline(always)]
+    pub(crate) fn store_bytes(self, start: usize, len: usize, block: [u8; BLOCK]) {
+        let to = self.at(start, len);
+        for (i, &byte) in block.iter().enumerate().take(len) {
+            // SAFETY: i < len, and `at` has checked that `len` bytes lie here.
+            unsafe { to.add(i).write(byte) };
+        }
+    }
+}
+
 impl<T: Element> Shared<T> {
     /// `len` elements from `start` on, at most a block, as accumulators of type `A`; the rest of the block is
     /// 0.

@@ -6,6 +6,8 @@
 
 mod activation;
 mod block;
+mod coded;
+mod coder;
 mod columns;
 mod dispatch;
 mod dropout;
@@ -81,6 +83,8 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::AdamW(args) => optimiser::adamw(args, pool),
             Kernel::Sgd(args) => optimiser::sgd(args, pool),
             Kernel::Lion(args) => lion::lion(args, pool),
+            Kernel::CodedScales(args) => coded::coded_scales(args, pool),
+            Kernel::CodedAdamW(args) => coded::coded_adamw(args, pool),
             Kernel::Momentum(args) => muon::momentum(args, pool),
             Kernel::UnitNorm(args) => muon::unit_norm(args, pool),
             Kernel::Copy2d(args) => layout::copy_2d(args, pool),

@@ -70,59 +70,85 @@ unsafe fn adamw_tensor<A: Real, C: Element>(
     };
     // SAFETY: guaranteed by the caller.
     let compute = unsafe { Shared::<C>::optional(tensor.compute) };
+    let betas = [args.beta1, args.beta2];
+    let numbers = StepNumbers::new(betas, args.step, args.rate, args.epsilon);
     adamw_blocks(
-        AdamWNumbers::new(args, tensor.weight_decay, factor),
+        MomentNumbers::new(betas, factor),
+        numbers.decayed(args.rate * tensor.weight_decay),
         state,
         compute,
         pool,
     );
 }
 
-/// Values shared by all elements of a tensor, rounded once.
+/// How moments follow a gradient: values shared by all elements of a tensor, rounded once.
 #[derive(Clone, Copy)]
-struct AdamWNumbers<A> {
+pub(super) struct MomentNumbers<A> {
     factor: A,
-    keep: A,
     one_minus_beta1: A,
     beta2: A,
     one_minus_beta2: A,
+}
+
+impl<A: Real> MomentNumbers<A> {
+    pub(super) fn new([beta1, beta2]: [f64; 2], factor: f64) -> Self {
+        MomentNumbers {
+            factor: A::of(factor),
+            one_minus_beta1: A::of(1.0 - beta1),
+            beta2: A::of(beta2),
+            one_minus_beta2: A::of(1.0 - beta2),
+        }
+    }
+
+    /// New first and second moment, in PyTorch's order of operations.
+    #[inline(always)]
+    pub(super) fn update(self, gradient: A, first: A, second: A) -> (A, A) {
+        let gradient = self.factor * gradient;
+        let first = first + self.one_minus_beta1 * (gradient - first);
+        let second = self.beta2 * second + self.one_minus_beta2 * gradient * gradient;
+        (first, second)
+    }
+}
+
+/// How a weight follows its moments: values shared by all elements of a tensor, rounded once.
+#[derive(Clone, Copy)]
+pub(super) struct StepNumbers<A> {
+    keep: A,
     root_of_correction2: A,
     epsilon: A,
     step_size: A,
 }
 
-impl<A: Real> AdamWNumbers<A> {
-    fn new(args: &AdamW, weight_decay: f64, factor: f64) -> Self {
-        let correction = |beta: f64| 1.0 - beta.powf(args.step as f64);
-        AdamWNumbers {
-            factor: A::of(factor),
-            keep: A::of(1.0 - args.rate * weight_decay),
-            one_minus_beta1: A::of(1.0 - args.beta1),
-            beta2: A::of(args.beta2),
-            one_minus_beta2: A::of(1.0 - args.beta2),
-            root_of_correction2: A::of(correction(args.beta2).sqrt()),
-            epsilon: A::of(args.epsilon),
-            step_size: A::of(args.rate / correction(args.beta1)),
+impl<A: Real> StepNumbers<A> {
+    pub(super) fn new([beta1, beta2]: [f64; 2], step: u64, rate: f64, epsilon: f64) -> Self {
+        let correction = |beta: f64| 1.0 - beta.powf(step as f64);
+        StepNumbers {
+            keep: A::ONE,
+            root_of_correction2: A::of(correction(beta2).sqrt()),
+            epsilon: A::of(epsilon),
+            step_size: A::of(rate / correction(beta1)),
         }
     }
 
-    /// New weight, first and second moment, in PyTorch's order of operations.
+    /// The same for weights of which a step takes this share away.
+    pub(super) fn decayed(self, share: f64) -> Self {
+        StepNumbers {
+            keep: A::of(1.0 - share),
+            ..self
+        }
+    }
+
+    /// New weight, in PyTorch's order of operations.
     #[inline(always)]
-    fn update(self, weight: A, gradient: A, first: A, second: A) -> (A, A, A) {
-        let gradient = self.factor * gradient;
-        let first = first + self.one_minus_beta1 * (gradient - first);
-        let second = self.beta2 * second + self.one_minus_beta2 * gradient * gradient;
+    pub(super) fn update(self, weight: A, first: A, second: A) -> A {
         let root = second.sqrt() / self.root_of_correction2 + self.epsilon;
-        (
-            self.keep * weight - self.step_size * (first / root),
-            first,
-            second,
-        )
+        self.keep * weight - self.step_size * (first / root)
     }
 }
 
 fn adamw_blocks<A: Real, C: Element>(
-    numbers: AdamWNumbers<A>,
+    moments: MomentNumbers<A>,
+    numbers: StepNumbers<A>,
     [weights, gradients, first, second]: [Shared<A>; 4],
     compute: Option<Shared<C>>,
     pool: &Pool,
@@ -138,7 +164,8 @@ fn adamw_blocks<A: Real, C: Element>(
             );
             let (mut m, mut v) = (first.load::<A>(start, len), second.load::<A>(start, len));
             for i in 0..BLOCK {
-                (w[i], m[i], v[i]) = numbers.update(w[i], g[i], m[i], v[i]);
+                (m[i], v[i]) = moments.update(g[i], m[i], v[i]);
+                w[i] = numbers.update(w[i], m[i], v[i]);
             }
             weights.store(start, len, w);
             first.store(start, len, m);

@@ -2,28 +2,28 @@
 
 use super::{Launch, name::Name, shape::THREADS};
 use bytemuck::NoUninit;
-use hal::{DType, RawSlice};
+use hal::DType;
 
 /// Elements of one tensor that a block updates.
 const PART: usize = 8192;
 
 /// Tensors of one type that one launch updates.
 pub(super) struct Batch<'a, T> {
-    dtype: DType,
+    pub(super) dtype: DType,
     /// Each with its first block.
     pub(super) tensors: Vec<(&'a T, u32)>,
     blocks: usize,
 }
 
-/// Splits tensors by the type of a slice of theirs into groups that fit one launch; skips those of which it is empty.
+/// Splits tensors by their type into groups that fit one launch; skips those without elements. `of` tells both.
 pub(super) fn batches<T>(
     tensors: &[T],
-    slice: impl Fn(&T) -> RawSlice,
+    of: impl Fn(&T) -> (DType, usize),
     most: usize,
 ) -> Vec<Batch<'_, T>> {
     let mut batches = Vec::new();
     for dtype in [DType::F32, DType::F64] {
-        let fits = |tensor: &&T| slice(tensor).dtype == dtype && slice(tensor).len > 0;
+        let fits = |tensor: &&T| of(tensor).0 == dtype && of(tensor).1 > 0;
         let alike: Vec<&T> = tensors.iter().filter(fits).collect();
         for tensors in alike.chunks(most) {
             let mut batch = Batch {
@@ -33,7 +33,7 @@ pub(super) fn batches<T>(
             };
             for tensor in tensors {
                 batch.tensors.push((*tensor, batch.blocks as u32));
-                batch.blocks += slice(tensor).len.div_ceil(PART);
+                batch.blocks += of(tensor).1.div_ceil(PART);
             }
             batches.push(batch);
         }

@@ -7,6 +7,7 @@
 mod attention;
 mod attention_tiles;
 mod batch;
+mod coded;
 mod columns;
 mod dropout;
 mod elementwise;
@@ -79,6 +80,8 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::AdamW(args) => optimiser::adamw(args, traits),
         Kernel::Sgd(args) => optimiser::sgd(args, traits),
         Kernel::Lion(args) => optimiser::lion(args, traits),
+        Kernel::CodedScales(args) => coded::coded_scales(args, traits),
+        Kernel::CodedAdamW(args) => coded::coded_adamw(args, traits),
         Kernel::Momentum(args) => muon::momentum(args, traits),
         Kernel::UnitNorm(args) => muon::unit_norm(args, traits),
         Kernel::Copy2d(args) => columns::copy_2d(args, traits),

@@ -5,6 +5,7 @@ use super::{
     DeviceTraits, Launch,
     batch::{Batch, batches, launch},
     layouts::{Layout, params},
+    optimiser::extent,
     shape::{flat, pack},
     squares::code,
 };
@@ -53,7 +54,11 @@ pub(super) fn momentum(args: &Momentum, traits: &DeviceTraits) -> Result<Vec<Lau
     for tensor in &args.tensors {
         traits.accumulator("momentum", tensor.gradients.dtype)?;
     }
-    let batches = batches(&args.tensors, |tensor| tensor.gradients, MOMENTUM_TENSORS);
+    let batches = batches(
+        &args.tensors,
+        |tensor| extent(tensor.gradients),
+        MOMENTUM_TENSORS,
+    );
     Ok(batches
         .iter()
         .map(|batch| momentum_batch(args, batch))

@@ -90,7 +90,7 @@ pub(super) const LAYOUTS: &[Layout] = &[
 ];
 
 /// Refuses weights that are not accumulators and compute types that are not floats.
-fn check(
+pub(super) fn check(
     operation: &str,
     weights: RawSlice,
     compute: Option<RawSlice>,
@@ -102,11 +102,16 @@ fn check(
         .map(|_| ())
 }
 
-fn address(slice: Option<RawSlice>) -> u64 {
+/// The type and the elements of a slice.
+pub(super) fn extent(slice: RawSlice) -> (hal::DType, usize) {
+    (slice.dtype, slice.len)
+}
+
+pub(super) fn address(slice: Option<RawSlice>) -> u64 {
     slice.map_or(0, |slice| slice.addr)
 }
 
-fn compute_code(compute: Option<RawSlice>) -> u32 {
+pub(super) fn compute_code(compute: Option<RawSlice>) -> u32 {
     compute.map_or(0, |compute| code(compute.dtype))
 }
 
@@ -114,23 +119,43 @@ pub(super) fn adamw(args: &AdamW, traits: &DeviceTraits) -> Result<Vec<Launch>> 
     for tensor in &args.tensors {
         check("adamw", tensor.weights, tensor.compute, traits)?;
     }
-    let batches = batches(&args.tensors, |tensor| tensor.weights, ADAMW_TENSORS);
+    let batches = batches(
+        &args.tensors,
+        |tensor| extent(tensor.weights),
+        ADAMW_TENSORS,
+    );
     Ok(batches
         .iter()
         .map(|batch| adamw_batch(args, batch))
         .collect())
 }
 
+/// What a step of AdamW divides by and multiplies with.
+pub(super) struct AdamWNumbers {
+    pub(super) root_of_correction2: f64,
+    pub(super) step_size: f64,
+}
+
+impl AdamWNumbers {
+    pub(super) fn new(rate: f64, [beta1, beta2]: [f64; 2], step: u64) -> AdamWNumbers {
+        let correction = |beta: f64| 1.0 - beta.powf(step as f64);
+        AdamWNumbers {
+            root_of_correction2: correction(beta2).sqrt(),
+            step_size: rate / correction(beta1),
+        }
+    }
+}
+
 fn adamw_batch(args: &AdamW, batch: &Batch<'_, AdamWTensor>) -> Launch {
-    let correction = |beta: f64| 1.0 - beta.powf(args.step as f64);
+    let numbers = AdamWNumbers::new(args.rate, [args.beta1, args.beta2], args.step);
     let mut params = AdamWParams {
         factor: args.factor.addr,
         one_minus_beta1: 1.0 - args.beta1,
         beta2: args.beta2,
         one_minus_beta2: 1.0 - args.beta2,
-        root_of_correction2: correction(args.beta2).sqrt(),
+        root_of_correction2: numbers.root_of_correction2,
         epsilon: args.epsilon,
-        step_size: args.rate / correction(args.beta1),
+        step_size: numbers.step_size,
         num_tensors: batch.tensors.len() as u32,
         ..Zeroable::zeroed()
     };
@@ -158,7 +183,7 @@ pub(super) fn sgd(args: &Sgd, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     for tensor in &args.tensors {
         check("sgd", tensor.weights, tensor.compute, traits)?;
     }
-    let batches = batches(&args.tensors, |tensor| tensor.weights, SGD_TENSORS);
+    let batches = batches(&args.tensors, |tensor| extent(tensor.weights), SGD_TENSORS);
     Ok(batches.iter().map(|batch| sgd_batch(args, batch)).collect())
 }
 
@@ -193,7 +218,7 @@ pub(super) fn lion(args: &Lion, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     for tensor in &args.tensors {
         check("lion", tensor.weights, tensor.compute, traits)?;
     }
-    let batches = batches(&args.tensors, |tensor| tensor.weights, LION_TENSORS);
+    let batches = batches(&args.tensors, |tensor| extent(tensor.weights), LION_TENSORS);
     Ok(batches
         .iter()
         .map(|batch| lion_batch(args, batch))

@@ -1,6 +1,7 @@
 //! Every kernel, run on the host with warps of 32 and of 64, against the reference vendor.
 
 mod attention;
+mod coded;
 mod elementwise;
 mod embedding;
 mod gemm;

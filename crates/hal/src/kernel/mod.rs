@@ -3,13 +3,14 @@
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a
 //! vendor dispatches in one place, a simulated vendor computes costs in one place, and a trace names them in
 //! one place. Each family has a file: [`elementwise`], [`rows`], [`norm`], [`attention`], [`loss`],
-//! [`embedding`], [`optimiser`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
+//! [`embedding`], [`optimiser`], [`coded`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
 //!
 //! Throughout, matrices are row-major and dense (`rows x columns`), and arithmetic uses the accumulator of the
 //! element type. An `out` may be the same slice as one input of equal type where the kernel is elementwise, and
 //! overlaps nothing otherwise.
 
 pub mod attention;
+pub mod coded;
 pub mod custom;
 pub mod elementwise;
 pub mod embedding;
@@ -21,6 +22,7 @@ pub mod optimiser;
 pub mod rows;
 
 pub use attention::{AttentionBackward, AttentionDropout, AttentionForward, AttentionShape, Rope};
+pub use coded::{CodedAdamW, CodedAdamWTensor, CodedScales, CodedScalesTensor};
 pub use custom::{Custom, CustomArguments, CustomCost, CustomKernel, CustomNumber, DeviceCode};
 pub use elementwise::{
     AddBias, Axpby, Binary, BinaryOp, Cast, ColumnSum, Dropout, Fill, Region, Swiglu,
@@ -84,6 +86,8 @@ pub enum Kernel {
     AdamW(AdamW),
     Sgd(Sgd),
     Lion(Lion),
+    CodedScales(CodedScales),
+    CodedAdamW(CodedAdamW),
     Momentum(Momentum),
     UnitNorm(UnitNorm),
     Copy2d(Copy2d),
@@ -131,6 +135,8 @@ impl Kernel {
             Kernel::AdamW(_) => "adamw",
             Kernel::Sgd(_) => "sgd",
             Kernel::Lion(_) => "lion",
+            Kernel::CodedScales(_) => "coded_scales",
+            Kernel::CodedAdamW(_) => "coded_adamw",
             Kernel::Momentum(_) => "momentum",
             Kernel::UnitNorm(_) => "unit_norm",
             Kernel::Copy2d(_) => "copy_2d",
@@ -178,6 +184,8 @@ impl Kernel {
             Kernel::AdamW(args) => args.operands(visit),
             Kernel::Sgd(args) => args.operands(visit),
             Kernel::Lion(args) => args.operands(visit),
+            Kernel::CodedScales(args) => args.operands(visit),
+            Kernel::CodedAdamW(args) => args.operands(visit),
             Kernel::Momentum(args) => args.operands(visit),
             Kernel::UnitNorm(args) => args.operands(visit),
             Kernel::Copy2d(args) => args.operands(visit),

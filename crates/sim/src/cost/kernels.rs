@@ -47,6 +47,8 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
         | Kernel::AdamW(_)
         | Kernel::Sgd(_)
         | Kernel::Lion(_)
+        | Kernel::CodedScales(_)
+        | Kernel::CodedAdamW(_)
         | Kernel::Momentum(_)
         | Kernel::UnitNorm(_) => "optimiser",
         Kernel::Copy2d(_) | Kernel::CopyStrided(_) | Kernel::SelectRows(_) => "layout",
@@ -88,6 +90,8 @@ pub(super) fn work(kernel: &Kernel) -> Work {
         Kernel::AdamW(call) => moved(kernel) - size(call.factor),
         Kernel::Sgd(call) => moved(kernel) - size(call.factor),
         Kernel::Lion(call) => moved(kernel) - size(call.factor),
+        Kernel::CodedScales(call) => moved(kernel) - size(call.factor),
+        Kernel::CodedAdamW(call) => moved(kernel) - size(call.factor),
         Kernel::Momentum(call) => moved(kernel) - size(call.factor),
         Kernel::UnitNorm(call) => moved(kernel) - size(call.sum_squares),
         Kernel::Copy2d(call) => 2.0 * (call.rows * call.columns * call.src.dtype.bytes()) as f64,

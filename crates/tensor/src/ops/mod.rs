@@ -3,7 +3,7 @@
 //!
 //! These have no gradients: [`autograd`](crate::autograd) and the layers build on them. Each family of the
 //! seam's kernels has a file: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention),
-//! [`loss`], [`embedding`](mod@embedding), [`optimiser`], [`layout`], [`dims`], [`rows`]; and
+//! [`loss`], [`embedding`](mod@embedding), [`optimiser`], [`coded`], [`layout`], [`dims`], [`rows`]; and
 //! [`custom`](fn@custom) is for custom kernels.
 //!
 //! # Errors
@@ -12,6 +12,7 @@
 //! [`Error::OutOfMemory`] for its result, [`Error::Vendor`], and the failure of earlier work on its tensors.
 
 pub mod attention;
+pub mod coded;
 mod custom;
 pub mod dims;
 pub mod elementwise;

@@ -7,13 +7,14 @@ use fascicle_tensor::{
     ops::{
         self, BinaryOp, CustomKernel, Region, Transpose, UnaryOp,
         attention::{AttentionDropout, AttentionShape, Saved},
+        coded::CodedUpdate,
         loss::VocabularyShard,
         norm::{NormKind, NormShape},
         optimiser::{AdamW, Lion, Update},
     },
     trace,
 };
-use hal::{Counts, random::Key};
+use hal::{Counts, codes::BlockPlace, random::Key};
 use std::sync::Arc;
 
 type Call = fn(&mut World, &Step) -> Result<()>;
@@ -274,6 +275,7 @@ pub const ALL: &[(&str, Call)] = &[
     ("sgd", |w, s| optimise(w, s, "sgd")),
     ("lion", |w, s| optimise(w, s, "lion")),
     ("momentum", |w, s| optimise(w, s, "momentum")),
+    ("coded", coded),
     ("unit_norm", |w, s| {
         let (squares, x) = (typed(w, s, DType::F64, &[1])?, w.tensor(s.tensors[0]));
         let out = match s.fits() {
@@ -662,6 +664,46 @@ fn optimise(world: &mut World, step: &Step, rule: &str) -> Result<()> {
         "momentum" => ops::optimiser::momentum(&device, &updates, &factor, momentum),
         _ => ops::optimiser::sgd(&device, &updates, &factor, rate, momentum),
     }
+}
+
+fn coded(world: &mut World, step: &Step) -> Result<()> {
+    let device = world.device(step.choices[2]).clone();
+    let any = |index: usize| Ok(world.tensor(step.tensors[index % 6]));
+    let place = BlockPlace {
+        columns: step.sizes[0],
+        first_column: step.sizes[1],
+        start: step.sizes[2],
+    };
+    let like = |index: usize, dtype: DType, shape: &[usize]| match step.fits() {
+        true => Tensor::full(&device, dtype, shape, 0.5),
+        false => any(index),
+    };
+    let (own, dtype) = (step.shape(), step.dtype());
+    let weights = like(0, dtype, own)?;
+    // As many scales as there are blocks, if that is a number.
+    let blocks = [place.num_blocks(weights.num_elements()).unwrap_or(1)];
+    let update = CodedUpdate {
+        weights,
+        gradients: like(1, dtype, own)?,
+        codes: [like(2, DType::U8, own)?, like(3, DType::U8, own)?],
+        scales: [like(4, dtype, &blocks)?, like(5, dtype, &blocks)?],
+        next: [like(6, dtype, &blocks)?, like(7, dtype, &blocks)?],
+        place,
+        compute: (step.small(2) < 3).then(|| any(4)).transpose()?,
+        weight_decay: step.numbers[0],
+    };
+    let sum = Tensor::full(&device, DType::F64, &[1], step.numbers[1])?;
+    let factor = ops::optimiser::clip_scale(&sum, Some(step.numbers[2]), 1.0)?;
+    let [rate, beta1, epsilon] = step.numbers;
+    let settings = AdamW {
+        rate,
+        beta1,
+        beta2: 0.9,
+        epsilon,
+        step: step.sizes[4] as u64,
+    };
+    ops::coded::coded_scales(&device, std::slice::from_ref(&update), &factor, settings)?;
+    ops::coded::coded_adamw(&device, &[update], &factor, settings)
 }
 
 fn custom(world: &mut World, step: &Step) -> Result<()> {

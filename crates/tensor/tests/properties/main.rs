@@ -86,7 +86,7 @@ fn each_call_succeeds_somewhere() {
     }
     let mut runner = TestRunner::deterministic();
     let mut succeeded = vec![0usize; calls::ALL.len()];
-    for _ in 0..300 {
+    for _ in 0..800 {
         let steps = prop::collection::vec(step(), 80).new_tree(&mut runner);
         let mut world = World::new();
         for step in &steps.expect("steps").current() {

@@ -2,6 +2,7 @@
 
 mod activation;
 mod alone;
+mod coded;
 mod columns;
 mod dropout;
 mod elementwise;
