@@ -21,6 +21,7 @@ fn gradient_norm(replicas: usize) -> fascicle::Result<f64> {
             trains: true,
             num_states: 0,
             matrix_states: None,
+            codes: false,
             sharding: Sharding::None,
         };
         let model = auto_parallelize(context, options, |builder| {

@@ -282,6 +282,69 @@ fn muon(plain: Plain<'_>) -> Vec<f64> {
         .collect()
 }
 
+/// The shares of a scale for which bytes stand, as their authors' program makes them: the middles of a linear spacing from 0.1
+/// to 1 for each power of 10, and 0 and 1.
+fn published_map(is_signed: bool) -> Vec<f64> {
+    let mut map = vec![0.0, 1.0];
+    for decade in 0..7 {
+        let cells = 1 << (decade + i32::from(!is_signed));
+        for cell in 0..cells {
+            let middle = 0.1 + 0.9 * (f64::from(cell) + 0.5) / f64::from(cells);
+            let share = 10f64.powi(decade - 6) * middle;
+            map.extend([share].into_iter().chain(is_signed.then_some(-share)));
+        }
+    }
+    assert_eq!(map.len(), 256);
+    map
+}
+
+/// What becomes of moments that are kept as bytes, in blocks of 256 elements of a row.
+fn as_bytes(moments: &mut [f64], columns: usize, is_signed: bool) {
+    let map = published_map(is_signed);
+    for row in moments.chunks_mut(columns) {
+        for block in row.chunks_mut(256) {
+            let scale = block.iter().fold(0.0f64, |scale, x| scale.max(x.abs()));
+            for moment in block.iter_mut().filter(|moment| **moment != 0.0) {
+                let share = *moment / scale;
+                // A positive second moment does not become 0.
+                let may_be = map.iter().filter(|other| is_signed || **other > 0.0);
+                let apart = |other: &&f64| (**other - share).abs();
+                let nearest = may_be.min_by(|a, b| apart(a).total_cmp(&apart(b)));
+                *moment = nearest.unwrap() * scale;
+            }
+        }
+    }
+}
+
+fn adamw8bit(plain: Plain<'_>) -> Vec<f64> {
+    let (shape, state) = (plain.shape, plain.state);
+    let weights = adamw(Plain {
+        state: &mut *state,
+        ..plain
+    });
+    let columns = shape[shape.len() - 1];
+    if weights.len() >= 4096 && columns >= 16 {
+        let [first, second] = state;
+        as_bytes(first, columns, true);
+        as_bytes(second, columns, false);
+    }
+    weights
+}
+
+#[test]
+fn adamw8bit_is_the_published_formula() {
+    let mut config = with(OptimiserKind::AdamW8bit, Precision::F64);
+    // Rows of more than a block, and of no whole number of them.
+    edit_gpt(&mut config, |model| {
+        model.family = GptFamily::Llama;
+        model.kv_heads = 4;
+        model.mlp_hidden = 600;
+    });
+    follows(&config, adamw8bit, 1e-11);
+    config.training.reproducible = Reproducible::Run.into();
+    follows(&config, adamw8bit, 1e-11);
+}
+
 #[test]
 fn muon_is_the_published_formula() {
     let mut config = with(OptimiserKind::Muon, Precision::F64);
@@ -379,6 +442,23 @@ fn lion_has_the_same_bits_on_every_grid() {
 #[test]
 fn lion_resumes_on_another_grid() {
     resumes(OptimiserKind::Lion);
+}
+
+#[test]
+fn adamw8bit_has_the_same_bits_on_every_grid() {
+    on_all_grids(OptimiserKind::AdamW8bit);
+}
+
+#[test]
+fn adamw8bit_has_the_same_bits_where_cuts_are_those_of_blocks() {
+    let mut config = with(OptimiserKind::AdamW8bit, Precision::F32);
+    edit_gpt(&mut config, |model| (model.hidden, model.heads) = (128, 8));
+    same_bits(&config, "x=2 y=2,data=2");
+}
+
+#[test]
+fn adamw8bit_resumes_on_another_grid() {
+    resumes(OptimiserKind::AdamW8bit);
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub enum Subject {
     Clipping,
     /// Gradients of matrices that are brought together for their update, and what they become.
     Matrices,
+    /// Scales of the optimiser's state, where that is kept as codes.
+    Scales,
     /// Activations and gradients between pipeline stages.
     Pipeline,
     /// Changes of layout.

@@ -142,7 +142,7 @@ fn narrow_and_wide_gradients_equal_them_too() {
 }
 
 #[test]
-fn those_of_muon_equal_them_too() {
+fn those_of_other_optimisers_equal_them_too() {
     let grids = [
         "x=2",
         "z=2",
@@ -151,10 +151,15 @@ fn those_of_muon_equal_them_too() {
         "x=2,y=2,z=2",
         "x=2,data=2,pipeline=2",
     ];
-    for degrees in grids.map(|text| text.parse().unwrap()) {
+    let grids = grids.map(|text| text.parse().unwrap());
+    let optimisers = [OptimiserKind::Muon, OptimiserKind::AdamW8bit];
+    for (degrees, optimiser) in grids
+        .iter()
+        .flat_map(|grid| optimisers.map(|one| (*grid, one)))
+    {
         for bits in [Reproducible::Run, Reproducible::Grid] {
             let request = Request {
-                optimiser: OptimiserKind::Muon,
+                optimiser,
                 ..request(degrees, bits)
             };
             let mut seen = Vec::new();

@@ -4,6 +4,7 @@ use crate::config::ConfigLocation;
 use bootstrap::{Failure, FailureKind};
 use parallel::pipeline::schedule::ScheduleError;
 use std::path::PathBuf;
+use tensor::DType;
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -225,6 +226,16 @@ pub enum Mismatch {
         found: Vec<usize>,
         /// Its shape in the model.
         needed: Vec<usize>,
+    },
+    /// A tensor holds numbers where codes are needed, or codes where numbers are.
+    #[error("{name} holds {found}, needs {needed}")]
+    Dtype {
+        /// The tensor.
+        name: String,
+        /// Its type in the checkpoint.
+        found: DType,
+        /// Its type in the state of the optimiser.
+        needed: DType,
     },
     /// It holds the state of another optimiser.
     #[error("found the state of optimiser {found}, needs that of {needed}")]

@@ -129,8 +129,12 @@ macro_rules! bits {
             }
 
             #[test]
-            fn lion_and_muon() {
-                for optimiser in [OptimiserKind::Lion, OptimiserKind::Muon] {
+            fn other_optimisers() {
+                for optimiser in [
+                    OptimiserKind::AdamW8bit,
+                    OptimiserKind::Lion,
+                    OptimiserKind::Muon,
+                ] {
                     let mut config = gpt2(Precision::Bf16);
                     config.training.optimiser = optimiser;
                     (config.training.learning_rate, config.training.muon_rate) = (3e-3, 0.01);

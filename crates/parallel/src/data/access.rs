@@ -20,8 +20,11 @@ pub enum Part {
     Weights,
     /// Its weights as forward and backward read them, in the type of activations.
     Values,
-    /// A state tensor of the optimiser, by its index.
+    /// A state tensor of the optimiser, by its index; codes, if the state is kept as codes.
     State(usize),
+    /// The scales of these codes, by the index of the state: the [own](super::SetOptions::own) ones are read, and those that
+    /// the rank [holds](super::SetOptions::held) are written.
+    Scales(usize),
     /// Its gradient.
     Gradient,
 }
@@ -75,6 +78,10 @@ impl ParameterSet {
         mut visit: impl FnMut(&Parameter, Tensor) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         for bucket in self.buckets_with(part) {
+            if let Part::Scales(state) = part {
+                self.own_scales(bucket, state, &mut visit)?;
+                continue;
+            }
             let whole = self.whole(bucket, part)?;
             for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
                 visit(parameter, whole.rows(place.start, place.len())?)?;
@@ -99,6 +106,20 @@ impl ParameterSet {
         let mut hashes = Vec::new();
         for bucket in self.buckets_with(part) {
             let (own, flat) = match part {
+                Part::Scales(state) => {
+                    self.own_scales::<Error>(bucket, state, |parameter, scales| {
+                        let axes = replicas(bucket, parameter, &(0..bucket.values.num_elements()));
+                        let range = 0..scales.num_elements();
+                        hashes.push(self.hashed(
+                            (bucket, parameter, part),
+                            axes,
+                            range,
+                            &scales,
+                        )?);
+                        Ok(())
+                    })?;
+                    continue;
+                }
                 Part::Values => (0..bucket.values.num_elements(), bucket.values.clone()),
                 Part::Weights => (bucket.range.clone(), bucket.weights()?),
                 Part::State(index) => (bucket.range.clone(), state(bucket, index)?.clone()),
@@ -113,7 +134,7 @@ impl ParameterSet {
                     let values = flat.rows(held.start - own.start, held.len())?;
                     let range = held.start - place.start..held.end - place.start;
                     let axes = replicas(bucket, parameter, &own);
-                    hashes.push(self.hashed((bucket, parameter), axes, range, &values)?);
+                    hashes.push(self.hashed((bucket, parameter, part), axes, range, &values)?);
                 }
             }
         }
@@ -122,7 +143,7 @@ impl ParameterSet {
 
     fn hashed(
         &self,
-        (bucket, parameter): (&Bucket, &Parameter),
+        (bucket, parameter, part): (&Bucket, &Parameter, Part),
         replicas: Vec<Axis>,
         range: Range<usize>,
         values: &Tensor,
@@ -136,13 +157,17 @@ impl ParameterSet {
             Axis::Pipeline => self.is_first_copy(parameter),
             axis => context.index(*axis) == 0,
         };
-        let (shape, index) = (parameter.global_shape(), parameter.index());
+        let options = self.options();
+        let (shape, index) = (
+            options.shape_of(part, parameter),
+            options.own(part, parameter),
+        );
         Ok(Hashed {
             name: parameter.name().to_owned(),
             copies: degrees.product(),
             counts: replicas.iter().all(is_first),
-            sums: digest::sums(shape, index, range.clone(), values)?,
-            index: index.clone(),
+            sums: digest::sums(&shape, &index, range.clone(), values)?,
+            index,
             replicas,
             range,
         })
@@ -164,7 +189,10 @@ impl ParameterSet {
                 .iter()
                 .map(&mut numbers)
                 .collect::<std::result::Result<Vec<_>, E>>()?;
-            self.fill(bucket, part, given)?;
+            match part {
+                Part::Scales(state) => self.set_scales(bucket, state, &given)?,
+                _ => self.fill(bucket, part, given)?,
+            }
         }
         Ok(())
     }
@@ -178,6 +206,7 @@ impl ParameterSet {
             Part::Weights | Part::Values => true,
             // A state that no parameter has is an error of the caller.
             Part::State(index) if index < most => index < bucket.state.len(),
+            Part::Scales(_) => bucket.scales.is_some(),
             Part::State(_) | Part::Gradient => is_trained(bucket),
         })
     }
@@ -189,6 +218,10 @@ impl ParameterSet {
             Part::Weights if bucket.master.is_none() => Ok(bucket.values.clone()),
             Part::Weights => bucket.whole(context, subject, &bucket.weights()?),
             Part::State(index) => bucket.whole(context, subject, state(bucket, index)?),
+            Part::Scales(index) => match &bucket.scales {
+                Some(scales) => Ok(scales.all.clone()),
+                None => Err(missing(bucket, index)),
+            },
             Part::Gradient => match bucket.own_gradients()? {
                 Some(own) => bucket.whole(context, subject, &own),
                 None => Err(Error::invalid("gradients", "none", "a set that trains")),
@@ -232,6 +265,8 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
     };
     match part {
         Part::State(index) => state(bucket, index)?.upload_f64(own),
+        // `set_scales` sets them: they have another number than the weights.
+        Part::Scales(index) => Err(missing(bucket, index)),
         Part::Gradient if bucket.shards_gradients() => upload_if_any(&bucket.gradients, own),
         Part::Gradient => upload_if_any(&bucket.gradients, flat),
         Part::Values => bucket.values.upload_f64(flat),
@@ -243,9 +278,11 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
 }
 
 fn state(bucket: &Bucket, index: usize) -> Result<&Tensor> {
+    let state = bucket.state.get(index);
+    state.ok_or_else(|| missing(bucket, index))
+}
+
+fn missing(bucket: &Bucket, index: usize) -> Error {
     let needed = format!("a number below {}", bucket.state.len());
-    bucket
-        .state
-        .get(index)
-        .ok_or_else(|| Error::invalid("optimiser state", index.to_string(), needed))
+    Error::invalid("optimiser state", index.to_string(), needed)
 }

@@ -1,5 +1,6 @@
 //! A flat buffer of parameters that are reduced, updated and gathered together.
 
+use super::{Part, blocks::Scales};
 use crate::{Context, Parameter, Purpose, counters::Subject, parameter::Home};
 use grid::{Axis, shard_range};
 use hal::Counts;
@@ -26,6 +27,8 @@ pub(super) struct Bucket {
     /// Gradients of all weights, or of those in `range` if replicas shard them.
     pub(super) gradients: Option<Tensor>,
     pub(super) state: Vec<Tensor>,
+    /// If the state is kept as codes.
+    pub(super) scales: Option<Scales>,
     /// Whether its parameters are matrices that the optimiser updates as a whole.
     pub(super) is_whole: bool,
     /// The range that this rank updates: all, or its shard over Data.
@@ -79,15 +82,20 @@ impl Bucket {
         let num_states = first.map_or(0, |first| options.states_of(first));
         let is_whole = first.is_some_and(|first| options.is_whole(first));
         let separate = options.dtype != accumulator && trains;
-        let own = || zeros(MemoryKind::Optimiser, accumulator, range.len());
-        let master = separate.then(own).transpose()?;
+        let own = |dtype| zeros(MemoryKind::Optimiser, dtype, range.len());
+        let master = separate.then(|| own(accumulator)).transpose()?;
         let gradients = trains
             .then(|| {
                 let len = if shards_gradients { range.len() } else { len };
                 zeros(MemoryKind::Gradients, accumulator, len)
             })
             .transpose()?;
-        let state = (0..num_states).map(|_| own()).collect::<Result<_>>()?;
+        let coded = first.filter(|first| options.is_coded(first));
+        let of_state = first.map_or(accumulator, |first| options.dtype_of(Part::State(0), first));
+        let state = (0..num_states).map(|_| own(of_state));
+        let state = state.collect::<Result<_>>()?;
+        let scales =
+            coded.map(|_| Scales::allocate(context, &parameters, (num_states, accumulator)));
         let whole_gradients = gradients.as_ref().filter(|_| !shards_gradients);
         for (at, ((parameter, index), place)) in numbered.iter().zip(&places).enumerate() {
             let view = |flat: &Tensor| {
@@ -118,6 +126,7 @@ impl Bucket {
             master,
             gradients,
             state,
+            scales: scales.transpose()?,
             is_whole,
             range,
             shards_gradients,

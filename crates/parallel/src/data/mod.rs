@@ -1,16 +1,20 @@
 //! Data parallelism: all parameters of a rank in flat buffers, with gradients reduced in buckets during the
 //! backward pass.
 //!
-//! `bucket` is one flat buffer of values, gradients and optimiser state, with its reduction. [`ParameterSet`]
-//! holds all buckets of a rank and decides when a bucket is final. `step` is a training step on the set, from
-//! the first pass to the update, in which no call can be forgotten or reordered. `norm` computes the global
-//! norm. `open` holds the gradients of micro-batches until `shards` sums them into shards. `transform` brings matrices together at their `owners`, for optimisers that need them whole. `addends` holds
-//! a step's gradients as nodes of reproducible sums, which `reduction` sums over ranks.
-//! `access` reads and writes single parameters, for initial values and checkpoints.
+//! `bucket` is one flat buffer of values, gradients and optimiser state, with its reduction; `classes` says which parameters
+//! share one. [`ParameterSet`] holds all buckets of a rank and decides when a bucket is final. `step` is a training step on
+//! the set, from the first pass to the update, in which no call can be forgotten or reordered. `norm` computes the global
+//! norm. `open` holds the gradients of micro-batches until `shards` sums them into shards. `coded` updates parameters whose
+//! state is kept as 8-bit codes, in `blocks` with a scale each. `transform` brings matrices together at their `owners`, for
+//! optimisers that need them whole. `addends` holds a step's gradients as nodes of reproducible sums, which `reduction` sums
+//! over ranks. `access` reads and writes single parameters, for initial values and checkpoints.
 
 mod access;
 mod addends;
+mod blocks;
 mod bucket;
+mod classes;
+mod coded;
 mod norm;
 mod open;
 mod owners;

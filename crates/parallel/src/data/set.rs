@@ -1,6 +1,12 @@
 //! All parameters of a rank, and when the gradients of a bucket are final.
 
-use super::{Sharding, addends::Addends, bucket::Bucket, shards::Sharded};
+use super::{
+    Sharding,
+    addends::Addends,
+    bucket::Bucket,
+    classes::{classes, split},
+    shards::Sharded,
+};
 use crate::{
     Context, Mode, Parameter, Pass, Reproducible, RowCut,
     digest::{Hashed, Observed},
@@ -25,6 +31,8 @@ pub struct SetOptions {
     pub num_states: usize,
     /// The same for [hidden matrices](Parameter::is_hidden_matrix), if the optimiser has a rule for each of them as a whole.
     pub matrix_states: Option<usize>,
+    /// Whether the state of [large parameters](SetOptions::is_coded), of two tensors each, is kept as 8-bit codes.
+    pub codes: bool,
     /// What replicas along Data hold in shards.
     pub sharding: Sharding,
 }
@@ -37,6 +45,7 @@ impl SetOptions {
             trains: false,
             num_states: 0,
             matrix_states: None,
+            codes: false,
             sharding: Sharding::None,
         }
     }
@@ -106,7 +115,8 @@ impl ParameterSet {
     /// Allocates values, gradients and state for `parameters`, and sets the initial values.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for two parameters with one name, and for one that belongs to another set;
+    /// [`Error::Invalid`] for two parameters with one name, for one that belongs to another set, and for codes of other than
+    /// two states;
     /// [`Error::Unsupported`] for a type that the device lacks; [`Error::OutOfMemory`].
     pub fn allocate(
         context: &Context,
@@ -115,6 +125,14 @@ impl ParameterSet {
         options: SetOptions,
     ) -> Result<ParameterSet> {
         check_names(&parameters)?;
+        if options.codes && options.num_states != 2 {
+            let found = format!("{} states of 8-bit codes", options.num_states);
+            return Err(Error::invalid(
+                "optimiser state",
+                found,
+                "2, of two moments",
+            ));
+        }
         check_wire(context, &options)?;
         let sharding = match options.trains && context.degree(Axis::Data) > 1 {
             true => options.sharding,
@@ -405,70 +423,6 @@ fn check_names(parameters: &[Parameter]) -> Result<()> {
             "one of each name",
         )),
     }
-}
-
-// Parameters that are reduced over the same ranks and have the same state, each with its index.
-struct Class {
-    tie: Option<Vec<usize>>,
-    axes: Vec<Axis>,
-    frozen: bool,
-    whole: bool,
-    // Segments of this stage that use each of them.
-    uses: usize,
-    parameters: Vec<(Parameter, usize)>,
-}
-
-// Last declared first, which is the order in which backward finishes them.
-fn classes(
-    context: &Context,
-    parameters: &[Parameter],
-    tied: &[Tied],
-    options: &SetOptions,
-) -> Vec<Class> {
-    let mut classes: Vec<Class> = Vec::new();
-    for (index, parameter) in parameters.iter().enumerate().rev() {
-        let tie = tied.iter().find(|tie| tie.parameter.is(parameter));
-        let segments = || parameter.segments().len().max(1);
-        let uses = tie.map_or_else(segments, |tie| tie.uses);
-        let tie = tie.map(|tie| tie.members.clone());
-        let (axes, frozen) = (parameter.sum_axes(context), parameter.is_frozen());
-        let whole = options.is_whole(parameter);
-        let alike = |class: &&mut Class| {
-            // A shared table receives its last addend long after its neighbours, which would wait for it.
-            let joins = !options.sharding.shards_gradients() || class.uses == uses;
-            joins
-                && (&class.axes, &class.tie, class.frozen, class.whole)
-                    == (&axes, &tie, frozen, whole)
-        };
-        match classes.iter_mut().find(alike) {
-            Some(class) => class.parameters.push((parameter.clone(), index)),
-            None => classes.push(Class {
-                tie,
-                axes,
-                frozen,
-                whole,
-                uses,
-                parameters: vec![(parameter.clone(), index)],
-            }),
-        }
-    }
-    classes
-}
-
-// Runs of parameters of at most `limit` elements, and of at least one parameter.
-fn split(parameters: Vec<(Parameter, usize)>, limit: usize) -> Vec<Vec<(Parameter, usize)>> {
-    let mut groups: Vec<Vec<(Parameter, usize)>> = Vec::new();
-    let mut filled = 0;
-    for parameter in parameters {
-        let count = parameter.0.num_elements();
-        if groups.is_empty() || filled + count > limit {
-            groups.push(Vec::new());
-            filled = 0;
-        }
-        filled += count;
-        groups.last_mut().expect("pushed above").push(parameter);
-    }
-    groups
 }
 
 impl fmt::Debug for ParameterSet {

@@ -13,7 +13,10 @@ use std::{
     ops::Range,
     rc::Rc,
 };
-use tensor::{Error, Result, Tensor, ops::optimiser::Update};
+use tensor::{
+    Error, Result, Tensor,
+    ops::{coded::CodedUpdate, optimiser::Update},
+};
 
 /// A training step in progress: gradients are being accumulated.
 pub struct TrainingStep {
@@ -212,8 +215,28 @@ impl Gradients {
         self.set.transform(flop, work)
     }
 
+    /// Passes `scales`, and then `update`, the pieces of parameters [whose state is kept as codes](SetOptions::is_coded), grouped
+    /// by the learning-rate factor that `rule` assigns. `scales` sets the next scales to the largest magnitudes of the new
+    /// state; in between, the ranks that hold parts of one block take the largest of theirs. Collective.
+    ///
+    /// # Cost
+    /// With sharded state, an all-reduce of the scales over Data. Over an axis that cuts rows of a parameter within a block, one
+    /// of the scales of these rows; without such a cut none.
+    /// # Errors
+    /// [`Error::Invalid`] when another step has begun meanwhile; those of `scales`, `update` and the collectives.
+    pub fn update_coded<E: From<Error>>(
+        &self,
+        rule: impl Fn(&crate::Parameter) -> UpdateRule,
+        scales: impl FnMut(f64, &[CodedUpdate]) -> Result<(), E>,
+        update: impl FnMut(f64, &[CodedUpdate]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        check_current(&self.set, self.number)?;
+        self.set.update_coded(rule, scales, update)
+    }
+
     /// Passes `update` the pieces of all parameters that this rank updates, grouped by the learning-rate factor
-    /// that `rule` assigns; those of [`matrices`](Gradients::matrices) are not among them. With sharded state, every replica
+    /// that `rule` assigns; those of [`matrices`](Gradients::matrices) and of
+    /// [`update_coded`](Gradients::update_coded) are not among them. With sharded state, every replica
     /// then receives the values that the others have updated. Collective.
     ///
     /// # Errors

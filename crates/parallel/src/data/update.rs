@@ -15,7 +15,8 @@ pub struct UpdateRule {
 
 impl ParameterSet {
     // One piece for each parameter of which this rank updates a part, grouped by the factor of its rate;
-    // factors in the order of their first occurrence. Either those of matrices that are updated as a whole, or all others.
+    // factors in the order of their first occurrence. Either those of matrices that are updated as a whole, or all others but those
+    // whose state is kept as codes.
     pub(super) fn updates(
         &self,
         whole: bool,
@@ -23,7 +24,8 @@ impl ParameterSet {
     ) -> Result<Vec<(f64, Vec<Update>)>> {
         let mut updates: Vec<(f64, Vec<Update>)> = Vec::new();
         let buckets = self.0.buckets.iter();
-        for bucket in buckets.filter(|bucket| bucket.is_whole == whole) {
+        let plain = buckets.filter(|bucket| bucket.scales.is_none());
+        for bucket in plain.filter(|bucket| bucket.is_whole == whole) {
             let Some(gradients) = bucket.own_gradients()? else {
                 continue;
             };

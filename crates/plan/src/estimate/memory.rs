@@ -25,20 +25,26 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
     } else {
         (number, 0.0)
     };
-    let per_parameter = read + number / gradients + (updated + number * states(request)) / state;
+    let per_parameter = read + number / gradients + (updated + state_bytes(request)) / state;
     per_parameter * parameters(request, &candidate.degrees) + activations(request, candidate)
 }
 
-/// State tensors of the optimiser per element of the model, on average.
-pub(super) fn states(request: &Request) -> f64 {
+/// Bytes of the optimiser's state per element of the model, on average. Where state is kept as codes, a lower bound: without
+/// scales, and as if all parameters were large.
+pub(super) fn state_bytes(request: &Request) -> f64 {
     let optimiser = request.training().optimiser();
+    if optimiser.codes().is_some() {
+        return optimiser.num_states() as f64;
+    }
+    let number = request.precision.dtype().accumulator().bytes() as f64;
     let all = request.work.num_parameters().max(1) as f64;
     let matrices = elements_of_matrices(request) / all;
     let of_matrices = match optimiser.matrices() {
         Some(rule) => rule.num_states(),
         None => optimiser.num_states(),
     };
-    matrices * of_matrices as f64 + (1.0 - matrices) * optimiser.num_states() as f64
+    let states = matrices * of_matrices as f64 + (1.0 - matrices) * optimiser.num_states() as f64;
+    number * states
 }
 
 /// Elements of all hidden matrices.

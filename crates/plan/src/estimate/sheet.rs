@@ -4,7 +4,7 @@
 use super::{
     distances::{Distances, Places},
     matrices::Matrices,
-    memory::{parameters, states},
+    memory::{parameters, state_bytes},
     prices::{Pricer, Prices},
     stages::imbalance,
 };
@@ -228,14 +228,19 @@ impl<'a> Sheet<'a> {
     }
 
     // The optimiser reads gradients, reads and writes values and states, and writes the copy in the compute
-    // type.
+    // type. Where state is kept as codes, it reads gradients and codes once more, for their scales.
     fn update(&self, variant: &Candidate) -> f64 {
         let shared = if variant.sharding.shards_state() {
             variant.degrees.data as f64
         } else {
             1.0
         };
-        let of_element = 14.0 + 8.0 * states(self.request);
+        let state = state_bytes(self.request);
+        let of_scales = match self.request.training().optimiser().codes() {
+            Some(_) => 4.0 + state,
+            None => 0.0,
+        };
+        let of_element = 14.0 + 2.0 * state + of_scales;
         let bytes = of_element * parameters(self.request, &variant.degrees) / shared;
         bytes
             / self

@@ -4,7 +4,7 @@ use super::{BitsChoice, Numbers, OrderChoice, OverlapNames, check_counts, check_
 use crate::{
     Error, Result,
     data::{OrderMode, TokenType, TokenizerChoice},
-    optimiser::{AdamW, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
+    optimiser::{AdamW, AdamW8bit, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
 use parallel::{
@@ -81,6 +81,8 @@ pub enum OptimiserKind {
     /// Adam with decoupled weight decay.
     #[default]
     AdamW,
+    /// AdamW with moments of 8 bits.
+    AdamW8bit,
     /// Stochastic gradient descent, with momentum if that is not 0.
     Sgd,
     /// The sign of an interpolated momentum.
@@ -100,7 +102,8 @@ crate::section! {
         pub batch: usize,
         /// Number of micro-batches into which each replica's share of the batch is cut.
         pub micro_batches: usize,
-        /// The type in which the model computes; sums, master weights and the optimiser's state are at least f32.
+        /// The type in which the model computes; sums, master weights and the optimiser's state are at least f32, but for the
+        /// 8-bit state of `adamw8bit`.
         pub precision: Precision,
         /// Which optimiser.
         pub optimiser: OptimiserKind,
@@ -253,6 +256,7 @@ impl TrainingConfig {
         };
         match self.optimiser {
             OptimiserKind::AdamW => Box::new(adamw()),
+            OptimiserKind::AdamW8bit => Box::new(AdamW8bit(adamw())),
             OptimiserKind::Muon => Box::new(Muon {
                 rate: Rate {
                     highest: self.muon_rate,

@@ -33,6 +33,17 @@ impl AdamW {
             weight_decay: 0.0,
         }
     }
+
+    /// The numbers of an update.
+    pub(super) fn settings(&self, rate: f64, number: u64) -> optimiser::AdamW {
+        optimiser::AdamW {
+            rate,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            step: number,
+        }
+    }
 }
 
 impl Optimiser for AdamW {
@@ -53,13 +64,7 @@ impl Optimiser for AdamW {
     }
 
     fn update(&self, call: &UpdateCall<'_>) -> Result<()> {
-        let settings = optimiser::AdamW {
-            rate: call.rate,
-            beta1: self.beta1,
-            beta2: self.beta2,
-            epsilon: self.epsilon,
-            step: call.number,
-        };
+        let settings = self.settings(call.rate, call.number);
         optimiser::adamw(call.device, call.pieces, call.factor, settings)
     }
 }

@@ -2,20 +2,22 @@
 //!
 //! An [`Optimiser`] declares the state that it keeps for each weight, and updates pieces of flat buffers. The
 //! library handles norms over the grid, clipping, the loss scale and sharding of the state over replicas.
-//! [`AdamW`], [`Lion`], [`Muon`] and [`Sgd`] are here; [`Rate`] is a learning rate over the course of a run.
+//! [`AdamW`], [`AdamW8bit`], [`Lion`], [`Muon`] and [`Sgd`] are here; [`Rate`] is a learning rate over the course of a run.
 
 mod adamw;
+mod adamw8bit;
 mod lion;
 mod muon;
 mod rate;
 mod sgd;
 
 pub use adamw::AdamW;
+pub use adamw8bit::AdamW8bit;
 pub use lion::Lion;
 pub use muon::Muon;
 pub use rate::{Rate, RateSchedule};
 pub use sgd::Sgd;
-pub use tensor::ops::optimiser::Update;
+pub use tensor::ops::{coded::CodedUpdate, optimiser::Update};
 
 use parallel::Result;
 use std::fmt;
@@ -48,6 +50,30 @@ pub trait Optimiser: fmt::Debug {
     fn matrices(&self) -> Option<&dyn MatrixRule> {
         None
     }
+
+    /// The rule of [large parameters](parallel::data::SetOptions::is_coded), if their two state tensors are kept as 8-bit codes;
+    /// [`update`](Optimiser::update) then sees only the other parameters.
+    fn codes(&self) -> Option<&dyn CodedRule> {
+        None
+    }
+}
+
+/// How parameters follow their gradients whose state is kept as 8-bit codes.
+///
+/// A step calls [`scales`](CodedRule::scales) on the shards, agrees on the scales of blocks that several ranks hold, and calls
+/// [`update`](CodedRule::update) on the shards.
+pub trait CodedRule: fmt::Debug {
+    /// Sets the next scales of each piece to the largest magnitudes of its new state. If the factor is NaN, they are the old ones.
+    ///
+    /// # Errors
+    /// Those of the operations.
+    fn scales(&self, call: &UpdateCall<'_, CodedUpdate>) -> Result<()>;
+
+    /// Updates weights and codes of all pieces.
+    ///
+    /// # Errors
+    /// Those of the operations.
+    fn update(&self, call: &UpdateCall<'_, CodedUpdate>) -> Result<()>;
 }
 
 /// How hidden matrices follow their gradients, where that needs each matrix as a whole.
@@ -105,12 +131,12 @@ impl RuleMatmul {
 }
 
 /// One update of weights that share a learning rate.
-#[derive(Clone, Copy, Debug)]
-pub struct UpdateCall<'a> {
+#[derive(Debug)]
+pub struct UpdateCall<'a, P = Update> {
     /// The device that holds them.
     pub device: &'a Device,
     /// Pieces of parameters: weights, gradients, state, and the copy in the compute type if there is one.
-    pub pieces: &'a [Update],
+    pub pieces: &'a [P],
     /// Two f64: the factor for gradients, and their norm. The factor is NaN if the update must be skipped.
     pub factor: &'a Tensor,
     /// The learning rate.

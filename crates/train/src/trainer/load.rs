@@ -15,6 +15,7 @@ use parallel::{
     data::{ParameterSet, Part, SetOptions},
 };
 use std::{collections::BTreeSet, path::Path};
+use tensor::DType;
 
 impl Trainer {
     /// Loads the weights from a file of full tensors, such as an exported checkpoint. Each tensor has the name
@@ -120,8 +121,14 @@ pub(crate) fn fill(
     let filled = parts.iter().try_for_each(|(prefix, part)| {
         parameters.write(*part, |parameter| {
             let name = format!("{prefix}{}", parameter.name());
-            let (shape, index) = (parameter.global_shape(), parameter.index());
-            patience.wait_for(|| Ok(reader.read_f64(&name, shape, index)?))
+            let options = parameters.options();
+            let shape = options.shape_of(*part, parameter);
+            let index = options.held(*part, parameter);
+            let is_coded = options.dtype_of(*part, parameter) == DType::U8;
+            patience.wait_for(|| match is_coded {
+                true => Ok(each(reader.read(&name, &shape, &index)?)),
+                false => Ok(reader.read_f64(&name, &shape, &index)?),
+            })
         })
     });
     patience.finish(filled)
@@ -140,10 +147,11 @@ pub(crate) fn check_names(
     for (prefix, part) in parts {
         let kept = |parameter: &&Parameter| match part {
             Part::State(index) => !parameter.is_frozen() && *index < options.states_of(parameter),
+            Part::Scales(_) => options.is_coded(parameter),
             _ => true,
         };
         for parameter in parameters.iter().filter(kept) {
-            check_shape(reader, prefix, parameter)?;
+            check_form(reader, prefix, (options, *part), parameter)?;
             needed.insert(format!("{prefix}{}", parameter.name()));
         }
     }
@@ -169,17 +177,40 @@ pub(crate) fn check_names(
     }
 }
 
-fn check_shape(reader: &Reader, prefix: &str, parameter: &Parameter) -> Result<()> {
+fn each(codes: Vec<u8>) -> Vec<f64> {
+    codes.into_iter().map(f64::from).collect()
+}
+
+fn check_form(
+    reader: &Reader,
+    prefix: &str,
+    (options, part): (&SetOptions, Part),
+    parameter: &Parameter,
+) -> Result<()> {
     let name = format!("{prefix}{}", parameter.name());
     let Ok(info) = reader.info(&name) else {
         return Err(Error::mismatch(reader.path(), Mismatch::Missing { name }));
     };
-    match info.global_shape == parameter.global_shape() {
+    // A byte is read as a code, and never as a number of the wrong width.
+    let is_coded = options.dtype_of(part, parameter) == DType::U8;
+    if is_coded != (info.dtype == DType::U8) {
+        let (found, needed) = (info.dtype, options.dtype_of(part, parameter));
+        return Err(Error::mismatch(
+            reader.path(),
+            Mismatch::Dtype {
+                name,
+                found,
+                needed,
+            },
+        ));
+    }
+    let shape = options.shape_of(part, parameter);
+    match info.global_shape == shape {
         true => Ok(()),
         false => {
             let mismatch = Mismatch::Shape {
                 found: info.global_shape.to_vec(),
-                needed: parameter.global_shape().to_vec(),
+                needed: shape,
                 name,
             };
             Err(Error::mismatch(reader.path(), mismatch))

@@ -18,7 +18,6 @@ use tensor::{DType, Tensor};
 pub(crate) struct Snapshot {
     pub(crate) step: u64,
     pub(crate) sections: Sections,
-    dtype: DType,
     pieces: Vec<OwnPiece>,
     buffer: SnapshotBuffer,
 }
@@ -47,6 +46,7 @@ impl SnapshotBuffer {
 #[derive(Debug)]
 struct OwnPiece {
     name: String,
+    dtype: DType,
     global_shape: Vec<usize>,
     layout: Layout,
     index: IndexBox,
@@ -64,21 +64,22 @@ impl Snapshot {
         attached: &Attached,
         mut buffer: SnapshotBuffer,
     ) -> Result<Snapshot> {
-        let (dtype, plan) = (trainer.dtype().accumulator(), plan(trainer));
+        let plan = plan(trainer);
         buffer.resize(plan.num_bytes)?;
         let mut owns = plan.owns.iter();
         for (_, part) in parts(trainer.parameters().options()) {
             trainer
                 .parameters()
                 .tensors::<Error>(part, |_, tensor| match owns.next() {
-                    Some(Some(range)) => copy(dtype, &tensor, &mut buffer.0[range.clone()]),
+                    Some(Some((dtype, range))) => {
+                        copy(*dtype, &tensor, &mut buffer.0[range.clone()])
+                    }
                     _ => Ok(()),
                 })?;
         }
         Ok(Snapshot {
             step: trainer.next_step,
             sections: sections(trainer, attached),
-            dtype,
             pieces: plan.pieces,
             buffer,
         })
@@ -92,7 +93,7 @@ impl Snapshot {
     pub(crate) fn pieces(&self) -> Vec<Piece<'_>> {
         let pieces = self.pieces.iter().map(|own| Piece {
             name: &own.name,
-            dtype: self.dtype,
+            dtype: own.dtype,
             global_shape: &own.global_shape,
             layout: &own.layout,
             index: own.index.clone(),
@@ -106,7 +107,7 @@ impl Snapshot {
     /// # Errors
     /// [`Error::NotFinite`] with the first tensor that has one.
     pub(crate) fn check_finite(&self) -> Result<()> {
-        let is_finite = |own: &&OwnPiece| is_finite(self.dtype, &self.buffer.0[own.bytes.clone()]);
+        let is_finite = |own: &&OwnPiece| is_finite(own.dtype, &self.buffer.0[own.bytes.clone()]);
         match self.pieces.iter().find(|own| !is_finite(own)) {
             None => Ok(()),
             Some(own) => Err(Error::NotFinite {
@@ -128,28 +129,33 @@ impl Trainer {
 #[derive(Default)]
 struct SnapshotPlan {
     pieces: Vec<OwnPiece>,
-    // For each parameter of each part, its place in the buffer, if this rank writes it.
-    owns: Vec<Option<Range<usize>>>,
+    // For each parameter of each part, its type and place in the buffer, if this rank writes it.
+    owns: Vec<Option<(DType, Range<usize>)>>,
     num_bytes: usize,
 }
 
 fn plan(trainer: &Trainer) -> SnapshotPlan {
-    let width = trainer.dtype().accumulator().bytes();
+    let options = trainer.parameters().options();
     let (mut plan, mut shares) = (SnapshotPlan::default(), Shares::new(trainer));
-    for (prefix, part) in parts(trainer.parameters().options()) {
+    for (prefix, part) in parts(options) {
         for parameter in trainer.parameters().with_part(part) {
             let is_own = shares.is_own(trainer, parameter);
             plan.owns.push(is_own.then(|| {
-                let end = plan.num_bytes + parameter.index().num_elements() * width;
+                let (dtype, index) = (
+                    options.dtype_of(part, parameter),
+                    options.own(part, parameter),
+                );
+                let end = plan.num_bytes + index.num_elements() * dtype.bytes();
                 let bytes = std::mem::replace(&mut plan.num_bytes, end)..end;
                 plan.pieces.push(OwnPiece {
                     name: format!("{prefix}{}", parameter.name()),
-                    global_shape: parameter.global_shape().to_vec(),
+                    dtype,
+                    global_shape: options.shape_of(part, parameter),
                     layout: parameter.layout().clone(),
-                    index: parameter.index().clone(),
+                    index,
                     bytes: bytes.clone(),
                 });
-                bytes
+                (dtype, bytes)
             }));
         }
     }
@@ -207,6 +213,7 @@ fn is_finite(dtype: DType, bytes: &[u8]) -> bool {
     // Each block is read to its end, without a branch, so that vectors can do it.
     let mut blocks = bytes.chunks(1 << 14);
     blocks.all(|block| match dtype {
+        DType::U8 => true,
         DType::F64 => {
             let numbers = block.as_chunks::<8>().0.iter();
             numbers.fold(true, |all, bytes| {

@@ -45,7 +45,9 @@ pub(super) fn parts(options: &SetOptions) -> Vec<(String, Part)> {
     let num_states = options.num_states.max(options.matrix_states.unwrap_or(0));
     let states = (0..num_states).map(|index| (format!("state{index}/"), Part::State(index)));
     let weights = [("weights/".to_owned(), Part::Weights)];
-    weights.into_iter().chain(states).collect()
+    let coded = 0..options.num_states * usize::from(options.codes);
+    let scales = coded.map(|index| (format!("state{index}.scales/"), Part::Scales(index)));
+    weights.into_iter().chain(states).chain(scales).collect()
 }
 
 /// The contents of a checkpoint besides tensors.

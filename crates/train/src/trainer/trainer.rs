@@ -11,7 +11,7 @@ use crate::{
     batches::{Batches, RowCut, Rows},
     config::{Precision, as_config},
     digest::StepDigest,
-    optimiser::{MatrixRule, Optimiser, RuleMatmul, Update, UpdateCall},
+    optimiser::{MatrixRule, Optimiser, RuleMatmul, UpdateCall},
 };
 use grid::Axis;
 use nn::Builder;
@@ -111,6 +111,7 @@ impl Trainer {
             trains: true,
             num_states: optimiser.num_states(),
             matrix_states: optimiser.matrices().map(MatrixRule::num_states),
+            codes: optimiser.codes().is_some(),
             sharding: options.sharding,
         };
         let recompute = options.recompute;
@@ -326,6 +327,13 @@ impl Trainer {
             }
         }
         let rate = self.optimiser.rate(step);
+        if let Some(codes) = self.optimiser.codes() {
+            gradients.update_coded(
+                rule,
+                |rate_factor, pieces| codes.scales(&self.call(factor, rate * rate_factor, pieces)),
+                |rate_factor, pieces| codes.update(&self.call(factor, rate * rate_factor, pieces)),
+            )?;
+        }
         gradients.update(rule, |rate_factor, pieces| {
             Ok(self
                 .optimiser
@@ -333,7 +341,7 @@ impl Trainer {
         })
     }
 
-    fn call<'a>(&'a self, factor: &'a Tensor, rate: f64, pieces: &'a [Update]) -> UpdateCall<'a> {
+    fn call<'a, P>(&'a self, factor: &'a Tensor, rate: f64, pieces: &'a [P]) -> UpdateCall<'a, P> {
         UpdateCall {
             device: self.context.device(),
             pieces,
