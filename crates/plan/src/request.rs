@@ -1,7 +1,10 @@
 //! The request to the planner.
 
 use crate::{Error, Result};
-use grid::{AxisOrder, Degrees, Demands, machine::Machine};
+use grid::{
+    AxisOrder, Degrees, Demands,
+    machine::{AttentionForm, Machine},
+};
 use parallel::{
     GradientWire, Hierarchical, Overlap, Reproducible, data::Sharding, pipeline::ScheduleKind,
     work::Work,
@@ -134,6 +137,9 @@ pub struct Request {
     /// Whether the fastest variant of every GEMM is used, as if chosen by timing; otherwise GEMMs run as they
     /// are written.
     pub tuned: bool,
+    /// Whether attention writes its scores to memory, which describes other programs: this library's attention never does. If
+    /// layers are not recomputed, attention alone is (selective recomputation).
+    pub stored_scores: bool,
     /// Time limit of the simulations.
     pub budget: Duration,
 }
@@ -181,6 +187,7 @@ impl Request {
             overlap: None,
             hierarchical: None,
             tuned: true,
+            stored_scores: false,
             budget: Duration::from_secs(12),
         })
     }
@@ -193,6 +200,15 @@ impl Request {
             optimiser: self.optimiser,
             reproducible: self.reproducible,
             ..TrainingConfig::default()
+        }
+    }
+
+    /// How attention is computed, if layers are recomputed in backward or not.
+    pub(crate) fn attention(&self, recompute: bool) -> AttentionForm {
+        match (self.stored_scores, recompute) {
+            (false, _) => AttentionForm::Fused,
+            (true, true) => AttentionForm::Stored,
+            (true, false) => AttentionForm::Recomputed,
         }
     }
 

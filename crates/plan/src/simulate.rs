@@ -116,7 +116,9 @@ pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Resul
     if config.training.reproducible == BitsChoice::Auto {
         settle_bits(&mut config, &capabilities(request), None)?;
     }
-    let mut costs = Costs::new(request.machine.clone(), request.devices).tuned(request.tuned);
+    let mut costs = Costs::new(request.machine.clone(), request.devices)
+        .tuned(request.tuned)
+        .attention(request.attention(candidate.recompute));
     if request.machine.device.shared_cores.is_some() && candidate.degrees.pipeline > 1 {
         for _ in 0..ROUNDS {
             let computing =

@@ -21,6 +21,8 @@ unsafe impl Kernels for SimKernels {
         let lane = SimStream::index(stream, &self.shared)?;
         let mut state = self.shared.lock();
         let bytes = check(&state.memory, kernel.name(), |visit| kernel.operands(visit))?;
+        let scratch = self.shared.costs.scratch_bytes(kernel);
+        state.memory.borrow_briefly(scratch)?;
         let (name, category) = (kernel.name(), Category::of(kernel));
         let label = Label {
             name,

@@ -61,6 +61,15 @@ impl AddressSpace {
         Ok(RawBuffer { addr, bytes })
     }
 
+    /// Counts memory that a piece of work needs while it runs.
+    pub(crate) fn borrow_briefly(&mut self, bytes: usize) -> Result<()> {
+        if bytes > self.total - self.in_use {
+            return Err(self.refuse(bytes));
+        }
+        self.peak = self.peak.max(self.in_use + bytes);
+        Ok(())
+    }
+
     pub(crate) fn deallocate(&mut self, buffer: RawBuffer) {
         self.in_use -= self.live.remove(&buffer.addr).unwrap_or(0);
     }
@@ -144,9 +153,11 @@ mod tests {
         };
         assert_eq!(**largest, [256, 256]);
         assert!(space.allocate(usize::MAX).is_err());
+        assert!(space.borrow_briefly(513).is_err());
+        space.borrow_briefly(256).unwrap();
         space.deallocate(a);
         space.deallocate(b);
-        assert_eq!((space.memory().free, space.peak()), (1024, 512));
+        assert_eq!((space.memory().free, space.peak()), (1024, 768));
     }
 
     #[test]

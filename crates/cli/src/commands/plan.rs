@@ -107,6 +107,10 @@ pub(crate) struct Plan {
     /// Run GEMMs as they are written; by default the fastest variant of each is used, as if chosen by timing
     #[arg(long)]
     untuned: bool,
+    /// Describe a program whose attention writes its scores to memory, unlike this library's; with --recompute no, only
+    /// attention is recomputed
+    #[arg(long)]
+    stored_scores: bool,
     /// Time limit of the simulations, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "12", value_parser = seconds, allow_negative_numbers = true)]
     budget: Duration,
@@ -200,6 +204,7 @@ impl Plan {
             gradient_wire: self.gradient_wire,
             reproducible: self.reproducible,
             tuned: !self.untuned,
+            stored_scores: self.stored_scores,
             overlap: overlap
                 .transpose()
                 .map_err(|error| Failure::usage(format!("--{error}")))?,

@@ -2,10 +2,11 @@
 //!
 //! A [`Machine`] is read from a TOML file in `crates/grid/machines/`, or from one that `fascicle bench --save`
 //! wrote. Read in this order: [`quantity`] (a number, its class and its source), [`device`] (memory, peaks,
-//! kernels, launches), [`gemm`] (the speed of a GEMM by shape), [`links`] (bandwidths and latencies),
+//! kernels, launches), [`gemm`] (the speed of a GEMM by shape), [`attention`] (fused, or with stored scores), [`links`] (bandwidths and latencies),
 //! [`route`] (the placement of a group on the nodes, and the cost of a collective there), and [`crowding`]
 //! (ranks that share a host's cores).
 
+pub mod attention;
 mod bounds;
 pub mod collective;
 pub mod crowding;
@@ -17,6 +18,7 @@ mod mistake;
 pub mod quantity;
 pub mod route;
 
+pub use attention::{AttentionForm, AttentionSize};
 pub use collective::{Algorithm, Cost, Operation};
 pub use crowding::Lateness;
 pub use device::{Attention, Device, Launch};

@@ -2,6 +2,7 @@
 //! locally.
 
 use super::DTensor;
+use crate::work::AttentionWork;
 use grid::Axis;
 use tensor::{
     Error, Result, Var,
@@ -44,9 +45,11 @@ pub fn attention(
     let (q, k, v) = (q?, k?, v?);
     let shape = local_shape(options, &q, &k)?;
     if let Some(ledger) = q.pass().ledger() {
-        // Scores and their weighted sum, for the half that a causal mask leaves.
-        let pairs = shape.sequences * shape.heads * shape.sequence * shape.sequence;
-        ledger.attention(2.0 * (pairs * shape.head_size) as f64);
+        ledger.attention(AttentionWork {
+            heads: shape.sequences * shape.heads,
+            sequence: shape.sequence,
+            head_size: shape.head_size,
+        });
     }
     let [of_q, of_k, of_v] = [q.tensor()?, k.tensor()?, v.tensor()?];
     let (out, log_sum_exp) = ops::attention(shape, of_q, of_k, of_v)?;

@@ -55,7 +55,7 @@ impl DTensor {
         let [left, right] = [split(&a, held)?, split(&b, held)?];
         let out = joined(&left.matmul_batched(&right, transposed)?, *m, held * n)?;
         if let Some(ledger) = self.pass().ledger() {
-            ledger.attention(2.0 * (self.num_rows() * heads * m * k * n) as f64);
+            ledger.activations(2.0 * (self.num_rows() * heads * m * k * n) as f64);
         }
         self.with_features(out, heads * n, a.cut())
     }

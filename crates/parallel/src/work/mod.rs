@@ -25,8 +25,10 @@ use tensor::{DType, Device, Error, Result};
 pub struct SegmentWork {
     /// Its linear layers.
     pub linear: Vec<LinearWork>,
-    /// Flop of attention, cut over X.
-    pub attention_flop: f64,
+    /// Its attentions, cut over X.
+    pub attention: Vec<AttentionWork>,
+    /// Flop of matmuls between activations outside attention, cut over X.
+    pub activation_flop: f64,
     /// Elements that elementwise operations and norms output, by [`Place`].
     pub elements: [usize; Place::COUNT],
     /// Elements of its parameters; a shared one counts in the first segment that uses it.
@@ -37,6 +39,24 @@ pub struct SegmentWork {
     pub recomputed: bool,
     /// Its cost, by which stages are cut.
     pub cost: f64,
+}
+
+/// An attention, per row of the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionWork {
+    /// Query heads, of all sequences of the row.
+    pub heads: usize,
+    /// Tokens per sequence.
+    pub sequence: usize,
+    /// Elements of a head.
+    pub head_size: usize,
+}
+
+impl AttentionWork {
+    /// Flop of the scores and their weighted sum, for the half that a causal mask leaves.
+    pub fn flop(&self) -> f64 {
+        2.0 * (self.heads * self.sequence * self.sequence * self.head_size) as f64
+    }
 }
 
 /// A tensor that flows between segments.
@@ -90,8 +110,12 @@ impl Ledger {
         self.0.borrow_mut().linear.push(work);
     }
 
-    pub(crate) fn attention(&self, flop: f64) {
-        self.0.borrow_mut().attention_flop += flop;
+    pub(crate) fn attention(&self, work: AttentionWork) {
+        self.0.borrow_mut().attention.push(work);
+    }
+
+    pub(crate) fn activations(&self, flop: f64) {
+        self.0.borrow_mut().activation_flop += flop;
     }
 
     pub(crate) fn elements(&self, place: Place, elements: usize) {
@@ -183,7 +207,8 @@ impl Work {
             6.0 * (work.vectors * work.inputs) as f64 * work.outputs.iter().sum::<usize>() as f64
         };
         let segment = |work: &SegmentWork| {
-            work.linear.iter().map(linear).sum::<f64>() + 6.0 * work.attention_flop
+            let attention = work.attention.iter().map(AttentionWork::flop).sum::<f64>();
+            work.linear.iter().map(linear).sum::<f64>() + 6.0 * (attention + work.activation_flop)
         };
         self.segments.iter().map(segment).sum()
     }

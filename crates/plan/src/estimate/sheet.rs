@@ -12,7 +12,7 @@ use crate::enumerate::INTERLEAVED;
 use crate::{Candidate, Request};
 use grid::{
     Axis,
-    machine::{GemmShape, Variant},
+    machine::{AttentionSize, GemmShape, Variant},
 };
 use parallel::{
     Operation, Overlap, Reproducible,
@@ -20,7 +20,7 @@ use parallel::{
         ScheduleKind,
         schedule::{Stages, Times},
     },
-    work::{LinearTraffic, LinearWork, Phase, Place, WireWork},
+    work::{AttentionWork, LinearTraffic, LinearWork, Phase, Place, WireWork},
 };
 
 /// Seconds of a group of layers, and its traffic.
@@ -44,9 +44,8 @@ pub(crate) struct Sheet<'a> {
     request: &'a Request,
     overlap: Overlap,
     groups: Vec<Group>,
-    // For the blocks of one stage, once forward.
-    attention_forward_s: f64,
-    attention_backward_s: f64,
+    // For the blocks of one stage, forward and backward, without and with recomputation of layers.
+    attention_s: [f64; 2],
     // Without and with sequence parallelism.
     elementwise_s: [f64; 2],
     // For each way in which parts can lie on stages: how uneven these are, and what one micro-batch hands from part to
@@ -93,8 +92,7 @@ impl<'a> Sheet<'a> {
             request,
             overlap: request.overlap.unwrap_or(request.preset.overlap()),
             groups: local.groups(&pricer),
-            attention_forward_s: local.attention(false),
-            attention_backward_s: local.attention(true),
+            attention_s: [false, true].map(|recompute| local.attention(recompute)),
             elementwise_s: [false, true].map(|spread| local.elementwise(spread)),
             stages: local.stages(&pricer),
             num_buckets,
@@ -113,11 +111,9 @@ impl<'a> Sheet<'a> {
 
     /// Seconds per step of a variant of the sheet's candidate, with the axes at these distances.
     pub(crate) fn step(&self, variant: &Candidate, places: &Places) -> f64 {
-        let forwards = if variant.recompute { 2.0 } else { 1.0 };
         let linear = |group: &Group| group.count * self.linear(group, variant, places);
         let micro = self.groups.iter().map(linear).sum::<f64>()
-            + forwards * self.attention_forward_s
-            + self.attention_backward_s
+            + self.attention_s[usize::from(variant.recompute)]
             + self.elementwise_s[usize::from(variant.sequence_parallel)];
         let stages = variant.schedule.stages(variant.degrees.pipeline);
         let of_stages = self.stages.iter().find(|(known, ..)| *known == stages);
@@ -347,20 +343,29 @@ impl Local<'_> {
             .seconds(&shape, &machine.device, self.request.tuned)
     }
 
-    // Per stage; backward has 2.5 times the flop.
-    fn attention(&self, backward: bool) -> f64 {
-        let (work, device) = (&self.request.work, &self.request.machine.device);
-        let per_row = work
-            .segments
-            .iter()
-            .map(|segment| segment.attention_flop)
-            .sum::<f64>();
-        let flop = self.rows as f64 * per_row / self.candidate.degrees.x as f64;
-        let (flop, share) = match backward {
-            false => (flop, device.attention.forward.value),
-            true => (2.5 * flop, device.attention.backward.value),
+    // Per stage, forward (twice if it is recomputed) and backward.
+    fn attention(&self, recompute: bool) -> f64 {
+        let (machine, dtype) = (&self.request.machine, self.request.precision.dtype());
+        let form = self.request.attention(recompute);
+        let forwards = if recompute { 2.0 } else { 1.0 };
+        let seconds = |work: &AttentionWork| {
+            let size = AttentionSize {
+                heads: self.rows * work.heads / self.candidate.degrees.x,
+                sequence: work.sequence,
+                head_size: work.head_size,
+                dtype: dtype.name(),
+                element_bytes: dtype.bytes(),
+            };
+            let of = |backward| machine.attention(&size, form, backward);
+            forwards * of(false) + of(true)
         };
-        self.of_a_stage(flop) / (share * device.peak(self.request.precision.dtype().name()))
+        let segments = &self.request.work.segments;
+        let attention = segments.iter().flat_map(|segment| &segment.attention);
+        // Matmuls between activations are as small as those of attention, and have two in backward.
+        let flop: f64 = segments.iter().map(|segment| segment.activation_flop).sum();
+        let flop = (forwards + 2.0) * self.rows as f64 * flop / self.candidate.degrees.x as f64;
+        let rate = machine.device.peak(dtype.name()) * machine.device.attention.forward.value;
+        self.of_a_stage(attention.map(seconds).sum::<f64>() + flop / rate)
     }
 
     // About 5 passes over activations as wide as the residual, and 8 over the wide half of an MLP, forward and

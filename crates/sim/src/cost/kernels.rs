@@ -1,4 +1,4 @@
-//! The bytes that each kernel reads and writes, and the flop of attention.
+//! The bytes that each kernel reads and writes, and the sizes of attention.
 
 use hal::kernel::{AttentionShape, CustomCost};
 use hal::{DType, Kernel, RawSlice};
@@ -14,10 +14,10 @@ pub(super) enum Work {
         flop: f64,
         dtype: Option<DType>,
     },
-    /// GEMMs within a kernel.
+    /// Attention, forward or backward.
     Attention {
         bytes: f64,
-        flop: f64,
+        shape: AttentionShape,
         dtype: DType,
         backward: bool,
     },
@@ -109,15 +109,10 @@ fn moved(kernel: &Kernel) -> f64 {
     bytes as f64
 }
 
-// Two GEMMs over the causal half forward; five backward, where the scores are computed again.
 fn attention(kernel: &Kernel, shape: AttentionShape, dtype: DType, backward: bool) -> Work {
-    let pairs =
-        (shape.sequences * shape.heads * shape.sequence) as f64 * shape.sequence as f64 / 2.0;
-    let product = 2.0 * pairs * shape.head_size as f64;
-    let flop = product * if backward { 5.0 } else { 2.0 };
     Work::Attention {
         bytes: moved(kernel),
-        flop,
+        shape,
         dtype,
         backward,
     }

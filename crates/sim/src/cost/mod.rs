@@ -6,8 +6,8 @@
 mod collectives;
 mod kernels;
 
-use grid::machine::{GemmShape, Machine, Placement, Variant};
-use hal::{DType, Gemm, Kernel};
+use grid::machine::{AttentionForm, AttentionSize, GemmShape, Machine, Placement, Variant};
+use hal::{DType, Gemm, Kernel, kernel::AttentionShape};
 use kernels::Work;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ pub struct Costs {
     machine: Arc<Machine>,
     placement: Placement,
     tuned: bool,
+    attention: AttentionForm,
     // Number of ranks of a node that compute at a time.
     busy: f64,
     // Speed of the job's slowest device relative to the mean device.
@@ -35,6 +36,7 @@ impl Costs {
         Costs {
             placement,
             tuned: true,
+            attention: AttentionForm::Fused,
             busy: placement.per_node as f64,
             slowest,
             machine,
@@ -52,6 +54,14 @@ impl Costs {
     /// Whether the fastest variant of every GEMM is used, as if chosen by timing; true by default.
     pub fn tuned(self, tuned: bool) -> Costs {
         Costs { tuned, ..self }
+    }
+
+    /// How attention is computed; in one kernel by default.
+    pub fn attention(self, form: AttentionForm) -> Costs {
+        Costs {
+            attention: form,
+            ..self
+        }
     }
 
     /// The machine.
@@ -110,19 +120,26 @@ impl Costs {
                 }
                 Work::Attention {
                     bytes,
-                    flop,
+                    shape,
                     dtype,
                     backward,
                 } => {
-                    let attention = &device.attention;
-                    let share = if backward {
-                        &attention.backward
-                    } else {
-                        &attention.forward
-                    };
-                    (flop / (device.peak(dtype.name()) * share.value)).max(moved(bytes))
+                    let size = attention_size(&shape, dtype);
+                    let seconds = self.machine.attention(&size, self.attention, backward);
+                    seconds.max(moved(bytes))
                 }
             }
+    }
+
+    /// Bytes that a kernel needs while it runs, besides its operands: scores and probabilities, if attention stores
+    /// them.
+    pub fn scratch_bytes(&self, kernel: &Kernel) -> usize {
+        match kernels::work(kernel) {
+            Work::Attention { shape, dtype, .. } if self.attention != AttentionForm::Fused => {
+                attention_size(&shape, dtype).stored_bytes()
+            }
+            _ => 0,
+        }
     }
 
     /// Seconds of a copy within the device.
@@ -163,5 +180,15 @@ impl Costs {
     /// Bytes of one device's memory that a program can use.
     pub fn memory_bytes(&self) -> usize {
         self.machine.device.memory_bytes()
+    }
+}
+
+fn attention_size(shape: &AttentionShape, dtype: DType) -> AttentionSize<'static> {
+    AttentionSize {
+        heads: shape.sequences * shape.heads,
+        sequence: shape.sequence,
+        head_size: shape.head_size,
+        dtype: dtype.name(),
+        element_bytes: dtype.bytes(),
     }
 }
