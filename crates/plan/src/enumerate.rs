@@ -108,8 +108,9 @@ fn shardings(request: &Request, degrees: &Degrees) -> Vec<Sharding> {
 fn kept(request: &Request, degrees: &Degrees) -> Vec<bool> {
     match (request.keep_gathered, request.preset) {
         (Some(asked), _) => vec![asked && degrees.z > 1],
-        (None, Preset::Ours) if degrees.z > 1 => vec![false, true],
-        _ => vec![false],
+        (None, _) if degrees.z == 1 => vec![false],
+        (None, Preset::Ours) => vec![false, true],
+        (None, Preset::PublishedAxonn) => vec![true],
     }
 }
 

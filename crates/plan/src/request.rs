@@ -24,8 +24,13 @@ pub enum Preset {
     /// This library's defaults: everything overlaps, and gradients are reduced in buckets during backward.
     #[default]
     Ours,
-    /// The settings of AxoNN's published runs: every layer recomputed, overlap only in the backward pass,
-    /// gradients reduced after it, tensor by tensor, no pipelining, no sharded optimiser.
+    /// The settings of AxoNN's published runs: every layer recomputed, weights kept from there to their gradients,
+    /// collectives of layers beside compute, gradients reduced after backward, tensor by tensor, no pipelining, no
+    /// sharded optimiser.
+    ///
+    /// # Source
+    /// axonn-ai/Megatron-AxoNN, branch gordon-bell-perlmutter: `pretrain_gpt.py` and `schedules.py` run forward and
+    /// backward under `optimize_communication`; axonn-ai/axonn of March 2024: `AsyncLinear` saves the gathered weight.
     PublishedAxonn,
 }
 
@@ -62,7 +67,7 @@ impl Preset {
                 all_reduce: true,
                 reduce_scatter: true,
                 all_gather: true,
-                all_gather_forward: false,
+                all_gather_forward: true,
                 data: false,
             },
         }
