@@ -45,6 +45,15 @@ pub struct Published {
     overlap: Option<Vec<String>>,
     #[serde(default)]
     gather_wide: bool,
+    keep_gathered: Option<bool>,
+    #[serde(default = "yes")]
+    recompute: bool,
+    #[serde(default)]
+    sequence_parallel: bool,
+    #[serde(default)]
+    stored_scores: bool,
+    #[serde(default = "yes")]
+    tuned: bool,
 }
 
 /// The quantity that a published figure measures.
@@ -53,8 +62,10 @@ pub struct Published {
 pub enum Unit {
     /// Pflop/s of the full job.
     Pflops,
-    /// Of the advertised peak.
+    /// Of the advertised peak, where recomputation counts as work.
     PercentOfPeak,
+    /// Of the advertised peak, where it does not.
+    Utilisation,
     /// Tflop/s of one device.
     TflopsPerDevice,
     /// Seconds per step.
@@ -72,6 +83,10 @@ struct Sizes {
 #[derive(Deserialize)]
 struct File {
     point: Vec<Published>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn bf16() -> Precision {
@@ -128,17 +143,26 @@ impl Published {
                 .map(str::parse::<ScheduleKind>)
                 .transpose()?,
             gather_wide: self.gather_wide,
+            keep_gathered: self.keep_gathered,
+            recompute: Some(self.recompute),
+            sequence_parallel: Some(self.sequence_parallel),
+            stored_scores: self.stored_scores,
+            tuned: self.tuned,
             overlap: overlap.map_err(|error| format!("{}: {error}", self.name))?,
             budget,
             ..request
         })
     }
 
-    /// A simulated step in the unit of the figure.
-    pub fn predicted(&self, outcome: &Outcome) -> f64 {
+    /// A simulated step of its request in the unit of the figure.
+    pub fn predicted(&self, request: &Request, outcome: &Outcome) -> f64 {
         match self.unit {
             Unit::Pflops => outcome.flops / 1e15,
             Unit::PercentOfPeak => outcome.percent_of_peak,
+            Unit::Utilisation => {
+                let counted = request.flop(false) / request.flop(outcome.candidate.recompute);
+                counted * outcome.percent_of_peak
+            }
             Unit::TflopsPerDevice => outcome.flops / 1e12 / self.devices as f64,
             Unit::StepS => outcome.step_s,
         }
@@ -159,6 +183,7 @@ impl Published {
         let flops = match self.unit {
             Unit::Pflops => self.value * 1e15,
             Unit::PercentOfPeak => self.value / 100.0 * peak,
+            Unit::Utilisation => self.value / 100.0 * peak * flop / request.flop(false),
             Unit::TflopsPerDevice => self.value * 1e12 * self.devices as f64,
             Unit::StepS => flop / self.value,
         };
@@ -183,6 +208,7 @@ impl Unit {
         match self {
             Unit::Pflops => "Pflop/s",
             Unit::PercentOfPeak => "% of peak",
+            Unit::Utilisation => "% of peak, recomputation not counted",
             Unit::TflopsPerDevice => "Tflop/s per device",
             Unit::StepS => "s per step",
         }

@@ -21,14 +21,14 @@ pub struct Line {
 /// Those of the planner.
 pub fn lines(budget: Duration) -> Result<Vec<Line>> {
     let line = |published: Published| {
-        let plan = search(&published.request(budget)?)?;
-        let outcome = plan
+        let request = published.request(budget)?;
+        let outcome = search(&request)?
             .best
             .into_iter()
             .next()
             .ok_or("the planner found nothing")?;
         Ok(Line {
-            predicted: published.predicted(&outcome),
+            predicted: published.predicted(&request, &outcome),
             published,
             outcome,
         })
@@ -127,9 +127,9 @@ mod tests {
             .into_iter()
             .find(|published| published.devices == 256);
         let published = published.unwrap();
-        let plan = search(&published.request(Duration::ZERO).unwrap()).unwrap();
-        let outcome = plan.best[0].clone();
-        let predicted = published.predicted(&outcome);
+        let request = published.request(Duration::ZERO).unwrap();
+        let outcome = search(&request).unwrap().best[0].clone();
+        let predicted = published.predicted(&request, &outcome);
         let mut line = Line {
             published,
             predicted,
