@@ -140,7 +140,8 @@ fn every_number_of_micro_batches() {
         for grid in some("x=1 z=2 data=2 z=2,data=2 x=2,z=2 y=2,pipeline=2") {
             let mut config = on(&config, grid);
             config.training.micro_batches = micro_batches;
-            if grid.z * grid.data * micro_batches <= config.training.batch {
+            // X cuts the tokens.
+            if grid.x <= 5 && grid.z * grid.data * micro_batches <= config.training.batch {
                 check(
                     &train(&config),
                     &expected,

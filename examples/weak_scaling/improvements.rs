@@ -17,7 +17,10 @@ const RUNGS: [Rung; 7] = [
         "layers recomputed only if memory requires it",
         recomputed_where_needed,
     ),
-    ("optimiser's state sharded over Data", sharded),
+    (
+        "optimiser's state or gradients too sharded over Data",
+        sharded,
+    ),
     ("vectors between layers spread over X", spread),
     ("pipeline allowed", staged),
 ];
