@@ -19,6 +19,23 @@ fn a_misspelt_key_gets_its_line_and_the_nearest_key() {
 }
 
 #[test]
+fn the_name_of_an_earlier_release_is_read_and_not_offered() {
+    use parallel::data::Sharding;
+    for (value, expected) in [("true", Sharding::Optimiser), ("false", Sharding::None)] {
+        let config = parse(&format!("[parallel]\nsharded_optimiser = {value}\n")).unwrap();
+        assert_eq!(config.parallel.sharding, expected);
+        assert!(
+            config
+                .to_toml()
+                .unwrap()
+                .contains(&format!("sharding = \"{expected}\""))
+        );
+    }
+    let message = parse("[parallel]\nzzzzzzzz = 1\n").unwrap_err().to_string();
+    assert!(!message.contains("sharded_optimiser"), "{message}");
+}
+
+#[test]
 fn a_key_unlike_all_others_gets_the_list() {
     let message = parse("[parallel]\nzzzzzzzz = 1\n").unwrap_err().to_string();
     assert!(

@@ -91,7 +91,7 @@ impl Axis {
                  weights are all-gathered before use, their gradients reduce-scattered"
             }
             Axis::Data => {
-                "holds replicas that split the batch; gradients are all-reduced once per step, during backward"
+                "holds replicas that split the batch; their gradients are summed during backward"
             }
             Axis::Pipeline => {
                 "cuts the layers into stages; activations are sent forward, gradients backward"

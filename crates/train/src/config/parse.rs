@@ -12,6 +12,9 @@ use serde_json::Value;
 /// Keys that stand elsewhere now.
 const MOVED: [(&str, &str); 1] = [("recompute", "training.recompute")];
 
+/// Names of earlier releases that are still read, and not offered.
+const EARLIER: [&str; 1] = ["sharded_optimiser"];
+
 // All but the model, which its family reads.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -75,6 +78,12 @@ pub(crate) fn refusal(text: &str, error: &toml::de::Error) -> Error {
     let message = reason.as_str();
     // serde names the key that it does not know and those that it does, all in back quotes.
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let quoted: Vec<&str> = quoted
+        .into_iter()
+        .enumerate()
+        .filter(|(place, key)| *place == 0 || !EARLIER.contains(key))
+        .map(|(_, key)| key)
+        .collect();
     let Some((found, known)) = quoted
         .split_first()
         .filter(|_| message.starts_with("unknown field"))
