@@ -309,10 +309,7 @@ fn gradients_in_shards_have_micro_batches_before_replicas() {
 }
 
 fn two_of(batch: usize) -> RowCut {
-    RowCut {
-        micro_batches: 2,
-        ..RowCut::from(batch)
-    }
+    RowCut::new(batch, 2)
 }
 
 /// A frozen weight takes effect, keeps its value and has neither gradient nor state.

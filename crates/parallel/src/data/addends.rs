@@ -27,7 +27,7 @@ impl ParameterSet {
     /// it.
     ///
     /// # Errors
-    /// Those of `fill`; [`Error::OutOfMemory`].
+    /// Those of `fill`; [`OutOfMemory`](tensor::Error::OutOfMemory).
     pub(crate) fn add_node(
         &self,
         (parameter, micro_batch): (&Parameter, usize),
@@ -78,8 +78,8 @@ impl ParameterSet {
     /// Sums the gradients of a bucket over all uses, micro-batches and replicas.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the step's passes did not cover the rows of `cut`, and for a parameter that more than two
-    /// stages share; those of the collectives.
+    /// [`Invalid`](tensor::Error::Invalid) if the step's passes did not cover the rows of `cut`, and for a parameter that more
+    /// than two stages share; those of the collectives.
     pub(super) fn reduce_nodes(&self, bucket: &Bucket, cut: RowCut, stream: &Stream) -> Result<()> {
         let context = &self.0.context;
         let mut of_bucket = Vec::new();

@@ -39,7 +39,7 @@ pub struct Gradients {
 impl ParameterSet {
     /// Begins training step `step` on a global batch, without gradients so far. `rows` states how the batch is cut; a number
     /// of rows is a batch in one micro-batch. The cut counts only where sums are to be reproducible on any grid, and where
-    /// replicas shard gradients: then the batch is [cut first](Sharding::cut) into micro-batches, and each use of a parameter
+    /// replicas shard gradients: then the batch is [cut first](super::Sharding::cut) into micro-batches, and each use of a parameter
     /// must occur on all replicas.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The rows that a step reads: named tensors, as far as this rank holds them.
 
-use crate::{CutFirst, DTensor, Pass, RowCut};
+use crate::{DTensor, Pass, RowCut};
 use std::ops::Range;
 use tensor::{Error, Result, Tensor};
 
@@ -133,10 +133,6 @@ pub struct Batch {
 impl Batch {
     /// How the rows are cut.
     pub(crate) fn cut(&self) -> RowCut {
-        RowCut {
-            batch: self.num_rows,
-            micro_batches: self.micro_batches.len(),
-            first: CutFirst::Replicas,
-        }
+        RowCut::new(self.num_rows, self.micro_batches.len())
     }
 }

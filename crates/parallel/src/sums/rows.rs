@@ -33,15 +33,20 @@ pub enum CutFirst {
 impl From<usize> for RowCut {
     /// A batch of these rows in one micro-batch.
     fn from(batch: usize) -> RowCut {
-        RowCut {
-            batch,
-            micro_batches: 1,
-            first: CutFirst::Replicas,
-        }
+        RowCut::new(batch, 1)
     }
 }
 
 impl RowCut {
+    /// A batch of these rows, cut into replicas and then into micro-batches.
+    pub const fn new(batch: usize, micro_batches: usize) -> RowCut {
+        RowCut {
+            batch,
+            micro_batches,
+            first: CutFirst::Replicas,
+        }
+    }
+
     /// The rows of a micro-batch that this rank holds.
     pub fn range(&self, context: &Context, micro_batch: usize) -> Range<usize> {
         let at = [Axis::Data, Axis::Z].map(|axis| context.index(axis));

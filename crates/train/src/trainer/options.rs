@@ -1,7 +1,7 @@
 //! How a trainer runs its steps.
 
 use crate::config::Precision;
-use parallel::{CutFirst, RowCut, data::Sharding, pipeline::ScheduleKind};
+use parallel::{RowCut, data::Sharding, pipeline::ScheduleKind};
 use std::collections::BTreeMap;
 
 /// How a trainer runs its steps. What overlaps with what is part of the context's
@@ -62,11 +62,8 @@ impl Options {
 
     /// How a batch is cut.
     pub fn row_cut(&self) -> RowCut {
-        self.sharding.cut(RowCut {
-            batch: self.batch,
-            micro_batches: self.micro_batches,
-            first: CutFirst::Replicas,
-        })
+        self.sharding
+            .cut(RowCut::new(self.batch, self.micro_batches))
     }
 
     /// The same options with another precision.
