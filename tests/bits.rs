@@ -8,9 +8,7 @@ use grid::{Degrees, factorisations};
 use parallel::{Overlap, Reproducible, data::Sharding};
 use std::{path::Path, sync::Arc};
 use testkit::{
-    Outcome, SCHEDULES,
-    bits::{check, on},
-    config, edit_gpt, train, train_steps, train_with,
+    SCHEDULES, bits::check, config, edit_gpt, on, serial, train, train_steps, train_with,
 };
 use train::{
     Config,
@@ -54,10 +52,6 @@ fn some(text: &str) -> Vec<Degrees> {
         true => grids(&[1, 2, 4, 8]),
         false => text.split(' ').map(|grid| grid.parse().unwrap()).collect(),
     }
-}
-
-fn serial(config: &Config) -> Outcome {
-    train(&on(config, Degrees::default()))
 }
 
 fn check_all(config: &Config, grids: impl IntoIterator<Item = Degrees>) {

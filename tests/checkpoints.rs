@@ -2,19 +2,12 @@
 
 use grid::{Degrees, factorisations};
 use parallel::{Context, Reproducible, data::Sharding};
-use testkit::{config, edit_gpt, train_steps as steps};
+use testkit::{config, edit_gpt, on, train_steps as steps};
 use train::{
-    Config,
     checkpoint::{Reader, diff, digest},
     config::Precision,
     trainer::scalars,
 };
-
-fn on(config: &Config, grid: Degrees) -> Config {
-    let mut config = config.clone();
-    config.parallel.grid = grid;
-    config
-}
 
 #[test]
 fn saved_on_one_grid_and_continued_on_every_other() {

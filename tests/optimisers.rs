@@ -106,10 +106,7 @@ use families::GptFamily;
 use formulas::{Plain, compare};
 use grid::Degrees;
 use parallel::{Reproducible, data::Sharding};
-use testkit::{
-    bits::{check, on},
-    config, edit_gpt, train, train_steps,
-};
+use testkit::{bits::check, config, edit_gpt, on, train, train_steps};
 use train::{
     Config,
     checkpoint::{Reader, diff},

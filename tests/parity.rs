@@ -9,7 +9,7 @@
 use families::GptFamily;
 use grid::{Degrees, factorisations};
 use parallel::{Overlap, data::Sharding};
-use testkit::{Outcome, SCHEDULES, config, difference, edit_gpt, train};
+use testkit::{Outcome, SCHEDULES, config, difference, edit_gpt, on, serial, train};
 use train::{Config, config::Precision};
 
 const F64: f64 = 1e-9;
@@ -17,16 +17,6 @@ const F32: f64 = 1e-4;
 
 fn all_grids() -> Vec<Degrees> {
     [1, 2, 4, 8].into_iter().flat_map(factorisations).collect()
-}
-
-fn serial(config: &Config) -> Outcome {
-    train(&on(config, Degrees::default()))
-}
-
-fn on(config: &Config, grid: Degrees) -> Config {
-    let mut config = config.clone();
-    config.parallel.grid = grid;
-    config
 }
 
 fn check(config: &Config, expected: &Outcome, tolerance: f64) {

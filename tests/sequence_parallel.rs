@@ -5,15 +5,9 @@ use ::train::{Config, config::Precision};
 use families::GptFamily;
 use grid::{Axis, Degrees, factorisations};
 use parallel::{Operation, Reproducible, counters::Subject, data::Sharding};
-use testkit::{Outcome, SCHEDULES, bits, config, difference, edit_gpt, gpt, train};
+use testkit::{Outcome, SCHEDULES, bits, config, difference, edit_gpt, gpt, serial, train};
 
 const F64: f64 = 1e-9;
-
-fn serial(config: &Config) -> Outcome {
-    let mut config = config.clone();
-    config.parallel.grid = Degrees::default();
-    train(&config)
-}
 
 fn check(config: &Config, grid: Degrees, expected: &Outcome) {
     let mut config = config.clone();

@@ -7,25 +7,20 @@ use grid::{Axis, Degrees, factorisations};
 use parallel::{GradientWire, Operation, Reproducible, counters::Subject, data::Sharding};
 use tensor::MemoryKind;
 use testkit::{
-    Outcome, SCHEDULES, bits, config, difference, edit_gpt, fixed_batch, ranks, train, try_ranks,
+    Outcome, SCHEDULES, bits, config, difference, edit_gpt, fixed_batch, on, ranks, serial, train,
+    try_ranks,
 };
 
 const F64: f64 = 1e-9;
 
-fn serial(config: &Config) -> Outcome {
-    let mut config = config.clone();
-    config.parallel.grid = Degrees::default();
-    train(&config)
-}
-
-fn on(config: &Config, grid: Degrees) -> Config {
-    let mut config = config.clone();
-    (config.parallel.grid, config.parallel.sharding) = (grid, Sharding::Gradients);
+fn sharded(config: &Config, grid: Degrees) -> Config {
+    let mut config = on(config, grid);
+    config.parallel.sharding = Sharding::Gradients;
     config
 }
 
 fn check(config: &Config, grid: Degrees, expected: &Outcome) {
-    let difference = difference(&train(&on(config, grid)), expected);
+    let difference = difference(&train(&sharded(config, grid)), expected);
     assert!(difference.largest() <= F64, "grid {grid}: {difference}");
 }
 
@@ -113,7 +108,7 @@ fn check_bits(mut config: Config, grids: &[Degrees], micro_batches: &[usize]) {
     let expected = serial(&config);
     for grid in grids {
         for &count in micro_batches {
-            let mut config = on(&config, *grid);
+            let mut config = sharded(&config, *grid);
             config.training.micro_batches = count;
             let what = format!("{grid}, {count} micro-batches");
             bits::check(&train(&config), &expected, &what);
@@ -180,7 +175,7 @@ fn shards_have_the_bits_of_copies() {
     (config.training.micro_batches, config.training.clip_norm) = (1, 0.0);
     edit_gpt(&mut config, |model| model.dropout = 0.2);
     for grid in ["data=2", "data=4", "data=8", "x=2,z=2,data=2"] {
-        let sharded = on(&config, grid.parse().unwrap());
+        let sharded = sharded(&config, grid.parse().unwrap());
         let mut copied = sharded.clone();
         copied.parallel.sharding = Sharding::None;
         // The norm adds the squares of other parts.
@@ -205,7 +200,7 @@ fn bytes_are_those_of_the_formula() {
         config.training.reproducible = reproducible.into();
         config.training.steps = 1;
         config.training.micro_batches = 2;
-        let config = on(&config, grid.parse().unwrap());
+        let config = sharded(&config, grid.parse().unwrap());
         let outcome = train(&config);
         let ranks = config.parallel.grid.x * config.parallel.grid.data;
         let scatter = match reproducible {

@@ -1,16 +1,7 @@
 //! Runs that must have the same bits.
 
-use grid::Degrees;
 use std::collections::BTreeMap;
 use testing::Outcome;
-use train::Config;
-
-/// The configuration on another grid.
-pub fn on(config: &Config, grid: Degrees) -> Config {
-    let mut config = config.clone();
-    config.parallel.grid = grid;
-    config
-}
 
 // The first parameter with another bit.
 fn difference(

@@ -3,6 +3,7 @@
 use crate::{contract::Open, nodes::ranks_on, ranks, vendors::ranks_with};
 use bootstrap::World;
 use families::GptConfig;
+use grid::Degrees;
 use parallel::{Batch, Reproducible};
 use std::{ops::Range, path::Path};
 use tensor::Device;
@@ -74,6 +75,21 @@ pub fn fixed_batch(trainer: &Trainer, config: &Config, step: u64) -> train::Resu
     let context = gpt(config).context;
     let tokens = |range| Ok(fixed_tokens(config, step, range).into_rows(context));
     trainer.batch_of(step, tokens)
+}
+
+/// The configuration on another grid.
+pub fn on(config: &Config, grid: Degrees) -> Config {
+    let mut config = config.clone();
+    config.parallel.grid = grid;
+    config
+}
+
+/// Trains as configured, but on one rank.
+///
+/// # Panics
+/// As [`train()`].
+pub fn serial(config: &Config) -> Outcome {
+    train(&on(config, Degrees::default()))
 }
 
 /// Trains for the configured steps on the configured grid.

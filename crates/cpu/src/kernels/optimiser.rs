@@ -130,7 +130,7 @@ impl<A: Real> StepNumbers<A> {
         }
     }
 
-    /// The same for weights of which a step takes this share away.
+    /// The same numbers, with a weight decay that removes this share of each weight per step.
     pub(super) fn decayed(self, share: f64) -> Self {
         StepNumbers {
             keep: A::of(1.0 - share),

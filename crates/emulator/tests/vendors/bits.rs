@@ -7,10 +7,7 @@ use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
 use families::GptFamily;
 use grid::Degrees;
 use parallel::{Reproducible, data::Sharding};
-use testkit::{
-    bits::{check, on},
-    config, edit_gpt, train_with,
-};
+use testkit::{bits::check, config, edit_gpt, on, train_with};
 use train::{
     Config,
     config::{OptimiserKind, Precision},

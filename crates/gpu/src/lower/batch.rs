@@ -15,7 +15,8 @@ pub(super) struct Batch<'a, T> {
     blocks: usize,
 }
 
-/// Splits tensors by their type into groups that fit one launch; skips those without elements. `of` tells both.
+/// Groups tensors of one type, at most `most` to a launch, and leaves out empty ones. `of` returns a tensor's type and its number
+/// of elements.
 pub(super) fn batches<T>(
     tensors: &[T],
     of: impl Fn(&T) -> (DType, usize),

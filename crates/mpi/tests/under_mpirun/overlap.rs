@@ -42,8 +42,8 @@ pub(crate) fn check(processes: &'static dyn Processes) -> Result<String, String>
 // may never run beside a GEMM does not in any attempt.
 const ATTEMPTS: usize = 20;
 
-// Trains until a trace shows that collectives of each stream ran beside GEMMs. The first rank reads each trace, and
-// tells the others whether to train again.
+// Trains until a trace shows that collectives of each stream ran beside GEMMs. After each
+// attempt the first rank reads the trace and decides for all ranks whether to try again.
 fn until_beside(
     processes: &'static dyn Processes,
     grid: Degrees,

@@ -5,7 +5,12 @@
 //! the uses. The leftmost node of the first use lies in the gradient itself. Others take memory only while they wait: at
 //! most one per level of the tree.
 
-use super::{ParameterSet, bucket::Bucket, open::SumOf, reduction::Reduction};
+use super::{
+    ParameterSet,
+    bucket::Bucket,
+    open::{self, SumOf},
+    reduction::Reduction,
+};
 use crate::{
     Parameter,
     sums::{Held, Leaves, Node, RowCut, add, join},
@@ -13,7 +18,7 @@ use crate::{
 use grid::Axis;
 use hal::sums::are_halves;
 use std::ops::Range;
-use tensor::{MemoryKind, Result, Stream, Tensor};
+use tensor::{Result, Stream, Tensor};
 
 /// What one use of a parameter has received in a step.
 #[derive(Debug)]
@@ -51,23 +56,13 @@ impl ParameterSet {
             let nodes = Vec::new();
             uses.push(Addends { leaves, nodes });
         }
-        let gradient = parameter.gradient()?;
-        let compute = self.0.context.device().compute();
-        receive(
-            &compute,
-            &mut uses[at_use].nodes,
-            node,
-            fill,
-            |place| match (place, at_use) {
-                (0, 0) => Ok(gradient),
-                _ => {
-                    let device = gradient.device();
-                    device.allocating(MemoryKind::Gradients, || {
-                        Tensor::empty(device, gradient.dtype(), gradient.shape())
-                    })
-                }
-            },
-        )
+        let (context, gradient) = (&self.0.context, parameter.gradient()?);
+        let memory = |place| match (place, at_use) {
+            (0, 0) => Ok(gradient),
+            _ => open::gradients(context, gradient.dtype(), gradient.shape()),
+        };
+        let compute = context.device().compute();
+        receive(&compute, &mut uses[at_use].nodes, node, fill, memory)
     }
 
     /// Forgets all nodes of the step before.

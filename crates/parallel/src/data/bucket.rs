@@ -107,7 +107,6 @@ impl Bucket {
                 index: *index,
                 bucket,
                 place: at,
-                start: place.start,
                 value: view(&values)?,
                 gradient: whole_gradients.map(view).transpose()?,
                 shards_gradient: shards_gradients,

@@ -10,7 +10,7 @@ use crate::{
     Context,
     sums::{Leaves, Node},
 };
-use std::{cmp::Reverse, ops::Range};
+use std::ops::Range;
 use tensor::{DType, MemoryKind, Result, Tensor};
 
 /// What a bucket has received in a micro-batch and not yet summed into shards.
@@ -50,10 +50,9 @@ impl SumOf {
         leaves: None,
     };
 
-    // In which order ranks exchange sums, and add uses.
-    pub(super) fn order(&self) -> (usize, Reverse<usize>) {
-        let rows = self.leaves.map_or(0, |leaves| leaves.rows);
-        (self.number, Reverse(rows))
+    /// In this order ranks exchange their sums.
+    pub(super) fn order(&self) -> (usize, usize) {
+        (self.number, self.leaves.map_or(0, |leaves| leaves.rows))
     }
 }
 
@@ -124,7 +123,7 @@ fn view(
     (context, bucket, index): (&Context, &Bucket, usize),
 ) -> Result<Tensor> {
     if place == flats.len() {
-        flats.push(flat(context, bucket.accumulator(), bucket.len())?);
+        flats.push(gradients(context, bucket.accumulator(), &[bucket.len()])?);
     }
     let of_parameter = &bucket.places[index];
     flats[place]
@@ -133,9 +132,9 @@ fn view(
 }
 
 /// Memory for gradients.
-pub(super) fn flat(context: &Context, dtype: DType, len: usize) -> Result<Tensor> {
+pub(super) fn gradients(context: &Context, dtype: DType, shape: &[usize]) -> Result<Tensor> {
     let device = context.device();
     device.allocating(MemoryKind::Gradients, || {
-        Tensor::empty(device, dtype, &[len])
+        Tensor::empty(device, dtype, shape)
     })
 }

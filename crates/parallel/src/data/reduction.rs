@@ -93,23 +93,14 @@ impl Reduction<'_> {
         &self,
         bucket: &Bucket,
         leaves: Leaves,
-        mut nodes: Vec<Node<Tensor>>,
+        nodes: Vec<Node<Tensor>>,
     ) -> Result<()> {
-        for &axis in self.axes.iter().filter(|axis| **axis != Axis::Data) {
-            nodes = self.over(axis, leaves, nodes)?;
+        let parts = self.parts(leaves, nodes, bucket.counts())?;
+        let sum = complete(parts, |left, right| add(self.stream, left, right))?;
+        match (sum, bucket.own_gradients()?) {
+            (Some(sum), Some(kept)) => ops::copy_on(self.stream, &sum, &kept),
+            _ => Ok(()),
         }
-        let Some(group) = self.context.group(Axis::Data, Purpose::Bucket)? else {
-            return Ok(());
-        };
-        let (held, own) = self.held(Axis::Data, leaves, nodes)?;
-        let Some(gradients) = own.first() else {
-            return Ok(());
-        };
-        let part = self
-            .wire(&group)
-            .sum(&own, gradients.dtype(), &held, bucket.counts())?;
-        let kept = gradients.rows(bucket.range.start, bucket.range.len())?;
-        ops::copy_on(self.stream, &part, &kept)
     }
 
     /// This rank's part, by `counts` along Data, of the nodes of all replicas, joined as far as they complete larger ones.

@@ -4,7 +4,7 @@ use super::{
     ParameterSet,
     addends::receive,
     bucket::Bucket,
-    open::{Open, OpenSum, SumOf, flat},
+    open::{self, Open, OpenSum, SumOf},
     reduction::Reduction,
 };
 use crate::{
@@ -211,7 +211,7 @@ impl ParameterSet {
             .for_each(|(all, one)| *all |= one);
         let memory = |place: usize| match is_first && place == 0 {
             true => Ok(gradients.clone()),
-            false => flat(context, gradients.dtype(), gradients.num_elements()),
+            false => open::gradients(context, gradients.dtype(), gradients.shape()),
         };
         let Some(leaves) = open.at.leaves else {
             let whole = &open.flats[0];

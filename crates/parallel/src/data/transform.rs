@@ -15,13 +15,13 @@ impl ParameterSet {
         flop: impl Fn(usize, usize) -> f64,
         mut work: impl FnMut(&Tensor) -> Result<()>,
     ) -> Result<()> {
-        let (context, options) = (&self.0.context, &self.0.options);
+        let options = &self.0.options;
         let parameters = self.0.parameters.iter();
         let matrices: Vec<&Parameter> = parameters.filter(|each| options.is_whole(each)).collect();
         if matrices.is_empty() {
             return Ok(());
         }
-        let stage = Stage::of(context, self.whole_gradients()?)?;
+        let stage = Stage::of(self)?;
         let flop = |matrix: &&Parameter| {
             let shape = matrix.global_shape();
             flop(shape[0], shape[1])
@@ -67,12 +67,14 @@ struct Stage<'a> {
     members: Vec<Coordinates>,
     tensor: Option<Rc<Group>>,
     data: Option<Rc<Group>>,
+    buckets: &'a [Bucket],
     /// The gradients of each bucket that has matrices.
     gradients: Vec<Option<Tensor>>,
 }
 
 impl Stage<'_> {
-    fn of(context: &Context, gradients: Vec<Option<Tensor>>) -> Result<Stage<'_>> {
+    fn of(set: &ParameterSet) -> Result<Stage<'_>> {
+        let context = &set.0.context;
         let axes = Axis::tensor().into_iter();
         let axes: Vec<Axis> = axes.filter(|axis| context.degree(*axis) > 1).collect();
         let ranks = context.members(&axes);
@@ -98,7 +100,8 @@ impl Stage<'_> {
             members,
             tensor,
             data: context.group(Axis::Data, Purpose::Main)?,
-            gradients,
+            buckets: &set.0.buckets,
+            gradients: set.whole_gradients()?,
         })
     }
 
@@ -106,9 +109,11 @@ impl Stage<'_> {
     fn gradient(&self, matrix: &Parameter) -> Result<Tensor> {
         let home = matrix.settled();
         match home.and_then(|home| Some((home, self.gradients[home.bucket].as_ref()?))) {
-            Some((home, flat)) => flat
-                .rows(home.start, matrix.num_elements())?
-                .reshape(matrix.local_shape()),
+            Some((home, flat)) => {
+                let place = &self.buckets[home.bucket].places[home.place];
+                flat.rows(place.start, place.len())?
+                    .reshape(matrix.local_shape())
+            }
             None => matrix.gradient(),
         }
     }

@@ -75,8 +75,6 @@ pub(crate) struct Home {
     pub(crate) bucket: usize,
     /// Its place among the bucket's parameters.
     pub(crate) place: usize,
-    /// Where it begins in the bucket's flat buffers.
-    pub(crate) start: usize,
     /// Views into the bucket's flat buffers; none of a gradient that replicas hold in shards.
     pub(crate) value: Tensor,
     pub(crate) gradient: Option<Tensor>,

@@ -53,7 +53,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// How often it occurs if the forward runs so many times.
+    /// How often it occurs in a micro-batch whose forward runs `forwards` times.
     pub fn times(self, forwards: usize) -> usize {
         match self {
             Phase::Forward => forwards,

@@ -193,34 +193,31 @@ impl<'a> Sheet<'a> {
         shown + slowed.max(hidden)
     }
 
-    // Gradient reduction. All but the last bucket overlap the backward of the last micro-batch, about two
-    // thirds of its time. Then the updated values of sharded parameters follow.
+    // Gradient reduction. All but the last bucket overlap the backward of a micro-batch, about two thirds of its time. Then
+    // the updated values of sharded parameters follow.
     fn reduction(&self, variant: &Candidate, places: &Places, micro: f64) -> f64 {
-        let sharding = variant.sharding;
-        let prices = if sharding.shards_state() {
-            &self.scatter_data
-        } else {
-            &self.reduce_data
+        let (prices, gathered) = match variant.sharding.shards_state() {
+            true => (
+                &self.scatter_data,
+                self.gather_data.at(places) * self.num_buckets,
+            ),
+            false => (&self.reduce_data, 0.0),
         };
         let one = prices.at(places);
         let all = one * self.num_buckets;
-        let gathered = if sharding.shards_state() {
-            self.gather_data.at(places) * self.num_buckets
-        } else {
-            0.0
+        // Gradients that are sharded are reduced in every micro-batch, and overlap its backward.
+        let times = match variant.sharding.shards_gradients() {
+            true => variant.micro_batches as f64,
+            false => 1.0,
         };
-        gathered
-            + match sharding.shards_gradients() {
-                // Gradients of each micro-batch overlap its own backward, and those of the last one the most.
-                true if self.overlap.data => {
-                    let micro_batches = variant.micro_batches as f64;
-                    (all - micro * 2.0 / 3.0).max(0.0) * (micro_batches - 1.0)
-                        + (all - micro * 2.0 / 3.0).max(one)
-                }
-                true => all * variant.micro_batches as f64,
-                false if self.overlap.data => (all - micro * 2.0 / 3.0).max(one),
-                false => all,
+        let reduced = match self.overlap.data {
+            true => {
+                let shown = all - micro * 2.0 / 3.0;
+                shown.max(0.0) * (times - 1.0) + shown.max(one)
             }
+            false => all * times,
+        };
+        gathered + reduced
     }
 
     // The optimiser reads gradients, reads and writes values and states, and writes the copy in the compute

@@ -1,6 +1,9 @@
 //! AdamW with moments that are kept as 8-bit codes: see [`hal::kernel::coded`].
 
-use super::{holds, launch, optimiser::AdamW};
+use super::{
+    holds, launch,
+    optimiser::{AdamW, arguments},
+};
 use crate::{Arguments, Device, Tensor};
 use hal::{DType, Error, Kernel, Result, codes::BlockPlace, kernel};
 
@@ -97,11 +100,7 @@ pub fn coded_adamw(
 
 fn checked<'a>(device: &Device, updates: &[CodedUpdate], factor: &Tensor) -> Result<Arguments<'a>> {
     updates.iter().try_for_each(check)?;
-    device
-        .key()
-        .owns("optimiser", "a factor", factor.device().key())?;
-    holds("optimiser", "factor", factor, 2, DType::F64)?;
-    Ok(Arguments::default())
+    arguments(device, factor)
 }
 
 fn check(update: &CodedUpdate) -> Result<()> {

@@ -265,7 +265,7 @@ pub fn unit_norm(x: &Tensor, sum_squares: &Tensor, epsilon: f64, out: &Tensor) -
     launch(&mut args, Kernel::UnitNorm(kernel))
 }
 
-// The arguments of a step, none so far, on tensors that fit one another and have so many state tensors each.
+// Checks that the tensors of each update fit one another and have as many states as the rule needs.
 fn checked<'a>(
     device: &Device,
     updates: &[Update],
@@ -275,6 +275,11 @@ fn checked<'a>(
     updates
         .iter()
         .try_for_each(|update| check(update, &states))?;
+    arguments(device, factor)
+}
+
+/// The arguments of an update, still empty, once its factor is known to be one of this device.
+pub(super) fn arguments<'a>(device: &Device, factor: &Tensor) -> Result<Arguments<'a>> {
     device
         .key()
         .owns("optimiser", "a factor", factor.device().key())?;
