@@ -1,5 +1,5 @@
-// Shared by all kernels of causal self-attention: sizes, addresses of a head's rows, dropout, and the row sums that the
-// backward pass needs.
+// Shared by all kernels of causal attention: sizes, the rows of a head, dropout, and the row sums that the backward pass
+// needs.
 #pragma once
 
 #include "loops.h"
@@ -10,16 +10,18 @@ namespace fascicle {
 
 struct AttentionSizes {
     u64 sequences;
-    u64 sequence;
+    u64 queries;      // per sequence
+    u64 keys;         // per sequence
+    u64 first_query;  // query i attends to the keys j <= first_query + i; at most `keys`
     u64 heads;
     u64 kv_heads;
     u64 head_size;
     double scale;
     RandomKey key;
-    u64 first_sequence;
-    u64 first_head;
     u64 global_heads;
-    double kept;  // 1 / (1 - probability)
+    u64 global_sequence;  // tokens of a complete sequence
+    u64 first_weight;     // the generator's index of the weight of the first query of the first head on the first key
+    double kept;          // 1 / (1 - probability)
     u32 threshold;
     u32 drops;        // whether there is dropout
     u32 tile_rows;    // of the plain kernels: rows that a block owns
@@ -30,23 +32,42 @@ struct AttentionDeltaParams {
     AttentionSizes sizes;
     const void* out;
     const void* d_out;
-    void* delta;  // sequences x heads x sequence
+    void* delta;  // sequences x heads x queries
 };
 
-// Elements from a sequence's first element to token `row` of head `head`, with `heads` heads per token.
-FASCICLE_DEVICE u64 head_start(const AttentionSizes& s, u64 sequence, u64 row, u64 head, u64 heads) {
-    return ((sequence * s.sequence + row) * heads + head) * s.head_size;
+// The rows of one head of one sequence, among the rows of all heads of all tokens: row r is `first + r * heads`.
+struct HeadRows {
+    u64 first, heads, count;
+
+    FASCICLE_DEVICE u64 at(u64 row) const { return first + row * heads; }
+};
+
+FASCICLE_DEVICE HeadRows query_rows(const AttentionSizes& s, u64 sequence, u64 head) {
+    return {sequence * s.queries * s.heads + head, s.heads, s.queries};
+}
+FASCICLE_DEVICE HeadRows key_rows(const AttentionSizes& s, u64 sequence, u64 kv_head) {
+    return {sequence * s.keys * s.kv_heads + kv_head, s.kv_heads, s.keys};
 }
 
-// Offset of the numbers of a head's tokens in an array of sequences x heads x sequence.
+// The number of keys that the queries before `query` meet, which are the first keys of their sequence.
+FASCICLE_DEVICE u64 keys_before(const AttentionSizes& s, u64 query) {
+    u64 end = s.first_query + query;
+    return end < s.keys ? end : s.keys;
+}
+
+// The first query that meets `key`, if any does.
+FASCICLE_DEVICE u64 first_query_of(const AttentionSizes& s, u64 key) {
+    return key > s.first_query ? key - s.first_query : 0;
+}
+
+// Offset of the numbers of a head's queries in an array of sequences x heads x queries.
 FASCICLE_DEVICE u64 sums_start(const AttentionSizes& s, u64 sequence, u64 head) {
-    return (sequence * s.heads + head) * s.sequence;
+    return (sequence * s.heads + head) * s.queries;
 }
 
 // The generator's index of the weight of `query` on `key`.
 FASCICLE_DEVICE u64 weight_index(const AttentionSizes& s, u64 sequence, u64 head, u64 query, u64 key) {
-    u64 global_head = (s.first_sequence + sequence) * s.global_heads + s.first_head + head;
-    return (global_head * s.sequence + query) * s.sequence + key;
+    return ((sequence * s.global_heads + head) * s.global_sequence + query) * s.global_sequence + key + s.first_weight;
 }
 
 // 0 for a weight that is dropped, else 1 / (1 - probability).
@@ -64,7 +85,7 @@ FASCICLE_DEVICE void attention_delta(const AttentionDeltaParams& p) {
     using A = Acc<T>;
     constexpr int N = SIXTEEN_BYTES<T>;
     const AttentionSizes& s = p.sizes;
-    each_row_of_warp(s.sequences * s.sequence * s.heads, [&](u64 row) {
+    each_row_of_warp(s.sequences * s.queries * s.heads, [&](u64 row) {
         A sum = 0;
         each_pack_of_row<N>(s.head_size, lane_index(), WARP, [&](u64 column, u64 left) {
             u64 at = row * s.head_size + column;
@@ -75,7 +96,7 @@ FASCICLE_DEVICE void attention_delta(const AttentionDeltaParams& p) {
         });
         sum = warp_sum(sum);
         u64 token = row / s.heads, head = row % s.heads;
-        u64 at = sums_start(s, token / s.sequence, head) + token % s.sequence;
+        u64 at = sums_start(s, token / s.queries, head) + token % s.queries;
         if (lane_index() == 0) static_cast<A*>(p.delta)[at] = sum;
     });
 }

@@ -16,28 +16,27 @@ struct AttentionForwardParams {
     void* log_sum_exp;
 };
 
-// Copies `count` rows of a head, from row `first` on, into shared memory, times `factor`; rows past the end are 0.
+// Copies `count` rows of `size` elements of a head, from row `first` on, into shared memory, times `factor`; rows past the
+// end are 0.
 template <class A, class T>
-FASCICLE_DEVICE void load_rows(const AttentionSizes& s, const void* from, u64 sequence, u64 head, u64 heads, u64 first,
-                               u32 count, A factor, A* to, u32 step) {
-    u32 size = u32(s.head_size);
+FASCICLE_DEVICE void load_rows(const void* from, const HeadRows& rows, u64 first, u32 count, u32 size, A factor, A* to,
+                               u32 step) {
     for (u32 i = thread_x(); i < count * size; i += block_size_x()) {
         u32 row = i / size, e = i % size;
-        bool inside = first + row < s.sequence;
-        const T* at = static_cast<const T*>(from) + head_start(s, sequence, first + row, head, heads) + e;
+        bool inside = first + row < rows.count;
+        const T* at = static_cast<const T*>(from) + rows.at(first + row) * size + e;
         to[row * step + e] = inside ? factor * A(widen(*at)) : A(0);
     }
 }
 
 // Writes rows of a head from shared memory, times the factor of each row.
 template <class T, class A, class Factor>
-FASCICLE_DEVICE void store_rows(const AttentionSizes& s, void* to, u64 sequence, u64 head, u64 heads, u64 first,
-                                u32 count, const A* from, Factor factor) {
-    u32 size = u32(s.head_size);
+FASCICLE_DEVICE void store_rows(void* to, const HeadRows& rows, u64 first, u32 count, u32 size, const A* from,
+                                Factor factor) {
     for (u32 i = thread_x(); i < count * size; i += block_size_x()) {
         u32 row = i / size, e = i % size;
-        if (first + row >= s.sequence) continue;
-        T* at = static_cast<T*>(to) + head_start(s, sequence, first + row, head, heads) + e;
+        if (first + row >= rows.count) continue;
+        T* at = static_cast<T*>(to) + rows.at(first + row) * size + e;
         *at = narrow<T>(from[i] * factor(row));
     }
 }
@@ -89,27 +88,27 @@ FASCICLE_DEVICE void attention_forward(const AttentionForwardParams& p) {
     const AttentionSizes& s = p.sizes;
     u32 size = u32(s.head_size), rows = s.tile_rows, keys = s.tile_others;
     u64 first = u64(block_x()) * rows, head = block_y(), sequence = block_z();
-    u64 kv_head = head / (s.heads / s.kv_heads);
+    HeadRows own = query_rows(s, sequence, head), others = key_rows(s, sequence, head / (s.heads / s.kv_heads));
     Shared<A> shared;
     QueryTile<A> tile{shared.take(rows * size), shared.take(rows * size), shared.take(rows * (keys + 1)),
                       shared.take(rows), shared.take(rows), shared.take(rows)};
     A *k = shared.take(keys * (size + 1)), *v = shared.take(keys * size);
-    load_rows<A, T>(s, p.q, sequence, head, s.heads, first, rows, A(s.scale), tile.q, size);
+    load_rows<A, T>(p.q, own, first, rows, size, A(s.scale), tile.q, size);
     for (u32 i = thread_x(); i < rows * size; i += block_size_x()) tile.out[i] = 0;
     for (u32 row = thread_x(); row < rows; row += block_size_x()) {
         tile.max[row] = minus_infinity<A>();
         tile.sum[row] = 0;
     }
-    u64 end = first + rows < s.sequence ? first + rows : s.sequence;
+    u64 end = keys_before(s, first + rows);
     for (u64 key = 0; key < end; key += keys) {
         barrier();
-        load_rows<A, T>(s, p.k, sequence, kv_head, s.kv_heads, key, keys, A(1), k, size + 1);
-        load_rows<A, T>(s, p.v, sequence, kv_head, s.kv_heads, key, keys, A(1), v, size);
+        load_rows<A, T>(p.k, others, key, keys, size, A(1), k, size + 1);
+        load_rows<A, T>(p.v, others, key, keys, size, A(1), v, size);
         barrier();
         for (u32 i = thread_x(); i < rows * keys; i += block_size_x()) {
             u32 row = i / keys, c = i % keys;
             A score = dot(tile.q + row * size, k + c * (size + 1), size);
-            tile.scores[row * (keys + 1) + c] = key + c <= first + row ? score : minus_infinity<A>();
+            tile.scores[row * (keys + 1) + c] = key + c < keys_before(s, first + row + 1) ? score : minus_infinity<A>();
         }
         barrier();
         for (u32 row = thread_x(); row < rows; row += block_size_x()) {
@@ -124,11 +123,10 @@ FASCICLE_DEVICE void attention_forward(const AttentionForwardParams& p) {
         }
     }
     barrier();
-    store_rows<T>(s, p.out, sequence, head, s.heads, first, rows, tile.out,
-                  [&](u32 row) { return A(1) / tile.sum[row]; });
+    store_rows<T>(p.out, own, first, rows, size, tile.out, [&](u32 row) { return A(1) / tile.sum[row]; });
     A* log_sum_exp = static_cast<A*>(p.log_sum_exp) + sums_start(s, sequence, head);
     for (u32 row = thread_x(); row < rows; row += block_size_x()) {
-        if (first + row < s.sequence) log_sum_exp[first + row] = tile.max[row] + log_of(tile.sum[row]);
+        if (first + row < s.queries) log_sum_exp[first + row] = tile.max[row] + log_of(tile.sum[row]);
     }
 }
 

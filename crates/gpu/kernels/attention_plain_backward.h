@@ -33,12 +33,12 @@ FASCICLE_DEVICE WeightGradient<A> weight_gradient(const AttentionSizes& s, u64 i
     return {weight * kept, weight * (d_weight * kept - delta)};
 }
 
-// Copies the numbers of `count` tokens of a head.
+// Copies the numbers of `count` queries of a head.
 template <class A>
 FASCICLE_DEVICE void load_sums(const AttentionSizes& s, const void* from, u64 sequence, u64 head, u64 first, u32 count,
                                A* to) {
     const A* sums = static_cast<const A*>(from) + sums_start(s, sequence, head);
-    for (u32 i = thread_x(); i < count; i += block_size_x()) to[i] = first + i < s.sequence ? sums[first + i] : A(0);
+    for (u32 i = thread_x(); i < count; i += block_size_x()) to[i] = first + i < s.queries ? sums[first + i] : A(0);
 }
 
 template <class A>
@@ -63,21 +63,21 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
     const AttentionSizes& s = p.sizes;
     u32 size = u32(s.head_size), rows = s.tile_rows, keys = s.tile_others;
     u64 first = u64(block_x()) * rows, head = block_y(), sequence = block_z();
-    u64 kv_head = head / (s.heads / s.kv_heads);
+    HeadRows own = query_rows(s, sequence, head), others = key_rows(s, sequence, head / (s.heads / s.kv_heads));
     Shared<A> shared;
     A *q = shared.take(rows * size), *d_out = shared.take(rows * size), *d_q = shared.take(rows * size);
     A *k = shared.take(keys * (size + 1)), *v = shared.take(keys * (size + 1));
     A *d_scores = shared.take(rows * (keys + 1)), *log_sum_exp = shared.take(rows), *delta = shared.take(rows);
-    load_rows<A, T>(s, p.q, sequence, head, s.heads, first, rows, A(s.scale), q, size);
-    load_rows<A, T>(s, p.d_out, sequence, head, s.heads, first, rows, A(1), d_out, size);
+    load_rows<A, T>(p.q, own, first, rows, size, A(s.scale), q, size);
+    load_rows<A, T>(p.d_out, own, first, rows, size, A(1), d_out, size);
     load_sums(s, p.log_sum_exp, sequence, head, first, rows, log_sum_exp);
     load_sums(s, p.delta, sequence, head, first, rows, delta);
     clear(d_q, rows * size);
-    u64 end = first + rows < s.sequence ? first + rows : s.sequence;
+    u64 end = keys_before(s, first + rows);
     for (u64 key = 0; key < end; key += keys) {
         barrier();
-        load_rows<A, T>(s, p.k, sequence, kv_head, s.kv_heads, key, keys, A(1), k, size + 1);
-        load_rows<A, T>(s, p.v, sequence, kv_head, s.kv_heads, key, keys, A(1), v, size + 1);
+        load_rows<A, T>(p.k, others, key, keys, size, A(1), k, size + 1);
+        load_rows<A, T>(p.v, others, key, keys, size, A(1), v, size + 1);
         barrier();
         for (u32 i = thread_x(); i < rows * keys; i += block_size_x()) {
             u32 row = i / keys, c = i % keys;
@@ -85,13 +85,13 @@ FASCICLE_DEVICE void attention_backward_queries(const AttentionBackwardParams& p
             A d_weight = dot(d_out + row * size, v + c * (size + 1), size);
             u64 index = weight_index(s, sequence, head, first + row, key + c);
             A d_score = weight_gradient(s, index, score, log_sum_exp[row], d_weight, delta[row]).d_score;
-            d_scores[row * (keys + 1) + c] = key + c <= first + row ? d_score : A(0);
+            d_scores[row * (keys + 1) + c] = key + c < keys_before(s, first + row + 1) ? d_score : A(0);
         }
         barrier();
         add_product(d_q, d_scores, k, rows, keys, size);
     }
     barrier();
-    store_rows<T>(s, p.d_q, sequence, head, s.heads, first, rows, d_q, [&](u32) { return A(s.scale); });
+    store_rows<T>(p.d_q, own, first, rows, size, d_q, [&](u32) { return A(s.scale); });
 }
 
 // The state that a block of keys keeps.
@@ -106,9 +106,10 @@ FASCICLE_DEVICE void add_queries(const AttentionBackwardParams& p, const KeyTile
     u32 size = u32(s.head_size), rows = s.tile_rows, queries = s.tile_others;
     A *q = shared.take(queries * (size + 1)), *d_out = shared.take(queries * (size + 1));
     A *log_sum_exp = shared.take(queries), *delta = shared.take(queries);
+    HeadRows others = query_rows(s, sequence, head);
     barrier();
-    load_rows<A, T>(s, p.q, sequence, head, s.heads, query, queries, A(s.scale), q, size + 1);
-    load_rows<A, T>(s, p.d_out, sequence, head, s.heads, query, queries, A(1), d_out, size + 1);
+    load_rows<A, T>(p.q, others, query, queries, size, A(s.scale), q, size + 1);
+    load_rows<A, T>(p.d_out, others, query, queries, size, A(1), d_out, size + 1);
     load_sums(s, p.log_sum_exp, sequence, head, query, queries, log_sum_exp);
     load_sums(s, p.delta, sequence, head, query, queries, delta);
     barrier();
@@ -118,7 +119,7 @@ FASCICLE_DEVICE void add_queries(const AttentionBackwardParams& p, const KeyTile
         A d_weight = dot(tile.v + row * size, d_out + c * (size + 1), size);
         u64 index = weight_index(s, sequence, head, query + c, first + row);
         auto gradient = weight_gradient(s, index, score, log_sum_exp[c], d_weight, delta[c]);
-        bool met = first + row <= query + c && query + c < s.sequence;
+        bool met = first + row <= s.first_query + query + c && query + c < s.queries;
         tile.weights[row * (queries + 1) + c] = met ? gradient.weight : A(0);
         tile.d_scores[row * (queries + 1) + c] = met ? gradient.d_score : A(0);
     }
@@ -134,22 +135,23 @@ FASCICLE_DEVICE void attention_backward_keys(const AttentionBackwardParams& p) {
     u32 size = u32(s.head_size), rows = s.tile_rows, queries = s.tile_others;
     u64 first = u64(block_x()) * rows, kv_head = block_y(), sequence = block_z();
     u64 group = s.heads / s.kv_heads;
+    HeadRows own = key_rows(s, sequence, kv_head);
     Shared<A> shared;
     KeyTile<A> tile{shared.take(rows * size), shared.take(rows * size), shared.take(rows * size),
                     shared.take(rows * size), shared.take(rows * (queries + 1)), shared.take(rows * (queries + 1))};
-    load_rows<A, T>(s, p.k, sequence, kv_head, s.kv_heads, first, rows, A(1), tile.k, size);
-    load_rows<A, T>(s, p.v, sequence, kv_head, s.kv_heads, first, rows, A(1), tile.v, size);
+    load_rows<A, T>(p.k, own, first, rows, size, A(1), tile.k, size);
+    load_rows<A, T>(p.v, own, first, rows, size, A(1), tile.v, size);
     clear(tile.d_k, rows * size);
     clear(tile.d_v, rows * size);
     for (u64 head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        for (u64 query = first / queries * queries; query < s.sequence; query += queries) {
+        for (u64 query = first_query_of(s, first) / queries * queries; query < s.queries; query += queries) {
             add_queries<T>(p, tile, shared, first, query, head, sequence);
         }
     }
     barrier();
     // The scale is in the queries already.
-    store_rows<T>(s, p.d_k, sequence, kv_head, s.kv_heads, first, rows, tile.d_k, [&](u32) { return A(1); });
-    store_rows<T>(s, p.d_v, sequence, kv_head, s.kv_heads, first, rows, tile.d_v, [&](u32) { return A(1); });
+    store_rows<T>(p.d_k, own, first, rows, size, tile.d_k, [&](u32) { return A(1); });
+    store_rows<T>(p.d_v, own, first, rows, size, tile.d_v, [&](u32) { return A(1); });
 }
 
 }  // namespace fascicle

@@ -32,12 +32,11 @@ struct TileSource {
     static_assert(STEP % 8 == 0, "each round has the same order of columns");
     const T* own;  // the thread's first element of row 0
     u64 stride;    // from a row to the next
-    u32 rows;
+    u32 count;     // of the head's rows
 
-    FASCICLE_DEVICE TileSource(const AttentionSizes& s, const void* from, u64 sequence, u64 head, u64 heads)
-        : own(static_cast<const T*>(from) + head_start(s, sequence, thread_x() / (D / 8), head, heads) +
-              thread_x() % (D / 8) * 8),
-          stride(heads * D), rows(u32(s.sequence)) {}
+    FASCICLE_DEVICE TileSource(const void* from, const HeadRows& rows)
+        : own(static_cast<const T*>(from) + rows.at(thread_x() / (D / 8)) * D + thread_x() % (D / 8) * 8),
+          stride(rows.heads * D), count(u32(rows.count)) {}
 
     // Starts to copy `Rows` rows from row `first` on; rows past the end become 0.
     template <u32 Rows = SHARED_ROWS<D>>
@@ -47,7 +46,7 @@ struct TileSource {
         const T* from = own + first * stride;
         FASCICLE_UNROLL
         for (u32 round = 0; round < Rows / STEP; round++) {
-            copy_async(to + round * STEP * D, from + round * STEP * stride, first + row + round * STEP < rows);
+            copy_async(to + round * STEP * D, from + round * STEP * stride, first + row + round * STEP < count);
         }
     }
 };
@@ -57,11 +56,12 @@ template <int D, class T>
 struct RowOperands {
     Operand<T> at[D / 16];
 
-    FASCICLE_DEVICE void load(const AttentionSizes& s, const void* from, u64 sequence, u64 head, u64 heads, u64 first) {
-        const T* base = static_cast<const T*>(from) + head_start(s, sequence, first, head, heads);
-        u64 rows = first < s.sequence ? s.sequence - first : 0;
+    // Loads the rows of a head from row `first` on; rows past the end become 0.
+    FASCICLE_DEVICE void load(const void* from, const HeadRows& rows, u64 first) {
+        const T* base = static_cast<const T*>(from) + rows.at(first) * D;
+        u64 left = first < rows.count ? rows.count - first : 0;
         FASCICLE_UNROLL
-        for (int k = 0; k < D / 16; k++) at[k] = load_left(base + 16 * k, heads * D, rows);
+        for (int k = 0; k < D / 16; k++) at[k] = load_left(base + 16 * k, rows.heads * D, left);
     }
 
     // Multiplies these rows with 16 rows of a shared tile, from `row` on.
@@ -102,12 +102,12 @@ struct RowSums {
         for (int d = 0; d < D / 16; d++) multiply(at[d], factors, load_right_transposed<D>(tile, row, 16 * d));
     }
 
-    FASCICLE_DEVICE void store(const AttentionSizes& s, void* to, u64 sequence, u64 head, u64 heads, u64 first,
-                               const float (&factor)[HELD_ROWS]) const {
-        T* base = static_cast<T*>(to) + head_start(s, sequence, first, head, heads);
-        u64 rows = first < s.sequence ? s.sequence - first : 0;
+    // Writes them, times the factor of each row, to the rows of a head from row `first` on, as far as these exist.
+    FASCICLE_DEVICE void store(void* to, const HeadRows& rows, u64 first, const float (&factor)[HELD_ROWS]) const {
+        T* base = static_cast<T*>(to) + rows.at(first) * D;
+        u64 left = first < rows.count ? rows.count - first : 0;
         FASCICLE_UNROLL
-        for (int d = 0; d < D / 16; d++) store_sum(base + 16 * d, heads * D, rows, at[d], factor);
+        for (int d = 0; d < D / 16; d++) store_sum(base + 16 * d, rows.heads * D, left, at[d], factor);
     }
 };
 
@@ -155,7 +155,7 @@ FASCICLE_DEVICE void drop_weights(const AttentionSizes& s, u64 sequence, u64 hea
     FASCICLE_UNROLL
     for (int e = 0; e < HELD; e += 2) {
         bool drops[2];
-        draw<2>(s.key, start + row_held(e) * s.sequence + column_held(e), s.threshold, drops);
+        draw<2>(s.key, start + row_held(e) * s.global_sequence + column_held(e), s.threshold, drops);
         weights.at[e] *= drops[0] ? 0 : float(s.kept);
         weights.at[e + 1] *= drops[1] ? 0 : float(s.kept);
     }
@@ -166,26 +166,30 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
     constexpr u32 KEYS = FORWARD_KEYS<D>;
     // Positions fit in 32 bits: the plain kernels serve longer sequences.
     const AttentionSizes& s = p.sizes;
-    u64 head = block_y(), sequence = block_z(), kv_head = head / (s.heads / s.kv_heads);
+    u64 head = block_y(), sequence = block_z();
+    HeadRows own = query_rows(s, sequence, head), others = key_rows(s, sequence, head / (s.heads / s.kv_heads));
     // The last queries attend to the most keys, so their blocks start first.
     u32 block_first = (grid_size_x() - 1 - block_x()) * BLOCK_ROWS;
     u32 first = block_first + 16 * warp_index();
     T* keys = reinterpret_cast<T*>(shared_memory());
     T* values = keys + 2 * KEYS * D;
-    TileSource<D, T> all_keys(s, p.k, sequence, kv_head, s.kv_heads), all_values(s, p.v, sequence, kv_head, s.kv_heads);
+    TileSource<D, T> all_keys(p.k, others), all_values(p.v, others);
     auto fetch = [&](u32 key, u32 buffer) {
         all_keys.template fetch<KEYS>(key, keys + buffer * KEYS * D);
         all_values.template fetch<KEYS>(key, values + buffer * KEYS * D);
         commit_copies();
     };
     RowOperands<D, T> q;
-    q.load(s, p.q, sequence, head, s.heads, first);
+    q.load(p.q, own, first);
     RowSums<D, T> out;
     out.clear_all();
     RowSoftmax softmax;
     softmax.start();
     float scale = float(s.scale) * LOG2_E;
-    u32 end = block_first + BLOCK_ROWS < s.sequence ? block_first + BLOCK_ROWS : u32(s.sequence);
+    // Keys that a query of the block meets, one of the warp, and every one of the warp.
+    u32 end = u32(keys_before(s, block_first + BLOCK_ROWS));
+    u32 warp_end = u32(keys_before(s, first + 16)), shared_end = u32(keys_before(s, first + 1));
+    u32 place = u32(s.first_query) + first, last = u32(s.keys) - 1;  // of the warp's first query, and the last key
     fetch(0, 0);
     u32 buffer = 0;
     for (u32 key = 0; key < end; key += KEYS, buffer ^= 1) {
@@ -196,16 +200,23 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
             await_copies<0>();
         }
         barrier();
-        if (key <= first + 15) {
+        if (key < warp_end) {
             Sum scores[KEYS / 16];
             FASCICLE_UNROLL
             for (u32 n = 0; n < KEYS / 16; n++) scores[n] = q.times(keys + buffer * KEYS * D, 16 * n);
-            // Only the tiles on the diagonal have keys after a query.
-            if (key + KEYS - 1 > first) {
+            // Only tiles on the diagonal, and the last one, have keys that a query does not meet.
+            if (key + KEYS > shared_end) {
+                // The last key that the query of each of the lane's rows meets, counted from the lane's first column.
+                i32 met[HELD_ROWS];
                 FASCICLE_UNROLL
-                for (u32 i = 0; i < KEYS / 16 * HELD; i++) {
-                    bool met = key + 16 * (i / HELD) + column_held(i % HELD) <= first + row_held(i % HELD);
-                    if (!met) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
+                for (int r = 0; r < HELD_ROWS; r++) {
+                    u32 causal = place + row_held(2 * r);
+                    met[r] = i32(causal < last ? causal : last) - i32(key + first_column_held());
+                }
+                FASCICLE_UNROLL
+                for (int i = 0; i < int(KEYS) / 16 * HELD; i++) {
+                    i32 column = 16 * (i / HELD) + i32(column_offset(i % HELD));
+                    if (column > met[row_slot(i % HELD)]) scores[i / HELD].at[i % HELD] = minus_infinity<float>();
                 }
             }
             float factor[HELD_ROWS];
@@ -233,11 +244,11 @@ FASCICLE_DEVICE void attention_forward_tiles(const AttentionForwardParams& p) {
         float sum = along_row(softmax.sum[r], [](float a, float b) { return a + b; });
         factor[r] = 1 / sum;
         u64 row = first + row_held(2 * r);
-        if (column_held(0) == 0 && row < s.sequence) {
+        if (column_held(0) == 0 && row < s.queries) {
             log_sum_exp[row] = softmax.max[r] * LN_2 + log_of(sum);
         }
     }
-    out.store(s, p.out, sequence, head, s.heads, first, factor);
+    out.store(p.out, own, first, factor);
 }
 
 }  // namespace fascicle

@@ -9,35 +9,39 @@
 
 namespace fascicle {
 
-// The kernel of queries: each warp owns 16 queries and takes the keys up to the last of them.
+// The kernel of queries: each warp owns 16 queries and takes the keys up to the last that one of them meets.
 template <class T, int D, bool Drops>
 FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardParams& p) {
     constexpr u32 KEYS = SHARED_ROWS<D>;
     const AttentionSizes& s = p.sizes;
-    u64 head = block_y(), sequence = block_z(), kv_head = head / (s.heads / s.kv_heads);
+    u64 head = block_y(), sequence = block_z();
+    HeadRows own = query_rows(s, sequence, head), others = key_rows(s, sequence, head / (s.heads / s.kv_heads));
     u32 block_first = (grid_size_x() - 1 - block_x()) * BLOCK_ROWS;
     u32 first = block_first + 16 * warp_index();
     T* keys = reinterpret_cast<T*>(shared_memory());
     T* values = keys + 2 * KEYS * D;
-    TileSource<D, T> all_keys(s, p.k, sequence, kv_head, s.kv_heads), all_values(s, p.v, sequence, kv_head, s.kv_heads);
+    TileSource<D, T> all_keys(p.k, others), all_values(p.v, others);
     auto fetch = [&](u32 key, u32 buffer) {
         all_keys.fetch(key, keys + buffer * KEYS * D);
         all_values.fetch(key, values + buffer * KEYS * D);
         commit_copies();
     };
     RowOperands<D, T> q, d_out;
-    q.load(s, p.q, sequence, head, s.heads, first);
-    d_out.load(s, p.d_out, sequence, head, s.heads, first);
+    q.load(p.q, own, first);
+    d_out.load(p.d_out, own, first);
     RowSums<D, T> d_q;
     d_q.clear_all();
     float scale = float(s.scale) * LOG2_E, log_sum_exp[HELD_ROWS], delta[HELD_ROWS];
     FASCICLE_UNROLL
     for (int r = 0; r < HELD_ROWS; r++) {
         u64 row = first + row_held(2 * r), at = sums_start(s, sequence, head) + row;
-        log_sum_exp[r] = row < s.sequence ? static_cast<const float*>(p.log_sum_exp)[at] * LOG2_E : 0;
-        delta[r] = row < s.sequence ? static_cast<const float*>(p.delta)[at] : 0;
+        log_sum_exp[r] = row < s.queries ? static_cast<const float*>(p.log_sum_exp)[at] * LOG2_E : 0;
+        delta[r] = row < s.queries ? static_cast<const float*>(p.delta)[at] : 0;
     }
-    u32 end = block_first + BLOCK_ROWS < s.sequence ? block_first + BLOCK_ROWS : u32(s.sequence);
+    u32 end = u32(keys_before(s, block_first + BLOCK_ROWS)), warp_end = u32(keys_before(s, first + 16));
+    u32 met[HELD_ROWS];  // the keys that the query of each of the lane's rows meets
+    FASCICLE_UNROLL
+    for (int r = 0; r < HELD_ROWS; r++) met[r] = u32(keys_before(s, first + row_held(2 * r) + 1));
     fetch(0, 0);
     u32 buffer = 0;
     for (u32 key = 0; key < end; key += KEYS, buffer ^= 1) {
@@ -50,14 +54,14 @@ FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardPar
         barrier();
         const T *k = keys + buffer * KEYS * D, *v = values + buffer * KEYS * D;
         FASCICLE_ROLLED
-        for (u32 n = 0; n < KEYS && key + n <= first + 15; n += 16) {
+        for (u32 n = 0; n < KEYS && key + n < warp_end; n += 16) {
             Sum scores = q.times(k, n), d_weights = d_out.times(v, n);
             if (Drops) drop_weights(s, sequence, head, first, key + n, d_weights);
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
-                bool met = key + n + column_held(e) <= first + row_held(e);
                 int r = row_slot(e);
-                float weight = met ? power_of_two(multiply_add(scores.at[e], scale, -log_sum_exp[r])) : 0;
+                bool meets = key + n + column_held(e) < met[r];
+                float weight = meets ? power_of_two(multiply_add(scores.at[e], scale, -log_sum_exp[r])) : 0;
                 scores.at[e] = weight * (d_weights.at[e] - delta[r]);
             }
             d_q.add(as_left<T>(scores), k, n);
@@ -67,7 +71,7 @@ FASCICLE_DEVICE void attention_backward_queries_tiles(const AttentionBackwardPar
     float factor[HELD_ROWS];
     FASCICLE_UNROLL
     for (int r = 0; r < HELD_ROWS; r++) factor[r] = float(s.scale);
-    d_q.store(s, p.d_q, sequence, head, s.heads, first, factor);
+    d_q.store(p.d_q, own, first, factor);
 }
 
 // Numbers of the queries of a shared tile: the logarithms of sums, as powers of two, and the deltas.
@@ -78,7 +82,7 @@ FASCICLE_DEVICE void fetch_numbers(const AttentionBackwardParams& p, u64 sequenc
     const AttentionSizes& s = p.sizes;
     for (u32 i = thread_x(); i < count; i += TILE_THREADS) {
         u64 at = sums_start(s, sequence, head) + query + i;
-        bool exists = query + i < s.sequence;
+        bool exists = query + i < s.queries;
         to.log_sum_exp[i] = exists ? static_cast<const float*>(p.log_sum_exp)[at] * LOG2_E : 0;
         to.delta[i] = exists ? static_cast<const float*>(p.delta)[at] : 0;
     }
@@ -102,12 +106,13 @@ FASCICLE_DEVICE u32 dropped_of_keys(const AttentionSizes& s, u64 sequence, u64 h
 // for them. AMD's blocks have no memory for them either: 64 KiB.
 template <int D> constexpr bool SHARES_OWN_ROWS = D > 64 && WARP == 32;
 
-// The kernel of keys: each warp owns 16 keys and takes, head by head, the queries from the first of them on.
+// The kernel of keys: each warp owns 16 keys and takes, head by head, the queries from the first that meets one of them on.
 template <class T, int D, bool Drops>
 FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams& p) {
     constexpr u32 QUERIES = SHARED_ROWS<D>;
     const AttentionSizes& s = p.sizes;
     u64 kv_head = block_y(), sequence = block_z(), group = s.heads / s.kv_heads;
+    HeadRows own = key_rows(s, sequence, kv_head);
     u32 block_first = block_x() * BLOCK_ROWS, first = block_first + 16 * warp_index();
     T* queries = reinterpret_cast<T*>(shared_memory());
     T* d_outs = queries + 2 * QUERIES * D;
@@ -115,31 +120,37 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
     T* own_values = own_keys + (SHARES_OWN_ROWS<D> ? BLOCK_ROWS * D : 0);
     QueryNumbers* numbers = reinterpret_cast<QueryNumbers*>(own_values + (own_values - own_keys));
     u32 own_row = 16 * warp_index();
-    // All heads' tiles one after another, so that the next tile is always being copied.
-    u32 tiles = (u32(s.sequence) - block_first + QUERIES - 1) / QUERIES, count = tiles * u32(group);
+    // The first queries that meet a key of the block, and one of the warp.
+    u32 begin = u32(first_query_of(s, block_first)), warp_begin = u32(first_query_of(s, first));
+    i32 place = i32(first) - i32(s.first_query);  // the warp's first key, counted from the first query's
+    // All heads' tiles one after another, so that the next tile is always being copied. There are none if no query meets
+    // the block.
+    u32 end = u32(s.queries), queries_left = begin < end ? end - begin : 0;
+    u32 tiles = (queries_left + QUERIES - 1) / QUERIES, count = tiles * u32(group);
     auto head_of = [&](u32 tile) { return kv_head * group + tile / tiles; };
-    auto query_of = [&](u32 tile) { return block_first + tile % tiles * QUERIES; };
+    auto query_of = [&](u32 tile) { return begin + tile % tiles * QUERIES; };
     auto fetch = [&](u32 tile, u32 buffer) {
         u64 head = head_of(tile);
         u32 query = query_of(tile);
-        TileSource<D, T>(s, p.q, sequence, head, s.heads).fetch(query, queries + buffer * QUERIES * D);
-        TileSource<D, T>(s, p.d_out, sequence, head, s.heads).fetch(query, d_outs + buffer * QUERIES * D);
+        HeadRows others = query_rows(s, sequence, head);
+        TileSource<D, T>(p.q, others).fetch(query, queries + buffer * QUERIES * D);
+        TileSource<D, T>(p.d_out, others).fetch(query, d_outs + buffer * QUERIES * D);
         fetch_numbers(p, sequence, head, query, QUERIES, numbers[buffer]);
         commit_copies();
     };
     RowOperands<D, T> k, v;
-    if (SHARES_OWN_ROWS<D>) {
-        TileSource<D, T>(s, p.k, sequence, kv_head, s.kv_heads).template fetch<BLOCK_ROWS>(block_first, own_keys);
-        TileSource<D, T>(s, p.v, sequence, kv_head, s.kv_heads).template fetch<BLOCK_ROWS>(block_first, own_values);
+    if (SHARES_OWN_ROWS<D> && count > 0) {
+        TileSource<D, T>(p.k, own).template fetch<BLOCK_ROWS>(block_first, own_keys);
+        TileSource<D, T>(p.v, own).template fetch<BLOCK_ROWS>(block_first, own_values);
     } else if (D <= 64) {
-        k.load(s, p.k, sequence, kv_head, s.kv_heads, first);
-        v.load(s, p.v, sequence, kv_head, s.kv_heads, first);
+        k.load(p.k, own, first);
+        v.load(p.v, own, first);
     }
     RowSums<D, T> d_k, d_v;
     d_k.clear_all();
     d_v.clear_all();
     float scale = float(s.scale) * LOG2_E;
-    fetch(0, 0);
+    if (count > 0) fetch(0, 0);
     u32 buffer = 0;
     for (u32 tile = 0; tile < count; tile++, buffer ^= 1) {
         if (tile + 1 < count) {
@@ -150,31 +161,32 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
         }
         barrier();
         const T *q = queries + buffer * QUERIES * D, *d_out = d_outs + buffer * QUERIES * D;
-        const QueryNumbers& own = numbers[buffer];
+        const QueryNumbers& own_numbers = numbers[buffer];
         u32 query = query_of(tile);
         FASCICLE_ROLLED
         for (u32 n = 0; n < QUERIES; n += 16) {
-            // Queries before all keys of the warp, or past the end of the sequence, contribute nothing.
-            if (query + n + 15 < first || query + n >= s.sequence) continue;
+            // Queries that meet no key of the warp, or are past the last one, contribute nothing.
+            if (query + n + 15 < warp_begin || query + n >= end) continue;
             u32 dropped = Drops ? dropped_of_keys(s, sequence, head_of(tile), query + n, first) : 0;
             // With no room for keys and values at all, they are read again, from the nearest cache.
-            if (D > 64 && !SHARES_OWN_ROWS<D>) k.load(s, p.k, sequence, kv_head, s.kv_heads, first);
+            if (D > 64 && !SHARES_OWN_ROWS<D>) k.load(p.k, own, first);
             Sum weights = SHARES_OWN_ROWS<D> ? times_shared<D>(own_keys, own_row, q, n) : k.times(q, n), kept_weights;
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
-                u32 at_key = first + row_held(e), at_query = query + n + column_held(e);
-                bool met = at_key <= at_query && at_query < s.sequence;
-                float score = multiply_add(weights.at[e], scale, -own.log_sum_exp[n + column_held(e)]);
-                weights.at[e] = met ? power_of_two(score) : 0;
+                u32 at_query = query + n + column_held(e);
+                bool meets = place + i32(row_held(e)) <= i32(at_query) && at_query < end;
+                float score = multiply_add(weights.at[e], scale, -own_numbers.log_sum_exp[n + column_held(e)]);
+                weights.at[e] = meets ? power_of_two(score) : 0;
                 float kept = !Drops ? 1 : dropped >> e & 1 ? 0 : float(s.kept);
                 kept_weights.at[e] = weights.at[e] * kept;
             }
             d_v.add(as_left<T>(kept_weights), d_out, n);
-            if (D > 64 && !SHARES_OWN_ROWS<D>) v.load(s, p.v, sequence, kv_head, s.kv_heads, first);
+            if (D > 64 && !SHARES_OWN_ROWS<D>) v.load(p.v, own, first);
             Sum scores = SHARES_OWN_ROWS<D> ? times_shared<D>(own_values, own_row, d_out, n) : v.times(d_out, n);
             FASCICLE_UNROLL
             for (int e = 0; e < HELD; e++) {
-                scores.at[e] = multiply_add(kept_weights.at[e], scores.at[e], -weights.at[e] * own.delta[n + column_held(e)]);
+                float delta = own_numbers.delta[n + column_held(e)];
+                scores.at[e] = multiply_add(kept_weights.at[e], scores.at[e], -weights.at[e] * delta);
             }
             d_k.add(as_left<T>(scores), q, n);
         }
@@ -186,8 +198,8 @@ FASCICLE_DEVICE void attention_backward_keys_tiles(const AttentionBackwardParams
         one[r] = 1;
         factor[r] = float(s.scale);
     }
-    d_k.store(s, p.d_k, sequence, kv_head, s.kv_heads, first, factor);
-    d_v.store(s, p.d_v, sequence, kv_head, s.kv_heads, first, one);
+    d_k.store(p.d_k, own, first, factor);
+    d_v.store(p.d_v, own, first, one);
 }
 
 }  // namespace fascicle

@@ -10,6 +10,7 @@ struct RopeParams {
     void* out;
     u64 rows;
     u64 sequence;
+    u64 first_position;
     u64 heads;
     u64 head_size;
     double exponent;  // -2 log2(base) / head_size: the frequency of pair e is 2^(exponent * e)
@@ -44,7 +45,7 @@ FASCICLE_DEVICE void rope(const RopeParams& p) {
         Turn<A> turns[N];
         FASCICLE_UNROLL
         for (int i = 0; i < N; i++) {
-            turns[i] = turn_of<A>(double(row % p.sequence), p.sign * exp2(p.exponent * double(e + u64(i))));
+            turns[i] = turn_of<A>(double(p.first_position + row % p.sequence), p.sign * exp2(p.exponent * double(e + u64(i))));
         }
         for (u64 head = 0; head < p.heads; head++) {
             u64 at = (row * p.heads + head) * p.head_size + e;

@@ -29,9 +29,10 @@ struct Operand { Pack<T, 2> at[HELD / 2]; };
 FASCICLE_DEVICE u32 row_held(int e) {
     return WARP == 32 ? lane_index() / 4 + 8 * u32(e / 2 % 2) : lane_index() % 16;
 }
-FASCICLE_DEVICE u32 column_held(int e) {
-    return WARP == 32 ? 2 * (lane_index() % 4) + u32(e % 2) + 8 * u32(e / 4) : 4 * (lane_index() / 16) + u32(e);
-}
+FASCICLE_DEVICE u32 first_column_held() { return WARP == 32 ? 2 * (lane_index() % 4) : 4 * (lane_index() / 16); }
+// The column of element e, counted from that of element 0: the same for all lanes.
+FASCICLE_DEVICE constexpr u32 column_offset(int e) { return WARP == 32 ? u32(e % 2) + 8 * u32(e / 4) : u32(e); }
+FASCICLE_DEVICE u32 column_held(int e) { return first_column_held() + column_offset(e); }
 // Which of the lane's rows element e is in.
 FASCICLE_DEVICE constexpr int row_slot(int e) { return WARP == 32 ? e / 2 % 2 : 0; }
 

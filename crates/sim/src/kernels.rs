@@ -74,11 +74,11 @@ pub(crate) fn check(
     bytes
 }
 
-// Attention counts as in published totals: the full score matrix, even where the mask leaves half of it out.
+// Attention counts the pairs of queries and keys that meet, so the pieces of a cut attention add up to all of it. As in
+// published totals, backward is four GEMMs: that it computes the scores again does not count.
 fn flop(kernel: &Kernel) -> f64 {
     let product = |shape: &AttentionShape| {
-        let tokens = shape.sequences as f64 * shape.sequence as f64;
-        2.0 * tokens * shape.sequence as f64 * (shape.heads * shape.head_size) as f64
+        2.0 * shape.pairs() * (shape.sequences * shape.heads * shape.head_size) as f64
     };
     match kernel {
         Kernel::Custom(custom) => custom.cost().flop,

@@ -6,7 +6,7 @@ use fascicle_tensor::{
     UnevenShards, Var, ops,
     ops::{
         Region, Transpose,
-        attention::{AttentionShape, Saved},
+        attention::{AttentionDropout, AttentionShape, Saved},
         norm::{NormKind, NormShape},
     },
 };
@@ -123,17 +123,8 @@ fn sizes_that_wrap_are_refused() {
 
 #[test]
 fn heads_that_wrap_are_refused() {
-    let none = Tensor::zeros(&device(), DType::F32, &[0]).unwrap();
-    let attention = AttentionShape {
-        sequences: HALF,
-        sequence: HALF,
-        heads: 1,
-        kv_heads: 1,
-        head_size: 1,
-        scale: 1.0,
-        dropout: None,
-    };
-    refusal(ops::attention(attention, &none, &none, &none));
+    let device = device();
+    let none = Tensor::zeros(&device, DType::F32, &[0]).unwrap();
     let saved = Saved {
         q: none.clone(),
         k: none.clone(),
@@ -141,7 +132,66 @@ fn heads_that_wrap_are_refused() {
         out: none.clone(),
         log_sum_exp: none.clone(),
     };
-    refusal(ops::attention_backward(attention, &saved, &none));
+    let empty = AttentionShape::causal(HALF, 0, [1, 1, 1]);
+    let wrapping = |queries: usize, keys: usize| AttentionShape {
+        queries,
+        keys,
+        ..empty
+    };
+    for shape in [wrapping(HALF, HALF), wrapping(HALF, 1), wrapping(0, HALF)] {
+        refusal(ops::attention(shape, &none, &none, &none));
+        refusal(ops::attention_backward(shape, &saved, &none));
+    }
+    let no_key = AttentionShape {
+        sequences: 0,
+        ..wrapping(1, 0)
+    };
+    let error = refusal(ops::attention(no_key, &none, &none, &none));
+    assert_eq!(
+        error,
+        "attention: 1 queries per sequence, and no key, needs at least one key"
+    );
+    let one = Tensor::zeros(&device, DType::F32, &[1, 2]).unwrap();
+    refusal(ops::rope(&one, 1, usize::MAX, 2, 1e4, false));
+    ops::rope(&one, 1, usize::MAX - 1, 2, 1e4, false).unwrap();
+}
+
+#[test]
+fn dropped_weights_lie_within_their_sequence() {
+    let device = device();
+    let rows = |rows: usize| Tensor::zeros(&device, DType::F32, &[rows, 1]).unwrap();
+    let (q, k) = (rows(2), rows(3));
+    let attend = |first_query: usize, first_key: usize, sequence: usize| {
+        let dropout = AttentionDropout {
+            probability: 0.5,
+            key: Key::new(1, "test", 0),
+            first_sequence: 0,
+            first_head: 0,
+            global_heads: 1,
+            sequence,
+            first_key,
+        };
+        let shape = AttentionShape {
+            queries: 2,
+            keys: 3,
+            first_query,
+            dropout: Some(dropout),
+            ..AttentionShape::causal(1, 0, [1, 1, 1])
+        };
+        ops::attention(shape, &q, &k, &k)
+    };
+    attend(1, 5, 8).unwrap();
+    attend(7, 0, 9).unwrap();
+    for (first_query, first_key, sequence) in [
+        (0, 5, 7),
+        (2, 5, 8),
+        (usize::MAX, 0, 9),
+        (0, usize::MAX, 9),
+        (usize::MAX, usize::MAX, 9),
+        (0, 0, HALF),
+    ] {
+        refusal(attend(first_query, first_key, sequence));
+    }
 }
 
 #[test]

@@ -1,23 +1,41 @@
-//! The pieces of the causal triangle that are computed, and the memory for them.
+//! The pairs of queries and keys that are computed, in pieces, and the memory for them.
 
-use super::{BLOCK, GROUP};
+use super::{BLOCK, GROUP, pack::padded};
+use hal::kernel::AttentionShape;
 use std::ops::Range;
 
-/// The pieces of a block of `count` queries from `start` on: rows counted from `start`, and keys.
+/// The end of the keys that are computed for query `query`: one for all queries of its [`GROUP`], a multiple of it.
 ///
-/// Keys before the block meet all its rows, [`BLOCK`] keys at a time. On the diagonal, each [`GROUP`] of rows
-/// meets the keys from `start` up to its own last one. Pieces with the first keys come first.
+/// Scores from the query's own last key on must become weights of 0.
+#[inline(always)]
+pub(super) fn keys_end(shape: &AttentionShape, query: usize) -> usize {
+    padded(shape.keys_met(query / GROUP * GROUP + GROUP - 1))
+}
+
+/// The pieces of a block of `count` queries from `start` on, both multiples of [`GROUP`]: rows counted from `start`, and
+/// keys.
+///
+/// Keys come in blocks of [`BLOCK`], counted from the first key. So the sums of a query over its keys have the same
+/// order wherever its sequence of queries is cut. All rows meet a block together, if all meet every key of it;
+/// otherwise each [`GROUP`] of rows meets those up to [`keys_end`]. Pieces with the first keys come first.
 #[inline(always)]
 pub(super) fn pieces(
+    shape: &AttentionShape,
     start: usize,
     count: usize,
 ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-    let before = (0..start)
+    let shared = shape.keys_met(start) / BLOCK * BLOCK;
+    let end = keys_end(shape, start + count - 1);
+    let before = (0..shared)
         .step_by(BLOCK)
         .map(move |key| (0..count, key..key + BLOCK));
-    let diagonal = (0..count)
-        .step_by(GROUP)
-        .map(move |row| (row..row + GROUP, start..start + row + GROUP));
+    let ends = move |row| keys_end(shape, start + row);
+    let diagonal = (shared..end).step_by(BLOCK).flat_map(move |key| {
+        (0..count)
+            .step_by(GROUP)
+            .map(move |row| (row..row + GROUP, key..ends(row).min(key + BLOCK)))
+            .filter(|(_, keys)| !keys.is_empty())
+    });
     before.chain(diagonal)
 }
 
@@ -38,22 +56,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_cover_the_triangle_once() {
-        let tokens = 144;
-        let mut covered = vec![0; tokens * tokens];
-        for start in (0..tokens).step_by(BLOCK) {
-            for (rows, keys) in pieces(start, BLOCK.min(tokens - start)) {
-                for (row, key) in rows.flat_map(|row| keys.clone().map(move |key| (row, key))) {
-                    covered[(start + row) * tokens + key] += 1;
+    fn pieces_cover_every_pair_that_meets_once() {
+        for (queries, keys, first_query) in [
+            (144, 144, 0),
+            (80, 200, 37),
+            (70, 200, 64),
+            (30, 100, 99),
+            (130, 50, 3),
+            (20, 70, 1000),
+            (1, 1, usize::MAX),
+        ] {
+            let shape = AttentionShape {
+                queries,
+                keys,
+                first_query,
+                ..AttentionShape::causal(1, 0, [1, 1, 1])
+            };
+            let (rows, columns) = (padded(queries), padded(keys));
+            let mut covered = vec![0; rows * columns];
+            for start in (0..rows).step_by(BLOCK) {
+                for (rows, keys) in pieces(&shape, start, BLOCK.min(rows - start)) {
+                    for (row, key) in rows.flat_map(|row| keys.clone().map(move |key| (row, key))) {
+                        covered[(start + row) * columns + key] += 1;
+                    }
                 }
             }
-        }
-        for (query, key) in (0..tokens).flat_map(|query| (0..tokens).map(move |key| (query, key))) {
-            let times = covered[query * tokens + key];
-            assert!(
-                if key <= query { times == 1 } else { times <= 1 },
-                "query {query}, key {key}: {times} times"
-            );
+            for (query, key) in (0..queries).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+                let (times, end) = (covered[query * columns + key], keys_end(&shape, query));
+                assert_eq!(times, i32::from(key < end), "{shape:?}: {query}, {key}");
+                assert!(shape.keys_met(query) <= end, "{shape:?}: {query}");
+            }
         }
     }
 }

@@ -8,8 +8,9 @@ use hal::kernel::{AttentionDropout, AttentionShape};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mask {
     dropout: AttentionDropout,
+    // Index of the first query's weight on the first key, and from one query to the next.
     first: u64,
-    sequence: u64,
+    step: u64,
     // A word's upper 24 bits below this drop its weight.
     threshold: u32,
 }
@@ -18,15 +19,14 @@ impl Mask {
     /// The mask of head `head` of sequence `sequence`, both counted among the local ones.
     pub(super) fn of(shape: &AttentionShape, sequence: usize, head: usize) -> Option<Self> {
         let dropout = shape.dropout?;
-        let sequence_index = (dropout.first_sequence + sequence) * dropout.global_heads;
-        let head_index = (sequence_index + dropout.first_head + head) as u64;
-        let tokens = shape.sequence as u64;
+        let head_index = (sequence * dropout.global_heads + head) as u64;
+        let tokens = dropout.sequence as u64;
         // uniform < probability, for a uniform of 24 bits, without rounding.
         let threshold = (dropout.probability * f64::from(1 << 24)).ceil() as u32;
         Some(Mask {
             dropout,
-            first: head_index * tokens * tokens,
-            sequence: tokens,
+            first: dropout.first_weight(shape.first_query) + head_index * tokens * tokens,
+            step: tokens,
             threshold,
         })
     }
@@ -35,7 +35,7 @@ impl Mask {
     #[inline(always)]
     pub(super) fn factors<R: Real>(&self, query: usize, key: usize, keep: &mut [R]) {
         let kept = R::of(1.0 / (1.0 - self.dropout.probability));
-        let start = self.first + query as u64 * self.sequence + key as u64;
+        let start = self.first + query as u64 * self.step + key as u64;
         for (block, keep) in keep.chunks_mut(BLOCK).enumerate() {
             let words = self.words(start + (block * BLOCK) as u64);
             let skipped = (start % 4) as usize;

@@ -2,7 +2,7 @@
 
 use super::{
     BLOCK, GROUP,
-    blocks::{ScratchSlices, pieces},
+    blocks::{ScratchSlices, keys_end, pieces},
     dropout::Mask,
     multiply::{Left, Multiply, Right},
     pack::{padded, panels, panels_len, rows, unpack},
@@ -47,7 +47,7 @@ impl<T: Element> Queries<'_, T> {
     unsafe fn of(args: &AttentionForward, sequence: usize, head: usize) -> Self {
         let shape = &args.shape;
         // SAFETY: the caller guarantees the slices.
-        let rows = |memory| unsafe { Head::of(memory, shape, shape.heads, sequence, head) };
+        let rows = |memory| unsafe { Head::of_queries(memory, shape, sequence, head) };
         Queries {
             q: rows(args.q),
             out: rows(args.out),
@@ -60,7 +60,7 @@ impl<T: Element> Queries<'_, T> {
 
 /// A thread's memory.
 struct Scratch<'a, R> {
-    // The keys of the sequence as panels, and its values as rows.
+    // The keys held of a sequence as panels, and the values as rows.
     keys: &'a mut [R],
     values: &'a mut [R],
     // A block of queries (and, before that, of keys), its scores on all keys, and its outputs.
@@ -73,15 +73,14 @@ struct Scratch<'a, R> {
 
 impl<'a, R> Scratch<'a, R> {
     fn sizes(shape: &AttentionShape) -> [usize; 6] {
-        let (tokens, len) = (padded(shape.sequence), padded(shape.head_size));
-        let keys = panels_len(shape.sequence, shape.head_size);
+        let (keys, len) = (padded(shape.keys), padded(shape.head_size));
         [
-            keys,
-            tokens * len,
+            panels_len(shape.keys, shape.head_size),
+            keys * len,
             BLOCK * len,
             BLOCK * score_step(shape),
             BLOCK * len,
-            tokens,
+            keys,
         ]
     }
 
@@ -107,7 +106,7 @@ impl<'a, R> Scratch<'a, R> {
 /// Elements from one row of scores to the next: not a power of two, so that rows map to different sets of a
 /// cache.
 fn score_step(shape: &AttentionShape) -> usize {
-    padded(shape.sequence) + GROUP
+    padded(shape.keys) + GROUP
 }
 
 /// Some of the tasks, on one thread; made only by [`run`], whose caller guarantees the slices.
@@ -139,12 +138,11 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
     fn lay_out_keys_and_values(&mut self, task: Task) {
         let (args, shape) = (self.args, &self.args.shape);
         // SAFETY: `run`'s caller guarantees both slices, which nobody writes.
-        let [k, v] = [args.k, args.v].map(|memory| unsafe {
-            Head::<T>::of(memory, shape, shape.kv_heads, task.sequence, task.kv_head)
-        });
-        let (tokens, len) = (padded(shape.sequence), padded(shape.head_size));
-        for start in (0..tokens).step_by(BLOCK) {
-            let block = &mut self.scratch.queries[..BLOCK.min(tokens - start) * len];
+        let [k, v] =
+            [args.k, args.v].map(|memory| unsafe { Head::<T>::of_keys(memory, shape, task) });
+        let (keys, len) = (padded(shape.keys), padded(shape.head_size));
+        for start in (0..keys).step_by(BLOCK) {
+            let block = &mut self.scratch.queries[..BLOCK.min(keys - start) * len];
             rows(&k, start, T::Acc::ONE, block);
             panels(
                 block,
@@ -157,12 +155,12 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
 
     #[inline(always)]
     fn head<S: Simd>(&mut self, simd: S, mut head: Queries<T>) {
-        let (tokens, len) = (
-            padded(self.args.shape.sequence),
+        let (queries, len) = (
+            padded(self.args.shape.queries),
             padded(self.args.shape.head_size),
         );
-        for start in (0..tokens).step_by(BLOCK) {
-            let count = BLOCK.min(tokens - start);
+        for start in (0..queries).step_by(BLOCK) {
+            let count = BLOCK.min(queries - start);
             let scale = T::Acc::of(self.args.shape.scale);
             rows(
                 &head.q,
@@ -192,7 +190,7 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
             padded(self.args.shape.head_size),
             score_step(&self.args.shape),
         );
-        for (rows, keys) in pieces(start, count) {
+        for (rows, keys) in pieces(&self.args.shape, start, count) {
             let multiply = Multiply {
                 out: &mut self.scratch.scores[rows.start * out_step + keys.start..],
                 out_step,
@@ -218,12 +216,20 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
     /// divided.
     #[inline(always)]
     fn weights(&mut self, head: &mut Queries<T>, query: usize, row: usize) -> T::Acc {
-        let (count, step) = (query + 1, score_step(&self.args.shape));
-        let scores = &mut self.scratch.scores[row * step..][..padded(count)];
-        if query >= self.args.shape.sequence {
+        let shape = &self.args.shape;
+        let (count, end, step) = (
+            shape.keys_met(query),
+            keys_end(shape, query),
+            score_step(shape),
+        );
+        let scores = &mut self.scratch.scores[row * step..][..end];
+        if query >= shape.queries {
             scores.fill(T::Acc::ZERO);
             return T::Acc::ONE;
         }
+        // The sum has one order for every place of the query in its group.
+        let (scores, rest) = scores.split_at_mut(padded(count));
+        rest.fill(T::Acc::ZERO);
         let (largest, sum) = exponentials(scores, count);
         head.log_sum_exp.row_mut(0)[query] = largest + sum.ln();
         if let Some(mask) = &head.mask {
@@ -244,7 +250,7 @@ impl<T: Element<Acc: Lanes>> Forward<'_, T> {
             padded(self.args.shape.head_size),
             score_step(&self.args.shape),
         );
-        for (rows, keys) in pieces(start, count) {
+        for (rows, keys) in pieces(&self.args.shape, start, count) {
             let weights = &self.scratch.scores[rows.start * row_step + keys.start..];
             let multiply = Multiply {
                 out: &mut self.scratch.outs[rows.start * len..],

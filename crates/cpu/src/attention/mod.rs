@@ -1,18 +1,19 @@
-//! Causal self-attention, block by block.
+//! Causal attention, block by block.
 //!
 //! Read in this order: [`place`] finds a head's rows in memory; [`pack`] lays them out for the matmuls;
-//! [`blocks`] lists the pieces of the triangle to compute; [`lanes`](crate::lanes) has the vector operations that matmuls
+//! [`blocks`] lists the pieces of the pairs to compute; [`lanes`](crate::lanes) has the vector operations that matmuls
 //! need; [`multiply`] multiplies blocks; [`softmax`] turns scores into weights, and [`dropout`] drops some of
 //! them; [`forward()`] and [`backward()`] are the two passes.
 //!
 //! A task is one key and value head of one sequence, with all query heads that read it. Its keys and values are
 //! laid out once, and the gradients of several query heads add up in the order of the heads. Tasks write to
-//! disjoint places and share nothing, so the number of threads changes no bit.
+//! disjoint places and share nothing, so the number of threads changes no bit. Outputs, and gradients of queries, also
+//! have the same bits however a sequence's queries are cut into calls.
 //!
 //! # Source
 //! Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", arXiv:2205.14135: weights are recomputed in the backward
 //! pass, from the saved logarithms of the sums. The forward pass differs. A block of queries is 64 rows, and
-//! its scores on all earlier keys fit into the cache. So the softmax is computed at once instead of being
+//! its scores on all keys that it meets fit into the cache. So the softmax is computed at once instead of being
 //! corrected from block to block.
 
 mod backward;

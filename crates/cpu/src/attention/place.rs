@@ -42,41 +42,59 @@ pub(super) struct Head<'a, T> {
 }
 
 impl<'a, T> Head<'a, T> {
-    /// The rows of head `head` of `heads`, for the tokens of sequence `sequence`.
+    /// Query head `head` of sequence `sequence`: `queries` rows of queries, outputs or their gradients.
     ///
     /// # Safety
-    /// For as long as `'a`, `memory` is live, holds (sequences * sequence) x (heads * head_size) elements `T`, and
+    /// For as long as `'a`, `memory` is live, holds (sequences * queries) x (heads * head_size) elements `T`, and
     /// nobody writes these rows but through this value.
-    pub(super) unsafe fn of(
+    pub(super) unsafe fn of_queries(
         memory: RawSlice,
         shape: &AttentionShape,
-        heads: usize,
+        sequence: usize,
+        head: usize,
+    ) -> Self {
+        Self::cut(memory, shape, [shape.queries, shape.heads], sequence, head)
+    }
+
+    /// The key and value head of a task: `keys` rows of keys, values or their gradients.
+    ///
+    /// # Safety
+    /// As [`of_queries`](Self::of_queries), for (sequences * keys) x (kv_heads * head_size) elements.
+    pub(super) unsafe fn of_keys(memory: RawSlice, shape: &AttentionShape, task: Task) -> Self {
+        let sizes = [shape.keys, shape.kv_heads];
+        Self::cut(memory, shape, sizes, task.sequence, task.kv_head)
+    }
+
+    fn cut(
+        memory: RawSlice,
+        shape: &AttentionShape,
+        [rows, heads]: [usize; 2],
         sequence: usize,
         head: usize,
     ) -> Self {
         let step = heads * shape.head_size;
-        let start = sequence * shape.sequence * step + head * shape.head_size;
+        let start = sequence * rows * step + head * shape.head_size;
         let first = (memory.addr as *mut T).wrapping_add(start);
         Head {
             first,
             step,
-            rows: shape.sequence,
+            rows,
             len: shape.head_size,
             memory: PhantomData,
         }
     }
 
-    /// The logarithms of sums of one head: one row of `sequence` elements.
+    /// The logarithms of sums of one head: one row of `queries` elements.
     ///
     /// # Safety
-    /// As [`of`](Self::of), for sequences x heads x sequence elements.
+    /// As [`of_queries`](Self::of_queries), for sequences x heads x queries elements.
     pub(super) unsafe fn sums(
         memory: RawSlice,
         shape: &AttentionShape,
         sequence: usize,
         head: usize,
     ) -> Self {
-        let len = shape.sequence;
+        let len = shape.queries;
         let first = (memory.addr as *mut T).wrapping_add((sequence * shape.heads + head) * len);
         Head {
             first,
@@ -100,23 +118,15 @@ impl<'a, T> Head<'a, T> {
     /// A row to read.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &[T] {
-        assert!(
-            row < self.rows,
-            "row {row} of a head of {} tokens",
-            self.rows
-        );
-        // SAFETY: the caller of `of` guaranteed that the row exists, and that nobody else writes to it.
+        assert!(row < self.rows, "row {row} of a head of {} rows", self.rows);
+        // SAFETY: the caller of `of_queries` or `of_keys` guaranteed that the row exists, and that nobody else writes to it.
         unsafe { std::slice::from_raw_parts(self.first.wrapping_add(row * self.step), self.len) }
     }
 
     /// A row to write.
     #[inline(always)]
     pub(super) fn row_mut(&mut self, row: usize) -> &mut [T] {
-        assert!(
-            row < self.rows,
-            "row {row} of a head of {} tokens",
-            self.rows
-        );
+        assert!(row < self.rows, "row {row} of a head of {} rows", self.rows);
         // SAFETY: as in `row`; the value is borrowed mutably for as long as the row.
         unsafe {
             std::slice::from_raw_parts_mut(self.first.wrapping_add(row * self.step), self.len)

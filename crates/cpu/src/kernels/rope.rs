@@ -38,7 +38,7 @@ fn turn_rows<T: Element>(x: Shared<T>, out: Shared<T>, args: &Rope, pool: &Pool)
             // SAFETY: the vector outlives the loop, and is this thread's own.
             let sines = unsafe { Shared::of(&mut sines) };
             for row in rows {
-                turns.write(row % args.sequence, cosines, sines);
+                turns.write(args.first_position + row % args.sequence, cosines, sines);
                 for head in 0..args.heads {
                     turn_head(
                         x,
@@ -87,12 +87,14 @@ const FINE: usize = 64;
 
 /// Cosine and sine of every angle `position * frequency`, as products of two small tables in f64.
 ///
-/// Rotating by position p equals rotating by p - p % 64 and by p % 64. So 64 + sequence / 64 rows of sines
+/// Rotating by position p equals rotating by p - p % 64 and by p % 64. So 65 + sequence / 64 rows of sines
 /// suffice, where a sine for each position would cost more than the rotation itself.
 struct Turns {
     half: usize,
     fine: Vec<(f64, f64)>,
     coarse: Vec<(f64, f64)>,
+    // The first block of FINE positions that `coarse` holds.
+    first_block: usize,
 }
 
 impl Turns {
@@ -107,18 +109,24 @@ impl Turns {
                 .map(move |frequency| (position as f64 * frequency).sin_cos())
                 .map(|(s, c)| (c, s))
         };
-        let positions = args.sequence.min(args.rows);
-        let fine = (0..FINE.min(positions)).flat_map(row).collect();
-        let coarse = (0..positions.div_ceil(FINE))
+        let end = args.first_position + args.sequence.min(args.rows);
+        let first_block = args.first_position / FINE;
+        let fine = (0..FINE.min(end)).flat_map(row).collect();
+        let coarse = (first_block..end.div_ceil(FINE))
             .flat_map(|block| row(block * FINE))
             .collect();
-        Turns { half, fine, coarse }
+        Turns {
+            half,
+            fine,
+            coarse,
+            first_block,
+        }
     }
 
     #[inline(always)]
     fn write<A: Real>(&self, position: usize, cosines: Shared<A>, sines: Shared<A>) {
         let row = |index: usize| index * self.half..(index + 1) * self.half;
-        let coarse = &self.coarse[row(position / FINE)];
+        let coarse = &self.coarse[row(position / FINE - self.first_block)];
         let fine = &self.fine[row(position % FINE)];
         for e in 0..self.half {
             let ((c, s), (cos, sin)) = (coarse[e], fine[e]);

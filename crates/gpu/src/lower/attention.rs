@@ -1,4 +1,4 @@
-//! Causal self-attention. C++: `attention.h` and its neighbours.
+//! Causal attention. C++: `attention.h` and its neighbours.
 //!
 //! 16-bit elements with heads of 64 or 128 elements go to the matrix units ([`super::attention_tiles`]), all others to
 //! plain kernels that hold their tiles in shared memory.
@@ -20,15 +20,17 @@ use hal::{
 params! {
     struct AttentionSizes {
         sequences: u64,
-        sequence: u64,
+        queries: u64,
+        keys: u64,
+        first_query: u64,
         heads: u64,
         kv_heads: u64,
         head_size: u64,
         scale: f64,
         key: RandomKey,
-        first_sequence: u64,
-        first_head: u64,
         global_heads: u64,
+        global_sequence: u64,
+        first_weight: u64,
         kept: f64,
         threshold: u32,
         drops: u32,
@@ -65,7 +67,10 @@ impl AttentionSizes {
     fn new(shape: &AttentionShape, [tile_rows, tile_others]: [u32; 2]) -> Self {
         let sizes = AttentionSizes {
             sequences: shape.sequences as u64,
-            sequence: shape.sequence as u64,
+            queries: shape.queries as u64,
+            keys: shape.keys as u64,
+            // From there on every query meets every key, so positions stay as small as the sizes.
+            first_query: shape.first_query.min(shape.keys) as u64,
             heads: shape.heads as u64,
             kv_heads: shape.kv_heads as u64,
             head_size: shape.head_size as u64,
@@ -79,9 +84,9 @@ impl AttentionSizes {
         };
         AttentionSizes {
             key: dropout.key.into(),
-            first_sequence: dropout.first_sequence as u64,
-            first_head: dropout.first_head as u64,
             global_heads: dropout.global_heads as u64,
+            global_sequence: dropout.sequence as u64,
+            first_weight: dropout.first_weight(shape.first_query),
             kept: 1.0 / (1.0 - dropout.probability),
             threshold: threshold(dropout.probability),
             drops: 1,
@@ -121,33 +126,44 @@ fn tile(
     })
 }
 
-/// Blocks for `num_rows` rows of each of `heads` heads of each sequence.
+/// Blocks of `rows_of_block` rows for `rows` rows of each of `heads` heads of each sequence.
 fn grid(
     operation: &str,
     shape: &AttentionShape,
     rows_of_block: u32,
-    heads: usize,
+    [rows, heads]: [usize; 2],
 ) -> Result<[u32; 3]> {
     Ok([
-        blocks(shape.sequence, rows_of_block as usize),
+        blocks(rows, rows_of_block as usize),
         blocks_y(operation, "heads", heads)?,
         blocks_y(operation, "sequences", shape.sequences)?,
     ])
 }
 
-fn is_empty(shape: &AttentionShape) -> bool {
-    shape.sequences * shape.sequence * shape.heads * shape.head_size == 0
+/// Queries per sequence, and their heads.
+fn queries(shape: &AttentionShape) -> [usize; 2] {
+    [shape.queries, shape.heads]
+}
+
+/// Keys per sequence, and their heads.
+fn keys(shape: &AttentionShape) -> [usize; 2] {
+    [shape.keys, shape.kv_heads]
+}
+
+/// Whether there is nothing to write for these rows.
+fn is_empty(shape: &AttentionShape, [rows, heads]: [usize; 2]) -> bool {
+    shape.sequences * rows * heads * shape.head_size == 0
 }
 
 pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<Vec<Launch>> {
     const NAME: &str = Pass::Forward.name();
     let (shape, dtype) = (&args.shape, traits.float(NAME, args.q.dtype)?);
-    if is_empty(shape) {
+    if is_empty(shape, queries(shape)) {
         return Ok(Vec::new());
     }
     if tiles::serve(shape, &[args.q, args.k, args.v, args.out]) {
         let params = forward_params(args, [0, 0]);
-        let grid = grid(NAME, shape, tiles::ROWS, shape.heads)?;
+        let grid = grid(NAME, shape, tiles::ROWS, queries(shape))?;
         return Ok(vec![tiles::launch(
             Pass::Forward,
             shape,
@@ -160,7 +176,7 @@ pub(super) fn forward(args: &AttentionForward, traits: &DeviceTraits) -> Result<
     let (tile, bytes) = tile(NAME, shape, args.q.dtype, traits, |rows, keys, size| {
         2 * rows * size + rows * (keys + 1) + 3 * rows + keys * (2 * size + 1)
     })?;
-    let grid = grid(NAME, shape, tile[0], shape.heads)?;
+    let grid = grid(NAME, shape, tile[0], queries(shape))?;
     let launch = Launch::new(
         Name::of(NAME).and("_").and(dtype),
         grid,
@@ -183,28 +199,36 @@ fn forward_params(args: &AttentionForward, tile: [u32; 2]) -> AttentionForwardPa
 
 pub(super) fn backward_workspace(args: &AttentionBackward) -> usize {
     let shape = &args.shape;
-    shape.sequences * shape.heads * shape.sequence * args.q.dtype.accumulator().bytes()
+    shape.sequences * shape.heads * shape.queries * args.q.dtype.accumulator().bytes()
 }
 
-/// Sums of rows into the workspace; then the gradients of queries, and those of keys and values.
+/// Sums of rows into the workspace; then the gradients of queries, and those of keys and values. Without queries, only
+/// the last are written.
 pub(super) fn backward(
     args: &AttentionBackward,
     traits: &DeviceTraits,
     workspace: u64,
 ) -> Result<Vec<Launch>> {
-    let dtype = traits.float("attention_backward", args.q.dtype)?;
-    if is_empty(&args.shape) {
+    let (shape, dtype) = (
+        &args.shape,
+        traits.float("attention_backward", args.q.dtype)?,
+    );
+    if is_empty(shape, keys(shape)) {
         return Ok(Vec::new());
     }
     let slices = [
         args.q, args.k, args.v, args.d_out, args.d_q, args.d_k, args.d_v,
     ];
-    let [queries, keys] = if tiles::serve(&args.shape, &slices) {
+    let [of_queries, of_keys] = if tiles::serve(shape, &slices) {
         backward_tiles(args, dtype, traits, workspace)?
     } else {
         backward_plain(args, dtype, traits, workspace)?
     };
-    Ok(vec![delta(args, dtype, traits, workspace), queries, keys])
+    if is_empty(shape, queries(shape)) {
+        return Ok(vec![of_keys]);
+    }
+    let delta = delta(args, dtype, traits, workspace);
+    Ok(vec![delta, of_queries, of_keys])
 }
 
 fn delta(args: &AttentionBackward, dtype: &str, traits: &DeviceTraits, workspace: u64) -> Launch {
@@ -216,7 +240,7 @@ fn delta(args: &AttentionBackward, dtype: &str, traits: &DeviceTraits, workspace
         d_out: args.d_out.addr,
         delta: workspace,
     };
-    let (grid, block) = warps(shape.sequences * shape.sequence * shape.heads, traits);
+    let (grid, block) = warps(shape.sequences * shape.queries * shape.heads, traits);
     Launch::new(
         Name::of("attention_delta_").and(dtype),
         grid,
@@ -235,18 +259,13 @@ fn backward_tiles(
     workspace: u64,
 ) -> Result<[Launch; 2]> {
     let (shape, params) = (&args.shape, backward_params(args, [0, 0], workspace));
-    let queries = grid(QUERIES, shape, tiles::ROWS, shape.heads)?;
-    let keys = grid(KEYS, shape, tiles::ROWS, shape.kv_heads)?;
+    let launch = |pass: Pass, rows| {
+        let grid = grid(pass.name(), shape, tiles::ROWS, rows)?;
+        Ok(tiles::launch(pass, shape, dtype, grid, &params, traits))
+    };
     Ok([
-        tiles::launch(
-            Pass::BackwardQueries,
-            shape,
-            dtype,
-            queries,
-            &params,
-            traits,
-        ),
-        tiles::launch(Pass::BackwardKeys, shape, dtype, keys, &params, traits),
+        launch(Pass::BackwardQueries, queries(shape))?,
+        launch(Pass::BackwardKeys, keys(shape))?,
     ])
 }
 
@@ -257,9 +276,9 @@ fn backward_plain(
     workspace: u64,
 ) -> Result<[Launch; 2]> {
     let shape = &args.shape;
-    let launch = |name: &str, heads, (tile, bytes): ([u32; 2], u32)| {
+    let launch = |name: &str, rows, (tile, bytes): ([u32; 2], u32)| {
         let (grid, params) = (
-            grid(name, shape, tile[0], heads)?,
+            grid(name, shape, tile[0], rows)?,
             backward_params(args, tile, workspace),
         );
         let launch = Launch::new(
@@ -270,15 +289,15 @@ fn backward_plain(
         );
         Ok(launch.with_shared(bytes))
     };
-    let queries = tile(QUERIES, shape, args.q.dtype, traits, |rows, keys, size| {
+    let query_tile = tile(QUERIES, shape, args.q.dtype, traits, |rows, keys, size| {
         3 * rows * size + 2 * keys * (size + 1) + rows * (keys + 1) + 2 * rows
     })?;
-    let keys = tile(KEYS, shape, args.q.dtype, traits, |rows, queries, size| {
+    let key_tile = tile(KEYS, shape, args.q.dtype, traits, |rows, queries, size| {
         4 * rows * size + 2 * rows * (queries + 1) + 2 * queries * (size + 1) + 2 * queries
     })?;
     Ok([
-        launch(QUERIES, shape.heads, queries)?,
-        launch(KEYS, shape.kv_heads, keys)?,
+        launch(QUERIES, queries(shape), query_tile)?,
+        launch(KEYS, keys(shape), key_tile)?,
     ])
 }
 

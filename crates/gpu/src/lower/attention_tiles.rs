@@ -12,17 +12,18 @@ const WARPS: u32 = 4;
 /// Elements of a shared tile.
 const TILE: u32 = 4096;
 
-/// Tokens of a sequence that positions of 32 bits can count, with room for a block.
-const MAX_SEQUENCE: usize = 1 << 31;
+/// Queries and keys of a sequence together, so that signed positions of 32 bits have room for a block.
+const MAX_ROWS: usize = 1 << 30;
 
 /// Whether the matrix units support this: 16-bit elements, heads of 64 or 128, rows that begin at multiples of 16
-/// bytes.
+/// bytes, fewer than 2^30 queries and keys per sequence.
 pub(super) fn serve(shape: &AttentionShape, slices: &[RawSlice]) -> bool {
     let fits = |slice: &RawSlice| {
         matches!(slice.dtype, DType::Bf16 | DType::F16) && slice.addr.is_multiple_of(16)
     };
     // The largest score must remain the largest after scaling.
-    let sizes = matches!(shape.head_size, 64 | 128) && shape.sequence < MAX_SEQUENCE;
+    let sizes =
+        matches!(shape.head_size, 64 | 128) && shape.queries.saturating_add(shape.keys) < MAX_ROWS;
     sizes && shape.scale > 0.0 && slices.iter().all(fits)
 }
 

@@ -1,7 +1,7 @@
 //! Attention forward and backward: plain and on matrix units.
 
 use crate::{
-    machine::compare,
+    machine::{compare, run},
     memory::{FLOATS, Memory, random},
 };
 use hal::{
@@ -9,43 +9,58 @@ use hal::{
     kernel::{AttentionBackward, AttentionDropout, AttentionForward, AttentionShape},
     random::Key,
 };
+use std::ops::Range;
 
-fn shape(
-    [sequences, sequence, heads, kv_heads, head_size]: [usize; 5],
-    dropout: Option<AttentionDropout>,
-) -> AttentionShape {
-    let scale = 1.0 / (head_size as f64).sqrt();
+fn shape([sequences, sequence, heads, kv_heads, head_size]: [usize; 5]) -> AttentionShape {
+    AttentionShape::causal(sequences, sequence, [heads, kv_heads, head_size])
+}
+
+/// Some queries on other keys: `cut` is the number of queries and of keys, and the place of the first query.
+fn cut_shape([queries, keys, first_query]: [usize; 3], heads: [usize; 3]) -> AttentionShape {
     AttentionShape {
-        sequences,
-        sequence,
-        heads,
-        kv_heads,
-        head_size,
-        scale,
-        dropout,
+        queries,
+        keys,
+        first_query,
+        ..AttentionShape::causal(2, 0, heads)
     }
 }
 
-fn dropout() -> Option<AttentionDropout> {
-    let key = Key::new(3, "attention", 1);
-    Some(AttentionDropout {
+/// Numbers of queries and keys, and places of the first query: masks that begin everywhere in a tile, keys that no query
+/// meets, and no mask.
+const CUTS: [[usize; 3]; 7] = [
+    [5, 90, 64],
+    [70, 150, 80],
+    [66, 100, 23],
+    [40, 140, 5],
+    [97, 30, 0],
+    [20, 70, 70],
+    [130, 65, usize::MAX / 4],
+];
+
+fn dropped(mut shape: AttentionShape) -> AttentionShape {
+    let first_key = if shape.first_query == 0 { 0 } else { 19 };
+    shape.dropout = Some(AttentionDropout {
         probability: 0.2,
-        key,
+        key: Key::new(3, "attention", 1),
         first_sequence: 2,
         first_head: 1,
         global_heads: 8,
-    })
+        sequence: first_key + shape.keys.max(shape.first_query + shape.queries),
+        first_key,
+    });
+    shape
 }
 
 /// q, k, v and out; the softmax sums; d_out, and memory for three gradients.
 fn memories(dtype: DType, shape: &AttentionShape, before: usize) -> Vec<Memory> {
-    let tokens = shape.sequences * shape.sequence;
+    let of_heads = |rows: usize, heads: usize| shape.sequences * rows * heads;
+    let sums = of_heads(shape.queries, shape.heads);
     let (q, k) = (
-        tokens * shape.heads * shape.head_size,
-        tokens * shape.kv_heads * shape.head_size,
+        sums * shape.head_size,
+        of_heads(shape.keys, shape.kv_heads) * shape.head_size,
     );
     let own = |len, seed| Memory::new(dtype, &random(len, seed), before);
-    let sums = Memory::new(dtype.accumulator(), &vec![0.0; tokens * shape.heads], 0);
+    let sums = Memory::new(dtype.accumulator(), &vec![0.0; sums], 0);
     vec![
         own(q, 1),
         own(k, 2),
@@ -128,9 +143,24 @@ fn plain_kernels_agree() {
             [1, 70, 4, 2, 32],
             [1, 20, 1, 1, 200],
         ] {
-            check(dtype, spacing, shape(sizes, None), 1);
+            check(dtype, spacing, shape(sizes), 1);
         }
-        check(dtype, spacing, shape([2, 21, 4, 2, 8], dropout()), 0);
+        check(dtype, spacing, dropped(shape([2, 21, 4, 2, 8])), 0);
+        for cut in CUTS {
+            check(dtype, spacing, cut_shape(cut, [2, 1, 12]), 1);
+        }
+        check(
+            dtype,
+            spacing,
+            dropped(cut_shape([37, 50, 9], [4, 2, 8])),
+            0,
+        );
+        check(
+            dtype,
+            spacing,
+            dropped(cut_shape([9, 20, 60], [2, 2, 8])),
+            0,
+        );
     }
 }
 
@@ -138,7 +168,7 @@ fn plain_kernels_agree() {
 fn single_and_double_precision_take_the_heads_of_models() {
     for (dtype, spacing) in [(DType::F64, 2.3e-16), (DType::F32, 1.2e-7)] {
         for head_size in [64, 128] {
-            check(dtype, spacing, shape([1, 50, 2, 1, head_size], None), 0);
+            check(dtype, spacing, shape([1, 50, 2, 1, head_size]), 0);
         }
     }
 }
@@ -152,9 +182,123 @@ fn matrix_units_agree() {
             [1, 3, 1, 1, 64],
             [1, 97, 2, 1, 128],
         ] {
-            check(dtype, spacing, shape(sizes, None), 0);
+            check(dtype, spacing, shape(sizes), 0);
         }
-        check(dtype, spacing, shape([2, 75, 4, 2, 64], dropout()), 0);
-        check(dtype, spacing, shape([1, 40, 2, 1, 128], dropout()), 0);
+        for cut in CUTS {
+            check(dtype, spacing, cut_shape(cut, [2, 1, 64]), 0);
+            check(dtype, spacing, cut_shape(cut, [2, 2, 128]), 0);
+        }
+        check(dtype, spacing, dropped(shape([2, 75, 4, 2, 64])), 0);
+        check(dtype, spacing, dropped(shape([1, 40, 2, 1, 128])), 0);
+        check(
+            dtype,
+            spacing,
+            dropped(cut_shape([70, 150, 23], [4, 2, 64])),
+            0,
+        );
+        check(
+            dtype,
+            spacing,
+            dropped(cut_shape([40, 60, 70], [2, 1, 128])),
+            0,
+        );
+    }
+}
+
+#[test]
+fn keys_without_queries_have_no_gradient() {
+    for (dtype, head_size) in [(DType::F32, 12), (DType::Bf16, 64), (DType::Bf16, 128)] {
+        for heads in [[2, 1, head_size], [0, 2, head_size]] {
+            let queries = if heads[0] == 0 { 40 } else { 0 };
+            check(dtype, 0.0, cut_shape([queries, 70, 3], heads), 0);
+        }
+    }
+}
+
+/// Outputs, logarithms and gradients of queries, of queries `range` of a sequence.
+fn of_queries(
+    warp: u32,
+    dtype: DType,
+    whole: &AttentionShape,
+    range: Range<usize>,
+) -> Option<[Vec<f64>; 3]> {
+    let shape = AttentionShape {
+        queries: range.len(),
+        first_query: range.start,
+        ..*whole
+    };
+    let width = shape.heads * shape.head_size;
+    let cut =
+        |seed| random(whole.queries * width, seed)[range.start * width..range.end * width].to_vec();
+    let keys = |seed| random(whole.keys * shape.kv_heads * shape.head_size, seed);
+    let own = |values: Vec<f64>| Memory::new(dtype, &values, 0);
+    let zeros = |len: usize| own(vec![0.0; len]);
+    let sums = Memory::new(
+        dtype.accumulator(),
+        &vec![0.0; shape.queries * shape.heads],
+        0,
+    );
+    let len = range.len() * width;
+    let memories = [own(cut(1)), own(keys(2)), own(keys(3)), zeros(len), sums];
+    let forward = run(warp, &memories, |m| {
+        Kernel::AttentionForward(AttentionForward {
+            shape,
+            q: m[0],
+            k: m[1],
+            v: m[2],
+            out: m[3],
+            log_sum_exp: m[4],
+        })
+    })?;
+    let (out, logs) = (forward[3].clone(), forward[4].clone());
+    let [q, k, v, ..] = memories;
+    let (d_k, d_v) = (own(keys(7)), own(keys(8)));
+    let given = [own(out.clone()), Memory::new(dtype.accumulator(), &logs, 0)];
+    let [of_out, of_logs] = given;
+    let memories = [q, k, v, of_out, of_logs, own(cut(4)), zeros(len), d_k, d_v];
+    let backward = run(warp, &memories, |m| {
+        Kernel::AttentionBackward(AttentionBackward {
+            shape,
+            q: m[0],
+            k: m[1],
+            v: m[2],
+            out: m[3],
+            log_sum_exp: m[4],
+            d_out: m[5],
+            d_q: m[6],
+            d_k: m[7],
+            d_v: m[8],
+        })
+    })?;
+    Some([out, logs, backward[6].clone()])
+}
+
+#[test]
+fn cutting_the_queries_changes_no_bit_of_their_rows() {
+    for (dtype, head_size) in [(DType::F32, 20), (DType::Bf16, 64), (DType::F16, 128)] {
+        for (whole, warp) in [
+            shape([1, 150, 2, 1, head_size]),
+            dropped(shape([1, 150, 2, 1, head_size])),
+        ]
+        .into_iter()
+        .flat_map(|shape| [(shape, 32), (shape, 64)])
+        {
+            let width = whole.heads * whole.head_size;
+            let Some([out, logs, d_q]) = of_queries(warp, dtype, &whole, 0..150) else {
+                return;
+            };
+            for range in [0..1, 0..64, 37..102, 64..150, 149..150] {
+                let found = of_queries(warp, dtype, &whole, range.clone()).unwrap();
+                let rows = |x: &[f64]| x[range.start * width..range.end * width].to_vec();
+                let logs = logs
+                    .chunks(150)
+                    .flat_map(|head| head[range.clone()].to_vec());
+                let expected = [rows(&out), logs.collect(), rows(&d_q)];
+                assert!(
+                    found == expected,
+                    "{dtype}, warps of {warp}, {whole:?}: {range:?}"
+                );
+            }
+        }
     }
 }

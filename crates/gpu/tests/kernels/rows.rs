@@ -113,10 +113,12 @@ fn dropout_draws_by_global_index() {
 #[test]
 fn positions_turn_pairs() {
     for ((dtype, spacing), before) in FLOATS.iter().flat_map(|f| [0, 1].map(|before| (f, before))) {
-        for (heads, head_size, backward) in [(1, 2, false), (3, 20, true), (2, 64, false)] {
+        for (heads, head_size, first_position, backward) in
+            [(1, 2, 0, false), (3, 20, 77, true), (2, 64, 1000, false)]
+        {
             let (rows, sequence) = (2 * 1100, 1100);
             let x = Memory::new(*dtype, &random(rows * heads * head_size, 1), before);
-            // An angle of 1100 radians keeps 13 digits behind the point in f64.
+            // An angle of 2100 radians keeps 13 digits behind the point in f64.
             compare(&[x.clone(), x], 2.0 * spacing.max(1e-12), |m| {
                 let base = 10_000.0;
                 Kernel::Rope(Rope {
@@ -124,6 +126,7 @@ fn positions_turn_pairs() {
                     out: m[1],
                     rows,
                     sequence,
+                    first_position,
                     heads,
                     head_size,
                     base,

@@ -1,13 +1,14 @@
 //! The time of attention: in one kernel that never holds the scores, or by GEMMs that store them.
 //!
-//! Attention that stores its scores writes the sequence x sequence scores of every head to memory, and every
-//! step after that reads them again. Its GEMMs compute the full square, including what the mask discards.
+//! Attention that stores its scores writes the queries x keys scores of every head to memory, and every step
+//! after that reads them again. Its GEMMs compute all of them, including what the mask discards.
 //! Source: Korthikanti et al. 2022 (arXiv 2205.05198), which also names the recomputation of this part alone.
 
 use super::{
     file::Machine,
     gemm::{GemmShape, Variant},
 };
+use hal::{DType, kernel::AttentionShape};
 
 /// How a program computes attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,77 +22,69 @@ pub enum AttentionForm {
     Recomputed,
 }
 
-/// The sizes of an attention.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AttentionSize<'a> {
-    /// Query heads of all sequences together.
-    pub heads: usize,
-    /// Tokens per sequence.
-    pub sequence: usize,
-    /// Elements of a head.
-    pub head_size: usize,
-    /// Element type.
-    pub dtype: &'a str,
-    /// Bytes of an element.
-    pub element_bytes: usize,
+/// Bytes of the scores and probabilities of an attention, if they are stored.
+pub fn stored_attention_bytes(shape: &AttentionShape, dtype: DType) -> usize {
+    2 * score_bytes(shape, dtype)
 }
 
-impl AttentionSize<'_> {
-    /// Bytes of scores and probabilities, if they are stored.
-    pub fn stored_bytes(&self) -> usize {
-        2 * self.score_bytes()
-    }
-
-    fn score_bytes(&self) -> usize {
-        self.heads * self.sequence * self.sequence * self.element_bytes
-    }
+fn score_bytes(shape: &AttentionShape, dtype: DType) -> usize {
+    shape.sequences * shape.heads * shape.queries * shape.keys * dtype.bytes()
 }
 
 impl Machine {
     /// Seconds of attention on an otherwise idle device, forward or backward.
-    pub fn attention(&self, size: &AttentionSize<'_>, form: AttentionForm, backward: bool) -> f64 {
+    pub fn attention(
+        &self,
+        shape: &AttentionShape,
+        dtype: DType,
+        form: AttentionForm,
+        backward: bool,
+    ) -> f64 {
+        let stored = |backward| self.stored(shape, dtype, backward);
         match (form, backward) {
-            (AttentionForm::Fused, _) => self.fused(size, backward),
-            (AttentionForm::Recomputed, true) => self.stored(size, false) + self.stored(size, true),
-            _ => self.stored(size, backward),
+            (AttentionForm::Fused, _) => self.fused(shape, dtype, backward),
+            (AttentionForm::Recomputed, true) => stored(false) + stored(true),
+            _ => stored(backward),
         }
     }
 
-    // Two GEMMs over the causal half forward; five backward, where the scores are computed again.
-    fn fused(&self, size: &AttentionSize<'_>, backward: bool) -> f64 {
-        let pairs = size.heads as f64 * (size.sequence as f64).powi(2) / 2.0;
-        let product = 2.0 * pairs * size.head_size as f64;
+    // Two GEMMs over the pairs that meet forward; five backward, where the scores are computed again.
+    fn fused(&self, shape: &AttentionShape, dtype: DType, backward: bool) -> f64 {
+        let pairs = (shape.sequences * shape.heads) as f64 * shape.pairs();
+        let product = 2.0 * pairs * shape.head_size as f64;
         let (products, share) = match backward {
             false => (2.0, self.device.attention.forward.value),
             true => (5.0, self.device.attention.backward.value),
         };
-        products * product / (self.device.peak(size.dtype) * share)
+        products * product / (self.device.peak(dtype.name()) * share)
     }
 
     // Forward: scores and output. Backward: the gradient of the probabilities, then of values, queries and keys.
     // The softmax, which scales and masks, reads scores and writes probabilities; its gradient reads the
     // probabilities and their gradient, and writes that of the scores.
-    fn stored(&self, size: &AttentionSize<'_>, backward: bool) -> f64 {
+    fn stored(&self, shape: &AttentionShape, dtype: DType, backward: bool) -> f64 {
         let (outputs, passes) = if backward { (3.0, 3.0) } else { (1.0, 2.0) };
-        let softmax =
-            passes * size.score_bytes() as f64 / self.device.kernel_bandwidth("softmax", "norm");
-        let scores = self.of_heads(size, size.sequence, size.head_size);
-        let output = self.of_heads(size, size.head_size, size.sequence);
+        let bandwidth = self.device.kernel_bandwidth("softmax", "norm");
+        let softmax = passes * score_bytes(shape, dtype) as f64 / bandwidth;
+        let scores = self.of_heads(shape, dtype, shape.keys, shape.head_size);
+        let output = self.of_heads(shape, dtype, shape.head_size, shape.keys);
         scores + outputs * output + softmax
     }
 
-    // One GEMM for each head, whose tiles share the device. All read or write the scores once.
-    fn of_heads(&self, size: &AttentionSize<'_>, n: usize, k: usize) -> f64 {
-        let vectors = 2 * size.heads * size.sequence * size.head_size * size.element_bytes;
-        let shape = GemmShape {
-            m: size.heads * size.sequence,
+    // One GEMM for each head, whose tiles share the device. All read or write the scores once, beside a vector per query
+    // and one per key.
+    fn of_heads(&self, shape: &AttentionShape, dtype: DType, n: usize, k: usize) -> f64 {
+        let heads = shape.sequences * shape.heads;
+        let vectors = heads * (shape.queries + shape.keys) * shape.head_size * dtype.bytes();
+        let gemm = GemmShape {
+            m: heads * shape.queries,
             n,
             k,
-            dtype: size.dtype,
+            dtype: dtype.name(),
             variant: Variant::Nn,
-            bytes: vectors + size.score_bytes(),
+            bytes: vectors + score_bytes(shape, dtype),
         };
-        self.product.seconds(&shape, &self.device, true)
+        self.product.seconds(&gemm, &self.device, true)
     }
 }
 
@@ -99,20 +92,14 @@ impl Machine {
 mod tests {
     use super::*;
 
-    fn size(sequence: usize) -> AttentionSize<'static> {
-        AttentionSize {
-            heads: 16,
-            sequence,
-            head_size: 128,
-            dtype: "bf16",
-            element_bytes: 2,
-        }
+    fn shape(sequence: usize) -> AttentionShape {
+        AttentionShape::causal(1, sequence, [16, 16, 128])
     }
 
     #[test]
     fn stored_scores_cost_memory_traffic() {
         let machine = Machine::find("selene").unwrap();
-        let of = |form, backward| machine.attention(&size(2048), form, backward);
+        let of = |form, backward| machine.attention(&shape(2048), DType::Bf16, form, backward);
         let bandwidth = machine.device.kernel_bandwidth("softmax", "norm");
         let pass = (16 * 2048 * 2048 * 2) as f64 / bandwidth;
         for backward in [false, true] {
@@ -124,16 +111,41 @@ mod tests {
             assert!(stored > 1.5 * fused, "{stored} {fused}");
             assert!(stored > 0.9 * passes * pass, "{stored} {pass}");
         }
-        assert_eq!(size(2048).stored_bytes(), 2 * 16 * 2048 * 2048 * 2);
+        let bytes = stored_attention_bytes(&shape(2048), DType::Bf16);
+        assert_eq!(bytes, 2 * 16 * 2048 * 2048 * 2);
     }
 
     #[test]
     fn recomputation_adds_a_forward_to_backward() {
         let machine = Machine::find("selene").unwrap();
-        let of = |form, backward| machine.attention(&size(1024), form, backward);
+        let of = |form, backward| machine.attention(&shape(1024), DType::Bf16, form, backward);
         let again = of(AttentionForm::Recomputed, true) - of(AttentionForm::Stored, true);
         let forward = of(AttentionForm::Stored, false);
         assert!((again / forward - 1.0).abs() < 1e-9, "{again} {forward}");
         assert_eq!(of(AttentionForm::Recomputed, false), forward);
+    }
+
+    #[test]
+    fn pieces_of_an_attention_cost_as_much_as_all_of_it() {
+        let machine = Machine::find("selene").unwrap();
+        let whole = shape(1024);
+        // Two ranks, of half of the queries each: the second also has the keys of the first, as a block of its own.
+        let half = shape(512);
+        let block = AttentionShape {
+            first_query: 512,
+            ..half
+        };
+        for form in [AttentionForm::Fused, AttentionForm::Stored] {
+            let of = |shape, backward| machine.attention(&shape, DType::Bf16, form, backward);
+            for backward in [false, true] {
+                let pieces = 2.0 * of(half, backward) + of(block, backward);
+                let share = pieces / of(whole, backward);
+                match form {
+                    AttentionForm::Fused => assert!((share - 1.0).abs() < 1e-12, "{share}"),
+                    // The fourth quarter of the scores is computed by the whole alone.
+                    _ => assert!((0.7..0.85).contains(&share), "{share}"),
+                }
+            }
+        }
     }
 }

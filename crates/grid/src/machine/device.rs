@@ -37,8 +37,8 @@ pub struct Device {
     pub host_gbps: Quantity,
 }
 
-/// Speed of fused attention, as a fraction of the advertised peak of its element type, counted over the causal
-/// half.
+/// Speed of fused attention, as a fraction of the advertised peak of its element type, counted over the pairs of
+/// queries and keys that meet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attention {

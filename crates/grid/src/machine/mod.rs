@@ -18,7 +18,7 @@ mod mistake;
 pub mod quantity;
 pub mod route;
 
-pub use attention::{AttentionForm, AttentionSize};
+pub use attention::{AttentionForm, stored_attention_bytes};
 pub use collective::{Algorithm, Cost, Operation};
 pub use crowding::Lateness;
 pub use device::{Attention, Device, Launch};

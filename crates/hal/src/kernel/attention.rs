@@ -1,4 +1,4 @@
-//! Causal self-attention that never holds the sequence x sequence matrix, and rotary positions.
+//! Causal attention that never holds the queries x keys matrix, and rotary positions.
 
 use crate::{
     RawSlice,
@@ -9,7 +9,8 @@ use crate::{
 /// Dropout of attention weights.
 ///
 /// The weight of query i on key j, of head h of sequence b (all global), has the index
-/// `((b * global_heads + h) * sequence + i) * sequence + j`.
+/// `((b * global_heads + h) * sequence + i) * sequence + j`. So a rank that holds some of the queries or some of the keys
+/// drops the weights that one rank would drop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionDropout {
     /// Fraction of weights that become 0; the others are divided by 1 - probability.
@@ -22,15 +23,37 @@ pub struct AttentionDropout {
     pub first_head: usize,
     /// Query heads of the full model.
     pub global_heads: usize,
+    /// Tokens of a complete sequence.
+    pub sequence: usize,
+    /// Place of the first key held here in its complete sequence. The first query's is `first_key + first_query`.
+    pub first_key: usize,
+}
+
+impl AttentionDropout {
+    /// Index of the weight of the first query on the first key, of the first head and sequence held here. The sizes are
+    /// those of one model, so it has a number.
+    #[inline]
+    pub fn first_weight(&self, first_query: usize) -> u64 {
+        let matrix = self.first_sequence * self.global_heads + self.first_head;
+        let query = self.first_key + first_query;
+        ((matrix * self.sequence + query) * self.sequence + self.first_key) as u64
+    }
 }
 
 /// Sizes of an attention. Query head h reads key and value head `h / (heads / kv_heads)`.
+///
+/// Query i of a sequence attends to its keys `j < keys` with `j <= first_query + i`. In self-attention, `queries` equals
+/// `keys` and `first_query` is 0. From `first_query >= keys - 1` on, every query attends to every key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionShape {
     /// Sequences held here.
     pub sequences: usize,
-    /// Tokens per sequence; a token attends to itself and to those before it in its sequence.
-    pub sequence: usize,
+    /// Queries per sequence.
+    pub queries: usize,
+    /// Keys per sequence; at least one where there are queries.
+    pub keys: usize,
+    /// Place of the first query among the keys: the number of keys that precede its own.
+    pub first_query: usize,
     /// Query heads held here.
     pub heads: usize,
     /// Key and value heads held here; divides `heads`.
@@ -43,24 +66,76 @@ pub struct AttentionShape {
     pub dropout: Option<AttentionDropout>,
 }
 
+impl AttentionShape {
+    /// Causal self-attention of complete sequences of `sequence` tokens: each token attends to itself and to those before
+    /// it. The scale is 1 / sqrt(head_size), and there is no dropout.
+    pub fn causal(
+        sequences: usize,
+        sequence: usize,
+        [heads, kv_heads, head_size]: [usize; 3],
+    ) -> Self {
+        AttentionShape {
+            sequences,
+            queries: sequence,
+            keys: sequence,
+            first_query: 0,
+            heads,
+            kv_heads,
+            head_size,
+            scale: 1.0 / (head_size as f64).sqrt(),
+            dropout: None,
+        }
+    }
+
+    /// The number of keys, the first of its sequence, to which query `query` attends.
+    #[inline]
+    pub fn keys_met(&self, query: usize) -> usize {
+        let own = self.first_query.saturating_add(query);
+        self.keys.min(own.saturating_add(1))
+    }
+
+    /// The number of pairs of a query and a key that it attends to, of one head of one sequence.
+    ///
+    /// A float, as counts of operations are: exact up to 2^53 pairs.
+    pub fn pairs(&self) -> f64 {
+        let (queries, keys) = (self.queries as f64, self.keys as f64);
+        // Queries from the one on that attends to the last key attend to all.
+        let partial = self
+            .keys
+            .saturating_sub(1)
+            .saturating_sub(self.first_query)
+            .min(self.queries) as f64;
+        let first = self.first_query as f64 + 1.0;
+        let triangle = match partial > 0.0 {
+            true => partial * first + partial * (partial - 1.0) / 2.0,
+            false => 0.0,
+        };
+        triangle + (queries - partial) * keys
+    }
+}
+
 /// `out = softmax(scale * q k^T, causal) v`, head by head, with fp32 (or f64) inside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionForward {
     /// Sizes.
     pub shape: AttentionShape,
-    /// (sequences * sequence) x (heads * head_size), any float type.
+    /// (sequences * queries) x (heads * head_size), any float type.
     pub q: RawSlice,
-    /// (sequences * sequence) x (kv_heads * head_size).
+    /// (sequences * keys) x (kv_heads * head_size).
     pub k: RawSlice,
     /// As `k`.
     pub v: RawSlice,
     /// As `q`.
     pub out: RawSlice,
-    /// sequences x heads x sequence, of the accumulator type: log of the sum of exp(scores), for the backward pass.
+    /// sequences x heads x queries, of the accumulator type: log of the sum of exp(scores), for the backward pass.
     pub log_sum_exp: RawSlice,
 }
 
 /// Gradients of [`AttentionForward`]; weights are recomputed block by block.
+///
+/// The weight of a query on a key is `exp(score - log_sum_exp)`, with the `log_sum_exp` and `out` given here. So the keys of
+/// an attention may be cut into blocks. With the `log_sum_exp` and `out` of all keys, the calls for the blocks return the
+/// gradients of their own keys and values, and addends of the queries' gradients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionBackward {
     /// Sizes.
@@ -71,24 +146,24 @@ pub struct AttentionBackward {
     pub k: RawSlice,
     /// As in the forward pass.
     pub v: RawSlice,
-    /// As in the forward pass.
+    /// As in the forward pass, of all keys that a query attends to, here or elsewhere.
     pub out: RawSlice,
-    /// As in the forward pass.
+    /// As `out`.
     pub log_sum_exp: RawSlice,
     /// As `out`.
     pub d_out: RawSlice,
     /// As `q`; written.
     pub d_q: RawSlice,
-    /// As `k`; written.
+    /// As `k`; written, with 0 for keys to which no query attends.
     pub d_k: RawSlice,
-    /// As `v`; written.
+    /// As `v`; written, as `d_k`.
     pub d_v: RawSlice,
 }
 
 /// Rotary position embedding: rotates the pair (e, e + head_size / 2) of every head by `position * base^(-2e /
 /// head_size)`.
 ///
-/// Row r of `x` has position `r % sequence`. Backward rotates in the opposite direction.
+/// Row r of `x` has position `first_position + r % sequence`. Backward rotates in the opposite direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// rows x (heads * head_size), any float type.
@@ -97,8 +172,10 @@ pub struct Rope {
     pub out: RawSlice,
     /// Number of rows.
     pub rows: usize,
-    /// Tokens per sequence.
+    /// Rows per sequence.
     pub sequence: usize,
+    /// Position of the first row of every sequence.
+    pub first_position: usize,
     /// Heads per row.
     pub heads: usize,
     /// Elements of a head; even.
@@ -116,5 +193,33 @@ operands! {
         d_q: WRITE, d_k: WRITE, d_v: WRITE
         ; shape
     }
-    Rope { x: READ, out: WRITE.in_place() ; rows, sequence, heads, head_size, base, backward }
+    Rope { x: READ, out: WRITE.in_place() ; rows, sequence, first_position, heads, head_size, base, backward }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_those_of_every_query() {
+        for (queries, keys) in [(0, 0), (0, 3), (1, 1), (5, 5), (4, 9), (9, 4), (3, 1)] {
+            for first_query in [0, 1, 2, 3, 4, 8, 9, 20, usize::MAX] {
+                let shape = AttentionShape {
+                    queries,
+                    keys,
+                    first_query,
+                    ..AttentionShape::causal(1, 0, [1, 1, 1])
+                };
+                let met = (0..queries)
+                    .map(|query| shape.keys_met(query))
+                    .sum::<usize>();
+                assert_eq!(shape.pairs(), met as f64, "{shape:?}");
+                let meets =
+                    |query: usize, key: usize| key as u128 <= first_query as u128 + query as u128;
+                let all = (0..queries).flat_map(|query| (0..keys).map(move |key| (query, key)));
+                let defined = all.filter(|&(query, key)| meets(query, key)).count();
+                assert_eq!(met, defined, "{shape:?}");
+            }
+        }
+    }
 }

@@ -47,7 +47,7 @@ pub fn attention(
     if let Some(ledger) = q.pass().ledger() {
         ledger.attention(AttentionWork {
             heads: shape.sequences * shape.heads,
-            sequence: shape.sequence,
+            sequence: shape.queries,
             head_size: shape.head_size,
         });
     }
@@ -106,15 +106,13 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
         first_sequence: pass.rows().start,
         first_head: q.first_feature() / head_size,
         global_heads: q.features() / head_size,
-    });
-    Ok(AttentionShape {
-        sequences: rows / sequence,
         sequence,
-        heads: of_q / head_size,
-        kv_heads: of_k / head_size,
-        head_size,
-        scale: 1.0 / (head_size as f64).sqrt(),
+        first_key: 0,
+    });
+    let heads = [of_q / head_size, of_k / head_size, head_size];
+    Ok(AttentionShape {
         dropout,
+        ..AttentionShape::causal(rows / sequence, sequence, heads)
     })
 }
 
@@ -126,10 +124,10 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
 /// [`Error::Invalid`] if the features are not a whole number of even heads, or the rows not a whole number of
 /// sequences.
 pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result<DTensor> {
-    let out = ops::rope(x.tensor()?, sequence, head_size, base, false)?;
+    let out = ops::rope(x.tensor()?, sequence, 0, head_size, base, false)?;
     let var = Var::record_one("rope", &[x.var()?], out, false, move |d_out| {
         Ok(vec![Some(ops::rope(
-            &d_out, sequence, head_size, base, true,
+            &d_out, sequence, 0, head_size, base, true,
         )?)])
     });
     Ok(x.like(var))

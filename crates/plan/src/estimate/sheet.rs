@@ -12,8 +12,9 @@ use crate::enumerate::INTERLEAVED;
 use crate::{Candidate, Request};
 use grid::{
     Axis,
-    machine::{AttentionSize, GemmShape, Variant},
+    machine::{GemmShape, Variant},
 };
+use hal::kernel::AttentionShape;
 use parallel::{
     Operation, Overlap, Reproducible,
     pipeline::{
@@ -346,14 +347,9 @@ impl Local<'_> {
         let form = self.request.attention(recompute);
         let forwards = if recompute { 2.0 } else { 1.0 };
         let seconds = |work: &AttentionWork| {
-            let size = AttentionSize {
-                heads: self.rows * work.heads / self.candidate.degrees.x,
-                sequence: work.sequence,
-                head_size: work.head_size,
-                dtype: dtype.name(),
-                element_bytes: dtype.bytes(),
-            };
-            let of = |backward| machine.attention(&size, form, backward);
+            let heads = self.rows * work.heads / self.candidate.degrees.x;
+            let shape = AttentionShape::causal(1, work.sequence, [heads, heads, work.head_size]);
+            let of = |backward| machine.attention(&shape, dtype, form, backward);
             forwards * of(false) + of(true)
         };
         let segments = &self.request.work.segments;

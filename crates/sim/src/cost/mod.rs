@@ -6,8 +6,10 @@
 mod collectives;
 mod kernels;
 
-use grid::machine::{AttentionForm, AttentionSize, GemmShape, Machine, Placement, Variant};
-use hal::{DType, Gemm, Kernel, kernel::AttentionShape};
+use grid::machine::{
+    AttentionForm, GemmShape, Machine, Placement, Variant, stored_attention_bytes,
+};
+use hal::{DType, Gemm, Kernel};
 use kernels::Work;
 use std::sync::Arc;
 
@@ -124,8 +126,8 @@ impl Costs {
                     dtype,
                     backward,
                 } => {
-                    let size = attention_size(&shape, dtype);
-                    let seconds = self.machine.attention(&size, self.attention, backward);
+                    let form = self.attention;
+                    let seconds = self.machine.attention(&shape, dtype, form, backward);
                     seconds.max(moved(bytes))
                 }
             }
@@ -136,7 +138,7 @@ impl Costs {
     pub fn scratch_bytes(&self, kernel: &Kernel) -> usize {
         match kernels::work(kernel) {
             Work::Attention { shape, dtype, .. } if self.attention != AttentionForm::Fused => {
-                attention_size(&shape, dtype).stored_bytes()
+                stored_attention_bytes(&shape, dtype)
             }
             _ => 0,
         }
@@ -180,15 +182,5 @@ impl Costs {
     /// Bytes of one device's memory that a program can use.
     pub fn memory_bytes(&self) -> usize {
         self.machine.device.memory_bytes()
-    }
-}
-
-fn attention_size(shape: &AttentionShape, dtype: DType) -> AttentionSize<'static> {
-    AttentionSize {
-        heads: shape.sequences * shape.heads,
-        sequence: shape.sequence,
-        head_size: shape.head_size,
-        dtype: dtype.name(),
-        element_bytes: dtype.bytes(),
     }
 }

@@ -1,4 +1,4 @@
-//! Causal self-attention and rotary positions.
+//! Causal attention and rotary positions.
 
 use super::{float, holds, launch};
 use crate::{Arguments, Tensor, shape::product};
@@ -12,10 +12,11 @@ pub use hal::kernel::{AttentionDropout, AttentionShape};
 /// `softmax(scale * q k^T, causal) v`, and the log-sum-exp of its scores for the backward pass.
 ///
 /// # Shapes
-/// `q` and the result: (sequences * sequence) x (heads * head_size). `k`, `v`: ... x (kv_heads * head_size).
+/// `q` and the result: (sequences * queries) x (heads * head_size). `k`, `v`: (sequences * keys) x (kv_heads * head_size).
+/// The log-sum-exp: sequences x heads x queries, of the accumulator type.
 /// # Errors
-/// [`Error::Invalid`] if the shape has no elements in a head or heads that are not a multiple of its key and value
-/// heads, if its dropout is not valid, and if a tensor's size or type does not match it.
+/// [`Error::Invalid`] if the shape has no elements in a head, queries without a key or heads that are not a multiple of
+/// its key and value heads, if its dropout is not valid, and if a tensor's size or type does not match it.
 pub fn attention(
     shape: AttentionShape,
     q: &Tensor,
@@ -24,7 +25,7 @@ pub fn attention(
 ) -> Result<(Tensor, Tensor)> {
     check(&shape, q, k, v)?;
     let out = Tensor::empty(q.device(), q.dtype(), q.shape())?;
-    let statistics = [shape.sequences, shape.heads, shape.sequence];
+    let statistics = [shape.sequences, shape.heads, shape.queries];
     let log_sum_exp = Tensor::empty(q.device(), q.dtype().accumulator(), &statistics)?;
     let mut args = Arguments::default();
     let kernel = AttentionForward {
@@ -39,7 +40,9 @@ pub fn attention(
     Ok((out, log_sum_exp))
 }
 
-/// Results of the forward pass of attention that its backward pass needs.
+/// What the backward pass of attention needs of the forward pass.
+///
+/// Where a query also attends to keys that are not in `k`, `out` and `log_sum_exp` are those of all its keys.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names of the forward pass")]
 pub struct Saved {
@@ -50,7 +53,7 @@ pub struct Saved {
     pub log_sum_exp: Tensor,
 }
 
-/// Gradients of [`attention`](fn@attention): of q, k and v.
+/// Gradients of [`attention`](fn@attention): of q, k and v. Keys to which no query attends have the gradient 0.
 ///
 /// # Errors
 /// As [`attention`](fn@attention).
@@ -81,7 +84,7 @@ pub fn attention_backward(
         q.num_elements(),
         q.dtype(),
     )?;
-    let sizes = [shape.sequences, shape.heads, shape.sequence];
+    let sizes = [shape.sequences, shape.heads, shape.queries];
     let statistics = product("attention_backward", &sizes)?;
     holds(
         "attention_backward",
@@ -122,14 +125,18 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
         let found = "heads of no elements";
         return Err(Error::invalid("attention", found, "at least one"));
     }
-    let AttentionShape {
-        sequences,
-        sequence,
-        head_size,
-        ..
-    } = *shape;
-    let of_heads = |heads| product("attention", &[sequences, sequence, heads, head_size]);
-    let (queries, keys) = (of_heads(shape.heads)?, of_heads(shape.kv_heads)?);
+    if shape.keys == 0 && shape.queries > 0 {
+        let found = format!("{} queries per sequence, and no key", shape.queries);
+        return Err(Error::invalid("attention", found, "at least one key"));
+    }
+    let elements = |rows: usize, heads: usize| {
+        product(
+            "attention",
+            &[shape.sequences, rows, heads, shape.head_size],
+        )
+    };
+    let queries = elements(shape.queries, shape.heads)?;
+    let keys = elements(shape.keys, shape.kv_heads)?;
     holds("attention", "queries", q, queries, q.dtype())?;
     holds("attention", "keys", k, keys, q.dtype())?;
     holds("attention", "values", v, keys, q.dtype())?;
@@ -140,36 +147,47 @@ fn check(shape: &AttentionShape, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(
 
 // The local weights lie within the global numbering, and the last global weight has a number.
 fn check_dropout(shape: &AttentionShape, dropout: &AttentionDropout) -> Result<()> {
-    let heads = dropout.first_head.checked_add(shape.heads);
-    let sequences = dropout.first_sequence.checked_add(shape.sequences);
+    let end = |first: usize, count: usize| first.checked_add(count);
+    let within = |end: Option<usize>, size: usize| end.is_some_and(|end| end <= size);
+    let keys = end(dropout.first_key, shape.keys);
+    let queries = end(dropout.first_key, shape.first_query);
+    let queries = queries.and_then(|first| end(first, shape.queries));
+    let sequences = end(dropout.first_sequence, shape.sequences);
     let weights = sequences.and_then(|sequences| {
-        [dropout.global_heads, shape.sequence, shape.sequence]
+        [dropout.global_heads, dropout.sequence, dropout.sequence]
             .iter()
             .try_fold(sequences, |product, &size| product.checked_mul(size))
     });
     let fits = (0.0..1.0).contains(&dropout.probability)
-        && heads.is_some_and(|heads| heads <= dropout.global_heads)
+        && within(end(dropout.first_head, shape.heads), dropout.global_heads)
+        && within(keys, dropout.sequence)
+        && within(queries, dropout.sequence)
         && weights.is_some();
     match fits {
         true => Ok(()),
         false => Err(Error::invalid(
             "attention",
-            format!("{dropout:?}"),
-            "a probability in [0, 1), heads among the global ones, and fewer than 2^64 weights",
+            format!(
+                "{} queries from key {} on, {} keys, {} heads and {dropout:?}",
+                shape.queries, shape.first_query, shape.keys, shape.heads
+            ),
+            "a probability in [0, 1), heads, queries and keys among the global ones, and fewer than 2^64 weights",
         )),
     }
 }
 
-/// Rotates the heads of `x` by their positions; `backward` rotates in the opposite direction.
+/// Rotates the heads of `x` by their positions; `backward` rotates in the opposite direction. The rows of every sequence
+/// have the positions from `first_position` on.
 ///
 /// # Shapes
 /// `x` and the result: (sequences * sequence) x (heads * head_size).
 /// # Errors
 /// [`Error::Invalid`] for integers, and if the number of rows is not a multiple of `sequence`, the number of columns
-/// is not a multiple of `head_size`, or `head_size` is odd.
+/// is not a multiple of `head_size`, `head_size` is odd, or the last position does not fit into a `usize`.
 pub fn rope(
     x: &Tensor,
     sequence: usize,
+    first_position: usize,
     head_size: usize,
     base: f64,
     backward: bool,
@@ -183,6 +201,10 @@ pub fn rope(
             format!("rows of a multiple of {sequence}, columns of even heads of {head_size}");
         return Err(Error::invalid("rope", format!("{x:?}"), needed));
     }
+    if first_position.checked_add(sequence).is_none() {
+        let found = format!("{sequence} positions from {first_position} on");
+        return Err(Error::invalid("rope", found, "positions below 2^64"));
+    }
     let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
     let mut args = Arguments::default();
     let kernel = Rope {
@@ -190,6 +212,7 @@ pub fn rope(
         out: args.take(&out),
         rows,
         sequence,
+        first_position,
         heads: columns / head_size,
         head_size,
         base,

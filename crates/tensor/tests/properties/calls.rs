@@ -100,6 +100,7 @@ pub const ALL: &[(&str, Call)] = &[
             ops::rope(
                 &w.tensor(s.tensors[0]),
                 s.sizes[0],
+                s.sizes[2],
                 s.sizes[1],
                 s.numbers[0],
                 s.fits(),
@@ -532,17 +533,24 @@ fn norm_backward(world: &mut World, step: &Step) -> Result<()> {
 }
 
 fn attention(world: &mut World, step: &Step) -> Result<()> {
-    let [sequences, sequence, heads, kv_heads, head_size] = step.sizes;
+    let [sequences, queries, heads, kv_heads, head_size] = step.sizes;
+    // Sizes for the rest, of the same kinds, in any combination.
+    let [keys, first_query, first_key] =
+        [2, 3, 4].map(|by| step.sizes[(usize::from(step.tensors[0]) + by) % 5]);
     let dropout = (step.small(0) > 5).then_some(AttentionDropout {
         probability: step.numbers[0],
         key: Key::new(3, "test", 4),
         first_sequence: sequences,
         first_head: step.small(2),
         global_heads: heads,
+        sequence: keys.wrapping_add(first_key),
+        first_key,
     });
     let mut shape = AttentionShape {
         sequences,
-        sequence,
+        queries,
+        keys,
+        first_query,
         heads,
         kv_heads,
         head_size,
@@ -563,18 +571,23 @@ fn attention(world: &mut World, step: &Step) -> Result<()> {
     }
     let kv_heads = step.small(3).max(1);
     shape.sequences = step.small(0);
-    shape.sequence = step.small(1);
+    shape.queries = step.small(1);
+    shape.keys = step.small(3);
     (shape.kv_heads, shape.heads) = (kv_heads, kv_heads * (step.small(2) % 3));
     shape.head_size = step.small(4);
     if let Some(dropout) = &mut shape.dropout {
         dropout.global_heads = shape.heads + dropout.first_head;
+        dropout.first_key = step.small(0);
+        shape.first_query = step.small(4);
+        let end = shape.keys.max(shape.first_query + shape.queries);
+        dropout.sequence = dropout.first_key + end;
     }
-    let tokens = shape.sequences * shape.sequence;
-    let rows = |heads: usize| {
-        let size = [tokens, heads * shape.head_size];
+    let rows = |rows: usize, heads: usize| {
+        let size = [shape.sequences * rows, heads * shape.head_size];
         Tensor::full(&world.devices[0], step.dtype(), &size, 0.5)
     };
-    let (q, k, v) = (rows(shape.heads)?, rows(kv_heads)?, rows(kv_heads)?);
+    let q = rows(shape.queries, shape.heads)?;
+    let (k, v) = (rows(shape.keys, kv_heads)?, rows(shape.keys, kv_heads)?);
     let (out, log_sum_exp) = ops::attention(shape, &q, &k, &v)?;
     let d_out = out.clone();
     let saved = Saved {

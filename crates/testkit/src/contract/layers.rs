@@ -72,15 +72,7 @@ fn attention(device: &Device, dtype: DType) {
         numbers(tokens * 16, 2),
         numbers(tokens * 16, 3),
     );
-    let shape = AttentionShape {
-        sequences,
-        sequence,
-        heads,
-        kv_heads,
-        head_size,
-        scale,
-        dropout: None,
-    };
+    let shape = AttentionShape::causal(sequences, sequence, [heads, kv_heads, head_size]);
     let [q_t, k_t, v_t] =
         [(&q, 32), (&k, 16), (&v, 16)].map(|(x, n)| upload(device, dtype, &[tokens, n], x));
     let (found, _) = ops::attention(shape, &q_t, &k_t, &v_t).unwrap();

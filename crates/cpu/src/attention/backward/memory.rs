@@ -27,7 +27,7 @@ impl<T: Element> Queries<'_, T> {
     pub(super) unsafe fn of(args: &AttentionBackward, sequence: usize, head: usize) -> Self {
         let shape = &args.shape;
         // SAFETY: the caller guarantees the slices.
-        let rows = |memory| unsafe { Head::of(memory, shape, shape.heads, sequence, head) };
+        let rows = |memory| unsafe { Head::of_queries(memory, shape, sequence, head) };
         Queries {
             q: rows(args.q),
             out: rows(args.out),
@@ -42,7 +42,7 @@ impl<T: Element> Queries<'_, T> {
 
 /// A thread's memory.
 pub(super) struct Scratch<'a, R> {
-    // The keys of the sequence, as rows and as panels; its values as panels; and the gradients of both as rows.
+    // The keys held of a sequence, as rows and as panels; the values as panels; and the gradients of both as rows.
     pub(super) keys: &'a mut [R],
     pub(super) key_panels: &'a mut [R],
     pub(super) value_panels: &'a mut [R],
@@ -61,8 +61,8 @@ impl<'a, R> Scratch<'a, R> {
     fn sizes(shape: &AttentionShape) -> [usize; 10] {
         let len = padded(shape.head_size);
         let (all, panels) = (
-            padded(shape.sequence) * len,
-            panels_len(shape.sequence, shape.head_size),
+            padded(shape.keys) * len,
+            panels_len(shape.keys, shape.head_size),
         );
         let (block, square) = (BLOCK * len, BLOCK * BLOCK);
         [
@@ -110,7 +110,7 @@ pub(super) struct Rows<R> {
     pub(super) delta: [R; BLOCK],
 }
 
-/// A piece of the triangle: rows counted from `start`, and keys.
+/// A piece of the pairs that meet: rows counted from `start`, and keys.
 pub(super) struct Piece {
     pub(super) start: usize,
     pub(super) rows: Range<usize>,

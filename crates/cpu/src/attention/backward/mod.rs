@@ -65,9 +65,8 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
     fn lay_out_keys_and_values(&mut self, task: Task) {
         let (args, shape, scratch) = (self.args, &self.args.shape, &mut self.scratch);
         // SAFETY: `run`'s caller guarantees both slices, which nobody writes.
-        let [k, v] = [args.k, args.v].map(|memory| unsafe {
-            Head::<T>::of(memory, shape, shape.kv_heads, task.sequence, task.kv_head)
-        });
+        let [k, v] =
+            [args.k, args.v].map(|memory| unsafe { Head::<T>::of_keys(memory, shape, task) });
         rows(&v, 0, T::Acc::ONE, scratch.keys);
         panels(scratch.keys, shape.head_size, scratch.value_panels);
         rows(&k, 0, T::Acc::ONE, scratch.keys);
@@ -80,24 +79,23 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
     fn write_keys_and_values(&mut self, task: Task) {
         let (args, shape) = (self.args, &self.args.shape);
         // SAFETY: `run`'s caller guarantees both slices; no other task has this key and value head.
-        let [mut d_k, mut d_v] = [args.d_k, args.d_v].map(|memory| unsafe {
-            Head::<T>::of(memory, shape, shape.kv_heads, task.sequence, task.kv_head)
-        });
+        let [mut d_k, mut d_v] =
+            [args.d_k, args.d_v].map(|memory| unsafe { Head::<T>::of_keys(memory, shape, task) });
         unpack(self.scratch.d_keys, |_| T::Acc::ONE, &mut d_k, 0);
         unpack(self.scratch.d_values, |_| T::Acc::ONE, &mut d_v, 0);
     }
 
     #[inline(always)]
     fn head<S: Simd>(&mut self, simd: S, mut head: Queries<T>) {
-        let (tokens, len) = (
-            padded(self.args.shape.sequence),
+        let (queries, len) = (
+            padded(self.args.shape.queries),
             padded(self.args.shape.head_size),
         );
         let scale = T::Acc::of(self.args.shape.scale);
-        for start in (0..tokens).step_by(BLOCK) {
-            let count = BLOCK.min(tokens - start);
+        for start in (0..queries).step_by(BLOCK) {
+            let count = BLOCK.min(queries - start);
             let row_values = self.lay_out_queries(&head, start, count);
-            for (rows, keys) in pieces(start, count) {
+            for (rows, keys) in pieces(&self.args.shape, start, count) {
                 let piece = Piece { start, rows, keys };
                 self.scores(simd, &piece);
                 self.score_gradients(&head, &row_values, &piece);
@@ -134,7 +132,7 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
             log_sum_exp: [T::Acc::ZERO; BLOCK],
             delta: [T::Acc::ZERO; BLOCK],
         };
-        let real = count.min(shape.sequence - start);
+        let real = count.min(shape.queries - start);
         values.log_sum_exp[..real].copy_from_slice(&head.log_sum_exp.row(0)[start..][..real]);
         for ((delta, out), d_out) in values
             .delta
@@ -189,13 +187,13 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
     /// Turns a piece's scores into weights, and the gradients of weights into those of scores.
     #[inline(always)]
     fn score_gradients(&mut self, head: &Queries<T>, values: &Rows<T::Acc>, piece: &Piece) {
-        let columns = piece.keys.len();
+        let (shape, columns) = (&self.args.shape, piece.keys.len());
         let mut keep = [T::Acc::ONE; BLOCK];
         for row in piece.rows.clone() {
             let query = piece.start + row;
             let scores = &mut self.scratch.scores[row * BLOCK..][..columns];
             let d_scores = &mut self.scratch.d_scores[row * BLOCK..][..columns];
-            if query >= self.args.shape.sequence {
+            if query >= shape.queries {
                 scores.fill(T::Acc::ZERO);
                 d_scores.fill(T::Acc::ZERO);
                 continue;
@@ -204,12 +202,12 @@ impl<T: Element<Acc: Lanes>> Backward<'_, T> {
                 mask.factors(query, piece.keys.start, &mut keep[..columns]);
             }
             let keep = head.mask.map(|_| &keep[..columns]);
-            let count = columns.min(query + 1 - piece.keys.start);
+            let met = shape.keys_met(query).saturating_sub(piece.keys.start);
             gradients(
                 scores,
                 d_scores,
                 keep,
-                count,
+                columns.min(met),
                 values.log_sum_exp[row],
                 values.delta[row],
             );

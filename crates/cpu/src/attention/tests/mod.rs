@@ -1,5 +1,6 @@
 //! The kernels against the definition, against finite differences, and against themselves on more threads.
 
+mod pieces;
 mod reference;
 
 use super::{backward, forward};
@@ -10,49 +11,43 @@ use hal::{DType, RawSlice, random::Key};
 use half::{bf16, f16};
 use reference::Values;
 
-fn shape(
-    sequences: usize,
-    sequence: usize,
-    [heads, kv_heads, head_size]: [usize; 3],
-) -> AttentionShape {
-    let scale = 1.0 / (head_size as f64).sqrt();
-    AttentionShape {
-        sequences,
-        sequence,
-        heads,
-        kv_heads,
-        head_size,
-        scale,
-        dropout: None,
-    }
+fn shape(sequences: usize, sequence: usize, heads: [usize; 3]) -> AttentionShape {
+    AttentionShape::causal(sequences, sequence, heads)
 }
 
 fn with_dropout(mut shape: AttentionShape, probability: f64) -> AttentionShape {
     let key = Key::new(11, "attention", 3);
     let (first_sequence, first_head, global_heads) = (5, 2, shape.heads + 3);
+    // The keys of self-attention are all of their sequence.
+    let is_complete = shape.first_query == 0 && shape.keys == shape.queries;
+    let first_key = if is_complete { 0 } else { 37 };
+    let end = shape.keys.max(shape.first_query + shape.queries);
     shape.dropout = Some(AttentionDropout {
         probability,
         key,
         first_sequence,
         first_head,
         global_heads,
+        sequence: first_key + end,
+        first_key,
     });
     shape
 }
 
 /// Inputs that elements of type `T` represent exactly.
 fn inputs<T: Element>(shape: &AttentionShape) -> Values {
-    let numbers = |heads: usize, seed: u64| {
+    let numbers = |[rows, heads]: [usize; 2], seed: u64| {
         let key = Key { seed, sequence: 9 };
-        let count = shape.sequences * shape.sequence * heads * shape.head_size;
+        let count = shape.sequences * rows * heads * shape.head_size;
         let round = |x: f64| T::from_acc(T::Acc::of(x)).acc().wide();
         (0..count as u64).map(|i| round(key.normal(i))).collect()
     };
+    let (queries, keys) = ([shape.queries, shape.heads], [shape.keys, shape.kv_heads]);
     Values {
-        q: numbers(shape.heads, 1),
-        k: numbers(shape.kv_heads, 2),
-        v: numbers(shape.kv_heads, 3),
-        d_out: numbers(shape.heads, 4),
+        q: numbers(queries, 1),
+        k: numbers(keys, 2),
+        v: numbers(keys, 3),
+        d_out: numbers(queries, 4),
         ..Values::default()
     }
 }
@@ -80,13 +75,23 @@ fn run<T: Element>(
     dtype: DType,
     threads: usize,
 ) -> Values {
+    run_from::<T>(shape, inputs, dtype, threads, None)
+}
+
+/// The same, where the backward pass starts from the outputs and logarithms of `combined`, if it is given.
+fn run_from<T: Element>(
+    shape: &AttentionShape,
+    inputs: &Values,
+    dtype: DType,
+    threads: usize,
+    combined: Option<&Values>,
+) -> Values {
     let [mut q, mut k, mut v, mut d_out] =
         [&inputs.q, &inputs.k, &inputs.v, &inputs.d_out].map(|x| elements::<T>(x));
     let nan = |len: usize| vec![T::from_acc(T::Acc::of(f64::NAN)); len];
     let [mut out, mut d_q] = [q.len(); 2].map(nan);
     let [mut d_k, mut d_v] = [k.len(); 2].map(nan);
-    let mut log_sum_exp =
-        vec![T::Acc::of(f64::NAN); shape.sequences * shape.heads * shape.sequence];
+    let mut log_sum_exp = vec![T::Acc::of(f64::NAN); shape.sequences * shape.heads * shape.queries];
     let pool = Pool::new(threads).unwrap();
     let (q_raw, k_raw, v_raw, out_raw) = (
         raw(&mut q, dtype),
@@ -106,6 +111,11 @@ fn run<T: Element>(
     };
     // SAFETY: the vectors are live and have the lengths of the shape.
     unsafe { forward(&args, &pool) }.unwrap();
+    if let Some(combined) = combined {
+        out.copy_from_slice(&elements::<T>(&combined.out));
+        let logs = combined.log_sum_exp.iter().map(|&x| T::Acc::of(x));
+        log_sum_exp.iter_mut().zip(logs).for_each(|(to, x)| *to = x);
+    }
     let args = AttentionBackward {
         shape,
         q: q_raw,
@@ -184,6 +194,53 @@ fn every_length_and_head_size_matches_the_definition() {
                 sequence,
                 [2, 2, sizes[(index + 2 * offset) % sizes.len()]],
             ));
+        }
+    }
+}
+
+/// Shapes of some queries on all keys, all queries on some keys, and both, with masks that begin everywhere in a block.
+fn cut_shapes(heads: [usize; 3]) -> impl Iterator<Item = AttentionShape> {
+    [
+        (5, 9, 0),
+        (9, 5, 0),
+        (70, 200, 128),
+        (66, 130, 61),
+        (130, 70, 3),
+        (1, 150, 149),
+        (40, 129, 129),
+        (80, 65, usize::MAX / 4),
+    ]
+    .map(|(queries, keys, first_query)| AttentionShape {
+        queries,
+        keys,
+        first_query,
+        ..shape(2, 0, heads)
+    })
+    .into_iter()
+}
+
+#[test]
+fn some_queries_on_other_keys_match_the_definition() {
+    for heads in [[2, 2, 8], [4, 2, 64], [1, 1, 3]] {
+        cut_shapes(heads).for_each(|shape| check_all(&shape));
+    }
+    let near = cut_shapes([2, 1, 16]).filter(|shape| shape.first_query < 1000);
+    near.for_each(|shape| check_all(&with_dropout(shape, 0.3)));
+}
+
+#[test]
+fn keys_that_no_query_meets_have_no_gradient() {
+    let shape = AttentionShape {
+        queries: 3,
+        keys: 140,
+        first_query: 20,
+        ..shape(2, 0, [2, 1, 4])
+    };
+    let found = run::<f32>(&shape, &inputs::<f32>(&shape), DType::F32, 1);
+    for gradient in [&found.d_k, &found.d_v] {
+        for (index, x) in gradient.iter().enumerate() {
+            let key = index / 4 % 140;
+            assert_eq!(*x != 0.0, key < 23, "key {key}: {x}");
         }
     }
 }
@@ -307,8 +364,14 @@ fn nothing_to_attend_to_is_no_error() {
         shape(0, 5, [2, 2, 4]),
         shape(2, 0, [2, 2, 4]),
         shape(2, 5, [0, 0, 4]),
+        shape(2, 5, [0, 2, 4]),
+        AttentionShape {
+            keys: 70,
+            ..shape(2, 0, [2, 2, 4])
+        },
     ] {
-        run::<f32>(&shape, &inputs::<f32>(&shape), DType::F32, 2);
+        let found = run::<f32>(&shape, &inputs::<f32>(&shape), DType::F32, 2);
+        assert!(found.d_k.iter().chain(&found.d_v).all(|x| *x == 0.0));
     }
 }
 

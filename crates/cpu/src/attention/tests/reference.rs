@@ -16,15 +16,21 @@ pub(super) struct Values {
     pub(super) d_v: Vec<f64>,
 }
 
-/// Index of the first element of a head's row.
-fn place(
-    shape: &AttentionShape,
-    heads: usize,
-    sequence: usize,
-    head: usize,
-    token: usize,
-) -> usize {
-    ((sequence * shape.sequence + token) * heads + head) * shape.head_size
+/// Index of the first element of a query's row.
+fn query_at(shape: &AttentionShape, [sequence, head, query]: [usize; 3]) -> usize {
+    ((sequence * shape.queries + query) * shape.heads + head) * shape.head_size
+}
+
+/// Index of the first element of a key's row, for query head `head`.
+fn key_at(shape: &AttentionShape, [sequence, head, key]: [usize; 3]) -> usize {
+    let kv_head = head / (shape.heads / shape.kv_heads);
+    ((sequence * shape.keys + key) * shape.kv_heads + kv_head) * shape.head_size
+}
+
+/// The keys that a query attends to, by the definition.
+fn met(shape: &AttentionShape, query: usize) -> impl Iterator<Item = usize> + use<> {
+    let last = shape.first_query as u128 + query as u128;
+    (0..shape.keys).take_while(move |&key| key as u128 <= last)
 }
 
 /// Dropout as documented, one index at a time.
@@ -40,7 +46,11 @@ pub(super) fn keep(
     };
     let matrix =
         (dropout.first_sequence + sequence) * dropout.global_heads + dropout.first_head + head;
-    let index = (matrix * shape.sequence + query) * shape.sequence + key;
+    let (query, key) = (
+        dropout.first_key + shape.first_query + query,
+        dropout.first_key + key,
+    );
+    let index = (matrix * dropout.sequence + query) * dropout.sequence + key;
     let dropped = f64::from(dropout.key.uniform(index as u64)) < dropout.probability;
     if dropped {
         0.0
@@ -59,16 +69,12 @@ fn weights(
     values: &Values,
     [sequence, head, query]: [usize; 3],
 ) -> (Vec<f64>, f64) {
-    let (size, kv_head) = (shape.head_size, head / (shape.heads / shape.kv_heads));
-    let q = &values.q[place(shape, shape.heads, sequence, head, query)..][..size];
-    let score = |key| {
-        shape.scale
-            * dot(
-                q,
-                &values.k[place(shape, shape.kv_heads, sequence, kv_head, key)..][..size],
-            )
-    };
-    let scores: Vec<f64> = (0..=query).map(score).collect();
+    let size = shape.head_size;
+    let q = &values.q[query_at(shape, [sequence, head, query])..][..size];
+    let k = |key| &values.k[key_at(shape, [sequence, head, key])..][..size];
+    let scores: Vec<f64> = met(shape, query)
+        .map(|key| shape.scale * dot(q, k(key)))
+        .collect();
     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
     let log = largest + sum.ln();
@@ -82,11 +88,11 @@ fn queries(shape: &AttentionShape) -> impl Iterator<Item = [usize; 3]> {
     let AttentionShape {
         sequences,
         heads,
-        sequence: tokens,
+        queries,
         ..
     } = *shape;
     (0..sequences)
-        .flat_map(move |s| (0..heads).flat_map(move |h| (0..tokens).map(move |i| [s, h, i])))
+        .flat_map(move |s| (0..heads).flat_map(move |h| (0..queries).map(move |i| [s, h, i])))
 }
 
 /// Fills in the outputs.
@@ -96,11 +102,10 @@ pub(super) fn forward(shape: &AttentionShape, values: &mut Values) {
     for at @ [sequence, head, query] in queries(shape) {
         let (weights, log) = weights(shape, values, at);
         values.log_sum_exp.push(log);
-        let kv_head = head / (shape.heads / shape.kv_heads);
-        let out = place(shape, shape.heads, sequence, head, query);
+        let out = query_at(shape, at);
         for (key, weight) in weights.iter().enumerate() {
             let weight = weight * keep(shape, sequence, head, query, key);
-            let v = place(shape, shape.kv_heads, sequence, kv_head, key);
+            let v = key_at(shape, [sequence, head, key]);
             (0..shape.head_size).for_each(|e| values.out[out + e] += weight * values.v[v + e]);
         }
     }
@@ -114,18 +119,17 @@ pub(super) fn backward(shape: &AttentionShape, values: &mut Values) {
     let size = shape.head_size;
     for at @ [sequence, head, query] in queries(shape) {
         let (weights, _) = weights(shape, values, at);
-        let kv_head = head / (shape.heads / shape.kv_heads);
-        let i = place(shape, shape.heads, sequence, head, query);
-        let j = |key| place(shape, shape.kv_heads, sequence, kv_head, key);
-        let keeps: Vec<f64> = (0..=query)
+        let i = query_at(shape, at);
+        let j = |key| key_at(shape, [sequence, head, key]);
+        let keeps: Vec<f64> = met(shape, query)
             .map(|key| keep(shape, sequence, head, query, key))
             .collect();
         let d_out = values.d_out[i..][..size].to_vec();
-        let d_weights: Vec<f64> = (0..=query)
+        let d_weights: Vec<f64> = met(shape, query)
             .map(|key| keeps[key] * dot(&d_out, &values.v[j(key)..][..size]))
             .collect();
         let mean = dot(&weights, &d_weights);
-        for key in 0..=query {
+        for key in met(shape, query) {
             let d_score = shape.scale * weights[key] * (d_weights[key] - mean);
             for (e, d_out) in d_out.iter().enumerate() {
                 values.d_v[j(key) + e] += weights[key] * keeps[key] * d_out;

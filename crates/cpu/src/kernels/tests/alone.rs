@@ -271,6 +271,7 @@ fn sequences_of_attention_and_rope() {
                 out: m[1],
                 rows: sequences * sequence,
                 sequence,
+                first_position: 0,
                 heads,
                 head_size,
                 base: 1e4,
@@ -283,13 +284,8 @@ fn sequences_of_attention_and_rope() {
             heads * sequence,
         );
         let shape = |sequences| AttentionShape {
-            sequences,
-            sequence,
-            heads,
-            kv_heads: heads,
-            head_size,
             scale: 0.3,
-            dropout: None,
+            ..AttentionShape::causal(sequences, sequence, [heads, heads, head_size])
         };
         let operands = [own(1), own(2), own(3), own(4), statistics.clone()];
         assert_rows_alone(sequences, &operands, |m, sequences| {

@@ -4,6 +4,7 @@ use hal::kernel::Rope;
 struct Sizes {
     rows: usize,
     sequence: usize,
+    first_position: usize,
     heads: usize,
     head_size: usize,
 }
@@ -12,30 +13,35 @@ const SIZES: [Sizes; 5] = [
     Sizes {
         rows: 1,
         sequence: 1,
+        first_position: 0,
         heads: 1,
         head_size: 2,
     },
     Sizes {
         rows: 6,
         sequence: 3,
+        first_position: 5,
         heads: 3,
         head_size: 14,
     },
     Sizes {
         rows: 10,
         sequence: 5,
+        first_position: 0,
         heads: 2,
         head_size: 66,
     },
     Sizes {
         rows: 300,
         sequence: 150,
+        first_position: 123,
         heads: 2,
         head_size: 64,
     },
     Sizes {
         rows: 0,
         sequence: 4,
+        first_position: 7,
         heads: 2,
         head_size: 8,
     },
@@ -46,6 +52,7 @@ fn rotated(x: &[f64], sizes: &Sizes, backward: bool) -> Vec<f64> {
     let mut out = x.to_vec();
     for start in (0..x.len()).step_by(sizes.head_size) {
         let position = start / (sizes.heads * sizes.head_size) % sizes.sequence;
+        let position = sizes.first_position + position;
         for e in 0..half {
             let angle = position as f64 * 10_000f64.powf(-2.0 * e as f64 / sizes.head_size as f64);
             let (sin, cos) = (if backward { -angle } else { angle }).sin_cos();
@@ -67,6 +74,7 @@ fn rope_turns_pairs_either_way() {
             let &Sizes {
                 rows,
                 sequence,
+                first_position,
                 heads,
                 head_size,
             } = sizes;
@@ -81,6 +89,7 @@ fn rope_turns_pairs_either_way() {
                         out,
                         rows,
                         sequence,
+                        first_position,
                         heads,
                         head_size,
                         base: 10_000.0,
@@ -91,5 +100,34 @@ fn rope_turns_pairs_either_way() {
                 assert_close(dtype, &result[out], &expected, slack);
             }
         }
+    }
+}
+
+#[test]
+fn a_later_part_of_a_sequence_has_the_bits_of_the_whole() {
+    let (sequence, cut, heads, head_size) = (150, 70, 2, 18);
+    let width = heads * head_size;
+    for dtype in FLOATS {
+        let x = random(dtype, sequence * width, 1);
+        let turn = |x: &[f64], first_position: usize| {
+            let rows = x.len() / width;
+            let memories = [(dtype, x.to_vec()), (dtype, vec![0.0; x.len()])];
+            run(&memories, |m| {
+                Kernel::Rope(Rope {
+                    x: m[0],
+                    out: m[1],
+                    rows,
+                    sequence: rows,
+                    first_position,
+                    heads,
+                    head_size,
+                    base: 10_000.0,
+                    backward: false,
+                })
+            })
+            .remove(1)
+        };
+        let whole = turn(&x, 0);
+        assert_eq!(turn(&x[cut * width..], cut), whole[cut * width..]);
     }
 }

@@ -32,23 +32,13 @@ fn head_sizes(sizes: Sizes) -> BTreeSet<usize> {
 
 fn shape_of(sizes: Sizes, head_size: usize) -> AttentionShape {
     let heads = sizes.hidden / head_size;
-    AttentionShape {
-        sequences: sizes.tokens / sizes.context,
-        sequence: sizes.context,
-        heads,
-        kv_heads: heads,
-        head_size,
-        scale: 1.0 / (head_size as f64).sqrt(),
-        dropout: None,
-    }
+    let sequences = sizes.tokens / sizes.context;
+    AttentionShape::causal(sequences, sizes.context, [heads, heads, head_size])
 }
 
-// Two GEMMs, queries with keys and weights with values, at 2 flop per pair of tokens and element of a head.
-// The mask leaves half of the pairs. It also leaves half of each token's pair with itself, which published
-// counts omit as well.
+// Two GEMMs, queries with keys and weights with values, at 2 flop per pair of tokens that meet and element of a head.
 fn forward_flop(shape: &AttentionShape) -> f64 {
-    let pairs = shape.sequence as f64 * shape.sequence as f64 / 2.0;
-    2.0 * 2.0 * pairs * (shape.sequences * shape.heads * shape.head_size) as f64
+    2.0 * 2.0 * shape.pairs() * (shape.sequences * shape.heads * shape.head_size) as f64
 }
 
 // Five GEMMs: the scores again, and the gradients of weights, queries, keys and values.
@@ -116,7 +106,7 @@ mod tests {
     #[test]
     fn heads_of_any_size_have_the_same_flop() {
         let flop = |size: usize| forward_flop(&shape_of(SIZES, size));
-        assert_eq!(flop(64), 4.0 * 2.0 * 2048.0 * 2048.0 / 2.0 * 2.0 * 2048.0);
+        assert_eq!(flop(64), 4.0 * 4.0 * 2048.0 * 2049.0 / 2.0 * 2048.0);
         assert_eq!(
             (flop(128), backward_flop(&shape_of(SIZES, 128))),
             (flop(64), 2.5 * flop(64))
