@@ -27,7 +27,7 @@ fn forward(degrees: Degrees) -> fascicle::Result<Vec<(f64, u64)>> {
         let x = DTensor::input(
             &model.parameters.evaluate(ROWS).pass(first..first + own)?,
             Tensor::from_slice(context.device(), &[own, INPUTS], &numbers)?,
-        );
+        )?;
         let y = model.module.forward(&x)?.whole("the caller")?;
         let moved = context
             .counters()

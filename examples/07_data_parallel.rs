@@ -46,7 +46,7 @@ fn gradient_norm(replicas: usize) -> fascicle::Result<f64> {
         let x = DTensor::input(
             &pass,
             Tensor::from_slice(context.device(), &[rows, 4], &numbers)?,
-        );
+        )?;
         let (up, down) = &model.module;
         let loss = down
             .forward(&up.forward_gelu(&x)?)?

@@ -19,7 +19,7 @@
 //!         let model = auto_parallelize(context, SetOptions::inference(DType::F64), build)?;
 //!         let x = Tensor::from_slice(context.device(), &[1, 4], &[1.0, 2.0, 3.0, 4.0])?;
 //!         let (up, down) = &model.module;
-//!         let y = down.forward(&up.forward(&DTensor::input(&Pass::evaluation(context, 1), x))?.gelu()?)?;
+//!         let y = down.forward(&up.forward(&DTensor::input(&Pass::evaluation(context, 1), x)?)?.gelu()?)?;
 //!         y.whole("the caller")?.tensor()?.to_vec::<f64>()
 //!     });
 //!     Ok::<_, fascicle::Error>(outputs?)

@@ -1,7 +1,7 @@
 //! `training.reproducible = "auto"`: what it settles before a run is what the run's first step would find.
 
 use families::GptFamily;
-use grid::{Degrees, factorisations};
+use grid::Degrees;
 use hal::Capabilities;
 use parallel::{Input, Model, Reproducible, Result, Wires, layers::Loss, pipeline::ScheduleKind};
 use std::{fs, ops::Range, path::Path, sync::Arc};
@@ -50,9 +50,8 @@ fn refused_by_a_step(config: &Config) -> Option<String> {
 // Settles the bits of a configuration on all grids of these numbers of ranks that fit it, and compares with a step. Returns
 // how many hold the bits, and the reasons of the others.
 fn settled_as_steps_find(config: &Config, ranks: &[usize]) -> (usize, Vec<String>) {
-    let grids = ranks.iter().flat_map(|&ranks| factorisations(ranks));
     let (mut held, mut reasons) = (0, Vec::new());
-    for grid in grids {
+    for grid in testkit::grids(ranks) {
         let mut config = on(config, grid);
         if config.grid().is_err() || config.schedule().is_err() {
             continue;

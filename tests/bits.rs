@@ -4,11 +4,11 @@
 //! `FASCICLE_BITS=all` also runs what takes minutes: all grids for every model and type, and more steps.
 
 use families::GptFamily;
-use grid::{Degrees, factorisations};
+use grid::Degrees;
 use parallel::{Overlap, Reproducible, data::Sharding};
 use std::{path::Path, sync::Arc};
 use testkit::{
-    SCHEDULES, bits::check, config, edit_gpt, on, serial, train, train_steps, train_with,
+    SCHEDULES, bits::check, config, edit_gpt, grids, on, serial, train, train_steps, train_with,
 };
 use train::{
     Config,
@@ -37,13 +37,6 @@ fn llama(mut config: Config) -> Config {
         model.mlp_hidden = 80;
     });
     config
-}
-
-fn grids(ranks: &[usize]) -> Vec<Degrees> {
-    ranks
-        .iter()
-        .flat_map(|&ranks| factorisations(ranks))
-        .collect()
 }
 
 // Those listed in the text, or all of up to 8 ranks.

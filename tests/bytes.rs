@@ -5,7 +5,7 @@
 //! Gx); all-reduce of dX over X m k / (Gz Gy); reduce-scatter of dW over Z k n / (Gx Gy).
 
 use families::GptFamily;
-use grid::{Axis, Degrees, factorisations};
+use grid::{Axis, Degrees};
 use parallel::{Operation, counters::Subject};
 use testkit::{config, edit_gpt, gpt, train};
 use train::{Config, config::Precision};
@@ -56,7 +56,7 @@ fn expected(config: &Config, grid: Degrees, layers: usize) -> Expected {
         (model.kv_heads() * model.head_size()) as u64,
     );
     let mlp = model.mlp_hidden() as u64;
-    let m = (config.training.batch * model.context / grid.data) as u64;
+    let m = (config.training.batch * model.context / (grid.data * grid.context)) as u64;
     let micro = config.training.micro_batches as u64;
     let mut sum = Expected::default();
     for _ in 0..layers {
@@ -91,7 +91,7 @@ fn check(mut config: Config) {
     edit_gpt(&mut config, |model| model.vocabulary = 48);
     edit_gpt(&mut config, |model| model.tied_head = false);
     config.training.steps = 2;
-    for grid in [1, 2, 4, 8].into_iter().flat_map(factorisations) {
+    for grid in testkit::grids(&[1, 2, 4, 8]) {
         config.parallel.grid = grid;
         let expected = expected(&config, grid, gpt(&config).layers);
         // Every rank of a stage moves the same bytes, and the stages together move the bytes of the model.
@@ -103,7 +103,7 @@ fn check(mut config: Config) {
             found.gather += bytes(Axis::Z, Operation::AllGather);
             found.scatter += bytes(Axis::Z, Operation::ReduceScatter);
         }
-        let ranks = (grid.x * grid.y * grid.z * grid.data) as u64;
+        let ranks = (grid.x * grid.y * grid.z * grid.context * grid.data) as u64;
         let per_rank = |sum: u64| {
             assert_eq!(sum % ranks, 0, "ranks of a stage differ on {grid}");
             sum / ranks

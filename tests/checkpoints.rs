@@ -1,6 +1,6 @@
 //! Checkpoints: saved on one grid and loaded on every other; resumed bit for bit; complete or absent.
 
-use grid::{Degrees, factorisations};
+use grid::Degrees;
 use parallel::{Context, Reproducible, data::Sharding};
 use testkit::{config, edit_gpt, on, train_steps as steps};
 use train::{
@@ -14,14 +14,19 @@ fn saved_on_one_grid_and_continued_on_every_other() {
     let dir = tempfile::tempdir().unwrap();
     let base = config(Precision::F64);
     let uninterrupted = steps(&base, 0..4, None, None);
-    for (index, grid) in ["x=2,y=2,z=2", "y=2,z=2,pipeline=2", "x=2,data=2,pipeline=2"]
-        .into_iter()
-        .enumerate()
+    for (index, grid) in [
+        "x=2,y=2,z=2",
+        "y=2,z=2,pipeline=2",
+        "x=2,data=2,pipeline=2",
+        "x=2,context=2,data=2",
+    ]
+    .into_iter()
+    .enumerate()
     {
         let path = dir.path().join(index.to_string());
         let losses = steps(&on(&base, grid.parse().unwrap()), 0..2, None, Some(&path));
         assert!(near(&losses, &uninterrupted[..2]), "{grid}: {losses:?}");
-        for other in [1, 2, 4, 8].into_iter().flat_map(factorisations) {
+        for other in testkit::grids(&[1, 2, 4, 8]) {
             let losses = steps(&on(&base, other), 2..4, Some(&path), None);
             assert!(
                 near(&losses, &uninterrupted[2..]),

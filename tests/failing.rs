@@ -16,6 +16,7 @@ fn with_fault(fault: fn() -> train::Result<()>) -> String {
         x: 2,
         y: 1,
         z: 2,
+        context: 1,
         data: 1,
         pipeline: 2,
     };
@@ -81,6 +82,7 @@ fn numbers_that_are_lost_end_the_run_with_the_tensor() {
         x: 2,
         y: 2,
         z: 1,
+        context: 1,
         data: 1,
         pipeline: 2,
     };

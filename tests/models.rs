@@ -30,7 +30,7 @@ fn passes(what: &str, report: &Report, num_segments: usize) {
             .iter()
             .all(|degrees| degrees.pipeline > num_segments)
     );
-    assert_eq!(report.grids.len() + report.skipped.len(), 56, "{what}");
+    assert_eq!(report.grids.len() + report.skipped.len(), 84, "{what}");
 }
 
 #[test]

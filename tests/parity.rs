@@ -7,17 +7,13 @@
 //! does not see.
 
 use families::GptFamily;
-use grid::{Degrees, factorisations};
+use grid::Degrees;
 use parallel::{Overlap, data::Sharding};
-use testkit::{Outcome, SCHEDULES, config, difference, edit_gpt, on, serial, train};
+use testkit::{Outcome, SCHEDULES, config, difference, edit_gpt, grids, on, serial, train};
 use train::{Config, config::Precision};
 
 const F64: f64 = 1e-9;
 const F32: f64 = 1e-4;
-
-fn all_grids() -> Vec<Degrees> {
-    [1, 2, 4, 8].into_iter().flat_map(factorisations).collect()
-}
 
 fn check(config: &Config, expected: &Outcome, tolerance: f64) {
     let found = train(config);
@@ -40,7 +36,7 @@ fn check_all(config: &Config, tolerance: f64) {
         "the model learns: {:?}",
         expected.losses
     );
-    all_grids()
+    grids(&[1, 2, 4, 8])
         .into_iter()
         .for_each(|grid| check(&on(config, grid), &expected, tolerance));
 }
@@ -115,6 +111,7 @@ fn every_schedule() {
                     x,
                     y: 1,
                     z,
+                    context: 1,
                     data,
                     pipeline,
                 },
@@ -184,6 +181,7 @@ fn every_overlap_switch_gives_the_same_bits() {
             x: 2,
             y: 1,
             z: 2,
+            context: 1,
             data: 2,
             pipeline: 1,
         },
@@ -236,6 +234,7 @@ fn sharded_optimiser_state_keeps_the_weights() {
                 x,
                 y: 1,
                 z: 1,
+                context: 1,
                 data,
                 pipeline,
             },
@@ -262,6 +261,7 @@ fn kept_weights_small_buckets_and_checked_mode_keep_the_bits() {
             x: 2,
             y: 1,
             z: 2,
+            context: 1,
             data: 2,
             pipeline: 1,
         },
@@ -285,6 +285,7 @@ fn checked_mode_compares_stages_that_share_a_table() {
             x: 2,
             y: 1,
             z: 1,
+            context: 1,
             data: 2,
             pipeline: 2,
         },
@@ -308,6 +309,7 @@ fn the_same_grid_and_seed_give_the_same_bits() {
                 x: 2,
                 y: 2,
                 z: 1,
+                context: 1,
                 data: 1,
                 pipeline: 2,
             },

@@ -3,9 +3,9 @@
 
 use ::train::{Config, config::Precision};
 use families::GptFamily;
-use grid::{Axis, Degrees, factorisations};
+use grid::{Axis, Degrees};
 use parallel::{Operation, Reproducible, counters::Subject, data::Sharding};
-use testkit::{Outcome, SCHEDULES, bits, config, difference, edit_gpt, gpt, serial, train};
+use testkit::{Outcome, SCHEDULES, bits, config, difference, edit_gpt, gpt, grids, serial, train};
 
 const F64: f64 = 1e-9;
 
@@ -18,9 +18,9 @@ fn check(config: &Config, grid: Degrees, expected: &Outcome) {
 
 // The grids of up to 8 ranks on which X spreads vectors.
 fn spread_grids() -> Vec<Degrees> {
-    let grids = [2, 4, 8].into_iter().flat_map(factorisations);
+    let grids = grids(&[2, 4, 8]).into_iter();
     let spread: Vec<Degrees> = grids.filter(|grid| grid.x > 1).collect();
-    assert_eq!(spread.len(), 21);
+    assert_eq!(spread.len(), 27);
     spread
 }
 

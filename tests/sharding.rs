@@ -3,12 +3,12 @@
 
 use ::train::{Config, config::Precision};
 use families::GptFamily;
-use grid::{Axis, Degrees, factorisations};
+use grid::{Axis, Degrees};
 use parallel::{GradientWire, Operation, Reproducible, counters::Subject, data::Sharding};
 use tensor::MemoryKind;
 use testkit::{
-    Outcome, SCHEDULES, bits, config, difference, edit_gpt, fixed_batch, on, ranks, serial, train,
-    try_ranks,
+    Outcome, SCHEDULES, bits, config, difference, edit_gpt, fixed_batch, grids, on, ranks, serial,
+    train, try_ranks,
 };
 
 const F64: f64 = 1e-9;
@@ -26,9 +26,9 @@ fn check(config: &Config, grid: Degrees, expected: &Outcome) {
 
 // The grids of up to 8 ranks with replicas.
 fn replicated_grids() -> Vec<Degrees> {
-    let grids = [2, 4, 8].into_iter().flat_map(factorisations);
+    let grids = grids(&[2, 4, 8]).into_iter();
     let replicated: Vec<Degrees> = grids.filter(|grid| grid.data > 1).collect();
-    assert_eq!(replicated.len(), 21);
+    assert_eq!(replicated.len(), 27);
     replicated
 }
 

@@ -1,7 +1,7 @@
 //! A point of the plot: the time of a step on a number of devices, and how it is run there.
 
 use crate::{Result, rows::Row};
-use fascicle::parallel::data::Sharding;
+use fascicle::parallel::{ContextAttention, data::Sharding};
 use plan::{Candidate, Outcome, Request};
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,9 @@ pub struct Run {
     /// Whether ranks of X hold runs of the vectors between layers.
     #[serde(default)]
     pub sequence_parallel: bool,
+    /// How attention meets the keys and values of other ranks along Context.
+    #[serde(default)]
+    pub context_attention: ContextAttention,
 }
 
 impl Point {
@@ -136,6 +139,7 @@ impl Run {
             sharding: candidate.sharding,
             keep_gathered: candidate.keep_gathered,
             sequence_parallel: candidate.sequence_parallel,
+            context_attention: candidate.context_attention,
         }
     }
 
@@ -153,6 +157,7 @@ impl Run {
             sharding: self.sharding,
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
+            context_attention: self.context_attention,
         })
     }
 }
@@ -173,6 +178,7 @@ mod tests {
             sharding: Sharding::Gradients,
             keep_gathered: false,
             sequence_parallel: true,
+            context_attention: ContextAttention::Heads,
         };
         assert_eq!(Run::of(&candidate).candidate().unwrap(), candidate);
     }

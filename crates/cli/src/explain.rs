@@ -49,10 +49,11 @@ struct AxisUse {
     traffic: Vec<Traffic>,
 }
 
-/// Bytes of the linear layers of all stages, by formula and as counted.
+/// Bytes of the linear layers of all stages, or over Context of attention, by formula and as counted.
 #[derive(Clone, Debug, Serialize)]
 struct Formula {
     operation: &'static str,
+    of: &'static str,
     bytes: u64,
     counted: u64,
 }
@@ -210,10 +211,14 @@ fn formulas(volumes: &[Volume], seen: &Seen, axis: Axis) -> Vec<Formula> {
     let of = |&(_, operation, counted): &(Axis, parallel::Operation, u64)| {
         let alike = volumes.iter().filter(|volume| {
             (volume.axis, volume.operation, volume.subject)
-                == (axis, operation, parallel::counters::Subject::Linear)
+                == (axis, operation, seen::subject(axis))
         });
         Formula {
             operation: operation.name(),
+            of: match axis {
+                Axis::Context => "attention",
+                _ => "linear layers",
+            },
             bytes: alike.map(|volume| volume.bytes).sum(),
             counted,
         }
@@ -278,6 +283,7 @@ impl AxisUse {
         }
         for Formula {
             operation,
+            of,
             bytes,
             counted,
         } in &self.formulas
@@ -285,7 +291,7 @@ impl AxisUse {
             let (bytes, counted) = (Bytes(*bytes as usize), Bytes(*counted as usize));
             writeln!(
                 text,
-                "  {operation} of linear layers, all stages: {bytes} by formula, {counted} counted"
+                "  {operation} of {of}, all stages: {bytes} by formula, {counted} counted"
             )
             .unwrap_or_default();
         }

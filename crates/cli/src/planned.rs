@@ -61,6 +61,7 @@ pub(crate) fn planned(
         (chosen.degrees, chosen.order.into(), chosen.schedule);
     (parallel.sharding, parallel.keep_gathered) = (chosen.sharding, chosen.keep_gathered);
     parallel.sequence_parallel = chosen.sequence_parallel;
+    parallel.context_attention = chosen.context_attention;
     config.check()?;
     Ok(config)
 }

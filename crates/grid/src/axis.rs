@@ -1,4 +1,4 @@
-//! The five directions of the grid, with their names in this library and in others.
+//! The six directions of the grid, with their names in this library and in others.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::nearest::nearest_name;
 use crate::{Error, Result};
 
 /// How many axes a grid has.
-pub const NUM_AXES: usize = 5;
+pub const NUM_AXES: usize = 6;
 
 /// A direction of the process grid.
 ///
@@ -23,6 +23,8 @@ pub enum Axis {
     Y,
     /// Cuts the sequences of the batch, and every weight once more.
     Z,
+    /// Cuts the tokens of every sequence.
+    Context,
     /// Holds replicas of the model, each with its part of the batch.
     Data,
     /// Cuts the model into stages of consecutive layers.
@@ -30,10 +32,11 @@ pub enum Axis {
 }
 
 /// Every accepted spelling, in lower case; the first one listed for an axis is its name.
-const SPELLINGS: [(&str, Axis); 24] = [
+const SPELLINGS: [(&str, Axis); 27] = [
     ("x", Axis::X),
     ("y", Axis::Y),
     ("z", Axis::Z),
+    ("context", Axis::Context),
     ("data", Axis::Data),
     ("pipeline", Axis::Pipeline),
     ("g_intra_x", Axis::X),
@@ -48,6 +51,8 @@ const SPELLINGS: [(&str, Axis); 24] = [
     ("g_intra_z", Axis::Z),
     ("g_intra_d", Axis::Z),
     ("depth", Axis::Z),
+    ("cp", Axis::Context),
+    ("context_parallel_size", Axis::Context),
     ("g_data", Axis::Data),
     ("dp", Axis::Data),
     ("data_parallel_size", Axis::Data),
@@ -59,7 +64,14 @@ const SPELLINGS: [(&str, Axis); 24] = [
 
 impl Axis {
     /// All axes, in the order in which they are written.
-    pub const ALL: [Axis; NUM_AXES] = [Axis::X, Axis::Y, Axis::Z, Axis::Data, Axis::Pipeline];
+    pub const ALL: [Axis; NUM_AXES] = [
+        Axis::X,
+        Axis::Y,
+        Axis::Z,
+        Axis::Context,
+        Axis::Data,
+        Axis::Pipeline,
+    ];
 
     /// The three axes of tensor parallelism.
     pub const fn tensor() -> [Axis; 3] {
@@ -72,6 +84,7 @@ impl Axis {
             Axis::X => "x",
             Axis::Y => "y",
             Axis::Z => "z",
+            Axis::Context => "context",
             Axis::Data => "data",
             Axis::Pipeline => "pipeline",
         }
@@ -89,6 +102,9 @@ impl Axis {
             Axis::Z => {
                 "cuts the sequences of the batch and every weight once more; \
                  weights are all-gathered before use, their gradients reduce-scattered"
+            }
+            Axis::Context => {
+                "cuts the tokens of every sequence; keys and values are exchanged for attention, and gradients of weights summed"
             }
             Axis::Data => {
                 "holds replicas that split the batch; their gradients are summed during backward"
@@ -164,6 +180,7 @@ mod tests {
             ("G_intra_y", Axis::Y),
             ("G_intra_d", Axis::Z),
             ("G_intra_z", Axis::Z),
+            ("cp", Axis::Context),
             ("G_data", Axis::Data),
             ("DP", Axis::Data),
             ("G_inter", Axis::Pipeline),
@@ -179,12 +196,12 @@ mod tests {
         let error = "pipline".parse::<Axis>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "axis: found `pipline`, needed one of x, y, z, data, pipeline; did you mean `pipeline`?"
+            "axis: found `pipline`, needed one of x, y, z, context, data, pipeline; did you mean `pipeline`?"
         );
         let error = "w".parse::<Axis>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "axis: found `w`, needed one of x, y, z, data, pipeline"
+            "axis: found `w`, needed one of x, y, z, context, data, pipeline"
         );
     }
 

@@ -41,7 +41,7 @@ impl IndexMut<Axis> for Coordinates {
 
 impl fmt::Display for Coordinates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&per_axis(|axis| self.get(axis)))
+        f.pad(&per_axis(0, |axis| self.get(axis)))
     }
 }
 
@@ -55,8 +55,15 @@ mod tests {
         for (n, axis) in Axis::ALL.into_iter().enumerate() {
             coordinates[axis] = n + 1;
         }
-        assert_eq!(coordinates.to_string(), "x=1,y=2,z=3,data=4,pipeline=5");
+        assert_eq!(
+            coordinates.to_string(),
+            "x=1,y=2,z=3,context=4,data=5,pipeline=6"
+        );
         assert_eq!(coordinates.with(Axis::Data, 7)[Axis::Data], 7);
-        assert_eq!(coordinates.get(Axis::Data), 4);
+        assert_eq!(coordinates.get(Axis::Data), 5);
+        assert_eq!(
+            coordinates.with(Axis::Context, 0).to_string(),
+            "x=1,y=2,z=3,data=5,pipeline=6"
+        );
     }
 }

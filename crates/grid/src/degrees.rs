@@ -5,8 +5,8 @@ use crate::{Axis, Error, Result};
 /// The degree of every axis: the number of ranks along it.
 ///
 /// The fields may be set freely; [`Degrees::world_size`] and everything that takes degrees refuse a 0. Written
-/// as `x=2,y=1,z=2,data=1,pipeline=2`. Parsed from such a text, where unnamed axes are 1, or from a table of a
-/// configuration.
+/// as `x=2,y=1,z=2,data=1,pipeline=2`, with `context=2` after `z` if it is not 1. Parsed from such a text, where unnamed
+/// axes are 1, or from a table of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Degrees {
     /// Degree of axis X.
@@ -15,6 +15,8 @@ pub struct Degrees {
     pub y: usize,
     /// Degree of axis Z.
     pub z: usize,
+    /// Degree of axis Context: into how many parts each sequence is cut.
+    pub context: usize,
     /// Degree of axis Data: how many replicas there are.
     pub data: usize,
     /// Degree of axis Pipeline: how many stages there are.
@@ -27,6 +29,7 @@ impl Default for Degrees {
             x: 1,
             y: 1,
             z: 1,
+            context: 1,
             data: 1,
             pipeline: 1,
         }
@@ -50,6 +53,7 @@ impl Degrees {
             Axis::X => self.x,
             Axis::Y => self.y,
             Axis::Z => self.z,
+            Axis::Context => self.context,
             Axis::Data => self.data,
             Axis::Pipeline => self.pipeline,
         }
@@ -62,6 +66,7 @@ impl Degrees {
             Axis::X => self.x = degree,
             Axis::Y => self.y = degree,
             Axis::Z => self.z = degree,
+            Axis::Context => self.context = degree,
             Axis::Data => self.data = degree,
             Axis::Pipeline => self.pipeline = degree,
         }

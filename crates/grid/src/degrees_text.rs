@@ -11,15 +11,19 @@ use crate::{Axis, Degrees, Error, Result};
 
 impl fmt::Display for Degrees {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&per_axis(|axis| self.get(axis)))
+        f.pad(&per_axis(1, |axis| self.get(axis)))
     }
 }
 
-/// Formats one number per axis, as in `x=2,y=1,z=1,data=1,pipeline=4`.
-pub(crate) fn per_axis(value: impl Fn(Axis) -> usize) -> String {
-    Axis::ALL
+/// Formats one number per axis, as in `x=2,y=1,z=1,data=1,pipeline=4`; that of Context only if it is not the `usual` one,
+/// since most grids do not cut sequences.
+pub(crate) fn per_axis(usual: usize, value: impl Fn(Axis) -> usize) -> String {
+    let written = |axis: &Axis| *axis != Axis::Context || value(*axis) != usual;
+    let entries = Axis::ALL.into_iter().filter(written);
+    let entries: Vec<String> = entries
         .map(|axis| format!("{axis}={}", value(axis)))
-        .join(",")
+        .collect();
+    entries.join(",")
 }
 
 impl FromStr for Degrees {
@@ -104,7 +108,11 @@ impl Serialize for Degrees {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let mut table = serializer.serialize_struct("Degrees", NUM_AXES)?;
         for (axis, degree) in self.iter() {
-            table.serialize_field(axis.name(), &degree)?;
+            // As in the text.
+            match axis == Axis::Context && degree == 1 {
+                true => table.skip_field(axis.name())?,
+                false => table.serialize_field(axis.name(), &degree)?,
+            }
         }
         table.end()
     }
@@ -192,7 +200,8 @@ mod tests {
                 y: 3,
                 z: 4,
                 data: 5,
-                pipeline: 6
+                pipeline: 6,
+                ..Degrees::default()
             }
         );
         let megatron: Degrees = "tp=8,pp=4,dp=2".parse().unwrap();
@@ -211,7 +220,7 @@ mod tests {
     fn what_cannot_be_read_is_named() {
         assert_eq!(
             error("x=2,pipline=2"),
-            "grid `x=2,pipline=2`: axis: found `pipline`, needed one of x, y, z, data, pipeline; \
+            "grid `x=2,pipline=2`: axis: found `pipline`, needed one of x, y, z, context, data, pipeline; \
              did you mean `pipeline`?"
         );
         assert_eq!(

@@ -23,6 +23,8 @@ pub struct Demands {
     pub hidden: usize,
     /// Width inside the MLP: X and Y divide it.
     pub mlp_hidden: usize,
+    /// Tokens of a sequence: at least two for each rank of Context.
+    pub sequence: usize,
     /// Vocabulary size. It must be at least X, because it is padded to a multiple and no rank may hold only
     /// padding.
     pub vocabulary: usize,
@@ -125,6 +127,7 @@ impl Demands {
             indivisible(degrees, Axis::X, "mlp_hidden", self.mlp_hidden),
             indivisible(degrees, Axis::Y, "mlp_hidden", self.mlp_hidden),
             too_many(degrees, Axis::X, "vocabulary", self.vocabulary),
+            too_many(degrees, Axis::Context, "sequence / 2", self.sequence / 2),
             too_many(degrees, Axis::Pipeline, "stages", self.stages),
             self.unmet_batch(degrees),
         ];
@@ -215,6 +218,7 @@ mod tests {
             kv_heads: 4,
             hidden: 768,
             mlp_hidden: 3072,
+            sequence: 6,
             vocabulary: 50257,
             stages: 4,
             batch: 16,
@@ -224,13 +228,14 @@ mod tests {
 
     #[test]
     fn every_failing_number_is_in_the_sentence() {
-        let degrees = "x=8,y=5,z=3,data=2,pipeline=6".parse().unwrap();
+        let degrees = "x=8,y=5,z=3,context=4,data=2,pipeline=6".parse().unwrap();
         let message = model().check(&degrees).unwrap_err().to_string();
         for part in [
             "x=8 does not divide heads=12, ",
             "x=8 does not divide kv_heads=4, ",
             "y=5 does not divide hidden=768, ",
             "y=5 does not divide mlp_hidden=3072, ",
+            "context=4 is above sequence / 2=3, ",
             "pipeline=6 is above stages=4, ",
             "z=3 x data=2 x micro_batches=2 = 12 does not divide batch=16; ",
         ] {
@@ -283,7 +288,7 @@ mod tests {
 
     #[test]
     fn zero_asks_for_nothing() {
-        assert_eq!(Demands::default().fits(8).len(), 35);
+        assert_eq!(Demands::default().fits(8).len(), 56);
         assert!(
             Demands {
                 vocabulary: 4,

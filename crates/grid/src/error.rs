@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A word is not an axis.
-    #[error("axis: found `{found}`, needed one of x, y, z, data, pipeline{}", did_you_mean(.nearest))]
+    #[error("axis: found `{found}`, needed one of x, y, z, context, data, pipeline{}", did_you_mean(.nearest))]
     UnknownAxis {
         /// The word.
         found: String,
@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// An order does not name every axis exactly once.
     #[error(
-        "axis order: found `{}`, needed x, y, z, data and pipeline once each{}{}",
+        "axis order: found `{}`, needed x, y, z, context, data and pipeline once each{}{}",
         names(.found), listed("; missing: ", .missing), listed("; repeated: ", .repeated)
     )]
     NotAPermutation {

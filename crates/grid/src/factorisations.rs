@@ -2,9 +2,9 @@
 
 use crate::{Axis, Degrees};
 
-/// All degrees whose product is `num_ranks`, in ascending order of (x, y, z, data, pipeline).
+/// All degrees whose product is `num_ranks`, in ascending order of (x, y, z, context, data, pipeline).
 ///
-/// Their number grows with the prime factors: 35 for 8 ranks, 3876 for 32,768. There are none for 0 ranks.
+/// Their number grows with the prime factors: 56 for 8 ranks, 15,504 for 32,768. There are none for 0 ranks.
 pub fn factorisations(num_ranks: usize) -> Vec<Degrees> {
     if num_ranks == 0 {
         return vec![];
@@ -61,17 +61,17 @@ mod tests {
 
     #[test]
     fn counts_are_those_of_combinatorics() {
-        // p^e has C(e + 4, 4) ordered factorisations in five factors, and the count is multiplicative.
+        // p^e has C(e + 5, 5) ordered factorisations in six factors, and the count is multiplicative.
         for (n, count) in [
             (0, 0),
             (1, 1),
-            (2, 5),
-            (4, 15),
-            (8, 35),
-            (6, 25),
-            (12, 75),
-            (30, 125),
-            (32768, 3876),
+            (2, 6),
+            (4, 21),
+            (8, 56),
+            (6, 36),
+            (12, 126),
+            (30, 216),
+            (32768, 15504),
         ] {
             assert_eq!(factorisations(n).len(), count, "{n}");
         }

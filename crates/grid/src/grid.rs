@@ -10,7 +10,7 @@ use crate::{Axis, AxisOrder, Coordinates, Degrees, Error, Result, factorisations
 /// Above this many ranks, errors list no alternatives: no machine is that large, and the list would be long.
 pub(crate) const MAX_SEARCHED_RANKS: usize = 1 << 20;
 
-/// An arrangement of ranks along the five axes. Its degrees are at least 1 and their product fits a `usize`.
+/// An arrangement of ranks along the six axes. Its degrees are at least 1 and their product fits a `usize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "StoredGrid", into = "StoredGrid")]
 pub struct Grid {

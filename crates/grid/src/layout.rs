@@ -153,7 +153,7 @@ fn cut_dim(len: usize, axes: &[Axis], grid: &Grid, coordinates: &Coordinates) ->
     axes.iter().fold((0, len), |(start, len), axis| {
         let cut = match axis {
             Axis::X | Axis::Y => feature_range,
-            Axis::Z | Axis::Data | Axis::Pipeline => shard_range,
+            Axis::Z | Axis::Context | Axis::Data | Axis::Pipeline => shard_range,
         };
         let range = cut(len, grid.degree(*axis), coordinates[*axis]);
         (start + range.start, range.len())

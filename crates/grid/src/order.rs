@@ -11,14 +11,21 @@ use crate::{Axis, Error, Result};
 /// A permutation of the axes, fastest varying first: ranks next to each other differ on the first axis.
 ///
 /// The axes with the most traffic should come first, because neighbouring ranks share a node. Written as
-/// `x,y,z,pipeline,data`, which is the default.
+/// `x,y,z,context,pipeline,data`, which is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AxisOrder([Axis; NUM_AXES]);
 
 impl Default for AxisOrder {
     fn default() -> Self {
-        AxisOrder([Axis::X, Axis::Y, Axis::Z, Axis::Pipeline, Axis::Data])
+        AxisOrder([
+            Axis::X,
+            Axis::Y,
+            Axis::Z,
+            Axis::Context,
+            Axis::Pipeline,
+            Axis::Data,
+        ])
     }
 }
 
@@ -31,7 +38,7 @@ impl AxisOrder {
         Self::from_slice(&axes)
     }
 
-    /// All 120 orders, for a search over them.
+    /// All 720 orders, for a search over them.
     pub fn all() -> Vec<AxisOrder> {
         let mut orders: Vec<Vec<Axis>> = vec![vec![]];
         for _ in 0..NUM_AXES {
@@ -95,13 +102,22 @@ impl fmt::Display for AxisOrder {
 impl FromStr for AxisOrder {
     type Err = Error;
 
-    /// Parses `x,y,z,pipeline,data`, in any spelling that [`Axis`] accepts.
+    /// Parses `x,y,z,context,pipeline,data`, in any spelling that [`Axis`] accepts. Context may be left out; it then
+    /// follows Z.
     ///
     /// # Errors
     /// [`Error::UnknownAxis`]; [`Error::NotAPermutation`] if an axis is missing or repeated.
     fn from_str(text: &str) -> Result<Self> {
         let axes: Vec<Axis> = text.split(',').map(str::parse).collect::<Result<_>>()?;
-        Self::from_slice(&axes)
+        let z = axes.iter().position(|axis| *axis == Axis::Z);
+        let completed = z.filter(|_| !axes.contains(&Axis::Context)).map(|z| {
+            let mut all = axes.clone();
+            all.insert(z + 1, Axis::Context);
+            all
+        });
+        completed
+            .and_then(|all| Self::from_slice(&all).ok())
+            .map_or_else(|| Self::from_slice(&axes), Ok)
     }
 }
 
@@ -126,9 +142,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_120_orders_and_their_texts_round_trip() {
+    fn there_are_720_orders_and_their_texts_round_trip() {
         let orders = AxisOrder::all();
-        assert_eq!(orders.iter().collect::<HashSet<_>>().len(), 120);
+        assert_eq!(orders.iter().collect::<HashSet<_>>().len(), 720);
         for order in orders {
             assert_eq!(order.to_string().parse(), Ok(order));
             assert_eq!(AxisOrder::new(*order.axes()), Ok(order));
@@ -140,22 +156,25 @@ mod tests {
 
     #[test]
     fn positions_follow_the_order() {
-        let order: AxisOrder = "data,x,y,z,pipeline".parse().unwrap();
+        let order: AxisOrder = "data,x,y,context,z,pipeline".parse().unwrap();
         assert_eq!(order.position(Axis::Data), 0);
         assert_eq!(order.inside(Axis::Y), [Axis::Data, Axis::X]);
-        assert_eq!(AxisOrder::default().to_string(), "x,y,z,pipeline,data");
+        let named = "x,y,z,context,pipeline,data";
+        assert_eq!(AxisOrder::default().to_string(), named);
+        assert_eq!("x,y,z,pipeline,data".parse(), Ok(AxisOrder::default()));
     }
 
     #[test]
     fn what_is_no_permutation_is_refused() {
         assert_eq!(
             "x,y,z,x,data".parse::<AxisOrder>().unwrap_err().to_string(),
-            "axis order: found `x,y,z,x,data`, needed x, y, z, data and pipeline once each; \
-             missing: pipeline; repeated: x"
+            "axis order: found `x,y,z,x,data`, needed x, y, z, context, data and pipeline once each; \
+             missing: context, pipeline; repeated: x"
         );
         assert_eq!(
             "x,y,z,data".parse::<AxisOrder>().unwrap_err().to_string(),
-            "axis order: found `x,y,z,data`, needed x, y, z, data and pipeline once each; missing: pipeline"
+            "axis order: found `x,y,z,data`, needed x, y, z, context, data and pipeline once each; \
+             missing: context, pipeline"
         );
         assert!("x,y,z,data,pipeline,x".parse::<AxisOrder>().is_err());
         assert!(matches!(

@@ -8,15 +8,11 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 fn degrees() -> impl Strategy<Value = Degrees> {
-    let degree = || 1_usize..4;
-    (degree(), degree(), degree(), degree(), degree()).prop_map(|(x, y, z, data, pipeline)| {
-        Degrees {
-            x,
-            y,
-            z,
-            data,
-            pipeline,
-        }
+    proptest::array::uniform6(1_usize..4).prop_map(|degrees| {
+        let pairs = Axis::ALL.into_iter().zip(degrees);
+        pairs.fold(Degrees::default(), |all, (axis, degree)| {
+            all.with(axis, degree)
+        })
     })
 }
 
@@ -26,18 +22,20 @@ fn grids() -> impl Strategy<Value = Grid> {
 }
 
 fn some_axes() -> impl Strategy<Value = Vec<Axis>> {
-    subsequence(Axis::ALL.to_vec(), 0..=5).prop_shuffle()
+    subsequence(Axis::ALL.to_vec(), 0..=Axis::ALL.len()).prop_shuffle()
 }
 
 /// A layout of one to three dims, with each of some axes assigned to a dim.
 fn layouts() -> impl Strategy<Value = Layout> {
-    (1_usize..4, some_axes(), vec(0_usize..3, 5)).prop_map(|(num_dims, axes, places)| {
-        let mut dims = vec![vec![]; num_dims];
-        for (axis, place) in axes.into_iter().zip(places) {
-            dims[place % num_dims].push(axis);
-        }
-        Layout::cut(dims).unwrap()
-    })
+    (1_usize..4, some_axes(), vec(0_usize..3, Axis::ALL.len())).prop_map(
+        |(num_dims, axes, places)| {
+            let mut dims = vec![vec![]; num_dims];
+            for (axis, place) in axes.into_iter().zip(places) {
+                dims[place % num_dims].push(axis);
+            }
+            Layout::cut(dims).unwrap()
+        },
+    )
 }
 
 fn layouts_and_shapes() -> impl Strategy<Value = (Layout, Vec<usize>)> {

@@ -50,6 +50,8 @@ pub enum Subject {
     Linear,
     /// Look-up tables: their gathers, their outputs' reduction.
     Embedding,
+    /// Keys, values and their gradients, where Context cuts sequences.
+    Attention,
     /// Statistics of norms.
     Norm,
     /// Statistics of the loss, and its reporting.

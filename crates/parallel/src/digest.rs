@@ -214,30 +214,33 @@ impl Observed {
             start: vec![rows.start, 0, wire.first_feature()],
             shape: vec![rows.len(), inner, columns],
         };
-        let held = match wire.spread() {
-            Some(spread) => spread.own(context),
-            None => 0..rows.len() * inner,
-        };
-        let range = held.start * columns..held.end * columns;
-        // Rows differ along Data and Z, features along the axis that cuts them, and vectors along X if they are spread.
-        let spread_over = wire.spread().map(|_| Axis::X);
-        let replicas = [Axis::X, Axis::Y].into_iter();
-        let replicas: Vec<Axis> = replicas
-            .filter(|axis| ![wire.cut(), spread_over].contains(&Some(*axis)))
-            .collect();
-        let found = sums(&shape, &index, range.clone(), tensor)?;
+        let whole = (0, rows.len() * inner, 0);
+        let spread = wire.spread();
+        let pieces = spread.map_or_else(|| vec![whole], |spread| spread.pieces(context));
+        // Rows differ along Data and Z, features along the axis that cuts them, and vectors along those that spread them.
+        let parts: Vec<Axis> = wire.cut().into_iter().chain(wire.share().axes()).collect();
+        let replicas = [Axis::X, Axis::Y, Axis::Context].into_iter();
+        let replicas: Vec<Axis> = replicas.filter(|axis| !parts.contains(axis)).collect();
+        // The first piece tells this rank's elements from others'.
+        let range = pieces.first().map_or(0..0, |&(_, len, among_all)| {
+            among_all * columns..(among_all + len) * columns
+        });
         let held = seen.entry(name()).or_insert_with_key(|name| Hashed {
             name: name.clone(),
-            index,
+            index: index.clone(),
             range,
             copies: replicas.iter().map(|axis| context.degree(*axis)).product(),
             counts: replicas.iter().all(|axis| context.index(*axis) == 0),
             replicas,
             sums: Sums::new(),
         });
-        for (block, sum) in found {
-            let all = held.sums.entry(block).or_default();
-            *all = all.wrapping_add(sum);
+        let matrix = tensor.reshape(&[tensor.num_rows(), columns])?;
+        for (start, len, among_all) in pieces {
+            let range = among_all * columns..(among_all + len) * columns;
+            for (block, sum) in sums(&shape, &index, range, &matrix.rows(start, len)?)? {
+                let all = held.sums.entry(block).or_default();
+                *all = all.wrapping_add(sum);
+            }
         }
         Ok(())
     }

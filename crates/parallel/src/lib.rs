@@ -38,6 +38,8 @@ pub use model::{Batch, Input, MicroBatch, Model, Route, Wires};
 pub use parameter::{Parameter, Scope};
 pub use pass::{Mode, Pass};
 pub use pipeline::Pipeline;
-pub use settings::{GradientWire, Hierarchical, Overlap, Positions, Reproducible, Settings};
+pub use settings::{
+    ContextAttention, GradientWire, Hierarchical, Overlap, Positions, Reproducible, Settings,
+};
 pub use sums::{CutFirst, RowCut};
 pub use tensor::{DType, Device, Error, Result};

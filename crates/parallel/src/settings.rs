@@ -150,6 +150,47 @@ impl FromStr for GradientWire {
     }
 }
 
+/// How attention meets the keys and values of other ranks, where Context cuts the sequences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContextAttention {
+    /// Keys and values of all tokens are gathered, forward and again in backward, and their gradients reduce-scattered. Serves
+    /// any number of heads and tokens.
+    #[default]
+    Gather,
+    /// Tokens are exchanged for heads by all-to-alls of queries, keys, values and results. The ranks must divide the heads of
+    /// queries and of keys on a rank of X, and the tokens into equal chunks.
+    Heads,
+}
+
+impl fmt::Display for ContextAttention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ContextAttention::Gather => "gather",
+            ContextAttention::Heads => "heads",
+        })
+    }
+}
+
+impl FromStr for ContextAttention {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "gather" => Ok(ContextAttention::Gather),
+            "heads" => Ok(ContextAttention::Heads),
+            _ => {
+                let found = format!("`{text}`");
+                Err(Error::invalid(
+                    "context_attention",
+                    found,
+                    "gather or heads",
+                ))
+            }
+        }
+    }
+}
+
 /// The placement of ranks on the grid, in a job with several nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -178,6 +219,8 @@ pub struct Settings {
     pub gradient_wire: GradientWire,
     /// Spread the vectors of activations that X does not cut over the ranks of X (sequence parallelism).
     pub sequence_parallel: bool,
+    /// How attention meets the keys and values of other ranks along Context.
+    pub context_attention: ContextAttention,
     /// Largest bucket of gradients, in bytes.
     pub bucket_bytes: usize,
     /// How collectives cross nodes.
@@ -201,6 +244,7 @@ impl Default for Settings {
             gather_wide: false,
             gradient_wire: GradientWire::Mixed,
             sequence_parallel: false,
+            context_attention: ContextAttention::Gather,
             bucket_bytes: 25 << 20,
             hierarchical: Hierarchical::Auto,
             positions: Positions::ByNode,

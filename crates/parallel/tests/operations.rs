@@ -194,7 +194,7 @@ fn run(context: &Context, case: &Case, given: &[Vec<f64>]) -> Result<Seen> {
     let mut shape = out.shape()[1..].to_vec();
     *shape.last_mut().unwrap() = out.features();
     let weights = numbers(ROWS * shape.iter().product::<usize>(), 0.5);
-    let weights = DTensor::input(&pass, local_rows(&pass, &shape, &weights)?);
+    let weights = DTensor::input(&pass, local_rows(&pass, &shape, &weights)?)?;
     let loss = Loss::sum(&out.mul(&weights)?, 1.0)?;
     let seed = Tensor::full(device, DType::F64, &[1], 1.0)?;
     backward(vec![(loss.var().clone(), seed)])?;
@@ -343,7 +343,7 @@ fn sixteen_bit_parameters_sum_their_gradients_in_f32() {
     for index in 0..MICRO_BATCHES {
         let pass = step.pass(index * MANY..(index + 1) * MANY).unwrap();
         let ones = Tensor::full(context.device(), DType::Bf16, &[MANY, 3], 1.0).unwrap();
-        let x = DTensor::input(&pass, ones);
+        let x = DTensor::input(&pass, ones).unwrap();
         let x = x.mul_row(&gain).unwrap().add_row(&shift).unwrap();
         let loss = Loss::sum(&x.scale_by(&factor).unwrap(), 1.0).unwrap();
         let seed = Tensor::full(context.device(), DType::F32, &[1], 1.0).unwrap();
@@ -368,6 +368,7 @@ fn bad_input_is_refused_with_the_numbers() {
             &pass,
             Tensor::zeros(context.device(), DType::F64, &shape).unwrap(),
         )
+        .unwrap()
     };
     let (x, y) = (input(&[3, 6]), input(&[5]));
     let says = |result: Result<DTensor>, words: &str| {

@@ -45,7 +45,7 @@ fn loss(step: &TrainingStep, rows: std::ops::Range<usize>, weights: &[&Parameter
     let pass = step.pass(rows.clone())?;
     let ones = vec![1.0; rows.len() * 4];
     let ones = Tensor::from_slice(pass.context().device(), &[rows.len(), 4], &ones)?;
-    let mut x = DTensor::input(&pass, ones);
+    let mut x = DTensor::input(&pass, ones)?;
     for weight in weights {
         x = x.mul_row(weight)?;
     }
@@ -103,7 +103,7 @@ fn a_rank_without_features_takes_part_in_a_reproducible_sum() {
         let found = on_with(degrees, reproducible(), |context| {
             let pass = Pass::evaluation(context, 1);
             let x = Tensor::from_slice(context.device(), &[1, 1], &[0.3])?;
-            let row = DTensor::input(&pass, x).expand_features(3, Some(Axis::X))?;
+            let row = DTensor::input(&pass, x)?.expand_features(3, Some(Axis::X))?;
             row.sum_features()?.tensor()?.to_vec()
         });
         let found = found.into_iter().map(|sum| sum.unwrap());

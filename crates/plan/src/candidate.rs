@@ -2,7 +2,7 @@
 
 use crate::Request;
 use grid::{AxisOrder, Degrees};
-use parallel::{data::Sharding, pipeline::ScheduleKind};
+use parallel::{ContextAttention, data::Sharding, pipeline::ScheduleKind};
 use train::{
     Config,
     config::{OverlapNames, ParallelConfig, TrainingConfig},
@@ -27,6 +27,8 @@ pub struct Candidate {
     pub keep_gathered: bool,
     /// Whether ranks of X hold runs of the vectors between layers.
     pub sequence_parallel: bool,
+    /// How attention meets the keys and values of other ranks along Context.
+    pub context_attention: ContextAttention,
 }
 
 impl Candidate {
@@ -51,6 +53,7 @@ impl Candidate {
             bucket_mib: request.preset.bucket_mib(),
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
+            context_attention: self.context_attention,
             gather_wide: request.gather_wide,
             gradient_wire: request.gradient_wire,
             hierarchical: request

@@ -2,10 +2,14 @@
 
 use crate::{Candidate, Preset, Request, estimate::Distances};
 use grid::{AxisOrder, Degrees, factorisations};
-use parallel::{data::Sharding, pipeline::ScheduleKind};
+use parallel::{ContextAttention, data::Sharding, pipeline::ScheduleKind, work::AttentionWork};
 
 /// Chunks per stage of the interleaved schedules that are tried.
 pub(crate) const INTERLEAVED: [usize; 2] = [2, 4];
+
+/// The fewest tokens of a sequence that a rank keeps where the planner cuts sequences: with fewer, more rows of the batch on
+/// fewer ranks are as good, and a request may still name a grid.
+const LEAST_TOKENS: usize = 2048;
 
 /// The largest number of micro-batch counts tried per grid.
 const MICRO_BATCH_COUNTS: usize = 8;
@@ -43,11 +47,21 @@ pub(crate) fn grids(request: &Request) -> Vec<Degrees> {
 fn allowed(request: &Request, degrees: &Degrees) -> bool {
     let staged = degrees.pipeline > 1 && !request.allow_pipeline && request.grid.is_none();
     let demands = request.demands(1);
+    let cuts = degrees.context > 1 && request.grid.is_none();
     !staged
+        && (!cuts || cuts_sequences(request, degrees.context))
         && degrees
             .world_size()
             .is_ok_and(|size| size == request.devices)
         && demands.are_met_by(degrees)
+}
+
+// Whether some attention has sequences that are long enough.
+fn cuts_sequences(request: &Request, ranks: usize) -> bool {
+    let segments = request.work.segments.iter();
+    let mut attention = segments.flat_map(|segment| &segment.attention);
+    let is_long = |work: &AttentionWork| work.tokens && work.sequence / ranks >= LEAST_TOKENS;
+    request.preset == Preset::Ours && attention.any(is_long)
 }
 
 /// The orders of axes that are tried.
@@ -67,16 +81,19 @@ pub(crate) fn shapes(request: &Request, degrees: Degrees) -> Vec<Candidate> {
                 for sharding in shardings(request, &degrees) {
                     for keep_gathered in kept(request, &degrees) {
                         for sequence_parallel in spread(request, &degrees, recompute) {
-                            found.push(Candidate {
-                                degrees,
-                                order,
-                                micro_batches,
-                                recompute,
-                                schedule,
-                                sharding,
-                                keep_gathered,
-                                sequence_parallel,
-                            });
+                            for context_attention in ways(request, &degrees) {
+                                found.push(Candidate {
+                                    degrees,
+                                    order,
+                                    micro_batches,
+                                    recompute,
+                                    schedule,
+                                    sharding,
+                                    keep_gathered,
+                                    sequence_parallel,
+                                    context_attention,
+                                });
+                            }
                         }
                     }
                 }
@@ -123,6 +140,21 @@ fn spread(request: &Request, degrees: &Degrees, recompute: bool) -> Vec<bool> {
         (None, Preset::Ours) if allowed && recompute => vec![true],
         (None, Preset::Ours) if allowed => vec![true, false],
         _ => vec![false],
+    }
+}
+
+fn ways(request: &Request, degrees: &Degrees) -> Vec<ContextAttention> {
+    let (gather, heads) = (ContextAttention::Gather, ContextAttention::Heads);
+    let mut attention = request
+        .work
+        .segments
+        .iter()
+        .flat_map(|segment| &segment.attention);
+    let divides = |work: &AttentionWork| work.serves(heads, degrees.context, degrees.x);
+    match request.context_attention {
+        Some(asked) => vec![asked],
+        None if degrees.context > 1 && attention.all(divides) => vec![gather, heads],
+        None => vec![gather],
     }
 }
 

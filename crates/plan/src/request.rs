@@ -6,8 +6,8 @@ use grid::{
     machine::{AttentionForm, Machine},
 };
 use parallel::{
-    GradientWire, Hierarchical, Overlap, Reproducible, data::Sharding, pipeline::ScheduleKind,
-    work::Work,
+    ContextAttention, GradientWire, Hierarchical, Overlap, Reproducible, data::Sharding,
+    pipeline::ScheduleKind, work::Work,
 };
 use std::{sync::Arc, time::Duration};
 use train::{
@@ -129,6 +129,8 @@ pub struct Request {
     pub keep_gathered: Option<bool>,
     /// Whether ranks of X hold runs of the vectors between layers (sequence parallelism).
     pub sequence_parallel: Option<bool>,
+    /// How attention meets the keys and values of other ranks along Context.
+    pub context_attention: Option<ContextAttention>,
     /// Whether weights are gathered in f32, as under automatic casting.
     pub gather_wide: bool,
     /// The type in which gradients travel.
@@ -186,6 +188,7 @@ impl Request {
             sharding: None,
             keep_gathered: None,
             sequence_parallel: None,
+            context_attention: None,
             gather_wide: false,
             gradient_wire: GradientWire::Mixed,
             reproducible: BitsChoice::Auto,

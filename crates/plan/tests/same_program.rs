@@ -97,6 +97,8 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
         "y=2,data=2",
         "x=2,y=2,z=2",
         "x=2,z=2,pipeline=2",
+        "context=2",
+        "x=2,context=2,data=2",
     ];
     for degrees in grids.map(|text| text.parse().unwrap()) {
         for bits in [Reproducible::Run, Reproducible::Grid] {
@@ -109,6 +111,7 @@ fn bytes_and_memory_equal_those_of_the_real_run() {
                     candidate.sharding,
                     candidate.keep_gathered,
                     candidate.sequence_parallel,
+                    candidate.context_attention,
                     candidate.schedule,
                 );
                 if !seen.contains(&kind) {

@@ -31,6 +31,7 @@ fn pipelined() -> Degrees {
         x: 2,
         y: 1,
         z: 2,
+        context: 1,
         data: 1,
         pipeline: 2,
     }
@@ -60,6 +61,7 @@ fn every_schedule_gives_the_same_times_in_every_run() {
         x: 1,
         y: 1,
         z: 2,
+        context: 1,
         data: 2,
         pipeline: 4,
     };
@@ -131,6 +133,7 @@ fn more_bandwidth_never_makes_a_step_slower() {
         x,
         y,
         z,
+        context: 1,
         data,
         pipeline,
     };

@@ -93,7 +93,7 @@ impl Report {
 /// AdamW. Compares losses, norms, gradients and weights with those of one rank.
 ///
 /// # Cost
-/// As many trainings as there are factorisations: 56 for 8 ranks, with all ranks as threads of this process.
+/// As many trainings as there are factorisations: 84 for 8 ranks, with all ranks as threads of this process.
 /// # Errors
 /// [`Error::Serial`] if the model fails to train on one rank; [`Error::Grid`] with the first grid on which it fails;
 /// [`Error::Differs`] with the full report if a grid computes other numbers.

@@ -3,15 +3,15 @@
 use crate::{contract::Open, nodes::ranks_on, ranks, vendors::ranks_with};
 use bootstrap::World;
 use families::GptConfig;
-use grid::Degrees;
+use grid::{Degrees, factorisations};
 use parallel::{Batch, Reproducible};
 use std::{ops::Range, path::Path};
 use tensor::Device;
 use testing::{Observed, Outcome};
 use train::{Config, Trainer, config::Precision};
 
-/// A small model and batch that fit every grid of up to 8 ranks, with sizes that do not divide wherever that is
-/// allowed.
+/// A small model and batch that fit every grid of up to 8 ranks but for its 6 tokens, which Context can cut in two or three
+/// parts, with sizes that do not divide wherever that is allowed.
 pub fn config(precision: Precision) -> Config {
     let model = GptConfig {
         layers: 4,
@@ -32,6 +32,12 @@ pub fn config(precision: Precision) -> Config {
     // Tests of the bits that no grid changes ask for them.
     config.training.reproducible = Reproducible::Run.into();
     config
+}
+
+/// All grids of these numbers of ranks that fit [`config`]: on 8 ranks 50 of 56.
+pub fn grids(ranks: &[usize]) -> Vec<Degrees> {
+    let grids = ranks.iter().flat_map(|&ranks| factorisations(ranks));
+    grids.filter(|grid| grid.context <= 3).collect()
 }
 
 /// The sizes of a GPT configuration.

@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::Args;
 use grid::{AxisOrder, Degrees, machine::Machine};
-use parallel::{GradientWire, data::Sharding, pipeline::ScheduleKind};
+use parallel::{ContextAttention, GradientWire, data::Sharding, pipeline::ScheduleKind};
 use plan::{
     Preset, Request,
     picture::{self, Totals},
@@ -89,6 +89,9 @@ pub(crate) struct Plan {
     /// Whether ranks of X hold runs of the vectors between layers (sequence parallelism); by default both are tried
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     sequence_parallel: Option<bool>,
+    /// How attention meets the keys and values of other ranks along Context; by default both are tried
+    #[arg(long, value_name = "gather|heads")]
+    context_attention: Option<ContextAttention>,
     /// Gather weights in f32, like systems that keep f32 parameters under automatic casting
     #[arg(long)]
     gather_wide: bool,
@@ -200,6 +203,7 @@ impl Plan {
             sharding: self.sharding,
             keep_gathered: self.keep_gathered,
             sequence_parallel: self.sequence_parallel,
+            context_attention: self.context_attention,
             gather_wide: self.gather_wide,
             gradient_wire: self.gradient_wire,
             reproducible: self.reproducible,

@@ -21,7 +21,7 @@ pub(crate) struct Seen {
     pub(crate) counters: Counters,
     /// The library's own decisions.
     pub(crate) report: Report,
-    /// Bytes of the linear layers of all stages in line with this rank.
+    /// Bytes of the linear layers of all stages, or over Context of their attention, in line with this rank.
     pub(crate) linear: Vec<(Axis, Operation, u64)>,
     /// Seconds of the step.
     pub(crate) step_s: f64,
@@ -95,7 +95,15 @@ fn kinds(grid: &Grid, mapping: &Mapping) -> Vec<GroupShape> {
     kinds
 }
 
-const COUNTED: [(Axis, Operation); 9] = [
+/// What has formulas over this axis.
+pub(super) fn subject(axis: Axis) -> Subject {
+    match axis {
+        Axis::Context => Subject::Attention,
+        _ => Subject::Linear,
+    }
+}
+
+const COUNTED: [(Axis, Operation); 12] = [
     (Axis::X, Operation::AllReduce),
     (Axis::X, Operation::AllToAll),
     (Axis::X, Operation::AllGather),
@@ -105,11 +113,14 @@ const COUNTED: [(Axis, Operation); 9] = [
     (Axis::Z, Operation::AllGather),
     (Axis::Z, Operation::ReduceScatter),
     (Axis::Z, Operation::AllToAll),
+    (Axis::Context, Operation::AllGather),
+    (Axis::Context, Operation::ReduceScatter),
+    (Axis::Context, Operation::AllToAll),
 ];
 
 // Each stage counts its own layers, but the formulas cover the whole model.
 fn linear(context: &Context, counters: &Counters) -> train::Result<Vec<(Axis, Operation, u64)>> {
-    let own = COUNTED.map(|(axis, operation)| counters.get(axis, operation, Subject::Linear).bytes);
+    let own = COUNTED.map(|(axis, operation)| counters.get(axis, operation, subject(axis)).bytes);
     let told = context.exchange("explain", &[Axis::Pipeline])?.all_gather(
         &own.iter()
             .flat_map(|bytes| bytes.to_le_bytes())

@@ -4,7 +4,7 @@
 
 use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
 use families::GptFamily;
-use grid::{Degrees, factorisations};
+use grid::Degrees;
 use parallel::data::Sharding;
 use testkit::{Difference, config, difference, edit_gpt, train, train_with};
 use train::{Config, config::Precision};
@@ -15,31 +15,26 @@ const F32: f64 = 1e-4;
 const STEPS: u64 = 4;
 
 /// Grids of 1, 2, 4 and 8 ranks in which every axis has members, alone and with others.
-const SOME: [[usize; 5]; 10] = [
-    [1, 1, 1, 1, 1],
-    [2, 1, 1, 1, 1],
-    [1, 2, 1, 1, 1],
-    [1, 1, 2, 1, 1],
-    [1, 1, 1, 2, 1],
-    [1, 1, 1, 1, 2],
-    [2, 2, 1, 1, 1],
-    [1, 1, 2, 2, 1],
-    [2, 2, 2, 1, 1],
-    [2, 1, 1, 2, 2],
+const SOME: [&str; 12] = [
+    "x=1",
+    "x=2",
+    "y=2",
+    "z=2",
+    "context=2",
+    "data=2",
+    "pipeline=2",
+    "x=2,y=2",
+    "z=2,data=2",
+    "x=2,y=2,z=2",
+    "x=2,z=2,context=2",
+    "x=2,data=2,pipeline=2",
 ];
 
 fn grids() -> Vec<Degrees> {
     if std::env::var("FASCICLE_PARITY").is_ok_and(|value| value == "all") {
-        return [1, 2, 4, 8].into_iter().flat_map(factorisations).collect();
+        return testkit::grids(&[1, 2, 4, 8]);
     }
-    SOME.map(|[x, y, z, data, pipeline]| Degrees {
-        x,
-        y,
-        z,
-        data,
-        pipeline,
-    })
-    .into()
+    SOME.map(|text| text.parse().expect("a grid")).into()
 }
 
 fn short(precision: Precision) -> Config {

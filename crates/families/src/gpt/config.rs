@@ -262,6 +262,7 @@ impl Architecture for GptConfig {
         Demands {
             heads: self.heads,
             kv_heads: self.kv_heads(),
+            sequence: self.context,
             hidden: self.hidden,
             mlp_hidden: self.mlp_hidden(),
             vocabulary: self.padded_vocabulary(),

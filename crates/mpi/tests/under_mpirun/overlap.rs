@@ -20,6 +20,7 @@ pub(crate) fn check(processes: &'static dyn Processes) -> Result<String, String>
         x,
         y: 1,
         z,
+        context: 1,
         data,
         pipeline: 1,
     };

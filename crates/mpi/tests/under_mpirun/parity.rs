@@ -2,7 +2,7 @@
 
 use bootstrap::Processes;
 use families::GptFamily;
-use grid::{Degrees, factorisations};
+use grid::Degrees;
 use parallel::{Reproducible, pipeline::ScheduleKind};
 use testkit::{config, edit_gpt, train};
 use train::{Config, config::Precision};
@@ -14,7 +14,7 @@ pub(crate) fn check(processes: &'static dyn Processes, quick: bool) -> Result<St
     let mut checked = 0;
     for (name, config, tolerance) in cases(quick) {
         let expected = train(&on(&config, Degrees::default()));
-        let grids: Vec<Degrees> = factorisations(ranks).into_iter().collect();
+        let grids = testkit::grids(&[ranks]);
         let step = if quick { grids.len().div_ceil(3) } else { 1 };
         for grid in grids.into_iter().step_by(step) {
             let found = train(&on(&config, grid));

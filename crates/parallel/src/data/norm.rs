@@ -42,8 +42,13 @@ impl ParameterSet {
         let context = &self.0.context;
         let compute = context.device().compute();
         for axis in Axis::ALL {
-            // Without sharded state, replicas along Data hold and count the same gradients.
-            if axis == Axis::Data && !self.0.options.sharding.shards_state() {
+            // Ranks of Context hold and count the same gradients; so do replicas along Data without sharded state.
+            let is_same = match axis {
+                Axis::Context => true,
+                Axis::Data => !self.0.options.sharding.shards_state(),
+                _ => false,
+            };
+            if is_same {
                 continue;
             }
             if let Some(group) = context.group(axis, Purpose::Main)? {

@@ -3,7 +3,7 @@
 
 use super::DTensor;
 use tensor::{
-    Result, Var,
+    Result, Tensor, Var,
     ops::{self, Region},
 };
 
@@ -25,19 +25,31 @@ impl DTensor {
             return Ok(self.clone());
         }
         let key = pass.key(name);
-        let first_held = self
-            .spread()
-            .map_or(0, |spread| spread.own(pass.context()).start);
-        let region = Region {
-            rows: self.held().num_rows(),
-            columns: self.held().columns(),
-            first_row: pass.rows().start * rows_per_sequence + first_held,
-            first_column: self.first_feature(),
-            global_columns: self.features(),
+        let num_rows = self.held().num_rows();
+        let pieces = self.spread().map(|spread| spread.pieces(pass.context()));
+        let pieces = pieces.unwrap_or_else(|| vec![(0, num_rows, 0)]);
+        let (first_row, columns) = (pass.rows().start * rows_per_sequence, self.held().columns());
+        let (first_column, global_columns) = (self.first_feature(), self.features());
+        let dropped = move |x: &Tensor| {
+            let rows = x.reshape(&[num_rows, columns])?;
+            let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+            let into = out.reshape(&[num_rows, columns])?;
+            for &(start, rows_of_piece, among_all) in &pieces {
+                let region = Region {
+                    rows: rows_of_piece,
+                    columns,
+                    first_row: first_row + among_all,
+                    first_column,
+                    global_columns,
+                };
+                let [x, out] = [&rows, &into].map(|all| all.rows(start, rows_of_piece));
+                ops::dropout_into(&x?, probability, key, region, &out?)?;
+            }
+            Ok(out)
         };
-        let out = ops::dropout(self.held(), probability, key, region)?;
+        let out = dropped(self.held())?;
         let var = Var::record_one("dropout", &[self.held_var()], out, false, move |d_out| {
-            Ok(vec![Some(ops::dropout(&d_out, probability, key, region)?)])
+            Ok(vec![Some(dropped(&d_out)?)])
         });
         Ok(self.like(var))
     }

@@ -1,6 +1,6 @@
 //! A tensor with its layout on the grid.
 
-use super::spread::Spread;
+use super::spread::{Share, Spread};
 use crate::{Context, Pass, work::Place};
 use grid::{Axis, Layout};
 use std::{cell::OnceCell, fmt, rc::Rc};
@@ -9,7 +9,8 @@ use tensor::{DType, Error, Result, Tensor, Var};
 /// An activation: rows (sequences, samples) cut over Data and Z, and features cut over one axis or not at all.
 ///
 /// The first dim counts local rows, and the last one local features. Ranks along an axis that cuts neither hold
-/// the same elements; under sequence parallelism, ranks of X may hold runs of the vectors instead.
+/// the same elements; but ranks of Context may hold parts of every sequence, and under sequence parallelism ranks of X
+/// runs of the vectors.
 #[derive(Clone)]
 pub struct DTensor {
     // What this rank holds: all vectors of its rows, or a matrix of its run of them.
@@ -23,17 +24,21 @@ pub struct DTensor {
 }
 
 impl DTensor {
-    /// Input data: full features of this rank's rows.
-    pub fn input(pass: &Pass, tensor: Tensor) -> DTensor {
+    /// Input data: full features of this rank's rows, of which a rank of Context keeps its tokens.
+    ///
+    /// # Shapes
+    /// `tensor`: rows x features, or rows x tokens x features.
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn input(pass: &Pass, tensor: Tensor) -> Result<DTensor> {
         let features = tensor.columns();
-        DTensor {
-            var: Var::constant(tensor),
-            pass: pass.clone(),
-            features,
-            cut: None,
-            spread: None,
-            all: Rc::default(),
-        }
+        let whole = DTensor::new(pass, Var::constant(tensor), features, None)?;
+        let tokens = Share {
+            tokens: pass.cuts_tokens(),
+            runs: false,
+        };
+        let spread = Spread::of(pass.context(), whole.leading(), tokens);
+        whole.spread_as(spread.as_ref())
     }
 
     /// A value whose last dim is this rank's piece of `features`, cut by `cut`.
@@ -86,17 +91,17 @@ impl DTensor {
     /// The value of all vectors of this rank's rows, with its place on the tape.
     ///
     /// # Cost
-    /// None; the first time, an all-gather over X if sequence parallelism has spread the vectors.
+    /// None; the first time, an all-gather over Context and over X, if ranks along them hold parts of the vectors.
     /// # Errors
     /// Those of the collective.
     pub fn var(&self) -> Result<&Var> {
-        let Some(spread) = &self.spread else {
+        if self.spread.is_none() {
             return Ok(&self.var);
-        };
+        }
         match self.all.get() {
             Some(all) => Ok(all),
             None => {
-                let all = self.gathered(spread)?;
+                let all = self.gathered()?;
                 Ok(self.all.get_or_init(|| all))
             }
         }
@@ -138,7 +143,12 @@ impl DTensor {
         self.var
     }
 
-    /// The vectors of which this rank holds a run, if they are spread.
+    /// Along which axes ranks hold parts of the vectors.
+    pub(crate) fn share(&self) -> Share {
+        self.spread.as_ref().map_or(Share::NONE, Spread::share)
+    }
+
+    /// The vectors of which this rank holds a part, if they are spread.
     pub(crate) fn spread(&self) -> Option<&Spread> {
         self.spread.as_ref()
     }
@@ -202,9 +212,11 @@ impl DTensor {
     pub fn layout(&self) -> Layout {
         let mut dims = vec![Vec::new(); (self.leading().len() + 1).max(2)];
         dims[0] = vec![Axis::Data, Axis::Z];
-        dims[0].extend(self.spread.as_ref().map(|_| Axis::X));
+        for axis in self.share().axes() {
+            dims[usize::from(axis == Axis::Context)].push(axis);
+        }
         *dims.last_mut().expect("two dims at least") = self.cut.into_iter().collect();
-        Layout::cut(dims).expect("X or Y, Data and Z cut once each")
+        Layout::cut(dims).expect("each axis cuts once")
     }
 
     /// The same value in another pass over the same rows: the backward half of this pass.
@@ -223,7 +235,12 @@ impl DTensor {
         cut: Option<Axis>,
     ) -> Result<DTensor> {
         if let Some(ledger) = self.pass.ledger() {
-            ledger.elements(Place::of(cut, false), var.tensor().num_elements());
+            let place = Place {
+                cut,
+                runs: false,
+                tokens: false,
+            };
+            ledger.elements(place, var.tensor().num_elements());
         }
         DTensor::new(&self.pass, var, features, cut)
     }
@@ -231,8 +248,7 @@ impl DTensor {
     /// Another value of the same layout: of the vectors that this rank holds, or of all of them.
     pub(crate) fn like(&self, var: Var) -> DTensor {
         if let Some(ledger) = self.pass.ledger() {
-            let place = Place::of(self.cut, self.spread.is_some());
-            ledger.elements(place, var.tensor().num_elements());
+            ledger.elements(self.place(), var.tensor().num_elements());
         }
         // A run never has as many vectors as all runs together.
         let is_run = var.tensor().num_rows() == self.held().num_rows();
@@ -241,6 +257,16 @@ impl DTensor {
             spread: self.spread.clone().filter(|_| is_run),
             all: Rc::default(),
             ..self.clone()
+        }
+    }
+
+    /// How its elements lie on ranks.
+    pub(crate) fn place(&self) -> Place {
+        let Share { tokens, runs } = self.share();
+        Place {
+            cut: self.cut,
+            runs,
+            tokens,
         }
     }
 

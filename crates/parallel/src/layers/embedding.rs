@@ -3,7 +3,7 @@
 use super::{
     DTensor, gather,
     scatter::{Addend, Grain},
-    spread::Spread,
+    spread::{Share, Spread},
 };
 use crate::{Init, Parameter, Pass, Purpose, Reproducible, counters::Subject, parameter::Scope};
 use grid::{Axis, Layout, feature_range};
@@ -41,7 +41,8 @@ pub fn declare(
 /// The rows of `table` with these ids.
 ///
 /// # Shapes
-/// `ids`: this rank's rows, u32. The result: ids x hidden/Y, the same on all ranks of X, or spread over them.
+/// `ids`: this rank's rows, u32. The result: ids x hidden/Y, the same on all ranks of X, or spread over them; those of this
+/// rank's tokens, if Context cuts sequences.
 /// # Cost
 /// An all-gather of the table's block over Z; for a vocabulary an all-reduce of the result over X, or a reduce-scatter
 /// whose result's gradient is gathered. Backward: a
@@ -64,19 +65,29 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
         }
         false => 0,
     };
-    let spread = Spread::of(context, ids.shape());
-    // Ranks of X that hold the same rows look up their own run of ids.
-    let own = spread.as_ref().filter(|_| !cut_by_x);
-    let own = own.map(|spread| {
-        let (own, all) = (spread.own(context), ids.reshape(&[ids.num_elements()])?);
-        all.rows(own.start, own.len())
+    let wanted = Share {
+        tokens: pass.cuts_tokens(),
+        runs: true,
+    };
+    let spread = Spread::of(context, ids.shape(), wanted);
+    // Ranks look up their own ids; but ranks of X that hold different rows of the table those of all their runs.
+    let shared = spread.as_ref().and_then(|spread| {
+        spread.only(Share {
+            tokens: true,
+            runs: !cut_by_x,
+        })
+    });
+    let own = shared.as_ref().map(|shared| {
+        let own = shared.cut(context, ids)?;
+        own.reshape(&[own.num_elements()])
     });
     let own = own.transpose()?;
     let mut out = ops::embedding(&block, own.as_ref().unwrap_or(ids), first_row)?;
     if cut_by_x {
         let (subject, compute) = (Subject::Embedding, context.device().compute());
-        match (&spread, context.group(Axis::X, Purpose::Main)?) {
-            (Some(spread), _) => out = spread.sum(context, (subject, &compute), &out)?,
+        let runs = spread.as_ref().filter(|spread| spread.share().runs);
+        match (runs, context.group(Axis::X, Purpose::Main)?) {
+            (Some(spread), _) => out = spread.sum_runs(context, (subject, &compute), &out)?,
             (None, Some(group)) => {
                 group.all_reduce(context, subject, &compute, &out, ReduceOp::Sum)?;
             }
@@ -85,19 +96,27 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
     }
     let place = (table.global_shape()[1], Some(Axis::Y));
     let (saved, table) = (pass.backward(), table.clone());
-    let from_run = own.is_some() && !pass.sums_by_rows();
-    let gathered = spread.clone().filter(|_| !from_run);
-    let ids = own.filter(|_| from_run).unwrap_or_else(|| ids.clone());
+    let by_rows = pass.sums_by_rows();
+    let gathered = spread.clone();
+    let (share, ids) = match own.filter(|_| !by_rows) {
+        Some(own) => (shared.map_or(Share::NONE, |shared| shared.share()), own),
+        None => (Share::NONE, ids.clone()),
+    };
     let var = Var::record_one("embedding", &[], out, true, move |d_out| {
         let number = saved.count_use(&table);
         let context = saved.context();
         let compute = context.device().compute();
         let d_out = match &gathered {
-            Some(spread) => spread.gather(context, (Subject::Embedding, &compute), &d_out)?,
-            None => d_out,
+            Some(spread) if by_rows => {
+                spread.gather(context, (Subject::Embedding, &compute), &d_out)?
+            }
+            Some(spread) if !share.runs => {
+                spread.gather_runs(context, (Subject::Embedding, &compute), &d_out)?
+            }
+            _ => d_out,
         };
         let pass = saved.clone();
-        let at = (number, first_row, from_run);
+        let at = (number, first_row, share);
         pass.later(move || add_gradient(&saved, &table, at, &d_out, &ids))?;
         Ok(Vec::new())
     });
@@ -108,7 +127,7 @@ pub fn embedding(pass: &Pass, table: &Parameter, ids: &Tensor) -> Result<DTensor
 fn add_gradient(
     pass: &Pass,
     table: &Parameter,
-    (number, first_row, from_run): (usize, usize, bool),
+    (number, first_row, share): (usize, usize, Share),
     d_out: &Tensor,
     ids: &Tensor,
 ) -> Result<()> {
@@ -119,7 +138,7 @@ fn add_gradient(
         inner: pass.inner(d_out),
         grain: Grain::Leaf,
         number,
-        from_run,
+        share,
     };
     let by_nodes = pass.context().settings().reproducible == Reproducible::Grid;
     addend.add(pass, |rows, into, beta| {

@@ -33,7 +33,7 @@ impl Loss {
     /// # Shapes
     /// `values`: rows x any, cut over features or not.
     /// # Cost
-    /// One number summed over the axis that cuts the features.
+    /// One number summed over the axis that cuts the features, and over Context if it cuts sequences.
     /// # Errors
     /// [`Error::Invalid`] for integers, and when the first dim is not the pass's rows; those of the collective.
     pub fn mean(values: &DTensor) -> Result<Loss> {
@@ -50,7 +50,8 @@ impl Loss {
         if values.context().settings().reproducible == Reproducible::Grid {
             return Loss::sum_by_row(values, scale);
         }
-        let (context, x) = (values.context(), values.tensor()?);
+        let values = &values.of_tokens()?;
+        let (context, x) = (values.context(), values.held());
         let column = |tensor: &Tensor| tensor.reshape(&[tensor.num_elements(), 1]);
         let sum = Tensor::empty(x.device(), x.dtype().accumulator(), &[1])?;
         ops::column_sum_into(&column(x)?, &sum, 0.0)?;
@@ -61,13 +62,15 @@ impl Loss {
             let compute = context.device().compute();
             group.all_reduce(context, Subject::Loss, &compute, &sum, ReduceOp::Sum)?;
         }
+        over_tokens(values, &sum)?;
         let var = Loss::record_sum(values, scaled(&sum, scale)?, scale)?;
         Ok(Loss { var, by_row: None })
     }
 
     // The same as a sum of the rows' own sums.
     fn sum_by_row(values: &DTensor, scale: f64) -> Result<Loss> {
-        let (pass, x) = (values.pass(), values.tensor()?);
+        let values = &values.spread_as(None)?;
+        let (pass, x) = (values.pass(), values.held());
         let sums = row_sums(values.context(), values.cut(), values.features(), x)?;
         let sums = ops::cast(&sums, x.dtype().accumulator())?;
         let rows = pass.rows().len();
@@ -81,9 +84,9 @@ impl Loss {
     }
 
     fn record_sum(values: &DTensor, total: Tensor, scale: f64) -> Result<Var> {
-        let x = values.tensor()?;
+        let x = values.held();
         let (shape, dtype) = (x.shape().to_vec(), x.dtype());
-        let inputs = [values.var()?];
+        let inputs = [values.held_var()];
         let var = Var::record_one("sum", &inputs, total, false, move |d_loss| {
             // All elements have the same gradient, a number that only the device knows.
             let d_each = ops::cast(&scaled(&d_loss, scale)?, dtype)?;
@@ -168,6 +171,35 @@ fn inner(values: &DTensor) -> Result<usize> {
     }
 }
 
+// Sums a number over the ranks that hold parts of the sequences of `values`.
+fn over_tokens(values: &DTensor, number: &Tensor) -> Result<()> {
+    let context = values.context();
+    let group = context.group(Axis::Context, Purpose::Main)?;
+    match group.filter(|_| values.share().tokens) {
+        Some(group) => {
+            let compute = context.device().compute();
+            group.all_reduce(context, Subject::Loss, &compute, number, ReduceOp::Sum)
+        }
+        None => Ok(()),
+    }
+}
+
+// The targets of the vectors that this rank holds.
+fn held_targets(logits: &DTensor, targets: &Tensor) -> Result<Tensor> {
+    let Some(spread) = logits.spread() else {
+        return Ok(targets.clone());
+    };
+    let needed = logits.leading().iter().product::<usize>();
+    match targets.num_elements() == needed {
+        true => spread.cut(logits.context(), targets),
+        false => {
+            let found = format!("{} targets", targets.num_elements());
+            let needed = format!("{needed}, one for each vector");
+            Err(Error::invalid("loss", found, needed))
+        }
+    }
+}
+
 // The sum of the rows' losses, for who reads the loss of a pass.
 fn total(by_row: &Tensor) -> Result<Tensor> {
     ops::row_sum(&by_row.reshape(&[1, by_row.num_elements()])?)?.reshape(&[1])
@@ -185,7 +217,7 @@ fn scaled(x: &Tensor, factor: f64) -> Result<Tensor> {
 /// `logits`: rows x vocabulary/X; consumed, and overwritten by its gradient in backward. `targets`: rows, u32,
 /// with `u32::MAX` for rows that do not count. Columns from `vocabulary` on are padding.
 /// # Cost
-/// Three numbers per row, gathered over X in forward; nothing in backward.
+/// Three numbers per row, gathered over X in forward, and one summed over Context if it cuts sequences; nothing in backward.
 /// # Errors
 /// [`Error::Invalid`] if the number of targets differs from the number of rows; those of the collective.
 pub fn cross_entropy(
@@ -201,7 +233,14 @@ pub fn cross_entropy(
         first_column: logits.first_feature(),
         vocabulary,
     };
-    let (x, features) = (logits.tensor()?.clone(), logits.features());
+    let by_row = context.settings().reproducible == Reproducible::Grid;
+    let logits = if by_row {
+        logits.spread_as(None)?
+    } else {
+        logits
+    };
+    let targets = held_targets(&logits, targets)?;
+    let (x, features) = (logits.held().clone(), logits.features());
     let rows = x.num_rows();
     let place = (Some(Axis::X), Subject::Loss);
     let (parts, widths) = sums::statistics(&context, place, features, &[rows, 3], |part| {
@@ -210,17 +249,18 @@ pub fn cross_entropy(
             first_column,
             vocabulary,
         };
-        loss::statistics(&columns(&x, &part)?, targets, of_part)
+        loss::statistics(&columns(&x, &part)?, &targets, of_part)
     })?;
-    let by_row = context.settings().reproducible == Reproducible::Grid;
     let runs = if by_row { rows_of_pass } else { 1 };
-    let (log_sum_exp, sums) = loss::combine(&parts, targets, &widths, runs, scale)?;
+    let (log_sum_exp, sums) = loss::combine(&parts, &targets, &widths, runs, scale)?;
     let (sum, by_row) = match by_row {
         true => (total(&sums)?, Some(sums)),
-        false => (sums, None),
+        false => {
+            over_tokens(&logits, &sums)?;
+            (sums, None)
+        }
     };
-    let (values, targets) = (x, targets.clone());
-    let input = logits.into_var()?;
+    let (values, input) = (x, logits.into_held());
     let var = Var::record_one("cross_entropy", &[&input], sum, false, move |d_loss| {
         let d_logits = unshared(values)?;
         loss::backward(&d_logits, &targets, &log_sum_exp, &d_loss, shard, scale)?;

@@ -1,6 +1,11 @@
 //! LayerNorm and RMSNorm over features that an axis cuts; the statistics are those of the full row.
 
-use super::{DTensor, features::columns, scatter::Grain, spread::Spread};
+use super::{
+    DTensor,
+    features::columns,
+    scatter::Grain,
+    spread::{Share, Spread},
+};
 use crate::{
     Parameter, Pass, Purpose,
     counters::Subject,
@@ -86,7 +91,7 @@ struct Saved {
     shape: NormShape,
     axis: Option<Axis>,
     x: Tensor,
-    // The vectors of which these are this rank's run, if they are spread over X.
+    // The vectors of which these are this rank's part, if they are spread.
     spread: Option<Spread>,
     moments: Tensor,
     gain: Parameter,
@@ -141,7 +146,7 @@ impl Saved {
         let all = Saved {
             pass: self.pass.clone(),
             shape: NormShape {
-                rows: spread.vectors(),
+                rows: spread.leading().iter().product(),
                 ..self.shape
             },
             axis: self.axis,
@@ -249,8 +254,12 @@ impl Saved {
         Ok((gain.0, bias.map(|(bias, _)| bias), factor))
     }
 
+    fn share(&self) -> Share {
+        self.spread.as_ref().map_or(Share::NONE, Spread::share)
+    }
+
     fn counts(&self, parameter: &Parameter) -> bool {
-        !parameter.is_frozen() && self.pass.counts(parameter, self.spread.is_some())
+        !parameter.is_frozen() && self.pass.counts(parameter, self.share())
     }
 
     // The kernel always computes the sums for gain and bias; for a parameter to which this rank adds nothing they go

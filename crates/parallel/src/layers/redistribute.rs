@@ -19,9 +19,8 @@ impl DTensor {
         let context = pass.context();
         let degree = |axis: Option<Axis>| axis.map_or(1, |axis| context.degree(axis));
         let (from, features) = (self.cut(), self.features());
-        if to == Some(Axis::X) && self.spread().is_some() {
-            let whole = DTensor::new(&pass, self.var()?.clone(), features, from)?;
-            return whole.redistribute(to, place);
+        if to == Some(Axis::X) && self.share().runs {
+            return self.of_tokens()?.redistribute(to, place);
         }
         let spread = self.spread().cloned();
         if from == to || (degree(from) == 1 && degree(to) == 1) {

@@ -51,18 +51,13 @@ impl DTensor {
             return Err(Error::invalid("scale_by", format!("{factor:?}"), needed));
         }
         let x = self.in_rows()?;
-        Ok(x.like(x.held_var().scale_by(&factor.var(&x)?)?))
+        Ok(x.like(x.held_var().scale_by(&factor.var_of(&x, x.share())?)?))
     }
 
     // This value; all its vectors if the sums of gradients need complete rows.
     fn in_rows(&self) -> Result<DTensor> {
-        match self.spread().is_some() && self.pass().sums_by_rows() {
-            true => DTensor::new(
-                self.pass(),
-                self.var()?.clone(),
-                self.features(),
-                self.cut(),
-            ),
+        match self.pass().sums_by_rows() {
+            true => self.spread_as(None),
             false => Ok(self.clone()),
         }
     }
@@ -79,7 +74,7 @@ impl DTensor {
             None => self.clone(),
         };
         let x = x.in_rows()?;
-        let var = row.var(&x)?;
+        let var = row.var_of(&x, x.share())?;
         match axes.is_empty() && x.held().columns() != x.features() {
             true => {
                 let part = var.slice(0, x.first_feature(), x.held().columns())?;

@@ -5,6 +5,7 @@ use crate::{
     Parameter, Pass, Purpose, Reproducible,
     counters::Subject,
     lane::Lane,
+    layers::spread::Share,
     sums::{Held, Leaves, Node, Wire, add, join},
 };
 use grid::Axis;
@@ -26,6 +27,9 @@ enum Scattered {
     Sum(Tensor),
     // The nodes of a use of the parameter.
     Nodes((usize, Leaves), Vec<Node<Tensor>>),
+    // Nothing: another rank's addend counts. It takes its turn among the others, so that all ranks hand gradients to buckets in
+    // the same order.
+    Nothing,
 }
 
 // Number of reduce-scatters that may be in flight before the oldest is added to its gradient. A fixed number,
@@ -52,8 +56,8 @@ pub(crate) struct Addend<'a> {
     pub(crate) grain: Grain,
     /// Which use of the parameter it comes from, as [`Pass::count_use`] numbers them.
     pub(crate) number: usize,
-    /// Whether it is computed from this rank's run of vectors that are spread over X, and not from all of them.
-    pub(crate) from_run: bool,
+    /// Which part of its rows' vectors it is computed from.
+    pub(crate) share: Share,
 }
 
 impl Addend<'_> {
@@ -79,11 +83,14 @@ impl Addend<'_> {
         if parameter.is_frozen() {
             return Ok(());
         }
-        if !pass.counts(parameter, self.from_run) {
-            return pass.skip(parameter);
-        }
         let context = pass.context();
         pass.check_gradient(parameter)?;
+        if !pass.counts(parameter, self.share) {
+            return match parameter.is_scattered(context) {
+                true => push(pass, parameter, Scattered::Nothing),
+                false => pass.skip(parameter),
+            };
+        }
         let all = 0..pass.rows().len();
         let by_nodes = context.settings().reproducible == Reproducible::Grid;
         match (parameter.is_scattered(context), by_nodes) {
@@ -195,6 +202,10 @@ pub(crate) fn settle(pass: &Pass, left: usize) -> Result<()> {
         drop(scatterer);
         let pass = pass.of_micro_batch(micro_batch);
         match scattered {
+            Scattered::Nothing => {
+                pass.skip(&parameter)?;
+                continue;
+            }
             Scattered::Sum(part) => {
                 let (gradient, factor) = pass.gradient_of(&parameter)?;
                 ops::axpby(1.0, &part, factor, &gradient)?;

@@ -115,7 +115,7 @@ impl<'a> Input<'a> {
     /// # Errors
     /// As [`tensor`](Input::tensor).
     pub fn activation(&self, name: &str) -> Result<DTensor> {
-        Ok(DTensor::input(self.pass, self.tensor(name)?.clone()))
+        DTensor::input(self.pass, self.tensor(name)?.clone())
     }
 }
 

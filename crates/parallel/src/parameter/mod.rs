@@ -285,7 +285,7 @@ fn check(name: &str, shape: &[usize], layout: &Layout) -> Result<()> {
         );
     }
     // Replicas along Data hold full weights, and stages are cut by segments.
-    if let Some(axis) = [Axis::Data, Axis::Pipeline]
+    if let Some(axis) = [Axis::Context, Axis::Data, Axis::Pipeline]
         .into_iter()
         .find(|axis| layout.cuts(*axis).is_some())
     {

@@ -7,19 +7,20 @@ use hal::{Counts, random::Key};
 
 impl Parameter {
     /// The axes over which the gradient must still be summed after backward: those that split the batch and do
-    /// not cut the parameter. For an axis that cuts it, a reduce-scatter has done the sum. X splits the batch where
+    /// not cut the parameter. For an axis that cuts it, a reduce-scatter has done the sum. Context splits it, and X where
     /// it spreads vectors ([`Settings::sequence_parallel`](crate::Settings)).
     pub fn sum_axes(&self, context: &Context) -> Vec<Axis> {
         let settings = context.settings();
         // Reproducible sums over a batch are computed from all vectors.
-        let spreads = settings.sequence_parallel
-            && settings.reproducible == Reproducible::Run
-            && context.degree(Axis::X) > 1;
-        let x = spreads.then_some(Axis::X).into_iter();
-        [Axis::Z]
+        let of_parts = settings.reproducible == Reproducible::Run;
+        let splits = |axis: &Axis| match axis {
+            Axis::X => of_parts && settings.sequence_parallel && context.degree(*axis) > 1,
+            Axis::Context => of_parts && context.degree(*axis) > 1,
+            _ => true,
+        };
+        [Axis::Z, Axis::X, Axis::Context, Axis::Data]
             .into_iter()
-            .chain(x)
-            .chain([Axis::Data])
+            .filter(splits)
             .filter(|&axis| self.0.layout.cuts(axis).is_none())
             .collect()
     }

@@ -7,6 +7,7 @@ use crate::{
     layers::{
         gather,
         scatter::{Addend, Grain},
+        spread::Share,
     },
     sums::Leaves,
 };
@@ -15,7 +16,7 @@ use std::ops::Range;
 use tensor::{DType, Error, ReduceOp, Result, Tensor, Var, ops};
 
 impl Parameter {
-    /// The shard as a differentiable value for use with `x`, in layers that a user writes from plain
+    /// The shard as a differentiable value for use with all vectors of `x` ([`DTensor::var`]), in layers that a user writes from plain
     /// operations.
     ///
     /// Its gradient is added to the parameter's in the accumulator type, like the gradients of layers: a sum over
@@ -30,6 +31,11 @@ impl Parameter {
     /// [`Error::Invalid`] for a parameter that Z cuts, which [`block`](Parameter::block) returns, for one cut by an
     /// axis that does not cut the features of `x`, and for one without memory on this rank.
     pub fn var(&self, x: &DTensor) -> Result<Var> {
+        self.var_of(x, Share::NONE)
+    }
+
+    /// The same, for use with all vectors of `x` or with this rank's share of them.
+    pub(crate) fn var_of(&self, x: &DTensor, share: Share) -> Result<Var> {
         let (pass, context) = (x.pass().clone(), x.context());
         let cut_by = |axis: &Axis| self.0.layout.cuts(*axis).is_some() && context.degree(*axis) > 1;
         if let Some(axis) = Axis::tensor()
@@ -49,7 +55,7 @@ impl Parameter {
         if by_nodes {
             self.check_plain_use(&pass, summed_over)?;
         }
-        let (parameter, from_run) = (self.clone(), x.spread().is_some());
+        let parameter = self.clone();
         Ok(Var::summed_leaf(value, move |gradient| {
             let context = pass.context();
             let group = summed_over.map_or(Ok(None), |axis| context.group(axis, Purpose::Main))?;
@@ -64,7 +70,7 @@ impl Parameter {
                 }
                 None => gradient,
             };
-            if !pass.counts(&parameter, from_run) {
+            if !pass.counts(&parameter, share) {
                 return pass.skip(&parameter);
             }
             match by_nodes {
@@ -139,7 +145,7 @@ impl Parameter {
             inner,
             grain: Grain::Leaf,
             number: pass.count_use(self),
-            from_run: false,
+            share: Share::NONE,
         };
         addend.add(pass, into)
     }

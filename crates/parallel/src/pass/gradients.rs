@@ -1,7 +1,7 @@
 //! What a pass adds to gradients.
 
 use super::Pass;
-use crate::Parameter;
+use crate::{Parameter, layers::spread::Share};
 use grid::Axis;
 use tensor::{DType, Error, Result, Tensor};
 
@@ -61,14 +61,17 @@ impl Pass {
         }
     }
 
-    /// Whether this rank adds to the gradient of `parameter` what it computes from all vectors of its rows.
+    /// Whether this rank adds to the gradient of `parameter` what it computes from its share of vectors.
     ///
-    /// The gradient of a parameter that X does not cut is summed over X if its addends may come from runs of vectors. From
-    /// all vectors, each rank of X computes the same addend, which then counts once; from a run, each rank has its own.
-    pub(crate) fn counts(&self, parameter: &Parameter, from_run: bool) -> bool {
-        from_run
-            || self.context().index(Axis::X) == 0
-            || !parameter.sum_axes(self.context()).contains(&Axis::X)
+    /// A gradient is summed over an axis whose ranks may compute it from parts of the vectors. Ranks that share none along
+    /// the axis compute the same addend, which then counts once.
+    pub(crate) fn counts(&self, parameter: &Parameter, share: Share) -> bool {
+        let summed = parameter.sum_axes(self.context());
+        [(Axis::X, share.runs), (Axis::Context, share.tokens)]
+            .into_iter()
+            .all(|(axis, is_own)| {
+                is_own || self.context().index(axis) == 0 || !summed.contains(&axis)
+            })
     }
 
     /// Records an addend of 0 to the gradient of `parameter`.

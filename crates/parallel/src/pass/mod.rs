@@ -17,6 +17,7 @@ use crate::{
     layers::{gather::Gatherer, scatter::Scatterer},
     work::Ledger,
 };
+use grid::Axis;
 use hal::random::Key;
 use std::{
     cell::{Cell, RefCell},
@@ -196,6 +197,11 @@ impl Pass {
             ledger: Some(ledger),
             ..self.clone()
         }
+    }
+
+    /// Whether values that enter the model are cut over Context. Also where work is counted, as for any grid.
+    pub(crate) fn cuts_tokens(&self) -> bool {
+        self.context().degree(Axis::Context) > 1 || self.ledger.is_some()
     }
 
     /// The ledger in which work is being counted.

@@ -9,7 +9,7 @@ use crate::{
     Context, DTensor, Group, MicroBatch, Purpose,
     counters::Subject,
     lane::Lane,
-    layers::spread::Spread,
+    layers::spread::{Share, Spread},
     model::{Cut, Link},
 };
 use grid::Axis;
@@ -39,8 +39,8 @@ pub(super) struct WireSpec {
     shape: Vec<usize>,
     features: usize,
     cut: Option<Axis>,
-    // Whether the ranks of X hold runs of its vectors.
-    spread: bool,
+    // Along which axes ranks hold parts of its vectors.
+    share: Share,
     /// Whether a gradient is sent back.
     pub(super) wants_gradient: bool,
 }
@@ -127,7 +127,10 @@ impl Channel {
         let known = self.learnt.borrow().get(signature).cloned();
         // A micro-batch may have too few vectors to spread.
         for (spec, known) in specs.iter_mut().zip(known.iter().flatten()) {
-            spec.spread |= known.spread && known.spread_of(context, rows).is_none();
+            let held = known.spread_of(context, rows);
+            let held = held.map_or(Share::NONE, |spread| spread.share());
+            spec.share.runs |= known.share.runs && !held.runs;
+            spec.share.tokens |= known.share.tokens && !held.tokens;
         }
         match known {
             Some(known) => agree(wires, &known, &specs)?,
@@ -255,7 +258,7 @@ impl WireSpec {
                 shape: rest.to_vec(),
                 features: wire.features(),
                 cut: wire.cut(),
-                spread: wire.spread().is_some(),
+                share: wire.share(),
                 wants_gradient: wire.held_var().wants_gradient(),
             }),
             _ => {
@@ -287,8 +290,7 @@ impl WireSpec {
 
     fn spread_of(&self, context: &Context, rows: usize) -> Option<Spread> {
         let inner = self.shape.split_last().map_or(&[][..], |(_, inner)| inner);
-        let spread = self.spread.then(|| [&[rows], inner].concat());
-        spread.and_then(|leading| Spread::of(context, &leading))
+        Spread::of(context, &[&[rows], inner].concat(), self.share)
     }
 
     fn text(&self) -> String {
@@ -300,15 +302,14 @@ impl WireSpec {
             self.dtype,
             self.shape,
             self.features,
-            if self.spread {
-                ", vectors spread over x"
-            } else {
-                ""
-            }
+            self.share
+                .axes()
+                .map(|axis| format!(", vectors spread over {axis}"))
+                .collect::<String>()
         )
     }
 
-    // Numbers of 8 bytes: for each wire type, features, cut, spread, gradient, dims and the dims themselves.
+    // Numbers of 8 bytes: for each wire type, features, cut, share, gradient, dims and the dims themselves.
     fn encode(specs: &[WireSpec]) -> Vec<u8> {
         let one = |spec: &WireSpec| {
             let dtype = DTYPES
@@ -320,7 +321,7 @@ impl WireSpec {
                 dtype,
                 spec.features,
                 cut,
-                usize::from(spec.spread),
+                usize::from(spec.share.tokens) + 2 * usize::from(spec.share.runs),
                 usize::from(spec.wants_gradient),
                 spec.shape.len(),
             ];
@@ -359,7 +360,7 @@ impl WireSpec {
     }
 
     fn first_of(numbers: &[usize]) -> Option<(WireSpec, &[usize])> {
-        let (&[dtype, features, cut, spread, wants_gradient, dims], rest) =
+        let (&[dtype, features, cut, share, wants_gradient, dims], rest) =
             numbers.split_first_chunk()?;
         let (shape, rest) = rest.split_at_checked(dims)?;
         let spec = WireSpec {
@@ -370,7 +371,10 @@ impl WireSpec {
                 0 => None,
                 axis => Some(*Axis::ALL.get(axis - 1)?),
             },
-            spread: spread == 1,
+            share: Share {
+                tokens: share & 1 == 1,
+                runs: share & 2 == 2,
+            },
             wants_gradient: wants_gradient == 1,
         };
         Some((spec, rest))

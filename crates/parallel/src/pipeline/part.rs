@@ -100,8 +100,7 @@ impl Program {
                     from: segment,
                     to: self.cut.wire(number).to.clone(),
                     elements: tensor.held().num_elements() / batch.rows().len().max(1),
-                    cut: tensor.cut(),
-                    spread: tensor.spread().is_some(),
+                    place: tensor.place(),
                 });
             }
         }

@@ -132,7 +132,7 @@ impl<'a> ProductSum<'a> {
             }
             (None, _) if let Some(spread) = self.spread => {
                 let place = (Subject::Linear, &self.stream);
-                spread.sum(self.context, place, &sum).map(Some)
+                spread.sum_runs(self.context, place, &sum).map(Some)
             }
             (None, Some(group)) => {
                 let (context, op) = (self.context, ReduceOp::Sum);

@@ -20,6 +20,8 @@ pub struct LinearWork {
     /// Whether sequence parallelism spreads the vectors that they read over X. Those that they emit are spread if they
     /// sum over X.
     pub spread: bool,
+    /// Whether Context cuts their sequences.
+    pub tokens: bool,
 }
 
 /// Collectives on activations that linear layers run once in a phase.

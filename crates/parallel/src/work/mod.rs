@@ -2,11 +2,13 @@
 //!
 //! Layers know which axis cuts their work, even if that axis has one rank. So one pass over one row on one rank
 //! determines what every grid will compute and move. The planner's estimates, the order of axes and `--explain`
-//! follow from it. `linear` has the collectives of linear layers, `place` how activations lie on ranks.
+//! follow from it. `linear` and `attention` have the collectives of these layers, `place` how activations lie on ranks.
 
+mod attention;
 mod linear;
 mod place;
 
+pub use attention::AttentionWork;
 pub use linear::{LinearTraffic, LinearWork, Phase};
 pub use place::Place;
 
@@ -16,7 +18,7 @@ use crate::{
     model::{Cut, MicroBatch, Model, hops},
     pipeline::{Program, schedule::Stages},
 };
-use grid::{Axis, AxisOrder, Degrees, Grid};
+use grid::{AxisOrder, Degrees, Grid};
 use std::{cell::RefCell, ops::Range, rc::Rc};
 use tensor::{DType, Device, Error, Result};
 
@@ -41,24 +43,6 @@ pub struct SegmentWork {
     pub cost: f64,
 }
 
-/// An attention, per row of the batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttentionWork {
-    /// Query heads, of all sequences of the row.
-    pub heads: usize,
-    /// Tokens per sequence.
-    pub sequence: usize,
-    /// Elements of a head.
-    pub head_size: usize,
-}
-
-impl AttentionWork {
-    /// Flop of the scores and their weighted sum, for the half that a causal mask leaves.
-    pub fn flop(&self) -> f64 {
-        2.0 * (self.heads * self.sequence * self.sequence * self.head_size) as f64
-    }
-}
-
 /// A tensor that flows between segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireWork {
@@ -68,10 +52,8 @@ pub struct WireWork {
     pub to: Vec<usize>,
     /// Elements per row of the batch.
     pub elements: usize,
-    /// The axis that cuts them.
-    pub cut: Option<Axis>,
-    /// Whether sequence parallelism spreads its vectors over X.
-    pub spread: bool,
+    /// How they lie on ranks.
+    pub place: Place,
 }
 
 /// The work of a model per row of the batch.
@@ -119,7 +101,7 @@ impl Ledger {
     }
 
     pub(crate) fn elements(&self, place: Place, elements: usize) {
-        self.0.borrow_mut().elements[place as usize] += elements;
+        self.0.borrow_mut().elements[place.index()] += elements;
     }
 }
 

@@ -110,23 +110,34 @@ fn saved(segment: &SegmentWork, candidate: &Candidate, recomputed: bool) -> f64 
     let degrees = &candidate.degrees;
     let ranks = |place: Place| place.ranks(degrees, candidate.sequence_parallel) as f64;
     let of_input = |work: &LinearWork, spread: bool| {
-        let place = Place::of(Some(work.reads), spread);
+        let place = Place {
+            cut: Some(work.reads),
+            runs: spread,
+            tokens: work.tokens,
+        };
         (work.vectors * work.inputs) as f64 / ranks(place)
     };
     let kept = |work: &LinearWork| of_input(work, work.spread && !recomputed);
     let inputs: f64 = segment.linear.iter().map(kept).sum();
     let wide = segment.linear.iter().filter(|work| work.emits == Axis::X);
-    let outputs = wide.map(|work| (work.vectors * work.outputs.iter().sum::<usize>()) as f64);
+    let outputs = wide.map(|work| {
+        let place = Place {
+            cut: Some(Axis::X),
+            runs: false,
+            tokens: work.tokens,
+        };
+        (work.vectors * work.outputs.iter().sum::<usize>()) as f64 / ranks(place)
+    });
     // The results of norms that linear layers read are elements too, and count once.
     let normed = segment
         .linear
         .iter()
         .filter(|work| work.reads == Axis::Y)
         .map(|work| of_input(work, work.spread));
-    let narrow = [Place::Y, Place::SpreadY].into_iter();
-    let narrow = narrow.map(|place| segment.elements[place as usize] as f64 / ranks(place));
+    let narrow = Place::all().filter(|place| place.cut == Some(Axis::Y));
+    let narrow = narrow.map(|place| segment.elements[place.index()] as f64 / ranks(place));
     let others = (narrow.sum::<f64>() - normed.sum::<f64>()).max(0.0);
-    inputs + outputs.sum::<f64>() / degrees.x as f64 + others
+    inputs + outputs.sum::<f64>() + others
 }
 
 // Elements per row of the wires that enter each run of recomputed segments. A deep model has as many runs as wires, so each
@@ -143,8 +154,9 @@ fn entering(work: &Work, candidate: &Candidate) -> Vec<f64> {
         let mut runs: Vec<usize> = readers.filter(|run| Some(*run) != own).collect();
         runs.sort_unstable();
         runs.dedup();
-        let place = Place::of(wire.cut, wire.spread);
-        let ranks = place.ranks(&candidate.degrees, candidate.sequence_parallel);
+        let ranks = wire
+            .place
+            .ranks(&candidate.degrees, candidate.sequence_parallel);
         for run in runs {
             elements[run] += wire.elements as f64 / ranks as f64;
         }

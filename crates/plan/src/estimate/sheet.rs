@@ -11,12 +11,12 @@ use super::{
 use crate::enumerate::INTERLEAVED;
 use crate::{Candidate, Request};
 use grid::{
-    Axis,
+    Axis, Degrees,
     machine::{GemmShape, Variant},
 };
 use hal::kernel::AttentionShape;
 use parallel::{
-    Operation, Overlap, Reproducible,
+    ContextAttention, Operation, Overlap, Reproducible,
     pipeline::{
         ScheduleKind,
         schedule::{Stages, Times},
@@ -39,6 +39,9 @@ struct Group {
     traffic: [Vec<(Phase, Prices)>; 2],
 }
 
+// In the order of their numbers.
+const WAYS: [ContextAttention; 2] = [ContextAttention::Gather, ContextAttention::Heads];
+
 /// The costs of a grid and number of rows, before the order of axes and the variant are known.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet<'a> {
@@ -47,13 +50,16 @@ pub(crate) struct Sheet<'a> {
     groups: Vec<Group>,
     // For the blocks of one stage, forward and backward, without and with recomputation of layers.
     attention_s: [f64; 2],
+    // The traffic of attention over Context in each way, without and with recomputation.
+    exchanged: [[Prices; 2]; WAYS.len()],
     // Without and with sequence parallelism.
     elementwise_s: [f64; 2],
     // For each way in which parts can lie on stages: how uneven these are, and what one micro-batch hands from part to
     // part and back, without and with sequence parallelism.
     stages: Vec<(Stages, f64, [Prices; 2])>,
-    // Gradients over Data: replicated, or sharded with the optimiser.
+    // Gradients over Context; and over Data: replicated, or sharded with the optimiser.
     num_buckets: f64,
+    reduce_context: Prices,
     reduce_data: Prices,
     scatter_data: Prices,
     gather_data: Prices,
@@ -83,20 +89,29 @@ impl<'a> Sheet<'a> {
         );
         let num_buckets = local.num_buckets(gradients);
         let sent = parameters * request.gradient_wire.over_data(dtype).bytes() as f64;
-        let bucket = |operations: &[Operation], bytes: f64| {
+        let bucket_over = |axis: Axis, operations: &[Operation], bytes: f64| {
             let each = operations.iter();
             let each = each.map(|operation| (*operation, (bytes / num_buckets) as usize));
-            pricer.each(Axis::Data, &each.collect::<Vec<_>>())
+            pricer.each(axis, &each.collect::<Vec<_>>())
         };
+        let bucket =
+            |operations: &[Operation], bytes: f64| bucket_over(Axis::Data, operations, bytes);
         let by_nodes = request.priced_bits() == Reproducible::Grid;
         Sheet {
             request,
             overlap: request.overlap.unwrap_or(request.preset.overlap()),
             groups: local.groups(&pricer),
             attention_s: [false, true].map(|recompute| local.attention(recompute)),
+            exchanged: WAYS
+                .map(|way| [false, true].map(|recompute| local.exchanged(way, recompute, &pricer))),
             elementwise_s: [false, true].map(|spread| local.elementwise(spread)),
             stages: local.stages(&pricer),
             num_buckets,
+            // Where sums are those of one rank, ranks of Context compute the same gradients.
+            reduce_context: match by_nodes {
+                true => bucket_over(Axis::Context, &[], 0.0),
+                false => bucket_over(Axis::Context, &[Operation::AllReduce], sent),
+            },
             reduce_data: match by_nodes {
                 true => bucket(&[Operation::AllToAll, Operation::AllGather], gradients),
                 false => bucket(&[Operation::AllReduce], sent),
@@ -115,6 +130,8 @@ impl<'a> Sheet<'a> {
         let linear = |group: &Group| group.count * self.linear(group, variant, places);
         let micro = self.groups.iter().map(linear).sum::<f64>()
             + self.attention_s[usize::from(variant.recompute)]
+            + self.exchanged[variant.context_attention as usize][usize::from(variant.recompute)]
+                .at(places)
             + self.elementwise_s[usize::from(variant.sequence_parallel)];
         let stages = variant.schedule.stages(variant.degrees.pipeline);
         let of_stages = self.stages.iter().find(|(known, ..)| *known == stages);
@@ -204,7 +221,7 @@ impl<'a> Sheet<'a> {
             ),
             false => (&self.reduce_data, 0.0),
         };
-        let one = prices.at(places);
+        let one = prices.at(places) + self.reduce_context.at(places);
         let all = one * self.num_buckets;
         // Gradients that are sharded are reduced in every micro-batch, and overlap its backward.
         let times = match variant.sharding.shards_gradients() {
@@ -277,7 +294,7 @@ impl Local<'_> {
     fn group(&self, layers: &LinearWork, recomputed: bool, count: f64, pricer: &Pricer) -> Group {
         let degrees = &self.candidate.degrees;
         let (m, k) = (
-            self.rows * layers.vectors,
+            self.rows * layers.vectors / self.parts(layers.tokens),
             layers.inputs / degrees.get(layers.reads),
         );
         let emits = degrees.get(layers.emits);
@@ -350,7 +367,8 @@ impl Local<'_> {
             let heads = self.rows * work.heads / self.candidate.degrees.x;
             let shape = AttentionShape::causal(1, work.sequence, [heads, heads, work.head_size]);
             let of = |backward| machine.attention(&shape, dtype, form, backward);
-            forwards * of(false) + of(true)
+            // Every rank of Context meets as many pairs of tokens.
+            (forwards * of(false) + of(true)) / self.parts(work.tokens) as f64
         };
         let segments = &self.request.work.segments;
         let attention = segments.iter().flat_map(|segment| &segment.attention);
@@ -361,6 +379,46 @@ impl Local<'_> {
         self.of_a_stage(attention.map(seconds).sum::<f64>() + flop / rate)
     }
 
+    // The traffic of a micro-batch's attention over Context.
+    fn exchanged(&self, way: ContextAttention, recompute: bool, pricer: &Pricer) -> Prices {
+        let size = self.request.precision.dtype().bytes();
+        let Degrees {
+            x,
+            context,
+            pipeline,
+            ..
+        } = self.candidate.degrees;
+        let segments = self.request.work.segments.iter();
+        let calls = segments.flat_map(|segment| {
+            let forwards = 1 + usize::from(recompute && segment.recomputed);
+            let attention = segment.attention.iter().filter(|work| work.tokens);
+            attention.flat_map(move |work| {
+                let of = move |(operation, features): (Operation, Vec<usize>)| {
+                    let ranks = if operation == Operation::AllToAll {
+                        context
+                    } else {
+                        1
+                    };
+                    let vectors = self.rows * work.sequence;
+                    let bytes = move |features| vectors * features / (x * ranks * pipeline) * size;
+                    features
+                        .into_iter()
+                        .map(move |features| (operation, bytes(features)))
+                };
+                work.traffic(way, forwards).into_iter().flat_map(of)
+            })
+        });
+        pricer.each(Axis::Context, &calls.collect::<Vec<_>>())
+    }
+
+    // Into how many parts Context cuts what follows sequences.
+    fn parts(&self, tokens: bool) -> usize {
+        match tokens {
+            true => self.candidate.degrees.context,
+            false => 1,
+        }
+    }
+
     // About 5 passes over activations as wide as the residual, and 8 over the wide half of an MLP, forward and
     // backward together.
     fn elementwise(&self, sequence_parallel: bool) -> f64 {
@@ -368,12 +426,12 @@ impl Local<'_> {
         let passes = |place: Place| {
             let of_place = work.segments.iter();
             let elements: usize = of_place
-                .map(|segment| segment.elements[place as usize])
+                .map(|segment| segment.elements[place.index()])
                 .sum();
-            let passes = if place == Place::X { 8.0 } else { 5.0 };
+            let passes = if place.cut == Some(Axis::X) { 8.0 } else { 5.0 };
             passes * elements as f64 / place.ranks(degrees, sequence_parallel) as f64
         };
-        let passes = Place::ALL.map(passes).iter().sum::<f64>();
+        let passes = Place::all().map(passes).sum::<f64>();
         let bytes = self.rows as f64 * passes * self.request.precision.dtype().bytes() as f64;
         let bandwidth = self
             .request
@@ -407,8 +465,7 @@ impl Local<'_> {
             // The messages of one micro-batch, averaged over stages.
             let message = |sequence_parallel: bool| {
                 let bytes = |wire: &&WireWork| {
-                    let place = Place::of(wire.cut, wire.spread);
-                    let ranks = place.ranks(degrees, sequence_parallel);
+                    let ranks = wire.place.ranks(degrees, sequence_parallel);
                     self.rows * wire.elements / ranks * self.request.precision.dtype().bytes()
                 };
                 let parts = (stages.num_parts() - 1).max(1);

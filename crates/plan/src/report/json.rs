@@ -29,7 +29,8 @@ fn candidate(outcome: &Outcome) -> Value {
     let degrees = &chosen.degrees;
     json!({
         "grid": {
-            "x": degrees.x, "y": degrees.y, "z": degrees.z, "data": degrees.data, "pipeline": degrees.pipeline,
+            "x": degrees.x, "y": degrees.y, "z": degrees.z, "context": degrees.context,
+            "data": degrees.data, "pipeline": degrees.pipeline,
         },
         "order": chosen.order.to_string(),
         "micro_batches": chosen.micro_batches,
@@ -38,6 +39,7 @@ fn candidate(outcome: &Outcome) -> Value {
         "sharding": chosen.sharding.to_string(),
         "keep_gathered": chosen.keep_gathered,
         "sequence_parallel": chosen.sequence_parallel,
+        "context_attention": chosen.context_attention.to_string(),
         "step_s": outcome.step_s,
         "pflops": outcome.flops / 1e15,
         "percent_of_peak": outcome.percent_of_peak,

@@ -86,6 +86,9 @@ fn how(outcome: &Outcome) -> String {
     if chosen.sequence_parallel {
         words.push("sequence parallel".into());
     }
+    if chosen.degrees.context > 1 {
+        words.push(format!("context attention {}", chosen.context_attention));
+    }
     words.join(", ")
 }
 

@@ -276,7 +276,25 @@ pub fn column_sum_into(x: &Tensor, out: &Tensor, beta: f64) -> Result<()> {
 /// [`Error::Invalid`] for integers, when the region has other sizes than `x`, or when the probability is not in [0,
 /// 1).
 pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result<Tensor> {
+    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
+    dropout_into(x, probability, key, region, &out)?;
+    Ok(out)
+}
+
+/// As [`dropout`], into a tensor of its own.
+///
+/// # Errors
+/// As there; [`Error::Invalid`] also when `out` holds another number of elements or another type.
+pub fn dropout_into(
+    x: &Tensor,
+    probability: f64,
+    key: Key,
+    region: Region,
+    out: &Tensor,
+) -> Result<()> {
     float("dropout", x)?;
+    same_type("dropout", x, &[out])?;
+    same_length("dropout", x, &[out])?;
     if !(0.0..1.0).contains(&probability) {
         return Err(Error::invalid(
             "dropout",
@@ -291,17 +309,15 @@ pub fn dropout(x: &Tensor, probability: f64, key: Key, region: Region) -> Result
             format!("a region of the size of {x:?}, with fewer than 2^64 global elements"),
         ));
     }
-    let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
     let mut args = Arguments::default();
     let kernel = Dropout {
         x: args.take(x),
-        out: args.take(&out),
+        out: args.take(out),
         probability,
         key,
         region,
     };
-    launch(&mut args, Kernel::Dropout(kernel))?;
-    Ok(out)
+    launch(&mut args, Kernel::Dropout(kernel))
 }
 
 // Whether the region holds that many elements, all with a global index.

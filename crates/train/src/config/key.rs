@@ -11,7 +11,9 @@ use crate::{
 };
 use grid::Degrees;
 use hal::{CollectiveBackend, EpiloguePlacement};
-use parallel::{GradientWire, Hierarchical, Positions, data::Sharding, pipeline::ScheduleKind};
+use parallel::{
+    ContextAttention, GradientWire, Hierarchical, Positions, data::Sharding, pipeline::ScheduleKind,
+};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -80,9 +82,10 @@ values! {
     PathBuf => "path",
     Vec<String> => "list of texts",
     Degrees => "axes and degrees, as in `\"x=2,z=4\"`",
-    OrderChoice => "`auto`, or all five axes as in `x,y,z,pipeline,data`",
+    OrderChoice => "`auto`, or all six axes as in `x,y,z,context,pipeline,data`",
     Positions => "`by-node` or `by-rank`",
     Hierarchical => "`auto`, `on` or `off`",
+    ContextAttention => "`gather` or `heads`",
     GradientWire => "`mixed`, `narrow` or `wide`",
     Sharding => "`none`, `optimiser` or `gradients`",
     BitsChoice => "`auto`, `run` or `grid`",
@@ -205,6 +208,7 @@ mod tests {
         read::<OrderChoice>();
         read::<Positions>();
         read::<Hierarchical>();
+        read::<ContextAttention>();
         read::<GradientWire>();
         read::<Sharding>();
         read::<BitsChoice>();

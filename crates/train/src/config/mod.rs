@@ -308,6 +308,7 @@ impl Config {
             gather_wide: parallel.gather_wide,
             gradient_wire: parallel.gradient_wire,
             sequence_parallel: parallel.sequence_parallel && parallel.grid.x > 1,
+            context_attention: parallel.context_attention,
             bucket_bytes: parallel.bucket_mib << 20,
             hierarchical: parallel.hierarchical,
             positions: parallel.positions,

@@ -4,7 +4,7 @@ use grid::AxisOrder;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// Which axis varies fastest over positions. Written as `auto`, or as `x,y,z,pipeline,data`.
+/// Which axis varies fastest over positions. Written as `auto`, or as `x,y,z,context,pipeline,data`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum OrderChoice {

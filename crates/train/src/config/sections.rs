@@ -8,7 +8,8 @@ use crate::{
 };
 use grid::Degrees;
 use parallel::{
-    GradientWire, Hierarchical, Overlap, Positions, data::Sharding, pipeline::ScheduleKind,
+    ContextAttention, GradientWire, Hierarchical, Overlap, Positions, data::Sharding,
+    pipeline::ScheduleKind,
 };
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
@@ -314,6 +315,9 @@ crate::section! {
         /// Whether ranks of X hold runs of the vectors between layers, such as tokens, instead of copies of all (sequence
         /// parallelism).
         pub sequence_parallel: bool,
+        /// How attention meets the keys and values of other ranks along Context: it gathers them, or it exchanges tokens for
+        /// heads, which the ranks must then divide.
+        pub context_attention: ContextAttention,
         /// Largest bucket of gradients, in MiB.
         pub bucket_mib: usize,
         /// What replicas along Data hold in shards: nothing, the optimiser's state (ZeRO stage 1), or gradients too (stage 2).
@@ -336,6 +340,7 @@ impl Default for ParallelConfig {
                 x: 2,
                 y: 1,
                 z: 2,
+                context: 1,
                 data: 1,
                 pipeline: 2,
             },
@@ -350,6 +355,7 @@ impl Default for ParallelConfig {
             gather_wide: false,
             gradient_wire: GradientWire::Mixed,
             sequence_parallel: false,
+            context_attention: ContextAttention::Gather,
             bucket_mib: 25,
             sharding: Sharding::None,
             threads: 1,

@@ -7,7 +7,8 @@
 //! elements between stages, forward and back. Where sums are reproducible on any grid, an all-to-all of nodes in the
 //! accumulator type and an all-gather stand for each all-reduce, and the all-to-all alone for a reduce-scatter.
 //! Under sequence parallelism a reduce-scatter and an all-gather stand for each all-reduce over X, and X is gathered once
-//! more for dW unless a recomputation has just done so; messages between stages are 1/Gx as large.
+//! more for dW unless a recomputation has just done so; messages between stages are 1/Gx as large. With ranks along Context
+//! m counts the vectors of a rank's tokens; keys and values are gathered over Context twice, and their gradients summed.
 //!
 //! # Source
 //! Singh et al., arXiv:2305.13525, section on the communication model; extended to pipelines.
@@ -17,7 +18,7 @@ use grid::{Axis, Degrees};
 use parallel::{
     GradientWire, Operation, Reproducible,
     counters::Subject,
-    work::{LinearWork, Place, Work},
+    work::{AttentionWork, LinearWork, Work},
 };
 
 /// One kind of traffic on one axis: the total of all stages, on one rank of each.
@@ -59,6 +60,8 @@ pub fn volumes(config: &Config) -> Result<Vec<Volume>> {
             .linear
             .iter()
             .for_each(|layers| step.add_layers(layers, forwards, &mut all));
+        let attention = segment.attention.iter();
+        attention.for_each(|work| step.add_keys(work, forwards, &mut all));
     }
     step.add_gradients(&mut all);
     step.add_messages(&mut all)?;
@@ -86,7 +89,10 @@ impl Step<'_> {
     }
 
     fn add_layers(&self, layers: &LinearWork, forwards: usize, all: &mut Vec<Volume>) {
-        let Degrees { x, y, z, .. } = self.degrees;
+        let Degrees {
+            x, y, z, context, ..
+        } = self.degrees;
+        let tokens = if layers.tokens { context } else { 1 };
         let (parallel, training) = (&self.config.parallel, &self.config.training);
         let (overlap, bits) = (parallel.overlap.0, training.reproducible.or_run());
         let (rows, outputs) = (self.rows() * layers.vectors, layers.outputs.len());
@@ -100,18 +106,20 @@ impl Step<'_> {
         for one in layers.traffic(bits, self.config.settings().sequence_parallel) {
             let times = one.phase.times(forwards);
             let features = one.features.iter().sum::<usize>();
-            let elements = rows * features / (z * self.degrees.get(one.cut));
+            let elements = rows * features / (z * self.degrees.get(one.cut) * tokens);
             let hidden = overlap.all_reduce && one.phase.may_overlap();
             let calls = times * one.features.len();
             let kind = (one.axis, one.operation, hidden);
-            self.add(all, kind, calls, times * elements, size(one.wide));
+            let elements = (times * elements, size(one.wide));
+            self.add(all, (kind, Subject::Linear), calls, elements);
         }
         let (k, n) = (layers.inputs, layers.outputs.iter().sum::<usize>());
         let weights = k * n / (x * y) * training.micro_batches;
         let gathers = forwards + usize::from(!parallel.keep_gathered);
         let gather = (Axis::Z, Operation::AllGather, overlap.all_gather);
         let gathered = size(parallel.gather_wide);
-        self.add(all, gather, gathers * outputs, gathers * weights, gathered);
+        let elements = (gathers * weights, gathered);
+        self.add(all, (gather, Subject::Linear), gathers * outputs, elements);
         let (scatter, wide) = match bits {
             Reproducible::Run => (
                 Operation::ReduceScatter,
@@ -120,17 +128,21 @@ impl Step<'_> {
             Reproducible::Grid => (Operation::AllToAll, true),
         };
         let scatter = (Axis::Z, scatter, overlap.reduce_scatter);
-        self.add(all, scatter, outputs, weights, size(wide));
+        self.add(
+            all,
+            (scatter, Subject::Linear),
+            outputs,
+            (weights, size(wide)),
+        );
     }
 
     // Collectives of one axis and operation, hidden or not, in each micro-batch; and their elements in a step.
     fn add(
         &self,
         all: &mut Vec<Volume>,
-        (axis, operation, hidden): (Axis, Operation, bool),
+        ((axis, operation, hidden), subject): ((Axis, Operation, bool), Subject),
         calls: usize,
-        elements: usize,
-        element: u64,
+        (elements, element): (usize, u64),
     ) {
         if self.degrees.get(axis) == 1 {
             return;
@@ -140,7 +152,8 @@ impl Step<'_> {
             elements as u64 * element,
         );
         let alike = |volume: &&mut Volume| {
-            (volume.axis, volume.operation, volume.hidden) == (axis, operation, hidden)
+            let kind = (volume.axis, volume.operation, volume.hidden);
+            (kind, volume.subject) == ((axis, operation, hidden), subject)
         };
         match all.iter_mut().find(alike) {
             Some(volume) => {
@@ -149,7 +162,7 @@ impl Step<'_> {
             None => all.push(Volume {
                 axis,
                 operation,
-                subject: Subject::Linear,
+                subject,
                 calls,
                 bytes,
                 hidden,
@@ -157,10 +170,30 @@ impl Step<'_> {
         }
     }
 
-    fn add_gradients(&self, all: &mut Vec<Volume>) {
-        if self.degrees.data == 1 {
+    // Keys and values over Context: gathered in forward and again in backward or its recomputation; and the sums of their
+    // gradients. Or queries, keys, values and results, exchanged in each pass. Where sums are those of one rank, whole
+    // activations are gathered instead, which are changes of layout.
+    fn add_keys(&self, work: &AttentionWork, forwards: usize, all: &mut Vec<Volume>) {
+        let by_nodes = self.config.training.reproducible.or_run() == Reproducible::Grid;
+        if !work.tokens || by_nodes {
             return;
         }
+        let Degrees { x, z, context, .. } = self.degrees;
+        let tokens = self.rows() / z * work.sequence;
+        for (operation, features) in work.traffic(self.config.parallel.context_attention, forwards)
+        {
+            let ranks = if operation == Operation::AllToAll {
+                context
+            } else {
+                1
+            };
+            let elements = tokens * features.iter().sum::<usize>() / (x * ranks);
+            let kind = ((Axis::Context, operation, false), Subject::Attention);
+            self.add(all, kind, features.len(), (elements, self.element()));
+        }
+    }
+
+    fn add_gradients(&self, all: &mut Vec<Volume>) {
         let Degrees { x, y, z, .. } = self.degrees;
         let (elements, wire) = (
             (self.work.num_parameters() / (x * y * z)) as u64,
@@ -172,6 +205,21 @@ impl Step<'_> {
         let held = elements * self.sum_element();
         let calls = held.div_ceil(bucket).max(self.degrees.pipeline as u64);
         let hidden = self.config.parallel.overlap.0.data;
+        let by_nodes = self.config.training.reproducible.or_run() == Reproducible::Grid;
+        // Where sums are those of one rank, ranks of Context compute the same gradients.
+        if self.degrees.context > 1 && !by_nodes {
+            all.push(Volume {
+                axis: Axis::Context,
+                operation: Operation::AllReduce,
+                subject: Subject::Gradients,
+                calls,
+                bytes,
+                hidden,
+            });
+        }
+        if self.degrees.data == 1 {
+            return;
+        }
         let volume = |operation, bytes, hidden| Volume {
             axis: Axis::Data,
             operation,
@@ -180,7 +228,6 @@ impl Step<'_> {
             bytes,
             hidden,
         };
-        let by_nodes = self.config.training.reproducible.or_run() == Reproducible::Grid;
         let sharding = self.config.parallel.sharding;
         if !sharding.shards_state() {
             return match by_nodes {
@@ -220,7 +267,7 @@ impl Step<'_> {
         let crossing = self.work.crossing(stages)?;
         let elements = |wire: &&parallel::work::WireWork| {
             let spread = self.config.settings().sequence_parallel;
-            let ranks = Place::of(wire.cut, wire.spread).ranks(&self.degrees, spread);
+            let ranks = wire.place.ranks(&self.degrees, spread);
             (self.rows() * wire.elements / (z * ranks)) as u64
         };
         all.push(Volume {

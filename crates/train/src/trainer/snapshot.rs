@@ -172,9 +172,12 @@ struct Shares {
 
 impl Shares {
     fn new(trainer: &Trainer) -> Shares {
+        // Ranks along Context hold copies, as replicas along Data do.
+        let context = &trainer.context;
+        let ranks = context.degree(Axis::Context);
         Shares {
-            of_replicas: vec![0; trainer.context.grid().degree(Axis::Data)],
-            own: trainer.context.index(Axis::Data),
+            of_replicas: vec![0; context.degree(Axis::Data) * ranks],
+            own: context.index(Axis::Data) * ranks + context.index(Axis::Context),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     layers::{
         DTensor, gather,
         scatter::{Addend, Grain},
-        spread::Spread,
+        spread::{Share, Spread},
     },
     sums::{Leaves, Product, ProductSum},
 };
@@ -21,7 +21,7 @@ pub(super) struct Saved {
     // The gathered weights, if they are kept.
     blocks: Vec<Option<Tensor>>,
     wants_input: bool,
-    // How the vectors of the factor are spread, of which this rank has kept its run.
+    // How the vectors of the factor are spread over X, of which this rank has kept its run.
     gathered_again: Option<Spread>,
 }
 
@@ -30,17 +30,19 @@ struct Factors {
     pass: Pass,
     layers: Vec<Linear>,
     x: Tensor,
-    // How the vectors of the layers' input were spread.
+    // How the vectors of the layers' input were spread over X.
     inputs: Option<Spread>,
     // How those of the outputs are.
     outputs: Option<Spread>,
+    // How those of both are over Context.
+    tokens: Option<Spread>,
 }
 
 // The gradient of an output.
 struct Gradient {
-    // Of all vectors.
+    // Of all vectors of this rank's tokens.
     whole: Tensor,
-    // Of this rank's run, if they are spread.
+    // Of this rank's run, if they are spread over X.
     run: Option<Tensor>,
 }
 
@@ -51,6 +53,11 @@ impl Saved {
     /// whose results are used at once.
     pub(super) fn new(x: &DTensor, input: &LinearInput, layers: &[&Linear]) -> Saved {
         let is_recomputed = x.pass().is_backward();
+        let runs = || x.spread().filter(|spread| spread.share().runs);
+        let of_tokens = Share {
+            tokens: true,
+            runs: false,
+        };
         let factors = Factors {
             pass: x.pass().backward(),
             layers: layers.iter().map(|&layer| layer.clone()).collect(),
@@ -58,14 +65,15 @@ impl Saved {
                 true => input.whole.clone(),
                 false => x.held().clone(),
             },
-            inputs: x.spread().cloned(),
+            inputs: runs().cloned(),
+            tokens: x.spread().and_then(|spread| spread.only(of_tokens)),
             outputs: layers
                 .first()
-                .and_then(|layer| input.outputs(layer.kind).cloned()),
+                .and_then(|layer| input.runs(layer.kind).cloned()),
         };
         Saved {
             factors,
-            gathered_again: x.spread().filter(|_| !is_recomputed).cloned(),
+            gathered_again: runs().filter(|_| !is_recomputed).cloned(),
             blocks: Vec::with_capacity(layers.len()),
             wants_input: x.held_var().wants_gradient(),
         }
@@ -88,17 +96,18 @@ impl Saved {
         if let Some(spread) = self.gathered_again.take().filter(|_| !is_frozen) {
             let context = self.factors.pass.context();
             let place = (Subject::Linear, &beside(context, Axis::X)?);
-            self.factors.x = spread.gather(context, place, &self.factors.x)?;
+            self.factors.x = spread.gather_runs(context, place, &self.factors.x)?;
         }
         let d_x = if self.wants_input {
             self.input_gradient(&gradients)?
         } else {
             None
         };
-        let factors = self.factors;
+        let mut factors = self.factors;
         if is_frozen {
             return Ok(vec![d_x]);
         }
+        let gradients = factors.of_all_tokens(gradients)?;
         let numbers = factors.count_uses(&gradients);
         let pass = factors.pass.clone();
         pass.later(move || {
@@ -120,7 +129,7 @@ impl Saved {
         let compute = context.device().compute();
         let whole = |run: Tensor| match &self.factors.outputs {
             Some(spread) => Ok(Gradient {
-                whole: spread.gather(context, (Subject::Linear, &compute), &run)?,
+                whole: spread.gather_runs(context, (Subject::Linear, &compute), &run)?,
                 run: Some(run),
             }),
             None => Ok(Gradient {
@@ -164,6 +173,31 @@ fn beside(context: &Context, axis: Axis) -> Result<Stream> {
 }
 
 impl Factors {
+    // Where sums over a batch consist of rows, their factors are of all tokens.
+    fn of_all_tokens(
+        &mut self,
+        mut gradients: Vec<Option<Gradient>>,
+    ) -> Result<Vec<Option<Gradient>>> {
+        let Some(spread) = self.tokens.take_if(|_| self.pass.sums_by_rows()) else {
+            return Ok(gradients);
+        };
+        let context = self.pass.context();
+        let compute = context.device().compute();
+        let gather =
+            |part: &Tensor| spread.gather_tokens(context, (Subject::Linear, &compute), part);
+        self.x = gather(&self.x)?;
+        for gradient in gradients.iter_mut().flatten() {
+            gradient.whole = gather(&gradient.whole)?;
+        }
+        Ok(gradients)
+    }
+
+    // Which part of the vectors the gradients are computed from, with or without those of other ranks of X.
+    fn share(&self, runs: bool) -> Share {
+        let tokens = self.tokens.is_some();
+        Share { tokens, runs }
+    }
+
     // Of each layer's weight and bias. Counted in the backward pass itself, so that the numbers do not depend on what it
     // puts off.
     fn count_uses(&self, gradients: &[Option<Gradient>]) -> Vec<[usize; 2]> {
@@ -187,7 +221,7 @@ impl Factors {
             inner,
             grain: Grain::Node,
             number,
-            from_run: false,
+            share: self.share(false),
         };
         addend.add(pass, |rows, into, beta| {
             let (x, d_y) = (pass.part(&self.x, rows)?, pass.part(d_y, rows)?);
@@ -205,7 +239,7 @@ impl Factors {
         };
         // A leaf of the sum over rows may be a row, which runs cut.
         let run = d_y.run.as_ref().filter(|_| !self.pass.sums_by_rows());
-        let (from_run, d_y) = (run.is_some(), run.unwrap_or(&d_y.whole));
+        let (share, d_y) = (self.share(run.is_some()), run.unwrap_or(&d_y.whole));
         let addend = Addend {
             parameter: bias,
             subject: Subject::Linear,
@@ -213,7 +247,7 @@ impl Factors {
             inner: self.pass.inner(d_y),
             grain: Grain::Leaf,
             number,
-            from_run,
+            share,
         };
         addend.add(&self.pass, |rows, into, beta| {
             ops::column_sum_into(&self.pass.part(d_y, rows)?, into, beta)

@@ -4,9 +4,12 @@ use super::{Linear, LinearKind, backward::Saved};
 use crate::{
     Error, Pass,
     counters::Subject,
-    layers::{DTensor, gather, spread::Spread},
+    layers::{
+        DTensor, gather,
+        spread::{Share, Spread},
+    },
     sums::{Product, ProductSum},
-    work::{LinearWork, Place},
+    work::LinearWork,
 };
 use grid::Axis;
 use tensor::{Result, Tensor, Var, ops, ops::UnaryOp};
@@ -60,7 +63,7 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
     let input = LinearInput::of(&x)?;
     let mut saved = Saved::new(&x, &input, &[layer]);
     let sums = pass.context().degree(layer.kind.reads()) > 1;
-    let (out, sum) = if sums || input.outputs(layer.kind).is_some() {
+    let (out, sum) = if sums || input.runs(layer.kind).is_some() {
         let sum = multiply(&pass, layer, &input, &mut saved)?;
         (ops::unary(UnaryOp::Gelu, &sum)?, sum)
     } else {
@@ -76,21 +79,20 @@ pub fn linear_gelu(x: &DTensor, layer: &Linear) -> Result<DTensor> {
         drop(sum);
         saved.backward(vec![Some(d_sum)])
     });
+    let out = wrap(&pass, var, layer, &input)?;
     if let Some(ledger) = pass.ledger() {
-        let place = Place::of(
-            Some(layer.kind.emits()),
-            input.outputs(layer.kind).is_some(),
-        );
-        ledger.elements(place, var.tensor().num_elements());
+        ledger.elements(out.place(), out.held().num_elements());
     }
-    wrap(&pass, var, layer, &input)
+    Ok(out)
 }
 
-/// What the layers multiply: all vectors of the pass's rows.
+/// What the layers multiply: all vectors of this rank's tokens.
 pub(super) struct LinearInput {
     pub(super) whole: Tensor,
-    // How the vectors of a sum over X are spread.
-    outputs: Option<Spread>,
+    // How the vectors of the input are spread over Context.
+    tokens: Option<Spread>,
+    // How those of a sum over X are.
+    runs: Option<Spread>,
 }
 
 impl LinearInput {
@@ -99,19 +101,27 @@ impl LinearInput {
         let whole = match x.spread() {
             Some(spread) => {
                 let compute = context.device().compute();
-                spread.gather(context, (Subject::Linear, &compute), x.held())?
+                spread.gather_runs(context, (Subject::Linear, &compute), x.held())?
             }
             None => x.held().clone(),
         };
+        let Share { tokens, .. } = x.share();
+        let of = |runs| Spread::of(context, x.leading(), Share { tokens, runs });
         Ok(LinearInput {
             whole,
-            outputs: Spread::of(context, x.leading()),
+            tokens: of(false),
+            runs: of(true).filter(|spread| spread.share().runs),
         })
     }
 
-    // How the outputs of such layers are spread: they sum over X.
+    /// How the vectors of a result are spread.
     pub(super) fn outputs(&self, kind: LinearKind) -> Option<&Spread> {
-        self.outputs.as_ref().filter(|_| kind.reads() == Axis::X)
+        self.runs(kind).or(self.tokens.as_ref())
+    }
+
+    /// The same if it is a sum over X that leaves runs of its vectors.
+    pub(super) fn runs(&self, kind: LinearKind) -> Option<&Spread> {
+        self.runs.as_ref().filter(|_| kind.reads() == Axis::X)
     }
 }
 
@@ -121,13 +131,13 @@ fn multiply(pass: &Pass, layer: &Linear, input: &LinearInput, saved: &mut Saved)
     let block = gather::gather(pass, &layer.weight, Subject::Linear)?;
     let transpose = layer.storage.forward();
     let bias = layer.bias.as_ref().map(|bias| bias.value()).transpose()?;
-    let outputs = input.outputs(layer.kind);
+    let runs = input.runs(layer.kind);
     let out = match (&bias, context.degree(axis)) {
-        (Some(bias), 1) if outputs.is_none() => ops::matmul_bias(x, &block, transpose, bias)?,
-        (None, 1) if outputs.is_none() => ops::matmul(x, &block, transpose)?,
+        (Some(bias), 1) if runs.is_none() => ops::matmul_bias(x, &block, transpose, bias)?,
+        (None, 1) if runs.is_none() => ops::matmul(x, &block, transpose)?,
         _ => {
             let compute = context.device().compute();
-            let mut sum = ProductSum::new(context, axis, compute, outputs)?;
+            let mut sum = ProductSum::new(context, axis, compute, runs)?;
             sum.add(&Product {
                 a: x,
                 b: &block,
@@ -159,7 +169,8 @@ fn note(x: &DTensor, layers: &[&Linear]) {
         reads: first.kind.reads(),
         emits: first.kind.emits(),
         vectors: x.leading().iter().product(),
-        spread: x.spread().is_some(),
+        spread: x.share().runs,
+        tokens: x.share().tokens,
     });
 }
 

@@ -1,5 +1,10 @@
 //! Attention on the grid: heads (and the groups of query heads that share a key) are cut over X, so it runs
-//! locally.
+//! locally; or with keys and values of other ranks, where Context cuts the sequences ([`context`]).
+
+mod context;
+mod rope;
+
+pub use rope::rope;
 
 use super::DTensor;
 use crate::work::AttentionWork;
@@ -30,7 +35,7 @@ pub struct AttentionOptions {
 /// # Shapes
 /// `q` and the result: tokens x (heads/X * head_size). `k`, `v`: tokens x (kv_heads/X * head_size).
 /// # Cost
-/// No collective.
+/// No collective, unless Context cuts the sequences; then those of [`ContextAttention`](crate::ContextAttention).
 /// # Errors
 /// [`Error::Invalid`] if the features are not a whole number of heads on every rank, the tokens not a whole number of
 /// sequences, the query heads not a multiple of the others, or `k` and `v` of other sizes, and for a dropout of 1 or
@@ -49,20 +54,33 @@ pub fn attention(
             heads: shape.sequences * shape.heads,
             sequence: shape.queries,
             head_size: shape.head_size,
+            query_features: q.features(),
+            key_features: k.features(),
+            tokens: q.share().tokens,
         });
     }
-    let [of_q, of_k, of_v] = [q.tensor()?, k.tensor()?, v.tensor()?];
-    let (out, log_sum_exp) = ops::attention(shape, of_q, of_k, of_v)?;
+    if context::serves(&q, options.sequence) {
+        let [k, v] = [k, v].map(|x| x.spread_like(&q));
+        return context::attention(options, shape, [&q, &k?, &v?]);
+    }
+    let var = local(shape, [q.var()?, k.var()?, v.var()?])?;
+    DTensor::new(q.pass(), var, q.features(), Some(Axis::X))
+}
+
+// Of all keys that the queries attend to.
+fn local(shape: AttentionShape, inputs: [&Var; 3]) -> Result<Var> {
+    let [q, k, v] = inputs.map(Var::tensor);
+    let (out, log_sum_exp) = ops::attention(shape, q, k, v)?;
     let saved = Saved {
-        q: of_q.clone(),
-        k: of_k.clone(),
-        v: of_v.clone(),
+        q: q.clone(),
+        k: k.clone(),
+        v: v.clone(),
         out: out.clone(),
         log_sum_exp,
     };
-    let var = Var::record_one(
+    Ok(Var::record_one(
         "attention",
-        &[q.var()?, k.var()?, v.var()?],
+        &inputs,
         out,
         false,
         move |d_out| {
@@ -70,10 +88,10 @@ pub fn attention(
                 .map(Some)
                 .into())
         },
-    );
-    DTensor::new(q.pass(), var, q.features(), Some(Axis::X))
+    ))
 }
 
+// Of complete sequences.
 fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<AttentionShape> {
     let AttentionOptions {
         sequence,
@@ -114,21 +132,4 @@ fn local_shape(options: &AttentionOptions, q: &DTensor, k: &DTensor) -> Result<A
         dropout,
         ..AttentionShape::causal(rows / sequence, sequence, heads)
     })
-}
-
-/// Rotary positions of the heads of `x`, whose rows are tokens of complete sequences.
-///
-/// # Shapes
-/// `x` and the result: tokens x (heads/X * head_size).
-/// # Errors
-/// [`Error::Invalid`] if the features are not a whole number of even heads, or the rows not a whole number of
-/// sequences.
-pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result<DTensor> {
-    let out = ops::rope(x.tensor()?, sequence, 0, head_size, base, false)?;
-    let var = Var::record_one("rope", &[x.var()?], out, false, move |d_out| {
-        Ok(vec![Some(ops::rope(
-            &d_out, sequence, 0, head_size, base, true,
-        )?)])
-    });
-    Ok(x.like(var))
 }

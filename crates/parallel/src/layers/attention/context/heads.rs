@@ -1,0 +1,81 @@
+//! Ranks of Context exchange tokens for heads: each attends with all tokens of some heads.
+//!
+//! Source: arXiv:2309.14509 (DeepSpeed-Ulysses). An all-to-all of queries, keys and values before, and of the result after,
+//! moves 1/C of them on C ranks; gathered keys and values are moved whole.
+
+use crate::{Context, DTensor, counters::Subject, layers::spread::Spread};
+use grid::Axis;
+use tensor::{Error, Result, Tensor, Var, ops::attention::AttentionShape};
+
+/// # Errors
+/// [`Error::Invalid`] if the ranks of Context do not divide the heads and the keys' heads of a rank of X, or the chunks of
+/// sequences are not equally long; those of the collectives.
+pub(super) fn attention(
+    name: &str,
+    shape: AttentionShape,
+    [q, k, v]: [&DTensor; 3],
+) -> Result<Var> {
+    let context = q.context();
+    let Some(spread) = q.spread() else {
+        return super::super::local(shape, [q.var()?, k.var()?, v.var()?]);
+    };
+    let ranks = context.degree(Axis::Context);
+    let divides = |size: usize| size.is_multiple_of(ranks);
+    if !divides(shape.heads) || !divides(shape.kv_heads) || !shape.queries.is_multiple_of(2 * ranks)
+    {
+        let found = format!(
+            "{} heads and {} of keys on a rank of x, and {} tokens",
+            shape.heads, shape.kv_heads, shape.queries
+        );
+        let needed = format!(
+            "multiples of the {ranks} ranks of context, and of {} tokens, to exchange heads; \
+             context_attention = \"gather\" needs neither",
+            2 * ranks
+        );
+        return Err(Error::invalid(name, found, needed));
+    }
+    let heads = shape.heads / ranks;
+    let of_heads = AttentionShape {
+        heads,
+        kv_heads: shape.kv_heads / ranks,
+        dropout: shape.dropout.map(|mut dropout| {
+            dropout.first_head += context.index(Axis::Context) * heads;
+            dropout
+        }),
+        ..shape
+    };
+    let to_heads = |x: &DTensor| {
+        let to = Spread::tokens_to_heads;
+        exchanged(context, spread, x.held_var(), [to, Spread::heads_to_tokens])
+    };
+    let [q, k, v] = [to_heads(q)?, to_heads(k)?, to_heads(v)?];
+    let out = super::super::local(of_heads, [&q, &k, &v])?;
+    let back = [Spread::heads_to_tokens, Spread::tokens_to_heads];
+    exchanged(context, spread, &out, back)
+}
+
+type Exchange = fn(&Spread, &Context, Subject, &Tensor) -> Result<Tensor>;
+
+fn exchanged(
+    context: &Context,
+    spread: &Spread,
+    x: &Var,
+    [there, back]: [Exchange; 2],
+) -> Result<Var> {
+    let out = there(spread, context, Subject::Attention, x.tensor())?;
+    let (context, spread) = (context.clone(), spread.clone());
+    Ok(Var::record_one(
+        "exchange heads",
+        &[x],
+        out,
+        false,
+        move |d_out| {
+            Ok(vec![Some(back(
+                &spread,
+                &context,
+                Subject::Attention,
+                &d_out,
+            )?)])
+        },
+    ))
+}

@@ -1,0 +1,193 @@
+//! Context parallelism gives the serial losses and gradients, and to the bit where that is asked, on every grid.
+
+use ::train::{Config, config::Precision};
+use families::GptFamily;
+use grid::{Axis, Degrees, factorisations};
+use parallel::{ContextAttention, Reproducible, counters::Subject, data::Sharding};
+use testkit::{Outcome, SCHEDULES, bits, config, difference, edit_gpt, on, serial, train};
+
+const F64: f64 = 1e-9;
+
+fn check(config: &Config, grid: Degrees, expected: &Outcome) {
+    let difference = difference(&train(&on(config, grid)), expected);
+    assert!(difference.largest() <= F64, "grid {grid}: {difference}");
+}
+
+// The grids of up to 8 ranks on which Context cuts sequences.
+fn cutting_grids() -> Vec<Degrees> {
+    let grids = [2, 4, 8].into_iter().flat_map(factorisations);
+    let cutting: Vec<Degrees> = grids.filter(|grid| grid.context > 1).collect();
+    assert_eq!(cutting.len(), 28);
+    cutting
+}
+
+fn check_all(config: &Config) {
+    let expected = serial(config);
+    cutting_grids()
+        .into_iter()
+        .for_each(|grid| check(config, grid, &expected));
+}
+
+fn gpt2(precision: Precision) -> Config {
+    let mut config = config(precision);
+    config.training.steps = 4;
+    edit_gpt(&mut config, |model| {
+        (model.context, model.dropout) = (16, 0.2)
+    });
+    config
+}
+
+fn llama(precision: Precision) -> Config {
+    let mut config = gpt2(precision);
+    edit_gpt(&mut config, |model| {
+        (model.family, model.tied_head) = (GptFamily::Llama, false);
+        (model.hidden, model.heads, model.kv_heads) = (64, 16, 8);
+        (model.mlp_hidden, model.dropout) = (80, 0.1);
+    });
+    config
+}
+
+#[test]
+fn gpt2_tied_with_dropout() {
+    check_all(&gpt2(Precision::F64));
+}
+
+#[test]
+fn llama_recomputed_with_spread_vectors_and_sharded_gradients() {
+    let mut config = llama(Precision::F64);
+    config.training.recompute = true;
+    config.parallel.sequence_parallel = true;
+    config.parallel.sharding = Sharding::Gradients;
+    check_all(&config);
+}
+
+#[test]
+fn tokens_exchanged_for_heads() {
+    for mut config in [gpt2(Precision::F64), llama(Precision::F64)] {
+        config.parallel.context_attention = ContextAttention::Heads;
+        let expected = serial(&config);
+        for recompute in [false, true] {
+            config.training.recompute = recompute;
+            for grid in [
+                "context=2",
+                "context=8",
+                "x=2,context=4",
+                "z=2,context=2,data=2",
+            ] {
+                check(&config, grid.parse().unwrap(), &expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn heads_that_cannot_be_exchanged_are_refused() {
+    let mut config = llama(Precision::F64);
+    config.parallel.context_attention = ContextAttention::Heads;
+    config.parallel.grid = "x=2,context=8".parse().unwrap();
+    let refused = testkit::try_ranks(16, move |world, device| {
+        let context = config.context(&world, &device)?;
+        let mut trainer = config.trainer(&context)?;
+        let batch = testkit::fixed_batch(&trainer, &config, 0)?;
+        trainer.step(&batch).map(drop)
+    });
+    let report = refused.unwrap_err();
+    let found =
+        "8 heads and 4 of keys on a rank of x, and 16 tokens, needs multiples of the 8 ranks";
+    assert!(report.contains(found), "{report}");
+}
+
+// The bytes on Context of a rank, as the planner's formulas have them.
+#[test]
+fn keys_values_and_gradients_move_what_the_formulas_say() {
+    for (grid, recompute) in [
+        ("context=2", false),
+        ("context=4", true),
+        ("x=2,context=2,data=2", false),
+        ("z=2,context=2,pipeline=2", true),
+    ] {
+        for way in [ContextAttention::Gather, ContextAttention::Heads] {
+            let mut config = llama(Precision::F64);
+            config.training.steps = 1;
+            config.training.recompute = recompute;
+            config.parallel.context_attention = way;
+            config.parallel.grid = grid.parse().unwrap();
+            let ranks = config.parallel.grid.world_size().unwrap();
+            let stages = config.parallel.grid.pipeline;
+            let volumes = ::train::placement::volumes(&config).unwrap();
+            let counters = train(&config).counters;
+            let mut kinds = 0;
+            for volume in volumes
+                .iter()
+                .filter(|volume| volume.subject == Subject::Attention)
+            {
+                let of_rank = |counters: &parallel::Counters| {
+                    counters
+                        .get(Axis::Context, volume.operation, Subject::Attention)
+                        .bytes
+                };
+                let all: u64 = counters.iter().map(of_rank).sum();
+                let found = all * stages as u64 / ranks as u64;
+                assert_eq!(found, volume.bytes, "{grid}, {way}, {:?}", volume.operation);
+                kinds += 1;
+            }
+            assert!(kinds > 0, "{grid}, {way}");
+        }
+    }
+}
+
+#[test]
+fn every_schedule() {
+    let mut config = gpt2(Precision::F64);
+    config.training.micro_batches = 4;
+    let expected = serial(&config);
+    for schedule in SCHEDULES {
+        config.parallel.schedule = schedule.parse().unwrap();
+        for grid in ["context=2,pipeline=2", "x=2,context=2,pipeline=2"] {
+            check(&config, grid.parse().unwrap(), &expected);
+        }
+    }
+}
+
+// 7 tokens in chunks of 2 and 1 on context=2, of 2, 1 and 1 on context=3; and runs of these over X.
+#[test]
+fn tokens_that_context_does_not_divide() {
+    for mut config in [gpt2(Precision::F64), llama(Precision::F64)] {
+        edit_gpt(&mut config, |model| model.context = 7);
+        config.parallel.sequence_parallel = true;
+        let expected = serial(&config);
+        for grid in ["context=2", "context=3", "x=2,context=3", "z=2,context=2"] {
+            for micro_batches in [1, 2] {
+                config.training.micro_batches = micro_batches;
+                check(&config, grid.parse().unwrap(), &expected);
+            }
+        }
+    }
+}
+
+fn check_bits(mut config: Config, grids: &[Degrees]) {
+    config.training.reproducible = Reproducible::Grid.into();
+    let expected = serial(&config);
+    for grid in grids {
+        bits::check(&train(&on(&config, *grid)), &expected, &grid.to_string());
+    }
+}
+
+#[test]
+fn every_grid_has_the_bits_of_one_rank() {
+    check_bits(gpt2(Precision::F32), &cutting_grids());
+}
+
+#[test]
+fn half_precision_has_the_bits_of_one_rank() {
+    let mut config = llama(Precision::Bf16);
+    config.training.recompute = true;
+    config.parallel.sequence_parallel = true;
+    let grids = [
+        "context=4",
+        "x=2,context=2",
+        "y=2,z=2,context=2",
+        "context=2,data=2,pipeline=2",
+    ];
+    check_bits(config, &grids.map(|grid| grid.parse().unwrap()));
+}
