@@ -142,8 +142,8 @@ mod tests {
                 let share = pieces / of(whole, backward);
                 match form {
                     AttentionForm::Fused => assert!((share - 1.0).abs() < 1e-12, "{share}"),
-                    // The fourth quarter of the scores is computed by the whole alone.
-                    _ => assert!((0.7..0.85).contains(&share), "{share}"),
+                    // The whole alone computes the fourth quarter of the scores; smaller GEMMs are slower per score.
+                    _ => assert!((0.75..1.0).contains(&share), "{share}"),
                 }
             }
         }
