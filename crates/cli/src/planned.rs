@@ -35,6 +35,7 @@ pub(crate) fn planned(
         overlap: Some(config.parallel.overlap.0),
         reproducible: config.training.reproducible,
         recompute: Some(config.training.recompute),
+        memory_limit: config.device.memory_limit,
         budget: BUDGET,
         ..Request::new(machine, ranks, "the configured model", config.model.clone())
             .map_err(Failure::run)?

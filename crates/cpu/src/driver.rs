@@ -13,11 +13,11 @@ pub fn driver() -> Driver {
                 threads,
                 transport,
                 // Its collectives and matmuls have one implementation each.
-                settings: _,
+                settings,
             } = options;
             open(Options {
                 threads,
-                memory_bytes: None,
+                memory_bytes: settings.memory_limit,
                 ordinal,
                 transport,
             })

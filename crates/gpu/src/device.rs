@@ -1,7 +1,9 @@
 //! A device as one rank drives it.
 
 use crate::{
-    Options, collectives,
+    Options,
+    budget::Budget,
+    collectives,
     context::{Context, vendor},
     event::Clock,
     kernels::GpuKernels,
@@ -47,6 +49,7 @@ pub fn open(
     Ok(Arc::new(Gpu {
         capabilities,
         clock,
+        budget: Budget::new(id, options.settings.memory_limit),
         options,
         kernels: Mutex::default(),
         context,
@@ -112,6 +115,7 @@ fn capabilities(
 struct Gpu {
     capabilities: Capabilities,
     clock: Arc<Clock>,
+    budget: Budget,
     options: Options,
     kernels: Mutex<Option<Arc<GpuKernels>>>,
     context: Arc<Context>,
@@ -142,13 +146,15 @@ unsafe impl Device for Gpu {
 
     fn memory(&self) -> Result<Memory> {
         let (free, total) = self.context.call(|runtime| runtime.memory())?;
-        Ok(Memory { free, total })
+        Ok(self.budget.within(Memory { free, total }))
     }
 
     fn allocate(&self, bytes: usize) -> Result<RawBuffer> {
         self.context.check()?;
+        self.budget.enter(bytes)?;
         // The vendors refuse to allocate zero bytes.
-        let addr = self.context.allocate(bytes.max(1))?;
+        let addr = self.context.allocate(bytes.max(1));
+        let addr = addr.inspect_err(|_| self.budget.leave(bytes))?;
         Ok(RawBuffer { addr, bytes })
     }
 
@@ -157,6 +163,7 @@ unsafe impl Device for Gpu {
         // SAFETY: the caller vouches for the same: from `allocate`, once, out of use.
         self.context
             .release(|runtime| unsafe { runtime.free(buffer.addr) });
+        self.budget.leave(buffer.bytes);
     }
 
     fn create_stream(&self, kind: StreamKind) -> Result<Arc<dyn Stream>> {

@@ -7,6 +7,7 @@
 //! Ranks of one process share a device's context, so each sees the memory of the others. Every call binds the calling
 //! thread to that context first, so nothing depends on what a thread was bound to before.
 
+mod budget;
 mod collectives;
 mod context;
 mod custom;

@@ -15,7 +15,7 @@ pub struct OpenOptions {
     /// How a device whose memory is host memory reaches ranks of other processes; `None` while all ranks are
     /// threads of this one. Devices with their own network ignore it.
     pub transport: Option<Arc<dyn Transport>>,
-    /// Choices that change its numbers; it ignores those that it does not have.
+    /// Choices that change its numbers, of which it ignores those that it does not have; and the limit of its memory.
     pub settings: DeviceSettings,
 }
 

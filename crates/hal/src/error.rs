@@ -143,7 +143,7 @@ impl fmt::Display for Error {
                 )?;
                 write!(
                     f,
-                    "{} free, {} in use, {} cached",
+                    "{} ({free} bytes) free, {} in use, {} cached",
                     Bytes(*free),
                     Bytes(*in_use),
                     Bytes(*cached)

@@ -1,9 +1,10 @@
-//! Choices that change a device's numbers. They come from a run's configuration, so that the run records them.
+//! Choices about a device: those that change its numbers, and the memory that it may use. They come from a run's
+//! configuration, so that the run records them.
 
 use crate::{Error, Result};
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// How a device computes where it has a choice. A device without that choice ignores the field.
+/// How a device computes where it has a choice, and how much memory it may use. A device without that choice ignores the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DeviceSettings {
     /// The backend that runs the collectives.
@@ -15,6 +16,9 @@ pub struct DeviceSettings {
     pub matmul_choices: Option<PathBuf>,
     /// The order in which sums are added.
     pub sums: SumOrder,
+    /// The most bytes that live buffers of [`Device::allocate`](crate::Device::allocate) may have in all, on each rank. A
+    /// device refuses the allocation that would exceed it as one that its memory cannot hold. `None` is all of its memory.
+    pub memory_limit: Option<usize>,
 }
 
 // An enum of which each variant is written as one word.

@@ -27,6 +27,7 @@ fn settings_reach_every_device() {
         epilogues: EpiloguePlacement::Separate,
         matmul_choices: Some("matmuls.txt".into()),
         sums: SumOrder::Device,
+        memory_limit: Some(1 << 20),
     };
     let job = Job::new([driver]).ranks(2).grid("x=2").unwrap();
     let job = job.threads(1).device_settings(settings.clone());

@@ -62,7 +62,7 @@ pub(crate) fn out_of_reach(request: &Request) -> Error {
         model: request.model_name.clone(),
         devices: request.devices,
         machine: machine.name.clone(),
-        device_bytes: machine.device.memory_bytes(),
+        device_bytes: request.memory_bytes(),
         enough,
         most: machine.nodes * machine.devices_per_node,
     }
@@ -86,7 +86,7 @@ fn fits(request: &Request, is_late: bool) -> bool {
     let shapes = enumerate::grids(request)
         .into_iter()
         .flat_map(|degrees| enumerate::shapes(request, degrees));
-    let room = request.machine.device.memory_bytes() as f64;
+    let room = request.memory_bytes() as f64;
     let bounded = shapes.map(|shape| {
         (
             estimate::memory(request, &shape),

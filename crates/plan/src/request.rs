@@ -147,6 +147,8 @@ pub struct Request {
     /// Whether attention writes its scores to memory, which describes other programs: this library's attention never does. If
     /// layers are not recomputed, attention alone is (selective recomputation).
     pub stored_scores: bool,
+    /// Bytes that each rank may allocate, if fewer than the machine's devices have.
+    pub memory_limit: Option<usize>,
     /// Time limit of the simulations.
     pub budget: Duration,
 }
@@ -196,6 +198,7 @@ impl Request {
             hierarchical: None,
             tuned: true,
             stored_scores: false,
+            memory_limit: None,
             budget: Duration::from_secs(12),
         })
     }
@@ -209,6 +212,12 @@ impl Request {
             reproducible: self.reproducible,
             ..TrainingConfig::default()
         }
+    }
+
+    /// Bytes that each rank may allocate.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let all = self.machine.device.memory_bytes();
+        self.memory_limit.map_or(all, |limit| limit.min(all))
     }
 
     /// How attention is computed, if layers are recomputed in backward or not.

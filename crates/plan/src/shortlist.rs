@@ -105,7 +105,7 @@ impl OfGrid {
     fn new(request: &Request, degrees: Degrees, orders: &[AxisOrder], kept: usize) -> OfGrid {
         let distances = Distances::new(&degrees, orders);
         let shapes = enumerate::shapes(request, degrees);
-        let room = request.machine.device.memory_bytes() as f64;
+        let room = request.memory_bytes() as f64;
         let num_candidates = shapes.len() * distances.orders().len();
         let fits = |shape: &Candidate| estimate::memory(request, shape) <= room;
         let fitting: Vec<_> = shapes.into_iter().filter(fits).collect();

@@ -118,6 +118,7 @@ pub fn simulate(request: &Request, candidate: &Candidate, traced: bool) -> Resul
     }
     let mut costs = Costs::new(request.machine.clone(), request.devices)
         .tuned(request.tuned)
+        .memory_limit(request.memory_limit)
         .attention(request.attention(candidate.recompute));
     if request.machine.device.shared_cores.is_some() && candidate.degrees.pipeline > 1 {
         for _ in 0..ROUNDS {

@@ -71,7 +71,7 @@ fn out_of_memory_tells_asked_free_cached_and_the_kinds() -> Result<()> {
     let text = tensor(&device, 512 * KIB).unwrap_err().to_string();
     assert_eq!(
         text,
-        "allocate(524288 bytes, 512.0 KiB) on cpu:0: out of memory, 256.0 KiB free, 768.0 KiB in use, 0 B cached; \
+        "allocate(524288 bytes, 512.0 KiB) on cpu:0: out of memory, 256.0 KiB (262144 bytes) free, 768.0 KiB in use, 0 B cached; \
          in use: weights 512.0 KiB, activations 256.0 KiB; largest tensors: 512.0 KiB, 256.0 KiB"
     );
     drop((weights, activation));

@@ -1,6 +1,7 @@
 //! The contract suite for each vendor.
 
-use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
+use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way, options};
+use hal::SumOrder;
 use testkit::contract;
 
 macro_rules! suite {
@@ -48,6 +49,31 @@ macro_rules! suite {
 
 suite!(cuda, CUDA, CUDA_STAGED);
 suite!(rocm, ROCM, ROCM_STAGED);
+
+#[test]
+fn memory_up_to_a_limit() {
+    const LIMIT: usize = 8 << 20;
+    fn limited(ordinal: usize) -> gpu::Options {
+        let mut options = options(ordinal, false, SumOrder::Device);
+        options.settings.memory_limit = Some(LIMIT);
+        options
+    }
+    let ways = [
+        Way {
+            open: |ordinal| ::cuda::open(limited(ordinal)),
+            ..CUDA
+        },
+        Way {
+            open: |ordinal| ::rocm::open(limited(ordinal)),
+            ..ROCM
+        },
+    ];
+    for way in ways {
+        if way.is_ready("memory_up_to_a_limit") {
+            contract::memory::check_limit(way.open, LIMIT);
+        }
+    }
+}
 
 fn check(way: Way, subject: fn(contract::Open)) {
     if way.is_ready("the contract") {

@@ -24,6 +24,7 @@ pub struct Costs {
     busy: f64,
     // Speed of the job's slowest device relative to the mean device.
     slowest: f64,
+    memory_limit: Option<usize>,
 }
 
 impl Costs {
@@ -41,6 +42,7 @@ impl Costs {
             attention: AttentionForm::Fused,
             busy: placement.per_node as f64,
             slowest,
+            memory_limit: None,
             machine,
         }
     }
@@ -62,6 +64,14 @@ impl Costs {
     pub fn attention(self, form: AttentionForm) -> Costs {
         Costs {
             attention: form,
+            ..self
+        }
+    }
+
+    /// Limits the bytes that each rank may allocate, as [`hal::DeviceSettings::memory_limit`] does on a device.
+    pub fn memory_limit(self, memory_limit: Option<usize>) -> Costs {
+        Costs {
+            memory_limit,
             ..self
         }
     }
@@ -181,6 +191,7 @@ impl Costs {
 
     /// Bytes of one device's memory that a program can use.
     pub fn memory_bytes(&self) -> usize {
-        self.machine.device.memory_bytes()
+        let all = self.machine.device.memory_bytes();
+        self.memory_limit.map_or(all, |limit| limit.min(all))
     }
 }

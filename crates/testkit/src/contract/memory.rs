@@ -40,6 +40,33 @@ pub fn check(open: Open) {
     );
 }
 
+/// Checks that a device holds its limit to the byte. `open` opens one with a limit of `limit` bytes, a multiple of 4096.
+///
+/// # Panics
+/// When the vendor breaks the contract.
+pub fn check_limit(open: Open, limit: usize) {
+    let device = device(open);
+    assert_eq!(device.hal().memory().unwrap().total, limit);
+    let bytes = |count: usize| Tensor::empty(&device, DType::U8, &[count]);
+    let half = bytes(limit / 2).unwrap();
+    drop(bytes(limit / 2).unwrap());
+    assert_eq!(device.memory_use().cached, limit / 2);
+    // Of another size, so that it needs what the cache holds.
+    let quarter = bytes(limit / 4).unwrap();
+    assert_eq!(device.memory_use().cached, 0, "the cache is emptied first");
+    let rest = bytes(limit / 4).unwrap();
+    assert_eq!(device.memory_use().in_use, limit);
+    drop(rest);
+    let message = bytes(limit / 4 + 1).unwrap_err().to_string();
+    let free = format!("{} ({} bytes)", hal::error::Bytes(limit / 4), limit / 4);
+    let needed = format!("out of memory, {free} free");
+    assert!(message.contains(&needed), "{message}");
+    assert!(message.contains("in use: activations"), "{message}");
+    let rest = bytes(limit / 4).unwrap();
+    drop((half, quarter, rest));
+    drop(bytes(limit).unwrap());
+}
+
 fn reuse(device: &tensor::Device) {
     drop(Tensor::zeros(device, DType::F32, &[5000]).unwrap());
     let cached = device.memory_use().cached;

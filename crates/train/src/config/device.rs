@@ -1,4 +1,4 @@
-//! The section `device`: choices about each rank's device that change the numbers of a run.
+//! The section `device`: choices about each rank's device.
 
 use crate::{Error, Result};
 use hal::{CollectiveBackend, DeviceSettings, EpiloguePlacement, SumOrder};
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 crate::section! {
-    /// Choices about each rank's device that change the numbers of a run. A device without such a choice ignores the key: the
-    /// CPU and simulated devices ignore all three.
+    /// Choices about each rank's device: three that change the numbers of a run, and its memory. A device without such a choice
+    /// ignores the key: the CPU and simulated devices ignore the first three.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct DeviceConfig {
@@ -21,6 +21,9 @@ crate::section! {
         /// The file of the fastest variant of each matmul, which the first step writes if it does not exist; none means that
         /// every matmul runs as it is stored.
         pub matmul_choices: Option<PathBuf>,
+        /// Bytes that each rank may allocate on its device; a run that needs one more ends with an error. Absent: all that
+        /// the device has.
+        pub memory_limit: Option<usize>,
     }
 }
 
@@ -28,8 +31,12 @@ impl DeviceConfig {
     /// What is wrong with the values.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a file without a name.
+    /// [`Error::Setting`] for a file without a name, and for a limit of 0 bytes.
     pub fn check(&self) -> Result<()> {
+        if self.memory_limit == Some(0) {
+            let needed = "at least 1 byte, or no limit";
+            return Err(Error::setting("device.memory_limit", 0, needed));
+        }
         match &self.matmul_choices {
             Some(path) if path.file_name().is_none() => Err(Error::setting(
                 "device.matmul_choices",
@@ -46,6 +53,7 @@ impl DeviceConfig {
             collectives: self.collectives,
             epilogues: self.epilogues,
             matmul_choices: self.matmul_choices.clone(),
+            memory_limit: self.memory_limit,
             sums: match reproducible {
                 Reproducible::Run => SumOrder::Device,
                 Reproducible::Grid => SumOrder::Canonical,

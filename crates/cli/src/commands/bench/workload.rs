@@ -140,6 +140,7 @@ pub(super) fn config(
         collectives: running.collectives,
         epilogues: running.epilogues,
         matmul_choices: running.matmul_choices.clone(),
+        ..DeviceConfig::default()
     };
     config.check()?;
     Ok(config)
