@@ -17,12 +17,8 @@ fn gradient_norm(replicas: usize) -> fascicle::Result<f64> {
     let grid = Grid::new(degrees, AxisOrder::default())?;
     let norms = launch(grid, Settings::default(), |context| {
         let options = SetOptions {
-            dtype: DType::F64,
             trains: true,
-            num_states: 0,
-            matrix_states: None,
-            codes: false,
-            sharding: Sharding::None,
+            ..SetOptions::inference(DType::F64)
         };
         let model = auto_parallelize(context, options, |builder| {
             Ok((

@@ -36,6 +36,7 @@ pub(crate) fn planned(
         reproducible: config.training.reproducible,
         recompute: Some(config.training.recompute),
         memory_limit: config.device.memory_limit,
+        placement: config.placement.clone(),
         budget: BUDGET,
         ..Request::new(machine, ranks, "the configured model", config.model.clone())
             .map_err(Failure::run)?

@@ -10,6 +10,10 @@ pub enum StreamKind {
     Compute,
     /// Collectives and messages that should run beside compute.
     Communication,
+    /// Copies to or from memory of the host that should run beside compute.
+    Host,
+    /// The same, where the host reads or writes files for them.
+    Files,
 }
 
 /// A queue whose work runs in order.
@@ -45,7 +49,8 @@ pub unsafe trait Stream: Send + Sync + fmt::Debug {
     /// As [`copy`](Stream::copy).
     unsafe fn upload(&self, dst: RawBuffer, src: &[u8]) -> Result<()>;
 
-    /// Copies to the host, after all work queued so far; the host waits.
+    /// Copies to the host, after all work queued so far; the host waits. On a device whose buffers hold no values the time
+    /// of the copy may pass before it fails.
     ///
     /// # Safety
     /// `src` is live and holds exactly `dst.len()` bytes.

@@ -12,14 +12,17 @@ use fascicle_parallel::{
 use grid::{Axis, Layout};
 use tensor::{DType, Tensor, autograd::backward};
 
-const TRAINS: SetOptions = SetOptions {
-    trains: true,
-    ..SetOptions::inference(DType::F64)
-};
 const RULE: UpdateRule = UpdateRule {
     rate_factor: 1.0,
     weight_decay: 0.0,
 };
+
+fn trains() -> SetOptions {
+    SetOptions {
+        trains: true,
+        ..SetOptions::inference(DType::F64)
+    }
+}
 
 fn reproducible() -> Settings {
     Settings {
@@ -86,7 +89,7 @@ fn a_set_for_inference_begins_no_step() {
 fn reproducible_sums_need_a_row_on_every_rank() {
     let found = on_with("data=4", reproducible(), |context| {
         let w = weight(context, "w", 1.0, false)?;
-        set(context, &[w], TRAINS)?.begin_step(0, 2).map(drop)
+        set(context, &[w], trains())?.begin_step(0, 2).map(drop)
     });
     for of_rank in found {
         let found = of_rank.expect_err("two ranks without a row");
@@ -116,7 +119,7 @@ fn a_rank_without_features_takes_part_in_a_reproducible_sum() {
 fn a_batch_has_rows() {
     refuses("a batch of 0 rows", |context| {
         let w = weight(context, "w", 1.0, false)?;
-        set(context, &[w], TRAINS)?.begin_step(0, 0).map(drop)
+        set(context, &[w], trains())?.begin_step(0, 0).map(drop)
     });
 }
 
@@ -124,7 +127,7 @@ fn a_batch_has_rows() {
 fn rows_lie_within_the_batch() {
     refuses("rows within the global batch of 2", |context| {
         let w = weight(context, "w", 1.0, false)?;
-        let set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        let set = set(context, std::slice::from_ref(&w), trains())?;
         loss(&set.begin_step(0, 2)?, 1..3, &[&w]).map(drop)
     });
 }
@@ -133,7 +136,7 @@ fn rows_lie_within_the_batch() {
 fn a_step_ends_before_the_next_one() {
     refuses("step 1 of this set after step 2 has begun", |context| {
         let w = weight(context, "w", 1.0, false)?;
-        let set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        let set = set(context, std::slice::from_ref(&w), trains())?;
         let first = set.begin_step(0, 2)?;
         let second = set.begin_step(1, 2)?;
         run_backward(&loss(&second, 0..2, &[&w])?)?;
@@ -145,7 +148,7 @@ fn a_step_ends_before_the_next_one() {
 fn gradients_update_once_and_in_their_step() {
     refuses("step 1 of this set after step 2 has begun", |context| {
         let w = weight(context, "w", 1.0, false)?;
-        let set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        let set = set(context, std::slice::from_ref(&w), trains())?;
         let stale = whole_step(&set, 0, &[&w])?;
         whole_step(&set, 1, &[&w])?;
         stale.update(|_| RULE, |_, _| Ok(()))
@@ -156,7 +159,7 @@ fn gradients_update_once_and_in_their_step() {
 fn a_backward_comes_before_the_end_of_its_step() {
     refuses("a backward after the end of its step", |context| {
         let w = weight(context, "w", 1.0, false)?;
-        let set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        let set = set(context, std::slice::from_ref(&w), trains())?;
         let step = set.begin_step(0, 2)?;
         let late = loss(&step, 0..2, &[&w])?;
         run_backward(&loss(&step, 0..2, &[&w])?)?;
@@ -172,8 +175,8 @@ fn a_pass_trains_the_parameters_of_its_set_alone() {
             weight(context, "w", 1.0, false)?,
             weight(context, "v", 1.0, false)?,
         );
-        let ours = set(context, &[w], TRAINS)?;
-        let _theirs = set(context, std::slice::from_ref(&v), TRAINS)?;
+        let ours = set(context, &[w], trains())?;
+        let _theirs = set(context, std::slice::from_ref(&v), trains())?;
         run_backward(&loss(&ours.begin_step(0, 2)?, 0..2, &[&v])?)
     });
 }
@@ -182,15 +185,15 @@ fn a_pass_trains_the_parameters_of_its_set_alone() {
 fn a_parameter_belongs_to_one_set_and_has_one_name() {
     refuses("a part of another set", |context| {
         let w = weight(context, "w", 1.0, false)?;
-        let _first = set(context, std::slice::from_ref(&w), TRAINS)?;
-        set(context, &[w], TRAINS).map(drop)
+        let _first = set(context, std::slice::from_ref(&w), trains())?;
+        set(context, &[w], trains()).map(drop)
     });
     refuses("w", |context| {
         let twice = [
             weight(context, "w", 1.0, false)?,
             weight(context, "w", 1.0, false)?,
         ];
-        set(context, &twice, TRAINS).map(drop)
+        set(context, &twice, trains()).map(drop)
     });
 }
 
@@ -201,7 +204,7 @@ fn a_value_needs_memory_and_a_gradient_a_weight_that_trains() {
     });
     refuses("a frozen parameter", |context| {
         let w = weight(context, "w", 1.0, true)?;
-        let _set = set(context, std::slice::from_ref(&w), TRAINS)?;
+        let _set = set(context, std::slice::from_ref(&w), trains())?;
         w.gradient().map(drop)
     });
 }
@@ -223,8 +226,8 @@ fn a_step_that_was_given_up_leaves_nothing_behind() {
     let seen = on("data=2", |context| {
         let w = weight(context, "w", 3.0, false)?;
         let other = weight(context, "v", 5.0, false)?;
-        let ours = set(context, std::slice::from_ref(&w), TRAINS)?;
-        let theirs = set(context, std::slice::from_ref(&other), TRAINS)?;
+        let ours = set(context, std::slice::from_ref(&w), trains())?;
+        let theirs = set(context, std::slice::from_ref(&other), trains())?;
         let rows = context.index(Axis::Data)..context.index(Axis::Data) + 1;
         let given_up = ours.begin_step(0, 2)?;
         run_backward(&loss(&given_up, rows.clone(), &[&w])?)?;
@@ -254,7 +257,7 @@ fn gradients_in_shards_are_those_of_the_step_alone() {
         let seen = on_with("data=2", settings, |context| {
             let options = SetOptions {
                 sharding: Sharding::Gradients,
-                ..TRAINS
+                ..trains()
             };
             let [w, twice, unused] = [("w", 3.0), ("twice", 1.0), ("unused", 7.0)]
                 .map(|(name, value)| weight(context, name, value, false));
@@ -292,7 +295,7 @@ fn gradients_in_shards_have_micro_batches_before_replicas() {
         let w = weight(context, "w", 1.0, false)?;
         let options = SetOptions {
             sharding: Sharding::Gradients,
-            ..TRAINS
+            ..trains()
         };
         let set = set(context, std::slice::from_ref(&w), options)?;
         let step = set.begin_step(0, two_of(4))?;
@@ -320,7 +323,7 @@ fn a_frozen_weight_stays_as_it_is() {
             weight(context, "w", 3.0, false)?,
             weight(context, "f", 2.0, true)?,
         );
-        let set = set(context, &[w.clone(), frozen.clone()], TRAINS)?;
+        let set = set(context, &[w.clone(), frozen.clone()], trains())?;
         let gradients = whole_step(&set, 0, &[&w, &frozen])?;
         assert_eq!(w.gradient()?.to_f64()?, [0.5; 4]);
         let mut updated = 0;

@@ -65,6 +65,7 @@ impl Candidate {
         Config {
             training,
             parallel,
+            placement: request.placement.clone(),
             ..Config::new(request.model.clone())
         }
     }

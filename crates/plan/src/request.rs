@@ -12,7 +12,7 @@ use parallel::{
 use std::{sync::Arc, time::Duration};
 use train::{
     Config, ModelConfig,
-    config::{BitsChoice, OptimiserKind, Precision, TrainingConfig},
+    config::{BitsChoice, OptimiserKind, PlaceKind, PlacementConfig, Precision, TrainingConfig},
 };
 
 /// The most rows of a batch, as of [`TrainingConfig`].
@@ -149,6 +149,8 @@ pub struct Request {
     pub stored_scores: bool,
     /// Bytes that each rank may allocate, if fewer than the machine's devices have.
     pub memory_limit: Option<usize>,
+    /// Where the optimiser's state is.
+    pub placement: PlacementConfig,
     /// Time limit of the simulations.
     pub budget: Duration,
 }
@@ -199,6 +201,7 @@ impl Request {
             tuned: true,
             stored_scores: false,
             memory_limit: None,
+            placement: PlacementConfig::default(),
             budget: Duration::from_secs(12),
         })
     }
@@ -256,7 +259,7 @@ impl Request {
     ///
     /// # Errors
     /// [`Error::Devices`] for a number of devices that the machine does not have; [`Error::Setting`] for an empty
-    /// batch; [`Error::Model`] for a size of the model that cannot be.
+    /// batch, and for state in files whose bandwidth is not known; [`Error::Model`] for a size of the model that cannot be.
     pub fn check(&self) -> Result<()> {
         let most = self.machine.nodes * self.machine.devices_per_node;
         if self.devices == 0 || self.devices > most {
@@ -279,6 +282,14 @@ impl Request {
                 setting: "micro_batches",
                 found: format!("{micro_batches} for {} sequences", self.batch),
                 needed: "1 to as many as there are sequences",
+            });
+        }
+        let in_files = self.placement.optimiser == PlaceKind::Files;
+        if in_files && self.machine.device.files_gbps.is_none() {
+            return Err(Error::Setting {
+                setting: "placement.optimiser",
+                found: format!("files on {}", self.machine.name),
+                needed: "a machine whose description has device.files_gbps",
             });
         }
         self.model.check().map_err(Error::Model)

@@ -2,7 +2,7 @@
 
 use fascicle_plan::{Preset, Request, enumerate, estimate, simulate};
 use grid::machine::Machine;
-use train::config::OptimiserKind;
+use train::config::{OptimiserKind, PlaceKind, PlacementConfig};
 
 const CASES: [(&str, usize, &str, &str); 9] = [
     ("perlmutter", 512, "gpt-5b", "x=4,z=8,data=16"),
@@ -53,20 +53,46 @@ fn that_holds_for_matrices_that_are_updated_as_a_whole() {
     }
 }
 
-fn near(
+#[test]
+fn that_holds_for_state_beyond_the_device() {
+    for (kind, optimiser) in [
+        (PlaceKind::Host, OptimiserKind::AdamW),
+        (PlaceKind::Files, OptimiserKind::AdamW),
+        (PlaceKind::Files, OptimiserKind::Muon),
+    ] {
+        let placement = PlacementConfig {
+            optimiser: kind,
+            ..Default::default()
+        };
+        for case in [CASES[0], CASES[5]] {
+            near_placed(case, optimiser, &[Preset::Ours], &placement);
+        }
+    }
+}
+
+fn near(case: (&str, usize, &str, &str), optimiser: OptimiserKind, presets: &[Preset]) {
+    near_placed(case, optimiser, presets, &PlacementConfig::default());
+}
+
+fn near_placed(
     (machine, devices, model, grid): (&str, usize, &str, &str),
     optimiser: OptimiserKind,
     presets: &[Preset],
+    placement: &PlacementConfig,
 ) {
     {
         let mut machine = Machine::find(machine).unwrap();
         machine.device.memory_gib.value = 4096.0;
+        let mut files = machine.device.host_gbps.clone();
+        files.value /= 8.0;
+        machine.device.files_gbps = Some(files);
         let (name, model) = fascicle_plan::model::find(model, &families::families()).unwrap();
         for &preset in presets {
             let degrees = Some(grid.parse().unwrap());
             let request = Request {
                 preset,
                 optimiser,
+                placement: placement.clone(),
                 grid: degrees,
                 ..Request::new(machine.clone(), devices, &*name, model.clone()).unwrap()
             };
@@ -85,7 +111,7 @@ fn near(
                 let share = step / outcome.step_s;
                 assert!(
                     (0.88..1.12).contains(&share),
-                    "{what}: {step} of {} s",
+                    "{what}, {placement:?}, {optimiser:?}: {step} of {} s",
                     outcome.step_s
                 );
             }

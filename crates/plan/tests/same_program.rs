@@ -8,7 +8,7 @@ use parallel::{Context, Counters, GradientWire, Reproducible};
 use tensor::{Device, MemoryUse};
 use train::{
     Config,
-    config::{OptimiserKind, Precision},
+    config::{OptimiserKind, PlaceKind, PlacementConfig, Precision},
 };
 
 const STEPS: u64 = 2;
@@ -142,6 +142,60 @@ fn narrow_and_wide_gradients_equal_them_too() {
             }
         }
     }
+}
+
+#[test]
+fn those_of_state_beyond_the_device_equal_them_too() {
+    for kind in [PlaceKind::Host, PlaceKind::Files] {
+        for (precision, optimiser) in [
+            (Precision::F32, OptimiserKind::AdamW),
+            (Precision::Bf16, OptimiserKind::AdamW),
+            (Precision::Bf16, OptimiserKind::Muon),
+        ] {
+            for grid in ["x=2", "z=2,data=2", "data=2,pipeline=2"] {
+                let placement = PlacementConfig {
+                    optimiser: kind,
+                    piece_kib: 16,
+                    ..Default::default()
+                };
+                let request = Request {
+                    precision,
+                    optimiser,
+                    placement,
+                    ..request(grid.parse().unwrap(), Reproducible::Run)
+                };
+                let mut seen = Vec::new();
+                for candidate in enumerate::candidates(&request) {
+                    if !seen.contains(&candidate.sharding) {
+                        seen.push(candidate.sharding);
+                        compare(&request, &candidate);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_memory_is_that_of_the_real_run() {
+    let mut request = request("x=2".parse().unwrap(), Reproducible::Run);
+    let candidate = enumerate::candidates(&request)[0];
+    let need = simulate(&request, &candidate, false).unwrap().stages[0]
+        .memory
+        .peak;
+    let real = real(&candidate.config(&request));
+    assert_eq!(real[0].1.peak, need);
+    // The copy for a checkpoint lies in the same memory, because the machine's devices are hosts.
+    let snapshot = simulate(&request, &candidate, false)
+        .unwrap()
+        .snapshot_bytes();
+    request.memory_limit = Some(need + snapshot + snapshot / 8 + 4096);
+    assert!(simulate(&request, &candidate, false).is_ok());
+    request.memory_limit = Some(need - 1);
+    let error = simulate(&request, &candidate, false)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("out of memory"), "{error}");
 }
 
 #[test]

@@ -74,11 +74,20 @@ unsafe impl Stream for SimStream {
         state.run(
             self.index,
             copying("upload", src.len()),
-            Cost::Compute(self.shared.costs.upload(src.len())),
+            Cost::Copy(self.shared.costs.transfer(self.kind, src.len())),
         )
     }
 
-    unsafe fn download(&self, _: &mut [u8], _: RawBuffer) -> Result<()> {
+    unsafe fn download(&self, dst: &mut [u8], src: RawBuffer) -> Result<()> {
+        let mut state = self.shared.lock();
+        state.memory.check_range("download", src.addr, dst.len())?;
+        state.run(
+            self.index,
+            copying("download", dst.len()),
+            Cost::Copy(self.shared.costs.transfer(self.kind, dst.len())),
+        )?;
+        let at = state.lane_time(self.index)?;
+        state.host_reaches(at);
         Err(Error::NoValues {
             device: self.shared.id,
         })

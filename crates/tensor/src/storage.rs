@@ -82,6 +82,16 @@ impl Storage {
         Ok(())
     }
 
+    /// Records the end of every use so far.
+    pub(crate) fn record_uses(&self) -> Result<()> {
+        for earlier in self.uses.borrow_mut().iter_mut() {
+            if earlier.event.is_none() {
+                earlier.event = Some(earlier.stream.record()?);
+            }
+        }
+        Ok(())
+    }
+
     /// Records that `stream` has queued a use, which ends at `event`.
     ///
     /// A write that was queued after the uses of all other streams replaces them, if it `succeeded`.

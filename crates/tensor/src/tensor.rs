@@ -4,7 +4,7 @@ mod arguments;
 
 pub(crate) use arguments::Arguments;
 
-use crate::{Device, shape, storage::Storage};
+use crate::{Device, Stream, shape, storage::Storage};
 use bytemuck::Pod;
 use hal::{Access, DType, Element, Error, Kernel, RawSlice, Result, kernel::Fill};
 use std::{fmt, rc::Rc};
@@ -184,17 +184,62 @@ impl Tensor {
     /// [`Error::Invalid`] for another number of bytes than the tensor's, and within recorded work; [`Error::NoValues`] on a
     /// device whose buffers hold no values; the failure of the work that writes the tensor.
     pub fn download(&self, bytes: &mut [u8]) -> Result<()> {
-        let needed = self.num_elements() * self.dtype.bytes();
-        if bytes.len() != needed {
-            let found = format!("{} bytes", bytes.len());
-            return Err(Error::invalid("download", found, format!("{needed} bytes")));
-        }
+        self.takes("download", bytes.len())?;
         self.is_readable("download")?;
-        let used = Arguments::used([(self, Access::Read)]);
-        self.device().compute().queue("download", &used, |stream| {
-            // SAFETY: the tensor is live, and holds exactly as many bytes (checked above).
-            unsafe { stream.download(bytes, self.raw().buffer()) }
+        self.download_on(&self.device().compute(), bytes)
+    }
+
+    /// Queues a copy of bytes from the host on `stream`: those of the elements, of whatever type. The caller may reuse `bytes`
+    /// as soon as this returns.
+    ///
+    /// # Errors
+    /// As [`upload`](Tensor::upload).
+    pub fn upload_bytes_on(&self, stream: &Stream, bytes: &[u8]) -> Result<()> {
+        self.takes("upload", bytes.len())?;
+        self.device().not_recorded("upload")?;
+        let used = Arguments::used([(self, Access::Write)]);
+        stream.queue("upload", &used, |stream| {
+            // SAFETY: the tensor is live, and holds exactly these bytes (checked above).
+            unsafe { stream.upload(self.raw().buffer(), bytes) }
         })
+    }
+
+    /// As [`download`](Tensor::download), on `stream`, after all work that writes the elements. On a device whose buffers hold
+    /// no values, the copy takes its time and leaves `bytes` as they are.
+    ///
+    /// # Errors
+    /// As [`download`](Tensor::download), but for [`Error::NoValues`].
+    pub fn download_on(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        self.takes("download", bytes.len())?;
+        self.device().not_recorded("download")?;
+        let used = Arguments::used([(self, Access::Read)]);
+        stream.queue("download", &used, |stream| {
+            // SAFETY: the tensor is live, and holds exactly as many bytes (checked above).
+            match unsafe { stream.download(bytes, self.raw().buffer()) } {
+                Err(Error::NoValues { .. }) => Ok(()),
+                other => other,
+            }
+        })
+    }
+
+    /// Records where the uses end that are queued so far: later work on another stream waits for these alone, and not for what
+    /// the compute stream is given in the meantime.
+    ///
+    /// # Errors
+    /// The failure of a stream that uses the tensor.
+    pub fn record_uses(&self) -> Result<()> {
+        self.storage.record_uses()
+    }
+
+    fn takes(&self, operation: &str, found: usize) -> Result<()> {
+        let needed = self.bytes();
+        match found == needed {
+            true => Ok(()),
+            false => {
+                let found = format!("{found} bytes");
+                Err(Error::invalid(operation, found, format!("{needed} bytes")))
+            }
+        }
     }
 
     fn is_readable(&self, operation: &'static str) -> Result<()> {

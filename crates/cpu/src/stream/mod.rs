@@ -23,6 +23,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct HostStream {
     device: DeviceId,
+    kind: StreamKind,
     engine: Engine,
 }
 
@@ -36,10 +37,17 @@ impl HostStream {
     /// A stream of that kind.
     pub(crate) fn new(device: DeviceId, kind: StreamKind) -> HostStream {
         let engine = match kind {
-            StreamKind::Compute => Engine::Inline(Inline::default()),
+            // The host is the device, so such copies would only wait for a thread of their own.
+            StreamKind::Compute | StreamKind::Host | StreamKind::Files => {
+                Engine::Inline(Inline::default())
+            }
             StreamKind::Communication => Engine::Queue(Queue::new(device)),
         };
-        HostStream { device, engine }
+        HostStream {
+            device,
+            kind,
+            engine,
+        }
     }
 
     /// The stream behind the seam's trait object.
@@ -108,10 +116,7 @@ unsafe impl Stream for HostStream {
     }
 
     fn kind(&self) -> StreamKind {
-        match self.engine {
-            Engine::Inline(_) => StreamKind::Compute,
-            Engine::Queue(_) => StreamKind::Communication,
-        }
+        self.kind
     }
 
     unsafe fn copy(&self, dst: RawBuffer, src: RawBuffer) -> Result<()> {

@@ -20,7 +20,7 @@ impl Rank {
     pub fn stream(&self, kind: StreamKind) -> &dyn Stream {
         match kind {
             StreamKind::Compute => &*self.compute,
-            StreamKind::Communication => &*self.communication,
+            _ => &*self.communication,
         }
     }
 

@@ -35,6 +35,10 @@ pub struct Device {
     pub collective_share: Quantity,
     /// Bandwidth between host and device, in GB/s.
     pub host_gbps: Quantity,
+    /// Bandwidth between files on a node's own disks and each of its devices while all devices of the node use them, in GB/s
+    /// of the slower direction; `None` if it is not known, or the nodes have no such disks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files_gbps: Option<Quantity>,
 }
 
 /// Speed of fused attention, as a fraction of the advertised peak of its element type, counted over the pairs of
@@ -83,6 +87,18 @@ impl Device {
         self.memory_gbps.value * 1e9 * efficiency.map_or(1.0, |share| share.value)
     }
 
+    /// Bytes per second between host and device.
+    pub fn host_bandwidth(&self) -> f64 {
+        self.host_gbps.value * 1e9
+    }
+
+    /// Bytes per second between files and a device: those of the host where files are faster, or of unknown speed.
+    pub fn files_bandwidth(&self) -> f64 {
+        let host = self.host_bandwidth();
+        let files = self.files_gbps.as_ref().map(|files| files.value * 1e9);
+        files.map_or(host, |files| files.min(host))
+    }
+
     pub(super) fn quantities(&self) -> Vec<(String, &Quantity)> {
         let mut all = vec![
             ("device.memory_gib".into(), &self.memory_gib),
@@ -98,6 +114,11 @@ impl Device {
             self.shared_cores
                 .iter()
                 .map(|cores| ("device.shared_cores".into(), cores)),
+        );
+        all.extend(
+            self.files_gbps
+                .iter()
+                .map(|files| ("device.files_gbps".into(), files)),
         );
         all.extend(
             self.peak_tflops

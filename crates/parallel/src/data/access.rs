@@ -122,7 +122,7 @@ impl ParameterSet {
                 }
                 Part::Values => (0..bucket.values.num_elements(), bucket.values.clone()),
                 Part::Weights => (bucket.range.clone(), bucket.weights()?),
-                Part::State(index) => (bucket.range.clone(), state(bucket, index)?.clone()),
+                Part::State(index) => (bucket.range.clone(), bucket.state(index)?),
                 Part::Gradient => match bucket.own_gradients()? {
                     Some(own) => (bucket.range.clone(), own),
                     None => continue,
@@ -200,12 +200,12 @@ impl ParameterSet {
     // Frozen parameters have only weights, and matrices that are updated as a whole a number of states of their own.
     fn buckets_with(&self, part: Part) -> impl Iterator<Item = &Bucket> {
         let is_trained = |bucket: &&Bucket| !bucket.parameters.iter().any(Parameter::is_frozen);
-        let most = self.0.buckets.iter().map(|bucket| bucket.state.len());
+        let most = self.0.buckets.iter().map(Bucket::num_states);
         let most = most.max().unwrap_or(0);
         self.0.buckets.iter().filter(move |bucket| match part {
             Part::Weights | Part::Values => true,
             // A state that no parameter has is an error of the caller.
-            Part::State(index) if index < most => index < bucket.state.len(),
+            Part::State(index) if index < most => index < bucket.num_states(),
             Part::Scales(_) => bucket.scales.is_some(),
             Part::State(_) | Part::Gradient => is_trained(bucket),
         })
@@ -215,12 +215,12 @@ impl ParameterSet {
         let (context, subject) = (&self.0.context, Subject::Gradients);
         match part {
             Part::Values => Ok(bucket.values.clone()),
-            Part::Weights if bucket.master.is_none() => Ok(bucket.values.clone()),
+            Part::Weights if !bucket.has_master() => Ok(bucket.values.clone()),
             Part::Weights => bucket.whole(context, subject, &bucket.weights()?),
-            Part::State(index) => bucket.whole(context, subject, state(bucket, index)?),
+            Part::State(index) => bucket.whole(context, subject, &bucket.state(index)?),
             Part::Scales(index) => match &bucket.scales {
                 Some(scales) => Ok(scales.all.clone()),
-                None => Err(missing(bucket, index)),
+                None => Err(without_scales(index)),
             },
             Part::Gradient => match bucket.own_gradients()? {
                 Some(own) => bucket.whole(context, subject, &own),
@@ -264,25 +264,20 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
         None => Ok(()),
     };
     match part {
-        Part::State(index) => state(bucket, index)?.upload_f64(own),
+        Part::State(index) => bucket.set_state(index, own),
         // `set_scales` sets them: they have another number than the weights.
-        Part::Scales(index) => Err(missing(bucket, index)),
+        Part::Scales(index) => Err(without_scales(index)),
         Part::Gradient if bucket.shards_gradients() => upload_if_any(&bucket.gradients, own),
         Part::Gradient => upload_if_any(&bucket.gradients, flat),
         Part::Values => bucket.values.upload_f64(flat),
         Part::Weights => {
             bucket.values.upload_f64(flat)?;
-            upload_if_any(&bucket.master, own)
+            bucket.set_master(own)
         }
     }
 }
 
-fn state(bucket: &Bucket, index: usize) -> Result<&Tensor> {
-    let state = bucket.state.get(index);
-    state.ok_or_else(|| missing(bucket, index))
-}
-
-fn missing(bucket: &Bucket, index: usize) -> Error {
-    let needed = format!("a number below {}", bucket.state.len());
-    Error::invalid("optimiser state", index.to_string(), needed)
+fn without_scales(index: usize) -> Error {
+    let found = format!("scales of state {index}, which is no code");
+    Error::invalid("optimiser state", found, "a state that is kept as codes")
 }

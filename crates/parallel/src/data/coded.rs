@@ -73,7 +73,7 @@ impl ParameterSet {
                 let of = |state| scales.view(all, state, index, &rows);
                 Ok([of(0)?, of(1)?])
             };
-            let copy = bucket.master.as_ref();
+            let is_separate = bucket.has_master();
             let UpdateRule {
                 rate_factor,
                 weight_decay,
@@ -81,7 +81,7 @@ impl ParameterSet {
             let update = CodedUpdate {
                 weights: view(&weights)?,
                 gradients: view(&gradients)?,
-                codes: [view(&bucket.state[0])?, view(&bucket.state[1])?],
+                codes: [view(&bucket.state(0)?)?, view(&bucket.state(1)?)?],
                 scales: blocks(&scales.all)?,
                 next: blocks(next)?,
                 place: BlockPlace {
@@ -89,7 +89,9 @@ impl ParameterSet {
                     first_column: rows.first_column,
                     start: start - place.start,
                 },
-                compute: copy.map(|_| bucket.values.rows(start, len)).transpose()?,
+                compute: is_separate
+                    .then(|| bucket.values.rows(start, len))
+                    .transpose()?,
                 weight_decay,
             };
             let group = groups.iter_mut().find(|(factor, _)| *factor == rate_factor);
@@ -130,7 +132,7 @@ impl ParameterSet {
         indices: &[usize],
         (bucket, scales, next): (&Bucket, &Scales, &Tensor),
     ) -> Result<()> {
-        let num_states = bucket.state.len();
+        let num_states = bucket.num_states();
         let width = |index: usize| {
             let shape = bucket.parameters[index].global_shape();
             shape[shape.len() - 1].div_ceil(BLOCK)

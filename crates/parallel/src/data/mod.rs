@@ -7,7 +7,8 @@
 //! norm. `open` holds the gradients of micro-batches until `shards` sums them into shards. `coded` updates parameters whose
 //! state is kept as 8-bit codes, in `blocks` with a scale each. `transform` brings matrices together at their `owners`, for
 //! optimisers that need them whole. `addends` holds a step's gradients as nodes of reproducible sums, which `reduction` sums
-//! over ranks. `access` reads and writes single parameters, for initial values and checkpoints.
+//! over ranks. `placement` says where the optimiser's state is; what is beyond the device is `placed` in
+//! pieces, over which `stream` walks to update them. `access` reads and writes single parameters, for initial values and checkpoints.
 
 mod access;
 mod addends;
@@ -18,15 +19,19 @@ mod coded;
 mod norm;
 mod open;
 mod owners;
+mod placed;
+mod placement;
 mod reduction;
 mod set;
 mod sharding;
 mod shards;
 mod step;
+mod stream;
 mod transform;
 mod update;
 
 pub use access::Part;
+pub use placement::StatePlacement;
 pub use set::{ParameterSet, SetOptions, Tied};
 pub use sharding::Sharding;
 pub use step::{Evaluation, Gradients, TrainingStep};

@@ -1,10 +1,11 @@
 //! All parameters of a rank, and when the gradients of a bucket are final.
 
 use super::{
-    Sharding,
+    Sharding, StatePlacement,
     addends::Addends,
     bucket::Bucket,
     classes::{classes, split},
+    placement::StateStore,
     shards::Sharded,
 };
 use crate::{
@@ -21,7 +22,7 @@ use std::{
 use tensor::{DType, Error, Result, Tensor};
 
 /// The purpose of the buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetOptions {
     /// Type of values and activations.
     pub dtype: DType,
@@ -35,6 +36,8 @@ pub struct SetOptions {
     pub codes: bool,
     /// What replicas along Data hold in shards.
     pub sharding: Sharding,
+    /// Where the optimiser's state is.
+    pub placement: StatePlacement,
 }
 
 impl SetOptions {
@@ -47,6 +50,7 @@ impl SetOptions {
             matrix_states: None,
             codes: false,
             sharding: Sharding::None,
+            placement: StatePlacement::Device,
         }
     }
 
@@ -115,8 +119,8 @@ impl ParameterSet {
     /// Allocates values, gradients and state for `parameters`, and sets the initial values.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for two parameters with one name, for one that belongs to another set, and for codes of other than
-    /// two states;
+    /// [`Error::Invalid`] for two parameters with one name, for one that belongs to another set, for codes of other than two
+    /// states or beyond the device, and if the host or the disk lacks room for state that is to be there;
     /// [`Error::Unsupported`] for a type that the device lacks; [`Error::OutOfMemory`].
     pub fn allocate(
         context: &Context,
@@ -134,6 +138,7 @@ impl ParameterSet {
             ));
         }
         check_wire(context, &options)?;
+        check_placement(&options)?;
         let sharding = match options.trains && context.degree(Axis::Data) > 1 {
             true => options.sharding,
             false => Sharding::None,
@@ -144,6 +149,7 @@ impl ParameterSet {
         };
         let sum_bytes = options.dtype.accumulator().bytes();
         let token = Rc::new(());
+        let store = StateStore::new(context, &options.placement, options.dtype.accumulator())?;
         let mut buckets = Vec::new();
         for class in classes(context, &parameters, tied, &options) {
             for group in split(
@@ -155,10 +161,13 @@ impl ParameterSet {
                     context,
                     group,
                     (class.tie.clone(), class.uses),
-                    &options,
+                    (&options, store.as_ref()),
                     place,
                 )?);
             }
+        }
+        if let Some(store) = &store {
+            store.reserve(context.device())?;
         }
         let progress = Progress {
             addends: vec![0; parameters.len()],
@@ -406,6 +415,18 @@ fn check_wire(context: &Context, options: &SetOptions) -> Result<()> {
             "reproducible sums",
             format!("gradients that travel in {}", dtype.name()),
             "gradient_wire mixed or wide",
+        )),
+    }
+}
+
+// Codes are read twice in an update, and ranks agree on scales in between.
+fn check_placement(options: &SetOptions) -> Result<()> {
+    match options.codes && options.placement.is_beyond() {
+        false => Ok(()),
+        true => Err(Error::invalid(
+            "optimiser state",
+            "8-bit codes beyond the device",
+            "numbers, or codes on the device",
         )),
     }
 }

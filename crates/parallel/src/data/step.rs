@@ -181,18 +181,19 @@ impl Gradients {
         self.set.gradient_sum_squares()
     }
 
-    /// The pieces of [matrices that the optimiser updates as a whole](SetOptions::matrix_states), grouped by the learning-rate
-    /// factor that `rule` assigns. What is done to them before [`transform`](Gradients::transform) changes the gradients that
-    /// become whole there; what is done after it, and before [`update`](Gradients::update), sees the result.
+    /// Passes `work` the pieces of [matrices that the optimiser updates as a whole](SetOptions::matrix_states), grouped by the
+    /// learning-rate factor that `rule` assigns. What is done to them before [`transform`](Gradients::transform) changes the
+    /// gradients that become whole there; what is done after it, and before [`update`](Gradients::update), sees the result.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when another step has begun meanwhile.
-    pub fn matrices(
+    /// [`Error::Invalid`] when another step has begun meanwhile; those of `work`.
+    pub fn matrices<E: From<Error>>(
         &self,
         rule: impl Fn(&crate::Parameter) -> UpdateRule,
-    ) -> Result<Vec<(f64, Vec<Update>)>> {
+        work: impl FnMut(f64, &[Update]) -> Result<(), E>,
+    ) -> Result<(), E> {
         check_current(&self.set, self.number)?;
-        self.set.updates(true, rule)
+        self.set.update_pieces(true, rule, work)
     }
 
     /// Brings each of those matrices' gradients together at one rank, which calls `work` on it, rows x columns in the
@@ -235,7 +236,8 @@ impl Gradients {
     }
 
     /// Passes `update` the pieces of all parameters that this rank updates, grouped by the learning-rate factor
-    /// that `rule` assigns; those of [`matrices`](Gradients::matrices) and of
+    /// that `rule` assigns: all at once, but those whose state is [beyond the device](SetOptions::placement), which come in
+    /// runs of it. Those of [`matrices`](Gradients::matrices) and of
     /// [`update_coded`](Gradients::update_coded) are not among them. With sharded state, every replica
     /// then receives the values that the others have updated. Collective.
     ///
@@ -244,12 +246,10 @@ impl Gradients {
     pub fn update<E: From<Error>>(
         self,
         rule: impl Fn(&crate::Parameter) -> UpdateRule,
-        mut update: impl FnMut(f64, &[Update]) -> Result<(), E>,
+        update: impl FnMut(f64, &[Update]) -> Result<(), E>,
     ) -> Result<(), E> {
         check_current(&self.set, self.number)?;
-        for (factor, pieces) in self.set.updates(false, rule)? {
-            update(factor, &pieces)?;
-        }
+        self.set.update_pieces(false, rule, update)?;
         Ok(self.set.end_update()?)
     }
 }

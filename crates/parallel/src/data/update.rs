@@ -1,8 +1,12 @@
 //! The input of an optimiser: the pieces of buckets that this rank updates.
 
-use super::{ParameterSet, bucket::common};
+use super::{
+    ParameterSet,
+    bucket::{Bucket, common},
+};
 use crate::Parameter;
-use tensor::{Result, Tensor, ops::optimiser::Update};
+use std::ops::Range;
+use tensor::{Error, Result, Tensor, ops::optimiser::Update};
 
 /// How a parameter is updated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,56 +17,47 @@ pub struct UpdateRule {
     pub weight_decay: f64,
 }
 
+/// Pieces by the factor of their rate; factors in the order of their first occurrence.
+pub(super) type Groups = Vec<(f64, Vec<Update>)>;
+
 impl ParameterSet {
-    // One piece for each parameter of which this rank updates a part, grouped by the factor of its rate;
-    // factors in the order of their first occurrence. Either those of matrices that are updated as a whole, or all others but those
-    // whose state is kept as codes.
-    pub(super) fn updates(
+    /// Passes `update` one piece for each parameter of which this rank updates a part, grouped by the factor of its rate: first
+    /// those whose state is on the device, all at once, and then run by run those whose state is beyond it. Either those of
+    /// matrices that are updated as a whole, or all others but those whose state is kept as codes.
+    ///
+    /// # Errors
+    /// Those of `update`, the device and the store of the state.
+    pub(super) fn update_pieces<E: From<Error>>(
         &self,
         whole: bool,
         rule: impl Fn(&Parameter) -> UpdateRule,
-    ) -> Result<Vec<(f64, Vec<Update>)>> {
-        let mut updates: Vec<(f64, Vec<Update>)> = Vec::new();
-        let buckets = self.0.buckets.iter();
-        let plain = buckets.filter(|bucket| bucket.scales.is_none());
-        for bucket in plain.filter(|bucket| bucket.is_whole == whole) {
-            let Some(gradients) = bucket.own_gradients()? else {
-                continue;
-            };
-            let weights = bucket.weights()?;
-            for (parameter, place) in bucket.parameters.iter().zip(&bucket.places) {
-                let own = common(place, &bucket.range);
-                if own.is_empty() {
-                    continue;
-                }
-                let (start, len) = (own.start, own.len());
-                let within = start - bucket.range.start;
-                let view = |flat: &Tensor| flat.rows(within, len);
-                let compute = bucket
-                    .master
-                    .as_ref()
-                    .map(|_| bucket.values.rows(start, len));
-                let UpdateRule {
-                    rate_factor,
-                    weight_decay,
-                } = rule(parameter);
-                let update = Update {
-                    weights: view(&weights)?,
-                    gradients: view(&gradients)?,
-                    state: bucket.state.iter().map(view).collect::<Result<_>>()?,
-                    compute: compute.transpose()?,
-                    weight_decay,
-                };
-                match updates
-                    .iter_mut()
-                    .find(|(factor, _)| *factor == rate_factor)
-                {
-                    Some((_, pieces)) => pieces.push(update),
-                    None => updates.push((rate_factor, vec![update])),
-                }
-            }
+        mut update: impl FnMut(f64, &[Update]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut groups = Groups::new();
+        let buckets = self.buckets_updated(whole);
+        for bucket in buckets.filter(|bucket| bucket.placed.is_none()) {
+            let all = 0..bucket.range.len();
+            let states = (0..bucket.num_states()).map(|index| bucket.state(index));
+            let states = states.collect::<Result<Vec<_>>>()?;
+            add(
+                bucket,
+                (&bucket.weights()?, &states),
+                all,
+                &rule,
+                &mut groups,
+            )?;
         }
-        Ok(updates)
+        for (factor, pieces) in groups {
+            update(factor, &pieces)?;
+        }
+        self.update_placed(whole, &rule, &mut update)
+    }
+
+    /// The buckets that [`update_pieces`](Self::update_pieces) updates.
+    pub(super) fn buckets_updated(&self, whole: bool) -> impl Iterator<Item = &Bucket> {
+        let plain = self.0.buckets.iter();
+        let plain = plain.filter(|bucket| bucket.scales.is_none() && bucket.gradients.is_some());
+        plain.filter(move |bucket| bucket.is_whole == whole)
     }
 
     // With sharded state, sends every replica the values that the others have updated.
@@ -74,4 +69,47 @@ impl ParameterSet {
             .filter(|bucket| bucket.gradients.is_some());
         buckets.try_for_each(|bucket| bucket.gather_values(&self.0.context))
     }
+}
+
+/// Adds a piece for each parameter of a bucket that has elements in `part` of its range, to which weights and states belong.
+///
+/// # Errors
+/// None in practice: parts lie within their buckets.
+pub(super) fn add(
+    bucket: &Bucket,
+    (weights, states): (&Tensor, &[Tensor]),
+    part: Range<usize>,
+    rule: &impl Fn(&Parameter) -> UpdateRule,
+    groups: &mut Groups,
+) -> Result<()> {
+    let Some(gradients) = bucket.own_gradients()? else {
+        return Ok(());
+    };
+    for (index, parameter) in bucket.parameters.iter().enumerate() {
+        let own = common(&bucket.own_place(index), &part);
+        if own.is_empty() {
+            continue;
+        }
+        let view = |flat: &Tensor| flat.rows(own.start - part.start, own.len());
+        let values = || {
+            let start = bucket.range.start + own.start;
+            bucket.values.rows(start, own.len())
+        };
+        let UpdateRule {
+            rate_factor,
+            weight_decay,
+        } = rule(parameter);
+        let piece = Update {
+            weights: view(weights)?,
+            gradients: gradients.rows(own.start, own.len())?,
+            state: states.iter().map(view).collect::<Result<_>>()?,
+            compute: bucket.has_master().then(values).transpose()?,
+            weight_decay,
+        };
+        match groups.iter_mut().find(|(factor, _)| *factor == rate_factor) {
+            Some((_, pieces)) => pieces.push(piece),
+            None => groups.push((rate_factor, vec![piece])),
+        }
+    }
+    Ok(())
 }

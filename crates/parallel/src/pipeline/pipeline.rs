@@ -12,7 +12,7 @@ use std::{fmt, rc::Rc};
 use tensor::{Error, Result, Tensor};
 
 /// How a model is placed on its stages.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The purpose of the parameters' buffers.
     pub set: SetOptions,
@@ -66,8 +66,9 @@ impl Pipeline {
                 }
             }
         }
+        let trains = options.set.trains;
         let parameters = ParameterSet::allocate(context, held, &tied, options.set)?;
-        let channels = Channel::open_all(context, &cut, options.set.trains)?;
+        let channels = Channel::open_all(context, &cut, trains)?;
         let recomputed = if options.recompute {
             model.recomputed()
         } else {

@@ -3,7 +3,7 @@
 use crate::{Candidate, Request};
 use grid::{Axis, Degrees};
 use parallel::work::{LinearWork, Place, SegmentWork, Work};
-use train::config::Precision;
+use train::config::{PlaceKind, Precision};
 
 /// A lower bound on the bytes of the fullest rank. The order of axes does not matter.
 pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
@@ -25,7 +25,12 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
     } else {
         (number, 0.0)
     };
-    let per_parameter = read + number / gradients + (updated + state_bytes(request)) / state;
+    // Beyond the device, the optimiser's is two pieces on it, which the bound leaves out.
+    let of_optimiser = match request.placement.optimiser {
+        PlaceKind::Device => (updated + state_bytes(request)) / state,
+        PlaceKind::Host | PlaceKind::Files => 0.0,
+    };
+    let per_parameter = read + number / gradients + of_optimiser;
     per_parameter * parameters(request, &candidate.degrees) + activations(request, candidate)
 }
 
@@ -45,6 +50,22 @@ pub(super) fn state_bytes(request: &Request) -> f64 {
     };
     let states = matrices * of_matrices as f64 + (1.0 - matrices) * optimiser.num_states() as f64;
     number * states
+}
+
+/// Bytes per element that move each way in an update, if the optimiser's state is beyond the device. That of matrices which
+/// are updated as a whole moves twice: before they are brought together, and after.
+pub(super) fn beyond_bytes(request: &Request) -> f64 {
+    let number = request.precision.dtype().accumulator().bytes() as f64;
+    let wide = match request.precision {
+        Precision::F64 | Precision::F32 => 0.0,
+        Precision::Bf16 | Precision::F16 => number,
+    };
+    let optimiser = request.training().optimiser();
+    let of_matrices = optimiser.matrices().map_or(0.0, |rule| {
+        let share = elements_of_matrices(request) / request.work.num_parameters().max(1) as f64;
+        share * (number * rule.num_states() as f64 + wide)
+    });
+    state_bytes(request) + wide + of_matrices
 }
 
 /// Elements of all hidden matrices.

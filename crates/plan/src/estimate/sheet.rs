@@ -4,7 +4,7 @@
 use super::{
     distances::{Distances, Places},
     matrices::Matrices,
-    memory::{parameters, state_bytes},
+    memory::{beyond_bytes, parameters, state_bytes},
     prices::{Pricer, Prices},
     stages::imbalance,
 };
@@ -23,6 +23,7 @@ use parallel::{
     },
     work::{AttentionWork, LinearTraffic, LinearWork, Phase, Place, WireWork},
 };
+use train::config::PlaceKind;
 
 /// Seconds of a group of layers, and its traffic.
 #[derive(Clone, Debug)]
@@ -252,13 +253,17 @@ impl<'a> Sheet<'a> {
             None => 0.0,
         };
         let of_element = 14.0 + 2.0 * state + of_scales;
-        let bytes = of_element * parameters(self.request, &variant.degrees) / shared;
-        bytes
-            / self
-                .request
-                .machine
-                .device
-                .kernel_bandwidth("adamw", "optimiser")
+        let device = &self.request.machine.device;
+        let elements = parameters(self.request, &variant.degrees) / shared;
+        let kernels = of_element * elements / device.kernel_bandwidth("adamw", "optimiser");
+        let bandwidth = match self.request.placement.optimiser {
+            PlaceKind::Device => return kernels,
+            PlaceKind::Host => device.host_bandwidth(),
+            PlaceKind::Files => device.files_bandwidth(),
+        };
+        // A piece arrives, is updated and returns in one of two buffers, while another piece does so in the other.
+        let moved = elements * beyond_bytes(self.request);
+        moved / bandwidth + kernels / 2.0
     }
 }
 

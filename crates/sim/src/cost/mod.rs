@@ -9,7 +9,7 @@ mod kernels;
 use grid::machine::{
     AttentionForm, GemmShape, Machine, Placement, Variant, stored_attention_bytes,
 };
-use hal::{DType, Gemm, Kernel};
+use hal::{DType, Gemm, Kernel, StreamKind};
 use kernels::Work;
 use std::sync::Arc;
 
@@ -159,14 +159,14 @@ impl Costs {
         self.pace() * 2.0 * bytes as f64 / self.machine.device.kernel_bandwidth("copy", "layout")
     }
 
-    /// Seconds of a copy from the host.
-    pub fn upload(&self, bytes: usize) -> f64 {
-        bytes as f64 / (self.machine.device.host_gbps.value * 1e9)
-    }
-
-    /// Seconds of a copy to the host.
-    pub fn download(&self, bytes: usize) -> f64 {
-        self.upload(bytes)
+    /// Seconds of a copy from or to the host, on a stream of that kind.
+    pub fn transfer(&self, kind: StreamKind, bytes: usize) -> f64 {
+        let device = &self.machine.device;
+        let bandwidth = match kind {
+            StreamKind::Files => device.files_bandwidth(),
+            _ => device.host_bandwidth(),
+        };
+        bytes as f64 / bandwidth
     }
 
     /// Seconds of host time to start one piece of work.

@@ -56,6 +56,8 @@ impl Shared {
 pub(crate) enum Cost {
     /// Seconds of the device.
     Compute(f64),
+    /// Seconds of the link to the host, beside which the device computes.
+    Copy(f64),
     /// Links.
     Transfer(Transfer),
 }
@@ -64,7 +66,7 @@ impl Cost {
     // Duration if nothing is in its way.
     fn seconds(&self) -> f64 {
         match self {
-            Cost::Compute(seconds) => *seconds,
+            Cost::Compute(seconds) | Cost::Copy(seconds) => *seconds,
             Cost::Transfer(transfer) => transfer.latency_s + transfer.transfer_s,
         }
     }
@@ -171,6 +173,7 @@ impl SimState {
                 self.since_collective += seconds;
                 self.links.compute(start, *seconds, self.slowdown)
             }
+            Cost::Copy(seconds) => start + seconds,
             Cost::Transfer(transfer) => {
                 self.prune();
                 self.links.transfer(start, transfer)

@@ -5,7 +5,7 @@
 
 use super::{BitsChoice, OrderChoice, OverlapNames};
 use crate::{
-    config::{OptimiserKind, Precision},
+    config::{OptimiserKind, PlaceKind, Precision},
     data::{OrderMode, TokenType, TokenizerChoice},
     optimiser::RateSchedule,
 };
@@ -93,6 +93,7 @@ values! {
     OverlapNames => "list of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`",
     Precision => "`f64`, `f32`, `bf16` or `f16`",
     OptimiserKind => "`adamw`, `adamw8bit`, `sgd`, `lion` or `muon`",
+    PlaceKind => "`device`, `host` or `files`",
     RateSchedule => "`cosine`, `linear` or `constant`",
     OrderMode => "`random` or `epoch`",
     TokenType => "`u16` or `u32`",

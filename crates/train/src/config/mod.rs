@@ -8,6 +8,7 @@ mod location;
 mod order;
 mod overlap;
 mod parse;
+mod placement;
 mod sections;
 pub mod suggest;
 mod written;
@@ -21,9 +22,12 @@ pub use location::ConfigLocation;
 pub use order::OrderChoice;
 pub use overlap::{OverlapNames, overlap_from_names};
 pub(crate) use parse::refusal;
+pub use placement::{PlaceKind, PlacementConfig};
 pub use sections::{DataConfig, OptimiserKind, ParallelConfig, Precision, TrainingConfig};
 
-use crate::{Error, Families, ModelConfig, Result, Trainer, placement, run, trainer::Options};
+use crate::{
+    Error, Families, ModelConfig, Result, Trainer, placement::best_order, run, trainer::Options,
+};
 use bootstrap::World;
 use grid::{Demands, Grid, machine::Machine};
 use hal::{DeviceSettings, files};
@@ -45,8 +49,10 @@ pub struct Config {
     pub training: TrainingConfig,
     /// Grid, schedule, overlap, threads.
     pub parallel: ParallelConfig,
-    /// Choices about each rank's device that change its numbers.
+    /// Choices about each rank's device.
     pub device: DeviceConfig,
+    /// Where the state is that devices may have no room for.
+    pub placement: PlacementConfig,
 }
 
 impl Config {
@@ -59,6 +65,7 @@ impl Config {
             training: TrainingConfig::default(),
             parallel: ParallelConfig::default(),
             device: DeviceConfig::default(),
+            placement: PlacementConfig::default(),
         }
     }
 
@@ -93,7 +100,7 @@ impl Config {
 
     /// The keys of every table but `[model]`, whose keys are its family's ([`Families::keys`]): the name of the table, empty
     /// for the keys above all tables, with its keys.
-    pub fn keys() -> [(&'static str, Vec<Key>); 5] {
+    pub fn keys() -> [(&'static str, Vec<Key>); 6] {
         #[derive(Serialize)]
         struct Above {
             seed: u64,
@@ -105,6 +112,7 @@ impl Config {
             ("training", TrainingConfig::keys()),
             ("parallel", ParallelConfig::keys()),
             ("device", DeviceConfig::keys()),
+            ("placement", PlacementConfig::keys()),
         ]
     }
 
@@ -201,6 +209,7 @@ impl Config {
             schedule: self.parallel.schedule,
             recompute: training.recompute,
             sharding: self.parallel.sharding,
+            placement: self.placement.of_optimiser(),
             clip_norm: training.clip_norm,
             loss_scale: training.loss_scale,
             graph: training.graph,
@@ -221,14 +230,14 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::Grid`] if the job has another number of ranks. Where the order is left to the library, also as
-    /// [`machine`](Config::machine) and [`best_order`](placement::best_order), and [`Error::Parallel`] from the exchange
+    /// [`machine`](Config::machine) and [`best_order`], and [`Error::Parallel`] from the exchange
     /// of places.
     pub fn ordered_on(&self, world: &World) -> Result<Grid> {
         let order = match self.parallel.order {
             OrderChoice::Fixed(order) => order,
             OrderChoice::Auto => {
                 let nodes = parallel::mapping::nodes(world)?;
-                placement::best_order(self, &nodes, self.machine()?.as_deref())?
+                best_order(self, &nodes, self.machine()?.as_deref())?
             }
         };
         Ok(Grid::for_ranks(self.parallel.grid, order, world.size())?)
@@ -260,6 +269,7 @@ impl Config {
         self.training.check()?;
         self.parallel.check()?;
         self.device.check()?;
+        self.placement.check()?;
         check_path("data.path", self.data.path.as_deref())?;
         check_path(
             "device.matmul_choices",
@@ -267,6 +277,7 @@ impl Config {
         )?;
         self.grid()?;
         self.check_graph()?;
+        self.check_placement()?;
         self.machine()?;
         self.schedule().map(drop)
     }
@@ -284,6 +295,19 @@ impl Config {
                     "1 rank and no dropout",
                 ))
             }
+            false => Ok(()),
+        }
+    }
+
+    // An update reads codes twice, and ranks agree on their scales in between.
+    fn check_placement(&self) -> Result<()> {
+        let is_beyond = self.placement.optimiser != PlaceKind::Device;
+        match is_beyond && self.training.optimiser == OptimiserKind::AdamW8bit {
+            true => Err(Error::setting(
+                "placement.optimiser",
+                format_args!("{} with 8-bit state", self.placement.optimiser.name()),
+                "device, or an optimiser other than adamw8bit",
+            )),
             false => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! TOML to a configuration, with a hint for a misspelt key.
 
 use super::{
-    Config, ConfigLocation, DataConfig, DeviceConfig, ParallelConfig, TrainingConfig,
-    suggest::nearest,
+    Config, ConfigLocation, DataConfig, DeviceConfig, ParallelConfig, PlacementConfig,
+    TrainingConfig, suggest::nearest,
 };
 use crate::{Error, Families, Meant, Result};
 use grid::machine::Mistake;
@@ -26,6 +26,7 @@ struct Sections {
     training: TrainingConfig,
     parallel: ParallelConfig,
     device: DeviceConfig,
+    placement: PlacementConfig,
 }
 
 pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
@@ -36,6 +37,7 @@ pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
         training,
         parallel,
         device,
+        placement,
         ..
     } = sections;
     let model = families.read(text)?;
@@ -46,6 +48,7 @@ pub(super) fn config(text: &str, families: &Families) -> Result<Config> {
         training,
         parallel,
         device,
+        placement,
     })
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Config, Error, Mismatch, Result,
     checkpoint::{Reader, Retention},
-    config::Precision,
+    config::{DeviceConfig, Precision},
     trainer::{Callback, StepDone, Trainer, stored},
 };
 use bootstrap::World;
@@ -40,8 +40,12 @@ pub const IDLE_KEYS: [&str; 14] = [
     "training.digest_every",
 ];
 
-/// Keys of `[parallel]` that decide no bit even where the bits depend on the grid.
-const NEVER_DECIDE: [&str; 5] = [
+/// Keys of [`FREE_TABLES`] that decide no bit even where the bits depend on the grid.
+const NEVER_DECIDE: [&str; 9] = [
+    "device.memory_limit",
+    "placement.optimiser",
+    "placement.folder",
+    "placement.piece_kib",
     "parallel.ranks",
     "parallel.overlap",
     "parallel.threads",
@@ -77,15 +81,18 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// Gives a configuration the tables `[parallel]` and `[device]` and the micro-batches that a checkpoint states: where the bits
-/// depend on the grid, only they can give the bits of its steps again.
+/// Gives a configuration the tables `[parallel]` and `[device]`, except for the limit of memory, and the micro-batches that a
+/// checkpoint states: where the bits depend on the grid, only they can give the bits of its steps again.
 ///
 /// # Errors
 /// [`Error::Mismatch`] for a checkpoint that states none that this program can read.
 pub fn take_layout(config: &mut Config, to: &Reader) -> Result<()> {
     let stated = stored(to)?.config;
     config.parallel = read(to, &stated["parallel"])?;
-    config.device = read(to, &stated["device"])?;
+    config.device = DeviceConfig {
+        memory_limit: config.device.memory_limit,
+        ..read(to, &stated["device"])?
+    };
     config.training.micro_batches = read(to, &stated["training"]["micro_batches"])?;
     Ok(())
 }

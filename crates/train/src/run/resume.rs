@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Tables of the configuration of which a resumed run may change every key: they decide where and how fast it computes.
-pub const FREE_TABLES: [&str; 2] = ["parallel", "device"];
+pub const FREE_TABLES: [&str; 3] = ["parallel", "device", "placement"];
 
 /// Other keys that a resumed run may change. The data may move: its content is compared.
 pub const FREE_KEYS: [&str; 25] = [

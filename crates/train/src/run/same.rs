@@ -6,7 +6,12 @@ use bootstrap::World;
 use serde_json::{Value, json};
 
 /// Keys of which each rank may have its own value: where the data lies, and how a rank computes.
-const OWN_KEYS: [&str; 3] = ["data.path", "parallel.threads", "device.matmul_choices"];
+const OWN_KEYS: [&str; 4] = [
+    "data.path",
+    "parallel.threads",
+    "device.matmul_choices",
+    "placement.folder",
+];
 
 /// Compares what this rank is to run with the other ranks. Collective.
 ///

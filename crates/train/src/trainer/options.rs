@@ -1,7 +1,11 @@
 //! How a trainer runs its steps.
 
 use crate::config::Precision;
-use parallel::{RowCut, data::Sharding, pipeline::ScheduleKind};
+use parallel::{
+    RowCut,
+    data::{Sharding, StatePlacement},
+    pipeline::ScheduleKind,
+};
 use std::collections::BTreeMap;
 
 /// How a trainer runs its steps. What overlaps with what is part of the context's
@@ -20,6 +24,8 @@ pub struct Options {
     pub recompute: bool,
     /// What replicas along Data hold in shards.
     pub sharding: Sharding,
+    /// Where the optimiser's state is.
+    pub placement: StatePlacement,
     /// Largest norm of the gradients; 0 means no limit.
     pub clip_norm: f64,
     /// Initial scale of the loss in f16.
@@ -41,6 +47,7 @@ impl Default for Options {
             schedule: ScheduleKind::default(),
             recompute: false,
             sharding: Sharding::None,
+            placement: StatePlacement::Device,
             clip_norm: 0.0,
             loss_scale: 65_536.0,
             graph: false,

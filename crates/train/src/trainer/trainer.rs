@@ -113,6 +113,7 @@ impl Trainer {
             matrix_states: optimiser.matrices().map(MatrixRule::num_states),
             codes: optimiser.codes().is_some(),
             sharding: options.sharding,
+            placement: options.placement.clone(),
         };
         let recompute = options.recompute;
         let put = pipeline::Options { set, recompute };
@@ -311,10 +312,9 @@ impl Trainer {
         };
         if let Some(matrices) = self.optimiser.matrices() {
             let rate = matrices.rate(step);
-            let groups = gradients.matrices(rule)?;
-            for (rate_factor, pieces) in &groups {
-                matrices.prepare(&self.call(factor, rate * rate_factor, pieces))?;
-            }
+            gradients.matrices(rule, |rate_factor, pieces| {
+                matrices.prepare(&self.call(factor, rate * rate_factor, pieces))
+            })?;
             gradients.transform(
                 |rows, columns| {
                     let matmuls = matrices.matmuls(rows, columns);
@@ -322,9 +322,9 @@ impl Trainer {
                 },
                 |matrix| matrices.transform(matrix, self.dtype()),
             )?;
-            for (rate_factor, pieces) in &groups {
-                matrices.apply(&self.call(factor, rate * rate_factor, pieces))?;
-            }
+            gradients.matrices(rule, |rate_factor, pieces| {
+                matrices.apply(&self.call(factor, rate * rate_factor, pieces))
+            })?;
         }
         let rate = self.optimiser.rate(step);
         if let Some(codes) = self.optimiser.codes() {

@@ -1,0 +1,334 @@
+//! The optimiser's state beyond the device: the same bits as on it, and the memory of a formula.
+
+use bootstrap::local::{Options, run};
+use fascicle_families::families;
+use std::{ops::Range, path::Path};
+use tensor::MemoryKind;
+use train::{
+    Config, PeakMemory,
+    checkpoint::{Reader, digest},
+    trainer::scalars,
+};
+
+const CONFIG: &str = r#"
+    [model]
+    layers = 3
+    hidden = 40
+    heads = 4
+    context = 16
+    vocabulary = 131
+    [training]
+    batch = 8
+    clip_norm = 0.5
+    learning_rate = 0.01
+    warmup_steps = 1
+    [parallel]
+    grid = "x=1"
+"#;
+
+/// What a run leaves behind.
+#[derive(Debug)]
+struct Ended {
+    losses: Vec<u64>,
+    sha256: String,
+    /// Of the steps.
+    peak: PeakMemory,
+    /// Of all, from the initial values to the checkpoint.
+    largest: usize,
+}
+
+fn config(edits: &[&str]) -> Config {
+    let mut config: toml::Table = CONFIG.parse().unwrap();
+    for edit in edits {
+        let (key, value) = edit.split_once('=').unwrap();
+        let (table, key) = key.trim().split_once('.').unwrap();
+        let value: toml::Table = format!("value = {value}").parse().unwrap();
+        let table = config.entry(table).or_insert(toml::Table::new().into());
+        table
+            .as_table_mut()
+            .unwrap()
+            .insert(key.into(), value["value"].clone());
+    }
+    let config = Config::parse(&config.to_string(), &families()).unwrap();
+    config.check().unwrap();
+    config
+}
+
+/// Runs these steps, after loading the checkpoint in `from`, and leaves one in `to`.
+fn train(
+    config: &Config,
+    steps: Range<u64>,
+    from: Option<&Path>,
+    to: &Path,
+) -> Result<Ended, String> {
+    let (config, from, out) = (config.clone(), from.map(Path::to_owned), to.to_owned());
+    let ranks = config.grid().unwrap().world_size();
+    let ranks = run(Options::new(ranks), move |world| {
+        let options = hal::OpenOptions {
+            ordinal: world.rank(),
+            settings: config.device_settings(),
+            ..Default::default()
+        };
+        let device = tensor::Device::new((cpu::driver().open)(options)?)?;
+        let context = config.context(&world, &device)?;
+        let mut trainer = config.trainer(&context)?;
+        if let Some(from) = &from {
+            trainer.resume(from)?;
+        }
+        let before = device.memory_use().peak;
+        device.reset_peak_memory();
+        let mut losses = Vec::new();
+        for step in steps.clone() {
+            let rows = |rows: Range<usize>| {
+                let tokens = |shift: usize| {
+                    let all = rows
+                        .clone()
+                        .flat_map(|row| (0..16).map(move |at| (row, at)));
+                    let token =
+                        move |(row, at)| (row * 7 + (at + shift) * 3 + step as usize * 5) % 131;
+                    all.map(|place| token(place) as u32).collect()
+                };
+                let (inputs, targets) = (tokens(0), tokens(1));
+                Ok(train::data::Batch { inputs, targets }.into_rows(16))
+            };
+            let batch = trainer.batch_of(step, rows)?;
+            losses.push(trainer.step(&batch)?.loss.to_bits());
+        }
+        let peak = PeakMemory::of_all(&world, &device, 0)?;
+        trainer.save(&out)?;
+        let largest = before.max(device.memory_use().peak);
+        Ok::<_, train::Error>((losses, peak, largest))
+    });
+    let ranks = ranks.map_err(|failure| failure.report())?;
+    let newest = Reader::open(to).unwrap();
+    let scalars = scalars(&newest).unwrap();
+    let sha256 = digest(&newest, &scalars).unwrap().digest.to_string();
+    let largest = ranks.iter().map(|(.., largest)| *largest).max();
+    let (losses, peak, _) = ranks[0].clone();
+    Ok(Ended {
+        losses,
+        sha256,
+        peak,
+        largest: largest.unwrap_or(0),
+    })
+}
+
+const GRIDS: [&[&str]; 5] = [
+    &[],
+    &["parallel.grid = \"z=2,data=2\""],
+    &[
+        "parallel.grid = \"x=2,data=2\"",
+        "parallel.sharding = \"optimiser\"",
+    ],
+    &[
+        "parallel.grid = \"data=3\"",
+        "parallel.sharding = \"gradients\"",
+        "training.batch = 6",
+    ],
+    &["parallel.grid = \"pipeline=2\""],
+];
+
+// Pieces of few elements, so that parameters begin and end within them.
+const BEYOND: [&[&str]; 2] = [
+    &["placement.optimiser = \"host\"", "placement.piece_kib = 3"],
+    &["placement.optimiser = \"files\"", "placement.piece_kib = 5"],
+];
+
+#[test]
+fn every_optimiser_has_the_bits_of_state_on_the_device() {
+    for optimiser in ["adamw", "sgd", "lion", "muon"] {
+        for precision in ["f32", "bf16"] {
+            let optimiser = format!("training.optimiser = \"{optimiser}\"");
+            let precision = format!("training.precision = \"{precision}\"");
+            for grid in GRIDS {
+                let momentum = "training.momentum = 0.9";
+                let edits = [&[&*optimiser, &precision, momentum], grid].concat();
+                let folder = tempfile::tempdir().unwrap();
+                let on_device =
+                    train(&config(&edits), 0..3, None, &folder.path().join("0")).unwrap();
+                for (number, beyond) in BEYOND.into_iter().enumerate() {
+                    let config = config(&[&edits, beyond].concat());
+                    let out = folder.path().join(format!("beyond{number}"));
+                    let found = train(&config, 0..3, None, &out).unwrap();
+                    let what = format!("{edits:?}, {beyond:?}");
+                    assert_eq!(found.losses, on_device.losses, "{what}");
+                    assert_eq!(found.sha256, on_device.sha256, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_resumes_with_its_state_anywhere() {
+    let places =
+        ["device", "host", "files"].map(|place| format!("placement.optimiser = \"{place}\""));
+    let grids = ["x=2", "data=2,pipeline=2"].map(|grid| format!("parallel.grid = \"{grid}\""));
+    let fixed = ["training.precision = \"bf16\"", "placement.piece_kib = 4"];
+    let folder = tempfile::tempdir().unwrap();
+    let whole = train(&config(&[]), 0..4, None, &folder.path().join("whole")).unwrap();
+    let first = train(&config(&[]), 0..2, None, &folder.path().join("first")).unwrap();
+    for (number, place) in places.iter().enumerate() {
+        for grid in &grids {
+            let config = config(&[place, grid, "placement.piece_kib = 4"]);
+            let (from, to) = (
+                folder.path().join("first"),
+                folder.path().join(format!("{number}{grid}")),
+            );
+            let ended = train(&config, 2..4, Some(&from), &to).unwrap();
+            assert_eq!(
+                [&first.losses[..], &ended.losses].concat(),
+                whole.losses,
+                "{place}, {grid}"
+            );
+            assert_eq!(ended.sha256, whole.sha256, "{place}, {grid}");
+        }
+    }
+    // With weights in two types, on from each place to the next.
+    let edits = |place| [&fixed[..], &[place]].concat();
+    let whole = train(
+        &config(&edits(&places[0])),
+        0..4,
+        None,
+        &folder.path().join("wide"),
+    )
+    .unwrap();
+    let mut from: Option<std::path::PathBuf> = None;
+    let order = [&places[2], &places[0], &places[1], &places[2]];
+    let mut last = None;
+    for (step, place) in (0..4).zip(order) {
+        let to = folder.path().join(format!("step{step}"));
+        last = Some(train(&config(&edits(place)), step..step + 1, from.as_deref(), &to).unwrap());
+        from = Some(to);
+    }
+    assert_eq!(last.unwrap().sha256, whole.sha256);
+}
+
+#[test]
+fn the_device_holds_two_pieces_of_the_state() {
+    let optimiser = MemoryKind::Optimiser as usize;
+    let folder = tempfile::tempdir().unwrap();
+    for (precision, kib, num_tensors) in [("f32", 4, 2), ("bf16", 12, 3)] {
+        let precision = format!("training.precision = \"{precision}\"");
+        let kib_text = format!("placement.piece_kib = {kib}");
+        for grid in GRIDS {
+            let mut edits = [&[&*precision, &kib_text], grid].concat();
+            let on_device = train(&config(&edits), 0..2, None, &folder.path().join("0")).unwrap();
+            let [weights, gradients] = [0, 1].map(|kind| on_device.peak.by_kind[kind]);
+            if num_tensors == 2 && grid.len() < 2 {
+                // Each state has the elements and the type of the weights.
+                assert_eq!(on_device.peak.by_kind[optimiser], 2 * weights);
+            }
+            edits.push("placement.optimiser = \"files\"");
+            let beyond = train(&config(&edits), 0..2, None, &folder.path().join("1")).unwrap();
+            if beyond.peak.rank == on_device.peak.rank {
+                assert_eq!(beyond.peak.by_kind[..2], [weights, gradients], "{grid:?}");
+            }
+            assert_eq!(beyond.peak.by_kind[optimiser], 2 * (kib << 10), "{grid:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_has_no_room_for_its_state_trains_with_it_in_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for grid in ["x=1", "z=2,data=2"] {
+        let grid = format!("parallel.grid = \"{grid}\"");
+        let plain = [&*grid, "model.hidden = 64"];
+        let files = [
+            &plain[..],
+            &[
+                "placement.optimiser = \"files\"",
+                "placement.piece_kib = 16",
+            ],
+        ]
+        .concat();
+        let free = train(&config(&plain), 0..3, None, &folder.path().join("0")).unwrap();
+        let need = train(&config(&files), 0..3, None, &folder.path().join("1"))
+            .unwrap()
+            .largest;
+        assert!(need < free.largest, "{need} of {}", free.largest);
+        let limit = format!("device.memory_limit = {need}");
+        let refused = train(
+            &config(&[&plain[..], &[&limit]].concat()),
+            0..3,
+            None,
+            &folder.path().join("2"),
+        );
+        let refused = refused.unwrap_err();
+        assert!(refused.contains("out of memory"), "{refused}");
+        let ended = train(
+            &config(&[&files[..], &[&limit]].concat()),
+            0..3,
+            None,
+            &folder.path().join("3"),
+        )
+        .unwrap();
+        assert_eq!(
+            (ended.losses, ended.sha256),
+            (free.losses, free.sha256),
+            "{grid}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_the_first_step() {
+    let refused = |text: &str| {
+        let config = Config::parse(&format!("{CONFIG}{text}"), &families()).unwrap();
+        config.check().unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused("[placement]\npiece_kib = 0"),
+        "placement.piece_kib: found 0, needs at least 1"
+    );
+    assert_eq!(
+        refused("[placement]\noptimiser = \"host\"\nfolder = \"/tmp/a\""),
+        "placement.folder: found `/tmp/a`, and no state in files, needs placement.optimiser = \"files\", or no folder"
+    );
+    let mut coded = config(&["placement.optimiser = \"files\""]);
+    coded.training.optimiser = train::config::OptimiserKind::AdamW8bit;
+    assert_eq!(
+        coded.check().unwrap_err().to_string(),
+        "placement.optimiser: found files with 8-bit state, needs device, or an optimiser other than adamw8bit"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let edits = [
+        "placement.optimiser = \"files\"",
+        &format!("placement.folder = \"{}\"", file.display()),
+    ];
+    let report = train(&config(&edits), 0..1, None, &folder.path().join("out")).unwrap_err();
+    let text = format!(
+        "file of the optimiser's state of rank 0 in {}: ",
+        file.display()
+    );
+    assert!(
+        report.contains(&text) && report.contains("needs room for "),
+        "{report}"
+    );
+}
+
+#[test]
+fn two_runs_share_a_folder_and_leave_nothing_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("state");
+    let edits = [
+        "placement.optimiser = \"files\"".to_owned(),
+        format!("placement.folder = \"{}\"", shared.display()),
+        "parallel.grid = \"data=2\"".to_owned(),
+    ];
+    let config = config(&edits.each_ref().map(String::as_str));
+    let ended = std::thread::scope(|scope| {
+        let run = |name: &str| {
+            let (config, out) = (&config, folder.path().join(name));
+            scope.spawn(move || train(config, 0..3, None, &out).unwrap())
+        };
+        ["one", "other"]
+            .map(run)
+            .map(|run| run.join().unwrap().sha256)
+    });
+    assert_eq!(ended[0], ended[1]);
+    assert_eq!(std::fs::read_dir(&shared).unwrap().count(), 0);
+}

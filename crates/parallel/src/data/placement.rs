@@ -1,0 +1,140 @@
+//! Where the optimiser's state is, and the store that holds what is not on the device.
+
+use crate::Context;
+use offload::{FileSystem, Place, Store};
+use std::{cell::RefCell, path::PathBuf, rc::Rc, sync::Arc};
+use tensor::{DType, Device, MemoryKind, Result, Stream, StreamKind, Tensor};
+
+/// Where the optimiser's state is between steps, and the weights in the accumulator type where the model computes in a
+/// narrower one.
+///
+/// State beyond the device comes to it in pieces. While the update of one runs, the next is fetched and the one before returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StatePlacement {
+    /// On the device.
+    #[default]
+    Device,
+    /// In memory of the host (ZeRO-Offload). Where the host is the device, this is memory that the limit of the device's does
+    /// not count.
+    Host {
+        /// The most bytes of a piece.
+        piece_bytes: usize,
+    },
+    /// In a file of this folder for each rank (ZeRO-Infinity), which ends with the run.
+    Files {
+        /// The folder, which may be another one on each host.
+        folder: PathBuf,
+        /// The most bytes of a piece.
+        piece_bytes: usize,
+    },
+}
+
+impl StatePlacement {
+    /// Whether there is state beyond the device.
+    pub fn is_beyond(&self) -> bool {
+        *self != StatePlacement::Device
+    }
+
+    /// The most bytes of a piece; 0 for state on the device.
+    pub fn piece_bytes(&self) -> usize {
+        match self {
+            StatePlacement::Device => 0,
+            StatePlacement::Host { piece_bytes } | StatePlacement::Files { piece_bytes, .. } => {
+                *piece_bytes
+            }
+        }
+    }
+
+    fn place(&self) -> Place {
+        match self {
+            StatePlacement::Files { folder, .. } => Place::Files {
+                disk: Arc::new(FileSystem),
+                folder: folder.clone(),
+            },
+            _ => Place::Host,
+        }
+    }
+}
+
+/// A rank's state beyond the device, with the streams and the device's buffers through which pieces pass.
+#[derive(Debug)]
+pub(super) struct StateStore {
+    pub(super) store: RefCell<Store>,
+    pub(super) piece_bytes: usize,
+    dtype: DType,
+    pub(super) arrivals: Stream,
+    pub(super) returns: Stream,
+    // Elements of the largest piece so far, and two buffers for it once all pieces are known.
+    largest: RefCell<usize>,
+    slots: RefCell<Vec<Tensor>>,
+}
+
+/// Pieces of which each has a buffer at a time: one is updated while the next arrives or the one before returns.
+const NUM_SLOTS: usize = 2;
+
+impl StateStore {
+    /// An empty store of numbers of this type; `None` for state on the device.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`](tensor::Error::Vendor) if the device cannot make a stream.
+    pub(super) fn new(
+        context: &Context,
+        placement: &StatePlacement,
+        dtype: DType,
+    ) -> Result<Option<Rc<StateStore>>> {
+        if !placement.is_beyond() {
+            return Ok(None);
+        }
+        let device = context.device();
+        let place = match device.capabilities().holds_values {
+            true => placement.place(),
+            false => Place::Nowhere,
+        };
+        let kind = match placement {
+            StatePlacement::Files { .. } => StreamKind::Files,
+            _ => StreamKind::Host,
+        };
+        let owner = format!("the optimiser's state of rank {}", context.world().rank());
+        Ok(Some(Rc::new(StateStore {
+            store: RefCell::new(Store::new(owner, place)),
+            piece_bytes: placement.piece_bytes(),
+            dtype,
+            arrivals: device.create_stream(kind, "state arrives")?,
+            returns: device.create_stream(kind, "state returns")?,
+            largest: RefCell::new(0),
+            slots: RefCell::default(),
+        })))
+    }
+
+    /// Adds a piece of so many elements, and returns its number.
+    pub(super) fn add(&self, elements: usize) -> usize {
+        let largest = elements.max(*self.largest.borrow());
+        self.largest.replace(largest);
+        self.store.borrow_mut().add(elements * self.dtype.bytes())
+    }
+
+    /// Takes the memory or the space of all pieces, and the device's buffers.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](tensor::Error::Invalid) if the host or the disk lacks it;
+    /// [`Error::OutOfMemory`](tensor::Error::OutOfMemory).
+    pub(super) fn reserve(&self, device: &Device) -> Result<()> {
+        self.store.borrow_mut().reserve()?;
+        let slot = || {
+            device.allocating(MemoryKind::Optimiser, || {
+                Tensor::empty(device, self.dtype, &[*self.largest.borrow()])
+            })
+        };
+        let slots = (0..NUM_SLOTS).map(|_| slot()).collect::<Result<_>>()?;
+        self.slots.replace(slots);
+        Ok(())
+    }
+
+    /// The buffer of the piece that is the n-th of a walk: so many of its elements.
+    ///
+    /// # Errors
+    /// None in practice: no piece is larger than the buffer.
+    pub(super) fn slot(&self, n: usize, elements: usize) -> Result<Tensor> {
+        self.slots.borrow()[n % NUM_SLOTS].rows(0, elements)
+    }
+}
