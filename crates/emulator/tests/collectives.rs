@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Handle, Nvidia, c, nvidia};
-use std::{ptr, thread};
+use std::{ptr, sync::Barrier, thread};
 
 const F32: i32 = 7;
 const SUM: i32 = 0;
@@ -188,11 +188,17 @@ fn ranks_that_disagree_get_an_error_and_no_numbers() {
 
 #[test]
 fn a_rank_that_waits_for_an_aborted_one_hears_of_it_and_can_leave() {
+    // A collective after the abort would itself return the error.
+    let issued = Barrier::new(2);
     on_ranks(2, |rank| {
         let value = rank.nvidia.upload(&[1f32]);
-        assert_eq!(rank.all_reduce(rank.comm, value, 1), 0, "it connects");
-        if rank.rank == 0 {
-            assert_eq!(rank.all_reduce(rank.comm, value, 1), 0);
+        let connects = rank.all_reduce(rank.comm, value, 1);
+        let waits = (rank.rank == 0).then(|| rank.all_reduce(rank.comm, value, 1));
+        // Before the first check: a rank that fails one would leave the other at the barrier.
+        issued.wait();
+        assert_eq!(connects, 0);
+        if let Some(waits) = waits {
+            assert_eq!(waits, 0);
             while rank.error() == 0 {
                 assert_eq!(
                     c!(rank.nvidia.cuda, cuStreamQuery(rank.stream => Handle)),
