@@ -35,6 +35,11 @@ impl Category {
             | Kernel::Lion(_)
             | Kernel::CodedScales(_)
             | Kernel::CodedAdamW(_)
+            | Kernel::LineLargest(_)
+            | Kernel::LineSquares(_)
+            | Kernel::FactorMeans(_)
+            | Kernel::FactorDirections(_)
+            | Kernel::ClipDirections(_)
             | Kernel::Momentum(_)
             | Kernel::UnitNorm(_) => Category::Optimiser,
             _ => Category::Elementwise,

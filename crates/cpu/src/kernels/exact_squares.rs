@@ -75,7 +75,7 @@ unsafe fn largest_of(part: RawSlice) -> f64 {
 
 // A comparison with NaN is false, so a NaN becomes infinity: a maximum could lose it.
 #[inline(always)]
-fn largest_in<T: Element>(x: Shared<T>) -> T::Acc {
+pub(super) fn largest_in<T: Element>(x: Shared<T>) -> T::Acc {
     let infinity = -T::Acc::LOWEST;
     let mut lanes = [T::Acc::ZERO; BLOCK];
     blocks(
@@ -194,7 +194,7 @@ fn total(largest: f64, sums: [f64; 3]) -> f64 {
 }
 
 /// The smallest n for which `largest` is below 2^n; at least -900, so that all powers here are normal or exact.
-fn exponent(largest: f64) -> i32 {
+pub(super) fn exponent(largest: f64) -> i32 {
     match largest {
         0.0 => 0,
         largest => ((largest.to_bits() >> 52) as i32 - 1022).max(-900),
@@ -202,7 +202,7 @@ fn exponent(largest: f64) -> i32 {
 }
 
 /// 2^n, for n from -1074 to 1023.
-fn power_of_two(n: i32) -> f64 {
+pub(super) fn power_of_two(n: i32) -> f64 {
     match n {
         -1022.. => f64::from_bits(((n + 1023) as u64) << 52),
         n => f64::from_bits(1 << (n + 1074)),

@@ -14,7 +14,9 @@ mod dropout;
 mod elementwise;
 mod embedding;
 mod exact_squares;
+mod factored;
 mod layout;
+mod lines;
 mod lion;
 mod loss;
 mod memory;
@@ -85,6 +87,11 @@ pub(crate) unsafe fn execute(kernel: &Kernel, pool: &Pool) -> Result<()> {
             Kernel::Lion(args) => lion::lion(args, pool),
             Kernel::CodedScales(args) => coded::coded_scales(args, pool),
             Kernel::CodedAdamW(args) => coded::coded_adamw(args, pool),
+            Kernel::LineLargest(args) => lines::line_largest(args, pool),
+            Kernel::LineSquares(args) => lines::line_squares(args, pool),
+            Kernel::FactorMeans(args) => factored::factor_means(args),
+            Kernel::FactorDirections(args) => factored::factor_directions(args, pool),
+            Kernel::ClipDirections(args) => factored::clip_directions(args),
             Kernel::Momentum(args) => muon::momentum(args, pool),
             Kernel::UnitNorm(args) => muon::unit_norm(args, pool),
             Kernel::Copy2d(args) => layout::copy_2d(args, pool),

@@ -5,7 +5,7 @@ use bytemuck::NoUninit;
 use hal::DType;
 
 /// Elements of one tensor that a block updates.
-const PART: usize = 8192;
+pub(super) const PART: usize = 8192;
 
 /// Tensors of one type that one launch updates.
 pub(super) struct Batch<'a, T> {

@@ -4,8 +4,8 @@
 //! against the C++ headers and compares sizes and offsets with those listed here.
 
 use super::{
-    attention, coded, columns, dropout, elementwise, embedding, exact_squares, gemm, layout, loss,
-    muon, norm, optimiser, rope, rows, squares, transpose,
+    attention, coded, columns, dropout, elementwise, embedding, exact_squares, factored, gemm,
+    layout, lines, loss, muon, norm, optimiser, rope, rows, squares, transpose,
 };
 
 /// Size of a struct and offsets of its fields.
@@ -42,7 +42,7 @@ pub(super) use params;
 
 /// The layouts of all of them.
 pub fn all() -> Vec<Layout> {
-    let families: [&[Layout]; 17] = [
+    let families: [&[Layout]; 19] = [
         elementwise::LAYOUTS,
         columns::LAYOUTS,
         dropout::LAYOUTS,
@@ -57,6 +57,8 @@ pub fn all() -> Vec<Layout> {
         exact_squares::LAYOUTS,
         gemm::LAYOUTS,
         coded::LAYOUTS,
+        factored::LAYOUTS,
+        lines::LAYOUTS,
         muon::LAYOUTS,
         optimiser::LAYOUTS,
         transpose::LAYOUTS,

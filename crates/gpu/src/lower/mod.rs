@@ -13,10 +13,12 @@ mod dropout;
 mod elementwise;
 mod embedding;
 mod exact_squares;
+mod factored;
 mod gemm;
 mod launch;
 mod layout;
 pub mod layouts;
+mod lines;
 mod loss;
 mod muon;
 pub mod name;
@@ -82,6 +84,11 @@ pub fn lower(kernel: &Kernel, traits: &DeviceTraits, workspace: u64) -> Result<V
         Kernel::Lion(args) => optimiser::lion(args, traits),
         Kernel::CodedScales(args) => coded::coded_scales(args, traits),
         Kernel::CodedAdamW(args) => coded::coded_adamw(args, traits),
+        Kernel::LineLargest(args) => lines::line_largest(args, traits),
+        Kernel::LineSquares(args) => lines::line_squares(args, traits),
+        Kernel::FactorMeans(args) => factored::factor_means(args, traits),
+        Kernel::FactorDirections(args) => factored::factor_directions(args, traits),
+        Kernel::ClipDirections(args) => Ok(factored::clip_directions(args, traits)),
         Kernel::Momentum(args) => muon::momentum(args, traits),
         Kernel::UnitNorm(args) => muon::unit_norm(args, traits),
         Kernel::Copy2d(args) => columns::copy_2d(args, traits),

@@ -4,6 +4,7 @@ mod attention;
 mod coded;
 mod elementwise;
 mod embedding;
+mod factored;
 mod gemm;
 mod layout;
 mod layouts;

@@ -3,7 +3,7 @@
 //! A kernel is a value: what to compute, on which memory, of which sizes. One enum lists them all, so that a
 //! vendor dispatches in one place, a simulated vendor computes costs in one place, and a trace names them in
 //! one place. Each family has a file: [`elementwise`], [`rows`], [`norm`], [`attention`], [`loss`],
-//! [`embedding`], [`optimiser`], [`coded`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
+//! [`embedding`], [`optimiser`], [`coded`], [`factored`], [`muon`], [`layout`]; and [`custom`] is for custom kernels.
 //!
 //! Throughout, matrices are row-major and dense (`rows x columns`), and arithmetic uses the accumulator of the
 //! element type. An `out` may be the same slice as one input of equal type where the kernel is elementwise, and
@@ -14,6 +14,7 @@ pub mod coded;
 pub mod custom;
 pub mod elementwise;
 pub mod embedding;
+pub mod factored;
 pub mod layout;
 pub mod loss;
 pub mod muon;
@@ -29,6 +30,10 @@ pub use elementwise::{
     SwigluBackward, Unary, UnaryBackward, UnaryOp,
 };
 pub use embedding::{EmbeddingBackward, EmbeddingForward};
+pub use factored::{
+    ClipDirections, ClipDirectionsTensor, FactorDirections, FactorDirectionsTensor, FactorMeans,
+    FactorMeansTensor, LineLargest, LineLargestTensor, LinePlace, LineSquares, LineSquaresTensor,
+};
 pub use layout::{Copy2d, CopyStrided, SelectRows};
 pub use loss::{CombineSoftmax, CrossEntropyBackward, SoftmaxStatistics};
 pub use muon::{Momentum, MomentumTensor, UnitNorm};
@@ -88,6 +93,11 @@ pub enum Kernel {
     Lion(Lion),
     CodedScales(CodedScales),
     CodedAdamW(CodedAdamW),
+    LineLargest(LineLargest),
+    LineSquares(LineSquares),
+    FactorMeans(FactorMeans),
+    FactorDirections(FactorDirections),
+    ClipDirections(ClipDirections),
     Momentum(Momentum),
     UnitNorm(UnitNorm),
     Copy2d(Copy2d),
@@ -137,6 +147,11 @@ impl Kernel {
             Kernel::Lion(_) => "lion",
             Kernel::CodedScales(_) => "coded_scales",
             Kernel::CodedAdamW(_) => "coded_adamw",
+            Kernel::LineLargest(_) => "line_largest",
+            Kernel::LineSquares(_) => "line_squares",
+            Kernel::FactorMeans(_) => "factor_means",
+            Kernel::FactorDirections(_) => "factor_directions",
+            Kernel::ClipDirections(_) => "clip_directions",
             Kernel::Momentum(_) => "momentum",
             Kernel::UnitNorm(_) => "unit_norm",
             Kernel::Copy2d(_) => "copy_2d",
@@ -186,6 +201,11 @@ impl Kernel {
             Kernel::Lion(args) => args.operands(visit),
             Kernel::CodedScales(args) => args.operands(visit),
             Kernel::CodedAdamW(args) => args.operands(visit),
+            Kernel::LineLargest(args) => args.operands(visit),
+            Kernel::LineSquares(args) => args.operands(visit),
+            Kernel::FactorMeans(args) => args.operands(visit),
+            Kernel::FactorDirections(args) => args.operands(visit),
+            Kernel::ClipDirections(args) => args.operands(visit),
             Kernel::Momentum(args) => args.operands(visit),
             Kernel::UnitNorm(args) => args.operands(visit),
             Kernel::Copy2d(args) => args.operands(visit),

@@ -1,6 +1,6 @@
 //! The bytes that each kernel reads and writes, and the sizes of attention.
 
-use hal::kernel::{AttentionShape, CustomCost};
+use hal::kernel::{AttentionShape, CustomCost, LineSquaresTensor};
 use hal::{DType, Kernel, RawSlice};
 
 /// The work of a kernel.
@@ -49,6 +49,11 @@ pub(super) const fn family(kernel: &Kernel) -> &'static str {
         | Kernel::Lion(_)
         | Kernel::CodedScales(_)
         | Kernel::CodedAdamW(_)
+        | Kernel::LineLargest(_)
+        | Kernel::LineSquares(_)
+        | Kernel::FactorMeans(_)
+        | Kernel::FactorDirections(_)
+        | Kernel::ClipDirections(_)
         | Kernel::Momentum(_)
         | Kernel::UnitNorm(_) => "optimiser",
         Kernel::Copy2d(_) | Kernel::CopyStrided(_) | Kernel::SelectRows(_) => "layout",
@@ -92,6 +97,22 @@ pub(super) fn work(kernel: &Kernel) -> Work {
         Kernel::Lion(call) => moved(kernel) - size(call.factor),
         Kernel::CodedScales(call) => moved(kernel) - size(call.factor),
         Kernel::CodedAdamW(call) => moved(kernel) - size(call.factor),
+        // Rows and columns are two passes over the elements; the numbers of lines are few.
+        Kernel::LineLargest(call) => {
+            let tensors = call.tensors.iter();
+            tensors
+                .map(|tensor| passes(tensor.columns) * size(tensor.x))
+                .sum()
+        }
+        Kernel::LineSquares(call) => {
+            let tensors = call.tensors.iter();
+            let bytes = |tensor: &LineSquaresTensor| passes(tensor.column_sums) * size(tensor.x);
+            tensors.map(bytes).sum()
+        }
+        Kernel::FactorDirections(call) => {
+            let tensors = call.tensors.iter();
+            tensors.map(|tensor| 2.0 * size(tensor.gradients)).sum()
+        }
         Kernel::Momentum(call) => moved(kernel) - size(call.factor),
         Kernel::UnitNorm(call) => moved(kernel) - size(call.sum_squares),
         Kernel::Copy2d(call) => 2.0 * (call.rows * call.columns * call.src.dtype.bytes()) as f64,
@@ -116,6 +137,10 @@ fn attention(kernel: &Kernel, shape: AttentionShape, dtype: DType, backward: boo
         dtype,
         backward,
     }
+}
+
+fn passes(columns: Option<RawSlice>) -> f64 {
+    columns.map_or(1.0, |_| 2.0)
 }
 
 fn size(slice: RawSlice) -> f64 {

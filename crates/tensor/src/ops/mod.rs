@@ -3,7 +3,7 @@
 //!
 //! These have no gradients: [`autograd`](crate::autograd) and the layers build on them. Each family of the
 //! seam's kernels has a file: [`matmul`](mod@matmul), [`elementwise`], [`norm`], [`attention`](mod@attention),
-//! [`loss`], [`embedding`](mod@embedding), [`optimiser`], [`coded`], [`layout`], [`dims`], [`rows`]; and
+//! [`loss`], [`embedding`](mod@embedding), [`optimiser`], [`coded`], [`factored`], [`layout`], [`dims`], [`rows`]; and
 //! [`custom`](fn@custom) is for custom kernels.
 //!
 //! # Errors
@@ -17,6 +17,7 @@ mod custom;
 pub mod dims;
 pub mod elementwise;
 pub mod embedding;
+pub mod factored;
 pub mod layout;
 pub mod loss;
 pub mod matmul;

@@ -8,13 +8,14 @@ use fascicle_tensor::{
         self, BinaryOp, CustomKernel, Region, Transpose, UnaryOp,
         attention::{AttentionDropout, AttentionShape, Saved},
         coded::CodedUpdate,
+        factored::{self, FactoredMatrix, FactoredPiece, FactoredStep, LinePiece, Lines, Means},
         loss::VocabularyShard,
         norm::{NormKind, NormShape},
         optimiser::{AdamW, Lion, Update},
     },
     trace,
 };
-use hal::{Counts, codes::BlockPlace, random::Key};
+use hal::{Counts, codes::BlockPlace, kernel::LinePlace, random::Key};
 use std::sync::Arc;
 
 type Call = fn(&mut World, &Step) -> Result<()>;
@@ -277,6 +278,7 @@ pub const ALL: &[(&str, Call)] = &[
     ("lion", |w, s| optimise(w, s, "lion")),
     ("momentum", |w, s| optimise(w, s, "momentum")),
     ("coded", coded),
+    ("factored", factored),
     ("unit_norm", |w, s| {
         let (squares, x) = (typed(w, s, DType::F64, &[1])?, w.tensor(s.tensors[0]));
         let out = match s.fits() {
@@ -717,6 +719,68 @@ fn coded(world: &mut World, step: &Step) -> Result<()> {
     };
     ops::coded::coded_scales(&device, std::slice::from_ref(&update), &factor, settings)?;
     ops::coded::coded_adamw(&device, &[update], &factor, settings)
+}
+
+fn factored(world: &mut World, step: &Step) -> Result<()> {
+    let device = world.device(step.choices[2]).clone();
+    let any = |index: usize| Ok(world.tensor(step.tensors[index % 6]));
+    let like = |index: usize, dtype: DType, shape: &[usize]| match step.fits() {
+        true => Tensor::full(&device, dtype, shape, step.numbers[0]),
+        false => any(index),
+    };
+    let place = LinePlace {
+        columns: step.sizes[0],
+        start: step.sizes[1],
+    };
+    let elements = like(0, step.dtype(), step.shape())?;
+    // As many lines as the elements touch, if that is a number.
+    let rows = place.num_rows(elements.num_elements()).unwrap_or(1);
+    let counts = [rows, place.columns.min(1 << 16)];
+    let lines = |index: usize, dtype: DType| -> Result<[Tensor; 2]> {
+        let rows = like(index, dtype, &counts[..1])?;
+        Ok([rows, like(index + 1, dtype, &counts[1..])?])
+    };
+    let (largest, squares) = (lines(1, DType::F64)?, lines(3, DType::F64)?);
+    let has_columns = step.small(2) < 6;
+    let of = |[rows, columns]: &[Tensor; 2]| Lines {
+        rows: rows.clone(),
+        columns: has_columns.then(|| columns.clone()),
+    };
+    let piece = LinePiece {
+        elements: elements.clone(),
+        place,
+        largest: of(&largest),
+        sums: of(&squares),
+        terms: [step.sizes[2], step.sizes[3]],
+    };
+    let pieces = std::slice::from_ref(&piece);
+    factored::line_largest(pieces)?;
+    factored::line_squares(pieces)?;
+    let sum = Tensor::full(&device, DType::F64, &[1], step.numbers[1])?;
+    let factor = ops::optimiser::clip_scale(&sum, Some(step.numbers[2]), 1.0)?;
+    let (means, factors) = (lines(5, step.dtype())?, lines(7, step.dtype())?);
+    let matrix = FactoredMatrix {
+        largest: largest.clone(),
+        sums: squares.clone(),
+        means,
+        factors: factors.clone(),
+    };
+    let [keep, epsilon, most] = step.numbers;
+    factored::factor_means(&device, &[matrix], &factor, Means { keep, epsilon })?;
+    let piece = FactoredPiece {
+        gradients: elements,
+        place,
+        factors,
+    };
+    factored::factor_directions(&device, &[piece], &factor)?;
+    let ([largest, _], [sums, _]) = (largest, squares);
+    let clipped = FactoredStep {
+        largest,
+        sums,
+        clip: like(9, DType::F64, &[2])?,
+        elements: step.sizes[4],
+    };
+    factored::clip_directions(&device, &[clipped], &factor, most)
 }
 
 fn custom(world: &mut World, step: &Step) -> Result<()> {

@@ -8,6 +8,7 @@ mod dropout;
 mod elementwise;
 mod embedding;
 mod exact_squares;
+mod factored;
 mod loss;
 mod muon;
 mod nodes;
