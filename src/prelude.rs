@@ -19,6 +19,6 @@ pub use train::{
     Trainer,
     batches::{Batches, Rows},
     config::Precision,
-    optimiser::{AdamW, AdamW8bit, Lion, Muon, Rate, Sgd},
+    optimiser::{Adafactor, AdamW, AdamW8bit, Lion, Muon, Rate, Sgd},
     trainer::Options,
 };

@@ -355,6 +355,65 @@ fn muon_is_the_published_formula() {
     follows(&config, muon, 1e-9);
 }
 
+/// As published, with the second moments of matrices from the means of their rows and columns, and those of vectors in full.
+fn adafactor(plain: Plain<'_>) -> Vec<f64> {
+    let Plain {
+        shape,
+        number,
+        weights,
+        gradients,
+        state: [first, second],
+        decay,
+        rate,
+        ..
+    } = plain;
+    let beta = 1.0 - f64::from(number).powf(-0.8);
+    let moved = |old: &mut f64, square: f64| *old = beta * *old + (1.0 - beta) * square;
+    let squares: Vec<f64> = gradients.iter().map(|g| g * g + 1e-30).collect();
+    let moments: Vec<f64> = match *shape {
+        [rows, columns] => {
+            for (of_row, old) in squares.chunks(columns).zip(&mut *first) {
+                moved(old, of_row.iter().sum::<f64>() / columns as f64);
+            }
+            for (column, old) in second.iter_mut().enumerate().take(columns) {
+                let of_column: f64 = squares.iter().skip(column).step_by(columns).sum();
+                moved(old, of_column / rows as f64);
+            }
+            let mean = first[..rows].iter().sum::<f64>() / rows as f64;
+            let elements = 0..rows * columns;
+            let moment = |at: usize| first[at / columns] * second[at % columns] / mean;
+            elements.map(moment).collect()
+        }
+        _ => {
+            first
+                .iter_mut()
+                .zip(&squares)
+                .for_each(|(old, square)| moved(old, *square));
+            first.clone()
+        }
+    };
+    let directions = gradients.iter().zip(&moments).map(|(g, v)| g / v.sqrt());
+    let directions: Vec<f64> = directions.collect();
+    let squares: f64 = directions.iter().map(|u| u * u).sum();
+    let size = (squares / directions.len() as f64).sqrt();
+    let steps = directions.iter().map(|u| u / size.max(1.0));
+    let steps = weights.iter().zip(steps);
+    steps.map(|(w, u)| w - rate * (u + decay * w)).collect()
+}
+
+#[test]
+fn adafactor_is_the_published_formula() {
+    let mut config = with(OptimiserKind::Adafactor, Precision::F64);
+    follows(&config, adafactor, 1e-9);
+    config.training.reproducible = Reproducible::Run.into();
+    edit_gpt(&mut config, |model| {
+        model.family = GptFamily::Llama;
+        model.kv_heads = 4;
+        model.mlp_hidden = 40;
+    });
+    follows(&config, adafactor, 1e-9);
+}
+
 const GRIDS: &str = "x=2 y=2 z=2 data=2 pipeline=2 x=2,y=2,z=2 y=2,data=2,pipeline=2";
 
 /// The bits of one rank on these grids, with the state of replicas sharded and not.
@@ -439,6 +498,16 @@ fn lion_has_the_same_bits_on_every_grid() {
 #[test]
 fn lion_resumes_on_another_grid() {
     resumes(OptimiserKind::Lion);
+}
+
+#[test]
+fn adafactor_has_the_same_bits_on_every_grid() {
+    on_all_grids(OptimiserKind::Adafactor);
+}
+
+#[test]
+fn adafactor_resumes_on_another_grid() {
+    resumes(OptimiserKind::Adafactor);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn replace<T>(place: &mut T, value: Option<T>) {
 
 /// The names of optimisers.
 pub(crate) fn optimisers() -> impl TypedValueParser<Value = OptimiserKind> {
-    PossibleValuesParser::new(["adamw", "adamw8bit", "sgd", "lion", "muon"])
+    PossibleValuesParser::new(["adamw", "adamw8bit", "adafactor", "sgd", "lion", "muon"])
         .try_map(|name| toml::Value::String(name).try_into())
 }
 

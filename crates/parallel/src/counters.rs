@@ -64,6 +64,8 @@ pub enum Subject {
     Matrices,
     /// Scales of the optimiser's state, where that is kept as codes.
     Scales,
+    /// Sums of squares of rows and columns, where the optimiser's state is kept as their means.
+    Means,
     /// Activations and gradients between pipeline stages.
     Pipeline,
     /// Changes of layout.

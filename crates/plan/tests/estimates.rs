@@ -54,6 +54,13 @@ fn that_holds_for_matrices_that_are_updated_as_a_whole() {
 }
 
 #[test]
+fn that_holds_for_means_of_rows_and_columns() {
+    for case in [CASES[0], CASES[2], CASES[5]] {
+        near(case, OptimiserKind::Adafactor, &[Preset::Ours]);
+    }
+}
+
+#[test]
 fn that_holds_for_state_beyond_the_device() {
     for (kind, optimiser) in [
         (PlaceKind::Host, OptimiserKind::AdamW),

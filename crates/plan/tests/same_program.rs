@@ -209,7 +209,11 @@ fn those_of_other_optimisers_equal_them_too() {
         "x=2,data=2,pipeline=2",
     ];
     let grids = grids.map(|text| text.parse().unwrap());
-    let optimisers = [OptimiserKind::Muon, OptimiserKind::AdamW8bit];
+    let optimisers = [
+        OptimiserKind::Muon,
+        OptimiserKind::AdamW8bit,
+        OptimiserKind::Adafactor,
+    ];
     for (degrees, optimiser) in grids
         .iter()
         .flat_map(|grid| optimisers.map(|one| (*grid, one)))

@@ -128,6 +128,7 @@ macro_rules! bits {
             #[test]
             fn other_optimisers() {
                 for optimiser in [
+                    OptimiserKind::Adafactor,
                     OptimiserKind::AdamW8bit,
                     OptimiserKind::Lion,
                     OptimiserKind::Muon,

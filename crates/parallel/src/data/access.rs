@@ -25,6 +25,11 @@ pub enum Part {
     /// The scales of these codes, by the index of the state: the [own](super::SetOptions::own) ones are read, and those that
     /// the rank [holds](super::SetOptions::held) are written.
     Scales(usize),
+    /// The means of its rows' squares, if the state is kept as means: the [own](super::SetOptions::own) ones are read, and those
+    /// that the rank [holds](super::SetOptions::held) are written.
+    RowMeans,
+    /// The same of its columns.
+    ColumnMeans,
     /// Its gradient.
     Gradient,
 }
@@ -78,8 +83,7 @@ impl ParameterSet {
         mut visit: impl FnMut(&Parameter, Tensor) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         for bucket in self.buckets_with(part) {
-            if let Part::Scales(state) = part {
-                self.own_scales(bucket, state, &mut visit)?;
+            if self.visit_own(bucket, part, &mut visit)? {
                 continue;
             }
             let whole = self.whole(bucket, part)?;
@@ -106,15 +110,15 @@ impl ParameterSet {
         let mut hashes = Vec::new();
         for bucket in self.buckets_with(part) {
             let (own, flat) = match part {
-                Part::Scales(state) => {
-                    self.own_scales::<Error>(bucket, state, |parameter, scales| {
+                Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => {
+                    self.visit_own::<Error>(bucket, part, |parameter, numbers| {
                         let axes = replicas(bucket, parameter, &(0..bucket.values.num_elements()));
-                        let range = 0..scales.num_elements();
+                        let range = 0..numbers.num_elements();
                         hashes.push(self.hashed(
                             (bucket, parameter, part),
                             axes,
                             range,
-                            &scales,
+                            &numbers,
                         )?);
                         Ok(())
                     })?;
@@ -139,6 +143,22 @@ impl ParameterSet {
             }
         }
         Ok(hashes)
+    }
+
+    // Visits the numbers that count as this rank's own, of a part of which ranks hold more than that; false for other parts.
+    fn visit_own<E: From<Error>>(
+        &self,
+        bucket: &Bucket,
+        part: Part,
+        visit: impl FnMut(&Parameter, Tensor) -> std::result::Result<(), E>,
+    ) -> std::result::Result<bool, E> {
+        match part {
+            Part::Scales(state) => self.own_scales(bucket, state, visit)?,
+            Part::RowMeans => self.visit_own_means(bucket, 0, visit)?,
+            Part::ColumnMeans => self.visit_own_means(bucket, 1, visit)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn hashed(
@@ -191,6 +211,8 @@ impl ParameterSet {
                 .collect::<std::result::Result<Vec<_>, E>>()?;
             match part {
                 Part::Scales(state) => self.set_scales(bucket, state, &given)?,
+                Part::RowMeans => self.set_means(bucket, 0, &given)?,
+                Part::ColumnMeans => self.set_means(bucket, 1, &given)?,
                 _ => self.fill(bucket, part, given)?,
             }
         }
@@ -207,6 +229,10 @@ impl ParameterSet {
             // A state that no parameter has is an error of the caller.
             Part::State(index) if index < most => index < bucket.num_states(),
             Part::Scales(_) => bucket.scales.is_some(),
+            Part::RowMeans | Part::ColumnMeans => {
+                let mut parameters = bucket.parameters.iter();
+                parameters.any(|parameter| self.0.options.is_factored(parameter))
+            }
             Part::State(_) | Part::Gradient => is_trained(bucket),
         })
     }
@@ -218,10 +244,7 @@ impl ParameterSet {
             Part::Weights if !bucket.has_master() => Ok(bucket.values.clone()),
             Part::Weights => bucket.whole(context, subject, &bucket.weights()?),
             Part::State(index) => bucket.whole(context, subject, &bucket.state(index)?),
-            Part::Scales(index) => match &bucket.scales {
-                Some(scales) => Ok(scales.all.clone()),
-                None => Err(without_scales(index)),
-            },
+            Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => Err(not_flat(part)),
             Part::Gradient => match bucket.own_gradients()? {
                 Some(own) => bucket.whole(context, subject, &own),
                 None => Err(Error::invalid("gradients", "none", "a set that trains")),
@@ -265,8 +288,8 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
     };
     match part {
         Part::State(index) => bucket.set_state(index, own),
-        // `set_scales` sets them: they have another number than the weights.
-        Part::Scales(index) => Err(without_scales(index)),
+        // They have another number than the weights.
+        Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => Err(not_flat(part)),
         Part::Gradient if bucket.shards_gradients() => upload_if_any(&bucket.gradients, own),
         Part::Gradient => upload_if_any(&bucket.gradients, flat),
         Part::Values => bucket.values.upload_f64(flat),
@@ -277,7 +300,11 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
     }
 }
 
-fn without_scales(index: usize) -> Error {
-    let found = format!("scales of state {index}, which is no code");
-    Error::invalid("optimiser state", found, "a state that is kept as codes")
+fn not_flat(part: Part) -> Error {
+    let found = format!("{part:?}");
+    Error::invalid(
+        "buffer of a bucket",
+        found,
+        "a part of one number for each weight",
+    )
 }

@@ -3,7 +3,11 @@
 //! A block is a run of a row of the whole parameter, so neither the cut of the parameter nor the shards over Data change one.
 //! Every replica holds the scales of all blocks of its shard of the parameter.
 
-use super::{ParameterSet, Part, SetOptions, bucket::Bucket};
+use super::{
+    ParameterSet, Part, SetOptions,
+    bucket::Bucket,
+    lines::{own_means, shape_of_means},
+};
 use crate::{Context, Parameter};
 use grid::IndexBox;
 use hal::codes::{BLOCK, BlockPlace};
@@ -121,6 +125,8 @@ impl SetOptions {
     pub fn shape_of(&self, part: Part, parameter: &Parameter) -> Vec<usize> {
         let shape = parameter.global_shape();
         match (part, shape.split_last()) {
+            (Part::RowMeans, _) => shape_of_means(parameter, 0),
+            (Part::ColumnMeans, _) => shape_of_means(parameter, 1),
             (Part::Scales(_), Some((columns, rows))) => {
                 [rows, &[columns.div_ceil(BLOCK)][..]].concat()
             }
@@ -132,6 +138,11 @@ impl SetOptions {
     pub fn held(&self, part: Part, parameter: &Parameter) -> IndexBox {
         match part {
             Part::Scales(_) => of_blocks(parameter, Rows::of(parameter).of_row),
+            Part::RowMeans | Part::ColumnMeans => {
+                let shape = self.shape_of(part, parameter);
+                let start = vec![0; shape.len()];
+                IndexBox { start, shape }
+            }
             _ => parameter.index().clone(),
         }
     }
@@ -140,6 +151,8 @@ impl SetOptions {
     pub fn own(&self, part: Part, parameter: &Parameter) -> IndexBox {
         match part {
             Part::Scales(_) => of_blocks(parameter, Rows::of(parameter).begun()),
+            Part::RowMeans => own_means(parameter, 0),
+            Part::ColumnMeans => own_means(parameter, 1),
             _ => parameter.index().clone(),
         }
     }

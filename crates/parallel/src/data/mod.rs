@@ -5,7 +5,8 @@
 //! share one. [`ParameterSet`] holds all buckets of a rank and decides when a bucket is final. `step` is a training step on
 //! the set, from the first pass to the update, in which no call can be forgotten or reordered. `norm` computes the global
 //! norm. `open` holds the gradients of micro-batches until `shards` sums them into shards. `coded` updates parameters whose
-//! state is kept as 8-bit codes, in `blocks` with a scale each. `transform` brings matrices together at their `owners`, for
+//! state is kept as 8-bit codes, in `blocks` with a scale each. `factored`
+//! updates those whose second moments are means of rows and columns, whose numbers `lines` holds. `transform` brings matrices together at their `owners`, for
 //! optimisers that need them whole. `addends` holds a step's gradients as nodes of reproducible sums, which `reduction` sums
 //! over ranks. `placement` says where the optimiser's state is; what is beyond the device is `placed` in
 //! pieces, over which `stream` walks to update them. `access` reads and writes single parameters, for initial values and checkpoints.
@@ -16,6 +17,8 @@ mod blocks;
 mod bucket;
 mod classes;
 mod coded;
+mod factored;
+mod lines;
 mod norm;
 mod open;
 mod owners;
@@ -31,6 +34,7 @@ mod transform;
 mod update;
 
 pub use access::Part;
+pub use factored::Factoring;
 pub use placement::StatePlacement;
 pub use set::{ParameterSet, SetOptions, Tied};
 pub use sharding::Sharding;

@@ -5,6 +5,7 @@ use super::{
     addends::Addends,
     bucket::Bucket,
     classes::{classes, split},
+    lines::LineMeans,
     placement::StateStore,
     shards::Sharded,
 };
@@ -34,6 +35,8 @@ pub struct SetOptions {
     pub matrix_states: Option<usize>,
     /// Whether the state of [large parameters](SetOptions::is_coded), of two tensors each, is kept as 8-bit codes.
     pub codes: bool,
+    /// Whether the state is means of the rows and columns of each parameter, and no state tensors.
+    pub factors: bool,
     /// What replicas along Data hold in shards.
     pub sharding: Sharding,
     /// Where the optimiser's state is.
@@ -49,6 +52,7 @@ impl SetOptions {
             num_states: 0,
             matrix_states: None,
             codes: false,
+            factors: false,
             sharding: Sharding::None,
             placement: StatePlacement::Device,
         }
@@ -86,6 +90,8 @@ pub(super) struct Inner {
     pub(super) parameters: Vec<Parameter>,
     pub(super) buckets: Vec<Bucket>,
     pub(super) options: SetOptions,
+    /// If the state is kept as means of rows and columns.
+    pub(super) lines: Option<LineMeans>,
     // Its address identifies the set.
     token: Rc<()>,
     progress: RefCell<Progress>,
@@ -120,7 +126,8 @@ impl ParameterSet {
     ///
     /// # Errors
     /// [`Error::Invalid`] for two parameters with one name, for one that belongs to another set, for codes of other than two
-    /// states or beyond the device, and if the host or the disk lacks room for state that is to be there;
+    /// states, for means beside states, for codes or means beyond the device, and if the host or the disk lacks room for state
+    /// that is to be there;
     /// [`Error::Unsupported`] for a type that the device lacks; [`Error::OutOfMemory`].
     pub fn allocate(
         context: &Context,
@@ -136,6 +143,10 @@ impl ParameterSet {
                 found,
                 "2, of two moments",
             ));
+        }
+        if options.factors && (options.num_states > 0 || options.codes) {
+            let found = format!("{} states beside means of rows", options.num_states);
+            return Err(Error::invalid("optimiser state", found, "either of them"));
         }
         check_wire(context, &options)?;
         check_placement(&options)?;
@@ -169,6 +180,7 @@ impl ParameterSet {
         if let Some(store) = &store {
             store.reserve(context.device())?;
         }
+        let lines = LineMeans::allocate(context, &parameters, &options)?;
         let progress = Progress {
             addends: vec![0; parameters.len()],
             reduced: vec![false; buckets.len()],
@@ -182,6 +194,7 @@ impl ParameterSet {
             sharded: RefCell::new(sharded),
             parameters,
             buckets,
+            lines,
             options,
             token,
             progress: RefCell::new(progress),
@@ -421,14 +434,14 @@ fn check_wire(context: &Context, options: &SetOptions) -> Result<()> {
 
 // Codes are read twice in an update, and ranks agree on scales in between.
 fn check_placement(options: &SetOptions) -> Result<()> {
-    match options.codes && options.placement.is_beyond() {
-        false => Ok(()),
-        true => Err(Error::invalid(
-            "optimiser state",
-            "8-bit codes beyond the device",
-            "numbers, or codes on the device",
-        )),
-    }
+    let found = match (options.codes, options.factors) {
+        _ if !options.placement.is_beyond() => return Ok(()),
+        (true, _) => "8-bit codes beyond the device",
+        (_, true) => "means of rows and columns beyond the device",
+        _ => return Ok(()),
+    };
+    let needed = "a number for each weight, or state on the device";
+    Err(Error::invalid("optimiser state", found, needed))
 }
 
 fn check_names(parameters: &[Parameter]) -> Result<()> {

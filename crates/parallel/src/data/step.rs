@@ -5,7 +5,7 @@
 //! and [`finish`](TrainingStep::finish) returns its [`Gradients`], which alone can
 //! [`update`](Gradients::update) the weights.
 
-use super::{ParameterSet, SetOptions, UpdateRule};
+use super::{Factoring, ParameterSet, SetOptions, UpdateRule};
 use crate::{Mode, Pass, Reproducible, RowCut, layers::gather::Gatherer, pass::Shared};
 use std::{
     cell::{Cell, RefCell},
@@ -235,10 +235,31 @@ impl Gradients {
         self.set.update_coded(rule, scales, update)
     }
 
+    /// Turns the gradients of parameters [whose state is means of rows and columns](SetOptions::is_factored) into directions, and
+    /// passes these to `update`, parameter by parameter: the factor of the learning rate that `rule` assigns, and two f64, the
+    /// factor that clips the parameter's directions and their root mean square. `factor` is that of gradients; if it is NaN, so are
+    /// those of directions. Collective.
+    ///
+    /// # Cost
+    /// Over each tensor axis, and over Data with sharded state, four all-reduces of one f64 for each line: twice of rows and columns,
+    /// twice of rows.
+    /// # Errors
+    /// [`Error::Invalid`] when another step has begun meanwhile; those of `update` and the collectives.
+    pub fn update_factored<E: From<Error>>(
+        &self,
+        factoring: Factoring,
+        factor: &Tensor,
+        rule: impl Fn(&crate::Parameter) -> UpdateRule,
+        update: impl FnMut(f64, &Tensor, &[Update]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        check_current(&self.set, self.number)?;
+        self.set.update_factored(factoring, factor, rule, update)
+    }
+
     /// Passes `update` the pieces of all parameters that this rank updates, grouped by the learning-rate factor
     /// that `rule` assigns: all at once, but those whose state is [beyond the device](SetOptions::placement), which come in
-    /// runs of it. Those of [`matrices`](Gradients::matrices) and of
-    /// [`update_coded`](Gradients::update_coded) are not among them. With sharded state, every replica
+    /// runs of it. Those of [`matrices`](Gradients::matrices), of [`update_coded`](Gradients::update_coded) and of
+    /// [`update_factored`](Gradients::update_factored) are not among them. With sharded state, every replica
     /// then receives the values that the others have updated. Collective.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub(super) type Groups = Vec<(f64, Vec<Update>)>;
 impl ParameterSet {
     /// Passes `update` one piece for each parameter of which this rank updates a part, grouped by the factor of its rate: first
     /// those whose state is on the device, all at once, and then run by run those whose state is beyond it. Either those of
-    /// matrices that are updated as a whole, or all others but those whose state is kept as codes.
+    /// matrices that are updated as a whole, or all others but those whose state is kept as codes or as means.
     ///
     /// # Errors
     /// Those of `update`, the device and the store of the state.
@@ -57,7 +57,9 @@ impl ParameterSet {
     pub(super) fn buckets_updated(&self, whole: bool) -> impl Iterator<Item = &Bucket> {
         let plain = self.0.buckets.iter();
         let plain = plain.filter(|bucket| bucket.scales.is_none() && bucket.gradients.is_some());
-        plain.filter(move |bucket| bucket.is_whole == whole)
+        // Directions of means are updated by `update_factored`.
+        let factored = self.0.options.factors;
+        plain.filter(move |bucket| bucket.is_whole == whole && (whole || !factored))
     }
 
     // With sharded state, sends every replica the values that the others have updated.
@@ -86,25 +88,13 @@ pub(super) fn add(
         return Ok(());
     };
     for (index, parameter) in bucket.parameters.iter().enumerate() {
-        let own = common(&bucket.own_place(index), &part);
-        if own.is_empty() {
-            continue;
-        }
-        let view = |flat: &Tensor| flat.rows(own.start - part.start, own.len());
-        let values = || {
-            let start = bucket.range.start + own.start;
-            bucket.values.rows(start, own.len())
-        };
         let UpdateRule {
             rate_factor,
             weight_decay,
         } = rule(parameter);
-        let piece = Update {
-            weights: view(weights)?,
-            gradients: gradients.rows(own.start, own.len())?,
-            state: states.iter().map(view).collect::<Result<_>>()?,
-            compute: bucket.has_master().then(values).transpose()?,
-            weight_decay,
+        let of_part = (weights, &gradients, states);
+        let Some(piece) = piece((bucket, index), of_part, &part, weight_decay)? else {
+            continue;
         };
         match groups.iter_mut().find(|(factor, _)| *factor == rate_factor) {
             Some((_, pieces)) => pieces.push(piece),
@@ -112,4 +102,33 @@ pub(super) fn add(
         }
     }
     Ok(())
+}
+
+/// The piece of a bucket's parameter, if it has elements in `part` of the bucket's range, to which weights and states belong;
+/// gradients belong to all of it.
+///
+/// # Errors
+/// None in practice: parts lie within their buckets.
+pub(super) fn piece(
+    (bucket, index): (&Bucket, usize),
+    (weights, gradients, states): (&Tensor, &Tensor, &[Tensor]),
+    part: &Range<usize>,
+    weight_decay: f64,
+) -> Result<Option<Update>> {
+    let own = common(&bucket.own_place(index), part);
+    if own.is_empty() {
+        return Ok(None);
+    }
+    let view = |flat: &Tensor| flat.rows(own.start - part.start, own.len());
+    let values = || {
+        let start = bucket.range.start + own.start;
+        bucket.values.rows(start, own.len())
+    };
+    Ok(Some(Update {
+        weights: view(weights)?,
+        gradients: gradients.rows(own.start, own.len())?,
+        state: states.iter().map(view).collect::<Result<_>>()?,
+        compute: bucket.has_master().then(values).transpose()?,
+        weight_decay,
+    }))
 }

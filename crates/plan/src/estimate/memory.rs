@@ -30,8 +30,11 @@ pub fn memory(request: &Request, candidate: &Candidate) -> f64 {
         PlaceKind::Device => (updated + state_bytes(request)) / state,
         PlaceKind::Host | PlaceKind::Files => 0.0,
     };
+    let lines = line_bytes(request) / candidate.degrees.pipeline as f64;
     let per_parameter = read + number / gradients + of_optimiser;
-    per_parameter * parameters(request, &candidate.degrees) + activations(request, candidate)
+    per_parameter * parameters(request, &candidate.degrees)
+        + lines
+        + activations(request, candidate)
 }
 
 /// Bytes of the optimiser's state per element of the model, on average. Where state is kept as codes, a lower bound: without
@@ -66,6 +69,24 @@ pub(super) fn beyond_bytes(request: &Request) -> f64 {
         share * (number * rule.num_states() as f64 + wide)
     });
     state_bytes(request) + wide + of_matrices
+}
+
+/// Bytes of the means of rows and columns, if the optimiser's state is kept as these: a lower bound, of hidden matrices alone.
+fn line_bytes(request: &Request) -> f64 {
+    let number = request.precision.dtype().accumulator().bytes() as f64;
+    match request.training().optimiser().factors() {
+        Some(_) => number * lines_of_matrices(request).iter().sum::<f64>(),
+        None => 0.0,
+    }
+}
+
+/// Rows and columns of all hidden matrices.
+pub(super) fn lines_of_matrices(request: &Request) -> [f64; 2] {
+    let segments = request.work.segments.iter();
+    let matrices = segments.flat_map(|segment| &segment.matrices);
+    matrices.fold([0.0; 2], |[rows, columns], matrix| {
+        [rows + matrix[0] as f64, columns + matrix[1] as f64]
+    })
 }
 
 /// Elements of all hidden matrices.

@@ -3,6 +3,7 @@
 
 use super::{
     distances::{Distances, Places},
+    lines::LineSums,
     matrices::Matrices,
     memory::{beyond_bytes, parameters, state_bytes},
     prices::{Pricer, Prices},
@@ -66,6 +67,8 @@ pub(crate) struct Sheet<'a> {
     gather_data: Prices,
     // If the optimiser updates matrices as a whole.
     matrices: Option<Matrices>,
+    // If it keeps means of rows and columns.
+    lines: Option<LineSums>,
 }
 
 impl<'a> Sheet<'a> {
@@ -123,6 +126,7 @@ impl<'a> Sheet<'a> {
             },
             gather_data: bucket(&[Operation::AllGather], weights),
             matrices: Matrices::new(request, candidate, &pricer),
+            lines: LineSums::new(request, candidate, &pricer),
         }
     }
 
@@ -158,6 +162,9 @@ impl<'a> Sheet<'a> {
             + self.update(variant)
             + self.matrices.as_ref().map_or(0.0, |matrices| {
                 matrices.seconds(variant.sharding.shards_state(), places)
+            })
+            + self.lines.as_ref().map_or(0.0, |lines| {
+                lines.seconds(variant.sharding.shards_state(), places)
             })
     }
 
@@ -240,7 +247,8 @@ impl<'a> Sheet<'a> {
     }
 
     // The optimiser reads gradients, reads and writes values and states, and writes the copy in the compute
-    // type. Where state is kept as codes, it reads gradients and codes once more, for their scales.
+    // type. Where state is kept as codes, it reads gradients and codes once more, for their scales; where it is means of
+    // lines, it sums and directs gradients first.
     fn update(&self, variant: &Candidate) -> f64 {
         let shared = if variant.sharding.shards_state() {
             variant.degrees.data as f64
@@ -248,11 +256,16 @@ impl<'a> Sheet<'a> {
             1.0
         };
         let state = state_bytes(self.request);
-        let of_scales = match self.request.training().optimiser().codes() {
+        let optimiser = self.request.training().optimiser();
+        let of_scales = match optimiser.codes() {
             Some(_) => 4.0 + state,
             None => 0.0,
         };
-        let of_element = 14.0 + 2.0 * state + of_scales;
+        let of_lines = match optimiser.factors() {
+            Some(_) => LineSums::BYTES_OF_ELEMENT,
+            None => 0.0,
+        };
+        let of_element = 14.0 + 2.0 * state + of_scales + of_lines;
         let device = &self.request.machine.device;
         let elements = parameters(self.request, &variant.degrees) / shared;
         let kernels = of_element * elements / device.kernel_bandwidth("adamw", "optimiser");

@@ -92,7 +92,7 @@ values! {
     ScheduleKind => "`gpipe`, `1f1b`, `interleaved:CHUNKS`, `zb-h1`, `zb-v`, `message-driven` or `message-driven:LIMIT`",
     OverlapNames => "list of `oar`, `ors`, `oag`, `oag-backward`, `data`, `all`, `none`",
     Precision => "`f64`, `f32`, `bf16` or `f16`",
-    OptimiserKind => "`adamw`, `adamw8bit`, `sgd`, `lion` or `muon`",
+    OptimiserKind => "`adamw`, `adamw8bit`, `adafactor`, `sgd`, `lion` or `muon`",
     PlaceKind => "`device`, `host` or `files`",
     RateSchedule => "`cosine`, `linear` or `constant`",
     OrderMode => "`random` or `epoch`",

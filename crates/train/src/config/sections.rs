@@ -4,7 +4,7 @@ use super::{BitsChoice, Numbers, OrderChoice, OverlapNames, check_counts, check_
 use crate::{
     Error, Result,
     data::{OrderMode, TokenType, TokenizerChoice},
-    optimiser::{AdamW, AdamW8bit, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
+    optimiser::{Adafactor, AdamW, AdamW8bit, Lion, Muon, Optimiser, Rate, RateSchedule, Sgd},
 };
 use grid::Degrees;
 use parallel::{
@@ -84,6 +84,8 @@ pub enum OptimiserKind {
     AdamW,
     /// AdamW with moments of 8 bits.
     AdamW8bit,
+    /// Second moments as means of rows and columns, without a first moment.
+    Adafactor,
     /// Stochastic gradient descent, with momentum if that is not 0.
     Sgd,
     /// The sign of an interpolated momentum.
@@ -131,6 +133,10 @@ crate::section! {
         pub momentum: f64,
         /// Muon's decay of the momentum.
         pub muon_momentum: f64,
+        /// Adafactor's update t keeps a share of 1 - t^-decay of its old means.
+        pub adafactor_decay: f64,
+        /// The largest root mean square of a parameter's directions with Adafactor, to which larger ones are scaled.
+        pub adafactor_clip: f64,
         /// Largest norm of the gradients, to which larger ones are scaled; 0 does not clip.
         pub clip_norm: f64,
         /// Steps from one validation to the next; 0 means only at the end.
@@ -185,6 +191,8 @@ impl Default for TrainingConfig {
             epsilon: 1e-8,
             momentum: 0.0,
             muon_momentum: 0.95,
+            adafactor_decay: 0.8,
+            adafactor_clip: 1.0,
             clip_norm: 1.0,
             validate_every: 100,
             validation_batches: 8,
@@ -226,6 +234,7 @@ impl TrainingConfig {
             &[
                 ("learning_rate", self.learning_rate, Numbers::Positive),
                 ("muon_rate", self.muon_rate, Numbers::Positive),
+                ("adafactor_clip", self.adafactor_clip, Numbers::Positive),
                 ("epsilon", self.epsilon, Numbers::Positive),
                 ("loss_scale", self.loss_scale, Numbers::Positive),
                 ("lowest_rate", self.lowest_rate, Numbers::NotNegative),
@@ -235,6 +244,7 @@ impl TrainingConfig {
                 ("beta2", self.beta2, Numbers::Share),
                 ("momentum", self.momentum, Numbers::Share),
                 ("muon_momentum", self.muon_momentum, Numbers::Share),
+                ("adafactor_decay", self.adafactor_decay, Numbers::Share),
             ],
         )
     }
@@ -271,6 +281,12 @@ impl TrainingConfig {
                 rate,
                 beta1: self.beta1,
                 beta2: self.beta2,
+                weight_decay: self.weight_decay,
+            }),
+            OptimiserKind::Adafactor => Box::new(Adafactor {
+                rate,
+                decay: self.adafactor_decay,
+                clip: self.adafactor_clip,
                 weight_decay: self.weight_decay,
             }),
             OptimiserKind::Sgd => Box::new(Sgd {

@@ -2,8 +2,9 @@
 //!
 //! An [`Optimiser`] declares the state that it keeps for each weight, and updates pieces of flat buffers. The
 //! library handles norms over the grid, clipping, the loss scale and sharding of the state over replicas.
-//! [`AdamW`], [`AdamW8bit`], [`Lion`], [`Muon`] and [`Sgd`] are here; [`Rate`] is a learning rate over the course of a run.
+//! [`Adafactor`], [`AdamW`], [`AdamW8bit`], [`Lion`], [`Muon`] and [`Sgd`] are here; [`Rate`] is a learning rate over the course of a run.
 
+mod adafactor;
 mod adamw;
 mod adamw8bit;
 mod lion;
@@ -11,13 +12,15 @@ mod muon;
 mod rate;
 mod sgd;
 
+pub use adafactor::Adafactor;
 pub use adamw::AdamW;
 pub use adamw8bit::AdamW8bit;
 pub use lion::Lion;
 pub use muon::Muon;
+pub use parallel::data::Factoring;
 pub use rate::{Rate, RateSchedule};
 pub use sgd::Sgd;
-pub use tensor::ops::{coded::CodedUpdate, optimiser::Update};
+pub use tensor::ops::{coded::CodedUpdate, factored::Means, optimiser::Update};
 
 use parallel::Result;
 use std::fmt;
@@ -56,6 +59,28 @@ pub trait Optimiser: fmt::Debug {
     fn codes(&self) -> Option<&dyn CodedRule> {
         None
     }
+
+    /// The rule of all parameters, if the state is the means of the squares of each one's rows and columns;
+    /// [`update`](Optimiser::update) then sees none, and [`num_states`](Optimiser::num_states) is 0.
+    fn factors(&self) -> Option<&dyn FactoredRule> {
+        None
+    }
+}
+
+/// How parameters follow their gradients whose second moments are kept as means of rows and columns.
+///
+/// A step turns gradients into directions, which are gradients over the roots of their moments, and calls
+/// [`apply`](FactoredRule::apply) on the shards of each parameter.
+pub trait FactoredRule: fmt::Debug {
+    /// How the directions of an update follow the gradients; updates are counted as in [`UpdateCall`].
+    fn factoring(&self, number: u64) -> Factoring;
+
+    /// Updates the weights of one parameter's pieces by their gradients, which are directions. The factor of the call clips the
+    /// parameter's directions; beside it is their root mean square.
+    ///
+    /// # Errors
+    /// Those of the operations.
+    fn apply(&self, call: &UpdateCall<'_>) -> Result<()>;
 }
 
 /// How parameters follow their gradients whose state is kept as 8-bit codes.

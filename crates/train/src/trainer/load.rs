@@ -148,6 +148,7 @@ pub(crate) fn check_names(
         let kept = |parameter: &&Parameter| match part {
             Part::State(index) => !parameter.is_frozen() && *index < options.states_of(parameter),
             Part::Scales(_) => options.is_coded(parameter),
+            Part::RowMeans | Part::ColumnMeans => options.is_factored(parameter),
             _ => true,
         };
         for parameter in parameters.iter().filter(kept) {

@@ -47,7 +47,14 @@ pub(super) fn parts(options: &SetOptions) -> Vec<(String, Part)> {
     let weights = [("weights/".to_owned(), Part::Weights)];
     let coded = 0..options.num_states * usize::from(options.codes);
     let scales = coded.map(|index| (format!("state{index}.scales/"), Part::Scales(index)));
-    weights.into_iter().chain(states).chain(scales).collect()
+    let means = [
+        ("state.rows/", Part::RowMeans),
+        ("state.columns/", Part::ColumnMeans),
+    ];
+    let means = means.into_iter().filter(|_| options.factors);
+    let means = means.map(|(prefix, part)| (prefix.to_owned(), part));
+    let states = states.chain(scales).chain(means);
+    weights.into_iter().chain(states).collect()
 }
 
 /// The contents of a checkpoint besides tensors.

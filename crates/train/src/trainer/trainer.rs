@@ -112,6 +112,7 @@ impl Trainer {
             num_states: optimiser.num_states(),
             matrix_states: optimiser.matrices().map(MatrixRule::num_states),
             codes: optimiser.codes().is_some(),
+            factors: optimiser.factors().is_some(),
             sharding: options.sharding,
             placement: options.placement.clone(),
         };
@@ -333,6 +334,12 @@ impl Trainer {
                 |rate_factor, pieces| codes.scales(&self.call(factor, rate * rate_factor, pieces)),
                 |rate_factor, pieces| codes.update(&self.call(factor, rate * rate_factor, pieces)),
             )?;
+        }
+        if let Some(factors) = self.optimiser.factors() {
+            let factoring = factors.factoring(self.num_updates + 1);
+            gradients.update_factored(factoring, factor, rule, |rate_factor, clip, pieces| {
+                factors.apply(&self.call(clip, rate * rate_factor, pieces))
+            })?;
         }
         gradients.update(rule, |rate_factor, pieces| {
             Ok(self

@@ -58,7 +58,7 @@ impl Watch {
         self.phases
             .push((WEIGHTS.into(), set.hashes(Part::Weights)?));
         for (prefix, part) in parts(set.options()) {
-            if let Part::State(_) | Part::Scales(_) = part {
+            if part != Part::Weights {
                 let phase = prefix.trim_end_matches('/').to_owned();
                 self.phases.push((phase, set.hashes(part)?));
             }
