@@ -282,10 +282,6 @@ fn what_cannot_be_is_refused_before_the_first_step() {
         refused("[placement]\npiece_kib = 0"),
         "placement.piece_kib: found 0, needs at least 1"
     );
-    assert_eq!(
-        refused("[placement]\noptimiser = \"host\"\nfolder = \"/tmp/a\""),
-        "placement.folder: found `/tmp/a`, and no state in files, needs placement.optimiser = \"files\", or no folder"
-    );
     let mut coded = config(&["placement.optimiser = \"files\""]);
     coded.training.optimiser = train::config::OptimiserKind::AdamW8bit;
     assert_eq!(

@@ -17,6 +17,9 @@ pub(super) struct PlacedState {
     pub(super) has_master: bool,
 }
 
+/// A tensor is cut into at least as many pieces, unless they would be shorter than its alignment.
+const LEAST_PIECES: usize = 8;
+
 impl PlacedState {
     /// Adds `num_states` tensors of `len` elements to the store, and the weights if they are to be there.
     pub(super) fn add(
@@ -26,7 +29,8 @@ impl PlacedState {
         alignment: usize,
     ) -> PlacedState {
         let num_tensors = num_states + usize::from(has_master);
-        let fitting = store.piece_bytes / (num_tensors * dtype.bytes());
+        // The buffers of a small model's pieces must not be larger than its state.
+        let fitting = (store.piece_bytes / (num_tensors * dtype.bytes())).min(len / LEAST_PIECES);
         let piece_len = (fitting / alignment * alignment).max(alignment);
         let placed = PlacedState {
             store: store.clone(),

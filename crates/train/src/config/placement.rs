@@ -1,7 +1,7 @@
 //! The section `placement`: where the state of a run is that its devices may have no room for.
 
 use super::{check_counts, check_path};
-use crate::{Error, Result};
+use crate::Result;
 use parallel::data::StatePlacement;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ crate::section! {
         /// The folder for files, best on a disk of the node; each rank has one there, without a name, until it ends. Absent: the
         /// system's folder for temporary files.
         pub folder: Option<PathBuf>,
-        /// KiB of a piece. A rank has buffers of two pieces on its device, and of five more in the host's memory for files.
+        /// The most KiB of a piece, which is also at most an eighth of a bucket's state. A rank has buffers of two pieces on its device, and of five more in the host's memory for files.
         pub piece_kib: usize,
     }
 }
@@ -64,22 +64,13 @@ impl PlacementConfig {
     /// What is wrong with the values.
     ///
     /// # Errors
-    /// [`Error::Setting`] for pieces of no bytes or beyond their bound, for a folder without a name, and for one that nothing
-    /// is kept in.
+    /// [`Error::Setting`](crate::Error::Setting) for pieces of no bytes or beyond their bound, and for a folder without a name.
     pub fn check(&self) -> Result<()> {
         check_counts(
             "placement",
             &[("piece_kib", self.piece_kib, 1..=MOST_PIECE_KIB)],
         )?;
-        check_path("placement.folder", self.folder.as_deref())?;
-        match &self.folder {
-            Some(folder) if self.optimiser != PlaceKind::Files => Err(Error::setting(
-                "placement.folder",
-                format_args!("`{}`, and no state in files", folder.display()),
-                "placement.optimiser = \"files\", or no folder",
-            )),
-            _ => Ok(()),
-        }
+        check_path("placement.folder", self.folder.as_deref())
     }
 
     /// Where the optimiser's state is.
