@@ -358,7 +358,7 @@ mod tests {
         seen.report.note_levels(Axis::Z, Operation::AllGather);
         let text = Explanation::new(&config, &seen, None).unwrap().text(80);
         for part in [
-            "order of axes x,y,z,pipeline,data; expected times by machine laptop\n",
+            "order of axes x,y,z,context,pipeline,data; expected times by machine laptop\n",
             "\nx=2: ranks 0, 1, inside a node\n",
             "\nz=2: ranks 0, 2, across 2 nodes\n",
             " ms per step if nothing overlaps, ",

@@ -137,8 +137,8 @@ pub(crate) fn precisions() -> impl TypedValueParser<Value = Precision> {
         .try_map(|name| toml::Value::String(name).try_into())
 }
 
-// Prefers the fewest doublings and halvings; among equals, more replicas, which communicate least, then fewer
-// stages.
+// Prefers the fewest doublings and halvings; among equals, more replicas, which communicate least, then fewer cuts of
+// sequences and fewer stages.
 fn nearest(wished: Degrees, candidates: Vec<Degrees>) -> Option<Degrees> {
     let log = |degrees: &Degrees, axis| (degrees.get(axis) as f64).log2();
     let steps = |degrees: &Degrees| -> f64 {
@@ -151,6 +151,7 @@ fn nearest(wished: Degrees, candidates: Vec<Degrees>) -> Option<Degrees> {
         (
             (steps(degrees) * 1e6).round() as u64,
             Reverse(degrees.data),
+            degrees.context,
             degrees.pipeline,
             degrees.z,
         )
@@ -237,11 +238,11 @@ mod tests {
             Err(Failure::Usage(sentence)) => sentence,
             other => panic!("{words}: {other:?}"),
         };
-        let eleven = sentence("--ranks 11");
+        // More than half the tokens of a sequence, and a prime number.
+        let many = sentence("--ranks 67");
         assert!(
-            eleven.starts_with("--ranks 11: grid ")
-                && eleven.contains("the nearest grids of 10 ranks"),
-            "{eleven}"
+            many.starts_with("--ranks 67: grid ") && many.contains("the nearest grids of 66 ranks"),
+            "{many}"
         );
         assert_eq!(sentence("--ranks 0"), "--ranks: found 0, needs at least 1");
         assert_eq!(

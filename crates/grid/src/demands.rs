@@ -254,7 +254,8 @@ mod tests {
             message,
             "grid x=8,y=1,z=1,data=1,pipeline=1 does not fit the model: x=8 does not divide heads=12, \
              x=8 does not divide kv_heads=4; the nearest grids of 8 ranks that fit: \
-             x=4,y=1,z=1,data=1,pipeline=2 or x=4,y=1,z=1,data=2,pipeline=1 or x=4,y=1,z=2,data=1,pipeline=1"
+             x=4,y=1,z=1,data=1,pipeline=2 or x=4,y=1,z=1,data=2,pipeline=1 or \
+             x=4,y=1,z=1,context=2,data=1,pipeline=1"
         );
     }
 

@@ -230,7 +230,7 @@ mod tests {
             .to_string();
         assert_eq!(
             error,
-            "grid: found 8 ranks, needed 3 (x) x 1 (y) x 2 (z) x 1 (data) x 2 (pipeline) = 12; \
+            "grid: found 8 ranks, needed 3 (x) x 1 (y) x 2 (z) x 1 (context) x 1 (data) x 2 (pipeline) = 12; \
              the nearest grids of 8 ranks: x=2,y=1,z=2,data=1,pipeline=2 or x=4,y=1,z=1,data=1,pipeline=2 \
              or x=4,y=1,z=2,data=1,pipeline=1"
         );
@@ -274,7 +274,7 @@ mod tests {
         );
         assert_eq!(
             grid.to_string(),
-            "x=2,y=2,z=1,data=1,pipeline=1 in order y,x,z,pipeline,data"
+            "x=2,y=2,z=1,data=1,pipeline=1 in order y,x,z,context,pipeline,data"
         );
     }
 }

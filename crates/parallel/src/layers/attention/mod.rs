@@ -1,5 +1,5 @@
 //! Attention on the grid: heads (and the groups of query heads that share a key) are cut over X, so it runs
-//! locally; or with keys and values of other ranks, where Context cuts the sequences ([`context`]).
+//! locally; or with keys and values of other ranks, where Context cuts the sequences (`context`).
 
 mod context;
 mod rope;

@@ -14,8 +14,9 @@ use tensor::{Result, Stream, Tensor, ops};
 
 // The chunks of a sequence of so many tokens that a rank holds.
 fn chunks_of(tokens: usize, ranks: usize, rank: usize) -> Vec<Range<usize>> {
+    let all = 0..tokens;
     match ranks {
-        1 => vec![0..tokens],
+        1 => vec![all],
         _ => [rank, 2 * ranks - 1 - rank]
             .map(|chunk| shard_range(tokens, 2 * ranks, chunk))
             .into(),
