@@ -280,3 +280,61 @@ fn the_planner_has_a_grid_for_each() {
         assert!(step_s > 0.0 && step_s < 1.0, "{step_s}");
     }
 }
+
+/// A layer of plain operations: it sees all vectors of a value of which a rank may hold a part.
+struct Gated {
+    up: nn::Linear,
+    down: nn::Linear,
+    gate: Parameter,
+}
+
+impl Gated {
+    fn new(builder: &Builder) -> Result<Gated> {
+        let layout = grid::Layout::cut(vec![vec![Axis::Y]]).expect("one axis");
+        Ok(Gated {
+            up: builder.linear("up", 6, 8)?,
+            down: builder.linear_transposed("down", 8, 6)?,
+            gate: builder.parameter("gate", &[6], layout, Init::Constant(0.5), false)?,
+        })
+    }
+
+    fn sines(step: u64, rows: Range<usize>) -> train::Result<Rows> {
+        let count = 8 * 6 * rows.len();
+        let start = (step as usize * 64 + rows.start) * 8 * 6;
+        let of = |factor: f64| move |index: usize| (factor * (start + index) as f64).sin();
+        let numbers = |factor| (0..count).map(of(factor)).collect::<Vec<f64>>();
+        let x = Rows::new().with("x", &[8, 6], numbers(0.37));
+        Ok(x.with("y", &[8, 6], numbers(0.11)))
+    }
+}
+
+impl Model for Gated {
+    fn num_segments(&self) -> usize {
+        1
+    }
+
+    fn forward(&self, _: usize, input: &Input<'_>, _: Wires) -> Result<Wires> {
+        let up = self.up.forward(&input.activation("x")?)?.tanh()?;
+        let h = self.down.forward(&up)?;
+        let gated = h.var()?.mul_row(&self.gate.var(&h)?)?;
+        let gated = DTensor::new(h.pass(), gated, h.features(), h.cut())?;
+        Ok(Wires::of("x", gated))
+    }
+
+    fn objective(&self, input: &Input<'_>, mut wires: Wires) -> Result<Loss> {
+        let error = wires.take("x")?.sub(&input.activation("y")?)?;
+        Loss::mean(&error.square()?)
+    }
+}
+
+#[test]
+fn plain_operations_on_all_vectors_train_alike_on_every_grid() {
+    for sequence_parallel in [false, true] {
+        let options = Check {
+            sequence_parallel,
+            ..Check::default()
+        };
+        let report = check(Gated::new, Gated::sines, &options);
+        passes("gated", &report.unwrap(), 1);
+    }
+}
