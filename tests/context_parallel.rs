@@ -92,8 +92,7 @@ fn heads_that_cannot_be_exchanged_are_refused() {
         trainer.step(&batch).map(drop)
     });
     let report = refused.unwrap_err();
-    let found =
-        "8 heads and 4 of keys on a rank of x, and 16 tokens, needs multiples of the 8 ranks";
+    let found = "8 heads and 4 of keys on a rank of x, needs multiples of the 8 ranks";
     assert!(report.contains(found), "{report}");
 }
 
@@ -162,6 +161,8 @@ fn tokens_that_context_does_not_divide() {
                 check(&config, grid.parse().unwrap(), &expected);
             }
         }
+        config.parallel.context_attention = ContextAttention::Heads;
+        check(&config, "context=2".parse().unwrap(), &expected);
     }
 }
 

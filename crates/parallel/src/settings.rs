@@ -159,7 +159,7 @@ pub enum ContextAttention {
     #[default]
     Gather,
     /// Tokens are exchanged for heads by all-to-alls of queries, keys, values and results. The ranks must divide the heads of
-    /// queries and of keys on a rank of X, and the tokens into equal chunks.
+    /// queries and of keys on a rank of X. Sequences that do not divide into equal chunks have their keys gathered.
     Heads,
 }
 

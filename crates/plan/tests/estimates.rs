@@ -27,6 +27,7 @@ fn candidates(request: &Request) -> Vec<fascicle_plan::Candidate> {
             candidate.sharding,
             candidate.keep_gathered,
             candidate.sequence_parallel,
+            candidate.context_attention,
         );
         let count = seen.iter().filter(|other| **other == kind).count();
         seen.push(kind);
@@ -43,6 +44,17 @@ fn memory_is_a_bound_and_time_is_near() {
             OptimiserKind::AdamW,
             &[Preset::Ours, Preset::PublishedAxonn],
         );
+    }
+}
+
+#[test]
+fn that_holds_for_sequences_that_are_cut() {
+    for case in [
+        ("perlmutter", 512, "gpt-5b", "x=4,z=8,context=2,data=8"),
+        ("perlmutter", 1024, "gpt-20b", "z=32,context=8,data=4"),
+        ("frontier", 512, "gpt-5b", "x=8,z=4,context=4,data=4"),
+    ] {
+        near(case, OptimiserKind::AdamW, &[Preset::Ours]);
     }
 }
 

@@ -1,15 +1,17 @@
 //! Ranks of Context exchange tokens for heads: each attends with all tokens of some heads.
 //!
 //! Source: arXiv:2309.14509 (DeepSpeed-Ulysses). An all-to-all of queries, keys and values before, and of the result after,
-//! moves 1/C of them on C ranks; gathered keys and values are moved whole.
+//! moves 1/C of them on C ranks; gathered keys and values are moved whole. Sequences that do not divide into equal chunks, as
+//! those of generation, have their keys gathered.
 
+use super::gather;
 use crate::{Context, DTensor, counters::Subject, layers::spread::Spread};
 use grid::Axis;
 use tensor::{Error, Result, Tensor, Var, ops::attention::AttentionShape};
 
 /// # Errors
-/// [`Error::Invalid`] if the ranks of Context do not divide the heads and the keys' heads of a rank of X, or the chunks of
-/// sequences are not equally long; those of the collectives.
+/// [`Error::Invalid`] if the ranks of Context do not divide the heads and the keys' heads of a rank of X; those of the
+/// collectives.
 pub(super) fn attention(
     name: &str,
     shape: AttentionShape,
@@ -21,18 +23,19 @@ pub(super) fn attention(
     };
     let ranks = context.degree(Axis::Context);
     let divides = |size: usize| size.is_multiple_of(ranks);
-    if !divides(shape.heads) || !divides(shape.kv_heads) || !shape.queries.is_multiple_of(2 * ranks)
-    {
+    if !divides(shape.heads) || !divides(shape.kv_heads) {
         let found = format!(
-            "{} heads and {} of keys on a rank of x, and {} tokens",
-            shape.heads, shape.kv_heads, shape.queries
+            "{} heads and {} of keys on a rank of x",
+            shape.heads, shape.kv_heads
         );
         let needed = format!(
-            "multiples of the {ranks} ranks of context, and of {} tokens, to exchange heads; \
-             context_attention = \"gather\" needs neither",
-            2 * ranks
+            "multiples of the {ranks} ranks of context, to exchange heads; context_attention = \"gather\" needs none"
         );
         return Err(Error::invalid(name, found, needed));
+    }
+    // All-to-alls have equal parts.
+    if !shape.queries.is_multiple_of(2 * ranks) {
+        return gather::attention(shape, [q, k, v]);
     }
     let heads = shape.heads / ranks;
     let of_heads = AttentionShape {
