@@ -2,7 +2,10 @@
 
 use crate::{Candidate, Request};
 use grid::{Axis, Degrees};
-use parallel::work::{LinearWork, Place, SegmentWork, Work};
+use parallel::{
+    ContextAttention,
+    work::{LinearWork, Place, SegmentWork, Work},
+};
 use train::config::{PlaceKind, Precision};
 
 /// A lower bound on the bytes of the fullest rank. The order of axes does not matter.
@@ -125,6 +128,14 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
         }
     }
     let mut largest = 0.0f64;
+    if !candidate.recompute {
+        // Segments after one whose attention runs backward have freed what they kept.
+        let mut freed = 0.0;
+        for segment in work.segments[..last].iter().rev() {
+            largest = largest.max(rows * keys(segment, candidate) - freed);
+            freed += rows * saved(segment, candidate, false);
+        }
+    }
     if candidate.recompute {
         for (run, entering) in work.recomputed.iter().zip(entering(work, candidate)) {
             held += rows * entering;
@@ -139,9 +150,25 @@ fn activations(request: &Request, candidate: &Candidate) -> f64 {
             };
             let weights = weights as f64 / (degrees.x * degrees.y) as f64;
             largest = largest.max(rows * of_run.sum::<f64>() + weights);
+            for segment in segments {
+                let of_attention = saved(segment, candidate, true) + keys(segment, candidate);
+                largest = largest.max(rows * of_attention);
+            }
         }
     }
     size * (waits * held + largest)
+}
+
+// Elements per row that attention holds in its backward where Context cuts sequences: the keys and values of all tokens, and
+// their gradients from each of a rank's two chunks.
+fn keys(segment: &SegmentWork, candidate: &Candidate) -> f64 {
+    let gathers = candidate.context_attention == ContextAttention::Gather;
+    if candidate.degrees.context == 1 || !gathers {
+        return 0.0;
+    }
+    let attention = segment.attention.iter().filter(|work| work.tokens);
+    let elements = attention.map(|work| 6 * work.sequence * work.key_features);
+    elements.max().unwrap_or(0) as f64 / candidate.degrees.x as f64
 }
 
 // Elements per row that a segment keeps for its backward: the inputs of its linear layers, the part of their
