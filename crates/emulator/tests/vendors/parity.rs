@@ -5,9 +5,12 @@
 use crate::{CUDA, CUDA_STAGED, ROCM, ROCM_STAGED, Way};
 use families::GptFamily;
 use grid::Degrees;
-use parallel::data::Sharding;
+use parallel::{ContextAttention, data::Sharding};
 use testkit::{Difference, config, difference, edit_gpt, train, train_with};
-use train::{Config, config::Precision};
+use train::{
+    Config,
+    config::{PlaceKind, Precision},
+};
 
 const F64: f64 = 1e-9;
 const F32: f64 = 1e-4;
@@ -121,14 +124,7 @@ fn check_f64(way: Way) {
 }
 
 fn check_half(way: Way) {
-    let few = [
-        Degrees::default(),
-        Degrees {
-            x: 2,
-            z: 2,
-            ..Degrees::default()
-        },
-    ];
+    let few = ["x=1", "x=2,z=2", "context=2"].map(|grid| grid.parse().unwrap());
     for (precision, tolerance) in [(Precision::Bf16, 2e-2), (Precision::F16, 5e-3)] {
         check(
             way,
@@ -176,6 +172,36 @@ fn check_spread(way: Way) {
     }
 }
 
+/// Tokens of every sequence over Context, evenly and unevenly, with keys gathered and with heads exchanged.
+fn check_tokens(way: Way) {
+    for (tokens, attention) in [
+        (8, ContextAttention::Gather),
+        (7, ContextAttention::Gather),
+        (8, ContextAttention::Heads),
+    ] {
+        let mut config = short(Precision::F32);
+        edit_gpt(&mut config, |model| {
+            (model.context, model.dropout) = (tokens, 0.1)
+        });
+        config.parallel.context_attention = attention;
+        let grids = ["context=2", "x=2,context=2,pipeline=2"].map(|grid| grid.parse().unwrap());
+        let largest = Difference::largest_at_equal_weights;
+        check(way, &config, &grids, largest, F32);
+    }
+}
+
+/// The optimiser's state beyond the device, in pieces that cut parameters.
+fn check_placed(way: Way) {
+    for place in [PlaceKind::Host, PlaceKind::Files] {
+        let mut config = short(Precision::F32);
+        (config.placement.optimiser, config.placement.piece_kib) = (place, 1);
+        config.parallel.sharding = Sharding::Optimiser;
+        let grids = ["x=1", "x=2,data=2"].map(|grid| grid.parse().unwrap());
+        let largest = Difference::largest_at_equal_weights;
+        check(way, &config, &grids, largest, F32);
+    }
+}
+
 /// Gradients in shards, of several micro-batches, and of weights that a stage puts off.
 fn check_shards(way: Way) {
     let mut config = short(Precision::F32);
@@ -211,6 +237,16 @@ macro_rules! parity {
             #[test]
             fn spread_vectors() {
                 check_spread($way);
+            }
+
+            #[test]
+            fn tokens_over_context() {
+                check_tokens($way);
+            }
+
+            #[test]
+            fn state_beyond_the_device() {
+                check_placed($way);
             }
 
             #[test]
