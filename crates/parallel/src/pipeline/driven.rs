@@ -13,6 +13,9 @@ use hal::{Exchange, Stopwatch};
 use std::{sync::Arc, time::Duration};
 use tensor::{Error, Event, Result};
 
+// The axes whose ranks exchange activations within a stage.
+const TOGETHER: [Axis; 4] = [Axis::X, Axis::Y, Axis::Z, Axis::Context];
+
 // How long the host sleeps between two checks for messages.
 const PAUSE: Duration = Duration::from_micros(20);
 
@@ -41,7 +44,7 @@ pub(super) fn run(stage: &mut Stage<'_>, in_flight: usize) -> Result<()> {
     let peers = stage
         .pipeline
         .context()
-        .exchange("stage decisions", &Axis::tensor())?;
+        .exchange("stage decisions", &TOGETHER)?;
     inbox.post(stage)?;
     while let Some((pass, micro_batch)) = decide(stage, &mut policy, &inbox, &peers)? {
         match pass {
