@@ -6,11 +6,7 @@ use crate::{
     walk::{self, NUM_BUFFERS, len},
 };
 use hal::{Error, Result, error::Bytes};
-use std::{
-    ops::Range,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ops::Range, path::PathBuf, sync::Arc};
 
 /// Where the pieces of a store are.
 #[derive(Clone, Debug)]
@@ -36,6 +32,8 @@ pub struct Store {
     // The bytes of each piece, one after the other.
     places: Vec<Range<u64>>,
     backing: Backing,
+    // Whether a walk has ended with an error: some pieces are changed, and others not.
+    is_torn: bool,
 }
 
 #[derive(Debug)]
@@ -58,6 +56,7 @@ impl Store {
             place,
             places: Vec::new(),
             backing: Backing::None,
+            is_torn: false,
         }
     }
 
@@ -93,20 +92,13 @@ impl Store {
     }
 
     /// Bytes of the host's memory that the store holds: all pieces, or the buffers of a file.
-    pub fn host_bytes(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn host_bytes(&self) -> usize {
         match &self.backing {
             Backing::None => 0,
             Backing::Memory(all) => all.len(),
             Backing::File { buffers, .. } => buffers.iter().map(Vec::capacity).sum(),
             Backing::Zeros(largest) => largest.len(),
-        }
-    }
-
-    /// The folder of its file, if it has one.
-    pub fn folder(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Files { folder, .. } => Some(folder),
-            Place::Host | Place::Nowhere => None,
         }
     }
 
@@ -157,7 +149,7 @@ impl Store {
     /// Passes these pieces to `visitor`, in this order, and stores them as it returns them.
     ///
     /// # Errors
-    /// The first of the visitor's and the disk's.
+    /// The first of the visitor's and the disk's; [`Error::Invalid`] after a walk that has ended with one.
     ///
     /// # Panics
     /// As [`read`](Store::read).
@@ -166,13 +158,22 @@ impl Store {
         pieces: &[usize],
         visitor: &mut dyn Visit<E>,
     ) -> Result<(), E> {
+        if self.is_torn {
+            let found = "pieces of which an update that failed has changed a part";
+            let needed = "state loaded from a checkpoint into a new store";
+            return Err(Error::invalid(&self.owner, found, needed).into());
+        }
+        // Also if the visitor panics.
+        self.is_torn = true;
         let places = &self.places;
-        match &mut self.backing {
+        let walked = match &mut self.backing {
             Backing::None => unreachable!("a bug: a store is reserved before it is walked"),
             Backing::File { file, buffers } => walk::walk((file, places), pieces, buffers, visitor),
             Backing::Memory(all) => in_memory(pieces, visitor, all, |piece| range(&places[piece])),
             Backing::Zeros(all) => in_memory(pieces, visitor, all, |piece| 0..len(&places[piece])),
-        }
+        };
+        self.is_torn = walked.is_err();
+        walked
     }
 }
 

@@ -92,12 +92,18 @@ fn a_visitor_that_fails_ends_the_walk() {
                 fails_at: Some(piece),
                 ..Adds::default()
             };
-            let walked = store(place.clone())
-                .unwrap()
-                .walk(&[0, 1, 2, 3, 4], &mut fails);
+            let mut store = store(place.clone()).unwrap();
+            let walked = store.walk(&[0, 1, 2, 3, 4], &mut fails);
             assert_eq!(
                 walked.unwrap_err().to_string(),
                 "visitor: a fault, needs none"
+            );
+            // And another one neither waits for ever nor goes on with a part of the changes.
+            let again = store.walk(&[0, 1, 2, 3, 4], &mut Adds::default());
+            assert_eq!(
+                again.unwrap_err().to_string(),
+                "rank 3: pieces of which an update that failed has changed a part, needs state loaded from a checkpoint \
+                 into a new store"
             );
         }
     }
@@ -132,7 +138,7 @@ fn the_host_holds_a_fixed_number_of_buffers() {
     }
 }
 
-/// A disk in memory that fails as it is told.
+/// A disk in memory, with so much room, that is gone after so many writes.
 #[derive(Clone, Debug, Default)]
 struct Broken {
     bytes: Arc<Mutex<Vec<u8>>>,

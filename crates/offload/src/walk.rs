@@ -10,8 +10,7 @@ use std::{
 
 /// What is done with each piece of a walk.
 ///
-/// Piece after piece is loaded, and returned after the next one has been loaded, so that work on a piece may go on while the
-/// next one is fetched.
+/// A walk loads the next piece before it asks for the last one back, so the work on a piece may go on while another is fetched.
 pub trait Visit<E> {
     /// Takes the bytes of a piece, and begins the work on it.
     ///
