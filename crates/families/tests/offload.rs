@@ -288,6 +288,11 @@ fn what_cannot_be_is_refused_before_the_first_step() {
         coded.check().unwrap_err().to_string(),
         "placement.optimiser: found files with 8-bit state, needs device, or an optimiser other than adamw8bit"
     );
+    coded.training.optimiser = train::config::OptimiserKind::Adafactor;
+    assert_eq!(
+        coded.check().unwrap_err().to_string(),
+        "placement.optimiser: found files with means of rows and columns, needs device, or an optimiser other than adafactor"
+    );
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();

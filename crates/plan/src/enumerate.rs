@@ -7,8 +7,8 @@ use parallel::{ContextAttention, data::Sharding, pipeline::ScheduleKind, work::A
 /// Chunks per stage of the interleaved schedules that are tried.
 pub(crate) const INTERLEAVED: [usize; 2] = [2, 4];
 
-/// The fewest tokens of a sequence that a rank keeps where the planner cuts sequences: with fewer, more rows of the batch on
-/// fewer ranks are as good, and a request may still name a grid.
+/// The fewest tokens of a sequence that a rank keeps where the planner cuts sequences. A choice that keeps the search small: a
+/// grid with fewer may be faster, and a request may name it.
 const LEAST_TOKENS: usize = 2048;
 
 /// The largest number of micro-batch counts tried per grid.
@@ -143,18 +143,23 @@ fn spread(request: &Request, degrees: &Degrees, recompute: bool) -> Vec<bool> {
     }
 }
 
-fn ways(request: &Request, degrees: &Degrees) -> Vec<ContextAttention> {
-    let (gather, heads) = (ContextAttention::Gather, ContextAttention::Heads);
+/// The ways of attention over Context that the grid and the request allow.
+pub(crate) fn ways(request: &Request, degrees: &Degrees) -> Vec<ContextAttention> {
     let mut attention = request
         .work
         .segments
         .iter()
         .flat_map(|segment| &segment.attention);
-    let divides = |work: &AttentionWork| work.serves(heads, degrees.context, degrees.x);
+    let exchanges = |work: &AttentionWork| work.exchanges_heads(degrees.context, degrees.x);
+    let ways = match degrees.context > 1 && attention.all(exchanges) {
+        true => vec![ContextAttention::Gather, ContextAttention::Heads],
+        false => vec![ContextAttention::Gather],
+    };
     match request.context_attention {
-        Some(asked) => vec![asked],
-        None if degrees.context > 1 && attention.all(divides) => vec![gather, heads],
-        None => vec![gather],
+        // Without ranks of Context, every way is the same.
+        Some(asked) if degrees.context == 1 => vec![asked],
+        Some(asked) => ways.into_iter().filter(|way| *way == asked).collect(),
+        None => ways,
     }
 }
 

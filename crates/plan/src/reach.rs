@@ -22,6 +22,11 @@ pub(crate) fn no_grid(request: &Request) -> Error {
     let demands = request.demands(request.micro_batches.unwrap_or(1));
     match demands.check(&degrees) {
         Err(error) => Error::Grid(error),
+        Ok(()) if enumerate::ways(request, &degrees).is_empty() => Error::Setting {
+            setting: "context_attention",
+            found: format!("heads on {degrees}"),
+            needed: "ranks of context that divide the heads of a rank of x, and sequences into equal chunks",
+        },
         Ok(()) => Error::WorldSize {
             degrees,
             found: degrees.world_size().unwrap_or(0),

@@ -85,6 +85,18 @@ fn compare(request: &Request, candidate: &Candidate) {
     }
 }
 
+// One candidate of each kind of sharding; returns how many there are.
+fn compare_shardings(request: &Request) -> usize {
+    let mut seen = Vec::new();
+    for candidate in enumerate::candidates(request) {
+        if !seen.contains(&candidate.sharding) {
+            seen.push(candidate.sharding);
+            compare(request, &candidate);
+        }
+    }
+    seen.len()
+}
+
 #[test]
 fn bytes_and_memory_equal_those_of_the_real_run() {
     let grids = [
@@ -133,13 +145,7 @@ fn narrow_and_wide_gradients_equal_them_too() {
                 precision: Precision::Bf16,
                 ..request(grid.parse().unwrap(), Reproducible::Run)
             };
-            let mut seen = Vec::new();
-            for candidate in enumerate::candidates(&request) {
-                if !seen.contains(&candidate.sharding) {
-                    seen.push(candidate.sharding);
-                    compare(&request, &candidate);
-                }
-            }
+            compare_shardings(&request);
         }
     }
 }
@@ -164,13 +170,7 @@ fn those_of_state_beyond_the_device_equal_them_too() {
                     placement,
                     ..request(grid.parse().unwrap(), Reproducible::Run)
                 };
-                let mut seen = Vec::new();
-                for candidate in enumerate::candidates(&request) {
-                    if !seen.contains(&candidate.sharding) {
-                        seen.push(candidate.sharding);
-                        compare(&request, &candidate);
-                    }
-                }
+                compare_shardings(&request);
             }
         }
     }
@@ -223,14 +223,8 @@ fn those_of_other_optimisers_equal_them_too() {
                 optimiser,
                 ..request(degrees, bits)
             };
-            let mut seen = Vec::new();
-            for candidate in enumerate::candidates(&request) {
-                if !seen.contains(&candidate.sharding) {
-                    seen.push(candidate.sharding);
-                    compare(&request, &candidate);
-                }
-            }
-            assert_eq!(seen.len(), if degrees.data > 1 { 3 } else { 1 });
+            let compared = compare_shardings(&request);
+            assert_eq!(compared, if degrees.data > 1 { 3 } else { 1 });
         }
     }
 }

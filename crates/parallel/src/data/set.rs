@@ -432,7 +432,7 @@ fn check_wire(context: &Context, options: &SetOptions) -> Result<()> {
     }
 }
 
-// Codes are read twice in an update, and ranks agree on scales in between.
+// Ranks agree on such state in the middle of an update.
 fn check_placement(options: &SetOptions) -> Result<()> {
     let found = match (options.codes, options.factors) {
         _ if !options.placement.is_beyond() => return Ok(()),

@@ -25,32 +25,32 @@ impl AttentionWork {
         2.0 * (self.heads * self.sequence * self.sequence * self.head_size) as f64
     }
 
-    /// What ranks of Context move if they cut the sequences and layers run forward so often: operations, and the features of
-    /// each call's vectors. An all-to-all is of a rank's tokens, any other collective of all.
-    pub fn traffic(&self, way: ContextAttention, forwards: usize) -> Vec<(Operation, Vec<usize>)> {
+    /// What `ranks` ranks of Context move if they cut the sequences, and layers run forward `forwards` times: for each operation,
+    /// the vectors of its buffer per row of the batch, and the features of each call's vectors.
+    pub fn traffic(
+        &self,
+        way: ContextAttention,
+        ranks: usize,
+        forwards: usize,
+    ) -> Vec<(Operation, usize, Vec<usize>)> {
         let (queries, keys) = (self.query_features, self.key_features);
         match way {
-            // In forward, and again in backward or its recomputation.
-            ContextAttention::Gather => vec![
-                (Operation::AllGather, vec![keys; 4]),
-                (Operation::ReduceScatter, vec![keys; 2]),
-            ],
-            ContextAttention::Heads => {
-                let pass = [queries, keys, keys, queries];
-                vec![(Operation::AllToAll, pass.repeat(forwards + 1))]
+            ContextAttention::Heads if self.sequence.is_multiple_of(2 * ranks) => {
+                let passes = [queries, keys, keys, queries].repeat(forwards + 1);
+                vec![(Operation::AllToAll, self.sequence / ranks, passes)]
             }
+            // In forward, and again in backward or its recomputation. Also of sequences whose chunks differ.
+            ContextAttention::Gather | ContextAttention::Heads => vec![
+                (Operation::AllGather, self.sequence, vec![keys; 4]),
+                (Operation::ReduceScatter, self.sequence, vec![keys; 2]),
+            ],
         }
     }
 
-    /// Whether so many ranks of Context can work in this way beside so many of X.
-    pub fn serves(&self, way: ContextAttention, ranks: usize, x: usize) -> bool {
-        let heads = [self.query_features, self.key_features].map(|all| all / self.head_size.max(1));
-        let divides = |size: &usize| size.is_multiple_of(ranks * x);
-        match way {
-            ContextAttention::Gather => true,
-            ContextAttention::Heads => {
-                heads.iter().all(divides) && self.sequence.is_multiple_of(2 * ranks)
-            }
-        }
+    /// Whether `ranks` ranks of Context can exchange tokens for heads, if X has `x` ranks.
+    pub fn exchanges_heads(&self, ranks: usize, x: usize) -> bool {
+        let features = [self.query_features, self.key_features];
+        let divides = |all: usize| (all / self.head_size.max(1)).is_multiple_of(ranks * x);
+        features.into_iter().all(divides) && self.sequence.is_multiple_of(2 * ranks)
     }
 }

@@ -410,20 +410,10 @@ impl Local<'_> {
         let calls = segments.flat_map(|segment| {
             let forwards = 1 + usize::from(recompute && segment.recomputed);
             let attention = segment.attention.iter().filter(|work| work.tokens);
-            attention.flat_map(move |work| {
-                let of = move |(operation, features): (Operation, Vec<usize>)| {
-                    let ranks = if operation == Operation::AllToAll {
-                        context
-                    } else {
-                        1
-                    };
-                    let vectors = self.rows * work.sequence;
-                    let bytes = move |features| vectors * features / (x * ranks * pipeline) * size;
-                    features
-                        .into_iter()
-                        .map(move |features| (operation, bytes(features)))
-                };
-                work.traffic(way, forwards).into_iter().flat_map(of)
+            let traffic = attention.flat_map(move |work| work.traffic(way, context, forwards));
+            traffic.flat_map(move |(operation, vectors, features)| {
+                let bytes = move |n| self.rows * vectors * n / (x * pipeline) * size;
+                features.into_iter().map(move |n| (operation, bytes(n)))
             })
         });
         pricer.each(Axis::Context, &calls.collect::<Vec<_>>())

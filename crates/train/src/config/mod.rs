@@ -299,17 +299,20 @@ impl Config {
         }
     }
 
-    // An update reads codes twice, and ranks agree on their scales in between.
+    // Ranks agree on such state in the middle of an update.
     fn check_placement(&self) -> Result<()> {
-        let is_beyond = self.placement.optimiser != PlaceKind::Device;
-        match is_beyond && self.training.optimiser == OptimiserKind::AdamW8bit {
-            true => Err(Error::setting(
-                "placement.optimiser",
-                format_args!("{} with 8-bit state", self.placement.optimiser.name()),
-                "device, or an optimiser other than adamw8bit",
-            )),
-            false => Ok(()),
-        }
+        let optimiser = self.training.optimiser();
+        let state = match (optimiser.codes(), optimiser.factors()) {
+            _ if self.placement.optimiser == PlaceKind::Device => return Ok(()),
+            (Some(_), _) => "8-bit state",
+            (_, Some(_)) => "means of rows and columns",
+            (None, None) => return Ok(()),
+        };
+        Err(Error::setting(
+            "placement.optimiser",
+            format_args!("{} with {state}", self.placement.optimiser.name()),
+            format!("device, or an optimiser other than {}", optimiser.name()),
+        ))
     }
 
     /// The schedule for the grid's stages.

@@ -42,7 +42,8 @@ crate::section! {
         /// The folder for files, best on a disk of the node; each rank has one there, without a name, until it ends. Absent: the
         /// system's folder for temporary files.
         pub folder: Option<PathBuf>,
-        /// The most KiB of a piece, which is also at most an eighth of a bucket's state. A rank has buffers of two pieces on its device, and of five more in the host's memory for files.
+        /// The most KiB of a piece, which is also at most an eighth of a bucket's state. A rank has buffers of two pieces on
+        /// its device, and of five more in the host's memory for files.
         pub piece_kib: usize,
     }
 }

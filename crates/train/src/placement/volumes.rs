@@ -179,15 +179,9 @@ impl Step<'_> {
             return;
         }
         let Degrees { x, z, context, .. } = self.degrees;
-        let tokens = self.rows() / z * work.sequence;
-        for (operation, features) in work.traffic(self.config.parallel.context_attention, forwards)
-        {
-            let ranks = if operation == Operation::AllToAll {
-                context
-            } else {
-                1
-            };
-            let elements = tokens * features.iter().sum::<usize>() / (x * ranks);
+        let way = self.config.parallel.context_attention;
+        for (operation, vectors, features) in work.traffic(way, context, forwards) {
+            let elements = self.rows() / z * vectors * features.iter().sum::<usize>() / x;
             let kind = ((Axis::Context, operation, false), Subject::Attention);
             self.add(all, kind, features.len(), (elements, self.element()));
         }
