@@ -221,7 +221,7 @@ impl Observed {
         let parts: Vec<Axis> = wire.cut().into_iter().chain(wire.share().axes()).collect();
         let replicas = [Axis::X, Axis::Y, Axis::Context].into_iter();
         let replicas: Vec<Axis> = replicas.filter(|axis| !parts.contains(axis)).collect();
-        // The first piece tells this rank's elements from others'.
+        // Ranks that hold other elements have another first piece.
         let range = pieces.first().map_or(0..0, |&(_, len, among_all)| {
             among_all * columns..(among_all + len) * columns
         });

@@ -2,6 +2,8 @@
 //! blocks, and read back by another grid.
 
 mod common;
+#[path = "common/grids.rs"]
+mod grids;
 
 use common::on;
 use fascicle_parallel::{
@@ -165,39 +167,11 @@ fn every_grid_has_the_codes_and_scales_of_one_rank() {
     });
     let scales = expected.keys().filter(|(part, ..)| part == "Scales(1)");
     assert_eq!(scales.count(), blocks.iter().sum::<usize>());
-    for grid in [
-        "x=2",
-        "x=3",
-        "y=2",
-        "x=2,y=2",
-        "z=2",
-        "x=2,z=2",
-        "x=2,y=3,z=2",
-        "data=2",
-        "data=3",
-        "x=3,data=2",
-    ] {
-        for sharding in Sharding::ALL {
-            assert!(
-                run(grid, sharding, None, 0..3) == expected,
-                "{grid}, sharding {sharding}"
-            );
-        }
-    }
+    grids::end_alike(run, &expected);
 }
 
 #[test]
 fn another_grid_goes_on_with_the_bytes() {
     let expected = run("x=1", Sharding::None, None, 0..3);
-    for (first, second) in [
-        ("x=3,data=2", "y=2,z=2"),
-        ("z=2", "x=2,data=2"),
-        ("x=2,y=2", "data=3"),
-    ] {
-        let middle = run(first, Sharding::Gradients, None, 0..2);
-        assert!(
-            run(second, Sharding::Optimiser, Some(middle), 2..3) == expected,
-            "{first}, {second}"
-        );
-    }
+    grids::go_on_alike(run, &expected);
 }

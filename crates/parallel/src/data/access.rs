@@ -222,12 +222,16 @@ impl ParameterSet {
     // Frozen parameters have only weights, and matrices that are updated as a whole a number of states of their own.
     fn buckets_with(&self, part: Part) -> impl Iterator<Item = &Bucket> {
         let is_trained = |bucket: &&Bucket| !bucket.parameters.iter().any(Parameter::is_frozen);
-        let most = self.0.buckets.iter().map(Bucket::num_states);
+        let most = self
+            .0
+            .buckets
+            .iter()
+            .map(|bucket| bucket.state.num_states());
         let most = most.max().unwrap_or(0);
         self.0.buckets.iter().filter(move |bucket| match part {
             Part::Weights | Part::Values => true,
             // A state that no parameter has is an error of the caller.
-            Part::State(index) if index < most => index < bucket.num_states(),
+            Part::State(index) if index < most => index < bucket.state.num_states(),
             Part::Scales(_) => bucket.scales.is_some(),
             Part::RowMeans | Part::ColumnMeans => {
                 let mut parameters = bucket.parameters.iter();
@@ -241,7 +245,7 @@ impl ParameterSet {
         let (context, subject) = (&self.0.context, Subject::Gradients);
         match part {
             Part::Values => Ok(bucket.values.clone()),
-            Part::Weights if !bucket.has_master() => Ok(bucket.values.clone()),
+            Part::Weights if !bucket.state.has_master() => Ok(bucket.values.clone()),
             Part::Weights => bucket.whole(context, subject, &bucket.weights()?),
             Part::State(index) => bucket.whole(context, subject, &bucket.state(index)?),
             Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => Err(not_flat(part)),
@@ -287,7 +291,7 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
         None => Ok(()),
     };
     match part {
-        Part::State(index) => bucket.set_state(index, own),
+        Part::State(index) => bucket.state.set(index, own),
         // They have another number than the weights.
         Part::Scales(_) | Part::RowMeans | Part::ColumnMeans => Err(not_flat(part)),
         Part::Gradient if bucket.shards_gradients() => upload_if_any(&bucket.gradients, own),
@@ -295,7 +299,7 @@ fn upload(bucket: &Bucket, part: Part, flat: &[f64]) -> Result<()> {
         Part::Values => bucket.values.upload_f64(flat),
         Part::Weights => {
             bucket.values.upload_f64(flat)?;
-            bucket.set_master(own)
+            bucket.state.set_master(own)
         }
     }
 }

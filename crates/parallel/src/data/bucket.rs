@@ -1,6 +1,11 @@
 //! A flat buffer of parameters that are reduced, updated and gathered together.
 
-use super::{Part, blocks::Scales, placed::PlacedState, placement::StateStore};
+use super::{
+    Part,
+    blocks::Scales,
+    placement::StateStore,
+    state::{BucketState, StateTensors},
+};
 use crate::{Context, Parameter, Purpose, counters::Subject, parameter::Home};
 use grid::{Axis, shard_range};
 use hal::Counts;
@@ -22,14 +27,10 @@ pub(super) struct Bucket {
     pub(super) tied: Option<Vec<usize>>,
     pub(super) sum_axes: Vec<Axis>,
     pub(super) values: Tensor,
-    /// Weights in the accumulator type, for `range`, if the values have another one and they are on the device.
-    master: Option<Tensor>,
     /// Gradients of all weights, or of those in `range` if replicas shard them.
     pub(super) gradients: Option<Tensor>,
-    /// The optimiser's state, if it is on the device.
-    state: Vec<Tensor>,
-    /// State and weights in the accumulator type, if they are beyond the device.
-    pub(super) placed: Option<PlacedState>,
+    /// Of `range`; with weights in the accumulator type, if the values have another one.
+    pub(super) state: BucketState,
     /// If the state is kept as codes.
     pub(super) scales: Option<Scales>,
     /// Whether its parameters are matrices that the optimiser updates as a whole.
@@ -84,18 +85,6 @@ impl Bucket {
         let first = parameters.first().filter(|_| trains);
         let num_states = first.map_or(0, |first| options.states_of(first));
         let is_whole = first.is_some_and(|first| options.is_whole(first));
-        let separate = options.dtype != accumulator && trains;
-        let own = |dtype| zeros(MemoryKind::Optimiser, dtype, range.len());
-        let num_tensors = num_states + usize::from(separate);
-        let store = store.filter(|_| num_tensors > 0 && !range.is_empty());
-        let placed = store.map(|store| {
-            let tensors = (num_states, separate);
-            PlacedState::add(store, (range.len(), accumulator), tensors, ALIGNMENT)
-        });
-        let on_device = placed.is_none();
-        let master = (separate && on_device)
-            .then(|| own(accumulator))
-            .transpose()?;
         let gradients = trains
             .then(|| {
                 let len = if shards_gradients { range.len() } else { len };
@@ -104,8 +93,13 @@ impl Bucket {
             .transpose()?;
         let coded = first.filter(|first| options.is_coded(first));
         let of_state = first.map_or(accumulator, |first| options.dtype_of(Part::State(0), first));
-        let state = (0..if on_device { num_states } else { 0 }).map(|_| own(of_state));
-        let state = state.collect::<Result<_>>()?;
+        let tensors = StateTensors {
+            len: range.len(),
+            num_states,
+            dtypes: [of_state, accumulator],
+            has_master: options.dtype != accumulator && trains,
+        };
+        let state = BucketState::allocate(device, store, &tensors, ALIGNMENT)?;
         let scales =
             coded.map(|_| Scales::allocate(context, &parameters, (num_states, accumulator)));
         let whole_gradients = gradients.as_ref().filter(|_| !shards_gradients);
@@ -134,10 +128,8 @@ impl Bucket {
             tied,
             sum_axes,
             values,
-            master,
             gradients,
             state,
-            placed,
             scales: scales.transpose()?,
             is_whole,
             range,
@@ -310,75 +302,18 @@ impl Bucket {
     /// # Errors
     /// Those of the store; [`Error::OutOfMemory`] for a copy.
     pub(super) fn weights(&self) -> Result<Tensor> {
-        let placed = self.placed.as_ref().filter(|placed| placed.has_master);
-        match (&self.master, placed) {
-            (Some(master), _) => Ok(master.clone()),
-            (None, Some(placed)) => placed.tensor(self.values.device(), placed.master_index()),
-            (None, None) => self.values.rows(self.range.start, self.range.len()),
+        match self.state.master(self.values.device())? {
+            Some(master) => Ok(master),
+            None => self.values.rows(self.range.start, self.range.len()),
         }
-    }
-
-    /// Whether the weights that are updated are apart from those that a forward reads.
-    pub(super) fn has_master(&self) -> bool {
-        self.master.is_some() || self.placed.as_ref().is_some_and(|placed| placed.has_master)
-    }
-
-    /// Sets the weights in the accumulator type, if the values have another one.
-    ///
-    /// # Errors
-    /// Those of the device and the store.
-    pub(super) fn set_master(&self, numbers: &[f64]) -> Result<()> {
-        let placed = self.placed.as_ref().filter(|placed| placed.has_master);
-        match (&self.master, placed) {
-            (Some(master), _) => master.upload_f64(numbers),
-            (None, Some(placed)) => placed.set(placed.master_index(), numbers),
-            (None, None) => Ok(()),
-        }
-    }
-
-    /// State tensors per weight.
-    pub(super) fn num_states(&self) -> usize {
-        let placed = self.placed.as_ref().map(|placed| placed.num_states);
-        placed.unwrap_or(self.state.len())
     }
 
     /// A state tensor, for `range`; a copy, if it is beyond the device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a state that the parameters do not have; those of the store; [`Error::OutOfMemory`] for a copy.
+    /// As [`BucketState::tensor`].
     pub(super) fn state(&self, index: usize) -> Result<Tensor> {
-        self.has_state(index)?;
-        match &self.placed {
-            Some(placed) => placed.tensor(self.values.device(), index),
-            None => Ok(self.state[index].clone()),
-        }
-    }
-
-    /// Sets a state tensor.
-    ///
-    /// # Errors
-    /// As [`state`](Bucket::state).
-    pub(super) fn set_state(&self, index: usize, numbers: &[f64]) -> Result<()> {
-        self.has_state(index)?;
-        match &self.placed {
-            Some(placed) => placed.set(index, numbers),
-            None => self.state[index].upload_f64(numbers),
-        }
-    }
-
-    /// Refuses a state that the parameters do not have.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`].
-    pub(super) fn has_state(&self, index: usize) -> Result<()> {
-        let num_states = self.num_states();
-        match index < num_states {
-            true => Ok(()),
-            false => {
-                let needed = format!("a number below {num_states}");
-                Err(Error::invalid("optimiser state", index.to_string(), needed))
-            }
-        }
+        self.state.tensor(self.values.device(), index)
     }
 
     /// Elements of each replica's range.

@@ -73,7 +73,7 @@ impl ParameterSet {
                 let of = |state| scales.view(all, state, index, &rows);
                 Ok([of(0)?, of(1)?])
             };
-            let is_separate = bucket.has_master();
+            let is_separate = bucket.state.has_master();
             let UpdateRule {
                 rate_factor,
                 weight_decay,
@@ -132,7 +132,7 @@ impl ParameterSet {
         indices: &[usize],
         (bucket, scales, next): (&Bucket, &Scales, &Tensor),
     ) -> Result<()> {
-        let num_states = bucket.num_states();
+        let num_states = bucket.state.num_states();
         let width = |index: usize| {
             let shape = bucket.parameters[index].global_shape();
             shape[shape.len() - 1].div_ceil(BLOCK)

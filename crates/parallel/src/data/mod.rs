@@ -28,6 +28,7 @@ mod reduction;
 mod set;
 mod sharding;
 mod shards;
+mod state;
 mod step;
 mod stream;
 mod transform;

@@ -106,7 +106,7 @@ impl StateStore {
         })))
     }
 
-    /// Adds a piece of so many elements, and returns its number.
+    /// Adds a piece of `elements` numbers to the store, and returns the piece's number.
     pub(super) fn add(&self, elements: usize) -> usize {
         let largest = elements.max(*self.largest.borrow());
         self.largest.replace(largest);
@@ -130,7 +130,7 @@ impl StateStore {
         Ok(())
     }
 
-    /// The buffer of the piece that is the n-th of a walk: so many of its elements.
+    /// The first `elements` numbers of the device's buffer for the n-th piece of a walk.
     ///
     /// # Errors
     /// None in practice: no piece is larger than the buffer.

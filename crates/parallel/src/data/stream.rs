@@ -27,7 +27,7 @@ impl ParameterSet {
     ) -> Result<(), E> {
         let mut pieces = BTreeMap::new();
         for bucket in self.buckets_updated(whole) {
-            let placed = bucket.placed.iter();
+            let placed = bucket.state.placed().into_iter();
             let of_bucket = placed.flat_map(|placed| placed.pieces().map(move |at| (placed, at)));
             for (placed, (number, range)) in of_bucket {
                 let piece = PlacedPiece {

@@ -35,9 +35,9 @@ impl ParameterSet {
     ) -> Result<(), E> {
         let mut groups = Groups::new();
         let buckets = self.buckets_updated(whole);
-        for bucket in buckets.filter(|bucket| bucket.placed.is_none()) {
+        for bucket in buckets.filter(|bucket| bucket.state.placed().is_none()) {
             let all = 0..bucket.range.len();
-            let states = (0..bucket.num_states()).map(|index| bucket.state(index));
+            let states = (0..bucket.state.num_states()).map(|index| bucket.state(index));
             let states = states.collect::<Result<Vec<_>>>()?;
             add(
                 bucket,
@@ -128,7 +128,7 @@ pub(super) fn piece(
         weights: view(weights)?,
         gradients: gradients.rows(own.start, own.len())?,
         state: states.iter().map(view).collect::<Result<_>>()?,
-        compute: bucket.has_master().then(values).transpose()?,
+        compute: bucket.state.has_master().then(values).transpose()?,
         weight_decay,
     }))
 }

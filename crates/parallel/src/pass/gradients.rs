@@ -66,11 +66,11 @@ impl Pass {
     /// A gradient is summed over an axis whose ranks may compute it from parts of the vectors. Ranks that share none along
     /// the axis compute the same addend, which then counts once.
     pub(crate) fn counts(&self, parameter: &Parameter, share: Share) -> bool {
-        let summed = parameter.sum_axes(self.context());
+        let context = self.context();
         [(Axis::X, share.runs), (Axis::Context, share.tokens)]
             .into_iter()
             .all(|(axis, is_own)| {
-                is_own || self.context().index(axis) == 0 || !summed.contains(&axis)
+                is_own || context.index(axis) == 0 || !parameter.sum_axes(context).contains(&axis)
             })
     }
 

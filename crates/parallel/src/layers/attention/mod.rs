@@ -59,9 +59,9 @@ pub fn attention(
             tokens: q.share().tokens,
         });
     }
-    if context::serves(&q, options.sequence) {
+    if let Some(spread) = context::cut(&q, options.sequence) {
         let [k, v] = [k, v].map(|x| x.spread_like(&q));
-        return context::attention(options, shape, [&q, &k?, &v?]);
+        return context::attention(options, (shape, spread), [&q, &k?, &v?]);
     }
     let var = local(shape, [q.var()?, k.var()?, v.var()?])?;
     DTensor::new(q.pass(), var, q.features(), Some(Axis::X))

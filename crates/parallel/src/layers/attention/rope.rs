@@ -13,24 +13,25 @@ use tensor::{Result, Tensor, Var, ops};
 /// [`Error::Invalid`](crate::Error::Invalid) if the features are not a whole number of even heads, or the rows not a whole
 /// number of sequences.
 pub fn rope(x: &DTensor, sequence: usize, head_size: usize, base: f64) -> Result<DTensor> {
-    let of_tokens = context::serves(x, sequence);
-    let chunks = match x.spread().filter(|_| of_tokens) {
-        Some(spread) => context::chunks(x.context(), spread),
-        None => Vec::new(),
+    let spread = context::cut(x, sequence);
+    let chunks = spread.map(|spread| spread.own_chunks(x.context()));
+    let input = if chunks.is_some() {
+        x.held_var()
+    } else {
+        x.var()?
     };
     let rotated = move |x: &Tensor, backward: bool| {
-        if !of_tokens {
+        let Some(chunks) = &chunks else {
             return ops::rope(x, sequence, 0, head_size, base, backward);
-        }
+        };
         let out = Tensor::empty(x.device(), x.dtype(), x.shape())?;
-        for (held, tokens) in &chunks {
+        for (held, tokens) in chunks {
             let own = x.rows(held.start, held.len())?;
             let turned = ops::rope(&own, tokens.len(), tokens.start, head_size, base, backward)?;
             ops::copy(&turned, &out.rows(held.start, held.len())?)?;
         }
         Ok(out)
     };
-    let input = if of_tokens { x.held_var() } else { x.var()? };
     let out = rotated(input.tensor(), false)?;
     let var = Var::record_one("rope", &[input], out, false, move |d_out| {
         Ok(vec![Some(rotated(&d_out, true)?)])

@@ -54,10 +54,6 @@ impl Saved {
     pub(super) fn new(x: &DTensor, input: &LinearInput, layers: &[&Linear]) -> Saved {
         let is_recomputed = x.pass().is_backward();
         let runs = || x.spread().filter(|spread| spread.share().runs);
-        let of_tokens = Share {
-            tokens: true,
-            runs: false,
-        };
         let factors = Factors {
             pass: x.pass().backward(),
             layers: layers.iter().map(|&layer| layer.clone()).collect(),
@@ -66,7 +62,7 @@ impl Saved {
                 false => x.held().clone(),
             },
             inputs: runs().cloned(),
-            tokens: x.spread().and_then(|spread| spread.only(of_tokens)),
+            tokens: x.spread().and_then(|spread| spread.only(Share::TOKENS)),
             outputs: layers
                 .first()
                 .and_then(|layer| input.runs(layer.kind).cloned()),

@@ -72,12 +72,8 @@ impl DTensor {
             return Ok(self.clone());
         };
         let var = self.moved(spread, "gather vectors", gather_runs, Spread::cut_runs)?;
-        let left = Share {
-            tokens: true,
-            runs: false,
-        };
         let place = (self.features(), self.cut());
-        DTensor::spread_over(self.pass(), var, place, spread.only(left))
+        DTensor::spread_over(self.pass(), var, place, spread.only(Share::TOKENS))
     }
 
     /// The same value with its vectors spread as those of `other`.
@@ -96,16 +92,11 @@ impl DTensor {
         if self.spread() == wanted {
             return Ok(self.clone());
         }
-        let tokens = |spread: Option<&Spread>| spread.is_some_and(|spread| spread.share().tokens);
         let place = (self.features(), self.cut());
         let mut x = self.of_tokens()?;
-        if tokens(x.spread()) != tokens(wanted) {
-            x = match wanted.and_then(|wanted| {
-                wanted.only(Share {
-                    tokens: true,
-                    runs: false,
-                })
-            }) {
+        let of_tokens = wanted.and_then(|wanted| wanted.only(Share::TOKENS));
+        if x.share().tokens != of_tokens.is_some() {
+            x = match of_tokens {
                 Some(spread) => {
                     let var = x.moved(&spread, "cut tokens", Spread::cut_tokens, gather_tokens)?;
                     DTensor::spread_over(x.pass(), var, place, spread)?

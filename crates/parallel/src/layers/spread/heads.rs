@@ -32,12 +32,7 @@ impl Spread {
         }
         let compute = context.device().compute();
         group.all_to_all(context, subject, &compute, &send, &received)?;
-        let whole = context.buffer(part.dtype(), &self.whole_shape(columns))?;
-        let all = self.by_row(&whole)?;
-        self.each_chunk(context, 0..ranks, &received, |first, chunk| {
-            ops::set_columns(&all, first, chunk)
-        })?;
-        Ok(whole)
+        self.in_order(context, &received)
     }
 
     /// The opposite.
@@ -57,10 +52,7 @@ impl Spread {
         let [send, received] =
             [(); 2].map(|()| context.buffer(whole.dtype(), &[ranks * vectors, columns]));
         let (send, received) = (send?, received?);
-        let all = self.by_row(whole)?;
-        self.each_chunk(context, 0..ranks, &send, |first, chunk| {
-            ops::columns_into(&all, first, chunk.columns(), chunk)
-        })?;
+        self.store(context, 0..ranks, whole, &send)?;
         let compute = context.device().compute();
         group.all_to_all(context, subject, &compute, &send, &received)?;
         let part = context.buffer(whole.dtype(), &[vectors, ranks * columns])?;

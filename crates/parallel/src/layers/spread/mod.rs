@@ -30,6 +30,12 @@ impl Share {
         runs: false,
     };
 
+    /// Ranks of Context have their tokens, and all ranks of X the same.
+    pub(crate) const TOKENS: Share = Share {
+        tokens: true,
+        runs: false,
+    };
+
     /// The axes.
     pub(crate) fn axes(self) -> impl Iterator<Item = Axis> {
         let tokens = self.tokens.then_some(Axis::Context);
@@ -112,17 +118,16 @@ impl Spread {
         if !self.share.tokens {
             return vec![(0, own.len(), own.start)];
         }
-        let (rest, mut start, mut pieces) = (self.vectors_of_token(), 0, Vec::new());
-        for chunk in self.chunks(context, context.index(Axis::Context)) {
+        let (rest, mut pieces) = (self.vectors_of_token(), Vec::new());
+        for (vectors, tokens) in self.own_chunks(context) {
             for row in 0..self.leading[0] {
-                let of_row = start..start + chunk.len() * rest;
-                let held = of_row.start.max(own.start)..of_row.end.min(own.end);
+                let start = vectors.start + row * tokens.len() * rest;
+                let held = start.max(own.start)..(start + tokens.len() * rest).min(own.end);
                 if !held.is_empty() {
-                    let first = (row * self.leading[1] + chunk.start) * rest;
-                    let among_all = first + held.start - of_row.start;
+                    let first = (row * self.leading[1] + tokens.start) * rest;
+                    let among_all = first + held.start - start;
                     pieces.push((held.start - own.start, held.len(), among_all));
                 }
-                start = of_row.end;
             }
         }
         pieces

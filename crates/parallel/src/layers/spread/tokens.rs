@@ -12,7 +12,7 @@ use hal::Counts;
 use std::ops::Range;
 use tensor::{Result, Stream, Tensor, ops};
 
-// The chunks of a sequence of so many tokens that a rank holds.
+// Where the chunks of one rank lie in a sequence of `tokens` tokens.
 fn chunks_of(tokens: usize, ranks: usize, rank: usize) -> Vec<Range<usize>> {
     let all = 0..tokens;
     match ranks {
@@ -24,16 +24,34 @@ fn chunks_of(tokens: usize, ranks: usize, rank: usize) -> Vec<Range<usize>> {
 }
 
 impl Spread {
-    /// The chunks of every sequence that a rank of Context holds, in the order in which it stores them.
-    pub(crate) fn chunks(&self, context: &Context, rank: usize) -> Vec<Range<usize>> {
-        chunks_of(self.leading[1], context.degree(Axis::Context), rank)
+    /// What these ranks of Context store, one rank after the other: for each chunk its vectors, of all rows, and its tokens.
+    pub(crate) fn stored(
+        &self,
+        context: &Context,
+        ranks: Range<usize>,
+    ) -> Vec<(Range<usize>, Range<usize>)> {
+        let (tokens, degree) = (self.leading[1], context.degree(Axis::Context));
+        let of_token = self.leading[0] * self.vectors_of_token();
+        let mut start = 0;
+        let chunks = ranks.flat_map(|rank| chunks_of(tokens, degree, rank));
+        let placed = chunks.map(|chunk| {
+            let vectors = start..start + of_token * chunk.len();
+            start = vectors.end;
+            (vectors, chunk)
+        });
+        placed.collect()
+    }
+
+    /// What this rank stores.
+    pub(crate) fn own_chunks(&self, context: &Context) -> Vec<(Range<usize>, Range<usize>)> {
+        let own = context.index(Axis::Context);
+        self.stored(context, own..own + 1)
     }
 
     /// Vectors of a rank's tokens.
     pub(super) fn vectors_of(&self, context: &Context, rank: usize) -> usize {
-        let chunks = self.chunks(context, rank);
-        let tokens: usize = chunks.iter().map(Range::len).sum();
-        self.leading[0] * tokens * self.vectors_of_token()
+        let stored = self.stored(context, rank..rank + 1);
+        stored.last().map_or(0, |(vectors, _)| vectors.end)
     }
 
     /// Vectors of each token: 1 unless there are dims between tokens and features.
@@ -70,12 +88,7 @@ impl Spread {
         let parts = context.buffer(part.dtype(), &[vectors, columns])?;
         let counts = self.counts_of_tokens(context, columns);
         group.all_gather(context, subject, stream, part, &parts, &counts)?;
-        let whole = context.buffer(part.dtype(), &self.whole_shape(columns))?;
-        let all = self.by_row(&whole)?;
-        self.each_chunk(context, 0..group.size(), &parts, |first, chunk| {
-            ops::set_columns(&all, first, chunk)
-        })?;
-        Ok(whole)
+        self.in_order(context, &parts)
     }
 
     /// This rank's tokens of the sum of `whole`, of all tokens, over Context.
@@ -95,10 +108,7 @@ impl Spread {
         };
         let vectors: usize = self.leading.iter().product();
         let parts = context.buffer(dtype, &[vectors, columns])?;
-        let all = self.by_row(whole)?;
-        self.each_chunk(context, 0..group.size(), &parts, |first, chunk| {
-            ops::columns_into(&all, first, chunk.columns(), chunk)
-        })?;
+        self.store(context, 0..group.size(), whole, &parts)?;
         let part = context.buffer(dtype, &[held, columns])?;
         let counts = self.counts_of_tokens(context, columns);
         group.reduce_scatter(context, subject, stream, &parts, &part, &counts)?;
@@ -113,36 +123,61 @@ impl Spread {
         let columns = whole.num_elements() / self.leading.iter().product::<usize>().max(1);
         let shape = [self.vectors(context), columns];
         let part = Tensor::empty(whole.device(), whole.dtype(), &shape)?;
-        let (all, own) = (self.by_row(whole)?, context.index(Axis::Context));
-        self.each_chunk(context, own..own + 1, &part, |first, chunk| {
-            ops::columns_into(&all, first, chunk.columns(), chunk)
-        })?;
+        let own = context.index(Axis::Context);
+        self.store(context, own..own + 1, whole, &part)?;
         Ok(part)
     }
 
+    /// All tokens in their order, from what all ranks store.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub(super) fn in_order(&self, context: &Context, parts: &Tensor) -> Result<Tensor> {
+        let whole = context.buffer(parts.dtype(), &self.whole_shape(parts.columns()))?;
+        let (all, ranks) = (self.by_row(&whole)?, 0..context.degree(Axis::Context));
+        self.each_chunk(context, ranks, parts, |first, chunk| {
+            ops::set_columns(&all, first, chunk)
+        })?;
+        Ok(whole)
+    }
+
+    /// Copies from all tokens what these ranks store to `parts`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for another number of elements.
+    pub(super) fn store(
+        &self,
+        context: &Context,
+        ranks: Range<usize>,
+        whole: &Tensor,
+        parts: &Tensor,
+    ) -> Result<()> {
+        let all = self.by_row(whole)?;
+        self.each_chunk(context, ranks, parts, |first, chunk| {
+            ops::columns_into(&all, first, chunk.columns(), chunk)
+        })
+    }
+
     // A matrix with a row of the batch in each row.
-    pub(super) fn by_row(&self, whole: &Tensor) -> Result<Tensor> {
+    fn by_row(&self, whole: &Tensor) -> Result<Tensor> {
         let rows = self.leading[0];
         whole.reshape(&[rows, whole.num_elements() / rows.max(1)])
     }
 
-    // Passes every chunk of `parts`, which holds what these ranks store, one rank after the other: where it begins in a
-    // row's elements, and the chunk, with a row of the batch in each row.
-    pub(super) fn each_chunk(
+    // Passes every chunk of `parts`, which holds what these ranks store: where it begins in a row's elements, and the chunk,
+    // with a row of the batch in each row.
+    fn each_chunk(
         &self,
         context: &Context,
         ranks: Range<usize>,
         parts: &Tensor,
         mut copy: impl FnMut(usize, &Tensor) -> Result<()>,
     ) -> Result<()> {
-        let (rows, of_token) = (self.leading[0], self.vectors_of_token());
-        let mut start = 0;
-        for chunk in ranks.flat_map(|rank| self.chunks(context, rank)) {
-            let vectors = rows * chunk.len() * of_token;
-            let elements = chunk.len() * of_token * parts.columns();
-            let stored = parts.rows(start, vectors)?.reshape(&[rows, elements])?;
-            copy(chunk.start * of_token * parts.columns(), &stored)?;
-            start += vectors;
+        let (rows, of_token) = (self.leading[0], self.vectors_of_token() * parts.columns());
+        for (vectors, tokens) in self.stored(context, ranks) {
+            let chunk = parts.rows(vectors.start, vectors.len())?;
+            let chunk = chunk.reshape(&[rows, tokens.len() * of_token])?;
+            copy(tokens.start * of_token, &chunk)?;
         }
         Ok(())
     }

@@ -3,7 +3,6 @@
 //! Source: arXiv:2407.21783, section 3.3.2 (Llama 3): few keys and values serve many query heads, so they are small, and
 //! masks of any kind stay simple.
 
-use super::chunks;
 use crate::{DTensor, counters::Subject, layers::spread::Spread};
 use tensor::{
     Result, Tensor, Var,
@@ -15,16 +14,17 @@ use tensor::{
 
 /// # Errors
 /// Those of the collectives.
-pub(super) fn attention(shape: AttentionShape, [q, k, v]: [&DTensor; 3]) -> Result<Var> {
-    let (context, pass) = (q.context().clone(), q.pass());
-    let Some(spread) = q.spread().cloned() else {
-        return super::super::local(shape, [q.var()?, k.var()?, v.var()?]);
-    };
+pub(super) fn attention(
+    (shape, spread): (AttentionShape, &Spread),
+    [q, k, v]: [&DTensor; 3],
+) -> Result<Var> {
+    let (context, spread) = (q.context().clone(), spread.clone());
     let gather = move |held: &Tensor, spread: &Spread| {
         let compute = context.device().compute();
         spread.gather_tokens(&context, (Subject::Attention, &compute), held)
     };
-    let pieces = chunks(q.context(), &spread)
+    let pieces = spread
+        .own_chunks(q.context())
         .into_iter()
         .map(|(held, tokens)| {
             let of_chunk = AttentionShape {
@@ -46,7 +46,7 @@ pub(super) fn attention(shape: AttentionShape, [q, k, v]: [&DTensor; 3]) -> Resu
         sums.push(log_sum_exp);
     }
     // A recomputation is used at once; otherwise a rank keeps its own keys and values, and gathers them again.
-    let is_recomputed = pass.is_backward();
+    let is_recomputed = q.pass().is_backward();
     let kept = match is_recomputed {
         true => [keys, values],
         false => [k.held().clone(), v.held().clone()],

@@ -4,7 +4,7 @@
 //! moves 1/C of them on C ranks; gathered keys and values are moved whole. Sequences that do not divide into equal chunks, as
 //! those of generation, have their keys gathered.
 
-use super::gather;
+use super::{super::local, gather};
 use crate::{Context, DTensor, counters::Subject, layers::spread::Spread};
 use grid::Axis;
 use tensor::{Error, Result, Tensor, Var, ops::attention::AttentionShape};
@@ -14,13 +14,10 @@ use tensor::{Error, Result, Tensor, Var, ops::attention::AttentionShape};
 /// collectives.
 pub(super) fn attention(
     name: &str,
-    shape: AttentionShape,
+    (shape, spread): (AttentionShape, &Spread),
     [q, k, v]: [&DTensor; 3],
 ) -> Result<Var> {
     let context = q.context();
-    let Some(spread) = q.spread() else {
-        return super::super::local(shape, [q.var()?, k.var()?, v.var()?]);
-    };
     let ranks = context.degree(Axis::Context);
     let divides = |size: usize| size.is_multiple_of(ranks);
     if !divides(shape.heads) || !divides(shape.kv_heads) {
@@ -35,7 +32,7 @@ pub(super) fn attention(
     }
     // All-to-alls have equal parts.
     if !shape.queries.is_multiple_of(2 * ranks) {
-        return gather::attention(shape, [q, k, v]);
+        return gather::attention((shape, spread), [q, k, v]);
     }
     let heads = shape.heads / ranks;
     let of_heads = AttentionShape {
@@ -52,7 +49,7 @@ pub(super) fn attention(
         exchanged(context, spread, x.held_var(), [to, Spread::heads_to_tokens])
     };
     let [q, k, v] = [to_heads(q)?, to_heads(k)?, to_heads(v)?];
-    let out = super::super::local(of_heads, [&q, &k, &v])?;
+    let out = local(of_heads, [&q, &k, &v])?;
     let back = [Spread::heads_to_tokens, Spread::tokens_to_heads];
     exchanged(context, spread, &out, back)
 }

@@ -7,45 +7,33 @@ mod gather;
 mod heads;
 
 use super::{AttentionOptions, DTensor};
-use crate::{Context, ContextAttention, layers::spread::Spread};
+use crate::{ContextAttention, layers::spread::Spread};
 use grid::Axis;
-use std::ops::Range;
 use tensor::{Result, ops::attention::AttentionShape};
 
-/// Whether attention over `sequence` tokens and rotary positions work on this rank's tokens of `x`; otherwise on all. Where
-/// sums are those of one rank, they need all.
-pub(super) fn serves(x: &DTensor, sequence: usize) -> bool {
-    let share = x.share();
-    let is_cut = share.tokens && !share.runs && !x.pass().sums_by_rows();
-    is_cut && matches!(x.leading(), [_, tokens] if *tokens == sequence)
+/// How Context cuts the sequences of `x`, if attention over `tokens` tokens and rotary positions work on this rank's tokens;
+/// `None` if they need all, as where sums are those of one rank.
+pub(super) fn cut(x: &DTensor, tokens: usize) -> Option<&Spread> {
+    let is_sequence = matches!(x.leading(), [_, found] if *found == tokens);
+    let (share, by_rows) = (x.share(), x.pass().sums_by_rows());
+    let serves = is_sequence && share.tokens && !share.runs && !by_rows;
+    x.spread().filter(|_| serves)
 }
 
-/// The chunks of every sequence that this rank holds: their vectors, and their tokens.
-pub(super) fn chunks(context: &Context, spread: &Spread) -> Vec<(Range<usize>, Range<usize>)> {
-    let (rows, mut start) = (spread.leading()[0], 0);
-    let of = |tokens: Range<usize>| {
-        let held = start..start + rows * tokens.len();
-        start = held.end;
-        (held, tokens)
-    };
-    let own = context.index(Axis::Context);
-    spread.chunks(context, own).into_iter().map(of).collect()
-}
-
-/// Attention in the way that the settings choose; `shape` is that of complete sequences.
+/// Attention of queries whose sequences are cut, in the way that the settings choose; `shape` is that of complete sequences.
 ///
 /// # Errors
 /// As [`attention`](fn@super::attention).
 pub(super) fn attention(
     options: &AttentionOptions,
-    shape: AttentionShape,
+    (shape, spread): (AttentionShape, &Spread),
     inputs: [&DTensor; 3],
 ) -> Result<DTensor> {
     let [q, ..] = inputs;
     let var = match q.context().settings().context_attention {
-        ContextAttention::Gather => gather::attention(shape, inputs)?,
-        ContextAttention::Heads => heads::attention(&options.name, shape, inputs)?,
+        ContextAttention::Gather => gather::attention((shape, spread), inputs)?,
+        ContextAttention::Heads => heads::attention(&options.name, (shape, spread), inputs)?,
     };
     let place = (q.features(), Some(Axis::X));
-    DTensor::spread_over(q.pass(), var, place, q.spread().cloned())
+    DTensor::spread_over(q.pass(), var, place, spread.clone())
 }
